@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The one entry point: prepares the environment and runs demo, tests, benchmarks and checks.
+
+This file must parse on old Pythons, to tell their users which ones work.
+"""
+
+import os
+import sys
+
+VERSIONS = ((3, 11), (3, 10), (3, 12))
+PROBE = "import sys, venv, ensurepip; print('%d.%d' % sys.version_info[:2])"
+
+
+def find_python():
+    """Return the path of a Python on PATH that works, or None."""
+    import shutil
+    import subprocess
+
+    for major, minor in VERSIONS:
+        path = shutil.which("python%d.%d" % (major, minor))
+        if not path:
+            continue
+        # A version manager's shim may be there without the Python behind it: ask it.
+        try:
+            answer = subprocess.check_output([path, "-c", PROBE], stderr=subprocess.DEVNULL)
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        if answer.decode().strip() == "%d.%d" % (major, minor):
+            return path
+    return None
+
+
+def main():
+    """Start the command line on a Python that works."""
+    if sys.version_info[:2] not in VERSIONS:
+        found = find_python() if sys.version_info >= (3, 3) else None
+        if found and "DEV_PY_RESTARTED" not in os.environ:
+            os.environ["DEV_PY_RESTARTED"] = "1"
+            os.execv(found, [found, os.path.abspath(__file__)] + sys.argv[1:])
+        sys.stderr.write(
+            "error: this is Python %d.%d; the prebuilt TVM works with 3.10, 3.11 and 3.12\n"
+            "what to do: install one of them (for example `apt-get install python3.11 "
+            "python3.11-venv`) and run `python3.11 dev.py`. One that is on PATH as python3.11, "
+            "python3.10 or python3.12 is found by itself.\n" % sys.version_info[:2]
+        )
+        return 1
+    os.environ.pop("DEV_PY_RESTARTED", None)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    from scripts.cli import main as run
+
+    return run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Composites: a root op, its bias and the ops fused after it, as a pattern and as a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tvm import relay
+from tvm.relay.analysis import post_order_visit
+from tvm.relay.dataflow_pattern import DFPattern, is_op, wildcard
+
+from .tensors import op_name, shape_of, tensor_reason, text_of_shape
+
+BIAS_OPS = ("add", "nn.bias_add")
+
+
+class Parsed(NamedTuple):
+    """The calls of a chain that was found, and the bias operand."""
+
+    root: relay.Call
+    bias_call: relay.Call | None
+    bias: relay.Expr | None
+    posts: list[relay.Call]
+
+    @property
+    def calls(self) -> list[relay.Call]:
+        """All calls of the chain, the root first."""
+        return [self.root, *([self.bias_call] if self.bias_call else []), *self.posts]
+
+
+class Chain(NamedTuple):
+    """A root op, then perhaps a bias, then ops of one argument, each used by the next alone."""
+
+    root: str
+    bias: bool
+    post: tuple[str, ...]
+
+    def op_names(self) -> set[str]:
+        """Return the ops that the chain can hold."""
+        return {self.root, *(BIAS_OPS if self.bias else ()), *self.post}
+
+    def pattern(self) -> DFPattern:
+        """Build the pattern for MergeComposite.
+
+        Operands are wildcards: a constant becomes a parameter of the composite, as a variable
+        does. An `add` matches with its operands in either order.
+        """
+        found = is_op(self.root)(wildcard(), wildcard())
+        if self.bias:
+            bias = wildcard()
+            found = is_op("add")(found, bias) | is_op("nn.bias_add")(found, bias)
+        for name in self.post:
+            found = is_op(name)(found)
+        return found
+
+    def parse(self, call: relay.Call) -> Parsed | None:
+        """Take a call that ends the chain apart, as the pattern matcher does; None if it is not."""
+        posts: list[relay.Call] = []
+        for name in reversed(self.post):
+            if op_name(call) != name:
+                return None
+            posts.insert(0, call)
+            call = call.args[0]
+        bias_call = bias = None
+        if self.bias:
+            if op_name(call) not in BIAS_OPS:
+                return None
+            bias_call = call
+            first, second = call.args
+            # The matcher tries the operands in their order first.
+            if op_name(first) == self.root:
+                call, bias = first, second
+            elif op_name(call) == "add":
+                call, bias = second, first
+        if op_name(call) != self.root:
+            return None
+        return Parsed(call, bias_call, bias, posts)
+
+
+def chain(root: str, *, bias: bool = False, post: str | tuple[str, ...] = ()) -> Chain:
+    """Describe a composite: `root`, then a bias if `bias`, then the ops named in `post`."""
+    return Chain(root, bias, (post,) if isinstance(post, str) else tuple(post))
+
+
+def channel_bias_reason(shape: tuple[int, ...], out: tuple[int, ...], axis: int) -> str | None:
+    """Say why an operand added to a result is not one value per channel.
+
+    Parameters
+    ----------
+    shape : tuple[int, ...]
+        The operand's shape, aligned with `out` from the right as numpy does.
+    out : tuple[int, ...]
+        The shape of the result that it is added to.
+    axis : int
+        The channel axis of `out`, not negative.
+    """
+    text = f"{text_of_shape(shape)} added to {text_of_shape(out)}"
+    if len(shape) > len(out):
+        return f"{text} adds dimensions, so it is no bias"
+    padded = (1,) * (len(out) - len(shape)) + shape
+    if padded[axis] != out[axis]:
+        return f"{text} has {padded[axis]} values on the channel axis {axis}, so it is no bias"
+    if any(dim != 1 for i, dim in enumerate(padded) if i != axis):
+        return f"{text} varies on other axes than the channel axis {axis}, so it is no bias"
+    return None
+
+
+def depends_on(expr: relay.Expr, node: relay.Expr) -> bool:
+    """Whether `node` is part of `expr`."""
+    if isinstance(expr, (relay.Constant, relay.Var)):
+        return False
+    found = []
+    post_order_visit(expr, lambda visited: found.append(1) if visited.same_as(node) else None)
+    return bool(found)
+
+
+def bias_reason(parsed: Parsed, channel_axis: Callable[[relay.Call], int]) -> str | None:
+    """Say why the operand added to the root of a chain is not a per-channel bias."""
+    root, bias_call, bias = parsed.root, parsed.bias_call, parsed.bias
+    reason = tensor_reason("bias", bias.checked_type)
+    if reason:
+        return reason
+    out, axis = shape_of(root), channel_axis(root)
+    if op_name(bias_call) == "nn.bias_add":
+        bias_axis = int(bias_call.attrs.axis)
+        if bias_axis % len(out) != axis:
+            return f"nn.bias_add has axis={bias_axis}, but the channel axis is {axis}"
+    else:
+        reason = channel_bias_reason(shape_of(bias), out, axis)
+        if reason:
+            return reason
+    # The matcher lets an operand use the root when all comes together again in the chain; the
+    # root would then be computed twice.
+    if depends_on(bias, root):
+        return "the bias is computed from what it is added to"
+    return None

@@ -1,0 +1,118 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The options of a partitioning run, and how the rules see them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+
+import tvm
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What the caller of partition_for_dnnl asked for, validated.
+
+    Parameters
+    ----------
+    mod_name : str
+        Goes into the names of the partitions.
+    prune : bool
+        Whether small partitions go back to TVM.
+    exclude : frozenset[str]
+        Ops and composites that stay on TVM.
+    known : dict
+        What the rules of ops said in this run, by call: they are asked for each composite that a
+        call could be in.
+    """
+
+    mod_name: str = "default"
+    prune: bool = True
+    exclude: frozenset[str] = frozenset()
+    known: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
+
+
+def make_options(mod_name, prune, exclude, rows: Sequence[str]) -> Options:
+    """Check the arguments of partition_for_dnnl.
+
+    Parameters
+    ----------
+    mod_name, prune, exclude
+        As the caller gave them.
+    rows : Sequence[str]
+        The names of the policy's rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the option.
+    """
+    if not isinstance(mod_name, str):
+        raise TypeError(f"mod_name must be a string, not {mod_name!r}")
+    if not mod_name:
+        raise ValueError("mod_name must not be empty; the names of the partitions are made of it")
+    if not isinstance(prune, bool):
+        raise TypeError(f"prune must be True or False, not {prune!r}")
+    if isinstance(exclude, str):
+        raise TypeError(f"exclude must be a sequence of names; write exclude=({exclude!r},)")
+    try:
+        names = list(exclude)
+    except TypeError:
+        raise TypeError(f"exclude must be a sequence of names, not {exclude!r}") from None
+    known = {*rows, *(str(name) for name in tvm.ir.Op.list_op_names())}
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"exclude must hold names of ops or composites, not {name!r}")
+        if name not in known:
+            close = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"oneDNN takes {sorted(rows)}"
+            raise ValueError(f"exclude has '{name}', no Relay op or composite; {hint}")
+    return Options(mod_name, prune, frozenset(names))
+
+
+def check_module(mod) -> tvm.IRModule:
+    """Return `mod` if it is a Relay module."""
+    if not isinstance(mod, tvm.IRModule):
+        raise TypeError(
+            f"mod must be a tvm.IRModule, not {type(mod).__name__}; "
+            "tvm.IRModule.from_expr makes one of an expression"
+        )
+    return mod
+
+
+# TVM calls the rules through registered functions that take nothing but an expression, so the
+# options of the run that is under way are found here. Outside a run these are the defaults.
+_ACTIVE: ContextVar[Options] = ContextVar("dnnl_partition_options")
+
+
+def active() -> Options:
+    """Return the options of the run under way."""
+    return _ACTIVE.get(None) or Options()
+
+
+@contextlib.contextmanager
+def activate(options: Options) -> Iterator[None]:
+    """Make `options` those of the run under way."""
+    token = _ACTIVE.set(options)
+    try:
+        yield
+    finally:
+        _ACTIVE.reset(token)

@@ -1,0 +1,76 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""When oneDNN can normalize, with statistics of the data itself."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relay
+
+from .reasons_reduce import axes_reason
+from .tensors import shape_of, tensors_reason, text_of_shape
+
+# Any other power is a call of powf for each element.
+LRN_BETAS = (0.75, 1.0)
+
+
+def axis_reason(call: relay.Call) -> str | None:
+    """Accept static float32 tensors of rank 1 or more, any axis."""
+    reason = tensors_reason(call, min_rank=1)
+    if reason:
+        return reason
+    data, axis = shape_of(call.args[0]), int(call.attrs.axis)
+    if not -len(data) <= axis < len(data):
+        return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
+    return None
+
+
+def group_norm_reason(call: relay.Call) -> str | None:
+    """Accept static float32 tensors and groups of the same number of channels."""
+    reason = axis_reason(call)
+    if reason:
+        return reason
+    channels, groups = shape_of(call.args[0])[int(call.attrs.axis)], int(call.attrs.num_groups)
+    if groups < 1 or channels % groups:
+        return f"num_groups={groups} does not divide {channels} channels"
+    return None
+
+
+def l2_normalize_reason(call: relay.Call) -> str | None:
+    """Accept static float32 tensors and any axes."""
+    reason = tensors_reason(call, min_rank=1)
+    if reason:
+        return reason
+    if math.isnan(call.attrs.eps):
+        return "eps is not a number"
+    return axes_reason(call.attrs.axis, False, shape_of(call.args[0]))
+
+
+def lrn_reason(call: relay.Call) -> str | None:
+    """Accept static float32 NCHW and NHWC with an odd window and a power that oneDNN is fast at."""
+    reason = tensors_reason(call)
+    if reason:
+        return reason
+    attrs, data = call.attrs, shape_of(call.args[0])
+    if len(data) != 4 or int(attrs.axis) not in (1, 3):
+        return f"axis={attrs.axis} of data of shape {text_of_shape(data)}; 1 or 3 of 4 are needed"
+    if int(attrs.size) < 1 or int(attrs.size) % 2 == 0:
+        return f"size={attrs.size} is not odd"
+    if float(attrs.beta) not in LRN_BETAS:
+        return f"beta={attrs.beta:g} is not 0.75 or 1; oneDNN is slow at that"
+    return None

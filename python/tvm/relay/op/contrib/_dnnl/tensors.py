@@ -1,0 +1,133 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reading Relay types: the tensors of a call and what they must be like for oneDNN."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tvm import ir, relay, tir
+
+# The code generator: the value of "Compiler", and what composites' names begin with.
+COMPILER = "dnnl"
+
+# Attribute of a function that stands for one op: the op's name.
+VIRTUAL_OP = "dnnl_op"
+
+# oneDNN's DNNL_MAX_NDIMS.
+MAX_RANK = 12
+
+DTYPES = ("float32",)
+
+
+def op_name(expr) -> str | None:
+    """Return the name of the Relay op that `expr` calls, or None for anything else."""
+    if isinstance(expr, relay.Call) and isinstance(expr.op, ir.Op):
+        return expr.op.name
+    return None
+
+
+def dims(type_: relay.TensorType) -> tuple[int | None, ...]:
+    """Return the dimensions of a tensor type, None for a symbolic one."""
+    return tuple(dim.value if isinstance(dim, tir.IntImm) else None for dim in type_.shape)
+
+
+def shape_of(expr) -> tuple[int, ...]:
+    """Return the shape of an expression of static tensor type, as integers."""
+    return dims(expr.checked_type)
+
+
+def ints(values) -> tuple[int, ...] | None:
+    """Return an attribute's integers, or None if one of them is symbolic."""
+    values = list(values)
+    if not all(isinstance(value, (int, tir.IntImm)) for value in values):
+        return None
+    return tuple(int(value) for value in values)
+
+
+def named_types(call: relay.Call) -> Iterator[tuple[str, ir.Type]]:
+    """Yield a name for people and the type of each argument and each result of a call."""
+    infos = call.op.arguments
+    for i, arg in enumerate(call.args):
+        yield (infos[i].name if i < len(infos) else f"argument {i}"), arg.checked_type
+    result = call.checked_type
+    if isinstance(result, relay.TupleType):
+        for i, field in enumerate(result.fields):
+            yield f"result {i}", field
+    else:
+        yield "result", result
+
+
+def text_of_shape(shape) -> str:
+    """Write a shape as numpy does, with "?" for a symbolic dimension."""
+    texts = ["?" if dim is None else str(dim) for dim in shape]
+    return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def tensor_reason(
+    name: str, type_: ir.Type, min_rank: int = 0, dtypes: tuple[str, ...] = DTYPES
+) -> str | None:
+    """Say why one tensor cannot be handed to oneDNN.
+
+    Parameters
+    ----------
+    name : str
+        What people call the tensor, such as "data".
+    type_ : tvm.ir.Type
+        Its Relay type.
+    min_rank : int
+        The least rank that is accepted.
+    dtypes : tuple[str, ...]
+        The data types that are accepted.
+
+    Returns
+    -------
+    reason : str | None
+        None if the tensor is fine.
+    """
+    if not isinstance(type_, relay.TensorType):
+        return f"{name} is not a tensor but of {type(type_).__name__}"
+    if type_.dtype not in dtypes:
+        return f"{name} is {type_.dtype}, not {' or '.join(dtypes)}"
+    shape = dims(type_)
+    if None in shape:
+        return f"{name} has a dynamic shape {text_of_shape(shape)}"
+    if len(shape) < min_rank:
+        return f"{name} has shape {text_of_shape(shape)}; at least rank {min_rank} is needed"
+    if len(shape) > MAX_RANK:
+        return f"{name} has rank {len(shape)}; oneDNN has at most {MAX_RANK} dimensions"
+    if 0 in shape:
+        return f"{name} has shape {text_of_shape(shape)} and so no elements"
+    return None
+
+
+def tensors_reason(call: relay.Call, min_rank: int = 0) -> str | None:
+    """Say why any of the tensors of a call cannot be handed to oneDNN (see `tensor_reason`)."""
+    for name, type_ in named_types(call):
+        reason = tensor_reason(name, type_, min_rank)
+        if reason:
+            return reason
+    return None
+
+
+def result_elements(call: relay.Call) -> int:
+    """Count the elements that a call of static tensor types computes."""
+    types: list[ir.Type] = [call.checked_type]
+    if isinstance(types[0], relay.TupleType):
+        types = list(types[0].fields)
+    return sum(math.prod(dims(type_)) for type_ in types)

@@ -1,0 +1,232 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Offload policy of oneDNN (DNNL): which ops it runs, which it fuses, and when.
+
+One row per op or composite. A row says what is legal; how rows become patterns, annotations and
+partitions is in the private package ``_dnnl``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import tvm
+from tvm import relay
+from tvm.relay.dataflow_pattern import DFPattern
+
+from ._dnnl.chain import chain
+from ._dnnl.options import check_module, make_options
+from ._dnnl.partition import partition
+from ._dnnl.reasons import (
+    batch_norm_reason,
+    bias_add_reason,
+    eltwise_reason,
+    last_axis,
+)
+from ._dnnl.reasons_binary import binary_reason, divide_reason
+from ._dnnl.reasons_cast import cast_reason
+from ._dnnl.reasons_conv import conv_channel_axis, conv_reason
+from ._dnnl.reasons_eltwise import (
+    clip_reason,
+    leaky_relu_reason,
+    prelu_reason,
+    virtual_reason,
+)
+from ._dnnl.reasons_matmul import batch_matmul_reason, dense_reason, matmul_reason
+from ._dnnl.reasons_norm import axis_reason, group_norm_reason, l2_normalize_reason, lrn_reason
+from ._dnnl.reasons_pool import adaptive_reason, pool_channel_axis, pool_reason
+from ._dnnl.reasons_reduce import reduce_reason
+from ._dnnl.report import OffloadReport, make_report
+from ._dnnl.spec import OpSpec, SpecTable, binary, eltwise, light, root
+from .register import register_pattern_table
+
+__all__ = [
+    "OffloadReport",
+    "dnnl_version",
+    "is_dnnl_available",
+    "offload_report",
+    "partition_for_dnnl",
+]
+
+_TABLE = SpecTable(
+    [
+        root("nn.conv1d", conv_reason, conv_channel_axis),
+        root("nn.conv2d", conv_reason, conv_channel_axis),
+        root("nn.conv3d", conv_reason, conv_channel_axis),
+        root("nn.conv1d_transpose", conv_reason, conv_channel_axis),
+        root("nn.conv2d_transpose", conv_reason, conv_channel_axis),
+        root("nn.conv3d_transpose", conv_reason, conv_channel_axis),
+        root("nn.dense", dense_reason, last_axis),
+        root("nn.matmul", matmul_reason, last_axis),
+        root("nn.batch_matmul", batch_matmul_reason, last_axis),
+        light("nn.max_pool1d", pool_reason, pool_channel_axis),
+        light("nn.max_pool2d", pool_reason, pool_channel_axis),
+        light("nn.max_pool3d", pool_reason, pool_channel_axis),
+        light("nn.avg_pool1d", pool_reason, pool_channel_axis),
+        light("nn.avg_pool2d", pool_reason, pool_channel_axis),
+        light("nn.avg_pool3d", pool_reason, pool_channel_axis),
+        light("nn.global_max_pool2d", adaptive_reason, pool_channel_axis),
+        light("nn.global_avg_pool2d", adaptive_reason, pool_channel_axis),
+        light("nn.adaptive_max_pool1d", adaptive_reason, pool_channel_axis),
+        light("nn.adaptive_max_pool2d", adaptive_reason, pool_channel_axis),
+        light("nn.adaptive_max_pool3d", adaptive_reason, pool_channel_axis),
+        light("nn.adaptive_avg_pool1d", adaptive_reason, pool_channel_axis),
+        light("nn.adaptive_avg_pool2d", adaptive_reason, pool_channel_axis),
+        light("nn.adaptive_avg_pool3d", adaptive_reason, pool_channel_axis),
+        OpSpec("nn.batch_norm", reason=batch_norm_reason),
+        OpSpec("nn.group_norm", reason=group_norm_reason),
+        OpSpec("nn.instance_norm", reason=axis_reason),
+        OpSpec("nn.l2_normalize", reason=l2_normalize_reason),
+        OpSpec("nn.layer_norm", reason=axis_reason),
+        OpSpec("nn.lrn", reason=lrn_reason),
+        OpSpec("nn.fast_softmax", reason=axis_reason),
+        OpSpec("nn.log_softmax", reason=axis_reason),
+        OpSpec("nn.softmax", reason=axis_reason),
+        light("max", reduce_reason),
+        light("mean", reduce_reason),
+        light("min", reduce_reason),
+        light("prod", reduce_reason),
+        light("sum", reduce_reason),
+        OpSpec("cast", reason=cast_reason),
+        eltwise("nn.relu", eltwise_reason),
+        eltwise("nn.leaky_relu", leaky_relu_reason),
+        OpSpec("nn.prelu", reason=prelu_reason),
+        eltwise("abs", eltwise_reason),
+        eltwise("clip", clip_reason),
+        eltwise("exp", eltwise_reason),
+        eltwise("negative", eltwise_reason),
+        eltwise("rsqrt", eltwise_reason),
+        eltwise("sigmoid", eltwise_reason),
+        eltwise("sqrt", eltwise_reason),
+        eltwise("tanh", eltwise_reason),
+        eltwise("dnnl.elu", virtual_reason),
+        eltwise("dnnl.gelu_erf", virtual_reason),
+        eltwise("dnnl.gelu_tanh", virtual_reason),
+        eltwise("dnnl.hard_sigmoid", virtual_reason),
+        eltwise("dnnl.hard_swish", virtual_reason),
+        eltwise("dnnl.linear", virtual_reason),
+        eltwise("dnnl.mish", virtual_reason),
+        eltwise("dnnl.pow", virtual_reason),
+        eltwise("dnnl.rsqrt", virtual_reason),
+        eltwise("dnnl.swish", virtual_reason),
+        binary("nn.bias_add", bias_add_reason),
+        binary("add", binary_reason),
+        binary("subtract", binary_reason),
+        binary("multiply", binary_reason),
+        binary("divide", divide_reason),
+        binary("maximum", binary_reason),
+        binary("minimum", binary_reason),
+        OpSpec("dnnl.conv2d_bias_relu", chain("nn.conv2d", bias=True, post="nn.relu")),
+        OpSpec("dnnl.conv2d_bias", chain("nn.conv2d", bias=True)),
+        OpSpec("dnnl.conv2d_relu", chain("nn.conv2d", post="nn.relu")),
+        OpSpec("dnnl.dense_bias_relu", chain("nn.dense", bias=True, post="nn.relu")),
+        OpSpec("dnnl.dense_bias", chain("nn.dense", bias=True)),
+        OpSpec("dnnl.dense_relu", chain("nn.dense", post="nn.relu")),
+    ]
+)
+_TABLE.register()
+
+
+@register_pattern_table("dnnl")
+def pattern_table() -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
+    """Return (name, pattern, check) of each composite, for MergeComposite."""
+    return _TABLE.pattern_table()
+
+
+def partition_for_dnnl(
+    mod: tvm.IRModule,
+    params: dict[str, tvm.nd.NDArray] | None = None,
+    mod_name: str = "default",
+    *,
+    prune: bool = True,
+    exclude: Sequence[str] = (),
+) -> tvm.IRModule:
+    """Move what oneDNN can run into functions that the DNNL code generator compiles.
+
+    Dropout is removed, constants are folded, and a batch_norm that follows a conv2d or dense is
+    folded into its constants. What oneDNN cannot run stays as it is; `offload_report` tells what
+    and why. A function that a pass of TVM cannot cope with is left alone, with a warning.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module to partition. It is not changed.
+    params : dict[str, tvm.nd.NDArray] | None
+        Values by name for parameters of main, which become constants. Names that main does not
+        have are ignored with a warning.
+    mod_name : str
+        Goes into the names of the partitions: give each module that is linked into one program
+        a name of its own.
+    prune : bool
+        Whether partitions that are too small to win go back to TVM.
+    exclude : Sequence[str]
+        Relay ops or composites ("nn.dense", "dnnl.conv2d_relu") that are to stay on TVM. Without
+        a composite its ops may still be in a smaller composite or on their own.
+
+    Returns
+    -------
+    partitioned : tvm.IRModule
+        The module with a function of `Compiler` "dnnl" for each partition.
+
+    Raises
+    ------
+    TypeError
+        An argument is of the wrong type.
+    ValueError
+        An argument has a value that makes no sense: a name in `exclude` that no op and no
+        composite has, or a value in `params` that does not fit its parameter.
+    """
+    options = make_options(mod_name, prune, exclude, _TABLE.names())
+    return partition(check_module(mod), params, options, _TABLE)
+
+
+def offload_report(mod: tvm.IRModule) -> OffloadReport:
+    """Tell which calls of a module run on oneDNN, and why the others do not.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        A module, partitioned or not. Before partitioning nothing is offloaded, and the report
+        tells what would be refused.
+
+    Returns
+    -------
+    report : OffloadReport
+        Its text is a table; `to_dict()` has the same for programs.
+    """
+    return make_report(check_module(mod), _TABLE)
+
+
+def is_dnnl_available() -> bool:
+    """Whether this TVM has the DNNL code generator."""
+    return tvm.get_global_func("relay.ext.dnnl", allow_missing=True) is not None
+
+
+def dnnl_version() -> str:
+    """Return the version of the oneDNN library that the runtime uses, such as "3.2.0".
+
+    Raises
+    ------
+    RuntimeError
+        This TVM has no DNNL runtime.
+    """
+    version = tvm.get_global_func("runtime.contrib.dnnl.version", allow_missing=True)
+    if version is None:
+        raise RuntimeError(
+            "this TVM has no DNNL runtime; build it with USE_DNNL_CODEGEN set to ON in config.cmake"
+        )
+    return str(version())

@@ -1,0 +1,232 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py bench [OPTIONS]
+
+Measures models on TVM with DNNL beside the limit, which is the sum of the same oneDNN primitives
+run alone in the same process, and beside other runtimes. Backends take turns within one run.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from pathlib import Path
+
+from scripts import measure, table
+from scripts.console import Console
+from scripts.errors import SetupError
+
+# So many times each backend takes its turn: a slow spell of the machine then hits them all.
+ROUNDS = 10
+FORMAT = "dnnl-bench-1"
+
+
+def parse(argv):
+    """Parse the command line. Names are checked later: the tables need TVM, threads come first."""
+    parser = argparse.ArgumentParser(prog="./dev.py bench", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
+    parser.add_argument("--backends", default="", metavar="A,B", help="only these (default: all)")
+    parser.add_argument(
+        "--repeat", type=measure.count, default=100, metavar="N", help="runs of each (default: 100)"
+    )
+    cpus = measure.cpus()
+    parser.add_argument(
+        "--threads",
+        type=measure.count,
+        default=cpus,
+        metavar="N",
+        help=f"threads of one run (default: the CPUs, here {cpus})",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
+    return parser.parse_args(argv)
+
+
+def choose(option, text, rows):
+    """Return the rows that a comma-separated option names; all of them if it is empty."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in rows:
+            raise SetupError(f"--{option}: there is no {name!r}", f"there are {', '.join(rows)}.")
+    return [row for name, row in rows.items() if not names or name in names]
+
+
+def limit_threads(threads):
+    """Set the number of threads. Thread pools read this when their libraries are loaded."""
+    if "tvm" in sys.modules:
+        raise RuntimeError("threads must be set before tvm is imported")
+    for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
+        os.environ[variable] = str(threads)
+
+
+def take_turns(samplers, repeat, rounds=ROUNDS):
+    """Sample each function in turn, round by round.
+
+    Parameters
+    ----------
+    samplers : dict of str to callable
+        By backend: takes a number of runs, returns samples in seconds.
+    repeat : int
+        Runs of each in all rounds together.
+    rounds : int
+        How often each takes its turn.
+
+    Returns
+    -------
+    dict of str to list of list of float
+        By backend: the samples of each round.
+    """
+    rounds = min(rounds, repeat)
+    samples = {name: [] for name in samplers}
+    for turn in range(rounds):
+        share = repeat * (turn + 1) // rounds - repeat * turn // rounds
+        for name, sampler in samplers.items():
+            samples[name].append(sampler(share))
+    return samples
+
+
+def ratio(ours, theirs):
+    """Return how many times as long ours takes: the median of the rounds' ratios of medians."""
+    pairs = zip(ours, theirs)
+    return statistics.median(statistics.median(a) / statistics.median(b) for a, b in pairs)
+
+
+def measure_case(case, backends, repeat, console):
+    """Measure one workload; return by backend its rounds of samples."""
+    name = case.workload.name
+    samplers = {}
+    for backend in backends:
+        with console.step(f"{name}: prepare {backend.name}"):
+            sampler = backend.prepare(case)
+        if sampler is not None:
+            samplers[backend.name] = sampler
+    with console.step(f"{name}: measure"):
+        return take_turns(samplers, repeat)
+
+
+def digits(milliseconds):
+    """Format a time with three digits that count."""
+    return f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:#.3g}"
+
+
+def table_row(workload, samples, backends, ours):
+    """Return the cells of a workload: medians and spreads, and ours as a ratio of each other."""
+    cells = [workload.title]
+    for backend in backends:
+        rounds = samples.get(backend.name)
+        timing = rounds and measure.Timing.of(sum(rounds, []))
+        cells.append(digits(timing.median) if timing else "-")
+        cells.append(f"{digits(timing.low)}..{digits(timing.high)}" if timing else "")
+        if backend.name != ours and ours in samples:
+            cells.append(f"{ratio(samples[ours], rounds):.2f}" if rounds else "")
+    return cells
+
+
+def header(backends, ours):
+    """Return the titles of the columns."""
+    titles = ["batch 1, float32"]
+    for backend in backends:
+        titles += [f"{backend.title}\nmedian ms", "\n10%..90%"]
+        if backend.name != ours and any(other.name == ours for other in backends):
+            titles.append("\nratio")
+    return titles
+
+
+def json_rows(workload, samples, ours):
+    """Return a dict for each backend of a workload, ready for JSON."""
+    rows = []
+    for name, rounds in samples.items():
+        timing = measure.Timing.of(sum(rounds, []))
+        row = {
+            "model": workload.name,
+            "backend": name,
+            "median_ms": timing.median,
+            "low_ms": timing.low,
+            "high_ms": timing.high,
+            "samples": timing.count,
+        }
+        if name != ours and ours in samples:
+            row["dnnl_ratio"] = ratio(samples[ours], rounds)
+        rows.append(row)
+    return rows
+
+
+def check_writable(path):
+    """Find out before the measurements that a file cannot be written."""
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise SetupError(
+            f"--json: cannot write {path}: {error.strerror}", "name another file."
+        ) from error
+
+
+def main(argv):
+    """Run the benchmark; return the exit code."""
+    args = parse(argv)
+    limit_threads(args.threads)
+    # After the threads are set: these import tvm.
+    import tvm  # pylint: disable=import-outside-toplevel
+    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+    from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
+
+    from scripts import bench_backends  # pylint: disable=import-outside-toplevel
+
+    workloads = choose("models", args.models, dnnl_workloads.WORKLOADS)
+    backends = choose("backends", args.backends, bench_backends.BACKENDS)
+    if args.json:
+        check_writable(args.json)
+    console = Console()
+    note = measure.busy_note()
+    ours = bench_backends.OURS
+    cells, rows = [], []
+    for workload in workloads:
+        case = bench_backends.Case(workload, args.threads)
+        samples = measure_case(case, backends, args.repeat, console)
+        cells.append(table_row(workload, samples, backends, ours))
+        rows += json_rows(workload, samples, ours)
+    host = measure.host()
+    print(
+        f"\noneDNN {dnnl.dnnl_version()}, TVM {tvm.__version__}, {host['cpu']}, "
+        f"{args.threads} threads"
+    )
+    print(f"{note}\n" if note else "")
+    print(table.render(header(backends, ours), cells))
+    if any(row.name == ours for row in backends):
+        print("ratio: DNNL's time over theirs")
+    if args.json:
+        figures = {
+            "format": FORMAT,
+            "host": host,
+            "versions": {"tvm": tvm.__version__, "onednn": dnnl.dnnl_version()},
+            "threads": args.threads,
+            "repeat": args.repeat,
+            "note": note,
+            "rows": rows,
+        }
+        Path(args.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except SetupError as error:
+        sys.exit(f"\n{error}")
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted")

@@ -1,0 +1,46 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py clean [--dry-run]
+
+Removes build/: the virtual environment, the trees and all that was compiled.
+"""
+
+import shutil
+
+from scripts import options as shared
+from scripts.console import Console
+from scripts.errors import SetupError
+from scripts.layout import Layout
+from scripts.lock import exclusive
+
+
+def main(argv):
+    """Remove the build directory."""
+    options, rest = shared.parse(argv)
+    if options.help:
+        print(__doc__, end="")
+        return 0
+    if rest:
+        raise SetupError(f"clean takes no argument {rest[0]}", "`./dev.py clean --help`")
+    layout = Layout()
+    if options.dry_run:
+        print(f"rm -rf {layout.build}")
+        return 0
+    if layout.build.is_dir():
+        with exclusive(layout.lock, Console()):
+            shutil.rmtree(layout.build)
+    return 0

@@ -1,0 +1,197 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Runs external commands: their output goes to a log, a failure shows the end of it."""
+
+import os
+import re
+import shlex
+import subprocess
+
+from scripts.errors import SetupError
+
+TAIL_LINES = 25
+
+_NETWORK = (
+    "NewConnectionError",
+    "Failed to establish a new connection",
+    "Temporary failure in name resolution",
+    "Name or service not known",
+    "ConnectTimeoutError",
+    "ReadTimeoutError",
+    "Read timed out",
+    "ProxyError",
+    "Connection refused",
+    "Network is unreachable",
+    "SSLError",
+    "CERTIFICATE_VERIFY_FAILED",
+)
+
+MIRROR_HINT = (
+    "check the network and run the same command again, it goes on from here. "
+    "Behind a proxy set HTTPS_PROXY. With a mirror of the Python package index set "
+    "PIP_INDEX_URL=<its address>; with a folder of wheels set PIP_NO_INDEX=1 and "
+    "PIP_FIND_LINKS=<the folder>."
+)
+
+
+# Settings of the user's own Python and pip that would lead an installation elsewhere.
+_STRAY = ("PYTHONHOME", "PYTHONPATH", "PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
+
+
+def clean_environment():
+    """Return the environment variables without those that would misdirect pip and Python."""
+    return {name: value for name, value in os.environ.items() if name not in _STRAY}
+
+
+def tail(text, lines=TAIL_LINES):
+    """Return the last lines of a text."""
+    return "\n".join(text.rstrip().splitlines()[-lines:])
+
+
+def explain_pip_failure(output, command, log):
+    """Turn pip's output into an error with a remedy.
+
+    Parameters
+    ----------
+    output : str
+        What pip printed.
+    command : list of str
+        The command that failed.
+    log : Path
+        Where the whole output is.
+
+    Returns
+    -------
+    SetupError
+        The error to raise.
+    """
+    details = tail(output)
+    where = f"the whole log is {log}"
+    if "No space left on device" in output:
+        return SetupError(
+            "the disk is full: pip could not write the packages",
+            "free some space (set-up needs about 3 GB) and run the same command again.",
+            details,
+        )
+    if any(mark in output for mark in _NETWORK):
+        return SetupError(
+            "pip could not connect to the package index", f"{MIRROR_HINT} {where}", details
+        )
+    if "DO NOT MATCH THE HASHES" in output:
+        return SetupError(
+            "a downloaded package is not the one that was pinned (its hash differs)",
+            "look at the mirror or proxy that served it, remove build/wheels and run again; "
+            f"{where}",
+            details,
+        )
+    missing = re.search(r"No matching distribution found for (\S+)", output)
+    if missing:
+        # pip says the same when no index answers and it may not retry.
+        silent = "from versions: none" in output
+        return SetupError(
+            f"the package index has no {missing.group(1)} for this Python and platform"
+            + (", or it cannot be reached" if silent else ""),
+            f"if a mirror is set, it may lack the package; else {MIRROR_HINT} {where}",
+            details,
+        )
+    return SetupError(f"`{shlex.join(command)}` failed", where, details)
+
+
+class Runner:
+    """Runs commands, or with `dry_run` only prints them.
+
+    Parameters
+    ----------
+    console : Console
+        Where progress goes.
+    logs : Path
+        Directory of the log files.
+    dry_run : bool
+        Print the commands instead of running them.
+    """
+
+    def __init__(self, console, logs, dry_run=False):
+        self.console = console
+        self.logs = logs
+        self.dry_run = dry_run
+
+    def show(self, command):
+        """Print a command as one could type it, on stdout."""
+        print(shlex.join(str(part) for part in command), flush=True)
+
+    def plan(self, text):
+        """In a dry run, print what would be done by this script itself. Returns `dry_run`."""
+        if self.dry_run:
+            print(f"# {text}", flush=True)
+        return self.dry_run
+
+    def run(self, command, log, explain=None):
+        """Run a command with its output in `<logs>/<log>.log`.
+
+        Parameters
+        ----------
+        command : list
+            The command line.
+        log : str
+            Name of the log file.
+        explain : callable, optional
+            Makes the error from (output, command, log path).
+
+        Returns
+        -------
+        str
+            What the command printed.
+        """
+        command = [str(part) for part in command]
+        if self.dry_run:
+            self.show(command)
+            return ""
+        self.logs.mkdir(parents=True, exist_ok=True)
+        path = self.logs / f"{log}.log"
+        output = []
+        with path.open("w") as file:
+            file.write(f"$ {shlex.join(command)}\n")
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=clean_environment(),
+                text=True,
+                errors="replace",
+            )
+            try:
+                for line in process.stdout:
+                    output.append(line)
+                    file.write(line)
+                    file.flush()
+                    self.console.note(line.strip())
+                code = process.wait()
+            except BaseException:
+                process.terminate()
+                process.wait()
+                raise
+        text = "".join(output)
+        if code != 0:
+            if explain:
+                raise explain(text, command, path)
+            raise SetupError(
+                f"`{shlex.join(command)}` failed with exit code {code}",
+                f"the whole log is {path}",
+                tail(text),
+            )
+        return text

@@ -1,0 +1,96 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Progress on the terminal. All of it goes to stderr, so stdout stays the command's own."""
+
+import os
+import shutil
+import sys
+import threading
+import time
+
+
+class Console:
+    """Prints one line for each step of set-up, with the seconds it took.
+
+    On a terminal the line of the running step is redrawn once a second. Elsewhere a line is
+    printed when a step starts and when it ends, so that logs show where the time goes.
+    """
+
+    def __init__(self, stream=None):
+        self.stream = stream or sys.stderr
+        self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.colour = self.live and "NO_COLOR" not in os.environ
+        self._note = ""
+
+    def paint(self, text, code):
+        """Return `text` in an ANSI colour if the stream is a terminal."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
+
+    def say(self, text):
+        """Print a line."""
+        print(text, file=self.stream, flush=True)
+
+    def note(self, text):
+        """Show what the running step does now (on a terminal only)."""
+        self._note = text
+
+    def step(self, label):
+        """Return a context manager for one step."""
+        return _Step(self, label)
+
+
+class _Step:
+    def __init__(self, console, label):
+        self.console = console
+        self.label = label
+        self.start = 0.0
+        self.done = threading.Event()
+        self.ticker = None
+
+    def _draw(self):
+        while not self.done.wait(1.0):
+            seconds = time.monotonic() - self.start
+            line = f"{self.label:<44}{seconds:7.1f} s  {self.console._note}"
+            # A line that wraps could not be redrawn.
+            line = line[: shutil.get_terminal_size().columns - 1]
+            print(f"\r\x1b[K{line}", end="", file=self.console.stream, flush=True)
+
+    def __enter__(self):
+        self.start = time.monotonic()
+        self.console._note = ""
+        if self.console.live:
+            print(f"\r{self.label}", end="", file=self.console.stream, flush=True)
+            self.ticker = threading.Thread(target=self._draw, daemon=True)
+            self.ticker.start()
+        else:
+            self.console.say(f"{self.label} ...")
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.done.set()
+        if self.ticker:
+            self.ticker.join()
+            print("\r\x1b[K", end="", file=self.console.stream)
+        seconds = time.monotonic() - self.start
+        if kind is None:
+            verdict = self.console.paint("done", "32")
+        elif kind is KeyboardInterrupt:
+            verdict = self.console.paint("interrupted", "33")
+        else:
+            verdict = self.console.paint("failed", "31")
+        self.console.say(f"{self.label:<44}{seconds:7.1f} s  {verdict}")
+        return False

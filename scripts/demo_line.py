@@ -1,0 +1,93 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The image of a text line: drawn, or a user's own file; and what the models read from it."""
+
+import dataclasses
+from pathlib import Path
+
+from PIL import Image, UnidentifiedImageError
+from tvm.testing import dnnl_ocr
+
+from scripts.errors import SetupError
+
+TEXT = "Reading text with oneDNN 3"
+# A wider line is squeezed: at this width it is 40 times as long as high.
+MOST = 1920
+
+
+@dataclasses.dataclass
+class Line:
+    """An image of a text line.
+
+    Attributes
+    ----------
+    image : PIL.Image.Image
+        The image.
+    source : str
+        Where it comes from, for people.
+    """
+
+    image: Image.Image
+    source: str
+
+    def width(self):
+        """Return the width at which the recogniser should be compiled for this line."""
+        return dnnl_ocr.natural_width(self.image, most=MOST)
+
+    def turned(self):
+        """Return the line turned by 180 degrees."""
+        return Line(self.image.rotate(180), self.source + ", turned by 180 degrees")
+
+
+def draw(text, font_path=None):
+    """Draw a line of text, or raise SetupError when that is not possible."""
+    if not text.strip() or not text.isprintable():
+        raise SetupError("--text: needs one line of visible text", 'try --text "Hello".')
+    try:
+        font = dnnl_ocr.load_font(32, font_path)
+    except OSError as error:
+        raise SetupError(
+            f"--font: cannot read {font_path} as a font: {error}", "name a .ttf or .otf file."
+        ) from error
+    missing = dnnl_ocr.missing_glyphs(text, font)
+    if missing:
+        raise SetupError(
+            f"--text: the font has no glyph for {' '.join(missing)}",
+            "name one that has with --font FILE (.ttf or .otf), or use --image FILE.",
+        )
+    return Line(dnnl_ocr.draw_line(text, font=font), f"drawn: {text}")
+
+
+def read(path):
+    """Open a user's image, or raise SetupError when that is not possible."""
+    remedy = "name an image of one line of text that Pillow can read, such as a PNG or JPEG file."
+    if not Path(path).is_file():
+        what = "is a directory" if Path(path).is_dir() else "does not exist"
+        raise SetupError(f"--image: {path} {what}", remedy)
+    try:
+        image = dnnl_ocr.open_image(path)
+    except UnidentifiedImageError as error:
+        raise SetupError(f"--image: {path} is not an image", remedy) from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise SetupError(f"--image: cannot read {path}: {error}", remedy) from error
+    return Line(image, str(path))
+
+
+def reading(outputs, classes):
+    """Return the text in the recogniser's outputs and its confidence, for people."""
+    text, confidence = dnnl_ocr.decode(outputs[0], classes)
+    return text, f"{confidence:.1%}"

@@ -1,0 +1,160 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Prepares the environment, and gives its variables to the commands that run in it."""
+
+import os
+import time
+from pathlib import Path
+
+from scripts import steps
+from scripts.commands import Runner
+from scripts.console import Console
+from scripts.errors import SetupError
+from scripts.layout import Layout
+from scripts.lock import exclusive
+
+LIBRARY_PLACES = ("build", "lib", "build/Release", "python/tvm")
+
+
+def tvm_home(environ=None):
+    """Return the source-built TVM tree that TVM_HOME names, or None.
+
+    A tree without Python files or without libtvm.so is an error here, before anything starts.
+    """
+    value = (os.environ if environ is None else environ).get("TVM_HOME", "").strip()
+    if not value:
+        return None
+    home = Path(value).expanduser().absolute()
+    if not (home / "python" / "tvm" / "__init__.py").is_file():
+        raise SetupError(
+            f"TVM_HOME={value} is not a TVM source tree: it has no python/tvm/__init__.py",
+            "set TVM_HOME to the root of a TVM checkout, or unset it to use the prebuilt tree.",
+        )
+    find_libtvm(home)
+    return home
+
+
+def find_libtvm(home):
+    """Return the directory of libtvm.so in a source-built tree."""
+    for place in LIBRARY_PLACES:
+        if (home / place / "libtvm.so").is_file():
+            return home / place
+    raise SetupError(
+        f"TVM_HOME={home} has no libtvm.so (looked in {', '.join(LIBRARY_PLACES)})",
+        "build it: in TVM_HOME, `mkdir -p build && cp cmake/config.cmake build && cd build && "
+        "cmake .. && make -j`; or unset TVM_HOME to use the prebuilt tree.",
+    )
+
+
+def variables(layout, environ=None):
+    """Return the environment variables of commands that run in the prepared environment."""
+    environ = dict(os.environ if environ is None else environ)
+    home = tvm_home(environ)
+    package = home / "python" if home else layout.prebuilt
+    library = find_libtvm(home) if home else layout.tvm
+
+    def prepend(name, first):
+        rest = environ.get(name, "")
+        environ[name] = f"{first}{os.pathsep}{rest}" if rest else str(first)
+
+    prepend("PATH", layout.bin)
+    prepend("PYTHONPATH", package)
+    environ["VIRTUAL_ENV"] = str(layout.venv)
+    # The tree's own libtvm.so, whatever else LD_LIBRARY_PATH or PATH may offer.
+    environ["TVM_LIBRARY_PATH"] = str(library)
+    environ.pop("PYTHONHOME", None)
+    return environ
+
+
+def plan(runner, layout, extra_groups=(), compile_library=True):
+    """Return the steps of set-up in their order."""
+    groups = steps.GROUPS + tuple(extra_groups)
+    common = [
+        steps.CheckMachine(runner, layout),
+        steps.VirtualEnvironment(runner, layout),
+        steps.Packages(runner, layout, groups),
+    ]
+    if tvm_home():
+        return common
+    trees = [
+        steps.PrebuiltTree(runner, layout),
+        steps.OneDNN(runner, layout),
+        steps.CopyOverlay(runner, layout),
+    ]
+    build = [steps.CompileLibrary(runner, layout), steps.SmokeTest(runner, layout)]
+    return common + trees + (build if compile_library else [])
+
+
+def prepare(options, layout=None, extra_groups=(), extra_steps=()):
+    """Bring the environment up to date.
+
+    Parameters
+    ----------
+    options : Options
+        `dry_run` prints the commands of the steps that are due; `no_build` leaves out the
+        compilation.
+    layout : Layout, optional
+        The checkout.
+    extra_groups : sequence of str
+        Groups of packages beside the usual ones.
+    extra_steps : sequence of Step classes
+        Steps after the usual ones.
+
+    Returns
+    -------
+    Runner
+        To run further commands with.
+    """
+    layout = layout or Layout()
+    console = Console()
+    runner = Runner(console, layout.logs, options.dry_run)
+    chain = plan(runner, layout, extra_groups, not options.no_build)
+    chain += [step(runner, layout) for step in extra_steps]
+    if options.dry_run:
+        run_steps(chain, runner)
+        return runner
+    try:
+        with exclusive(layout.lock, console):
+            run_steps(chain, runner)
+    except PermissionError as error:
+        raise SetupError(
+            f"cannot write to {error.filename}",
+            "run as the owner of the checkout, or clone it to a place of your own.",
+        ) from error
+    return runner
+
+
+def run_steps(chain, runner):
+    """Run the steps that are due."""
+    start = time.monotonic()
+    done = 0
+    shown = [step for step in chain if not step.quick]
+    for step in chain:
+        if step.current():
+            if runner.dry_run:
+                runner.plan(f"{step.title}: up to date")
+            continue
+        if runner.dry_run:
+            runner.plan(f"{step.title}:")
+        if runner.dry_run or step.quick:
+            step.run()
+            continue
+        done += 1
+        with runner.console.step(f"[{shown.index(step) + 1}/{len(shown)}] {step.title}"):
+            step.run()
+    if done and not runner.dry_run:
+        runner.console.say(f"the environment is ready ({time.monotonic() - start:.0f} s)")

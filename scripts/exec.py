@@ -1,0 +1,66 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py exec [--dry-run] [--no-build] -- COMMAND [ARGS...]
+
+Runs COMMAND in the prepared environment: `python`, `pytest`, `tvmc` and your own scripts see the
+TVM tree with the oneDNN backend. The exit code is the command's.
+"""
+
+import os
+import sys
+
+from scripts import options as shared
+from scripts.environment import prepare, variables
+from scripts.errors import SetupError
+from scripts.layout import Layout
+
+
+def replace_process(command, environ):
+    """Become `command`; return only to say that it cannot be started."""
+    sys.stdout.flush()
+    try:
+        os.execvpe(command[0], command, environ)
+    except FileNotFoundError:
+        raise SetupError(
+            f"`{command[0]}` is not on the PATH of the prepared environment",
+            "check the spelling, or give a path to it.",
+        ) from None
+    except OSError as error:
+        raise SetupError(f"cannot start `{command[0]}`: {error.strerror}") from error
+
+
+def main(argv):
+    """Run a command in the prepared environment."""
+    # Without `--`, the command begins at the first word that is no option of ours.
+    begin = next((i for i, word in enumerate(argv) if not word.startswith("-")), len(argv))
+    if "--" in argv[:begin]:
+        begin = argv.index("--")
+    options, _ = shared.parse(argv[:begin])
+    command = argv[begin:]
+    if command[:1] == ["--"]:
+        command = command[1:]
+    if options.help:
+        print(__doc__, end="")
+        return 0
+    if not command:
+        raise SetupError("exec needs a command", "for example: ./dev.py exec -- python my.py")
+    layout = Layout()
+    runner = prepare(options, layout)
+    if options.dry_run:
+        runner.show(command)
+        return 0
+    return replace_process(command, variables(layout))

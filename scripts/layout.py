@@ -1,0 +1,49 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Where everything is: the paths of the checkout and of what set-up builds."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Layout:
+    """Paths of one checkout.
+
+    Parameters
+    ----------
+    root : Path
+        The checkout. Tests pass a directory of their own.
+    """
+
+    def __init__(self, root=ROOT):
+        self.root = Path(root)
+        self.requirements = self.root / "requirements"
+        self.overlay = self.root / "python"
+        self.build = self.root / "build"
+        self.venv = self.build / "venv"
+        self.bin = self.venv / "bin"
+        self.python = self.bin / "python"
+        self.prebuilt = self.build / "prebuilt"
+        self.tvm = self.prebuilt / "tvm"
+        self.onednn = self.build / "onednn"
+        self.onednn_newest = self.build / "onednn-newest"
+        self.cmake = self.build / "cmake"
+        self.library = self.build / "lib" / "libtvm_dnnl.so"
+        self.wheels = self.build / "wheels"
+        self.logs = self.build / "logs"
+        self.lock = self.build / ".lock"

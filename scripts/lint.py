@@ -1,0 +1,128 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py lint [--fix] [--dry-run]
+
+Checks the whole checkout: black, ruff and clang-format, licence headers, file sizes, forbidden
+strings, and that the C++ compiles against the newest oneDNN headers. --fix repairs what the
+formatters can repair.
+"""
+
+import os
+import re
+import subprocess
+
+from scripts import lint_compile, lint_text, steps
+from scripts import options as shared
+from scripts.environment import prepare
+from scripts.errors import SetupError
+from scripts.layout import Layout
+
+CPP = {".cc", ".h", ".c"}
+
+
+def formatters(layout, files, fix):
+    """Return (name, command) of the tools that check the format, or repair it."""
+    python = [path for path in files if path.suffix == ".py"]
+    cpp = [path for path in files if path.suffix in CPP]
+    tools = []
+    if python:
+        tools.append(("black", ["black"] + ([] if fix else ["--check"]), python))
+        tools.append(
+            (
+                "ruff",
+                ["ruff", "check", "--quiet", "--output-format=concise"]
+                + (["--fix"] if fix else []),
+                python,
+            )
+        )
+    if cpp:
+        how = ["-i"] if fix else ["--dry-run", "--Werror"]
+        tools.append(("clang-format", ["clang-format", *how], cpp))
+    return [
+        (name, [str(layout.bin / words[0]), *words[1:], *map(str, paths)])
+        for name, words, paths in tools
+    ]
+
+
+def run_tool(name, command, root):
+    """Yield what a tool prints if it fails."""
+    result = subprocess.run(command, cwd=root, capture_output=True, text=True, errors="replace")
+    if result.returncode == 0:
+        return
+    output = (result.stdout + result.stderr).strip() or f"{name} failed"
+    places = re.findall(r"^(\S+?):(\d+):\d+: error: code should be clang-formatted", output, re.M)
+    if name != "clang-format" or not places:
+        yield output
+        return
+    # clang-format shows each place in four lines; the names and first lines are enough.
+    for path in sorted({path for path, _ in places}):
+        lines = [line for place, line in places if place == path]
+        yield f"{path}: {len(lines)} places, the first in line {lines[0]}"
+
+
+def main(argv):
+    """Run all checks and return 1 if one found something."""
+    options, rest = shared.parse(argv)
+    if options.help:
+        print(__doc__, end="")
+        return 0
+    fix = "--fix" in rest
+    unknown = [word for word in rest if word != "--fix"]
+    if unknown:
+        raise SetupError(f"lint takes no argument {unknown[0]}", "`./dev.py lint --help`")
+
+    layout = Layout()
+    options.no_build = True
+    os.environ.pop("TVM_HOME", None)  # the sources are checked against the prebuilt tree
+    runner = prepare(options, layout, ("lint",), (steps.NewestOneDNN,))
+    root, console = layout.root, runner.console
+    files = lint_text.list_files(root)
+    tools = formatters(layout, files, fix)
+    if options.dry_run:
+        for _, command in tools:
+            runner.show(command)
+        runner.plan("check licence headers, file sizes and forbidden strings")
+        for source in sorted(path for glob in lint_compile.SOURCES for path in root.glob(glob)):
+            runner.show(lint_compile.command_for(layout, source))
+        return 0
+
+    checks = [(name, run_tool(name, command, root)) for name, command in tools]
+    tables = root / "scripts"
+    checks += [
+        ("licence headers", lint_text.check_headers(root, files)),
+        ("file sizes", lint_text.check_sizes(root, files, tables / "lint_sizes.txt")),
+        (
+            "forbidden strings",
+            lint_text.check_forbidden(root, files, tables / "lint_forbidden.txt"),
+        ),
+        (
+            f"compiles with oneDNN {lint_compile.newest_version(layout)}",
+            lint_compile.check_compiles(layout, console),
+        ),
+    ]
+    failed = 0
+    for name, messages in checks:
+        found = list(messages)
+        failed += bool(found)
+        verdict = console.paint("failed", "31") if found else console.paint("ok", "32")
+        print(f"{name}: {verdict}", flush=True)
+        for message in found:
+            print("  " + message.replace("\n", "\n  "), flush=True)
+    print(f"{len(checks) - failed} checks passed, {failed} failed")
+    if failed and not fix:
+        print("`./dev.py lint --fix` repairs the format")
+    return 1 if failed else 0

@@ -1,0 +1,95 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Checks of the text of files: licence headers, sizes and forbidden strings."""
+
+import re
+import subprocess
+from pathlib import Path
+
+from scripts.errors import SetupError
+
+MAX_LINES = 400
+HEADER = "Licensed to the Apache Software Foundation (ASF) under one"
+# Kinds of files that carry the header, by suffix or name.
+WITH_HEADER = {".py", ".cc", ".h", ".c", ".cmake", ".txt", ".toml", ".sh", ".map", ".yml"}
+WITH_HEADER |= {"CMakeLists.txt", "run", ".clang-format"}
+# Kinds of files whose length counts: what people read as code.
+WITH_LIMIT = {".py", ".cc", ".h", ".c", ".cmake", ".sh", "CMakeLists.txt"}
+BINARY = {".png", ".jpg", ".onnx", ".npz", ".npy", ".ttf"}
+
+
+def list_files(root):
+    """Return the files of the checkout, relative to it: tracked, or new and not ignored."""
+    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others"]
+    try:
+        output = subprocess.run(
+            [*command, "--exclude-standard"], capture_output=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SetupError(
+            "lint asks git for the files of the checkout, and git failed",
+            "install git, and run in a git checkout.",
+        ) from error
+    names = {Path(name.decode()) for name in output.split(b"\0") if name}
+    return sorted(name for name in names if (root / name).is_file())
+
+
+def _kinds(path):
+    return {path.suffix, path.name}
+
+
+def _rows(table):
+    """Read the rows of a table file, whose columns are separated by two or more blanks."""
+    for line in table.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            yield re.split(r"\s{2,}", line.strip(), maxsplit=2)
+
+
+def check_headers(root, files):
+    """Yield a message for each source file without the licence header."""
+    for path in files:
+        if _kinds(path) & WITH_HEADER and HEADER not in (root / path).read_text()[:400]:
+            yield f"{path}: no ASF licence header"
+
+
+def check_sizes(root, files, table):
+    """Yield a message for each file that is too long, or allowed to be without need."""
+    allowed = {Path(name): (int(most), why) for name, most, why in _rows(table)}
+    for path in files:
+        if not _kinds(path) & WITH_LIMIT:
+            continue
+        lines = (root / path).read_bytes().count(b"\n")
+        most = allowed.get(path, (MAX_LINES, ""))[0]
+        if lines > most:
+            yield f"{path}: {lines} lines, at most {most} are allowed; split it"
+        elif path in allowed and lines <= MAX_LINES:
+            yield f"{path}: {lines} lines; take its row out of {table.name}"
+
+
+def check_forbidden(root, files, table):
+    """Yield a message for each line that holds a forbidden string."""
+    rules = []
+    for pattern, kinds, why in _rows(table):
+        rules.append((re.compile(pattern), None if kinds == "*" else set(kinds.split(",")), why))
+    for path in files:
+        if path.suffix in BINARY or path.name == table.name or path.suffix == ".patch":
+            continue
+        text = (root / path).read_text(errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
+            for pattern, kinds, why in rules:
+                if (kinds is None or path.suffix in kinds) and pattern.search(line):
+                    yield f"{path}:{number}: {why}: {line.strip()[:80]}"

@@ -1,0 +1,119 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Timing on a shared machine: warm up, sample, report the median and the spread."""
+
+import argparse
+import dataclasses
+import os
+import platform
+import time
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Summary of samples, in milliseconds.
+
+    Attributes
+    ----------
+    median, low, high : float
+        The 50th, 10th and 90th percentile.
+    count : int
+        The number of samples.
+    """
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, seconds):
+        """Summarise a list of samples in seconds."""
+        low, median, high = np.percentile(np.asarray(seconds) * 1e3, [10, 50, 90])
+        return cls(float(median), float(low), float(high), len(seconds))
+
+
+def sample(call, repeat, warmup=3, budget=None):
+    """Time calls of a function.
+
+    Parameters
+    ----------
+    call : callable
+        What to time, without arguments.
+    repeat : int
+        So many calls are timed.
+    warmup : int
+        So many calls go before.
+    budget : float, optional
+        Seconds after which no further call is timed. One is timed in any case.
+
+    Returns
+    -------
+    list of float
+        The seconds of each call.
+    """
+    for _ in range(warmup):
+        call()
+    seconds = []
+    end = None if budget is None else time.perf_counter() + budget
+    while len(seconds) < repeat:
+        start = time.perf_counter()
+        call()
+        now = time.perf_counter()
+        seconds.append(now - start)
+        if end is not None and now > end:
+            break
+    return seconds
+
+
+def cpus():
+    """Return how many CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def busy_note():
+    """Return a warning if other work keeps this machine busy, or an empty string."""
+    load = os.getloadavg()[0]
+    if load < 0.5 * cpus():
+        return ""
+    return (
+        f"note: this machine is busy (load {load:.1f} on {cpus()} CPUs); "
+        "times will be longer than they are on a quiet one"
+    )
+
+
+def host():
+    """Describe the machine as a dict."""
+    name = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
+            for line in cpuinfo:
+                if line.startswith("model name"):
+                    name = line.split(":", 1)[1].strip()
+                    break
+    except OSError:
+        pass
+    return {"cpu": name, "cpus": cpus(), "system": platform.platform()}
+
+
+def count(text):
+    """Parse a number of a command line that must be positive."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
+    return int(text)

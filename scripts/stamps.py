@@ -1,0 +1,100 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Stamps: a step of set-up is skipped when the hash of its inputs has not changed."""
+
+import hashlib
+import os
+from pathlib import Path
+
+
+def _feed(state, part):
+    """Add a value, a file's content or a whole directory to the hash."""
+    if isinstance(part, Path):
+        if part.is_dir():
+            for path in sorted(p for p in part.rglob("*") if is_source(p)):
+                _feed(state, path.relative_to(part).as_posix())
+                _feed(state, path)
+            return
+        data = part.read_bytes() if part.is_file() else b"<missing>"
+    else:
+        data = str(part).encode()
+    # The length keeps ("ab", "c") and ("a", "bc") apart.
+    state.update(f"{len(data)}:".encode())
+    state.update(data)
+
+
+def is_source(path):
+    """Tell if `path` is a file that people wrote, not one that Python or an editor left."""
+    return (
+        path.is_file()
+        and "__pycache__" not in path.parts
+        and path.suffix != ".pyc"
+        and not path.name.startswith((".", "#"))
+        and not path.name.endswith("~")
+    )
+
+
+def digest(*parts):
+    """Return one hash for values, files and directories.
+
+    Parameters
+    ----------
+    parts : Path, or anything with a text form
+        A path stands for its content. A missing file has a hash of its own.
+
+    Returns
+    -------
+    str
+        Hexadecimal digest.
+    """
+    state = hashlib.sha256()
+    for part in parts:
+        _feed(state, part)
+    return state.hexdigest()
+
+
+def write_atomic(path, text):
+    """Write a file so that a reader sees the old text or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
+class Stamp:
+    """A file that holds the hash of the inputs that a product was made from.
+
+    It lies inside the product, so that removing the product removes its stamp.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    def matches(self, key):
+        """Tell if the product was made from these inputs."""
+        try:
+            return self.path.read_text() == key
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def write(self, key):
+        """Mark the product as finished."""
+        write_atomic(self.path, key)
+
+    def clear(self):
+        """Mark the product as unfinished."""
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,301 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The steps of set-up. Each is skipped when the hash of what it depends on has not changed."""
+
+import shutil
+import subprocess
+import sys
+
+from scripts import machine, tree, wheels
+from scripts.commands import explain_pip_failure, tail
+from scripts.errors import SetupError
+from scripts.native import NativeBuild
+from scripts.stamps import Stamp, digest, write_atomic
+
+# Packages that every command needs; `lint` adds its own.
+GROUPS = ("prebuilt", "build", "test", "demo")
+
+_TVMC = """#!/bin/sh
+# Made by dev.py: TVM's command line on the tree that PYTHONPATH names.
+exec "$(dirname "$0")/python" -m tvm.driver.tvmc "$@"
+"""
+
+
+def explain_venv_failure(output, command, log):
+    """Debian splits venv out of its python3 package: that is the usual reason."""
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    return SetupError(
+        "the virtual environment could not be made",
+        f"if ensurepip or venv is missing: `apt-get install python{version}-venv` (Debian, "
+        f"Ubuntu), or run dev.py with another Python 3.10 to 3.12; the whole log is {log}",
+        tail(output),
+    )
+
+
+class Step:
+    """One step: `current` tells if there is nothing to do, `run` does it."""
+
+    title = ""
+    quick = False  # too short to be worth a line of progress
+
+    def __init__(self, runner, layout):
+        self.runner = runner
+        self.layout = layout
+
+    def current(self):
+        """Tell if the step's product is up to date."""
+        raise NotImplementedError
+
+    def run(self):
+        """Make the product."""
+        raise NotImplementedError
+
+
+class CheckMachine(Step):
+    """Look for what set-up needs before anything is downloaded."""
+
+    title = "check the machine"
+
+    def _stamp(self):
+        return Stamp(self.layout.build / ".machine")
+
+    def _key(self):
+        compiler = machine.find_compiler()
+        status = compiler.stat()
+        return digest(str(compiler), str(compiler.resolve()), status.st_size, status.st_mtime_ns)
+
+    def current(self):
+        machine.check_platform()
+        return self._stamp().matches(self._key())
+
+    def run(self):
+        if self.runner.plan("check: Linux x86_64, C++17 compiler, 3 GB of disk, write access"):
+            return
+        machine.check_platform()
+        machine.check_writable(self.layout.build)
+        if not (self.layout.prebuilt.is_dir() and self.layout.onednn.is_dir()):
+            machine.check_disk(self.layout.build)
+        machine.check_shared_libraries()
+        machine.check_compiler(machine.find_compiler())
+        self._stamp().write(self._key())
+
+
+class VirtualEnvironment(Step):
+    """Make build/venv. It is kept when dev.py is run by another suitable Python later."""
+
+    title = "virtual environment"
+
+    def _stamp(self):
+        return Stamp(self.layout.venv / ".stamp")
+
+    def _key(self):
+        # Scripts in a virtual environment hold its path: a moved checkout needs a new one.
+        return digest("venv 1", str(self.layout.venv))
+
+    def busy(self):
+        """Return the mark of an installation that runs, or was interrupted."""
+        return self.layout.venv / ".installing"
+
+    def current(self):
+        whole = self.layout.python.exists() and not self.busy().exists()
+        return whole and self._stamp().matches(self._key())
+
+    def run(self):
+        if not self.runner.dry_run:
+            shutil.rmtree(self.layout.venv, ignore_errors=True)
+        command = [sys.executable, "-m", "venv", self.layout.venv]
+        self.runner.run(command, "venv", explain=explain_venv_failure)
+        if not self.runner.dry_run:
+            tvmc = self.layout.bin / "tvmc"
+            write_atomic(tvmc, _TVMC)
+            tvmc.chmod(0o755)
+            self._stamp().write(self._key())
+
+
+class Packages(Step):
+    """Install the pinned packages. Only the groups that changed are installed."""
+
+    title = "Python packages"
+
+    def __init__(self, runner, layout, groups=GROUPS):
+        super().__init__(runner, layout)
+        self.groups = groups
+
+    def _file(self, group):
+        return self.layout.requirements / f"{group}.txt"
+
+    def _stale(self):
+        stamps = ((group, Stamp(self.layout.venv / f".packages-{group}")) for group in self.groups)
+        return [(g, stamp) for g, stamp in stamps if not stamp.matches(digest(self._file(g)))]
+
+    def current(self):
+        return not self._stale()
+
+    def run(self):
+        stale = self._stale()
+        command = [self.layout.python, "-m", "pip", "install", "--disable-pip-version-check"]
+        command += ["--no-input", "--no-deps", "--only-binary=:all:"]
+        for group, _ in stale:
+            command += ["-r", self._file(group)]
+        busy = VirtualEnvironment(self.runner, self.layout).busy()
+        if not self.runner.dry_run:
+            # pip does not install atomically. While this mark is there, the environment counts
+            # as broken, and the next run makes a new one.
+            write_atomic(busy, "")
+        self.runner.run(command, "pip-packages", explain=explain_pip_failure)
+        if not self.runner.dry_run:
+            for group, stamp in stale:
+                stamp.write(digest(self._file(group)))
+            busy.unlink()
+
+
+class PrebuiltTree(Step):
+    """Unpack the wheel of TVM and hook it."""
+
+    title = "prebuilt TVM tree"
+
+    def __init__(self, runner, layout):
+        super().__init__(runner, layout)
+        self.requirements = layout.requirements / "wheel-tvm.txt"
+
+    def _key(self):
+        how = (tree.HOOKED, tree.REPLACED, tree.add_hook.__doc__, tree._FUNCTION, tree._CALL)
+        return digest(self.requirements, *how)
+
+    def current(self):
+        return Stamp(self.layout.prebuilt / ".stamp").matches(self._key())
+
+    def wheel(self):
+        """Return the wheel's path, downloading it if it is gone."""
+        return wheels.fetch(self.runner, self.layout, self.requirements)[0]
+
+    def run(self):
+        if self.runner.dry_run:
+            wheels.fetch(self.runner, self.layout, self.requirements)
+            self.runner.plan(f"unpack hhb-tvm into {self.layout.prebuilt}, hook {tree.HOOKED}")
+            return
+        new = tree.unpack(self.wheel(), self.layout.prebuilt)
+        Stamp(new / ".stamp").write(self._key())
+        wheels.replace_directory(new, self.layout.prebuilt)
+
+
+class OneDNN(Step):
+    """Unpack oneDNN's wheels into a prefix."""
+
+    title = "oneDNN"
+    pins = "wheel-onednn.txt"
+    directory = "onednn"
+
+    def __init__(self, runner, layout):
+        super().__init__(runner, layout)
+        self.requirements = layout.requirements / self.pins
+        self.target = layout.build / self.directory
+
+    def _key(self):
+        return digest(self.requirements)
+
+    def current(self):
+        return Stamp(self.target / ".stamp").matches(self._key())
+
+    def run(self):
+        found = wheels.fetch(self.runner, self.layout, self.requirements)
+        if self.runner.plan(f"unpack oneDNN's headers and library into {self.target}"):
+            return
+        new = self.target.with_name(self.target.name + ".new")
+        shutil.rmtree(new, ignore_errors=True)
+        for wheel in found:
+            wheels.unpack_data(wheel, new)
+        Stamp(new / ".stamp").write(self._key())
+        wheels.replace_directory(new, self.target)
+
+
+class NewestOneDNN(OneDNN):
+    """Unpack the headers of the newest oneDNN that we support, for the compile-only check."""
+
+    title = "newest oneDNN headers"
+    pins = "wheel-onednn-newest.txt"
+    directory = "onednn-newest"
+
+
+class CopyOverlay(Step):
+    """Copy the overlay's Python over the prebuilt tree."""
+
+    title = "overlay"
+    quick = True
+
+    def _overlay(self):
+        def original(name):
+            return wheels.read_member(PrebuiltTree(self.runner, self.layout).wheel(), name)
+
+        return tree.Overlay(self.layout.overlay, self.layout.prebuilt, original)
+
+    def current(self):
+        return self._overlay().changes() == ([], [])
+
+    def run(self):
+        if self.runner.plan(f"copy {self.layout.overlay} over {self.layout.prebuilt}"):
+            return
+        self._overlay().sync()
+
+
+class CompileLibrary(Step):
+    """Compile libtvm_dnnl.so."""
+
+    title = "compile libtvm_dnnl.so"
+
+    def current(self):
+        return NativeBuild(self.runner, self.layout).is_current()
+
+    def run(self):
+        NativeBuild(self.runner, self.layout).build()
+
+
+class SmokeTest(Step):
+    """Import TVM with our library once, so that a broken tree is found here and not later."""
+
+    title = "import tvm"
+
+    def _stamp(self):
+        return Stamp(self.layout.build / ".imported")
+
+    def _key(self):
+        library = self.layout.library
+        stat = library.stat() if library.exists() else None
+        seen = stat and (stat.st_mtime_ns, stat.st_size)
+        return digest(self.layout.prebuilt / ".stamp", str(seen))
+
+    def current(self):
+        return self._stamp().matches(self._key())
+
+    def run(self):
+        from scripts.environment import variables  # the environment is made of these steps
+
+        command = [str(self.layout.python), "-c", "import tvm.relay"]
+        if self.runner.dry_run:
+            self.runner.show(command)
+            return
+        result = subprocess.run(
+            command, env=variables(self.layout), capture_output=True, text=True, errors="replace"
+        )
+        if result.returncode != 0:
+            raise SetupError(
+                "the prepared tree cannot be imported",
+                "the lines above name the file. If it is not one that you edit, run "
+                "`./dev.py clean` and then the same command again.",
+                tail(result.stdout + result.stderr),
+            )
+        self._stamp().write(self._key())

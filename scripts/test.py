@@ -1,0 +1,88 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py test [--dry-run] [--no-build] [PYTEST ARGS...]
+
+Runs the C++ tests of tests/cpp, then pytest on tests/. Other words go to pytest; when they name
+files, only those are run, and the C++ tests are not. Examples:
+
+  ./dev.py test
+  ./dev.py test -k conv2d -x
+  ./dev.py test tests/python/contrib/test_dnnl.py
+"""
+
+import subprocess
+
+from scripts import options as shared
+from scripts.environment import prepare, tvm_home, variables
+from scripts.layout import Layout
+from scripts.native import NativeBuild
+
+CPP_TARGET = "dnnl_cpptest"
+
+
+def names_files(arguments):
+    """Tell if pytest's arguments name files or directories, as `tests/x.py::test_y` does."""
+    plain = (word.split("::")[0] for word in arguments if not word.startswith("-"))
+    return any(word.endswith(".py") or word.startswith("tests") for word in plain)
+
+
+def run_command(runner, command, environ, directory):
+    """Run a command on this terminal and return its exit code; in a dry run print it."""
+    command = [str(part) for part in command]
+    if runner.dry_run:
+        runner.show(command)
+        return 0
+    runner.console.say(f"\n$ {' '.join(command)}")
+    return subprocess.call(command, env=environ, cwd=directory)
+
+
+def run_cpp_tests(runner, layout, environ):
+    """Build and run the C++ tests; return the exit code."""
+    if not list((layout.root / "tests" / "cpp").glob("*.cc")):
+        return 0
+    if tvm_home():
+        runner.console.say("C++ tests are left out: they are built with the prebuilt tree only")
+        return 0
+    native = NativeBuild(runner, layout)
+    if runner.dry_run:
+        native.build(CPP_TARGET)
+    elif not native.is_current(CPP_TARGET):
+        with runner.console.step("compile the C++ tests"):
+            native.build(CPP_TARGET)
+    return run_command(runner, [layout.cmake / CPP_TARGET], environ, layout.root)
+
+
+def main(argv):
+    """Run the tests."""
+    options, arguments = shared.parse(argv)
+    if options.help:
+        print(__doc__, end="")
+        return 0
+    if arguments[:1] == ["--"]:
+        arguments = arguments[1:]
+    layout = Layout()
+    runner = prepare(options, layout)
+    environ = variables(layout)
+    selected = names_files(arguments)
+    failed = 0
+    if not selected and not options.no_build:
+        failed = run_cpp_tests(runner, layout, environ)
+    command = [layout.python, "-m", "pytest", *arguments]
+    if not selected:
+        command.append("tests")
+    code = run_command(runner, command, environ, layout.root)
+    return code or failed

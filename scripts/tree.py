@@ -1,0 +1,150 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The prebuilt TVM tree: unpacked, hooked to load our library, and overlaid with our Python."""
+
+import json
+import os
+import shutil
+
+from scripts import wheels
+from scripts.errors import SetupError
+from scripts.stamps import is_source, write_atomic
+
+HOOKED = "tvm/_ffi/base.py"
+# Files of the wheel that our overlay replaces as a whole. They are never unpacked.
+REPLACED = ("tvm/relay/op/contrib/dnnl.py",)
+
+_ANCHOR_FUNCTION = "def _load_lib():\n"
+_ANCHOR_LOAD = "    lib = ctypes.CDLL(lib_path[0], ctypes.RTLD_GLOBAL)\n"
+_CALL = "    _load_dnnl_library()\n"
+_FUNCTION = '''def _load_dnnl_library():
+    """Open the oneDNN backend before any module collects the registered functions."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    built = os.path.normpath(os.path.join(here, "..", "..", "..", "lib", "libtvm_dnnl.so"))
+    path = os.environ.get("TVM_DNNL_LIBRARY", built)
+    if not os.path.isfile(path):
+        sys.stderr.write(
+            "warning: no oneDNN backend: %s is not there. Run `./dev.py setup`, or set "
+            "TVM_DNNL_LIBRARY to libtvm_dnnl.so.\\n" % (path or "TVM_DNNL_LIBRARY is empty, so it")
+        )
+        return
+    ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+
+
+'''
+
+
+def add_hook(text):
+    """Return the text of `tvm/_ffi/base.py` with the loading of our library added.
+
+    Parameters
+    ----------
+    text : str
+        The original text.
+
+    Returns
+    -------
+    str
+        The hooked text; the same text if it has the hook already.
+    """
+    if _FUNCTION in text and _CALL in text:
+        return text
+    for anchor in (_ANCHOR_FUNCTION, _ANCHOR_LOAD):
+        if text.count(anchor) != 1:
+            raise SetupError(
+                f"{HOOKED} of the prebuilt tree has the line `{anchor.strip()}` "
+                f"{text.count(anchor)} times, it should be there once",
+                "the wheel is not the pinned one: remove build/ and run again.",
+            )
+    text = text.replace(_ANCHOR_FUNCTION, _FUNCTION + _ANCHOR_FUNCTION)
+    return text.replace(_ANCHOR_LOAD, _ANCHOR_LOAD + _CALL)
+
+
+def unpack(wheel, target):
+    """Unpack the wheel and hook it, beside `target` first, so that `target` is never half done."""
+    new = target.with_name(target.name + ".new")
+    shutil.rmtree(new, ignore_errors=True)
+    wheels.unpack_tree(wheel, new, skip=REPLACED)
+    base = new / HOOKED
+    base.write_text(add_hook(base.read_text()))
+    return new
+
+
+class Overlay:
+    """Keeps the overlay's Python files in the prebuilt tree up to date.
+
+    Parameters
+    ----------
+    source : Path
+        The overlay's `python` directory.
+    target : Path
+        The prebuilt tree.
+    original : callable
+        Gives the bytes of a file of the wheel by its name, or None.
+    """
+
+    def __init__(self, source, target, original):
+        self.source = source
+        self.target = target
+        self.original = original
+        self.manifest = target / ".overlay.json"
+
+    def _wanted(self):
+        files = (path for path in self.source.rglob("*") if is_source(path))
+        return {path.relative_to(self.source).as_posix(): path for path in files}
+
+    def _known(self):
+        try:
+            return set(json.loads(self.manifest.read_text()))
+        except (FileNotFoundError, ValueError):
+            return set()
+
+    def changes(self):
+        """Return (names to copy, names to take away) without touching anything."""
+        wanted = self._wanted()
+        copy = []
+        for name, path in sorted(wanted.items()):
+            target = self.target / name
+            if not target.is_file() or target.read_bytes() != path.read_bytes():
+                copy.append(name)
+        return copy, sorted(self._known() - set(wanted))
+
+    def sync(self):
+        """Copy what changed; remove what left the overlay, or put the wheel's file back."""
+        wanted = self._wanted()
+        if HOOKED in wanted:
+            raise SetupError(f"the overlay must not hold {HOOKED}: set-up hooks it")
+        copy, gone = self.changes()
+        # Names are recorded before files change: an interrupted sync forgets none of them.
+        write_atomic(self.manifest, json.dumps(sorted(self._known() | set(wanted))))
+        for name in copy:
+            self._put(name, wanted[name].read_bytes())
+        for name in gone:
+            original = None if name in REPLACED else self.original(name)
+            if original is None:
+                (self.target / name).unlink(missing_ok=True)
+            else:
+                self._put(name, original)
+        write_atomic(self.manifest, json.dumps(sorted(wanted)))
+        return copy, gone
+
+    def _put(self, name, data):
+        target = self.target / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(target.name + ".tmp")
+        temporary.write_bytes(data)
+        os.replace(temporary, target)

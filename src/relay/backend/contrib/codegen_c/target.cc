@@ -1,0 +1,122 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/relay/backend/contrib/codegen_c/target.cc
+ * \brief The target kind `ccompiler`, whose attribute `header` goes in front of the C code.
+ */
+#include <tvm/ir/module.h>
+#include <tvm/ir/transform.h>
+#include <tvm/relay/function.h>
+#include <tvm/relay/transform.h>
+#include <tvm/runtime/registry.h>
+#include <tvm/target/target.h>
+#include <tvm/target/target_kind.h>
+
+#include <map>
+#include <string>
+
+#include "ccompiler.h"
+
+namespace tvm {
+namespace relay {
+namespace contrib {
+
+namespace {
+
+constexpr const char* kKind = "ccompiler";
+
+using tvm::transform::Pass;
+using tvm::transform::PassContext;
+
+/*! \brief One of TVM's passes for functions with our compiler. */
+Pass PassForOurFunctions(const std::string& name) {
+  const auto* make = runtime::Registry::Get("relay._transform." + name);
+  ICHECK(make != nullptr) << "this TVM has no pass " << name;
+  return (*make)(String(kKind));
+}
+
+/*! \brief The header of the target that the user gave beside the host's, if any. */
+std::string HeaderOfTarget() {
+  const Target target = Target::Current(/*allow_not_defined=*/true);
+  if (!target.defined() || target->kind->name != kKind) return "";
+  return target->GetAttr<String>("header").value_or("");
+}
+
+/*! \brief Compile the functions; the modules and constants become attributes of the IRModule. */
+Pass CompileFunctions() {
+  const auto compile = [](IRModule mod, const PassContext&) {
+    auto modules = mod->GetAttr<Array<runtime::Module>>(tvm::attr::kExternalMods)
+                       .value_or(Array<runtime::Module>());
+    auto constants = mod->GetAttr<Map<String, runtime::NDArray>>(tvm::attr::kConstNameToConstant)
+                         .value_or(Map<String, runtime::NDArray>());
+    // By name, so that a model always gives the same library.
+    std::map<std::string, Function> functions;
+    for (const auto& item : mod->functions) {
+      const auto* function = item.second.as<FunctionNode>();
+      if (function == nullptr) continue;
+      const auto compiler = function->GetAttr<String>(attr::kCompiler);
+      if (!compiler.defined() || compiler.value() != kKind) continue;
+      functions[item.first->name_hint] = GetRef<Function>(function);
+    }
+    for (const auto& item : functions) {
+      const CSource source = CompileToC(item.second, HeaderOfTarget());
+      modules.push_back(source.module);
+      for (const auto& constant : source.constants) constants.Set(constant.first, constant.second);
+    }
+    return WithAttrs(
+        mod, {{tvm::attr::kExternalMods, modules}, {tvm::attr::kConstNameToConstant, constants}});
+  };
+  return tvm::transform::CreateModulePass(compile, 0, "CompileForCCompiler", {});
+}
+
+/*!
+ * \brief What TVM runs for functions with our compiler, in place of calling relay.ext.ccompiler.
+ *
+ * TVM knows targets, and so their attributes, only on this way.
+ */
+Pass CompileForCCompiler() {
+  const auto compile = [](IRModule mod, const PassContext&) {
+    mod = PassForOurFunctions("OutlineCompilerFunctionsWithExistingGlobalSymbols")(mod);
+    mod = CompileFunctions()(mod);
+    return PassForOurFunctions("MarkCompilerFunctionsAsExtern")(mod);
+  };
+  return tvm::transform::CreateModulePass(compile, 0, "CCompiler", {});
+}
+
+/*! \brief A prebuilt libtvm has a kind of this name with a codegen of its own; ours comes first. */
+bool RegisterKind() {
+  if (!TargetKind::Get(kKind).defined()) {
+    TVM_REGISTER_TARGET_KIND("ccompiler", kDLCPU)
+        .set_attr<Bool>(tvm::attr::kIsExternalCodegen, Bool(true))
+        .add_attr_option<String>("header", String(""));
+  }
+  constexpr int kAboveDefault = 11;
+  TargetKindRegEntry::RegisterOrGet(kKind).set_attr<relay::transform::FTVMRelayToTIR>(
+      tvm::attr::kRelayToTIR, CompileForCCompiler(), kAboveDefault);
+  return true;
+}
+
+const bool kIsRegistered = RegisterKind();
+
+}  // namespace
+
+}  // namespace contrib
+}  // namespace relay
+}  // namespace tvm

@@ -1,0 +1,75 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/relay/backend/contrib/dnnl/codegen.cc
+ * \brief The entry of the DNNL codegen: relay.ext.dnnl, and the choice between its two codegens.
+ */
+#include <tvm/ir/transform.h>
+#include <tvm/relay/function.h>
+#include <tvm/runtime/module.h>
+#include <tvm/runtime/registry.h>
+
+#include <string>
+
+#include "c_codegen.h"
+#include "json_codegen.h"
+
+namespace tvm {
+namespace relay {
+namespace contrib {
+namespace dnnl {
+
+namespace {
+
+/*! \brief Which codegen to use for one compilation, in place of the one of the build. */
+constexpr const char* kCodegenOption = "relay.ext.dnnl.codegen";
+
+// USE_DNNL_CODEGEN decides. The other codegen is there as well: each needs the other's lowerings.
+#ifdef TVM_DNNL_CODEGEN_C_SRC
+constexpr const char* kDefaultCodegen = "C_SRC";
+#else
+constexpr const char* kDefaultCodegen = "JSON";
+#endif
+
+}  // namespace
+
+/*! \brief Compile one function with Compiler="dnnl" to a runtime module. */
+runtime::Module DNNLCompiler(const ObjectRef& ref) {
+  ICHECK(ref->IsInstance<FunctionNode>())
+      << "the DNNL codegen compiles one Relay function, but got " << ref->GetTypeKey();
+  const auto function = Downcast<Function>(ref);
+  const std::string codegen = tvm::transform::PassContext::Current()
+                                  ->GetConfig<String>(kCodegenOption, String(kDefaultCodegen))
+                                  .value();
+  if (codegen == "C_SRC") return CompileToCSource(function);
+  CHECK_EQ(codegen, "JSON") << "the option " << kCodegenOption << " must be JSON or C_SRC";
+  return CompileToJSON(function);
+}
+
+TVM_REGISTER_PASS_CONFIG_OPTION(kCodegenOption, String);
+
+TVM_REGISTER_GLOBAL("relay.ext.dnnl").set_body_typed(DNNLCompiler);
+
+TVM_REGISTER_GLOBAL(kCodegenOption).set_body_typed([]() { return String(kDefaultCodegen); });
+
+}  // namespace dnnl
+}  // namespace contrib
+}  // namespace relay
+}  // namespace tvm

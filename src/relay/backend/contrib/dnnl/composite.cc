@@ -1,0 +1,141 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/relay/backend/contrib/dnnl/composite.cc
+ * \brief Reads a call of the DNNL backend, single op or composite, for both codegens.
+ */
+#include "composite.h"
+
+#include <tvm/ir/op.h>
+#include <tvm/relay/expr.h>
+#include <tvm/relay/function.h>
+#include <tvm/runtime/logging.h>
+
+#include <algorithm>
+
+namespace tvm {
+namespace relay {
+namespace contrib {
+namespace dnnl {
+
+namespace {
+
+/*! \brief Reads the body of one composite function. */
+class CompositeReader {
+ public:
+  CompositeReader(const CallNode* call, const FunctionNode* function, const std::string& name)
+      : call_(call), function_(function), name_(name) {
+    ICHECK_EQ(call->args.size(), function->params.size())
+        << name << ": the composite is called with the wrong number of arguments";
+  }
+
+  KernelCall Read() {
+    std::vector<const CallNode*> chain = Chain();
+    KernelCall kernel;
+    kernel.name = name_;
+    kernel.root = chain.back();
+    chain.pop_back();
+    for (const Expr& arg : kernel.root->args) kernel.inputs.push_back(Outside(arg));
+    for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
+      PostOp post_op{*it, -1, false};
+      for (size_t i = 0; i < (*it)->args.size(); ++i) {
+        const Expr& arg = (*it)->args[i];
+        if (IsComputedInside(arg)) continue;
+        post_op.operand_first = i == 0;
+        ICHECK_LT(post_op.operand, 0)
+            << name_ << ": " << OpNameOf(*it) << " has more than one operand from outside";
+        post_op.operand = static_cast<int>(kernel.inputs.size());
+        kernel.inputs.push_back(Outside(arg));
+      }
+      kernel.post_ops.push_back(post_op);
+    }
+    return kernel;
+  }
+
+ private:
+  static bool IsComputedInside(const Expr& arg) { return arg.as<CallNode>() != nullptr; }
+
+  /*! \brief The calls from the result to the root. */
+  std::vector<const CallNode*> Chain() const {
+    std::vector<const CallNode*> chain;
+    Expr next = function_->body;
+    while (next.defined()) {
+      const auto* call = next.as<CallNode>();
+      ICHECK(call != nullptr) << name_ << ": the body of the composite ends in "
+                              << next->GetTypeKey() << " where a call is expected";
+      chain.push_back(call);
+      next = Expr();
+      for (const Expr& arg : call->args) {
+        if (!IsComputedInside(arg)) continue;
+        ICHECK(!next.defined()) << name_ << ": both operands of " << OpNameOf(call)
+                                << " are computed inside the composite";
+        next = arg;
+      }
+    }
+    return chain;
+  }
+
+  /*! \brief An argument inside of the body in the caller's terms. */
+  Expr Outside(const Expr& arg) const {
+    if (arg.as<ConstantNode>()) return arg;
+    size_t i = 0;
+    while (i < function_->params.size() && !function_->params[i].same_as(arg)) ++i;
+    ICHECK_LT(i, function_->params.size())
+        << name_ << ": an argument of kind " << arg->GetTypeKey()
+        << " in the composite is neither a parameter nor a constant";
+    return call_->args[i];
+  }
+
+  const CallNode* call_;
+  const FunctionNode* function_;
+  std::string name_;
+};
+
+}  // namespace
+
+std::string OpNameOf(const CallNode* call) {
+  if (const auto* function = call->op.as<FunctionNode>()) {
+    const auto name = function->GetAttr<String>(kVirtualOp);
+    ICHECK(name.defined()) << "the DNNL codegen got a call of a function that is no op: "
+                           << function->GetAttr<String>(attr::kComposite).value_or("(anonymous)");
+    return name.value();
+  }
+  const auto* op = call->op.as<OpNode>();
+  ICHECK(op != nullptr) << "the DNNL codegen expects a call of an op, but got a call of "
+                        << call->op->GetTypeKey();
+  return op->name;
+}
+
+KernelCall ReadKernelCall(const CallNode* call) {
+  const auto* function = call->op.as<FunctionNode>();
+  if (function != nullptr && !function->GetAttr<String>(kVirtualOp).defined()) {
+    const auto name = function->GetAttr<String>(attr::kComposite);
+    ICHECK(name.defined()) << "the DNNL codegen got a function that is not a composite";
+    return CompositeReader(call, function, name.value()).Read();
+  }
+  KernelCall kernel{OpNameOf(call), call, {}, {}};
+  for (const Expr& arg : call->args) kernel.inputs.push_back(arg);
+  return kernel;
+}
+
+}  // namespace dnnl
+}  // namespace contrib
+}  // namespace relay
+}  // namespace tvm

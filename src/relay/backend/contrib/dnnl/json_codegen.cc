@@ -1,0 +1,82 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/relay/backend/contrib/dnnl/json_codegen.cc
+ * \brief Relay function -> module of the DNNL JSON runtime.
+ */
+#include "json_codegen.h"
+
+#include <tvm/runtime/registry.h>
+
+#include <string>
+#include <vector>
+
+#include "../codegen_json/codegen_json.h"
+#include "composite.h"
+#include "kernel_node.h"
+
+namespace tvm {
+namespace relay {
+namespace contrib {
+namespace dnnl {
+
+namespace {
+
+using backend::contrib::JSONSerializer;
+
+/*! \brief Writes a composite as its root op's node with a list of post-ops. */
+class DNNLJSONSerializer : public JSONSerializer {
+ public:
+  using JSONSerializer::JSONSerializer;
+  using JSONSerializer::VisitExpr_;
+
+  std::vector<JSONGraphNodeEntry> VisitExpr_(const CallNode* call) final {
+    const KernelCall kernel = ReadKernelCall(call);
+    std::vector<JSONGraphNodeEntry> inputs;
+    for (const Expr& input : kernel.inputs) {
+      const auto entries = VisitExpr(input);
+      inputs.insert(inputs.end(), entries.begin(), entries.end());
+    }
+    return AddNode(MakeKernelNode(kernel, inputs), GetRef<Expr>(call));
+  }
+};
+
+}  // namespace
+
+SerializedPartition SerializePartition(const Function& function) {
+  const auto symbol = function->GetAttr<String>(tvm::attr::kGlobalSymbol);
+  ICHECK(symbol.defined()) << "the DNNL codegen got a function without a global_symbol";
+  DNNLJSONSerializer serializer(symbol.value(), function);
+  serializer.serialize();
+  return {symbol.value(), serializer.GetJSON(), serializer.const_names()};
+}
+
+runtime::Module CompileToJSON(const Function& function) {
+  const SerializedPartition partition = SerializePartition(function);
+  const auto* create = runtime::Registry::Get("runtime.DNNLJSONRuntimeCreate");
+  ICHECK(create != nullptr) << "this TVM was built without the DNNL JSON runtime; build it with "
+                               "USE_DNNL_CODEGEN set to JSON";
+  return (*create)(String(partition.symbol), String(partition.graph_json), partition.const_names);
+}
+
+}  // namespace dnnl
+}  // namespace contrib
+}  // namespace relay
+}  // namespace tvm

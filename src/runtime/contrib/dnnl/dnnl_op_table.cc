@@ -1,0 +1,194 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/dnnl_op_table.cc
+ * \brief One row per Relay op that the runtime can run.
+ */
+#include "dnnl_op_table.h"
+
+#include <tvm/runtime/logging.h>
+
+#include "dnnl_debug.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+using dnnl::algorithm;
+
+using AlphaBeta = std::pair<float, float>;
+
+/*! \brief Attributes that are named as oneDNN names them: those of most ops. */
+AlphaBeta SameNames(const NodeReader& node) {
+  return {node.Get<double>("alpha", 0), node.Get<double>("beta", 0)};
+}
+
+AlphaBeta ClipBounds(const NodeReader& node) {
+  return {node.Get<double>("a_min"), node.Get<double>("a_max")};
+}
+
+/*! \brief -1 * x + -0, which is -x also for zeros. */
+AlphaBeta Negation(const NodeReader&) { return {-1.f, -0.f}; }
+
+// Keep in step with the rows in python/tvm/relay/op/contrib/dnnl.py; a test compares the two.
+const OpSpec kOps[] = {
+    // name, inputs (min, max), lowering, algorithm, its parameters, whether 1/x comes after it
+    {"nn.conv1d", 2, 2, LowerConv, algorithm::undef},
+    {"nn.conv2d", 2, 2, LowerConv, algorithm::undef},
+    {"nn.conv3d", 2, 2, LowerConv, algorithm::undef},
+    {"nn.conv1d_transpose", 2, 2, LowerConvTranspose, algorithm::undef},
+    {"nn.conv2d_transpose", 2, 2, LowerConvTranspose, algorithm::undef},
+    {"nn.conv3d_transpose", 2, 2, LowerConvTranspose, algorithm::undef},
+    {"nn.dense", 2, 2, LowerDense, algorithm::undef},
+    {"nn.matmul", 2, 2, LowerMatMul, algorithm::undef},
+    {"nn.batch_matmul", 2, 2, LowerMatMul, algorithm::undef},
+    {"nn.max_pool1d", 1, 1, LowerPool, algorithm::pooling_max},
+    {"nn.max_pool2d", 1, 1, LowerPool, algorithm::pooling_max},
+    {"nn.max_pool3d", 1, 1, LowerPool, algorithm::pooling_max},
+    {"nn.avg_pool1d", 1, 1, LowerPool, algorithm::pooling_avg_exclude_padding},
+    {"nn.avg_pool2d", 1, 1, LowerPool, algorithm::pooling_avg_exclude_padding},
+    {"nn.avg_pool3d", 1, 1, LowerPool, algorithm::pooling_avg_exclude_padding},
+    {"nn.global_max_pool2d", 1, 1, LowerPool, algorithm::pooling_max},
+    {"nn.global_avg_pool2d", 1, 1, LowerPool, algorithm::pooling_avg_exclude_padding},
+    {"nn.adaptive_max_pool1d", 1, 1, LowerPool, algorithm::pooling_max},
+    {"nn.adaptive_max_pool2d", 1, 1, LowerPool, algorithm::pooling_max},
+    {"nn.adaptive_max_pool3d", 1, 1, LowerPool, algorithm::pooling_max},
+    {"nn.adaptive_avg_pool1d", 1, 1, LowerPool, algorithm::pooling_avg_exclude_padding},
+    {"nn.adaptive_avg_pool2d", 1, 1, LowerPool, algorithm::pooling_avg_exclude_padding},
+    {"nn.adaptive_avg_pool3d", 1, 1, LowerPool, algorithm::pooling_avg_exclude_padding},
+    {"nn.batch_norm", 5, 5, LowerBatchNorm, algorithm::undef},
+    {"nn.group_norm", 3, 3, LowerGroupNorm, algorithm::undef},
+    {"nn.instance_norm", 3, 3, LowerInstanceNorm, algorithm::undef},
+    {"nn.l2_normalize", 1, 1, LowerL2Normalize, algorithm::undef},
+    {"nn.layer_norm", 3, 3, LowerLayerNorm, algorithm::undef},
+    {"nn.lrn", 1, 1, LowerLRN, algorithm::undef},
+    {"nn.fast_softmax", 1, 1, LowerSoftmax, algorithm::softmax_accurate},
+    {"nn.log_softmax", 1, 1, LowerSoftmax, algorithm::softmax_log},
+    {"nn.softmax", 1, 1, LowerSoftmax, algorithm::softmax_accurate},
+
+    {"max", 1, 1, LowerReduce, algorithm::reduction_max},
+    {"mean", 1, 1, LowerReduce, algorithm::reduction_mean},
+    {"min", 1, 1, LowerReduce, algorithm::reduction_min},
+    {"prod", 1, 1, LowerReduce, algorithm::reduction_mul},
+    {"sum", 1, 1, LowerReduce, algorithm::reduction_sum},
+
+    {"cast", 1, 1, LowerCast, algorithm::undef},
+
+    {"nn.relu", 1, 1, LowerEltwise, algorithm::eltwise_relu},
+    {"nn.leaky_relu", 1, 1, LowerEltwise, algorithm::eltwise_relu, SameNames},
+    {"abs", 1, 1, LowerEltwise, algorithm::eltwise_abs},
+    {"clip", 1, 1, LowerEltwise, algorithm::eltwise_clip, ClipBounds},
+    {"exp", 1, 1, LowerEltwise, algorithm::eltwise_exp},
+    {"negative", 1, 1, LowerEltwise, algorithm::eltwise_linear, Negation},
+    // oneDNN's power of -1/2 calls powf for each element, a hundred times slower than this.
+    {"rsqrt", 1, 1, LowerEltwise, algorithm::eltwise_sqrt, nullptr, true},
+    {"sigmoid", 1, 1, LowerEltwise, algorithm::eltwise_logistic},
+    {"sqrt", 1, 1, LowerEltwise, algorithm::eltwise_sqrt},
+    {"tanh", 1, 1, LowerEltwise, algorithm::eltwise_tanh},
+    {"nn.prelu", 2, 2, LowerPReLU, algorithm::undef},
+
+    // Virtual ops: functions that Relay writes as several ops.
+    {"dnnl.elu", 1, 1, LowerEltwise, algorithm::eltwise_elu, SameNames},
+    {"dnnl.gelu_erf", 1, 1, LowerEltwise, algorithm::eltwise_gelu_erf},
+    {"dnnl.gelu_tanh", 1, 1, LowerEltwise, algorithm::eltwise_gelu_tanh},
+    {"dnnl.hard_sigmoid", 1, 1, LowerEltwise, algorithm::eltwise_hardsigmoid, SameNames},
+    {"dnnl.hard_swish", 1, 1, LowerEltwise, algorithm::eltwise_hardswish, SameNames},
+    {"dnnl.linear", 1, 1, LowerEltwise, algorithm::eltwise_linear, SameNames},
+    {"dnnl.mish", 1, 1, LowerEltwise, algorithm::eltwise_mish},
+    {"dnnl.pow", 1, 1, LowerEltwise, algorithm::eltwise_pow, SameNames},
+    {"dnnl.rsqrt", 1, 1, LowerEltwise, algorithm::eltwise_sqrt, nullptr, true},
+    {"dnnl.swish", 1, 1, LowerEltwise, algorithm::eltwise_swish, SameNames},
+
+    {"nn.bias_add", 2, 2, LowerBinary, algorithm::binary_add},
+    {"add", 2, 2, LowerBinary, algorithm::binary_add},
+    {"subtract", 2, 2, LowerBinary, algorithm::binary_sub},
+    {"multiply", 2, 2, LowerBinary, algorithm::binary_mul},
+    {"divide", 2, 2, LowerBinary, algorithm::binary_div},
+    {"maximum", 2, 2, LowerBinary, algorithm::binary_max},
+    {"minimum", 2, 2, LowerBinary, algorithm::binary_min},
+};
+
+}  // namespace
+
+const OpSpec* FindOp(const std::string& name) {
+  for (const OpSpec& op : kOps) {
+    if (name == op.name) return &op;
+  }
+  return nullptr;
+}
+
+std::string AlgorithmName(dnnl::algorithm algorithm) {
+  return dnnl_alg_kind2str(dnnl::convert_to_c(algorithm));
+}
+
+std::vector<std::string> OpNames() {
+  std::vector<std::string> names;
+  for (const OpSpec& op : kOps) names.push_back(op.name);
+  return names;
+}
+
+namespace {
+
+/*! \brief Lower a node as it is. */
+void LowerWhole(const NodeReader& node, PlanBuilder* plan) {
+  const OpSpec* op = FindOp(node.OpName());
+  ICHECK(op != nullptr) << node.Where() << ": the DNNL runtime has no op " << node.OpName()
+                        << ". Was the library made by a newer version?";
+  const int inputs = node.NumRootInputs();
+  ICHECK(inputs >= op->min_inputs && inputs <= op->max_inputs)
+      << node.Where() << ": has " << inputs << " inputs, but " << op->min_inputs << " to "
+      << op->max_inputs << " are expected";
+  op->lower(node, plan);
+}
+
+/*! \brief Lower a node with its post-ops fused; false where oneDNN has no good code for that. */
+bool LowerFused(const NodeReader& node, PlanBuilder* plan) {
+  const PlanBuilder::Mark mark = plan->Here();
+  try {
+    LowerWhole(node, plan);
+    if (!plan->HasReferenceSince(mark)) return true;
+  } catch (const dnnl::error&) {
+    // What is wrong with the root op itself shows again when it is lowered alone.
+  }
+  plan->BackTo(mark);
+  return false;
+}
+
+}  // namespace
+
+void LowerNode(const NodeReader& node, PlanBuilder* plan) {
+  try {
+    if (node.NumPostOps() > 0 && LowerFused(node, plan)) return;
+    LowerWhole(node.WithoutPostOps(), plan);
+    for (int i = 0; i < node.NumPostOps(); ++i) LowerWhole(node.PostOp(i), plan);
+  } catch (const dnnl::error& e) {
+    LOG(FATAL) << node.Where() << ": oneDNN " << LibraryVersion()
+               << " cannot run this: " << e.what() << " (status " << static_cast<int>(e.status)
+               << "). Set ONEDNN_VERBOSE=all to see oneDNN's reason";
+  }
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,186 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/dnnl_plan.cc
+ * \brief A subgraph ready to run: primitives in order and the memory that they use.
+ */
+#include "dnnl_plan.h"
+
+#include <tvm/runtime/logging.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+/*! \brief A cache line, and the widest vector register. */
+constexpr size_t kAlignment = 64;
+
+size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/*! \brief The first and the last step that use a buffer. */
+struct Lifetime {
+  int buffer;
+  int first{-1};
+  int last{-1};
+  bool Overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
+};
+
+}  // namespace
+
+std::shared_ptr<void> AllocAligned(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* data = std::aligned_alloc(kAlignment, RoundUp(bytes));
+  if (data == nullptr) throw std::bad_alloc();
+  return std::shared_ptr<void>(data, std::free);
+}
+
+void Plan::PlaceArena() {
+  std::vector<Lifetime> lifetimes(buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) lifetimes[i].buffer = static_cast<int>(i);
+  for (size_t step = 0; step < steps.size(); ++step) {
+    for (const auto& [arg, tensor] : steps[step].args) {
+      Lifetime& lifetime = lifetimes[tensors[tensor].buffer];
+      if (lifetime.first < 0) lifetime.first = static_cast<int>(step);
+      lifetime.last = static_cast<int>(step);
+    }
+  }
+
+  std::vector<Lifetime> pending;
+  for (const Lifetime& lifetime : lifetimes) {
+    const bool is_used = lifetime.first >= 0;
+    if (is_used && buffers[lifetime.buffer].kind == BufferKind::kArena) pending.push_back(lifetime);
+  }
+  // The largest first: they are the hardest to place, the small ones fill the gaps.
+  std::stable_sort(pending.begin(), pending.end(), [this](const Lifetime& a, const Lifetime& b) {
+    return buffers[a.buffer].bytes > buffers[b.buffer].bytes;
+  });
+
+  std::vector<Lifetime> placed;  // sorted by offset
+  for (const Lifetime& lifetime : pending) {
+    Buffer& buffer = buffers[lifetime.buffer];
+    size_t offset = 0;
+    for (const Lifetime& other : placed) {
+      if (!lifetime.Overlaps(other)) continue;
+      const Buffer& taken = buffers[other.buffer];
+      if (offset + buffer.bytes <= taken.offset) break;
+      offset = std::max(offset, RoundUp(taken.offset + taken.bytes));
+    }
+    buffer.offset = offset;
+    arena_bytes = std::max(arena_bytes, RoundUp(offset + buffer.bytes));
+    arena_bytes_unshared += RoundUp(buffer.bytes);
+    const auto place = std::upper_bound(
+        placed.begin(), placed.end(), offset,
+        [this](size_t value, const Lifetime& l) { return value < buffers[l.buffer].offset; });
+    placed.insert(place, lifetime);
+  }
+}
+
+Context::Context(std::shared_ptr<const Plan> plan)
+    : plan_(std::move(plan)),
+      stream_(plan_->engine),
+      arena_(AllocAligned(plan_->arena_bytes)),
+      scratchpad_(AllocAligned(plan_->scratchpad_bytes)) {
+  for (size_t i = 0; i < plan_->tensors.size(); ++i) {
+    const Tensor& tensor = plan_->tensors[i];
+    const Buffer& buffer = plan_->buffers[tensor.buffer];
+    void* handle = nullptr;
+    switch (buffer.kind) {
+      case BufferKind::kArgument:
+        bound_.emplace_back(static_cast<int>(i), buffer.argument);
+        break;
+      case BufferKind::kConstant:
+        handle = buffer.data.get();
+        break;
+      case BufferKind::kArena:
+        handle = static_cast<char*>(arena_.get()) + buffer.offset;
+        break;
+      case BufferKind::kScratchpad:
+        handle = scratchpad_.get();
+        break;
+    }
+    memories_.emplace_back(tensor.md, plan_->engine, handle);
+  }
+  for (const Step& step : plan_->steps) {
+    std::vector<dnnl_exec_arg_t> args;
+    for (const auto& [arg, tensor] : step.args) {
+      args.push_back(dnnl_exec_arg_t{arg, memories_[tensor].get()});
+    }
+    exec_args_.push_back(std::move(args));
+  }
+  addresses_.resize(plan_->arguments.size());
+}
+
+void Context::Bind(const std::vector<void*>& arguments) {
+  for (const auto& [tensor, position] : bound_) {
+    const dnnl_status_t status =
+        dnnl_memory_set_data_handle(memories_[tensor].get(), arguments[position]);
+    ICHECK_EQ(status, dnnl_success) << "oneDNN refused the address of argument " << position;
+  }
+}
+
+void Context::Execute(size_t index) {
+  const Step& step = plan_->steps[index];
+  const std::vector<dnnl_exec_arg_t>& args = exec_args_[index];
+  // The C call: the C++ one copies the arguments into a container at every run.
+  const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), stream_.get(),
+                                                      static_cast<int>(args.size()), args.data());
+  ICHECK_EQ(status, dnnl_success) << step.info.node << ": oneDNN's " << step.info.kind << " ("
+                                  << step.info.impl << ") failed with status " << status;
+}
+
+void Context::Run(const std::vector<void*>& arguments) {
+  Bind(arguments);
+  for (size_t i = 0; i < plan_->steps.size(); ++i) Execute(i);
+  stream_.wait();
+}
+
+void Context::RunStep(size_t index) {
+  Execute(index);
+  stream_.wait();
+}
+
+std::unique_ptr<Context> ContextPool::Take() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!free_.empty()) {
+      std::unique_ptr<Context> context = std::move(free_.back());
+      free_.pop_back();
+      return context;
+    }
+  }
+  return std::make_unique<Context>(plan_);
+}
+
+void ContextPool::Return(std::unique_ptr<Context> context) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  free_.push_back(std::move(context));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,272 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/dnnl_plan_builder.cc
+ * \brief What the lowerings build a plan with.
+ */
+#include "dnnl_plan_builder.h"
+
+#include <tvm/runtime/logging.h>
+
+#include <algorithm>
+
+#include "dnnl_debug.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+/*! \brief The layout of an argument, or nothing where the step has no such argument. */
+std::string LayoutOf(const PlanBuilder::Args& args, int arg) {
+  for (const auto& [id, tensor] : args) {
+    if (id == arg) return LayoutText(tensor.md);
+  }
+  return "";
+}
+
+/*! \brief Whether oneDNN has only plain loops for a step, or for what is fused to it. */
+bool IsReference(const StepInfo& step) {
+  if (step.impl.rfind("ref", 0) == 0) return true;
+  // A deconvolution that runs as the gradient of a convolution has nothing better for a bias and
+  // post-ops, and a convolution by matrix multiplications nothing better for second operands.
+  if (step.impl.rfind("conv:", 0) == 0) return !step.post_ops.empty();
+  const bool is_gemm_conv =
+      step.kind == "convolution" && step.impl.find("gemm") != std::string::npos;
+  const auto is_binary = [](const std::string& name) { return name.rfind("binary", 0) == 0; };
+  return is_gemm_conv && std::any_of(step.post_ops.begin(), step.post_ops.end(), is_binary);
+}
+
+}  // namespace
+
+PlanBuilder::PlanBuilder() : plan_(std::make_shared<Plan>()), stream_() {
+  plan_->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
+  stream_ = dnnl::stream(plan_->engine);
+}
+
+dnnl::primitive_attr PlanBuilder::NewAttr() {
+  dnnl::primitive_attr attr;
+  // A workspace that the library owns is shared by all runs of a primitive, and so is not safe
+  // when two threads run one plan.
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+int PlanBuilder::AddBuffer(Buffer buffer) {
+  plan_->buffers.push_back(std::move(buffer));
+  return static_cast<int>(plan_->buffers.size()) - 1;
+}
+
+void PlanBuilder::AddInput(const Entry& entry, Argument argument) {
+  const Dims dims = ToDims(argument.shape, argument.name);
+  const auto md = PlainDesc(dims, ToDNNLType(argument.dtype, argument.name));
+  Buffer buffer(BufferKind::kArgument, md.get_size());
+  buffer.argument = static_cast<int>(plan_->arguments.size());
+  values_[{entry.id_, entry.index_}] = Tensor{AddBuffer(std::move(buffer)), md};
+  plan_->arguments.push_back(std::move(argument));
+}
+
+void PlanBuilder::AddConstant(const Entry& entry, const NDArray& value, const std::string& where) {
+  const ShapeTuple shape = value.Shape();
+  const Dims dims = ToDims({shape.begin(), shape.end()}, where);
+  const auto md = PlainDesc(dims, ToDNNLType(value.DataType(), where));
+  ICHECK(value.IsContiguous()) << where << ": the constant is not contiguous";
+  Buffer buffer(BufferKind::kConstant, md.get_size());
+  // The array stays TVM's; the buffer only holds on to it for as long as a step reads it.
+  void* data = static_cast<char*>(value->data) + value->byte_offset;
+  buffer.data = std::shared_ptr<void>(data, [keep = value](void*) {});
+  values_[{entry.id_, entry.index_}] = Tensor{AddBuffer(std::move(buffer)), md};
+}
+
+void PlanBuilder::AddOutput(const Entry& entry, Argument argument) {
+  outputs_.emplace_back(entry, static_cast<int>(plan_->arguments.size()));
+  plan_->arguments.push_back(std::move(argument));
+}
+
+const Tensor& PlanBuilder::Value(const Entry& entry, const std::string& where) const {
+  const auto it = values_.find({entry.id_, entry.index_});
+  ICHECK(it != values_.end()) << where << ": output " << entry.index_ << " of node " << entry.id_
+                              << " is not computed";
+  return it->second;
+}
+
+Tensor PlanBuilder::Input(const NodeReader& node, int index) const {
+  const auto inputs = node.Inputs();
+  ICHECK(index >= 0 && index < static_cast<int>(inputs.size()))
+      << node.Where() << ": input " << index << " is missing, there are " << inputs.size();
+  return Value(inputs[index], node.Where());
+}
+
+void PlanBuilder::SetOutput(const NodeReader& node, const Tensor& value, int index) {
+  ICHECK(value.dims() == node.OutDims(index) && value.dtype() == node.OutType(index))
+      << node.Where() << ": output " << index << " has shape " << ToText(node.OutDims(index))
+      << " in the graph, but oneDNN computes " << ToText(value.dims());
+  values_[{static_cast<uint32_t>(node.id()), static_cast<uint32_t>(index)}] = value;
+}
+
+Tensor PlanBuilder::NewTensor(const dnnl::memory::desc& md) {
+  return Tensor{AddBuffer(Buffer(BufferKind::kArena, md.get_size())), md};
+}
+
+bool PlanBuilder::IsConstant(const Tensor& value) const {
+  return plan_->buffers[value.buffer].kind == BufferKind::kConstant;
+}
+
+Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
+                             const dnnl::memory::desc& want) {
+  ICHECK(value.dims() == want.get_dims())
+      << node.Where() << ": a tensor of shape " << ToText(value.dims()) << " is wanted as "
+      << ToText(want.get_dims());
+  if (value.md == want) return value;
+  auto& copies = reordered_[value.buffer];
+  for (const auto& [from, to] : copies) {
+    if (from.md == value.md && to.md == want) return to;
+  }
+  Tensor copy;
+  if (IsConstant(value)) {
+    Buffer buffer(BufferKind::kConstant, want.get_size());
+    buffer.data = AllocAligned(buffer.bytes);
+    void* from_data = plan_->buffers[value.buffer].data.get();
+    dnnl::memory from(value.md, plan_->engine, from_data);
+    dnnl::memory to(want, plan_->engine, buffer.data.get());
+    dnnl::reorder(from, to).execute(stream_, from, to);
+    stream_.wait();
+    copy = Tensor{AddBuffer(std::move(buffer)), want};
+  } else {
+    copy = NewTensor(want);
+    EmitReorder(node.Where(), value, copy);
+  }
+  copies.emplace_back(value, copy);
+  return copy;
+}
+
+Tensor PlanBuilder::Plain(const NodeReader& node, const Tensor& value) {
+  return IsPlain(value.md) ? value : InLayout(node, value, PlainDesc(value.dims(), value.dtype()));
+}
+
+Tensor PlanBuilder::Reshaped(const NodeReader& node, const Tensor& value, const Dims& dims) {
+  ICHECK_EQ(NumElements(value.dims()), NumElements(dims))
+      << node.Where() << ": " << ToText(value.dims()) << " cannot be reshaped to " << ToText(dims);
+  const Tensor view = value.Reshaped(dims);
+  return view.defined() ? view : Plain(node, value).Reshaped(dims);
+}
+
+int PlanBuilder::TensorIndex(const Tensor& tensor) {
+  std::vector<int>& known = tensors_of_buffer_[tensor.buffer];
+  for (int index : known) {
+    if (plan_->tensors[index].md == tensor.md) return index;
+  }
+  plan_->tensors.push_back(tensor);
+  known.push_back(static_cast<int>(plan_->tensors.size()) - 1);
+  return known.back();
+}
+
+void PlanBuilder::EmitStep(const std::string& node, const std::string& op,
+                           const dnnl::primitive_desc_base& desc, const dnnl::primitive& primitive,
+                           Args args, std::vector<std::string> post_ops) {
+  Step step;
+  step.primitive = primitive;
+  step.info.node = node;
+  step.info.op = op;
+  step.info.kind = dnnl_prim_kind2str(dnnl::convert_to_c(desc.get_kind()));
+  step.info.impl = desc.impl_info_str();
+  step.info.post_ops = std::move(post_ops);
+  step.info.src_layout = LayoutOf(args, DNNL_ARG_SRC);
+  step.info.dst_layout = LayoutOf(args, DNNL_ARG_DST);
+  const dnnl::memory::desc workspace = desc.scratchpad_desc();
+  if (workspace && workspace.get_size() > 0) {
+    if (scratchpad_buffer_ < 0) scratchpad_buffer_ = AddBuffer(Buffer(BufferKind::kScratchpad, 0));
+    plan_->scratchpad_bytes = std::max(plan_->scratchpad_bytes, workspace.get_size());
+    args.emplace_back(DNNL_ARG_SCRATCHPAD, Tensor{scratchpad_buffer_, workspace});
+  }
+  for (const auto& [arg, tensor] : args) step.args.emplace_back(arg, TensorIndex(tensor));
+  plan_->steps.push_back(std::move(step));
+}
+
+void PlanBuilder::EmitReorder(const std::string& node, const Tensor& from, const Tensor& to) {
+  const dnnl::reorder::primitive_desc desc(plan_->engine, from.md, plan_->engine, to.md, NewAttr());
+  // DNNL_ARG_FROM and DNNL_ARG_TO are DNNL_ARG_SRC and DNNL_ARG_DST.
+  EmitStep(node, "reorder", desc, dnnl::reorder(desc), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}},
+           {});
+}
+
+void PlanBuilder::BackTo(const Mark& mark) {
+  const auto is_new_tensor = [&mark](int index) { return index >= static_cast<int>(mark.tensors); };
+  const auto is_new_buffer = [&mark](const Tensor& tensor) {
+    return tensor.buffer >= static_cast<int>(mark.buffers);
+  };
+  for (auto& [buffer, tensors] : tensors_of_buffer_) {
+    tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_new_tensor), tensors.end());
+  }
+  for (auto& [buffer, copies] : reordered_) {
+    const auto end = std::remove_if(copies.begin(), copies.end(), [&](const auto& from_to) {
+      return is_new_buffer(from_to.first) || is_new_buffer(from_to.second);
+    });
+    copies.erase(end, copies.end());
+  }
+  if (scratchpad_buffer_ >= static_cast<int>(mark.buffers)) scratchpad_buffer_ = -1;
+  plan_->buffers.erase(plan_->buffers.begin() + mark.buffers, plan_->buffers.end());
+  plan_->tensors.resize(mark.tensors);
+  plan_->steps.resize(mark.steps);
+}
+
+bool PlanBuilder::HasReferenceSince(const Mark& mark) const {
+  return std::any_of(plan_->steps.begin() + mark.steps, plan_->steps.end(),
+                     [](const Step& step) { return IsReference(step.info); });
+}
+
+void PlanBuilder::BindOutput(const Tensor& value, int argument) {
+  Buffer& buffer = plan_->buffers[value.buffer];
+  // The last step may write straight into the caller's tensor when that is row-major and whole.
+  if (buffer.kind == BufferKind::kArena && IsPlain(value.md) &&
+      value.md.get_size() == buffer.bytes) {
+    buffer.kind = BufferKind::kArgument;
+    buffer.argument = argument;
+    return;
+  }
+  const auto md = PlainDesc(value.dims(), value.dtype());
+  Buffer output(BufferKind::kArgument, md.get_size());
+  output.argument = argument;
+  const Tensor to{AddBuffer(std::move(output)), md};
+  EmitReorder("output " + std::to_string(argument), value, to);
+}
+
+std::shared_ptr<const Plan> PlanBuilder::Finish() {
+  for (const auto& [entry, argument] : outputs_) {
+    BindOutput(Value(entry, "output " + std::to_string(argument)), argument);
+  }
+  // Constants that only served to make packed ones are let go.
+  std::vector<bool> is_used(plan_->buffers.size(), false);
+  for (const Tensor& tensor : plan_->tensors) is_used[tensor.buffer] = true;
+  for (size_t i = 0; i < is_used.size(); ++i) {
+    if (!is_used[i]) plan_->buffers[i].data.reset();
+  }
+  plan_->PlaceArena();
+  values_.clear();
+  reordered_.clear();
+  return std::move(plan_);
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,140 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/dnnl_plan_builder.h
+ * \brief What the lowerings build a plan with.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_DNNL_PLAN_BUILDER_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_DNNL_PLAN_BUILDER_H_
+
+#include <tvm/runtime/ndarray.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "dnnl.hpp"
+#include "dnnl_node_reader.h"
+#include "dnnl_plan.h"
+#include "dnnl_tensor.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+/*!
+ * \brief Collects the values and the steps of a plan.
+ *
+ * A lowering asks for its inputs in whatever layout they have, creates a primitive descriptor that
+ * leaves the layouts to oneDNN, brings the inputs into the layouts it chose by `InLayout`, emits
+ * the primitive, and hands on the result in the layout it came in. Reorders appear only where two
+ * layouts meet; those of constants run at once, at build time.
+ */
+class PlanBuilder {
+ public:
+  using Entry = tvm::runtime::json::JSONGraphNodeEntry;
+  using Args = std::vector<std::pair<int, Tensor>>;
+
+  PlanBuilder();
+
+  const dnnl::engine& engine() const { return plan_->engine; }
+
+  // The edges of the subgraph.
+  void AddInput(const Entry& entry, Argument argument);
+  void AddConstant(const Entry& entry, const NDArray& value, const std::string& where);
+  /*! \brief Append an output of the call; all inputs come first. */
+  void AddOutput(const Entry& entry, Argument argument);
+
+  // The values of the graph.
+  /*! \brief The node's input, in Relay's dims and whatever layout its producer chose. */
+  Tensor Input(const NodeReader& node, int index) const;
+  /*! \brief Say what an output of the node is; its dims must be those that Relay inferred. */
+  void SetOutput(const NodeReader& node, const Tensor& value, int index = 0);
+
+  // The steps.
+  /*! \brief An intermediate of this descriptor. */
+  Tensor NewTensor(const dnnl::memory::desc& md);
+  /*! \brief The value in the wanted layout: itself, or a reordered copy (made only once). */
+  Tensor InLayout(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want);
+  /*! \brief The value in row-major layout. */
+  Tensor Plain(const NodeReader& node, const Tensor& value);
+  /*! \brief The value with other dims: a view, or of a row-major copy where the layout forbids. */
+  Tensor Reshaped(const NodeReader& node, const Tensor& value, const Dims& dims);
+  bool IsConstant(const Tensor& value) const;
+
+  /*!
+   * \brief Append a primitive.
+   * \param desc Its descriptor, made with an attribute from `NewAttr`.
+   * \param args All arguments but the workspace.
+   */
+  template <typename PrimitiveDesc>
+  void Emit(const NodeReader& node, const PrimitiveDesc& desc, const dnnl::primitive& primitive,
+            Args args, std::vector<std::string> post_ops = {}) {
+    EmitStep(node.Where(), node.OpName(), desc, primitive, std::move(args), std::move(post_ops));
+  }
+
+  /*! \brief A point to come back to. */
+  struct Mark {
+    size_t buffers, tensors, steps;
+  };
+  Mark Here() const { return {plan_->buffers.size(), plan_->tensors.size(), plan_->steps.size()}; }
+  /*! \brief Forget all that was added behind the mark. */
+  void BackTo(const Mark& mark);
+  /*! \brief Whether oneDNN has nothing but its slow reference code for a step behind the mark. */
+  bool HasReferenceSince(const Mark& mark) const;
+
+  /*! \brief A primitive attribute with the settings that every step shares. */
+  static dnnl::primitive_attr NewAttr();
+
+  /*! \brief The plan, to be used by nobody else but its runs from now on. */
+  std::shared_ptr<const Plan> Finish();
+
+ private:
+  void EmitStep(const std::string& node, const std::string& op,
+                const dnnl::primitive_desc_base& desc, const dnnl::primitive& primitive, Args args,
+                std::vector<std::string> post_ops);
+  void EmitReorder(const std::string& node, const Tensor& from, const Tensor& to);
+  /*! \brief The index in Plan::tensors of this tensor, added when it is new. */
+  int TensorIndex(const Tensor& tensor);
+  int AddBuffer(Buffer buffer);
+  const Tensor& Value(const Entry& entry, const std::string& where) const;
+  void BindOutput(const Tensor& value, int argument);
+
+  std::shared_ptr<Plan> plan_;
+  dnnl::stream stream_;
+  std::map<std::pair<uint32_t, uint32_t>, Tensor> values_;
+  /*! \brief Reordered copies by the buffer they were made from: the source and the copy. */
+  std::unordered_map<int, std::vector<std::pair<Tensor, Tensor>>> reordered_;
+  /*! \brief Tensors of the plan by buffer, to find equal ones. */
+  std::unordered_map<int, std::vector<int>> tensors_of_buffer_;
+  std::vector<std::pair<Entry, int>> outputs_;
+  int scratchpad_buffer_{-1};
+};
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_DNNL_PLAN_BUILDER_H_

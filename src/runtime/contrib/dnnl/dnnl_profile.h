@@ -1,0 +1,55 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/dnnl_profile.h
+ * \brief What a plan consists of and where its time goes, as JSON text.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_DNNL_PROFILE_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_DNNL_PROFILE_H_
+
+#include <memory>
+#include <string>
+
+#include "dnnl_plan.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+/*!
+ * \brief The plan as JSON: symbol, arena_bytes, arena_bytes_unshared, scratchpad_bytes, and for
+ * each primitive node, op, kind, impl, post_ops, src and dst.
+ */
+std::string DescribePlan(const std::string& symbol, const Plan& plan);
+
+/*!
+ * \brief Run each primitive of the plan alone and hot.
+ * \param repeat How many timed runs each gets, at least 1.
+ * \return JSON: a list of {node, kind, impl, microseconds}, the medians.
+ */
+std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat);
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_DNNL_PROFILE_H_

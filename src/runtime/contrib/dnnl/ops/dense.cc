@@ -1,0 +1,73 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/ops/dense.cc
+ * \brief Fully connected layers.
+ */
+#include <tvm/runtime/logging.h>
+
+#include "../dnnl_op_table.h"
+#include "../dnnl_post_ops.h"
+#include "rows.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+using InnerProduct = dnnl::inner_product_forward;
+
+}  // namespace
+
+void LowerDense(const NodeReader& node, PlanBuilder* plan) {
+  // Weights that are computed would be packed at every run; a matmul takes them as they are.
+  if (!plan->IsConstant(plan->Input(node, 1))) return LowerMatMul(node, plan);
+  const Dims out_dims = node.OutDims();
+  const Tensor src = FlattenRows(node, plan, plan->Input(node, 0));
+  const Tensor weights = plan->Input(node, 1);
+  ICHECK(weights.dims().size() == 2 && weights.dims()[1] == src.dims()[1])
+      << node.Where() << ": weights of shape " << ToText(weights.dims()) << " do not fit rows of "
+      << src.dims()[1];
+  const dnnl::memory::desc dst_any(AsRows(out_dims), node.OutType(), dnnl::memory::format_tag::any);
+  const FusedOps fused =
+      FusePostOps(node, plan, {static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
+                                 return FlattenRows(node, plan, operand);
+                               }});
+
+  const InnerProduct::primitive_desc desc(plan->engine(), dnnl::prop_kind::forward_inference,
+                                          AnyDesc(src.md), AnyDesc(weights.md), fused.BiasDesc(),
+                                          dst_any, fused.attr);
+
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, InnerProduct(desc),
+             fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, src, desc.src_desc())},
+                          {DNNL_ARG_WEIGHTS, plan->InLayout(node, weights, desc.weights_desc())},
+                          {DNNL_ARG_DST, dst}},
+                         node, plan, desc),
+             fused.names);
+  plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,134 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/ops/matmul.cc
+ * \brief Products of matrices, alone and in batches.
+ */
+#include <tvm/runtime/logging.h>
+
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../dnnl_op_table.h"
+#include "../dnnl_post_ops.h"
+#include "rows.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+using MatMul = dnnl::matmul;
+
+/*! \brief A view with the last two dimensions swapped. */
+Tensor Transposed(const Tensor& value) {
+  std::vector<int> axes(value.dims().size());
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+  return value.Permuted(axes);
+}
+
+/*! \brief What to multiply: (..., M, K) by (..., K, N). */
+struct Product {
+  Tensor src;
+  Tensor weights;
+  Dims dst_dims;
+  /*! \brief Whether the result was made a matrix of rows. */
+  bool is_flat;
+};
+
+Product ReadProduct(const NodeReader& node, PlanBuilder* plan) {
+  const bool is_dense = node.OpName() == "nn.dense";
+  const bool is_batch = node.OpName() == "nn.batch_matmul";
+  const bool transpose_a = node.Get<bool>("transpose_a", false);
+  const bool transpose_b = node.Get<bool>("transpose_b", is_dense || is_batch);
+  const Dims out_dims = node.OutDims();
+
+  Product product{plan->Input(node, 0), plan->Input(node, 1), out_dims, false};
+  // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
+  product.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
+  if (product.is_flat) {
+    product.src = FlattenRows(node, plan, product.src);
+    product.dst_dims = AsRows(out_dims);
+  }
+  product.weights = AlignRank(node, plan, product.weights, product.dst_dims.size());
+  if (transpose_a) product.src = Transposed(product.src);
+  if (transpose_b) product.weights = Transposed(product.weights);
+  return product;
+}
+
+bool IsBlockGemm(const MatMul::primitive_desc& desc) {
+  return std::string(desc.impl_info_str()).rfind("brg", 0) == 0;
+}
+
+/*! \brief The descriptor; empty where oneDNN has none for these layouts. */
+MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan, const Product& product,
+                                const FusedOps& fused) {
+  const dnnl::memory::desc dst(product.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
+  const auto create = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights) {
+    return fused.bias.defined()
+               ? MatMul::primitive_desc(plan->engine(), src, weights, fused.bias.md, dst,
+                                        fused.attr, /*allow_empty=*/true)
+               : MatMul::primitive_desc(plan->engine(), src, weights, dst, fused.attr, true);
+  };
+  const dnnl::memory::desc packed = AnyDesc(product.weights.md);
+  // Constants are packed once. Packing the rest at every run pays off only where oneDNN's best
+  // code does not take it as it is.
+  const bool is_constant = plan->IsConstant(product.weights);
+  const auto desc = create(product.src.md, is_constant ? packed : product.weights.md);
+  if (desc && IsBlockGemm(desc)) return desc;
+  const auto free = create(AnyDesc(product.src.md), packed);
+  return !desc || IsReference(desc) || (free && IsBlockGemm(free)) ? free : desc;
+}
+
+}  // namespace
+
+void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
+  const Product product = ReadProduct(node, plan);
+  const Dims out_dims = node.OutDims();
+  FusedOps fused = FusePostOps(
+      node, plan, {static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
+                     return product.is_flat ? FlattenRows(node, plan, operand) : operand;
+                   }});
+  if (fused.bias.defined()) {
+    fused.bias = AlignRank(node, plan, fused.bias, product.dst_dims.size());
+  }
+  const auto desc = Describe(node, plan, product, fused);
+  if (!desc) throw dnnl::error(dnnl_unimplemented, "no matmul takes these shapes and types");
+
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(
+      node, desc, MatMul(desc),
+      fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, product.src, desc.src_desc())},
+                   {DNNL_ARG_WEIGHTS, plan->InLayout(node, product.weights, desc.weights_desc())},
+                   {DNNL_ARG_DST, dst}},
+                  node, plan, desc),
+      fused.names);
+  plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,231 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/json/json_attr.h
+ * \brief The value of one attribute of a JSON graph node.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_JSON_JSON_ATTR_H_
+#define TVM_RUNTIME_CONTRIB_JSON_JSON_ATTR_H_
+
+#include <dmlc/any.h>
+#include <dmlc/json.h>
+#include <tvm/runtime/logging.h>
+
+#include <string>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "json_text.h"
+
+namespace tvm {
+namespace runtime {
+namespace json {
+
+/*!
+ * \brief Rows of texts, or (for the attribute "shape") a list of shapes.
+ *
+ * A scalar is one row with one text, an array is one row, an array of arrays has a row for each
+ * inner array. So the JSON of `padding=[1, 1]` is `[["1", "1"]]`.
+ */
+class JSONAttr {
+ public:
+  using Row = std::vector<std::string>;
+  using Rows = std::vector<Row>;
+  using Shapes = std::vector<std::vector<int64_t>>;
+
+  JSONAttr() = default;
+  JSONAttr(std::string text) : value_(Rows{Row{std::move(text)}}) {}  // NOLINT(*)
+  JSONAttr(const char* text) : JSONAttr(std::string(text)) {}         // NOLINT(*)
+  JSONAttr(Row row) : value_(Rows{std::move(row)}) {}                 // NOLINT(*)
+  JSONAttr(Rows rows) : value_(std::move(rows)) {}                    // NOLINT(*)
+  JSONAttr(Shapes shapes) : value_(std::move(shapes)) {}              // NOLINT(*)
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic<T>::value>>
+  JSONAttr(T value) : JSONAttr(TextOf(value)) {}  // NOLINT(*)
+
+  /*!
+   * \brief Convert what the JSON backends of TVM pass: one dmlc::any for each row.
+   *
+   * The conversion is done here, at the call, by the C++ type alone. dmlc's JSON registry of
+   * dmlc::any types is not used: it lives once per shared library, so a type that one library has
+   * registered is unknown in another, and saving or loading would depend on who linked what.
+   * \param key The attribute's name, for the error message.
+   * \param values The rows, or one list of shapes.
+   */
+  static JSONAttr FromAny(const std::string& key, const std::vector<dmlc::any>& values) {
+    if (values.size() == 1 && values[0].type() == typeid(Shapes)) {
+      return JSONAttr(dmlc::get<Shapes>(values[0]));
+    }
+    Rows rows;
+    for (const dmlc::any& value : values) {
+      if (value.type() == typeid(Row)) {
+        rows.push_back(dmlc::get<Row>(value));
+      } else if (value.type() == typeid(std::string)) {
+        rows.push_back(Row{dmlc::get<std::string>(value)});
+      } else {
+        LOG(FATAL) << "Attribute '" << key
+                   << "' of a JSON graph node is set to a value of C++ type " << value.type().name()
+                   << ". Pass std::vector<std::string> for each row, or "
+                   << "one std::vector<std::vector<int64_t>> for shapes.";
+      }
+    }
+    return JSONAttr(std::move(rows));
+  }
+
+  /*! \brief Whether this is a list of shapes. */
+  bool IsShapes() const { return std::holds_alternative<Shapes>(value_); }
+
+  /*!
+   * \brief Read one value.
+   * \return Whether this is exactly one text and the text is a T.
+   */
+  template <typename T>
+  bool Read(T* out) const {
+    const Rows* rows = std::get_if<Rows>(&value_);
+    return rows && rows->size() == 1 && (*rows)[0].size() == 1 && ParseText((*rows)[0][0], out);
+  }
+
+  /*!
+   * \brief Read a flat array.
+   * \return Whether there is at most one row and all its texts are T.
+   */
+  template <typename T>
+  bool Read(std::vector<T>* out) const {
+    const Rows* rows = std::get_if<Rows>(&value_);
+    if (!rows || rows->size() > 1) return false;
+    out->clear();
+    return rows->empty() || ReadRow((*rows)[0], out);
+  }
+
+  /*!
+   * \brief Read all rows.
+   * \return Whether all texts are T.
+   */
+  template <typename T>
+  bool Read(std::vector<std::vector<T>>* out) const {
+    out->clear();
+    for (const Row& row : AsRows()) {
+      out->emplace_back();
+      if (!ReadRow(row, &out->back())) return false;
+    }
+    return true;
+  }
+
+  /*! \brief Write the value as our one line of JSON. */
+  void Save(dmlc::JSONWriter* writer) const {
+    writer->BeginArray(false);
+    if (const Shapes* shapes = std::get_if<Shapes>(&value_)) {
+      writer->WriteArraySeperator();
+      SaveNested(writer, *shapes);
+    } else {
+      for (const Row& row : std::get<Rows>(value_)) {
+        writer->WriteArraySeperator();
+        SaveFlat(writer, row);
+      }
+    }
+    writer->EndArray();
+  }
+
+  /*! \brief Read `[["text", ...], ...]`. */
+  void Load(dmlc::JSONReader* reader) {
+    Rows rows;
+    reader->Read(&rows);
+    value_ = std::move(rows);
+  }
+
+  /*! \brief Read `[[[1, 2], ...]]`, the form of the attribute "shape". */
+  void LoadShapes(dmlc::JSONReader* reader) {
+    std::vector<Shapes> lists;
+    reader->Read(&lists);
+    CHECK_EQ(lists.size(), 1U) << "\"shape\" must be one list that holds a shape for each output";
+    value_ = std::move(lists[0]);
+  }
+
+  /*! \brief The value as JSON text, for error messages. A long value is cut. */
+  std::string Repr() const {
+    std::ostringstream os;
+    os.imbue(std::locale::classic());
+    dmlc::JSONWriter writer(&os);
+    Save(&writer);
+    std::string text = os.str();
+    if (text.size() > kMaxRepr) text.replace(kMaxRepr, std::string::npos, "...");
+    return text;
+  }
+
+ private:
+  static constexpr size_t kMaxRepr = 200;
+
+  template <typename T>
+  static bool ReadRow(const Row& row, std::vector<T>* out) {
+    out->reserve(row.size());
+    for (const std::string& text : row) {
+      T value{};
+      if (!ParseText(text, &value)) return false;
+      out->push_back(std::move(value));
+    }
+    return true;
+  }
+
+  Rows AsRows() const {
+    if (const Rows* rows = std::get_if<Rows>(&value_)) return *rows;
+    Rows rows;
+    for (const std::vector<int64_t>& shape : std::get<Shapes>(value_)) {
+      rows.emplace_back();
+      for (int64_t dim : shape) rows.back().push_back(TextOf(dim));
+    }
+    return rows;
+  }
+
+  template <typename T>
+  static void SaveFlat(dmlc::JSONWriter* writer, const std::vector<T>& items) {
+    writer->BeginArray(false);
+    for (const T& item : items) writer->WriteArrayItem(item);
+    writer->EndArray();
+  }
+
+  static void SaveNested(dmlc::JSONWriter* writer, const Shapes& shapes) {
+    writer->BeginArray(false);
+    for (const std::vector<int64_t>& shape : shapes) {
+      writer->WriteArraySeperator();
+      SaveFlat(writer, shape);
+    }
+    writer->EndArray();
+  }
+
+  std::variant<Rows, Shapes> value_;
+};
+
+/*! \brief What an error message calls the C++ type that was asked for. */
+template <typename T>
+struct AttrTypeName {
+  static std::string Get() { return TextTypeName<T>(); }
+};
+template <typename T>
+struct AttrTypeName<std::vector<T>> {
+  static std::string Get() { return "list of " + AttrTypeName<T>::Get(); }
+};
+
+}  // namespace json
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_JSON_JSON_ATTR_H_

@@ -1,0 +1,107 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/json/json_binary.h
+ * \brief The binary form of a JSON module: symbol, graph, names of the constants.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_JSON_JSON_BINARY_H_
+#define TVM_RUNTIME_CONTRIB_JSON_JSON_BINARY_H_
+
+#include <dmlc/io.h>
+#include <tvm/runtime/logging.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "json_text.h"
+
+namespace tvm {
+namespace runtime {
+namespace json {
+
+/*! \brief What the binary form holds. */
+struct JSONModuleBinary {
+  std::string symbol;
+  std::string graph_json;
+  std::vector<std::string> const_names;
+};
+
+/*! \brief Write the binary form. It is the one of TVM's other JSON modules. */
+inline void WriteBinary(dmlc::Stream* stream, const std::string& symbol,
+                        const std::string& graph_json,
+                        const std::vector<std::string>& const_names) {
+  stream->Write(symbol);
+  stream->Write(graph_json);
+  stream->Write(const_names);
+}
+
+namespace detail {
+
+/*!
+ * \brief Read a string in pieces.
+ *
+ * dmlc's own reader allocates as much as the file says before it looks whether it is there; a
+ * damaged length would take all memory.
+ */
+inline bool ReadBounded(dmlc::Stream* stream, std::string* out) {
+  constexpr uint64_t kPiece = 1 << 20;
+  uint64_t left = 0;
+  if (!stream->Read(&left)) return false;
+  out->clear();
+  while (left > 0) {
+    const size_t piece = static_cast<size_t>(std::min(left, kPiece));
+    const size_t start = out->size();
+    out->resize(start + piece);
+    if (stream->Read(&(*out)[start], piece) != piece) return false;
+    left -= piece;
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/*!
+ * \brief Read the binary form.
+ * \throws An error that says which part is cut off.
+ */
+inline JSONModuleBinary ReadBinary(dmlc::Stream* stream) {
+  JSONModuleBinary binary;
+  CHECK(detail::ReadBounded(stream, &binary.symbol))
+      << "A JSON module in a library is cut off or damaged: its symbol cannot be read";
+  CHECK(detail::ReadBounded(stream, &binary.graph_json))
+      << "The JSON module '" << Printable(binary.symbol) << "' is cut off or damaged: no graph";
+  uint64_t count = 0;
+  bool good = stream->Read(&count);
+  for (uint64_t i = 0; good && i < count; ++i) {
+    binary.const_names.emplace_back();
+    good = detail::ReadBounded(stream, &binary.const_names.back());
+  }
+  CHECK(good) << "The JSON module '" << Printable(binary.symbol)
+              << "' is cut off or damaged: the names of its constants cannot be read";
+  return binary;
+}
+
+}  // namespace json
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_JSON_JSON_BINARY_H_

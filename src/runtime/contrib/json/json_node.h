@@ -1,0 +1,308 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/json/json_node.h
+ * \brief A node of the JSON graph that a codegen writes and a JSON runtime executes.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_JSON_JSON_NODE_H_
+#define TVM_RUNTIME_CONTRIB_JSON_JSON_NODE_H_
+
+#include <dlpack/dlpack.h>
+#include <dmlc/any.h>
+#include <dmlc/json.h>
+#include <tvm/runtime/data_type.h>
+#include <tvm/runtime/logging.h>
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "json_attr.h"
+
+namespace tvm {
+namespace runtime {
+namespace json {
+
+/*! \brief One output of one node, as an input of another node or a head of the graph. */
+class JSONGraphNodeEntry {
+ public:
+  JSONGraphNodeEntry() = default;
+  JSONGraphNodeEntry(uint32_t id, uint32_t index, uint32_t version = 0)
+      : id_(id), index_(index), version_(version) {}
+
+  /*! \brief Write `[id, index, version]`. */
+  void Save(dmlc::JSONWriter* writer) const {
+    writer->BeginArray(false);
+    writer->WriteArrayItem(id_);
+    writer->WriteArrayItem(index_);
+    writer->WriteArrayItem(version_);
+    writer->EndArray();
+  }
+
+  /*! \brief Read `[id, index, version]`; the version may be left out. */
+  void Load(dmlc::JSONReader* reader) {
+    // Read as signed: a stream turns "-1" into a huge unsigned number without complaint.
+    std::vector<int64_t> fields;
+    reader->Read(&fields);
+    CHECK(fields.size() == 2 || fields.size() == 3)
+        << "A graph entry must be [node, index, version], got " << fields.size() << " numbers";
+    for (int64_t field : fields) {
+      CHECK(field >= 0 && field <= std::numeric_limits<uint32_t>::max())
+          << "A graph entry holds " << field << ", which is not a 32 bit index";
+    }
+    id_ = static_cast<uint32_t>(fields[0]);
+    index_ = static_cast<uint32_t>(fields[1]);
+    version_ = fields.size() == 3 ? static_cast<uint32_t>(fields[2]) : 0;
+  }
+
+  /*! \brief Index of the node in the graph. */
+  uint32_t id_{0};
+  /*! \brief Which output of the node. */
+  uint32_t index_{0};
+  /*! \brief Always 0. It is part of the format and not used. */
+  uint32_t version_{0};
+};
+
+/*! \brief A node of the graph: an input, a constant or an operation ("kernel"). */
+class JSONGraphNode {
+ public:
+  JSONGraphNode() = default;
+  JSONGraphNode(const std::string& name, const std::string& op_type,
+                const std::vector<JSONGraphNodeEntry>& inputs = {}, size_t num_outputs = 1)
+      : num_inputs_(static_cast<uint32_t>(inputs.size())),
+        num_outputs_(static_cast<uint32_t>(num_outputs)),
+        name_(name),
+        op_type_(op_type),
+        inputs_(inputs) {}
+
+  /*! \brief Write the node. Leaves carry neither "inputs" nor counts that follow from that. */
+  void Save(dmlc::JSONWriter* writer) const;
+
+  /*! \brief Read the node. Only what needs the node alone is checked here. */
+  void Load(dmlc::JSONReader* reader);
+
+  /*! \brief "input", "const" or "kernel". */
+  std::string GetOpType() const { return op_type_; }
+
+  /*! \brief Name of the op, the composite, the parameter or the constant. */
+  std::string GetOpName() const { return name_; }
+
+  /*! \brief The entries that this node reads. */
+  std::vector<JSONGraphNodeEntry> GetInputs() const { return inputs_; }
+
+  /*! \brief The shape of each output. A dimension that is not known is -1. */
+  std::vector<std::vector<int64_t>> GetOpShape() const {
+    return GetAttr<std::vector<std::vector<int64_t>>>("shape");
+  }
+
+  /*! \brief The data type of each output. */
+  std::vector<DLDataType> GetOpDataType() const {
+    std::vector<DLDataType> result;
+    for (const std::string& text : GetAttr<std::vector<std::string>>("dtype")) {
+      result.push_back(String2DLDataType(text));
+    }
+    return result;
+  }
+
+  uint32_t GetNumOutput() const { return num_outputs_; }
+  uint32_t GetNumInput() const { return num_inputs_; }
+  void SetNumInput(uint32_t num_inputs) { num_inputs_ = num_inputs; }
+  void SetNumOutput(uint32_t num_outputs) { num_outputs_ = num_outputs; }
+
+  /*! \brief Whether the node is an input or a constant. */
+  bool IsLeaf() const { return op_type_ != "kernel"; }
+
+  bool HasAttr(const std::string& key) const { return attrs_.count(key) != 0; }
+
+  /*!
+   * \brief Read an attribute.
+   * \tparam T A string, bool, integer or floating point type, or a vector or a vector of vectors
+   *         of them.
+   * \throws An error that names this node, the attribute, its value and the wanted type.
+   */
+  template <typename T>
+  T GetAttr(const std::string& key) const {
+    auto it = attrs_.find(key);
+    CHECK(it != attrs_.end()) << Where() << " has no attribute '" << key << "'";
+    T result{};
+    CHECK(it->second.Read(&result))
+        << Where() << ": attribute '" << key << "' is " << it->second.Repr()
+        << ", expected: " << AttrTypeName<T>::Get();
+    return result;
+  }
+
+  /*! \brief The attributes by name. */
+  const std::map<std::string, JSONAttr>& attrs() const { return attrs_; }
+
+  /*! \brief Set an attribute to a string, a number, rows of strings or shapes. */
+  void SetAttr(const std::string& key, JSONAttr value) { attrs_[key] = std::move(value); }
+
+  /*! \brief Set an attribute in the form that TVM's JSON codegens pass, see JSONAttr::FromAny. */
+  void SetAttr(const std::string& key, const std::vector<dmlc::any>& values) {
+    attrs_[key] = JSONAttr::FromAny(key, values);
+  }
+
+  /*!
+   * \brief Take over all attributes of another node. They replace those of the same name.
+   * \param prefix Goes in front of their names here.
+   */
+  void CaptureAttrs(const JSONGraphNode& that, const std::string& prefix = "") {
+    for (const auto& attr : that.attrs_) attrs_[prefix + attr.first] = attr.second;
+  }
+
+  /*! \brief How error messages call this node. */
+  std::string Where() const {
+    return "JSON graph node '" + Printable(name_) + "' (" + Printable(op_type_) + ")";
+  }
+
+ private:
+  /*! \brief Read "attrs". Returns whether "num_inputs" was among them. */
+  bool LoadAttrs(dmlc::JSONReader* reader);
+
+  static uint32_t LoadCount(const std::string& key, dmlc::JSONReader* reader) {
+    std::string text;
+    reader->Read(&text);
+    uint32_t count = 0;
+    CHECK(ParseText(text, &count)) << "\"" << key << "\" is \"" << text << "\", expected a count";
+    return count;
+  }
+
+  uint32_t num_inputs_{0};
+  uint32_t num_outputs_{1};
+  std::string name_;
+  std::string op_type_;
+  std::vector<JSONGraphNodeEntry> inputs_;
+  /*! \brief Sorted, so that the same graph always gives the same text. */
+  std::map<std::string, JSONAttr> attrs_;
+};
+
+inline void JSONGraphNode::Save(dmlc::JSONWriter* writer) const {
+  writer->BeginObject();
+  writer->WriteObjectKeyValue("op", op_type_);
+  writer->WriteObjectKeyValue("name", name_);
+  std::map<std::string, std::string> counts;
+  if (!IsLeaf()) {
+    writer->WriteObjectKeyValue("inputs", inputs_);
+    counts["num_inputs"] = TextOf(num_inputs_);
+  }
+  if (!IsLeaf() || num_outputs_ != 1) counts["num_outputs"] = TextOf(num_outputs_);
+  // dmlc's writer escapes values, not keys. Relay attributes are identifiers, so refuse the rest.
+  for (const auto& attr : attrs_) {
+    CHECK(attr.first.find_first_of("\"\\\r\n\t") == std::string::npos)
+        << Where() << ": the attribute name '" << attr.first << "' cannot be written as JSON";
+  }
+  struct Attrs {
+    const std::map<std::string, JSONAttr>& values;
+    const std::map<std::string, std::string>& counts;
+    void Save(dmlc::JSONWriter* writer) const {
+      writer->BeginObject();
+      for (const auto& count : counts) writer->WriteObjectKeyValue(count.first, count.second);
+      for (const auto& attr : values) writer->WriteObjectKeyValue(attr.first, attr.second);
+      writer->EndObject();
+    }
+  };
+  writer->WriteObjectKeyValue("attrs", Attrs{attrs_, counts});
+  writer->EndObject();
+}
+
+inline void JSONGraphNode::Load(dmlc::JSONReader* reader) {
+  *this = JSONGraphNode();
+  bool has_op = false, has_name = false, has_inputs = false, has_attrs = false;
+  bool has_num_inputs = false;
+  auto first = [](const std::string& key, bool* seen) {
+    CHECK(!*seen) << "\"" << key << "\" appears twice";
+    *seen = true;
+  };
+  std::string key;
+  reader->BeginObject();
+  while (reader->NextObjectItem(&key)) {
+    if (key == "op") {
+      first(key, &has_op);
+      reader->Read(&op_type_);
+    } else if (key == "name") {
+      first(key, &has_name);
+      reader->Read(&name_);
+    } else if (key == "inputs") {
+      first(key, &has_inputs);
+      reader->Read(&inputs_);
+    } else if (key == "attrs") {
+      first(key, &has_attrs);
+      has_num_inputs = LoadAttrs(reader);
+    } else {
+      LOG(FATAL) << "Unknown key \"" << key << "\" of a node; expected op, name, inputs or attrs";
+    }
+  }
+  CHECK(has_op) << "A node has no \"op\"";
+  CHECK(has_name) << "A node has no \"name\"";
+  CHECK(has_attrs) << Where() << " has no \"attrs\"";
+  // Other writers may leave the count out, as it follows from the list of inputs.
+  if (!has_num_inputs) num_inputs_ = static_cast<uint32_t>(inputs_.size());
+}
+
+inline bool JSONGraphNode::LoadAttrs(dmlc::JSONReader* reader) {
+  bool has_num_inputs = false, has_num_outputs = false;
+  std::string key;
+  reader->BeginObject();
+  while (reader->NextObjectItem(&key)) {
+    bool* seen = key == "num_inputs"    ? &has_num_inputs
+                 : key == "num_outputs" ? &has_num_outputs
+                                        : nullptr;
+    CHECK(!attrs_.count(key) && !(seen && *seen)) << "Attribute \"" << key << "\" appears twice";
+    if (seen) *seen = true;
+    if (key == "num_inputs") {
+      num_inputs_ = LoadCount(key, reader);
+    } else if (key == "num_outputs") {
+      num_outputs_ = LoadCount(key, reader);
+    } else if (key == "shape") {
+      attrs_[key].LoadShapes(reader);
+    } else {
+      attrs_[key].Load(reader);
+    }
+  }
+  return has_num_inputs;
+}
+
+}  // namespace json
+}  // namespace runtime
+}  // namespace tvm
+
+namespace dmlc {
+namespace json {
+/*! \brief Lets dmlc write a list of shared nodes, as the codegens keep them. */
+template <>
+struct Handler<std::shared_ptr<tvm::runtime::json::JSONGraphNode>> {
+  inline static void Write(dmlc::JSONWriter* writer,
+                           const std::shared_ptr<tvm::runtime::json::JSONGraphNode>& node) {
+    node->Save(writer);
+  }
+  inline static void Read(dmlc::JSONReader* reader,
+                          std::shared_ptr<tvm::runtime::json::JSONGraphNode>* node) {
+    *node = std::make_shared<tvm::runtime::json::JSONGraphNode>();
+    (*node)->Load(reader);
+  }
+};
+}  // namespace json
+}  // namespace dmlc
+
+#endif  // TVM_RUNTIME_CONTRIB_JSON_JSON_NODE_H_

@@ -1,0 +1,55 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp/test_main.cc
+ * \brief Runs the test cases: all of them, or those whose name holds the first argument.
+ */
+#include "test_main.h"
+
+namespace tvm_test {
+
+/*! \brief Run one case. Returns whether it passed. */
+static bool RunCase(const TestCase& test) {
+  Failures() = 0;
+  try {
+    test.body();
+  } catch (const AssertionFailed&) {
+    // Already counted and printed.
+  } catch (const std::exception& error) {
+    Fail(test.name.c_str(), 0, std::string("unexpected error: ") + error.what());
+  }
+  std::cout << (Failures() == 0 ? "passed " : "FAILED ") << test.name << std::endl;
+  return Failures() == 0;
+}
+
+}  // namespace tvm_test
+
+int main(int argc, char** argv) {
+  const std::string filter = argc > 1 ? argv[1] : "";
+  int passed = 0;
+  int failed = 0;
+  for (const tvm_test::TestCase& test : tvm_test::Cases()) {
+    if (test.name.find(filter) == std::string::npos) continue;
+    ++(tvm_test::RunCase(test) ? passed : failed);
+  }
+  std::cout << passed << " passed, " << failed << " failed" << std::endl;
+  if (passed + failed == 0) std::cerr << "no test case matches '" << filter << "'" << std::endl;
+  return failed == 0 && passed > 0 ? 0 : 1;
+}

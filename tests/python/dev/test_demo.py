@@ -1,0 +1,251 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The demo and the benchmark: what they print, and what they say when something is wrong."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tvm.testing import dnnl as testing
+from tvm.testing import dnnl_ocr
+
+from scripts import bench, demo, demo_line, demo_saved, measure, table
+from scripts.errors import SetupError
+
+
+def said(error):
+    """Return what a person is told."""
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name, content, words",
+    [
+        ("missing.png", None, "does not exist"),
+        ("text.png", b"plain text", "not an image"),
+        ("empty.png", b"", "not an image"),
+    ],
+)
+def test_an_image_that_cannot_be_read_is_named(tmp_path, name, content, words):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SetupError, match=words) as error:
+        demo_line.read(str(path))
+    assert name in said(error)
+    assert "what to do: name an image" in said(error)
+
+
+def test_a_directory_or_half_an_image_is_refused(tmp_path):
+    with pytest.raises(SetupError, match="is a directory"):
+        demo_line.read(str(tmp_path))
+    whole = tmp_path / "whole.png"
+    dnnl_ocr.draw_line("Hello").save(whole)
+    half = tmp_path / "half.png"
+    half.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    with pytest.raises(SetupError, match="half.png"):
+        demo_line.read(str(half))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "1", "I;16"])
+def test_images_of_all_modes_become_rgb(tmp_path, mode):
+    path = tmp_path / "line.png"
+    Image.new(mode, (90, 30), 1).save(path)
+    line = demo_line.read(str(path))
+    assert line.image.mode == "RGB"
+    data = dnnl_ocr.to_input(line.image, 320)
+    assert data.shape == (1, 3, 48, 320)
+    assert data.dtype == np.float32
+    assert -1 <= data.min() <= data.max() <= 1
+
+
+def test_transparent_is_white(tmp_path):
+    path = tmp_path / "line.png"
+    Image.new("RGBA", (8, 8), (0, 0, 0, 0)).save(path)
+    assert demo_line.read(str(path)).image.getpixel((0, 0)) == (255, 255, 255)
+
+
+@pytest.mark.parametrize("text, words", [("", "visible"), (" ", "visible"), ("a\nb", "visible")])
+def test_text_that_is_no_line_is_refused(text, words):
+    with pytest.raises(SetupError, match=words):
+        demo_line.draw(text)
+
+
+def test_text_without_glyphs_is_refused_with_the_remedy():
+    with pytest.raises(SetupError, match="no glyph for 你 好") as error:
+        demo_line.draw("Hello 你好")
+    assert "--font" in said(error)
+
+
+def test_a_font_that_is_none_is_named(tmp_path):
+    path = tmp_path / "font.ttf"
+    path.write_bytes(b"no font")
+    with pytest.raises(SetupError, match="font.ttf"):
+        demo_line.draw("Hello", str(path))
+
+
+def test_wide_lines_get_a_wider_recogniser_up_to_a_limit():
+    assert demo_line.draw("Hello").width() == dnnl_ocr.REC_WIDTH
+    assert dnnl_ocr.REC_WIDTH < demo_line.draw("Hello " * 8).width() < demo_line.MOST
+    assert demo_line.draw("Hello " * 80).width() == demo_line.MOST
+
+
+def test_decoding_joins_runs_and_drops_blanks():
+    classes = ["", "a", "b", " "]
+    steps = [1, 1, 0, 1, 2, 2, 0, 0, 3, 2]
+    probabilities = np.full((1, len(steps), 4), 0.1, "float32")
+    probabilities[0, np.arange(len(steps)), steps] = 0.7
+    text, confidence = dnnl_ocr.decode(probabilities, classes)
+    assert text == "aab b"
+    assert confidence == pytest.approx(0.7)
+    blank = np.zeros((1, 5, 4), "float32")
+    blank[..., 0] = 1
+    assert dnnl_ocr.decode(blank, classes) == ("", 0.0)
+    with pytest.raises(ValueError, match="expected an output of shape"):
+        dnnl_ocr.decode(blank, classes[:3])
+
+
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        (["--models", "vgg"], "no model 'vgg'; there are mobilenet, cls, rec"),
+        (["--models", ","], "name at least one"),
+        (["--repeat", "0"], "positive"),
+        (["--repeat", "-1"], "positive"),
+        (["--image", "a.png", "--text", "a"], "not allowed with"),
+        (["--save", "a", "--load", "a"], "not allowed with"),
+        (["--load", "a", "--report"], "cannot be used with --load"),
+        (["--font", "a.ttf"], "--font is for --text"),
+    ],
+)
+def test_wrong_options_are_explained(argv, words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        demo.parse(argv)
+    assert stop.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_models_keep_the_order_in_which_they_depend():
+    assert demo.parse(["--models", "rec,cls"]).models == ["cls", "rec"]
+
+
+def test_save_refuses_a_directory_of_others(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(SetupError, match="did not write"):
+        demo_saved.check_target(tmp_path)
+    with pytest.raises(SetupError, match="is a file"):
+        demo_saved.check_target(tmp_path / "thesis.txt")
+    demo_saved.check_target(tmp_path / "new" / "deep")
+    assert (tmp_path / "new" / "deep").is_dir()
+
+
+def index(**changes):
+    """Return an index as --save writes it, with changes."""
+    model = {"name": "cls", "title": "t", "input": "x", "shape": [1, 3, 48, 192], "partitions": 1}
+    machine = demo_saved.platform.machine()
+    whole = {"format": demo_saved.FORMAT, "machine": machine, "target": "llvm", "onednn": "3.2.0"}
+    return {**whole, "models": [model], **changes}
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        (None, "was not saved by the demo"),
+        ("{", "cannot read"),
+        ("[]", "not of the format"),
+        (json.dumps(index(format="other")), "not of the format"),
+        (json.dumps({"format": demo_saved.FORMAT}), "damaged"),
+        (json.dumps(index(models=[])), "damaged"),
+        (json.dumps(index(models=[{"name": "cls"}])), "damaged"),
+        (json.dumps(index(machine="pdp11")), "compiled for pdp11"),
+        (json.dumps(index()), "lacks cls.so"),
+    ],
+)
+def test_load_refuses_what_is_not_ours(tmp_path, text, words):
+    if text is not None:
+        (tmp_path / demo_saved.INDEX).write_text(text)
+    with pytest.raises(SetupError, match=words) as error:
+        demo_saved.read_index(tmp_path)
+    assert "what to do: save" in said(error)
+
+
+def test_load_names_a_library_that_is_broken(tmp_path):
+    (tmp_path / "cls.so").write_bytes(b"no library")
+    with pytest.raises(SetupError, match="cls.so"):
+        demo_saved.Saved(tmp_path, index()["models"][0])
+
+
+def test_load_of_a_directory_that_is_not_there():
+    with pytest.raises(SetupError, match="no directory /nowhere"):
+        demo_saved.read_index("/nowhere")
+
+
+def test_difference_is_relative_to_the_largest_and_sees_nan():
+    assert testing.difference([np.array([2.0, 4.0])], [np.array([2.0, 8.0])]) == (4.0, 0.5)
+    assert testing.difference([np.array([np.nan])], [np.array([1.0])]).relative == np.inf
+    assert testing.difference([np.array([1.0])], [np.array([np.nan])]).absolute == np.inf
+    with pytest.raises(ValueError, match="shape"):
+        testing.difference([np.zeros(2)], [np.zeros(3)])
+    with pytest.raises(AssertionError, match="exceeds"):
+        testing.assert_close([np.ones(2)], [np.zeros(2)])
+
+
+def test_table_aligns_wide_characters():
+    lines = table.render(["name", "two\nlines"], [["中文", "1"], ["ab", "22"]]).split("\n")
+    assert lines[0] == "name    two"
+    assert lines[1] == "      lines"
+    assert lines[2] == "-" * 11
+    assert lines[3] == "中文      1"
+    assert lines[4] == "ab       22"
+
+
+def test_bench_takes_turns_and_runs_as_often_as_asked():
+    seen = []
+
+    def sampler(name, seconds):
+        def sample(repeat):
+            seen.append(name)
+            return [seconds] * repeat
+
+        return sample
+
+    samples = bench.take_turns({"a": sampler("a", 2.0), "b": sampler("b", 1.0)}, 25, rounds=10)
+    assert seen == ["a", "b"] * 10
+    assert sum(map(len, samples["a"])) == 25
+    assert bench.ratio(samples["a"], samples["b"]) == 2.0
+    samples = bench.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10)
+    assert [len(part) for part in samples["a"]] == [1, 1, 1]
+
+
+def test_bench_names_what_there_is():
+    with pytest.raises(SetupError, match="no 'vgg'") as error:
+        bench.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
+    assert "there are mobilenet, rec" in said(error)
+    assert bench.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
+    assert bench.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
+
+
+def test_timing_is_in_milliseconds():
+    timing = measure.Timing.of([0.001] * 9 + [1.0])
+    assert timing.median == pytest.approx(1.0)
+    assert timing.count == 10
+    calls = []
+    assert len(measure.sample(lambda: calls.append(0), 5, warmup=2)) == 5
+    assert len(calls) == 7
+    assert len(measure.sample(lambda: None, 10**9, budget=0.01)) < 10**9
+    assert len(measure.sample(lambda: None, 10, budget=0.0)) == 1

@@ -1,0 +1,206 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The command line of dev.py: help, dry runs, the choice of Python, and exec."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+from scripts import cli, options
+from scripts.console import Console
+from scripts.errors import SetupError
+from scripts.layout import ROOT, Layout
+
+
+def dev(*arguments, **environ):
+    """Run dev.py; return the finished process."""
+    return subprocess.run(
+        [sys.executable, ROOT / "dev.py", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environ},
+    )
+
+
+def load_entry():
+    """Import dev.py as a module."""
+    spec = importlib.util.spec_from_file_location("dev_entry", ROOT / "dev.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["--help"], ["help"]])
+def test_help_lists_the_commands(arguments):
+    result = dev(*arguments)
+    assert result.returncode == 0
+    for command in cli.COMMANDS:
+        assert f"\n  {command} " in result.stdout
+    assert "--dry-run" in result.stdout and "TVM_HOME" in result.stdout
+
+
+def test_no_command_shows_the_help_and_fails():
+    result = dev()
+    assert result.returncode == 2 and "usage:" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["test", "exec", "lint", "setup", "clean"])
+def test_each_command_has_its_help(command):
+    result = dev(command, "--help")
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"usage: ./dev.py {command}")
+
+
+def test_an_unknown_command_has_a_hint():
+    result = dev("tset")
+    assert result.returncode == 1
+    assert "unknown command `tset`" in result.stderr
+    assert "did you mean `test`?" in result.stderr
+
+
+def test_unknown_options_and_arguments_are_refused():
+    assert "unknown option --fast" in dev("--fast", "setup").stderr
+    assert "setup takes no argument --fast" in dev("setup", "--fast").stderr
+    assert "clean takes no argument now" in dev("clean", "now").stderr
+    assert "exec needs a command" in dev("exec", "--").stderr
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """Return a checkout in which nothing is prepared."""
+    for name in ("requirements", "python", "src", "cmake", "CMakeLists.txt"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    layout = Layout(tmp_path)
+    for name in ("exec", "test", "in_environment", "setup", "lint"):
+        module = __import__(f"scripts.{name}", fromlist=["main"])
+        monkeypatch.setattr(module, "Layout", lambda: layout)
+    monkeypatch.delenv("TVM_HOME", raising=False)
+    return layout
+
+
+@pytest.mark.parametrize(
+    "argv", [["--dry-run", "exec", "--", "true"], ["exec", "--dry-run", "true"]]
+)
+def test_a_dry_run_prints_every_command_and_makes_nothing(fresh, capsys, argv):
+    assert cli.main(argv) == 0
+    printed = capsys.readouterr().out
+    order = [" -m venv ", " -m pip install ", "wheel-tvm.txt", "wheel-onednn.txt"]
+    order += ["bin/cmake -G Ninja", "--target tvm_dnnl", "import tvm", "\ntrue\n"]
+    places = [printed.index(text) for text in order]
+    assert places == sorted(places)
+    assert not fresh.build.exists()
+
+
+def test_no_build_leaves_out_the_compilation(fresh, capsys):
+    assert cli.main(["exec", "--dry-run", "--no-build", "true"]) == 0
+    printed = capsys.readouterr().out
+    assert "wheel-tvm.txt" in printed and "cmake" not in printed
+
+
+def test_with_tvm_home_nothing_of_the_prebuilt_tree_is_prepared(
+    fresh, capsys, monkeypatch, tmp_path
+):
+    home = tmp_path / "tvm"
+    (home / "python/tvm").mkdir(parents=True)
+    (home / "python/tvm/__init__.py").write_text("")
+    (home / "build").mkdir()
+    (home / "build/libtvm.so").write_bytes(b"")
+    monkeypatch.setenv("TVM_HOME", str(home))
+    assert cli.main(["exec", "--dry-run", "true"]) == 0
+    printed = capsys.readouterr().out
+    assert "pip install" in printed
+    assert "wheel-tvm" not in printed and "cmake" not in printed
+
+
+def test_dry_run_of_test_names_pytest_and_its_arguments(fresh, capsys):
+    assert cli.main(["test", "--dry-run", "-k", "conv2d"]) == 0
+    assert capsys.readouterr().out.endswith("-m pytest -k conv2d tests\n")
+    assert cli.main(["test", "--dry-run", "tests/x.py::test_y"]) == 0
+    assert capsys.readouterr().out.endswith("-m pytest tests/x.py::test_y\n")
+
+
+def test_shared_options_end_at_the_double_dash():
+    parsed, rest = options.parse(["--dry-run", "-x", "--", "--no-build", "-h"])
+    assert parsed == options.Options(dry_run=True)
+    assert rest == ["-x", "--", "--no-build", "-h"]
+
+
+def test_progress_is_plain_when_it_is_no_terminal(capsys):
+    console = Console(sys.stderr)
+    with console.step("[1/2] one"):
+        console.note("working")
+    with pytest.raises(SetupError), console.step("[2/2] two"):
+        raise SetupError("x")
+    lines = capsys.readouterr().err.splitlines()
+    assert "\x1b" not in "".join(lines)
+    assert lines[0] == "[1/2] one ..." and lines[1].endswith("s  done")
+    assert lines[3].endswith("s  failed")
+
+
+def test_exec_passes_words_variables_and_the_exit_code():
+    script = "import os, sys; print(sys.argv[1:], os.environ['VIRTUAL_ENV']); sys.exit(7)"
+    result = dev("exec", "--no-build", "--", "python", "-c", script, "--dry-run", "-h")
+    assert result.returncode == 7, result.stderr
+    assert result.stdout == f"['--dry-run', '-h'] {Layout().venv}\n"
+
+
+def test_exec_of_a_program_that_is_not_there():
+    result = dev("exec", "--no-build", "no-such-program")
+    assert result.returncode == 1
+    assert "`no-such-program` is not on the PATH" in result.stderr
+
+
+def fake_python(path, answer):
+    """Write a program that answers the probe of dev.py."""
+    path.write_text(f"#!/bin/sh\n{answer}\n")
+    path.chmod(0o755)
+
+
+def test_another_python_is_found_past_broken_shims(tmp_path, monkeypatch):
+    entry = load_entry()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert entry.find_python() is None
+    fake_python(tmp_path / "python3.11", "exit 127")
+    assert entry.find_python() is None
+    fake_python(tmp_path / "python3.10", "echo 3.10")
+    fake_python(tmp_path / "python3.12", "echo 3.12")
+    assert entry.find_python() == str(tmp_path / "python3.10")
+
+
+def test_a_wrong_python_names_those_that_work(monkeypatch, capsys):
+    entry = load_entry()
+    monkeypatch.setattr(sys, "version_info", (3, 8, 1))
+    monkeypatch.setattr(entry, "find_python", lambda: None)
+    assert entry.main() == 1
+    printed = capsys.readouterr().err
+    assert "this is Python 3.8" in printed and "3.10, 3.11 and 3.12" in printed
+
+
+def test_a_wrong_python_starts_the_one_it_finds(monkeypatch):
+    entry = load_entry()
+    started = []
+    monkeypatch.setattr(sys, "version_info", (3, 13, 0))
+    monkeypatch.setattr(sys, "argv", ["dev.py", "test", "-x"])
+    monkeypatch.setattr(entry, "find_python", lambda: "/usr/bin/python3.11")
+    monkeypatch.setattr(os, "execv", lambda path, words: started.append(words))
+    monkeypatch.setenv("DEV_PY_RESTARTED", "")
+    monkeypatch.delenv("DEV_PY_RESTARTED")
+    entry.main()
+    assert started == [["/usr/bin/python3.11", str(ROOT / "dev.py"), "test", "-x"]]

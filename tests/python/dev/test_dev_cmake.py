@@ -1,0 +1,276 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""DNNL.cmake: the values of its options, and which oneDNN it accepts."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from scripts.layout import ROOT
+
+MODULE = ROOT / "cmake/modules/contrib/DNNL.cmake"
+PROJECT = f"""
+cmake_minimum_required(VERSION 3.18)
+project(options NONE)
+include({MODULE})
+message(STATUS "codegen=<${{DNNL_CODEGEN}}> version=<${{DNNL_VERSION}}>")
+message(STATUS "include=<${{DNNL_INCLUDE_DIR}}> library=<${{DNNL_LIBRARY}}>")
+message(STATUS "linked=<${{TVM_RUNTIME_LINKER_LIBS}}>")
+"""
+
+pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+
+
+def configure(tmp_path, *options, source=None, environ=()):
+    """Run CMake's configure step; return its exit code and its output on one line."""
+    if source is None:
+        source = tmp_path / "project"
+        source.mkdir(exist_ok=True)
+        (source / "CMakeLists.txt").write_text(PROJECT)
+    variables = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "DNNLROOT")}
+    variables.update(environ)
+    command = [shutil.which("cmake"), "-S", source, "-B", tmp_path / "build", *options]
+    result = subprocess.run(command, capture_output=True, text=True, env=variables)
+    return result.returncode, " ".join((result.stdout + result.stderr).split())
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    """Return a maker of oneDNN prefixes that hold just enough to be found."""
+
+    def make(version="3.2.0", library="3.2", name="onednn"):
+        root = tmp_path / name
+        headers = root / "include/oneapi/dnnl"
+        headers.mkdir(parents=True)
+        (headers / "dnnl.hpp").write_text("")
+        parts = zip(("MAJOR", "MINOR", "PATCH"), version.split("."))
+        lines = [f"#define DNNL_VERSION_{part} {number}\n" for part, number in parts]
+        (headers / "dnnl_version.h").write_text("".join(lines))
+        (root / "lib").mkdir()
+        if library:
+            (root / f"lib/libdnnl.so.{library}").write_bytes(b"")
+            (root / "lib/libdnnl.so").symlink_to(f"libdnnl.so.{library}")
+        return root
+
+    return make
+
+
+# USE_DNNL, USE_DNNL_CODEGEN, the codegen that is chosen.
+AGREEING = [
+    ("OFF", "OFF", "OFF"),
+    ("", "", "OFF"),
+    ("<prefix>", "", "JSON"),
+    ("<prefix>", "OFF", "JSON"),
+    ("<prefix>", "ON", "JSON"),
+    ("<prefix>", "JSON", "JSON"),
+    ("<prefix>", "json", "JSON"),
+    ("<prefix>", "C_SRC", "C_SRC"),
+    ("ON", "OFF", "JSON"),
+    ("ON", "JSON", "JSON"),
+    ("ON", "C_SRC", "C_SRC"),
+    ("JSON", "", "JSON"),
+    ("C_SRC", "", "C_SRC"),
+    ("C_SRC", "C_SRC", "C_SRC"),
+    ("OFF", "ON", "JSON"),
+    ("OFF", "JSON", "JSON"),
+]
+
+
+def test_values_that_agree(tmp_path, prefix):
+    root = prefix()
+    source = tmp_path / "pairs"
+    source.mkdir()
+    text = PROJECT
+    for number, (use_dnnl, use_codegen, _) in enumerate(AGREEING):
+        use_dnnl = use_dnnl.replace("<prefix>", str(root))
+        text += f'__dnnl_choose_codegen("{use_dnnl}" "{use_codegen}" chosen)\n'
+        text += f'message(STATUS "{number}=<${{chosen}}>")\n'
+    (source / "CMakeLists.txt").write_text(text)
+    code, output = configure(tmp_path, source=source)
+    assert code == 0, output
+    for number, (*options, codegen) in enumerate(AGREEING):
+        assert f" {number}=<{codegen}>" in output, options
+
+
+def test_the_backend_is_off_by_default(tmp_path):
+    code, output = configure(tmp_path)
+    assert code == 0, output
+    assert "codegen=<OFF>" in output and "linked=<>" in output
+
+
+def test_a_prefix_is_found_and_linked(tmp_path, prefix):
+    root = prefix()
+    code, output = configure(tmp_path, f"-DUSE_DNNL={root}")
+    assert code == 0, output
+    assert "codegen=<JSON> version=<3.2.0>" in output
+    assert f"include=<{root}/include> library=<{root}/lib/libdnnl.so>" in output
+    assert f"linked=<{root}/lib/libdnnl.so>" in output
+
+
+@pytest.mark.parametrize("value", ["MAYBE", "/usr"])
+def test_a_wrong_codegen_is_an_error_that_names_the_four(tmp_path, value):
+    code, output = configure(tmp_path, f"-DUSE_DNNL_CODEGEN={value}")
+    assert code != 0
+    assert f'USE_DNNL_CODEGEN is "{value}"; it must be ON, JSON, C_SRC or OFF' in output
+
+
+def test_a_directory_that_is_not_there_is_an_error(tmp_path):
+    code, output = configure(tmp_path, "-DUSE_DNNL=/no/such/place")
+    assert code != 0
+    assert 'USE_DNNL is "/no/such/place"' in output and "a directory that exists" in output
+
+
+@pytest.mark.parametrize(
+    "use_dnnl, use_codegen", [("JSON", "C_SRC"), ("C_SRC", "JSON"), ("C_SRC", "ON")]
+)
+def test_two_codegens_contradict_each_other(tmp_path, use_dnnl, use_codegen):
+    code, output = configure(
+        tmp_path, f"-DUSE_DNNL={use_dnnl}", f"-DUSE_DNNL_CODEGEN={use_codegen}"
+    )
+    assert code != 0
+    assert f"USE_DNNL={use_dnnl} contradicts USE_DNNL_CODEGEN={use_codegen}" in output
+
+
+@pytest.mark.parametrize("version", ["2.7.3", "3.1.1"])
+def test_an_old_onednn_is_refused_with_the_reason(tmp_path, prefix, version):
+    root = prefix(version, library=version)
+    code, output = configure(tmp_path, f"-DUSE_DNNL={root}")
+    assert code != 0
+    assert f"oneDNN {version} in {root}/include is too old" in output
+    assert "v3 API as of 3.2" in output
+
+
+def test_a_new_major_version_is_refused(tmp_path, prefix):
+    code, output = configure(tmp_path, f"-DUSE_DNNL={prefix('4.0.0', library='4.0')}")
+    assert code != 0
+    assert "oneDNN 4.0.0" in output and "too new" in output
+
+
+@pytest.mark.parametrize("version", ["3.9.2", "3.13.0"])
+def test_versions_in_the_range_are_accepted(tmp_path, prefix, version):
+    root = prefix(version, library=version.rsplit(".", 1)[0])
+    code, output = configure(tmp_path, f"-DUSE_DNNL={root}")
+    assert code == 0, output
+    assert f"version=<{version}>" in output
+
+
+@pytest.mark.parametrize("library", ["3.9", "2"])
+def test_headers_and_library_of_two_versions_are_refused(tmp_path, prefix, library):
+    code, output = configure(tmp_path, f"-DUSE_DNNL={prefix('3.2.0', library)}")
+    assert code != 0
+    assert "are version 3.2.0" in output and f"is version {library}" in output
+
+
+def test_a_library_name_that_tells_only_the_major_version_is_accepted(tmp_path, prefix):
+    code, output = configure(tmp_path, f"-DUSE_DNNL={prefix('3.5.0', library='3')}")
+    assert code == 0, output
+
+
+def test_the_version_in_a_directory_name_is_not_the_librarys(tmp_path, prefix):
+    root = prefix("3.5.0", library="3.5", name="dnnl.so.9.9")
+    code, output = configure(tmp_path, f"-DUSE_DNNL={root}")
+    assert code == 0, output
+
+
+def test_headers_without_a_library_are_refused(tmp_path, prefix):
+    code, output = configure(tmp_path, f"-DUSE_DNNL={prefix(library='')}")
+    assert code != 0
+    assert "its library libdnnl was not found with them" in output
+
+
+def test_nothing_found_says_how_to_get_it(tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, output = configure(tmp_path, f"-DUSE_DNNL={tmp_path / 'empty'}")
+    assert code != 0
+    assert "dnnl.hpp was not found" in output and "onednn-devel-cpu-gomp" in output
+
+
+def test_the_prefix_of_an_active_environment_is_found(tmp_path, prefix):
+    root = prefix()
+    code, output = configure(tmp_path, "-DUSE_DNNL_CODEGEN=JSON", environ={"VIRTUAL_ENV": root})
+    assert code == 0, output
+    assert f"include=<{root}/include>" in output
+
+
+PACKAGE = """
+add_library(DNNL::dnnl SHARED IMPORTED)
+set_target_properties(DNNL::dnnl PROPERTIES
+  INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/../../../include"
+  IMPORTED_LOCATION "${CMAKE_CURRENT_LIST_DIR}/../../libdnnl.so.3.2")
+"""
+
+
+def test_the_cmake_package_of_onednn_is_found(tmp_path, prefix):
+    root = prefix()
+    package = root / "lib/cmake/dnnl"
+    package.mkdir(parents=True)
+    (package / "dnnl-config.cmake").write_text(PACKAGE)
+    code, output = configure(tmp_path, "-DUSE_DNNL=ON", f"-DCMAKE_PREFIX_PATH={root}")
+    assert code == 0, output
+    assert "version=<3.2.0>" in output and "libdnnl.so.3.2>" in output
+
+
+def test_the_top_level_project_stops_without_a_tvm_tree(tmp_path, prefix):
+    options = [f"-DUSE_DNNL={prefix()}", f"-DTVM_TREE={tmp_path}"]
+    code, output = configure(tmp_path, *options, source=ROOT)
+    assert code != 0
+    assert "holds no libtvm.so" in output and "./dev.py setup" in output
+
+
+def test_the_top_level_project_stops_when_there_is_nothing_to_build(tmp_path):
+    code, output = configure(tmp_path, "-DUSE_DNNL=OFF", "-DUSE_DNNL_CODEGEN=OFF", source=ROOT)
+    assert code != 0
+    assert "there is nothing to build" in output
+
+
+ABI_SOURCE = """
+#include <string>
+namespace tvm {
+int Use(const std::string& text) { return text.size(); }
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize("abi", [0, 1])
+def test_the_abi_of_a_library_is_read_from_its_symbols(tmp_path, abi):
+    source, library = tmp_path / "lib.cc", tmp_path / "libtvm.so"
+    source.write_text(ABI_SOURCE)
+    flags = ["-shared", "-fPIC", f"-D_GLIBCXX_USE_CXX11_ABI={abi}"]
+    subprocess.run(["c++", *flags, source, "-o", library], check=True)
+    assert read_abi(tmp_path, library) == (0, f"abi={abi}")
+
+
+def test_a_library_that_is_not_tvms_has_no_abi(tmp_path):
+    library = tmp_path / "libtvm.so"
+    library.write_bytes(b"not a library")
+    code, output = read_abi(tmp_path, library)
+    assert code != 0
+    assert f"cannot read {library}" in output
+
+
+def read_abi(tmp_path, library):
+    """Run the ABI detection as a script; return its exit code and output on one line."""
+    script = tmp_path / "abi.cmake"
+    script.write_text(
+        f"include({ROOT}/cmake/TVMLibraryABI.cmake)\n"
+        f'tvm_library_cxx11_abi("{library}" abi)\nmessage("abi=${{abi}}")\n'
+    )
+    result = subprocess.run(["cmake", "-P", script], capture_output=True, text=True)
+    return result.returncode, " ".join((result.stdout + result.stderr).split())

@@ -1,0 +1,257 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Errors that people meet: each names the problem and the remedy, and shows no traceback."""
+
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from scripts import commands, environment, machine, native, steps
+from scripts.errors import SetupError
+from scripts.layout import ROOT, Layout
+
+
+def program(path, text):
+    """Write an executable shell script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    "output, problem, remedy",
+    [
+        (
+            "NewConnectionError: ... Errno 111 Connection refused",
+            "could not connect",
+            "PIP_INDEX_URL",
+        ),
+        ("Temporary failure in name resolution", "could not connect", "check the network"),
+        ("SSLError(CERTIFICATE_VERIFY_FAILED)", "could not connect", "mirror"),
+        ("[Errno 28] No space left on device", "disk is full", "free some space"),
+        ("THESE PACKAGES DO NOT MATCH THE HASHES FROM", "hash differs", "mirror or proxy"),
+        ("ERROR: No matching distribution found for numpy==1.26.4", "no numpy==1.26.4", "mirror"),
+        (
+            "(from versions: none)\nERROR: No matching distribution found for x",
+            "reached",
+            "network",
+        ),
+        ("Segmentation fault", "`pip x` failed", "the whole log is"),
+    ],
+)
+def test_pip_failures_are_explained(output, problem, remedy):
+    before = "\n".join(f"line {i}" for i in range(100))
+    error = commands.explain_pip_failure(f"{before}\n{output}\n", ["pip", "x"], Path("pip.log"))
+    assert problem in error.problem
+    assert remedy in error.remedy
+    if "disk" not in problem:
+        assert output in error.details
+    assert "line 5\n" not in error.details, "only the end of the log is shown"
+
+
+def test_without_network_the_connection_is_the_reason_not_the_missing_package():
+    output = "Failed to establish a new connection\nERROR: No matching distribution found for x"
+    error = commands.explain_pip_failure(output, ["pip"], Path("pip.log"))
+    assert "could not connect" in error.problem
+
+
+def test_a_compiler_error_is_shown_rather_than_the_end_of_the_log():
+    lines = ["[1/9] Building a.cc.o", "a.cc:1:2: error: no such thing", *["noise"] * 200]
+    error = native.explain_build_failure("\n".join(lines), ["ninja"], Path("b.log"))
+    assert error.details.startswith("a.cc:1:2: error: no such thing")
+    assert "b.log" in error.remedy
+
+
+def test_no_compiler(tmp_path):
+    with pytest.raises(SetupError) as caught:
+        machine.find_compiler({"PATH": str(tmp_path)})
+    assert "no C++ compiler" in caught.value.problem
+    for remedy in ("apt-get install g++", "dnf install gcc-c++", "CXX="):
+        assert remedy in caught.value.remedy
+
+
+def test_the_compiler_that_cxx_names_is_taken_or_missed(tmp_path):
+    program(tmp_path / "g++", "exit 0")
+    mine = program(tmp_path / "my-c++", "exit 0")
+    environ = {"PATH": str(tmp_path)}
+    assert machine.find_compiler(environ).name == "g++"
+    assert machine.find_compiler({**environ, "CXX": "my-c++"}) == mine
+    with pytest.raises(SetupError, match="CXX names clang-99, which is not there"):
+        machine.find_compiler({**environ, "CXX": "clang-99"})
+
+
+def test_a_compiler_that_is_too_old(tmp_path):
+    old = program(tmp_path / "g++", "echo unrecognized option -std=c++17 >&2; exit 1")
+    with pytest.raises(SetupError) as caught:
+        machine.check_compiler(old)
+    assert "cannot build a C++17 library" in caught.value.problem
+    assert "unrecognized option" in caught.value.details
+    assert "GCC 11" in caught.value.remedy
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**10, 9 * 10**9, 10**9))
+    with pytest.raises(SetupError, match="1.0 GB free, set-up needs 3 GB"):
+        machine.check_disk(tmp_path)
+
+
+def test_a_checkout_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SetupError, match="cannot write to"):
+        machine.check_writable(tmp_path / "file/build")
+
+
+@pytest.mark.parametrize("system, kind", [("Darwin", "arm64"), ("Linux", "aarch64")])
+def test_another_platform(monkeypatch, system, kind):
+    monkeypatch.setattr(platform, "system", lambda: system)
+    monkeypatch.setattr(platform, "machine", lambda: kind)
+    with pytest.raises(SetupError, match=f"{system} on {kind}") as caught:
+        machine.check_platform()
+    assert "TVM_HOME" in caught.value.remedy
+
+
+@pytest.mark.parametrize("libc", [None, "glibc 2.17"])
+def test_another_c_library(monkeypatch, libc):
+    monkeypatch.setattr(os, "confstr", lambda _: libc)
+    with pytest.raises(SetupError, match="glibc 2.28 or newer"):
+        machine.check_platform()
+
+
+def test_missing_system_libraries_name_their_packages():
+    def load(name):
+        if name in ("libtinfo.so.6", "libgomp.so.1"):
+            raise OSError(name)
+
+    with pytest.raises(SetupError) as caught:
+        machine.check_shared_libraries(load)
+    assert "apt-get install libgomp1 libtinfo6" in caught.value.remedy
+
+
+def test_a_python_without_venv():
+    error = steps.explain_venv_failure("ensurepip is not available", ["python"], Path("v.log"))
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert f"apt-get install python{version}-venv" in error.remedy
+
+
+def test_tvm_home_must_be_a_built_tree(tmp_path):
+    environ = {"TVM_HOME": str(tmp_path)}
+    with pytest.raises(SetupError, match="is not a TVM source tree"):
+        environment.tvm_home(environ)
+    (tmp_path / "python/tvm").mkdir(parents=True)
+    (tmp_path / "python/tvm/__init__.py").write_text("")
+    with pytest.raises(SetupError, match="has no libtvm.so"):
+        environment.tvm_home(environ)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/libtvm.so").write_bytes(b"")
+    assert environment.tvm_home(environ) == tmp_path
+
+    variables = environment.variables(Layout(), {**environ, "PATH": "/bin"})
+    assert variables["PYTHONPATH"] == str(tmp_path / "python")
+    assert variables["TVM_LIBRARY_PATH"] == str(tmp_path / "build")
+    assert environment.tvm_home({}) is None
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """Return a copy of the checkout's entry point, with nothing prepared."""
+    shutil.copy(ROOT / "dev.py", tmp_path)
+    for name in ("scripts", "requirements"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def run_dev(checkout, *arguments, **environ):
+    """Run the checkout's dev.py; return its exit code and what it printed."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "TVM_", "PYTHON"))}
+    clean.pop("CXX", None)
+    result = subprocess.run(
+        [sys.executable, checkout / "dev.py", *arguments],
+        capture_output=True,
+        text=True,
+        env={**clean, **environ},
+    )
+    assert "Traceback" not in result.stderr, result.stderr
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_set_up_without_a_compiler(checkout):
+    (checkout / "empty").mkdir()
+    code, output = run_dev(checkout, "setup", PATH=str(checkout / "empty"))
+    assert code == 1
+    assert "error: there is no C++ compiler" in output and "apt-get install g++" in output
+
+
+def test_set_up_without_network(checkout):
+    code, output = run_dev(
+        checkout,
+        "setup",
+        PIP_CONFIG_FILE=os.devnull,
+        PIP_INDEX_URL="http://127.0.0.1:9/simple",
+        PIP_RETRIES="1",
+        PIP_NO_CACHE_DIR="1",
+    )
+    assert code == 1
+    assert "error: pip could not connect to the package index" in output
+    assert "PIP_INDEX_URL=" in output and "pip-packages.log" in output
+
+
+def test_a_full_disk_while_set_up_writes(checkout, monkeypatch):
+    (checkout / "scripts/setup.py").write_text(
+        "def main(argv):\n    raise OSError(28, 'no space')\n"
+    )
+    code, output = run_dev(checkout, "setup")
+    assert code == 1 and "error: the disk is full" in output
+
+
+SLOW = """
+from pathlib import Path
+from scripts.commands import Runner
+from scripts.console import Console
+
+def main(argv):
+    Runner(Console(), Path("logs")).run(["sh", "-c", "echo $$ > pid; exec sleep 60"], "sleep")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_takes_the_running_command_along(checkout, number):
+    (checkout / "scripts/setup.py").write_text(SLOW)
+    process = subprocess.Popen(
+        [sys.executable, checkout / "dev.py", "setup"],
+        cwd=checkout,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    pid = checkout / "pid"
+    deadline = time.monotonic() + 30
+    while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, printed = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "the next run goes on from here" in printed and "Traceback" not in printed
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()

@@ -1,0 +1,244 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Stamps and steps: what is skipped, what is done again, and what an interruption leaves."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from scripts import environment, steps, tree, wheels
+from scripts.commands import Runner
+from scripts.console import Console
+from scripts.errors import SetupError
+from scripts.layout import ROOT, Layout
+from scripts.lock import exclusive
+from scripts.native import NativeBuild
+from scripts.stamps import Stamp, digest
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """Return a checkout of its own, with the real requirements and a small overlay."""
+    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    (tmp_path / "python/tvm").mkdir(parents=True)
+    (tmp_path / "python/tvm/a.py").write_text("ours")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a.cc").write_text("int a;")
+    return Layout(tmp_path)
+
+
+class Recorder(Runner):
+    """A runner that writes down commands, and can fail or be interrupted at one."""
+
+    def __init__(self, layout, fail=None, error=KeyboardInterrupt):
+        super().__init__(Console(open(os.devnull, "w")), layout.logs)
+        self.commands = []
+        self.fail = fail
+        self.error = error
+
+    def run(self, command, log, explain=None):
+        self.commands.append([str(part) for part in command])
+        if self.fail and self.fail in self.commands[-1]:
+            raise self.error
+        if command[1:3] == ["-m", "venv"]:
+            layout = Layout(command[3].parent.parent)
+            layout.bin.mkdir(parents=True)
+            layout.python.symlink_to(sys.executable)
+        return ""
+
+
+def test_digest_follows_names_and_contents(tmp_path):
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "a.cc").write_text("1")
+    first = digest("x", source)
+    assert digest("x", source) == first
+    assert digest("y", source) != first
+    (source / "a.cc").write_text("2")
+    second = digest("x", source)
+    assert second != first
+    (source / "a.cc").rename(source / "b.cc")
+    assert digest("x", source) not in (first, second)
+    assert digest("ab", "c") != digest("a", "bc")
+    assert digest(tmp_path / "none") != digest(source / "b.cc")
+
+
+def test_digest_ignores_what_programs_leave(tmp_path):
+    (tmp_path / "a.py").write_text("1")
+    first = digest(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__/a.pyc").write_bytes(b"x")
+    (tmp_path / ".a.py.swp").write_bytes(b"x")
+    (tmp_path / "a.py~").write_bytes(b"x")
+    assert digest(tmp_path) == first
+
+
+def test_a_stamp_matches_its_key_only(tmp_path):
+    stamp = Stamp(tmp_path / "product/.stamp")
+    assert not stamp.matches("1")
+    stamp.write("1")
+    assert stamp.matches("1") and not stamp.matches("2")
+    assert [path.name for path in (tmp_path / "product").iterdir()] == [".stamp"]
+    stamp.clear()
+    assert not stamp.matches("1")
+
+
+class FakeStep(steps.Step):
+    """A step that marks a file, and can be interrupted before it does."""
+
+    def __init__(self, runner, layout, name):
+        super().__init__(runner, layout)
+        self.title = name
+        self.path = layout.build / name
+
+    def current(self):
+        return self.path.exists()
+
+    def run(self):
+        self.runner.run([self.title], "log")
+        self.path.parent.mkdir(exist_ok=True)
+        self.path.write_text("")
+
+
+def test_an_interrupted_set_up_goes_on_where_it_stopped(layout):
+    names = ["one", "two", "three"]
+    runner = Recorder(layout, fail="two")
+    with pytest.raises(KeyboardInterrupt):
+        environment.run_steps([FakeStep(runner, layout, name) for name in names], runner)
+    assert runner.commands == [["one"], ["two"]]
+
+    runner = Recorder(layout)
+    environment.run_steps([FakeStep(runner, layout, name) for name in names], runner)
+    assert runner.commands == [["two"], ["three"]]
+
+    runner = Recorder(layout)
+    environment.run_steps([FakeStep(runner, layout, name) for name in names], runner)
+    assert runner.commands == []
+
+
+def test_an_interrupted_installation_makes_a_new_environment(layout):
+    runner = Recorder(layout)
+    venv = steps.VirtualEnvironment(runner, layout)
+    venv.run()
+    assert venv.current()
+
+    with pytest.raises(KeyboardInterrupt):
+        steps.Packages(Recorder(layout, fail="install"), layout).run()
+    assert not venv.current()
+    venv.run()
+    packages = steps.Packages(Recorder(layout), layout)
+    assert not packages.current()
+    packages.run()
+    assert venv.current() and packages.current()
+
+
+def test_only_the_changed_group_is_installed_again(layout):
+    runner = Recorder(layout)
+    steps.VirtualEnvironment(runner, layout).run()
+    steps.Packages(runner, layout).run()
+    with (layout.requirements / "test.txt").open("a") as file:
+        file.write("another==1.0\n")
+    runner = Recorder(layout)
+    packages = steps.Packages(runner, layout, (*steps.GROUPS, "lint"))
+    assert not packages.current()
+    packages.run()
+    (command,) = runner.commands
+    files = [word.rsplit("/", 1)[1] for word in command if word.endswith(".txt")]
+    assert files == ["test.txt", "lint.txt"]
+    assert "--no-deps" in command
+
+
+def test_a_moved_checkout_makes_a_new_environment(layout):
+    steps.VirtualEnvironment(Recorder(layout), layout).run()
+    moved = layout.root.with_name("moved")
+    layout.root.rename(moved)
+    assert not steps.VirtualEnvironment(Recorder(layout), Layout(moved)).current()
+
+
+def test_an_interrupted_unpacking_leaves_no_tree(layout, monkeypatch):
+    monkeypatch.setattr(wheels, "fetch", lambda *_: [layout.root / "t.whl"])
+
+    def interrupted(wheel, target, skip=()):
+        target.mkdir(parents=True)
+        (target / "half").write_text("")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(wheels, "unpack_tree", interrupted)
+    step = steps.PrebuiltTree(Recorder(layout), layout)
+    with pytest.raises(KeyboardInterrupt):
+        step.run()
+    assert not layout.prebuilt.exists() and not step.current()
+
+    def whole(wheel, target):
+        new = target.with_name("prebuilt.new")
+        new.mkdir(exist_ok=True)
+        return new
+
+    monkeypatch.setattr(tree, "unpack", whole)
+    step.run()
+    assert step.current() and layout.prebuilt.is_dir()
+
+
+def test_the_library_is_compiled_again_when_a_source_changes(layout):
+    layout.library.parent.mkdir(parents=True)
+    layout.library.write_bytes(b"")
+    runner = Recorder(layout)
+    native = NativeBuild(runner, layout)
+    assert not native.is_current()
+    native.build()
+    assert native.is_current()
+    assert ["--target", "tvm_dnnl"] == runner.commands[-1][-2:]
+    (layout.root / "src/a.cc").write_text("int b;")
+    assert not native.is_current()
+    runner.commands.clear()
+    native.build()
+    assert len(runner.commands) == 1, "configured once is enough"
+    layout.library.unlink()
+    assert not native.is_current()
+
+
+def test_a_failed_compilation_is_not_taken_for_a_finished_one(layout):
+    layout.library.parent.mkdir(parents=True)
+    layout.library.write_bytes(b"")
+    with pytest.raises(SetupError):
+        NativeBuild(Recorder(layout, fail="--build", error=SetupError("x")), layout).build()
+    assert not NativeBuild(Recorder(layout), layout).is_current()
+
+
+def test_a_second_set_up_waits_for_the_first(tmp_path, capfd):
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\n"
+        "from scripts.lock import exclusive\nfrom scripts.console import Console\n"
+        "with exclusive(Path(sys.argv[2]), Console()): print('inside', flush=True)\n"
+    )
+    lock = tmp_path / "build/.lock"
+    with exclusive(lock, Console()):
+        command = [sys.executable, "-c", script, ROOT, lock]
+        second = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        line = second.stderr.readline()
+        assert f"waiting for another set-up of this checkout (process {os.getpid()})" in line
+        time.sleep(0.1)
+        assert second.poll() is None
+    assert second.communicate(timeout=20)[0] == "inside\n"
+    assert second.returncode == 0

@@ -1,0 +1,233 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The prebuilt tree: unpacking wheels, the hook in TVM's loader, and the overlay."""
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from scripts import tree, wheels
+from scripts.errors import SetupError
+
+LOADER = '''import ctypes
+import os
+import sys
+from types import SimpleNamespace
+
+libinfo = SimpleNamespace(find_lib_path=lambda: [None])
+
+
+def _load_lib():
+    """Load libary by searching possible path."""
+    lib_path = libinfo.find_lib_path()
+    lib = ctypes.CDLL(lib_path[0], ctypes.RTLD_GLOBAL)
+    return lib
+
+
+_LIB = _load_lib()
+'''
+
+
+def test_the_hook_is_added_once():
+    once = tree.add_hook(LOADER)
+    assert once.count("def _load_dnnl_library():") == 1
+    assert once.index("ctypes.CDLL(lib_path[0]") < once.index("    _load_dnnl_library()\n")
+    assert tree.add_hook(once) == once
+
+
+@pytest.mark.parametrize("line", ["def _load_lib():\n", tree._ANCHOR_LOAD])
+def test_a_loader_without_the_anchor_is_an_error(line):
+    with pytest.raises(SetupError, match="0 times"):
+        tree.add_hook(LOADER.replace(line, ""))
+
+
+def run_loader(tmp_path, **environ):
+    """Run a hooked loader as build/prebuilt/tvm/_ffi/base.py would run."""
+    path = tmp_path / "prebuilt/tvm/_ffi/base.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(tree.add_hook(LOADER))
+    return subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, env={"PATH": "", **environ}
+    )
+
+
+def test_the_hook_warns_when_the_library_is_missing(tmp_path):
+    result = run_loader(tmp_path)
+    assert result.returncode == 0
+    assert f"{tmp_path}/lib/libtvm_dnnl.so is not there" in result.stderr
+    assert "./dev.py setup" in result.stderr
+
+
+def test_the_hook_opens_the_library_that_lies_beside_the_tree(tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libtvm_dnnl.so").write_text("not a library")
+    result = run_loader(tmp_path)
+    assert result.returncode != 0
+    assert f"OSError: {tmp_path}/lib/libtvm_dnnl.so: file too short" in result.stderr
+
+
+def test_the_variable_names_another_library(tmp_path):
+    result = run_loader(tmp_path, TVM_DNNL_LIBRARY="/elsewhere/libtvm_dnnl.so")
+    assert result.returncode == 0
+    assert "/elsewhere/libtvm_dnnl.so is not there" in result.stderr
+
+
+@pytest.fixture
+def overlay(tmp_path):
+    """Return an overlay with one file, over a tree with two files of the wheel."""
+    source, target = tmp_path / "python", tmp_path / "prebuilt"
+    originals = {"tvm/a.py": b"wheel a", "tvm/b.py": b"wheel b", tree.REPLACED[0]: b"wheel old"}
+    for name in ("tvm/a.py", "tvm/b.py"):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (target / name).write_bytes(originals[name])
+    (source / "tvm").mkdir(parents=True)
+    (source / "tvm/a.py").write_text("ours a")
+    return tree.Overlay(source, target, originals.get)
+
+
+def test_the_overlay_is_copied_and_then_up_to_date(overlay):
+    assert overlay.changes() == (["tvm/a.py"], [])
+    overlay.sync()
+    assert (overlay.target / "tvm/a.py").read_text() == "ours a"
+    assert overlay.changes() == ([], [])
+
+
+def test_what_leaves_the_overlay_gives_way_to_the_wheels_file(overlay):
+    (overlay.source / "tvm/new").mkdir()
+    (overlay.source / "tvm/new/c.py").write_text("ours c")
+    overlay.sync()
+    (overlay.source / "tvm/a.py").unlink()
+    (overlay.source / "tvm/new/c.py").unlink()
+    assert overlay.changes() == ([], ["tvm/a.py", "tvm/new/c.py"])
+    overlay.sync()
+    assert (overlay.target / "tvm/a.py").read_text() == "wheel a"
+    assert not (overlay.target / "tvm/new/c.py").exists()
+    assert overlay.changes() == ([], [])
+
+
+def test_a_file_of_the_wheel_that_ours_replaces_never_comes_back(overlay):
+    ours = overlay.source / tree.REPLACED[0]
+    ours.parent.mkdir(parents=True)
+    ours.write_text("ours")
+    overlay.sync()
+    ours.unlink()
+    overlay.sync()
+    assert not (overlay.target / tree.REPLACED[0]).exists()
+
+
+def test_an_interrupted_copy_forgets_no_file(overlay, monkeypatch):
+    (overlay.source / "tvm/c.py").write_text("ours c")
+    put = overlay._put
+
+    def interrupted(name, data):
+        put(name, data)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(overlay, "_put", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        overlay.sync()
+    monkeypatch.undo()
+    assert overlay.changes() == (["tvm/c.py"], [])
+    # Both files are known: when they leave the overlay now, they are taken away.
+    (overlay.source / "tvm/a.py").unlink()
+    (overlay.source / "tvm/c.py").unlink()
+    overlay.sync()
+    assert (overlay.target / "tvm/a.py").read_text() == "wheel a"
+    assert not (overlay.target / "tvm/c.py").exists()
+
+
+def test_caches_and_hidden_files_are_not_overlaid(overlay):
+    (overlay.source / "tvm/__pycache__").mkdir()
+    (overlay.source / "tvm/__pycache__/a.cpython-311.pyc").write_bytes(b"")
+    (overlay.source / "tvm/.a.py.swp").write_bytes(b"")
+    assert overlay.changes() == (["tvm/a.py"], [])
+
+
+def test_the_overlay_must_not_hold_the_hooked_file(overlay):
+    (overlay.source / tree.HOOKED).parent.mkdir()
+    (overlay.source / tree.HOOKED).write_text("")
+    with pytest.raises(SetupError, match="must not hold"):
+        overlay.sync()
+
+
+def make_wheel(path, files):
+    """Write a zip file with these names and contents."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return path
+
+
+def test_a_tree_is_unpacked_without_what_ours_replaces(tmp_path):
+    files = {tree.HOOKED: LOADER, tree.REPLACED[0]: "old", "tvm/relay/x.py": "x"}
+    wheel = make_wheel(tmp_path / "t.whl", files)
+    new = tree.unpack(wheel, tmp_path / "prebuilt")
+    assert new.name == "prebuilt.new" and not (tmp_path / "prebuilt").exists()
+    assert (new / "tvm/relay/x.py").read_text() == "x"
+    assert "_load_dnnl_library" in (new / tree.HOOKED).read_text()
+    assert not (new / tree.REPLACED[0]).exists()
+
+
+def test_what_an_interrupted_unpacking_left_is_swept_away(tmp_path):
+    wheel = make_wheel(tmp_path / "t.whl", {tree.HOOKED: LOADER})
+    left = tmp_path / "prebuilt.new/left.py"
+    left.parent.mkdir()
+    left.write_text("half")
+    assert not (tree.unpack(wheel, tmp_path / "prebuilt") / "left.py").exists()
+
+
+def test_a_library_under_three_names_becomes_one_file(tmp_path):
+    names = ["libdnnl.so", "libdnnl.so.3", "libdnnl.so.3.2"]
+    files = {f"o-1.data/data/lib/{name}": b"ELF" for name in names}
+    files["o-1.data/data/include/dnnl.h"] = "x"
+    files["o-1.data/scripts/tool"] = "y"
+    files["o-1.dist-info/METADATA"] = "z"
+    target = tmp_path / "onednn"
+    wheels.unpack_data(make_wheel(tmp_path / "o.whl", files), target)
+    kept = {p.relative_to(target).as_posix() for p in target.rglob("*") if p.is_file()}
+    assert kept == {"include/dnnl.h", *(f"lib/{name}" for name in names)}
+    assert [(target / "lib" / name).is_symlink() for name in names] == [True, True, False]
+    assert (target / "lib/libdnnl.so").resolve().name == "libdnnl.so.3.2"
+
+
+def test_a_directory_is_replaced_as_a_whole(tmp_path):
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("")
+    wheels.replace_directory(tmp_path / "new", tmp_path / "old")
+    assert [path.name for path in (tmp_path / "old").iterdir()] == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_only_a_wheel_with_the_pinned_hash_counts_as_fetched(tmp_path):
+    wheel = make_wheel(tmp_path / "some_tree-1.0-py3-none-any.whl", {"a": "b"})
+    good = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    assert wheels._find(tmp_path, "some-tree", "1.0", good) == wheel
+    assert wheels._find(tmp_path, "some-tree", "1.0", "0" * 64) is None
+    assert wheels._find(tmp_path, "some-tree", "1.1", good) is None
+
+
+def test_pins_must_have_a_version_and_a_hash(tmp_path):
+    pins = tmp_path / "pins.txt"
+    pins.write_text("# why\n\nsome-tree==1.0 --hash=sha256:" + "a" * 64 + "\n")
+    assert wheels.pinned(pins) == [("some-tree", "1.0", "a" * 64)]
+    pins.write_text("some-tree>=1.0\n")
+    with pytest.raises(SetupError, match="not a pinned wheel"):
+        wheels.pinned(pins)

@@ -1,0 +1,282 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""A run of `apply` that is killed or fails leaves a tree that the next run puts right."""
+
+import errno
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from small_tree import make_checkout, make_tvm, scratch_folder, snapshot, write
+
+from scripts import apply, apply_tree
+from scripts.apply_patchset import PatchSet
+from scripts.errors import SetupError
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked process")
+
+# Every way in which the code changes the tree. Each call is a step at which a run may end.
+STEPS = ("replace", "unlink", "mkdir", "rmdir", "symlink", "chmod", "fsync", "open")
+
+
+def interfere(monkeypatch, at, act):
+    """Do `act` instead of step number `at`; return the counter of the steps."""
+    done = {"steps": 0}
+
+    def wrap(real):
+        def step(*args, **kwargs):
+            done["steps"] += 1
+            if done["steps"] == at:
+                act()
+            return real(*args, **kwargs)
+
+        return step
+
+    # pathlib and shutil look these functions up in `os`, so all of them pass here.
+    for name in STEPS:
+        monkeypatch.setattr(os, name, wrap(getattr(os, name)))
+    return done
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch):
+    """A process that is killed loses nothing that it wrote; only a power cut needs the syncs."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+def run(tvm, checkout, *flags):
+    """Run `apply`."""
+    return apply.main(["--tvm", str(tvm), *flags], PatchSet(checkout))
+
+
+def count_steps(tvm, checkout, *flags):
+    with pytest.MonkeyPatch.context() as patch:
+        done = interfere(patch, 0, None)
+        run(tvm, checkout, *flags)
+    return done["steps"]
+
+
+def run_and_kill(at, tvm, checkout, *flags):
+    """Run `apply` in a process that is killed at a step. True if it got that far."""
+    child = os.fork()
+    if child == 0:
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                interfere(patch, at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+                run(tvm, checkout, *flags)
+        finally:  # never back into pytest
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory):
+    """The patch set of most tests."""
+    return make_checkout(tmp_path_factory.mktemp("checkout"))
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory):
+    """A later version of that patch set, with a file more, one less and others changed."""
+    root = make_checkout(tmp_path_factory.mktemp("newer"))
+    (root / "src/runtime/contrib/dnnl/ops/conv.cc").unlink()
+    write(
+        root,
+        {
+            "src/runtime/contrib/dnnl/dnnl_utils.cc": "// newer\n",
+            "src/runtime/contrib/dnnl/more/pool.cc": "// more\n",
+            "patches/series": "cmake/add-option.patch\n",
+        },
+    )
+    return root
+
+
+@pytest.fixture
+def states(checkout, newer):
+    """The tree without the patch set, with it, and with the newer one; and a copy to work on."""
+    with scratch_folder() as folder:
+        found = {}
+        folder = Path(folder)
+        tree = make_tvm(folder / "tvm")
+        for name, source in ("pristine", None), ("applied", checkout), ("updated", newer):
+            if source:
+                run(tree, source)
+            shutil.copytree(tree, folder / name, symlinks=True)
+            found[name] = snapshot(tree)
+
+        def fresh(name):
+            shutil.rmtree(tree)
+            shutil.copytree(folder / name, tree, symlinks=True)
+            return tree
+
+        yield found, fresh
+
+
+# What is run and killed, on which tree; then what is run, the tree that this has to give, and how
+# many steps lie between two kills: every step once for applying, taking out and updating.
+KILLED = {
+    "apply then apply": ("pristine", "checkout", [], [], "applied", 5),
+    "apply then reverse": ("pristine", "checkout", [], ["--reverse"], "pristine", 1),
+    "reverse then reverse": ("applied", "checkout", ["--reverse"], ["--reverse"], "pristine", 1),
+    "reverse then apply": ("applied", "checkout", ["--reverse"], [], "applied", 5),
+    "update then apply": ("applied", "newer", [], [], "updated", 1),
+    "update then reverse": ("applied", "newer", [], ["--reverse"], "pristine", 5),
+}
+
+
+@pytest.mark.parametrize("case", KILLED)
+def test_killed_at_every_step(case, states, request):
+    start, source, flags, then, end, stride = KILLED[case]
+    source = request.getfixturevalue(source)
+    known, fresh = states
+    steps = count_steps(fresh(start), source, *flags)
+    assert steps > 20
+    for at in range(1, steps + 1, stride):
+        tree = fresh(start)
+        assert run_and_kill(at, tree, source, *flags), f"there was no step {at}"
+        run(tree, source, *then)
+        assert snapshot(tree) == known[end], f"killed at step {at} of {steps}"
+
+
+@pytest.mark.parametrize("start, source", [("pristine", "checkout"), ("applied", "newer")])
+def test_check_of_an_interrupted_tree_changes_nothing(start, source, states, request, capsys):
+    source = request.getfixturevalue(source)
+    _, fresh = states
+    steps = count_steps(fresh(start), source)
+    seen = 0
+    for at in range(1, steps + 1, 5):
+        tree = fresh(start)
+        run_and_kill(at, tree, source)
+        before = snapshot(tree)
+        run(tree, source, "--check")
+        assert snapshot(tree) == before
+        seen += "would undo it first" in capsys.readouterr().out
+    assert seen
+
+
+def test_killed_while_it_undoes_a_killed_run(states, checkout):
+    known, fresh = states
+    steps = count_steps(fresh("pristine"), checkout)
+    late = steps * 2 // 3
+    tree = fresh("pristine")
+    assert run_and_kill(late, tree, checkout)
+    for at in range(1, 200):
+        if not run_and_kill(at, tree, checkout, "--reverse"):
+            break
+    assert 1 < at < 200
+    assert snapshot(tree) == known["pristine"]
+
+
+@pytest.mark.parametrize(
+    "start, source, flags",
+    [
+        ("pristine", "checkout", []),
+        ("pristine", "checkout", ["--link"]),
+        ("applied", "checkout", ["--reverse"]),
+        ("applied", "newer", []),
+    ],
+)
+def test_error_at_every_step_leaves_the_tree_as_it_was(start, source, flags, states, request):
+    """An error undoes all. After the commit only cleaning up is left, which the next run does."""
+    source = request.getfixturevalue(source)
+    known, fresh = states
+    tree = fresh(start)
+    steps = count_steps(tree, source, *flags)
+    end = snapshot(tree)
+    undone = 0
+    for at in range(1, steps + 1, 2):
+        tree = fresh(start)
+
+        def fail():
+            raise OSError(errno.EIO, "the disk is broken")
+
+        with pytest.MonkeyPatch.context() as patch:
+            interfere(patch, at, fail)
+            try:
+                run(tree, source, *flags)
+                failed = False
+            except SetupError as error:
+                assert "the disk is broken" in str(error)
+                failed = True
+        if not failed:
+            run(tree, source, *flags)
+        assert snapshot(tree) == (known[start] if failed else end), f"error at step {at} of {steps}"
+        undone += failed
+    assert undone > steps // 4
+
+
+def test_full_disk(states, checkout, monkeypatch):
+    """Once the disk is full it stays full: undoing must not need to write."""
+    known, fresh = states
+    store = apply_tree._store
+    for allowed in range(100):
+        tree = fresh("pristine")
+        left = [allowed]
+
+        def limited(full, state, left=left):
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            store(full, state)
+
+        monkeypatch.setattr(apply_tree, "_store", limited)
+        try:
+            run(tree, checkout)
+            break
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+        assert snapshot(tree) == known["pristine"], f"{allowed} writes"
+    assert 10 < allowed < 99
+
+
+def test_file_changed_after_a_kill_is_not_overwritten(states, checkout):
+    known, fresh = states
+    steps = count_steps(fresh("pristine"), checkout)
+    tree = fresh("pristine")
+    at = next(
+        step
+        for step in range(1, steps)
+        if run_and_kill(step, fresh("pristine"), checkout)
+        and "ours" in (tree / "cmake/modules/contrib/DNNL.cmake").read_text()
+        and (tree / ".dnnl-overlay/journal/undo.json").exists()
+    )
+    assert at
+    path = "cmake/modules/contrib/DNNL.cmake"
+    write(tree, {path: "# edited meanwhile\n"})
+    for flags in [], ["--reverse"]:
+        with pytest.raises(SetupError, match="were changed after a run was interrupted") as failure:
+            run(tree, checkout, *flags)
+        assert path in str(failure.value)
+        assert (tree / path).read_text() == "# edited meanwhile\n"
+    (tree / path).write_text("# ours\n")
+    run(tree, checkout, "--reverse")
+    assert snapshot(tree) == known["pristine"]
+
+
+def test_second_run_at_once_is_refused(states, checkout):
+    fcntl = pytest.importorskip("fcntl")
+    _, fresh = states
+    tree = fresh("pristine")
+    handle = os.open(tree, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(SetupError, match="another run is changing"):
+            run(tree, checkout)
+    finally:
+        os.close(handle)

@@ -1,0 +1,117 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The patch set goes onto real TVM trees and comes off again."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import real_trees
+from small_tree import scratch_folder, snapshot
+
+from scripts import apply, export_pr
+from scripts.apply_patchset import PatchSet
+from scripts.layout import ROOT
+
+PATCH_SET = PatchSet()
+
+
+@pytest.fixture(params=real_trees.available())
+def real(request):
+    """The name of a real tree, and a copy of it."""
+    with scratch_folder() as folder:
+        yield request.param, real_trees.copy_of(request.param, Path(folder, "tvm"))
+
+
+@pytest.mark.parametrize("flags", [[], ["--link"]], ids=["copy", "link"])
+def test_there_and_back(real, flags):
+    name, tree = real
+    tag = "v0.19.0" if name == "wheel" else name
+    before = snapshot(tree)
+    assert apply.main(["--tvm", str(tree), *flags]) == 0
+    once = snapshot(tree)
+    assert apply.main(["--tvm", str(tree), *flags]) == 0
+    assert snapshot(tree) == once
+    for path in PATCH_SET.overlay:
+        assert (tree / path).read_bytes() == (ROOT / path).read_bytes()
+    assert not any((tree / path).exists() for path in PATCH_SET.removed)
+    patched = {part.path for patch in PATCH_SET.patches(tag) for part in patch.files}
+    assert all(once[path] != before[path] for path in patched)
+    ours = {*PATCH_SET.overlay, *PATCH_SET.removed, *patched}
+    others = {path: state for path, state in before.items() if path not in ours}
+    assert {path: once.get(path) for path in others} == others
+    assert apply.main(["--tvm", str(tree), "--reverse"]) == 0
+    assert snapshot(tree) == before
+
+
+def test_libinfo_tells_every_option(real):
+    """TVM's own lint (tests/lint/check_cmake_options.py) wants just these lines."""
+    _, tree = real
+    apply.main(["--tvm", str(tree)])
+    options = re.findall(r"tvm_option\((\S+) ", (tree / "CMakeLists.txt").read_text())
+    assert "USE_DNNL_CODEGEN" in options
+    told = (tree / "src/support/libinfo.cc").read_text()
+    assert [o for o in options if f'      {{"{o}", TVM_INFO_{o}}},' not in told] == []
+    given = (tree / "cmake/modules/LibInfo.cmake").read_text()
+    assert [o for o in options if f'    TVM_INFO_{o}="${{{o}}}"' not in given] == []
+
+
+def test_line_numbers_are_those_of_the_pinned_tag():
+    tree = real_trees.wheel_tree()
+    for patch in PATCH_SET.patches(PATCH_SET.versions.pinned):
+        for part in patch.files:
+            lines = (tree / part.path).read_bytes().splitlines(keepends=True)
+            for hunk in part.hunks:
+                found = tuple(lines[hunk.line - 1 : hunk.line - 1 + len(hunk.old)])
+                assert found == hunk.old, f"{patch.name}, line {hunk.line}"
+
+
+@pytest.mark.parametrize("tool", ["patch", "git"])
+def test_other_tools_take_the_series_too(real, tool):
+    """The patches are plain unified diffs: apply is convenient, but not the only way."""
+    if not shutil.which(tool):
+        pytest.skip(f"{tool} is not on this machine")
+    name, tree = real
+    expected = shutil.copytree(tree, tree.with_name("expected"), symlinks=True)
+    apply.main(["--tvm", str(expected)])
+    tag = "v0.19.0" if name == "wheel" else name
+    commands = {"patch": ["patch", "-p1", "--fuzz=0"], "git": ["git", "apply", "-"]}
+    for patch in PATCH_SET.patches(tag):
+        done = subprocess.run(commands[tool], cwd=tree, input=patch.source, capture_output=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert b"fuzz" not in done.stdout
+        for part in patch.files:
+            assert (tree / part.path).read_bytes() == (expected / part.path).read_bytes()
+
+
+def test_hashes_are_those_of_the_release():
+    found = real_trees.upstream_hashes()
+    assert len(found) >= 17
+    for path, sha256 in found.items():
+        assert sha256 in PATCH_SET.upstream[path], path
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not on this machine")
+def test_exports(real, tmp_path, monkeypatch):
+    for name, value in {"NAME": "A Tester", "EMAIL": "tester@example.org"}.items():
+        monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
+        monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
+    _, tree = real
+    export_pr.main(["--tvm", str(tree), "--out", str(tmp_path / "out")])
+    assert len(list((tmp_path / "out").iterdir())) == len(export_pr.COMMITS)
