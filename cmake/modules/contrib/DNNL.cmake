@@ -211,17 +211,24 @@ if(NOT DNNL_CODEGEN STREQUAL "OFF")
        src/runtime/contrib/dnnl/*.cc
        src/runtime/contrib/dnnl/ops/*.cc)
 
+  # What a TVM tree has beside these: relax's codegen, which creates our JSON runtime by name, and
+  # tvm.contrib.dnnl.matmul. Not a part of this backend, so they go without its definitions.
+  file(GLOB DNNL_TVM_COMPILER_SRCS CONFIGURE_DEPENDS src/relax/backend/contrib/dnnl/*.cc)
+  file(GLOB DNNL_TVM_RUNTIME_SRCS CONFIGURE_DEPENDS src/runtime/contrib/cblas/dnnl_blas.cc)
+  set(__dnnl_all_srcs ${DNNL_COMPILER_SRCS} ${DNNL_RUNTIME_SRCS}
+      ${DNNL_TVM_COMPILER_SRCS} ${DNNL_TVM_RUNTIME_SRCS})
+
   # Definitions and include paths belong to our own sources only: switching the backend does not
   # rebuild the rest of TVM. oneDNN's headers count as the system's, their warnings are not ours.
   set_property(SOURCE ${DNNL_COMPILER_SRCS} ${DNNL_RUNTIME_SRCS}
                APPEND PROPERTY COMPILE_DEFINITIONS TVM_DNNL_CODEGEN_${DNNL_CODEGEN}=1)
   if(NOT DNNL_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
-    set_property(SOURCE ${DNNL_COMPILER_SRCS} ${DNNL_RUNTIME_SRCS}
+    set_property(SOURCE ${__dnnl_all_srcs}
                  APPEND PROPERTY COMPILE_OPTIONS -isystem "${DNNL_INCLUDE_DIR}")
   endif()
 
-  list(APPEND COMPILER_SRCS ${DNNL_COMPILER_SRCS})
-  list(APPEND RUNTIME_SRCS ${DNNL_RUNTIME_SRCS})
+  list(APPEND COMPILER_SRCS ${DNNL_COMPILER_SRCS} ${DNNL_TVM_COMPILER_SRCS})
+  list(APPEND RUNTIME_SRCS ${DNNL_RUNTIME_SRCS} ${DNNL_TVM_RUNTIME_SRCS})
   list(APPEND TVM_RUNTIME_LINKER_LIBS "${DNNL_LIBRARY}")
   message(STATUS "Build with the oneDNN backend, codegen ${DNNL_CODEGEN}")
 endif()

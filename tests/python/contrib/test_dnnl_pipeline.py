@@ -65,6 +65,55 @@ def test_patterns(executor):
     testing.assert_close(testing.run(partitioned, inputs, executor=executor), [expected], RTOL)
 
 
+SIGMOID = relay.sigmoid, lambda value: 1 / (1 + np.exp(-value))
+RELU = relay.nn.relu, lambda value: np.maximum(value, 0)
+PATTERNS = {
+    "conv2d_sigmoid": (False, None, SIGMOID),
+    "conv2d_bias_sigmoid": (True, None, SIGMOID),
+    "conv2d_bias_sum": (True, "second", None),
+    "conv2d_bias_sum_relu": (True, "first", RELU),
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_of_the_table(name):
+    """Each pattern makes one composite, with the residual on either side."""
+    has_bias, residual, post = PATTERNS[name]
+    attrs = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
+    x, w, b, r = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1), rand(8, 1, 1), rand(1, 8, 6, 6, seed=3)
+    data, other = relay.var("x", shape=x.shape), relay.var("r", shape=r.shape)
+    expr, expected = relay.nn.conv2d(data, relay.const(w), **attrs), conv2d(x, w, attrs)
+    if has_bias:
+        expr, expected = expr + relay.const(b), expected + b
+    if residual:
+        expr = expr + other if residual == "second" else other + expr
+        expected = expected + r
+    if post:
+        expr, expected = post[0](expr), post[1](expected)
+    partitioned = byoc_pipeline(tvm.IRModule.from_expr(expr))
+    assert testing.offload(partitioned).composites == {f"dnnl.{name}": 1}
+    inputs = {"x": x, "r": r} if residual else {"x": x}
+    testing.assert_close(testing.run(partitioned, inputs), [expected], RTOL)
+
+
+def residual_of(kind, conv):
+    """What is added to a convolution of 1x8x6x6, but is no residual that oneDNN could add."""
+    return {
+        "broadcast": lambda: relay.var("r", shape=(6, 6)),
+        "from-the-root": lambda: relay.nn.relu(conv),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "from-the-root"])
+def test_what_is_no_residual(kind):
+    conv = relay.nn.conv2d(relay.var("x", shape=(1, 8, 6, 6)), relay.const(rand(8, 8, 1, 1)))
+    bias = relay.const(rand(8, 1, 1))
+    partitioned = byoc_pipeline(tvm.IRModule.from_expr((conv + bias) + residual_of(kind, conv)))
+    composites = testing.offload(partitioned).composites
+    assert "dnnl.conv2d_bias_sum" not in composites
+    assert set(composites) <= {"dnnl.conv2d_bias"}
+
+
 def test_single_ops():
     mod, inputs, params, expected = conv_bias_relu()
     partitioned = byoc_pipeline(mod, params, composites=False)

@@ -130,9 +130,15 @@ _TABLE = SpecTable(
         binary("divide", divide_reason),
         binary("maximum", binary_reason),
         binary("minimum", binary_reason),
+        OpSpec(
+            "dnnl.conv2d_bias_sum_relu", chain("nn.conv2d", bias=True, sum=True, post="nn.relu")
+        ),
+        OpSpec("dnnl.conv2d_bias_sum", chain("nn.conv2d", bias=True, sum=True)),
         OpSpec("dnnl.conv2d_bias_relu", chain("nn.conv2d", bias=True, post="nn.relu")),
         OpSpec("dnnl.conv2d_bias", chain("nn.conv2d", bias=True)),
+        OpSpec("dnnl.conv2d_bias_sigmoid", chain("nn.conv2d", bias=True, post="sigmoid")),
         OpSpec("dnnl.conv2d_relu", chain("nn.conv2d", post="nn.relu")),
+        OpSpec("dnnl.conv2d_sigmoid", chain("nn.conv2d", post="sigmoid")),
         OpSpec("dnnl.dense_bias_relu", chain("nn.dense", bias=True, post="nn.relu")),
         OpSpec("dnnl.dense_bias", chain("nn.dense", bias=True)),
         OpSpec("dnnl.dense_relu", chain("nn.dense", post="nn.relu")),

@@ -31,29 +31,37 @@ BIAS_OPS = ("add", "nn.bias_add")
 
 
 class Parsed(NamedTuple):
-    """The calls of a chain that was found, and the bias operand."""
+    """The calls of a chain that was found, and the operands that are added to the root."""
 
     root: relay.Call
     bias_call: relay.Call | None
     bias: relay.Expr | None
+    sum_call: relay.Call | None
+    residual: relay.Expr | None
     posts: list[relay.Call]
 
     @property
     def calls(self) -> list[relay.Call]:
         """All calls of the chain, the root first."""
-        return [self.root, *([self.bias_call] if self.bias_call else []), *self.posts]
+        added = [call for call in (self.bias_call, self.sum_call) if call is not None]
+        return [self.root, *added, *self.posts]
 
 
 class Chain(NamedTuple):
-    """A root op, then perhaps a bias, then ops of one argument, each used by the next alone."""
+    """A root op, then perhaps a bias, a residual, and ops of one argument.
+
+    Each is used by the next alone.
+    """
 
     root: str
     bias: bool
+    sum: bool
     post: tuple[str, ...]
 
     def op_names(self) -> set[str]:
         """Return the ops that the chain can hold."""
-        return {self.root, *(BIAS_OPS if self.bias else ()), *self.post}
+        added = {*(BIAS_OPS if self.bias else ()), *(("add",) if self.sum else ())}
+        return {self.root, *added, *self.post}
 
     def pattern(self) -> DFPattern:
         """Build the pattern for MergeComposite.
@@ -65,6 +73,8 @@ class Chain(NamedTuple):
         if self.bias:
             bias = wildcard()
             found = is_op("add")(found, bias) | is_op("nn.bias_add")(found, bias)
+        if self.sum:
+            found = is_op("add")(found, wildcard())
         for name in self.post:
             found = is_op(name)(found)
         return found
@@ -77,25 +87,36 @@ class Chain(NamedTuple):
                 return None
             posts.insert(0, call)
             call = call.args[0]
-        bias_call = bias = None
-        if self.bias:
-            if op_name(call) not in BIAS_OPS:
-                return None
-            bias_call = call
-            first, second = call.args
-            # The matcher tries the operands in their order first.
-            if op_name(first) == self.root:
-                call, bias = first, second
-            elif op_name(call) == "add":
-                call, bias = second, first
-        if op_name(call) != self.root:
-            return None
-        return Parsed(call, bias_call, bias, posts)
+        if not self.sum:
+            found = self._parse_bias(call)
+            return found and found._replace(posts=posts)
+        for start, residual in operand_orders(call) if op_name(call) == "add" else ():
+            found = self._parse_bias(start)
+            if found is not None:
+                return found._replace(sum_call=call, residual=residual, posts=posts)
+        return None
+
+    def _parse_bias(self, call: relay.Call) -> Parsed | None:
+        """Take the root and its bias apart."""
+        if not self.bias:
+            return Parsed(call, None, None, None, None, []) if op_name(call) == self.root else None
+        for start, bias in operand_orders(call) if op_name(call) in BIAS_OPS else ():
+            if op_name(start) == self.root:
+                return Parsed(start, call, bias, None, None, [])
+        return None
 
 
-def chain(root: str, *, bias: bool = False, post: str | tuple[str, ...] = ()) -> Chain:
-    """Describe a composite: `root`, then a bias if `bias`, then the ops named in `post`."""
-    return Chain(root, bias, (post,) if isinstance(post, str) else tuple(post))
+def operand_orders(call: relay.Call) -> list[tuple[relay.Expr, relay.Expr]]:
+    """Return the operands as the matcher tries them: those of an `add` in both orders."""
+    first, second = call.args
+    return [(first, second), (second, first)] if op_name(call) == "add" else [(first, second)]
+
+
+def chain(
+    root: str, *, bias: bool = False, sum: bool = False, post: str | tuple[str, ...] = ()
+) -> Chain:
+    """Describe a composite: `root`, a bias, another tensor of its shape, the ops in `post`."""
+    return Chain(root, bias, sum, (post,) if isinstance(post, str) else tuple(post))
 
 
 def channel_bias_reason(shape: tuple[int, ...], out: tuple[int, ...], axis: int) -> str | None:
@@ -149,4 +170,17 @@ def bias_reason(parsed: Parsed, channel_axis: Callable[[relay.Call], int]) -> st
     # root would then be computed twice.
     if depends_on(bias, root):
         return "the bias is computed from what it is added to"
+    return None
+
+
+def residual_reason(parsed: Parsed) -> str | None:
+    """Say why the operand added at the end of a chain is not a tensor of the result's shape."""
+    reason = tensor_reason("the residual", parsed.residual.checked_type)
+    if reason:
+        return reason
+    shape, out = shape_of(parsed.residual), shape_of(parsed.root)
+    if shape != out:
+        return f"{text_of_shape(shape)} added to {text_of_shape(out)} is no residual"
+    if depends_on(parsed.residual, parsed.root):
+        return "the residual is computed from what it is added to"
     return None

@@ -26,7 +26,7 @@ from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern
 
 from . import options
-from .chain import Chain, bias_reason
+from .chain import Chain, bias_reason, residual_reason
 from .refused import REFUSED
 from .tensors import COMPILER, op_name
 
@@ -95,7 +95,7 @@ class SpecTable:
         # Longer composites first, since what one has taken the next cannot.
         self.composites: list[OpSpec] = sorted(
             (row for row in rows if row.chain is not None),
-            key=lambda row: -(row.chain.bias + len(row.chain.post)),
+            key=lambda row: -(row.chain.bias + row.chain.sum + len(row.chain.post)),
         )
 
     def names(self) -> list[str]:
@@ -139,6 +139,8 @@ class SpecTable:
         reason = self.reason(parsed.root)
         if reason is None and parsed.bias is not None:
             reason = bias_reason(parsed, self.ops[spec.chain.root].channel_axis)
+        if reason is None and parsed.residual is not None:
+            reason = residual_reason(parsed)
         return reason
 
     def pattern_table(self) -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
