@@ -25,6 +25,8 @@
 
 #include <tvm/runtime/logging.h>
 
+#include <limits>
+
 #include "dnnl_debug.h"
 
 namespace tvm {
@@ -49,6 +51,9 @@ AlphaBeta ClipBounds(const NodeReader& node) {
 
 /*! \brief -1 * x + -0, which is -x also for zeros. */
 AlphaBeta Negation(const NodeReader&) { return {-1.f, -0.f}; }
+
+/*! \brief For ops that take as many inputs as there are. */
+constexpr int kAnyNumber = std::numeric_limits<int>::max();
 
 // Keep in step with the rows in python/tvm/relay/op/contrib/dnnl.py; a test compares the two.
 const OpSpec kOps[] = {
@@ -92,7 +97,25 @@ const OpSpec kOps[] = {
     {"prod", 1, 1, LowerReduce, algorithm::reduction_mul},
     {"sum", 1, 1, LowerReduce, algorithm::reduction_sum},
 
+    {"image.resize1d", 1, 1, LowerResize, algorithm::undef},
+    {"image.resize2d", 1, 1, LowerResize, algorithm::undef},
+    {"image.resize3d", 1, 1, LowerResize, algorithm::undef},
+    {"nn.upsampling", 1, 1, LowerResize, algorithm::undef},
+    {"nn.upsampling3d", 1, 1, LowerResize, algorithm::undef},
+
     {"cast", 1, 1, LowerCast, algorithm::undef},
+
+    {"concatenate", 1, kAnyNumber, LowerConcat, algorithm::undef},
+    {"split", 1, 1, LowerSplit, algorithm::undef},
+    {"stack", 1, kAnyNumber, LowerStack, algorithm::undef},
+    {"strided_slice", 1, 1, LowerStridedSlice, algorithm::undef},
+    {"contrib_reverse_reshape", 1, 1, LowerReshape, algorithm::undef},
+    {"expand_dims", 1, 1, LowerReshape, algorithm::undef},
+    {"layout_transform", 1, 1, LowerLayoutTransform, algorithm::undef},
+    {"nn.batch_flatten", 1, 1, LowerReshape, algorithm::undef},
+    {"reshape", 1, 1, LowerReshape, algorithm::undef},
+    {"squeeze", 1, 1, LowerReshape, algorithm::undef},
+    {"transpose", 1, 1, LowerTranspose, algorithm::undef},
 
     {"nn.relu", 1, 1, LowerEltwise, algorithm::eltwise_relu},
     {"nn.leaky_relu", 1, 1, LowerEltwise, algorithm::eltwise_relu, SameNames},
@@ -161,26 +184,43 @@ void LowerWhole(const NodeReader& node, PlanBuilder* plan) {
   op->lower(node, plan);
 }
 
-/*! \brief Lower a node with its post-ops fused; false where oneDNN has no good code for that. */
-bool LowerFused(const NodeReader& node, PlanBuilder* plan) {
+/*! \brief Lower the ops of a node one by one. */
+void LowerParts(const NodeReader& node, PlanBuilder* plan) {
+  LowerWhole(node.WithoutPostOps(), plan);
+  for (int i = 0; i < node.NumPostOps(); ++i) LowerWhole(node.PostOp(i), plan);
+}
+
+using Lowering = void (*)(const NodeReader& node, PlanBuilder* plan);
+
+/*! \brief Lower a node in a way; false where oneDNN has no good code for that. */
+bool LowerWell(const NodeReader& node, PlanBuilder* plan, Lowering lower) {
   const PlanBuilder::Mark mark = plan->Here();
   try {
-    LowerWhole(node, plan);
+    lower(node, plan);
     if (!plan->HasReferenceSince(mark)) return true;
   } catch (const dnnl::error&) {
-    // What is wrong with the root op itself shows again when it is lowered alone.
+    // What is wrong with an op itself shows again when it is lowered in the last way.
   }
   plan->BackTo(mark);
   return false;
+}
+
+/*! \brief Lower a node with its post-ops fused or, where that is not good, one by one. */
+bool LowerWell(const NodeReader& node, PlanBuilder* plan) {
+  return LowerWell(node, plan, LowerWhole) ||
+         (node.NumPostOps() > 0 && LowerWell(node, plan, LowerParts));
 }
 
 }  // namespace
 
 void LowerNode(const NodeReader& node, PlanBuilder* plan) {
   try {
-    if (node.NumPostOps() > 0 && LowerFused(node, plan)) return;
-    LowerWhole(node.WithoutPostOps(), plan);
-    for (int i = 0; i < node.NumPostOps(); ++i) LowerWhole(node.PostOp(i), plan);
+    if (LowerWell(node, plan)) return;
+    // A view may be in a layout that oneDNN has no good code for.
+    const PlanBuilder::Mark mark = plan->Here();
+    if (plan->MakeInputsPlain(node) && LowerWell(node, plan)) return;
+    plan->BackTo(mark);
+    LowerParts(node, plan);
   } catch (const dnnl::error& e) {
     LOG(FATAL) << node.Where() << ": oneDNN " << LibraryVersion()
                << " cannot run this: " << e.what() << " (status " << static_cast<int>(e.status)

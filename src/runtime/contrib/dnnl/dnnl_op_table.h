@@ -41,6 +41,7 @@ namespace dnnl_backend {
 void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerBinary(const NodeReader& node, PlanBuilder* plan);
 void LowerCast(const NodeReader& node, PlanBuilder* plan);
+void LowerConcat(const NodeReader& node, PlanBuilder* plan);
 void LowerConv(const NodeReader& node, PlanBuilder* plan);
 void LowerConvTranspose(const NodeReader& node, PlanBuilder* plan);
 void LowerDense(const NodeReader& node, PlanBuilder* plan);
@@ -49,12 +50,19 @@ void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerInstanceNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerL2Normalize(const NodeReader& node, PlanBuilder* plan);
 void LowerLayerNorm(const NodeReader& node, PlanBuilder* plan);
+void LowerLayoutTransform(const NodeReader& node, PlanBuilder* plan);
 void LowerLRN(const NodeReader& node, PlanBuilder* plan);
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan);
 void LowerPool(const NodeReader& node, PlanBuilder* plan);
 void LowerPReLU(const NodeReader& node, PlanBuilder* plan);
 void LowerReduce(const NodeReader& node, PlanBuilder* plan);
+void LowerReshape(const NodeReader& node, PlanBuilder* plan);
+void LowerResize(const NodeReader& node, PlanBuilder* plan);
 void LowerSoftmax(const NodeReader& node, PlanBuilder* plan);
+void LowerSplit(const NodeReader& node, PlanBuilder* plan);
+void LowerStack(const NodeReader& node, PlanBuilder* plan);
+void LowerStridedSlice(const NodeReader& node, PlanBuilder* plan);
+void LowerTranspose(const NodeReader& node, PlanBuilder* plan);
 
 /*! \brief All that the runtime knows about one op. */
 struct OpSpec {

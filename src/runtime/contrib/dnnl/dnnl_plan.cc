@@ -36,9 +36,6 @@ namespace dnnl_backend {
 
 namespace {
 
-/*! \brief A cache line, and the widest vector register. */
-constexpr size_t kAlignment = 64;
-
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 /*! \brief The first and the last step that use a buffer. */
@@ -58,12 +55,21 @@ std::shared_ptr<void> AllocAligned(size_t bytes) {
   return std::shared_ptr<void>(data, std::free);
 }
 
+std::pair<int, size_t> Plan::Locate(int buffer) const {
+  size_t offset = 0;
+  for (; buffers[buffer].kind == BufferKind::kPart; buffer = buffers[buffer].whole) {
+    offset += buffers[buffer].offset;
+  }
+  return {buffer, offset};
+}
+
 void Plan::PlaceArena() {
   std::vector<Lifetime> lifetimes(buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) lifetimes[i].buffer = static_cast<int>(i);
   for (size_t step = 0; step < steps.size(); ++step) {
     for (const auto& [arg, tensor] : steps[step].args) {
-      Lifetime& lifetime = lifetimes[tensors[tensor].buffer];
+      // A part keeps the whole alive.
+      Lifetime& lifetime = lifetimes[Locate(tensors[tensor].buffer).first];
       if (lifetime.first < 0) lifetime.first = static_cast<int>(step);
       lifetime.last = static_cast<int>(step);
     }
@@ -106,20 +112,23 @@ Context::Context(std::shared_ptr<const Plan> plan)
       scratchpad_(AllocAligned(plan_->scratchpad_bytes)) {
   for (size_t i = 0; i < plan_->tensors.size(); ++i) {
     const Tensor& tensor = plan_->tensors[i];
-    const Buffer& buffer = plan_->buffers[tensor.buffer];
+    const auto [root, offset] = plan_->Locate(tensor.buffer);
+    const Buffer& buffer = plan_->buffers[root];
     void* handle = nullptr;
     switch (buffer.kind) {
       case BufferKind::kArgument:
-        bound_.emplace_back(static_cast<int>(i), buffer.argument);
+        bound_.push_back({static_cast<int>(i), buffer.argument, offset});
         break;
       case BufferKind::kConstant:
-        handle = buffer.data.get();
+        handle = static_cast<char*>(buffer.data.get()) + offset;
         break;
       case BufferKind::kArena:
-        handle = static_cast<char*>(arena_.get()) + buffer.offset;
+        handle = static_cast<char*>(arena_.get()) + buffer.offset + offset;
         break;
       case BufferKind::kScratchpad:
         handle = scratchpad_.get();
+        break;
+      case BufferKind::kPart:
         break;
     }
     memories_.emplace_back(tensor.md, plan_->engine, handle);
@@ -135,10 +144,11 @@ Context::Context(std::shared_ptr<const Plan> plan)
 }
 
 void Context::Bind(const std::vector<void*>& arguments) {
-  for (const auto& [tensor, position] : bound_) {
+  for (const Bound& bound : bound_) {
+    void* address = static_cast<char*>(arguments[bound.argument]) + bound.offset;
     const dnnl_status_t status =
-        dnnl_memory_set_data_handle(memories_[tensor].get(), arguments[position]);
-    ICHECK_EQ(status, dnnl_success) << "oneDNN refused the address of argument " << position;
+        dnnl_memory_set_data_handle(memories_[bound.tensor].get(), address);
+    ICHECK_EQ(status, dnnl_success) << "oneDNN refused the address of argument " << bound.argument;
   }
 }
 

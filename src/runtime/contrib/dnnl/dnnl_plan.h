@@ -38,6 +38,9 @@ namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
 
+/*! \brief Where intermediates begin: at a cache line, which is also the widest vector register. */
+constexpr size_t kAlignment = 64;
+
 /*! \brief What a step is, for reports and profiles. */
 struct StepInfo {
   std::string node;                  /*!< name and id of the graph's node */
@@ -80,6 +83,9 @@ struct Plan {
   size_t arena_bytes_unshared{0};
   size_t scratchpad_bytes{0};
 
+  /*! \brief The buffer that a buffer is a part of in the end, and where in it. */
+  std::pair<int, size_t> Locate(int buffer) const;
+
   /*!
    * \brief Give the intermediates their offsets, so that two share memory only when no step
    * needs both. Called once, when all steps are there.
@@ -115,8 +121,13 @@ class Context {
   std::shared_ptr<void> arena_;
   std::shared_ptr<void> scratchpad_;
   std::vector<dnnl::memory> memories_;
-  /*! \brief The tensors that live in an argument, and its position. */
-  std::vector<std::pair<int, int>> bound_;
+  /*! \brief A tensor that lives in an argument. */
+  struct Bound {
+    int tensor;
+    int argument;
+    size_t offset;
+  };
+  std::vector<Bound> bound_;
   /*! \brief The arguments of each step as oneDNN's C API takes them. */
   std::vector<std::vector<dnnl_exec_arg_t>> exec_args_;
   std::vector<void*> addresses_;

@@ -26,6 +26,7 @@
 #include <tvm/runtime/logging.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "dnnl_debug.h"
 
@@ -128,7 +129,7 @@ Tensor PlanBuilder::NewTensor(const dnnl::memory::desc& md) {
 }
 
 bool PlanBuilder::IsConstant(const Tensor& value) const {
-  return plan_->buffers[value.buffer].kind == BufferKind::kConstant;
+  return plan_->buffers[plan_->Locate(value.buffer).first].kind == BufferKind::kConstant;
 }
 
 Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
@@ -145,7 +146,8 @@ Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
   if (IsConstant(value)) {
     Buffer buffer(BufferKind::kConstant, want.get_size());
     buffer.data = AllocAligned(buffer.bytes);
-    void* from_data = plan_->buffers[value.buffer].data.get();
+    const auto [root, offset] = plan_->Locate(value.buffer);
+    char* from_data = static_cast<char*>(plan_->buffers[root].data.get()) + offset;
     dnnl::memory from(value.md, plan_->engine, from_data);
     dnnl::memory to(want, plan_->engine, buffer.data.get());
     dnnl::reorder(from, to).execute(stream_, from, to);
@@ -168,6 +170,53 @@ Tensor PlanBuilder::Reshaped(const NodeReader& node, const Tensor& value, const 
       << node.Where() << ": " << ToText(value.dims()) << " cannot be reshaped to " << ToText(dims);
   const Tensor view = value.Reshaped(dims);
   return view.defined() ? view : Plain(node, value).Reshaped(dims);
+}
+
+Tensor PlanBuilder::Sliced(const NodeReader& node, const Tensor& value, const Slice& slice) {
+  if (slice.dims == value.dims()) return value;
+  Tensor whole = value;
+  auto [md, offset] = SlicedDesc(whole.md, slice);
+  if (!md) {
+    whole = Plain(node, value);
+    std::tie(md, offset) = SlicedDesc(whole.md, slice);
+  }
+  return PartOf(whole, md, offset);
+}
+
+Tensor PlanBuilder::PartOf(const Tensor& whole, const dnnl::memory::desc& md, size_t offset) {
+  Buffer part(BufferKind::kPart, md.get_size());
+  part.whole = whole.buffer;
+  part.offset = offset;
+  return Tensor{AddBuffer(std::move(part)), md};
+}
+
+bool PlanBuilder::MovedInto(const Tensor& part, const Tensor& whole, const dnnl::memory::desc& md,
+                            size_t offset) {
+  Buffer& buffer = plan_->buffers[part.buffer];
+  const bool is_free = buffer.kind == BufferKind::kArena && buffer.bytes == part.md.get_size();
+  if (!is_free || !IsSameInMemory(part.md, md) || offset % kAlignment != 0) return false;
+  buffer.kind = BufferKind::kPart;
+  buffer.whole = whole.buffer;
+  buffer.offset = offset;
+  return true;
+}
+
+void PlanBuilder::CopyInto(const NodeReader& node, const Tensor& part, const Tensor& whole,
+                           const dnnl::memory::desc& md, size_t offset) {
+  EmitReorder(node.Where(), part, PartOf(whole, md, offset));
+}
+
+bool PlanBuilder::MakeInputsPlain(const NodeReader& node) {
+  bool is_changed = false;
+  for (const Entry& entry : node.Inputs()) {
+    const std::pair<uint32_t, uint32_t> key = {entry.id_, entry.index_};
+    const Tensor value = Value(entry, node.Where());
+    if (IsPlain(value.md)) continue;
+    replaced_.emplace_back(key, value);
+    values_[key] = Plain(node, value);
+    is_changed = true;
+  }
+  return is_changed;
 }
 
 int PlanBuilder::TensorIndex(const Tensor& tensor) {
@@ -223,6 +272,16 @@ void PlanBuilder::BackTo(const Mark& mark) {
     });
     copies.erase(end, copies.end());
   }
+  while (!replaced_.empty() && is_new_buffer(values_[replaced_.back().first])) {
+    values_[replaced_.back().first] = replaced_.back().second;
+    replaced_.pop_back();
+  }
+  for (size_t i = 0; i < mark.buffers; ++i) {
+    Buffer& buffer = plan_->buffers[i];
+    if (buffer.kind == BufferKind::kPart && buffer.whole >= static_cast<int>(mark.buffers)) {
+      buffer.kind = BufferKind::kArena;
+    }
+  }
   if (scratchpad_buffer_ >= static_cast<int>(mark.buffers)) scratchpad_buffer_ = -1;
   plan_->buffers.erase(plan_->buffers.begin() + mark.buffers, plan_->buffers.end());
   plan_->tensors.resize(mark.tensors);
@@ -256,7 +315,7 @@ std::shared_ptr<const Plan> PlanBuilder::Finish() {
   }
   // Constants that only served to make packed ones are let go.
   std::vector<bool> is_used(plan_->buffers.size(), false);
-  for (const Tensor& tensor : plan_->tensors) is_used[tensor.buffer] = true;
+  for (const Tensor& tensor : plan_->tensors) is_used[plan_->Locate(tensor.buffer).first] = true;
   for (size_t i = 0; i < is_used.size(); ++i) {
     if (!is_used[i]) plan_->buffers[i].data.reset();
   }

@@ -81,6 +81,18 @@ class PlanBuilder {
   Tensor Plain(const NodeReader& node, const Tensor& value);
   /*! \brief The value with other dims: a view, or of a row-major copy where the layout forbids. */
   Tensor Reshaped(const NodeReader& node, const Tensor& value, const Dims& dims);
+  /*! \brief A part of the value: a view, or of a row-major copy where the layout forbids. */
+  Tensor Sliced(const NodeReader& node, const Tensor& value, const Slice& slice);
+  /*!
+   * \brief Have an intermediate computed at a place in another tensor.
+   * \param md, offset The place, in bytes, and how the part lies there.
+   * \return False where it is not an intermediate of its own, or lies in memory in another way.
+   */
+  bool MovedInto(const Tensor& part, const Tensor& whole, const dnnl::memory::desc& md,
+                 size_t offset);
+  /*! \brief Copy a value to a place in another tensor. */
+  void CopyInto(const NodeReader& node, const Tensor& part, const Tensor& whole,
+                const dnnl::memory::desc& md, size_t offset);
   bool IsConstant(const Tensor& value) const;
 
   /*!
@@ -93,6 +105,12 @@ class PlanBuilder {
             Args args, std::vector<std::string> post_ops = {}) {
     EmitStep(node.Where(), node.OpName(), desc, primitive, std::move(args), std::move(post_ops));
   }
+
+  /*!
+   * \brief Make the inputs of a node row-major, for it and all that comes behind it.
+   * \return Whether any was not.
+   */
+  bool MakeInputsPlain(const NodeReader& node);
 
   /*! \brief A point to come back to. */
   struct Mark {
@@ -118,6 +136,7 @@ class PlanBuilder {
   /*! \brief The index in Plan::tensors of this tensor, added when it is new. */
   int TensorIndex(const Tensor& tensor);
   int AddBuffer(Buffer buffer);
+  Tensor PartOf(const Tensor& whole, const dnnl::memory::desc& md, size_t offset);
   const Tensor& Value(const Entry& entry, const std::string& where) const;
   void BindOutput(const Tensor& value, int argument);
 
@@ -126,6 +145,8 @@ class PlanBuilder {
   std::map<std::pair<uint32_t, uint32_t>, Tensor> values_;
   /*! \brief Reordered copies by the buffer they were made from: the source and the copy. */
   std::unordered_map<int, std::vector<std::pair<Tensor, Tensor>>> reordered_;
+  /*! \brief Values as they were before they were made row-major. */
+  std::vector<std::pair<std::pair<uint32_t, uint32_t>, Tensor>> replaced_;
   /*! \brief Tensors of the plan by buffer, to find equal ones. */
   std::unordered_map<int, std::vector<int>> tensors_of_buffer_;
   std::vector<std::pair<Entry, int>> outputs_;

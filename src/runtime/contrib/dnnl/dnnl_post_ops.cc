@@ -111,6 +111,8 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
   for (int i = 0; i < node.NumPostOps(); ++i) {
     const NodeReader post_op = node.PostOp(i);
     const OpSpec* op = FindOp(post_op.OpName());
+    // The primitive computes the elements in the same order, whatever their dimensions are.
+    if (op != nullptr && op->lower == LowerReshape) continue;
     ICHECK(op != nullptr && (op->IsEltwise() || op->IsBinary()))
         << post_op.Where() << ": cannot be fused";
     if (op->IsEltwise()) {
@@ -124,7 +126,8 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
       continue;
     }
     const Tensor operand = OperandInRelayOrder(node, post_op, plan);
-    if (i == 0 && op->algorithm == dnnl::algorithm::binary_add &&
+    const bool is_first = chain.len() == 0 && !fused.bias.defined();
+    if (is_first && op->algorithm == dnnl::algorithm::binary_add &&
         IsPerChannel(operand, fused.result_dims, view.channel_axis)) {
       const Dims vector = {fused.result_dims[view.channel_axis]};
       fused.bias = plan->Plain(node, operand).Reshaped(vector);

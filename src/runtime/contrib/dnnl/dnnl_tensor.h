@@ -25,6 +25,7 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_DNNL_TENSOR_H_
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "dnnl.hpp"
@@ -41,6 +42,7 @@ enum class BufferKind {
   kConstant,   /*!< filled before the first run, shared by all runs */
   kArena,      /*!< an intermediate, at an offset into the run's own arena */
   kScratchpad, /*!< the run's own workspace, reused by one primitive after the other */
+  kPart,       /*!< a part of another buffer */
 };
 
 /*! \brief A piece of memory that a plan uses. */
@@ -53,7 +55,9 @@ struct Buffer {
   int argument{-1};
   /*! \brief kConstant: keeps the memory alive. */
   std::shared_ptr<void> data;
-  /*! \brief kArena: the place in the arena, set when the plan is finished. */
+  /*! \brief kPart: the other buffer. */
+  int whole{-1};
+  /*! \brief kPart: the place in the whole. kArena: in the arena, set when the plan is finished. */
   size_t offset{0};
 };
 
@@ -77,6 +81,22 @@ struct Tensor {
   /*! \brief The same memory with other dims, or an undefined tensor where the layout forbids. */
   Tensor Reshaped(const Dims& dims) const;
 };
+
+/*! \brief Part of a tensor: where each dimension begins, how many it has and how far apart. */
+struct Slice {
+  Dims begin;
+  Dims dims;
+  Dims steps;
+};
+
+/*!
+ * \brief The descriptor of a part of `md`, from its own first element, and where in the memory of
+ * `md` that is, in bytes. The descriptor is empty where the part is not whole blocks.
+ */
+std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, const Slice& slice);
+
+/*! \brief Whether two descriptors put every element at the same place. */
+bool IsSameInMemory(const dnnl::memory::desc& a, const dnnl::memory::desc& b);
 
 /*! \brief The descriptor of `md` with dimension i being its dimension axes[i]. */
 dnnl::memory::desc PermutedDesc(const dnnl::memory::desc& md, const std::vector<int>& axes);

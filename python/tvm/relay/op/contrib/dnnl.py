@@ -50,8 +50,15 @@ from ._dnnl.reasons_matmul import batch_matmul_reason, dense_reason, matmul_reas
 from ._dnnl.reasons_norm import axis_reason, group_norm_reason, l2_normalize_reason, lrn_reason
 from ._dnnl.reasons_pool import adaptive_reason, pool_channel_axis, pool_reason
 from ._dnnl.reasons_reduce import reduce_reason
+from ._dnnl.reasons_resize import resize_reason
+from ._dnnl.reasons_view import (
+    concat_reason,
+    layout_transform_reason,
+    strided_slice_reason,
+    view_reason,
+)
 from ._dnnl.report import OffloadReport, make_report
-from ._dnnl.spec import OpSpec, SpecTable, binary, eltwise, light, root
+from ._dnnl.spec import OpSpec, SpecTable, binary, copy, eltwise, light, root, view
 from .register import register_pattern_table
 
 __all__ = [
@@ -101,7 +108,23 @@ _TABLE = SpecTable(
         light("min", reduce_reason),
         light("prod", reduce_reason),
         light("sum", reduce_reason),
+        light("image.resize1d", resize_reason, pool_channel_axis),
+        light("image.resize2d", resize_reason, pool_channel_axis),
+        light("image.resize3d", resize_reason, pool_channel_axis),
+        light("nn.upsampling", resize_reason, pool_channel_axis),
+        light("nn.upsampling3d", resize_reason, pool_channel_axis),
         OpSpec("cast", reason=cast_reason),
+        copy("concatenate", concat_reason),
+        copy("stack", concat_reason),
+        view("split", view_reason),
+        view("strided_slice", strided_slice_reason),
+        view("contrib_reverse_reshape", view_reason),
+        view("expand_dims", view_reason),
+        view("layout_transform", layout_transform_reason),
+        view("nn.batch_flatten", view_reason),
+        view("reshape", view_reason),
+        view("squeeze", view_reason),
+        view("transpose", view_reason),
         eltwise("nn.relu", eltwise_reason),
         eltwise("nn.leaky_relu", leaky_relu_reason),
         OpSpec("nn.prelu", reason=prelu_reason),

@@ -49,6 +49,13 @@ Tensor Transposed(const Tensor& value) {
   return value.Permuted(axes);
 }
 
+/*! \brief All dimensions but the last two as one. */
+Dims AsMatrices(Dims dims) {
+  if (dims.size() < 3) dims.insert(dims.begin(), 3 - dims.size(), 1);
+  const int64_t matrix = dims[dims.size() - 1] * dims[dims.size() - 2];
+  return {NumElements(dims) / matrix, dims[dims.size() - 2], dims.back()};
+}
+
 /*! \brief What to multiply: (..., M, K) by (..., K, N). */
 struct Product {
   Tensor src;
@@ -56,6 +63,12 @@ struct Product {
   Dims dst_dims;
   /*! \brief Whether the result was made a matrix of rows. */
   bool is_flat;
+  bool is_batch;
+
+  /*! \brief Dims of the result, or of an operand of its rank, as the product sees them. */
+  Dims View(const Dims& dims) const {
+    return is_flat ? AsRows(dims) : is_batch ? AsMatrices(dims) : dims;
+  }
 };
 
 Product ReadProduct(const NodeReader& node, PlanBuilder* plan) {
@@ -65,13 +78,11 @@ Product ReadProduct(const NodeReader& node, PlanBuilder* plan) {
   const bool transpose_b = node.Get<bool>("transpose_b", is_dense || is_batch);
   const Dims out_dims = node.OutDims();
 
-  Product product{plan->Input(node, 0), plan->Input(node, 1), out_dims, false};
+  Product product{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch};
   // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
   product.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
-  if (product.is_flat) {
-    product.src = FlattenRows(node, plan, product.src);
-    product.dst_dims = AsRows(out_dims);
-  }
+  product.dst_dims = product.View(out_dims);
+  if (product.is_flat) product.src = FlattenRows(node, plan, product.src);
   product.weights = AlignRank(node, plan, product.weights, product.dst_dims.size());
   if (transpose_a) product.src = Transposed(product.src);
   if (transpose_b) product.weights = Transposed(product.weights);
@@ -107,10 +118,10 @@ MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan, const
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
   const Product product = ReadProduct(node, plan);
   const Dims out_dims = node.OutDims();
-  FusedOps fused = FusePostOps(
-      node, plan, {static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
-                     return product.is_flat ? FlattenRows(node, plan, operand) : operand;
-                   }});
+  FusedOps fused =
+      FusePostOps(node, plan, {static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
+                                 return plan->Reshaped(node, operand, product.View(operand.dims()));
+                               }});
   if (fused.bias.defined()) {
     fused.bias = AlignRank(node, plan, fused.bias, product.dst_dims.size());
   }

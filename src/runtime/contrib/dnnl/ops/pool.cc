@@ -76,20 +76,6 @@ PoolWindow ReadWindow(const NodeReader& node, const Dims& in, const Dims& out) {
   return window;
 }
 
-/*! \brief Whether oneDNN has vector code: for signals with channels first it has none. */
-bool IsJit(const Pool::primitive_desc& desc) {
-  return std::string(desc.impl_info_str()).rfind("jit", 0) == 0;
-}
-
-/*! \brief The dense descriptor of the same dims with the channels innermost in memory. */
-dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md) {
-  std::vector<int> order = {0};
-  for (int i = 2; i < md.get_ndims(); ++i) order.push_back(i);
-  order.push_back(1);
-  return PermutedDesc(PlainDesc(PermutedDims(md.get_dims(), order), md.get_data_type()),
-                      InversePermutation(order));
-}
-
 }  // namespace
 
 void LowerPool(const NodeReader& node, PlanBuilder* plan) {

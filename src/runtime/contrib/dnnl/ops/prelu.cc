@@ -33,6 +33,28 @@ namespace {
 /*! \brief oneDNN's prelu takes no more dimensions than this. */
 constexpr size_t kMaxRank = 5;
 
+/*!
+ * \brief Whether oneDNN's prelu reads the layout rightly: row-major, or channels last or in blocks.
+ *
+ * Of other orders of dimensions, which views have, oneDNN 3.2 takes some for one of these.
+ */
+bool IsKnownLayout(const dnnl::memory::desc& md) {
+  if (IsPlain(md)) return true;
+  if (md.get_ndims() < 3 || md.get_format_kind() != dnnl::memory::format_kind::blocked)
+    return false;
+  const Dims strides = md.get_strides();
+  const bool is_blocked = md.get_inner_idxs() == Dims{1};
+  if (!is_blocked && (!md.get_inner_idxs().empty() || strides[1] != 1)) return false;
+  // The other dimensions, and with blocks the channels too, from the outermost.
+  int64_t outer = strides[0];
+  for (int i = 1; i < md.get_ndims(); ++i) {
+    if (i == 1 && !is_blocked) continue;
+    if (strides[i] > outer) return false;
+    outer = strides[i];
+  }
+  return true;
+}
+
 }  // namespace
 
 void LowerPReLU(const NodeReader& node, PlanBuilder* plan) {
@@ -48,7 +70,7 @@ void LowerPReLU(const NodeReader& node, PlanBuilder* plan) {
                                  slopes.Reshaped(slope_dims).md, src.md, PlanBuilder::NewAttr());
   };
   PReLU::primitive_desc desc;
-  if (dims.size() <= kMaxRank) desc = describe(axis);
+  if (dims.size() <= kMaxRank && IsKnownLayout(src.md)) desc = describe(axis);
   if (!desc || IsReference(desc)) {
     // Of any rank and any axis: (outer, channels, inner).
     const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + axis));

@@ -26,6 +26,7 @@ from collections.abc import Container
 import tvm
 from tvm import relay, tir
 
+from .edges import trimmed
 from .graph import Graph, inlined, is_composite, op_calls
 from .options import Options
 from .prune import why_prune
@@ -138,7 +139,14 @@ def cut(
         calls = [call for i in members for call in _calls(graph.nodes[i], i in composites)]
         reason = why_prune(calls, table, options)
         if reason is None:
-            free = next(found for found in names if found not in taken)
+            if options.prune:
+                kept = trimmed(graph, members, table)
+                left = [op_name(graph.nodes[i]) for i in set(members).difference(kept)]
+                record.prune(
+                    "left out: a view at the edge of a partition", Counter(filter(None, left))
+                )
+                members = kept
+            free = next(name for name in names if name not in taken)
             partition = Partition(free, regions, members)
             partitions.update((i, partition) for i in members)
         elif calls:
@@ -177,11 +185,23 @@ def _supported(graph: Graph, composites: Container[int], table: SpecTable):
     """Return the predicate that tells what oneDNN computes, for Regions."""
     known = [False] * len(graph.nodes)
 
+    def is_accepted(i: int) -> bool:
+        expr = graph.nodes[i]
+        return op_name(expr) in table.ops and table.refusal(expr) is None
+
     def supported(i: int) -> bool:
         expr = graph.nodes[i]
         if isinstance(expr, relay.TupleGetItem):
             return known[graph.children[i][0]]
-        known[i] = i in composites or (op_name(expr) in table.ops and table.refusal(expr) is None)
+        if isinstance(expr, relay.Tuple):
+            # What a call takes goes where the call goes, or both stay.
+            known[i] = bool(graph.users[i]) and all(
+                is_accepted(user) and graph.scope[user] == graph.scope[i] for user in graph.users[i]
+            )
+        else:
+            fields = [c for c in graph.children[i] if isinstance(graph.nodes[c], relay.Tuple)]
+            accepted = i in composites or is_accepted(i)
+            known[i] = accepted and all(known[field] for field in fields)
         return known[i]
 
     return supported

@@ -43,10 +43,13 @@ def why_prune(calls: list[relay.Call], table: SpecTable, options: Options) -> st
         Of the run.
     """
     if not calls:
-        return "pruned: nothing to compute"
+        return "pruned: no op"
     if not options.prune or any(table.is_heavy(op_name(call)) for call in calls):
         return None
-    elements = sum(result_elements(call) for call in calls)
+    computed = [call for call in calls if not table.moves(op_name(call))]
+    if not computed:
+        return "pruned: nothing to compute, elements are only moved"
+    elements = sum(result_elements(call) for call in computed)
     if elements >= LIGHT_ELEMENTS:
         return None
     return f"pruned: no heavy op and {elements} elements, fewer than {LIGHT_ELEMENTS}"

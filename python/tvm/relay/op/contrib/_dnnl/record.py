@@ -50,7 +50,8 @@ class Record:
 
     def prune(self, reason: str, calls: Counter) -> None:
         """Note that the calls of a partition went back to TVM."""
-        self.pruned.setdefault(reason, Counter()).update(calls)
+        if calls:
+            self.pruned.setdefault(reason, Counter()).update(calls)
 
     def attach(self, mod: tvm.IRModule) -> tvm.IRModule:
         """Return `mod` with this record, merged with what an earlier run left there."""

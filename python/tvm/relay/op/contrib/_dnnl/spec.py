@@ -51,6 +51,9 @@ class OpSpec:
         For an op that takes a bias: the channel axis of a call's result.
     heavy : bool
         Whether the op computes enough to be worth a partition of its own.
+    moves : str | None
+        For an op that computes nothing: "view" if it names elements in another way, "copy" if it
+        may have to move them. A partition may reach through it, but not be made of it.
     post : str | None
         "eltwise" or "binary" for an op that can be fused to the result of another.
     fuses : tuple[str, ...]
@@ -62,6 +65,7 @@ class OpSpec:
     reason: Callable[[relay.Call], str | None] | None = None
     channel_axis: Callable[[relay.Call], int] | None = None
     heavy: bool = False
+    moves: str | None = None
     post: str | None = None
     fuses: tuple[str, ...] = ()
 
@@ -74,6 +78,16 @@ def root(name: str, reason, channel_axis=None, fuses=("eltwise", "binary")) -> O
 def light(name: str, reason, channel_axis=None, fuses=("eltwise", "binary")) -> OpSpec:
     """Make the row of an op that computes little, to which others are fused."""
     return OpSpec(name, reason=reason, channel_axis=channel_axis, fuses=fuses)
+
+
+def view(name: str, reason) -> OpSpec:
+    """Make the row of an op that names or orders elements in another way."""
+    return OpSpec(name, reason=reason, moves="view")
+
+
+def copy(name: str, reason) -> OpSpec:
+    """Make the row of an op that puts elements together in another way."""
+    return OpSpec(name, reason=reason, moves="copy")
 
 
 def eltwise(name: str, reason) -> OpSpec:
@@ -105,6 +119,10 @@ class SpecTable:
     def is_heavy(self, name: str) -> bool:
         """Whether the Relay op `name` is worth a partition of its own."""
         return name in self.ops and self.ops[name].heavy
+
+    def moves(self, name: str | None) -> str | None:
+        """Say how the Relay op `name` moves elements, if it does nothing else."""
+        return self.ops[name].moves if name in self.ops else None
 
     def reason(self, call: relay.Call) -> str | None:
         """Ask the rule of an op that has a row; once for each call in a run."""
