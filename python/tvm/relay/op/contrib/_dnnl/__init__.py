@@ -22,7 +22,9 @@ files in this order::
     options    the arguments, checked
     partition  the steps, function by function
     simplify   parameters become constants, dropout goes
+    fold_pad
     fold_batch_norm
+    fold_layer_norm
     spec       the rows of the policy; they ask
         reasons    the rules of the ops
         chain      composites: patterns, and the rule of a bias
@@ -31,6 +33,7 @@ files in this order::
     cut        regions become functions; both with the help of
         graph      a function as numbers
         regions    what can be one call
+        edges      which views are better left outside
         prune      what is worth one
     record     what only the run knows, left on the module for
     report     which calls are offloaded, and why the others are not

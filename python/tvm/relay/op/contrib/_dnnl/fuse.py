@@ -33,6 +33,11 @@ from .tensors import COMPILER, VIRTUAL_OP, op_name, shape_of
 # oneDNN's limit of post-ops on one primitive is 32.
 MAX_POST_OPS = 32
 
+# For these roots, how many of the last dimensions a reshape between the post-ops must keep: the
+# primitive sees all the others as one.
+KEPT_DIMS = {"nn.dense": 1, "nn.matmul": 1, "nn.batch_matmul": 2}
+RESHAPES = ("expand_dims", "reshape", "squeeze")
+
 # What may be fused to its second operand.
 SWAPPABLE = ("add", "maximum", "minimum", "multiply", "subtract")
 
@@ -83,12 +88,14 @@ class Fused:
         self.root_spec: OpSpec = table.ops[spec_name(graph.nodes[root])]
         axis = self.root_spec.channel_axis
         self.channel_axis = axis(graph.nodes[root]) if axis else None
-        self._parts = [spec_name(graph.nodes[root]).split(".")[-1]]
+        # The part of the name of each op; None for one that shows in no name.
+        self._parts: list[str | None] = [spec_name(graph.nodes[root]).split(".")[-1]]
+        self._has_full_operand = False
 
     @property
     def name(self) -> str:
         """The composite's name, for people: what is done, in order."""
-        return f"{COMPILER}.{'_'.join(self._parts)}"
+        return f"{COMPILER}.{'_'.join(part for part in self._parts if part)}"
 
     def grow(self, taken: set[int]) -> None:
         """Take in user after user while each is the only one and can be a post-op."""
@@ -96,18 +103,42 @@ class Fused:
             last = self.chain[-1]
             users = self.graph.users[last]
             if len(users) != 1 or users[0] in taken:
-                return
-            part = self._part(last, users[0])
-            if part is None:
-                return
+                break
+            part = None
+            if not self._is_reshape_of_rows(last, users[0]):
+                part = self._part(last, users[0])
+                if part is None:
+                    break
             self.chain.append(users[0])
             self._parts.append(part)
+        self._drop_last_reshapes()
 
     def shorten(self, exclude: frozenset[str]) -> None:
         """Drop post-ops from the end until the composite is not one that stays on TVM."""
         while len(self.chain) > 1 and self.name in exclude:
             self.chain.pop()
             self._parts.pop()
+            self._drop_last_reshapes()
+
+    def _drop_last_reshapes(self) -> None:
+        """Leave reshapes out that nothing is fused behind."""
+        while len(self.chain) > 1 and self._parts[-1] is None:
+            self.chain.pop()
+            self._parts.pop()
+
+    def _is_reshape_of_rows(self, last: int, user: int) -> bool:
+        """Whether a user only gives other dimensions to the rows, or matrices, of the last op."""
+        root, expr = self.graph.nodes[self.chain[0]], self.graph.nodes[user]
+        kept = KEPT_DIMS.get(spec_name(root))
+        if kept is None or spec_name(expr) not in RESHAPES or self.table.refusal(expr) is not None:
+            return False
+        # An operand of all elements would be of other dimensions than the result.
+        if self._has_full_operand or self.graph.scope[user] != self.graph.scope[last]:
+            return False
+        # Rows of more dimensions that are columns of the data are no rows of one matrix.
+        if kept == 1 and len(shape_of(root)) > 2 and getattr(root.attrs, "transpose_a", False):
+            return False
+        return shape_of(expr)[-kept:] == shape_of(root)[-kept:]
 
     def _part(self, last: int, user: int) -> str | None:
         """Return what to call a user of the last op in the name; None if it cannot be fused."""
@@ -123,19 +154,25 @@ class Fused:
         short = name.split(".")[-1]
         return short if spec.post == "eltwise" else self._binary_part(expr, last, short)
 
+    def _channel_axis(self, shape: tuple[int, ...]) -> int | None:
+        """Return the channel axis of a result of this shape."""
+        is_reshaped = len(shape) != len(shape_of(self.graph.nodes[self.chain[0]]))
+        return len(shape) - 1 if is_reshaped else self.channel_axis
+
     def _binary_part(self, expr: relay.Call, last: int, short: str) -> str | None:
         is_first = expr.args[0].same_as(self.graph.nodes[last])
         operand, shape = expr.args[1 if is_first else 0], shape_of(expr)
         if op_name(expr) == "nn.bias_add":
-            if not is_first or int(expr.attrs.axis) % len(shape) != self.channel_axis:
+            if not is_first or int(expr.attrs.axis) % len(shape) != self._channel_axis(shape):
                 return None
             kind = "channel"
         else:
-            kind = operand_kind(shape_of(operand), shape, self.channel_axis)
+            kind = operand_kind(shape_of(operand), shape, self._channel_axis(shape))
         if kind is None or not (is_first or short in SWAPPABLE):
             return None
         # The first thing that is added per channel is the primitive's bias argument.
-        is_bias = len(self.chain) == 1 and short in ("add", "bias_add") and kind == "channel"
+        self._has_full_operand = self._has_full_operand or kind == "full"
+        is_bias = short in ("add", "bias_add") and kind == "channel" and not any(self._parts[1:])
         if is_bias and self.root_spec.heavy:
             return "bias"
         return "sum" if short == "add" and kind == "full" else short

@@ -27,6 +27,8 @@ from tvm.relay.dataflow_pattern import rewrite
 
 from .cut import cut
 from .fold_batch_norm import FoldBatchNorm
+from .fold_layer_norm import fold_layer_norm
+from .fold_pad import fold_pad
 from .fuse import fuse
 from .graph import OPAQUE, has_attr, op_calls
 from .options import Options, activate
@@ -127,6 +129,19 @@ def _fold_batch_norm(mod, name, table, options, record):
     return mod
 
 
+def _fold_pad(mod, name, table, options, record):
+    mod[name], folded = fold_pad(mod[name], table)
+    if folded:
+        record.folded["nn.pad"] += folded
+    return mod
+
+
+def _fold_layer_norm(mod, name, table, options, record):
+    mod[name], folded = fold_layer_norm(mod[name], table)
+    record.folded.update(folded)
+    return mod
+
+
 def _wrap_virtual_ops(mod, name, table, options, record):
     mod[name] = wrap_virtual_ops(mod[name], table)
     return mod
@@ -141,4 +156,12 @@ def _offload(mod, name, table, options, record):
     return cut(mod, name, table, options, record)
 
 
-_STEPS = (_remove_dropout, _fold_constants, _fold_batch_norm, _wrap_virtual_ops, _offload)
+_STEPS = (
+    _remove_dropout,
+    _fold_constants,
+    _fold_pad,
+    _fold_batch_norm,
+    _fold_layer_norm,
+    _wrap_virtual_ops,
+    _offload,
+)
