@@ -219,8 +219,11 @@ if(NOT DNNL_CODEGEN STREQUAL "OFF")
       ${DNNL_TVM_COMPILER_SRCS} ${DNNL_TVM_RUNTIME_SRCS})
 
   # Definitions and include paths belong to our own sources only: switching the backend does not
-  # rebuild the rest of TVM. oneDNN's headers count as the system's, their warnings are not ours.
-  set_property(SOURCE ${DNNL_COMPILER_SRCS} ${DNNL_RUNTIME_SRCS}
+  # rebuild the rest of TVM, and switching the codegen rebuilds one file. oneDNN's headers count as
+  # the system's, their warnings are not ours.
+  set(__dnnl_entry ${DNNL_COMPILER_SRCS})
+  list(FILTER __dnnl_entry INCLUDE REGEX "/dnnl/codegen\\.cc$")
+  set_property(SOURCE ${__dnnl_entry}
                APPEND PROPERTY COMPILE_DEFINITIONS TVM_DNNL_CODEGEN_${DNNL_CODEGEN}=1)
   if(NOT DNNL_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
     set_property(SOURCE ${__dnnl_all_srcs}

@@ -30,12 +30,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../json/json_graph.h"
 #include "dnnl_kernel.h"
 #include "dnnl_kernel_cache.h"
 #include "dnnl_op_kernel.h"
+#include "dnnl_prepared_ops.h"
 
 namespace tvm {
 namespace runtime {
@@ -87,6 +89,14 @@ std::unique_ptr<Slot> MakeKernel(const TVMDNNLOp& op, const std::vector<void*>& 
   return std::make_unique<Slot>(KernelCache::Global()->Get(op));
 }
 
+/*! \brief From here on the op runs with this kernel. */
+OpKernel* Install(std::unique_ptr<Slot> slot, TVMDNNLOp* op) {
+  OpKernel* kernel = slot->get();
+  PreparedOps::Global()->Add(op, *slot);
+  SlotOf(op)->store(slot.release(), std::memory_order_release);
+  return kernel;
+}
+
 /*! \brief The address of a constant's values, once it is known to be what the op expects. */
 void* ConstantData(const TVMDNNLOp& op, int index, const DLTensor* value) {
   const TVMDNNLTensor& expected = op.tensors[index];
@@ -123,17 +133,14 @@ void Prepare(TVMDNNLOp* ops, int num_ops, DLTensor* const* constants) {
     slots[i] = MakeKernel(ops[i], addresses);
   }
   for (int i = 0; i < num_ops; ++i) {
-    if (slots[i]) SlotOf(&ops[i])->store(slots[i].release(), std::memory_order_release);
+    if (slots[i]) Install(std::move(slots[i]), &ops[i]);
   }
 }
 
 OpKernel* PrepareNow(TVMDNNLOp* op, void* const* data) {
   std::lock_guard<std::mutex> lock(*PrepareMutex());
   if (OpKernel* kernel = KernelOf(op)) return kernel;
-  std::unique_ptr<Slot> slot = MakeKernel(*op, ConstantsAmong(*op, data));
-  OpKernel* kernel = slot->get();
-  SlotOf(op)->store(slot.release(), std::memory_order_release);
-  return kernel;
+  return Install(MakeKernel(*op, ConstantsAmong(*op, data)), op);
 }
 
 /*! \brief Make an exception TVM's last error. */
@@ -189,6 +196,7 @@ int TVMDNNLReleaseOps(TVMDNNLOp* ops, int32_t num_ops) {
   if (backend::is_exiting) return 0;
   return backend::Guard(nullptr, [&]() {
     for (int i = 0; i < num_ops; ++i) {
+      backend::PreparedOps::Global()->Remove(&ops[i]);
       delete static_cast<backend::Slot*>(backend::SlotOf(&ops[i])->exchange(nullptr));
     }
   });

@@ -47,8 +47,10 @@ struct CSource {
 /*!
  * \brief Compile a function with Compiler="ccompiler".
  * \param header What to put in front of the code.
+ * \param is_unpacked Whether it will be called with addresses of data instead of DLTensors.
  */
-CSource CompileToC(const Function& function, const std::string& header = "");
+CSource CompileToC(const Function& function, const std::string& header = "",
+                   bool is_unpacked = false);
 
 class CSourceCodegen : public CSourceModuleCodegenBase {
  public:

@@ -46,6 +46,13 @@ struct BinaryOp {
 // Keep in step with python/tvm/relay/op/contrib/ccompiler.py; a test compares the two.
 constexpr BinaryOp kOps[] = {{"add", "+"}, {"subtract", "-"}, {"multiply", "*"}};
 
+/*! \brief Whether C can calculate with a type. Others it holds as the bits of whole numbers. */
+bool IsNumberOfC(DataType dtype) {
+  const int bits = dtype.bits();
+  if (dtype.is_float()) return bits == 32 || bits == 64;
+  return (dtype.is_int() || (dtype.is_uint() && !dtype.is_bool())) && bits >= 8;
+}
+
 class CCompilerCodegen : public GraphCodegenC {
  public:
   CCompilerCodegen(const std::string& symbol, const std::string& graph_json,
@@ -61,6 +68,11 @@ class CCompilerCodegen : public GraphCodegenC {
   void DeclareKernel(const CKernel& kernel) final {
     const std::string op = SymbolOf(kernel);
     const CTensor& out = kernel.outputs[0];
+    for (const CTensor& tensor : {kernel.inputs[0], kernel.inputs[1], out}) {
+      CHECK(IsNumberOfC(tensor.dtype))
+          << symbol() << ": the ccompiler codegen has no " << kernel.node->GetOpName() << " of "
+          << tensor.dtype << ", which is no number of C";
+    }
     const std::string type = GetDtypeString(out.dtype);
     code_stream_ << "\nstatic void op_" << kernel.id << "(const " << type << "* lhs, const " << type
                  << "* rhs, " << type << "* out) {\n";
@@ -127,11 +139,12 @@ class CCompilerCodegen : public GraphCodegenC {
 
 }  // namespace
 
-CSource CompileToC(const Function& function, const std::string& header) {
+CSource CompileToC(const Function& function, const std::string& header, bool is_unpacked) {
   const std::string symbol = GetSymbolOf(function);
   backend::contrib::JSONSerializer serializer(symbol, function);
   serializer.serialize();
   CCompilerCodegen codegen(symbol, serializer.GetJSON(), serializer.const_names(), header);
+  if (is_unpacked) codegen.UseUnpackedAPI();
   return {codegen.CreateModule(), serializer.const_name_to_constant()};
 }
 

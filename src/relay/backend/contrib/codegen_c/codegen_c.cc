@@ -55,70 +55,6 @@ constexpr const char* kPackedParameters =
     "(TVMValue* args, int* type_codes, int num_args,\n"
     "    TVMValue* ret_value, int* ret_type_code, void* resource_handle)";
 
-// $1 is the symbol, $2 the array, $3 the number of constants, $4 the parameters, $5 the statement
-// that prepares.
-constexpr const char* kConstantInit = R"(
-/* What TVM's const loader calls with the constants, before the first call of the function. */
-TVM_DLL int32_t __init_$1$4 {
-  TVMFunctionHandle get_item = NULL;
-  DLTensor** values = NULL;
-  int32_t status = 0;
-  int i;
-  (void)resource_handle;
-  ret_value->v_int64 = 0;
-  *ret_type_code = kTVMArgInt;
-  /* They are there already when the library was loaded before in this process. */
-  if ($2 == NULL) {
-    status = num_args == 1 ? TVMFuncGetGlobal("runtime.ArrayGetItem", &get_item) : -1;
-    if (status == 0) values = (DLTensor**)calloc($3, sizeof(DLTensor*));
-    if (values == NULL || get_item == NULL) {
-      TVMAPISetLastError("__init_$1 wants a list of $3 constants");
-      status = -1;
-    }
-  }
-  for (i = 0; values != NULL && i < $3; ++i) {
-    TVMValue item_args[2], item;
-    int item_codes[2], item_code = kTVMNullptr;
-    item_args[0] = args[0];
-    item_codes[0] = type_codes[0];
-    item_args[1].v_int64 = i;
-    item_codes[1] = kTVMArgInt;
-    status = TVMFuncCall(get_item, item_args, item_codes, 2, &item, &item_code);
-    if (status == 0 && item_code != kTVMNDArrayHandle) {
-      TVMAPISetLastError("__init_$1: a constant is no tensor");
-      status = -1;
-    }
-    if (status != 0) break;
-    values[i] = (DLTensor*)item.v_handle;
-  }
-  if (get_item != NULL) TVMFuncFree(get_item);
-  /* Another thread may have been faster. */
-  if (status == 0 && values != NULL &&
-      __sync_bool_compare_and_swap(&$2, NULL, values)) {
-    values = NULL;
-  }
-  $1_free_(values);
-$5  return status;
-}
-
-/* AOT calls a function by its address and so past the const loader. To look the function up makes
- * the const loader call __init_$1. */
-TVM_DLL TVM_WEAK void* __tvm_module_ctx = NULL;
-
-static int32_t $1_need_constants_(void) {
-  TVMFunctionHandle self = NULL;
-  if ($2 != NULL) return 0;
-  if (__tvm_module_ctx != NULL &&
-      TVMBackendGetFuncFromEnv(__tvm_module_ctx, "$1", &self) != 0) {
-    return -1;  /* with the error set */
-  }
-  if ($2 != NULL) return 0;
-  TVMAPISetLastError("$1 was called before "
-                     "__init_$1 gave it its constants");
-  return -1;
-}
-)";
-
 // $1 is the symbol, $2 the array, $3 the number of constants.
 constexpr const char* kConstantArray = R"(
 /* The $3 constants, once __init_$1 was called. */
@@ -130,6 +66,106 @@ static void $1_free_(DLTensor** values) {
     if (values[i] != NULL) TVMArrayFree(values[i]);
   }
   free(values);
+}
+)";
+
+// $1 is the symbol, $2 the array, $3 the number of constants, $4 the statement that prepares.
+constexpr const char* kTakeConstants = R"(
+/* Take constant i from get(i), or from get(list, i) if there is a list. */
+static int32_t $1_take_(
+    TVMFunctionHandle get, const TVMValue* list, const int* list_code) {
+  DLTensor** values = (DLTensor**)calloc($3, sizeof(DLTensor*));
+  const int at = list != NULL ? 1 : 0;
+  int32_t status = 0;
+  int i;
+  if (values == NULL) {
+    TVMAPISetLastError("$1: no memory for the constants");
+    return -1;
+  }
+  for (i = 0; status == 0 && i < $3; ++i) {
+    TVMValue args[2], value;
+    int codes[2], code = kTVMNullptr;
+    if (list != NULL) {
+      args[0] = *list;
+      codes[0] = *list_code;
+    }
+    args[at].v_int64 = i;
+    codes[at] = kTVMArgInt;
+    status = TVMFuncCall(get, args, codes, at + 1, &value, &code);
+    if (status == 0 && code != kTVMNDArrayHandle) {
+      TVMAPISetLastError("$1: a constant is no tensor");
+      status = -1;
+    }
+    if (status == 0) values[i] = (DLTensor*)value.v_handle;
+  }
+  /* Another thread may have been faster. */
+  if (status == 0 && __sync_bool_compare_and_swap(&$2, NULL, values)) {
+    values = NULL;
+  }
+  $1_free_(values);
+$4  return status;
+}
+)";
+
+// $1 is the symbol, $2 the array, $3 the number of constants, $4 the parameters.
+constexpr const char* kInitFromLoader = R"(
+/* What TVM's const loader calls with the constants, before the first call of the function. */
+TVM_DLL int32_t __init_$1$4 {
+  TVMFunctionHandle get_item = NULL;
+  int32_t status = 0;
+  (void)resource_handle;
+  ret_value->v_int64 = 0;
+  *ret_type_code = kTVMArgInt;
+  /* They are there already when the library was loaded before in this process. */
+  if ($2 != NULL) return 0;
+  if (num_args != 1) {
+    TVMAPISetLastError("__init_$1 wants a list of $3 constants");
+    return -1;
+  }
+  status = TVMFuncGetGlobal("runtime.ArrayGetItem", &get_item);
+  if (status == 0 && get_item == NULL) {
+    TVMAPISetLastError("__init_$1: this TVM has no lists");
+    status = -1;
+  }
+  if (status == 0) status = $1_take_(get_item, &args[0], &type_codes[0]);
+  if (get_item != NULL) TVMFuncFree(get_item);
+  return status;
+}
+
+static int32_t $1_need_constants_(void) {
+  if ($2 != NULL) return 0;
+  TVMAPISetLastError("$1 was called before "
+                     "__init_$1 gave it its constants");
+  return -1;
+}
+)";
+
+// $1 is the symbol, $2 the array, $3 the function that gives a constant, $4 the parameters.
+constexpr const char* kInitFromImports = R"(
+/* Where TVM keeps the module of this library, whose imports hold the constants. */
+TVM_DLL TVM_WEAK void* __tvm_module_ctx = NULL;
+
+static int32_t $1_need_constants_(void) {
+  TVMFunctionHandle get = NULL;
+  if ($2 != NULL) return 0;
+  if (__tvm_module_ctx == NULL) {
+    TVMAPISetLastError("$1: the library was not loaded by TVM, so its "
+                       "constants cannot be found");
+    return -1;
+  }
+  if (TVMBackendGetFuncFromEnv(__tvm_module_ctx,
+                               "$3", &get) != 0) {
+    return -1; /* with the error set */
+  }
+  return $1_take_(get, NULL, NULL);
+}
+
+/* What TVM's const loader calls early. AOT does not: it calls the function by its address. */
+TVM_DLL int32_t __init_$1$4 {
+  (void)args; (void)type_codes; (void)num_args; (void)resource_handle;
+  ret_value->v_int64 = 0;
+  *ret_type_code = kTVMArgInt;
+  return $1_need_constants_();
 }
 )";
 
@@ -187,9 +223,14 @@ void CodegenCBase::PrintConstantArray(const std::string& func_name,
 
 void CodegenCBase::PrintConstantInit(const std::string& func_name,
                                      const std::string& const_arr_name, size_t count,
-                                     const std::string& prepare) {
-  code_stream_ << Fill(kConstantInit, {func_name, const_arr_name, std::to_string(count),
-                                       kPackedParameters, prepare});
+                                     const std::string& getter, const std::string& prepare) {
+  const std::string number = std::to_string(count);
+  code_stream_ << Fill(kTakeConstants, {func_name, const_arr_name, number, prepare});
+  if (getter.empty()) {
+    code_stream_ << Fill(kInitFromLoader, {func_name, const_arr_name, number, kPackedParameters});
+  } else {
+    code_stream_ << Fill(kInitFromImports, {func_name, const_arr_name, getter, kPackedParameters});
+  }
 }
 
 void CodegenCBase::PrintRelease(const std::string& func_name, const std::string& const_arr_name,
@@ -202,23 +243,28 @@ void CodegenCBase::PrintRelease(const std::string& func_name, const std::string&
 
 void CodegenCBase::PrintPackedFunc(const std::string& func_name, size_t num_args,
                                    const std::string& const_arr_name) {
-  code_stream_ << "\n/* What TVM calls. */\nTVM_DLL int32_t " << func_name << kPackedParameters
-               << " {\n"
-               << "  int i;\n"
-               << "  (void)ret_value; (void)ret_type_code; (void)resource_handle;\n"
-               << "  if (num_args != " << num_args << ") {\n"
-               << "    TVMAPISetLastError(\"" << func_name << " takes " << num_args
-               << " tensors\");\n"
-               << "    return -1;\n"
-               << "  }\n"
-               << "  for (i = 0; i < num_args; ++i) {\n"
-               << "    if (type_codes[i] != kTVMDLTensorHandle && type_codes[i] != "
-                  "kTVMNDArrayHandle &&\n"
-               << "        type_codes[i] != kTVMOpaqueHandle) {\n"
-               << "      TVMAPISetLastError(\"" << func_name << ": an argument is no tensor\");\n"
-               << "      return -1;\n"
-               << "    }\n"
-               << "  }\n";
+  code_stream_
+      << "\n/* What TVM calls. */\nTVM_DLL int32_t " << func_name << kPackedParameters << " {\n"
+      << "  int i;\n"
+      << "  /* From the AOT executor: addresses alone, and in C it counts one too few. */\n"
+      << "  const int is_from_aot =\n"
+      << "      num_args > 0 && type_codes[0] == kTVMDLTensorHandle && args[0].v_handle &&"
+         "\n"
+      << "      ((DLTensor*)args[0].v_handle)->dtype.code == kDLOpaqueHandle;\n"
+      << "  (void)ret_value; (void)ret_type_code; (void)resource_handle;\n"
+      << "  if (num_args != " << num_args << " && !(is_from_aot && num_args == " << num_args - 1
+      << ")) {\n"
+      << "    TVMAPISetLastError(\"" << func_name << " takes " << num_args << " tensors\");\n"
+      << "    return -1;\n"
+      << "  }\n"
+      << "  for (i = 0; i < num_args; ++i) {\n"
+      << "    if (type_codes[i] != kTVMDLTensorHandle && type_codes[i] != "
+         "kTVMNDArrayHandle &&\n"
+      << "        type_codes[i] != kTVMOpaqueHandle) {\n"
+      << "      TVMAPISetLastError(\"" << func_name << ": an argument is no tensor\");\n"
+      << "      return -1;\n"
+      << "    }\n"
+      << "  }\n";
   if (!const_arr_name.empty()) {
     code_stream_ << "  if (" << func_name << "_need_constants_() != 0) return -1;\n";
   }

@@ -81,8 +81,8 @@ class CSourceModuleCodegenBase {
  * \brief Prints C code for one Relay function.
  *
  * A function `f` becomes: `f_`, which a derived class writes; `f_wrapper_`, which takes DLTensors;
- * `f`, the packed function that TVM calls; and, if there are constants, `__init_f`, through which
- * TVM's const loader hands them in. All of it is C99 and C++ alike, and needs TVM's C headers only.
+ * `f`, the packed function that TVM calls; and, if there are constants, `__init_f`, which TVM's
+ * const loader calls. All of it is C99 and C++ alike, and needs TVM's C headers only.
  */
 class CodegenCBase {
  public:
@@ -130,12 +130,16 @@ class CodegenCBase {
                           size_t count);
 
   /*!
-   * \brief Print `__init_<func_name>`, and what makes sure that it was called.
+   * \brief Print `__init_<func_name>`, and what makes sure that the constants are there.
+   * \param getter The function that gives the constant of a number, of a module that the module
+   *        of the C source imports. Empty: TVM's const loader hands them in, which it cannot when
+   *        the AOT executor runs the function.
    * \param prepare Statements that are run with the constants in place. They set `status` to
    *        something else than 0 if they fail, with TVM's last error set.
    */
   void PrintConstantInit(const std::string& func_name, const std::string& const_arr_name,
-                         size_t count, const std::string& prepare = "");
+                         size_t count, const std::string& getter = "",
+                         const std::string& prepare = "");
 
   /*!
    * \brief Print what happens when the library is unloaded: the constants are let go.

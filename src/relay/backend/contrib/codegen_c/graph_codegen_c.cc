@@ -206,7 +206,9 @@ void GraphCodegenC::PrintFunction() {
     }
   }
   code_stream_ << "\n";
-  PrintList("static int32_t " + symbol_ + "_(", parameters, ", ", ") {\n");
+  const std::string name =
+      is_unpacked_ ? "TVM_DLL int32_t " + symbol_ : "static int32_t " + symbol_ + "_";
+  PrintList(name + "(", parameters, ", ", ") {\n");
   EnterScope();
   PrintIndents();
   code_stream_ << "int32_t status = -1;\n";
@@ -261,6 +263,11 @@ static void* argument_data(const DLTensor* tensor, const char* name, const char*
   int is_right = tensor != NULL && tensor->data != NULL && tensor->device.device_type == kDLCPU &&
                  tensor->dtype.code == code && tensor->dtype.bits == bits &&
                  tensor->dtype.lanes == 1 && tensor->ndim == ndim;
+  /* The AOT executor knows no more of a tensor than its address. */
+  if (tensor != NULL && tensor->data != NULL && tensor->dtype.code == kDLOpaqueHandle &&
+      tensor->ndim == 0) {
+    return tensor->data;
+  }
   for (i = ndim - 1; is_right && i >= 0; --i) {
     is_right = tensor->shape[i] == shape[i] &&
                (tensor->strides == NULL || shape[i] == 1 || tensor->strides[i] == stride);
@@ -313,9 +320,18 @@ std::string GraphCodegenC::Generate() {
   for (const CKernel& kernel : kernels_) DeclareKernel(kernel);
   DeclareKernels();
   PrintFunction();
+  if (is_unpacked_) {
+    CHECK(array.empty()) << symbol_ << " has constants. Nobody would hand them in: with the "
+                         << "unpacked API keep them out of the partitions, by "
+                         << "PartitionGraph(bind_constants=False)";
+    EndExternC();
+    return JIT({});
+  }
   PrintCheck();
   PrintWrapper();
-  if (!array.empty()) PrintConstantInit(symbol_, array, constants_.size(), PrepareStatements());
+  if (!array.empty()) {
+    PrintConstantInit(symbol_, array, constants_.size(), ConstantGetter(), PrepareStatements());
+  }
   PrintPackedFunc(symbol_, inputs_.size() + outputs_.size(), array);
   PrintRelease(symbol_, array, ReleaseStatements());
   EndExternC();
@@ -325,7 +341,9 @@ std::string GraphCodegenC::Generate() {
 runtime::Module GraphCodegenC::CreateModule() {
   const auto* create = runtime::Registry::Get("runtime.CSourceModuleCreate");
   ICHECK(create != nullptr) << "this TVM has no C source modules";
-  return (*create)(String(Generate()), "c", Array<String>{symbol_}, const_names_);
+  // What comes from an import is no business of TVM's const loader.
+  const Array<String> from_loader = ConstantGetter().empty() ? const_names_ : Array<String>();
+  return (*create)(String(Generate()), "c", Array<String>{symbol_}, from_loader);
 }
 
 }  // namespace contrib

@@ -88,6 +88,12 @@ class GraphCodegenC : public CodegenCBase {
   GraphCodegenC(const std::string& symbol, const std::string& graph_json,
                 const Array<String>& const_names);
 
+  /*!
+   * \brief Let the function take addresses of data and nothing else, as microTVM's unpacked API
+   *        calls it. It cannot have constants then.
+   */
+  void UseUnpackedAPI() { is_unpacked_ = true; }
+
   /*! \brief Print everything. Call it once. */
   std::string Generate();
 
@@ -107,6 +113,8 @@ class GraphCodegenC : public CodegenCBase {
    *         error set.
    */
   virtual bool CallKernel(const CKernel& kernel) = 0;
+  /*! \brief The function for PrintConstantInit that gives a constant. */
+  virtual std::string ConstantGetter() const { return ""; }
   /*! \brief Statements for PrintConstantInit. */
   virtual std::string PrepareStatements() { return ""; }
   /*! \brief Statements for PrintRelease. */
@@ -144,6 +152,7 @@ class GraphCodegenC : public CodegenCBase {
   std::vector<std::pair<CTensor, CTensor>> copies_;
   std::vector<CKernel> kernels_;
   BufferPool buffers_;
+  bool is_unpacked_{false};
 };
 
 }  // namespace contrib

@@ -23,6 +23,7 @@
  */
 #include <tvm/ir/module.h>
 #include <tvm/ir/transform.h>
+#include <tvm/relay/executor.h>
 #include <tvm/relay/function.h>
 #include <tvm/relay/transform.h>
 #include <tvm/runtime/registry.h>
@@ -59,6 +60,13 @@ std::string HeaderOfTarget() {
   return target->GetAttr<String>("header").value_or("");
 }
 
+/*! \brief Whether the executor calls functions with addresses of data, as microTVM may. */
+bool HasUnpackedAPI(const IRModule& mod) {
+  const auto executor = mod->GetAttr<Executor>(tvm::attr::kExecutor);
+  return executor.defined() &&
+         executor.value()->GetAttr<Bool>("unpacked-api").value_or(Bool(false))->value;
+}
+
 /*! \brief Compile the functions; the modules and constants become attributes of the IRModule. */
 Pass CompileFunctions() {
   const auto compile = [](IRModule mod, const PassContext&) {
@@ -76,7 +84,7 @@ Pass CompileFunctions() {
       functions[item.first->name_hint] = GetRef<Function>(function);
     }
     for (const auto& item : functions) {
-      const CSource source = CompileToC(item.second, HeaderOfTarget());
+      const CSource source = CompileToC(item.second, HeaderOfTarget(), HasUnpackedAPI(mod));
       modules.push_back(source.module);
       for (const auto& constant : source.constants) constants.Set(constant.first, constant.second);
     }

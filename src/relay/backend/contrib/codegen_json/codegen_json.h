@@ -114,6 +114,11 @@ class JSONSerializer
   }
 
  protected:
+  /*! \brief The name of a constant. Change it only with an updater that gives the same names. */
+  virtual std::string ConstantName(size_t number) const {
+    return symbol_ + "_const_" + std::to_string(number);
+  }
+
   /*!
    * \brief Add a node for an expression, with the shapes and types of its value.
    * \param node The node; the number of its outputs is set here.
@@ -189,8 +194,8 @@ class JSONSerializer
   }
 
   Entries VisitExpr_(const ConstantNode* constant) override {
-    std::string name = symbol_ + "_const_";
-    name += std::to_string(numbering_ ? (*numbering_)[constant] : const_names_.size());
+    const std::string name =
+        ConstantName(numbering_ ? (*numbering_)[constant] : const_names_.size());
     auto it = const_name_to_entries_.find(name);
     // A derived class may forget an entry of the memo; the node of a name stays the only one.
     if (it != const_name_to_entries_.end()) return it->second;

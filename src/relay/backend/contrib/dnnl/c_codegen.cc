@@ -26,6 +26,7 @@
 #include "c_codegen.h"
 
 #include <tvm/runtime/data_type.h>
+#include <tvm/runtime/registry.h>
 
 #include <cstdio>
 #include <string>
@@ -123,6 +124,8 @@ class DNNLCCodegen : public GraphCodegenC {
     return true;
   }
 
+  std::string ConstantGetter() const final { return "get_constant_" + symbol(); }
+
   std::string PrepareStatements() final {
     if (rows_.empty()) return "";
     return "  if (status == 0) status = TVMDNNLPrepareOps(ops, " + std::to_string(rows_.size()) +
@@ -151,7 +154,14 @@ class DNNLCCodegen : public GraphCodegenC {
 
 runtime::Module CompileToCSource(const Function& function) {
   const SerializedPartition partition = SerializePartition(function);
-  return DNNLCCodegen(partition.symbol, partition.graph_json, partition.const_names).CreateModule();
+  DNNLCCodegen codegen(partition.symbol, partition.graph_json, partition.const_names);
+  runtime::Module module = codegen.CreateModule();
+  if (!partition.const_names.empty()) {
+    const auto* create = runtime::Registry::Get("runtime.DNNLConstantsCreate");
+    ICHECK(create != nullptr) << "this TVM was built without the DNNL runtime";
+    module.Import((*create)(String(partition.symbol), partition.constants));
+  }
+  return module;
 }
 
 }  // namespace dnnl

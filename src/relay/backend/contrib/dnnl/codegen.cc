@@ -48,6 +48,32 @@ constexpr const char* kDefaultCodegen = "C_SRC";
 constexpr const char* kDefaultCodegen = "JSON";
 #endif
 
+/*! \brief The codegen of the compilation that is going on. */
+std::string CurrentCodegen() {
+  const std::string codegen = tvm::transform::PassContext::Current()
+                                  ->GetConfig<String>(kCodegenOption, String(kDefaultCodegen))
+                                  .value();
+  CHECK(codegen == "C_SRC" || codegen == "JSON")
+      << "the option " << kCodegenOption << " must be JSON or C_SRC, but is " << codegen;
+  return codegen;
+}
+
+/*!
+ * \brief The constants of a function that TVM's const loader is to keep.
+ *
+ * C source keeps its own, see dnnl_constants.cc. If TVM had them as well, they would go into the
+ * library twice, and the AOT executor would take them for inputs.
+ */
+Map<String, runtime::NDArray> ConstantsForLoader(const Function& function, const String&) {
+  Map<String, runtime::NDArray> constants;
+  if (CurrentCodegen() == "C_SRC") return constants;
+  const SerializedPartition partition = SerializePartition(function);
+  for (size_t i = 0; i < partition.const_names.size(); ++i) {
+    constants.Set(partition.const_names[i], partition.constants[i]);
+  }
+  return constants;
+}
+
 }  // namespace
 
 /*! \brief Compile one function with Compiler="dnnl" to a runtime module. */
@@ -55,17 +81,14 @@ runtime::Module DNNLCompiler(const ObjectRef& ref) {
   ICHECK(ref->IsInstance<FunctionNode>())
       << "the DNNL codegen compiles one Relay function, but got " << ref->GetTypeKey();
   const auto function = Downcast<Function>(ref);
-  const std::string codegen = tvm::transform::PassContext::Current()
-                                  ->GetConfig<String>(kCodegenOption, String(kDefaultCodegen))
-                                  .value();
-  if (codegen == "C_SRC") return CompileToCSource(function);
-  CHECK_EQ(codegen, "JSON") << "the option " << kCodegenOption << " must be JSON or C_SRC";
-  return CompileToJSON(function);
+  return CurrentCodegen() == "C_SRC" ? CompileToCSource(function) : CompileToJSON(function);
 }
 
 TVM_REGISTER_PASS_CONFIG_OPTION(kCodegenOption, String);
 
 TVM_REGISTER_GLOBAL("relay.ext.dnnl").set_body_typed(DNNLCompiler);
+
+TVM_REGISTER_GLOBAL("relay.ext.dnnl.constant_updater").set_body_typed(ConstantsForLoader);
 
 TVM_REGISTER_GLOBAL(kCodegenOption).set_body_typed([]() { return String(kDefaultCodegen); });
 

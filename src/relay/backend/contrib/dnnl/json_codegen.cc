@@ -56,6 +56,12 @@ class DNNLJSONSerializer : public JSONSerializer {
     }
     return AddNode(MakeKernelNode(kernel, inputs), GetRef<Expr>(call));
   }
+
+ protected:
+  /*! \brief TVM wants names from an updater, which codegen.cc has, to begin with the backend's. */
+  std::string ConstantName(size_t number) const final {
+    return "dnnl_" + JSONSerializer::ConstantName(number);
+  }
 };
 
 }  // namespace
@@ -65,7 +71,10 @@ SerializedPartition SerializePartition(const Function& function) {
   ICHECK(symbol.defined()) << "the DNNL codegen got a function without a global_symbol";
   DNNLJSONSerializer serializer(symbol.value(), function);
   serializer.serialize();
-  return {symbol.value(), serializer.GetJSON(), serializer.const_names()};
+  const auto values = serializer.const_name_to_constant();
+  Array<runtime::NDArray> constants;
+  for (const String& name : serializer.const_names()) constants.push_back(values.at(name));
+  return {symbol.value(), serializer.GetJSON(), serializer.const_names(), constants};
 }
 
 runtime::Module CompileToJSON(const Function& function) {

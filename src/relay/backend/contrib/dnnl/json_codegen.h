@@ -28,6 +28,7 @@
 #include <tvm/runtime/container/array.h>
 #include <tvm/runtime/container/string.h>
 #include <tvm/runtime/module.h>
+#include <tvm/runtime/ndarray.h>
 
 #include <string>
 
@@ -42,6 +43,8 @@ struct SerializedPartition {
   std::string graph_json;
   /*! \brief The constants in the order in which the runtime wants them. */
   Array<String> const_names;
+  /*! \brief Their values. */
+  Array<runtime::NDArray> constants;
 };
 
 /*! \brief Serialise a partition: what both codegens begin with. */
