@@ -26,10 +26,7 @@ which partitions `mod`, asserts what was offloaded, runs it with and without DNN
 """
 
 import collections
-import functools
-import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -38,69 +35,19 @@ import numpy as np
 import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
+from tvm.relay.backend import Executor
+from tvm.relay.backend.executor_factory import AOTExecutorFactoryModule
 from tvm.runtime import vm as vm_runtime
-from tvm.target import codegen
+from tvm.runtime.executor import AotModule
 
-from .dnnl_offload import Offload, offload  # noqa: F401 (for those who import this module)
-
-# CPU features whose instructions LLVM emits on its own. A virtual machine may hide some of what
-# its CPU model has, and code built for the model's full set then dies of an illegal instruction.
-_VECTOR_FEATURES = ("sse", "ssse3", "avx", "fma", "f16c", "bmi", "movbe", "lzcnt", "amx")
-_CPUINFO_NAMES = {"sse3": "pni", "bmi": "bmi1", "lzcnt": "abm"}
-_X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
+# Some of these are for those who import this module.
+from .dnnl_c_source import c_sources, compiled, export, imported_modules  # noqa: F401
+from .dnnl_offload import Offload, offload  # noqa: F401
+from .dnnl_plans import dnnl_modules, plans  # noqa: F401
+from .dnnl_target import host_target
 
 
-def _cpu_flags():
-    """Return the feature flags of the first core in /proc/cpuinfo, or None if there are none."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
-            for line in cpuinfo:
-                if line.startswith("flags"):
-                    return {flag.replace("_", "") for flag in line.split(":", 1)[1].split()}
-    except OSError:
-        pass
-    return None
-
-
-def _host_has(features, flags):
-    """Tell whether the host's flags cover all vector features that LLVM would use."""
-    for feature in map(str, features):
-        if feature.startswith(_VECTOR_FEATURES):
-            name = _CPUINFO_NAMES.get(feature, feature)
-            if name.replace(".", "").replace("-", "").replace("_", "") not in flags:
-                return False
-    return True
-
-
-@functools.cache
-def host_target():
-    """Return the LLVM target of this machine.
-
-    The triple is named in full because a TVM build may default to another machine's. The CPU is
-    the one that LLVM detects, or the highest x86-64 level that LLVM knows and the host has.
-
-    Returns
-    -------
-    tvm.target.Target
-        For example ``llvm -mtriple=x86_64-linux-gnu -mcpu=znver4``.
-    """
-    machine = platform.machine()
-    triple = str(codegen.llvm_get_system_triple())
-    if triple.split("-")[0] != machine:
-        triple = f"{machine}-linux-gnu"
-    prefix = f"llvm -mtriple={triple}"
-    known = set(map(str, codegen.llvm_get_cpu_archlist(tvm.target.Target(prefix))))
-    flags = _cpu_flags() if machine == "x86_64" else None
-    levels = _X86_LEVELS if machine == "x86_64" else ()
-    for cpu in (str(codegen.llvm_get_system_cpu()), *levels):
-        if cpu in known:
-            target = tvm.target.Target(f"{prefix} -mcpu={cpu}")
-            if flags is None or _host_has(codegen.llvm_get_cpu_features(target), flags):
-                return target
-    return tvm.target.Target(prefix)
-
-
-def build(mod, params=None, *, executor="graph", target=None, opt_level=3):
+def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codegen=None):
     """Compile a module for the host.
 
     Parameters
@@ -110,40 +57,46 @@ def build(mod, params=None, *, executor="graph", target=None, opt_level=3):
     params : dict of str to array, optional
         Values to bind to parameters of ``main``.
     executor : str
-        ``"graph"`` or ``"vm"``.
+        ``"graph"``, ``"vm"`` or ``"aot"``. AOT runs no partition of the JSON codegen.
     target : tvm.target.Target, optional
         Default: :py:func:`host_target`.
     opt_level : int
         Relay's optimisation level.
+    codegen : str, optional
+        ``"JSON"`` or ``"C_SRC"``. Default: the one that this TVM's DNNL was built with.
 
     Returns
     -------
-    GraphExecutorFactoryModule or tvm.runtime.vm.Executable
+    factory of the executor, or tvm.runtime.vm.Executable
         What :py:class:`Runner` takes.
     """
     target = target or host_target()
-    with tvm.transform.PassContext(opt_level=opt_level):
-        if executor == "graph":
-            return relay.build(mod, target=target, params=params)
+    config = {"relay.ext.dnnl.codegen": codegen} if codegen else {}
+    with tvm.transform.PassContext(opt_level=opt_level, config=config):
+        if executor in ("graph", "aot"):
+            return relay.build(mod, target=target, params=params, executor=Executor(executor))
         if executor == "vm":
             return relay.vm.compile(mod, target=target, params=params)
-    raise ValueError(f"executor is {executor!r}; use 'graph' or 'vm'")
+    raise ValueError(f"executor is {executor!r}; use 'graph', 'vm' or 'aot'")
 
 
 class Runner:
-    """Runs a compiled or loaded module on the CPU through one interface for both executors.
+    """Runs a compiled or loaded module on the CPU through one interface for all executors.
 
     Parameters
     ----------
-    lib : GraphExecutorFactoryModule, tvm.runtime.vm.Executable or tvm.runtime.Module
-        The result of :py:func:`build`, or of ``tvm.runtime.load_module``.
+    lib : factory of an executor, tvm.runtime.vm.Executable or tvm.runtime.Module
+        The result of :py:func:`build`, or of ``tvm.runtime.load_module``. C source that is part
+        of it is compiled first.
     executor : str, optional
-        ``"graph"`` or ``"vm"``; needed for a loaded module only.
+        ``"graph"``, ``"vm"`` or ``"aot"``; needed for a loaded module only.
     """
 
     def __init__(self, lib, executor=None):
         if executor is None:
             executor = "vm" if isinstance(lib, vm_runtime.Executable) else "graph"
+            executor = "aot" if isinstance(lib, AOTExecutorFactoryModule) else executor
+        lib, self.path = compiled(lib)
         self.lib = lib
         self.executor = executor
         self._result = None
@@ -151,7 +104,8 @@ class Runner:
         if executor == "vm":
             self._vm = vm_runtime.VirtualMachine(lib, device)
         else:
-            self._graph = graph_executor.GraphModule(lib["default"](device))
+            make = graph_executor.GraphModule if executor == "graph" else AotModule
+            self._graph = make(lib["default"](device))
 
     def set_inputs(self, inputs):
         """Copy the inputs (dict of str to array) into the executor."""
@@ -203,7 +157,7 @@ def run_in_new_process(path, inputs, *, executor="graph", timeout=600):
     inputs : dict of str to array
         The inputs of ``main``.
     executor : str
-        ``"graph"`` or ``"vm"``.
+        ``"graph"``, ``"vm"`` or ``"aot"``.
     timeout : float
         Seconds to wait.
 
@@ -335,36 +289,3 @@ def check(mod, inputs, params=None, *, composites=None, ops=None, partitions=Non
     for executor in executors:
         assert_close(run(partitioned, inputs, params, executor=executor), reference, rtol)
     return partitioned
-
-
-def dnnl_modules(lib):
-    """Return the ``dnnl_json`` runtime modules of a compiled or loaded library.
-
-    Parameters
-    ----------
-    lib : Runner, GraphExecutorFactoryModule, tvm.runtime.vm.Executable or tvm.runtime.Module
-        Plans exist only after the first run, in the instance that ran.
-
-    Returns
-    -------
-    list of tvm.runtime.Module
-        In order of the imports, each once.
-    """
-    for attribute in ("lib", "module", "mod"):
-        while not isinstance(lib, tvm.runtime.Module) and hasattr(lib, attribute):
-            lib = getattr(lib, attribute)
-    found, seen, stack = [], set(), [lib]
-    while stack:
-        module = stack.pop()
-        if hash(module) in seen:
-            continue
-        seen.add(hash(module))
-        if module.type_key == "dnnl_json":
-            found.append(module)
-        stack.extend(reversed(module.imported_modules))
-    return found
-
-
-def plans(lib):
-    """Return the plan of each ``dnnl_json`` module of a library that has run, as a list of dict."""
-    return [json.loads(module.get_function("get_plan")()) for module in dnnl_modules(lib)]

@@ -19,6 +19,7 @@
 import numpy as np
 import pytest
 import tvm
+from dnnl_marks import json_only
 from dnnl_reference import RTOL, conv2d, dense, rand
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
@@ -241,6 +242,7 @@ def test_a_residual_that_is_read_again_is_not_overwritten(layout):
     }
 
 
+@json_only
 def test_layouts_are_passed_on_from_conv_to_conv():
     """Between two convolutions with an add there is no way through row-major layout."""
     attrs, x, w = conv_case("nchw")

@@ -24,6 +24,9 @@ import sys
 import dnnl_small_graph as small
 import pytest
 import tvm
+from dnnl_marks import json_only
+
+pytestmark = json_only
 
 # Each changes the parsed graph. In it node 0 is the input x; kernel() is the convolution.
 

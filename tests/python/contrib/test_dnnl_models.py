@@ -18,6 +18,7 @@
 
 import numpy as np
 import pytest
+from dnnl_marks import json_only
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_workloads
@@ -85,6 +86,7 @@ def test_numbers_agree(mobilenet, executor):
     testing.assert_close(runner(mobilenet.inputs), mobilenet.reference, RTOL)
 
 
+@json_only
 def test_plan_keeps_blocked_layouts_and_fuses(mobilenet):
     runner = testing.Runner(mobilenet.lib("graph"))
     runner(mobilenet.inputs)
@@ -109,7 +111,7 @@ def test_plan_keeps_blocked_layouts_and_fuses(mobilenet):
 def test_exported_library_runs_in_a_new_process(mobilenet, executor, tmp_path):
     lib = mobilenet.lib(executor)
     path = tmp_path / "mobilenet.so"
-    (lib.mod if executor == "vm" else lib).export_library(str(path))
+    testing.export(lib, path)
     outputs = testing.run_in_new_process(path, mobilenet.inputs, executor=executor)
     testing.assert_close(outputs, mobilenet.reference, RTOL)
 

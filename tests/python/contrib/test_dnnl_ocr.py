@@ -140,7 +140,7 @@ def test_recogniser_without_dnnl_agrees(rec):
 
 def test_exported_recogniser_runs_in_a_new_process(rec, classes, tmp_path):
     path = tmp_path / "rec.so"
-    rec.lib.export_library(str(path))
+    testing.export(rec.lib, path)
     inputs = rec.inputs(dnnl_ocr.draw_line(LINES[0]))
     outputs = testing.run_in_new_process(path, inputs)
     testing.assert_close(outputs, rec.runner(inputs), 1e-6)

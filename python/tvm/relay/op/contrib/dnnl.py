@@ -28,6 +28,7 @@ import tvm
 from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern
 
+from ._dnnl.c_source import c_source_options
 from ._dnnl.chain import chain
 from ._dnnl.options import check_module, make_options
 from ._dnnl.partition import partition
@@ -63,6 +64,8 @@ from .register import register_pattern_table
 
 __all__ = [
     "OffloadReport",
+    "c_source_options",
+    "dnnl_codegen",
     "dnnl_version",
     "is_dnnl_available",
     "offload_report",
@@ -259,3 +262,23 @@ def dnnl_version() -> str:
             "this TVM has no DNNL runtime; build it with USE_DNNL_CODEGEN set to ON in config.cmake"
         )
     return str(version())
+
+
+def dnnl_codegen() -> str:
+    """Return what the DNNL code generator of this TVM makes: "JSON" or "C_SRC".
+
+    The option of the build, `USE_DNNL_CODEGEN`, decides. For one compilation the option
+    `relay.ext.dnnl.codegen` of the `PassContext` may name the other.
+
+    Raises
+    ------
+    RuntimeError
+        This TVM has no DNNL code generator.
+    """
+    codegen = tvm.get_global_func("relay.ext.dnnl.codegen", allow_missing=True)
+    if codegen is None:
+        raise RuntimeError(
+            "this TVM has no DNNL code generator; build it with USE_DNNL_CODEGEN set to ON or "
+            "C_SRC in config.cmake"
+        )
+    return str(codegen())
