@@ -76,6 +76,8 @@ def variables(layout, environ=None):
     environ["VIRTUAL_ENV"] = str(layout.venv)
     # The tree's own libtvm.so, whatever else LD_LIBRARY_PATH or PATH may offer.
     environ["TVM_LIBRARY_PATH"] = str(library)
+    if layout.native != layout.build:
+        environ["TVM_DNNL_LIBRARY"] = str(layout.library)
     environ.pop("PYTHONHOME", None)
     return environ
 

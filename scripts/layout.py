@@ -19,6 +19,8 @@
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The values of --codegen; in upper case, those of CMake's USE_DNNL_CODEGEN.
+CODEGENS = ("json", "c_src")
 
 
 class Layout:
@@ -28,9 +30,11 @@ class Layout:
     ----------
     root : Path
         The checkout. Tests pass a directory of their own.
+    codegen : str
+        Which of CODEGENS the library is built with. Each has a build of its own.
     """
 
-    def __init__(self, root=ROOT):
+    def __init__(self, root=ROOT, codegen=CODEGENS[0]):
         self.root = Path(root)
         self.requirements = self.root / "requirements"
         self.overlay = self.root / "python"
@@ -42,8 +46,14 @@ class Layout:
         self.tvm = self.prebuilt / "tvm"
         self.onednn = self.build / "onednn"
         self.onednn_newest = self.build / "onednn-newest"
-        self.cmake = self.build / "cmake"
-        self.library = self.build / "lib" / "libtvm_dnnl.so"
+        self.codegen = codegen
+        self.native = self.build if codegen == CODEGENS[0] else self.build / codegen
+        self.cmake = self.native / "cmake"
+        self.library = self.native / "lib" / "libtvm_dnnl.so"
         self.wheels = self.build / "wheels"
         self.logs = self.build / "logs"
         self.lock = self.build / ".lock"
+
+    def with_codegen(self, codegen):
+        """Return the paths of the same checkout for another codegen."""
+        return Layout(self.root, codegen)

@@ -72,7 +72,7 @@ class NativeBuild:
             f"-DCMAKE_CXX_COMPILER={machine.find_compiler()}",
             f"-DTVM_TREE={layout.tvm}",
             f"-DUSE_DNNL={layout.onednn}",
-            "-DUSE_DNNL_CODEGEN=JSON",
+            f"-DUSE_DNNL_CODEGEN={layout.codegen.upper()}",
         ]
 
     def _configure_key(self):

@@ -18,6 +18,9 @@
 
 from dataclasses import dataclass
 
+from scripts.errors import SetupError
+from scripts.layout import CODEGENS
+
 
 @dataclass
 class Options:
@@ -60,3 +63,31 @@ def parse(argv, own_help=True):
         else:
             rest.append(word)
     return options, rest
+
+
+def take_codegen(arguments):
+    """Take `--codegen NAME`, or `--codegen=NAME`, out of a subcommand's arguments.
+
+    Parameters
+    ----------
+    arguments : list of str
+        The arguments.
+
+    Returns
+    -------
+    str, list of str
+        The name, one of CODEGENS, and the other arguments.
+    """
+    name, rest, words = CODEGENS[0], [], iter(arguments)
+    for word in words:
+        if word == "--":
+            return name, [*rest, word, *words]
+        if word == "--codegen" or word.startswith("--codegen="):
+            name = word.partition("=")[2] or next(words, "")
+            if name not in CODEGENS:
+                raise SetupError(
+                    f"--codegen: there is no {name!r}", f"use {' or '.join(CODEGENS)}."
+                )
+        else:
+            rest.append(word)
+    return name, rest

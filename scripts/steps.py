@@ -270,7 +270,7 @@ class SmokeTest(Step):
     title = "import tvm"
 
     def _stamp(self):
-        return Stamp(self.layout.build / ".imported")
+        return Stamp(self.layout.native / ".imported")
 
     def _key(self):
         library = self.layout.library

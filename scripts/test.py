@@ -14,21 +14,25 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py test [--dry-run] [--no-build] [PYTEST ARGS...]
+"""usage: ./dev.py test [--dry-run] [--no-build] [--codegen json|c_src] [PYTEST ARGS...]
 
 Runs the C++ tests of tests/cpp, then pytest on tests/. Other words go to pytest; when they name
-files, only those are run, and the C++ tests are not. Examples:
+files, only those are run, and the C++ tests are not. With `--codegen c_src` a library that
+generates C source is built as well, and the Python tests of the backend run with it; what the
+codegen makes no difference to is left out. Examples:
 
   ./dev.py test
   ./dev.py test -k conv2d -x
   ./dev.py test tests/python/contrib/test_dnnl.py
+  ./dev.py test --codegen c_src -k conv2d
 """
 
 import subprocess
 
 from scripts import options as shared
 from scripts.environment import prepare, tvm_home, variables
-from scripts.layout import Layout
+from scripts.errors import SetupError
+from scripts.layout import CODEGENS, Layout
 from scripts.native import NativeBuild
 
 CPP_TARGET = "dnnl_cpptest"
@@ -72,17 +76,24 @@ def main(argv):
     if options.help:
         print(__doc__, end="")
         return 0
+    codegen, arguments = shared.take_codegen(arguments)
     if arguments[:1] == ["--"]:
         arguments = arguments[1:]
-    layout = Layout()
+    is_default = codegen == CODEGENS[0]
+    if tvm_home() and not is_default:
+        raise SetupError(
+            f"--codegen {codegen} builds a library beside the prebuilt tree, but TVM_HOME is set",
+            "build that tree with USE_DNNL_CODEGEN=C_SRC and leave --codegen away.",
+        )
+    layout = Layout().with_codegen(codegen)
     runner = prepare(options, layout)
     environ = variables(layout)
     selected = names_files(arguments)
     failed = 0
-    if not selected and not options.no_build:
+    if not selected and is_default and not options.no_build:
         failed = run_cpp_tests(runner, layout, environ)
     command = [layout.python, "-m", "pytest", *arguments]
     if not selected:
-        command.append("tests")
+        command.append("tests" if is_default else "tests/python/contrib")
     code = run_command(runner, command, environ, layout.root)
     return code or failed

@@ -25,6 +25,7 @@ import pytest
 
 from scripts import cli, options
 from scripts.console import Console
+from scripts.environment import variables
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
 
@@ -114,15 +115,18 @@ def test_no_build_leaves_out_the_compilation(fresh, capsys):
     assert "wheel-tvm.txt" in printed and "cmake" not in printed
 
 
-def test_with_tvm_home_nothing_of_the_prebuilt_tree_is_prepared(
-    fresh, capsys, monkeypatch, tmp_path
-):
+@pytest.fixture
+def source_tree(tmp_path, monkeypatch):
+    """Let TVM_HOME name something that looks like a tree of TVM that was built."""
     home = tmp_path / "tvm"
     (home / "python/tvm").mkdir(parents=True)
     (home / "python/tvm/__init__.py").write_text("")
     (home / "build").mkdir()
     (home / "build/libtvm.so").write_bytes(b"")
     monkeypatch.setenv("TVM_HOME", str(home))
+
+
+def test_with_tvm_home_nothing_of_the_prebuilt_tree_is_prepared(fresh, capsys, source_tree):
     assert cli.main(["exec", "--dry-run", "true"]) == 0
     printed = capsys.readouterr().out
     assert "pip install" in printed
@@ -134,6 +138,35 @@ def test_dry_run_of_test_names_pytest_and_its_arguments(fresh, capsys):
     assert capsys.readouterr().out.endswith("-m pytest -k conv2d tests\n")
     assert cli.main(["test", "--dry-run", "tests/x.py::test_y"]) == 0
     assert capsys.readouterr().out.endswith("-m pytest tests/x.py::test_y\n")
+
+
+@pytest.mark.parametrize("words", [["--codegen", "c_src"], ["--codegen=c_src"]], ids=" ".join)
+def test_the_other_codegen_has_a_build_of_its_own(fresh, capsys, words):
+    assert cli.main(["test", "--dry-run", *words, "-x"]) == 0
+    printed = capsys.readouterr().out
+    assert f"-B {fresh.build}/c_src/cmake " in printed and "-DUSE_DNNL_CODEGEN=C_SRC" in printed
+    # The C++ tests, and the tests of dev.py, would be the same.
+    assert "dnnl_cpptest" not in printed
+    assert printed.endswith("-m pytest -x tests/python/contrib\n")
+
+
+def test_the_other_library_is_the_one_that_is_opened(fresh):
+    assert "TVM_DNNL_LIBRARY" not in variables(fresh, {})
+    other = fresh.with_codegen("c_src")
+    assert other.library != fresh.library
+    assert variables(other, {})["TVM_DNNL_LIBRARY"] == str(other.library)
+
+
+def test_a_codegen_that_is_not_there_is_refused():
+    assert options.take_codegen(["-x", "--", "--codegen"]) == ("json", ["-x", "--", "--codegen"])
+    for words in (["--codegen", "rust"], ["--codegen"]):
+        with pytest.raises(SetupError, match="use json or c_src"):
+            options.take_codegen(words)
+
+
+def test_a_tree_of_ones_own_has_one_codegen(fresh, source_tree):
+    with pytest.raises(SetupError, match="TVM_HOME is set"):
+        cli.dispatch(["test", "--codegen=c_src"])
 
 
 def test_shared_options_end_at_the_double_dash():
