@@ -54,4 +54,5 @@ def plans(runner):
     Those of C source have the symbol and the primitives only.
     """
     found = [json.loads(module.get_function("get_plan")()) for module in dnnl_modules(runner)]
-    return found + (_plans_of_c_source(runner.path) if runner.path else [])
+    path = getattr(runner, "path", None)
+    return found + (_plans_of_c_source(path) if path else [])
