@@ -170,10 +170,14 @@ class SpecTable:
         return [(row.name, row.chain.pattern(), check(row)) for row in self.composites]
 
     def register(self) -> None:
-        """Tell AnnotateTarget which ops oneDNN runs. Can be called again."""
+        """Tell AnnotateTarget which ops oneDNN runs. Can be called again.
+
+        Views are left out. TVM's passes do not prune, so wherever nothing else surrounds a view it
+        would become a partition that computes nothing.
+        """
         attr = f"target.{COMPILER}"
-        for name in self.ops:
-            if name.startswith(f"{COMPILER}."):
+        for name, spec in self.ops.items():
+            if name.startswith(f"{COMPILER}.") or spec.moves == "view":
                 continue
             # Registering twice is an error in TVM, and a reload of the module would do that.
             tvm.ir.Op.get(name).reset_attr(attr)
