@@ -114,6 +114,24 @@ def test_between_convolutions_with_a_sum():
     )
 
 
+@pytest.mark.parametrize("method", [NEAREST, LINEAR], ids=["nearest", "linear"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("operand", [(2, 10, 14, 8), (8,), (1,)], ids=str)
+def test_post_ops(operand, layout, method):
+    """The loops of oneDNN that take a sum of two images are wrong, and must not run."""
+    shape = (2, 5, 7, 8) if layout == "NHWC" else (2, 8, 5, 7)
+    z = rand(*operand, seed=1)
+    if layout == "NCHW":
+        z = z.transpose(0, 3, 1, 2).copy() if z.ndim == 4 else z.reshape(-1, 1, 1)
+    x = rand(*shape)
+    y = resize(shape, (10, 14), layout=layout, **method)
+    expr = relay.nn.relu(y + var("z", z.shape))
+    inputs = {"x": x, "z": z}
+    (reference,) = testing.run(tvm.IRModule.from_expr(expr), inputs, opt_level=1)
+    kinds = ["resampling"] + (["binary", "eltwise"] if len(operand) == 4 else [])
+    run_alone(expr, inputs, None, reference, kinds=kinds, rtol=1e-5)
+
+
 def asked(size, **attrs):
     return resize((1, 4, 5, 7), size, **attrs)
 
