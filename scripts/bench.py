@@ -18,6 +18,9 @@
 
 Measures models on TVM with DNNL beside the limit, which is the sum of the same oneDNN primitives
 run alone in the same process, and beside other runtimes. Backends take turns within one run.
+
+With --codegen the two code generators are compared instead, JSON beside C_SRC: the time to
+compile, export, load and run, and the memory.
 """
 
 import argparse
@@ -38,7 +41,9 @@ FORMAT = "dnnl-bench-1"
 
 def parse(argv):
     """Parse the command line. Names are checked later: the tables need TVM, threads come first."""
-    parser = argparse.ArgumentParser(prog="./dev.py bench", description=__doc__.split("\n\n")[1])
+    parser = argparse.ArgumentParser(
+        prog="./dev.py bench", description="\n".join(__doc__.split("\n\n")[1:])
+    )
     parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument("--backends", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument(
@@ -51,6 +56,9 @@ def parse(argv):
         default=cpus,
         metavar="N",
         help=f"threads of one run (default: the CPUs, here {cpus})",
+    )
+    parser.add_argument(
+        "--codegen", action="store_true", help="compare JSON and C_SRC, on mobilenet by default"
     )
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
     return parser.parse_args(argv)
@@ -176,6 +184,20 @@ def check_writable(path):
         ) from error
 
 
+def compare(workloads, backends, args, console):
+    """Measure workloads on backends; return the titles and rows of a table, and rows for JSON."""
+    from scripts import bench_backends  # pylint: disable=import-outside-toplevel
+
+    ours = bench_backends.OURS
+    cells, rows = [], []
+    for workload in workloads:
+        case = bench_backends.Case(workload, args.threads)
+        samples = measure_case(case, backends, args.repeat, console)
+        cells.append(table_row(workload, samples, backends, ours))
+        rows += json_rows(workload, samples, ours)
+    return header(backends, ours), cells, rows
+
+
 def main(argv):
     """Run the benchmark; return the exit code."""
     args = parse(argv)
@@ -185,29 +207,28 @@ def main(argv):
     from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
 
-    from scripts import bench_backends  # pylint: disable=import-outside-toplevel
+    from scripts import bench_backends, bench_codegen  # pylint: disable=import-outside-toplevel
 
+    if args.codegen and not args.models:
+        args.models = bench_codegen.MODEL
     workloads = choose("models", args.models, dnnl_workloads.WORKLOADS)
     backends = choose("backends", args.backends, bench_backends.BACKENDS)
     if args.json:
         check_writable(args.json)
     console = Console()
     note = measure.busy_note()
-    ours = bench_backends.OURS
-    cells, rows = [], []
-    for workload in workloads:
-        case = bench_backends.Case(workload, args.threads)
-        samples = measure_case(case, backends, args.repeat, console)
-        cells.append(table_row(workload, samples, backends, ours))
-        rows += json_rows(workload, samples, ours)
+    if args.codegen:
+        titles, cells, rows = bench_codegen.compare(workloads, args.repeat, console)
+    else:
+        titles, cells, rows = compare(workloads, backends, args, console)
     host = measure.host()
     print(
         f"\noneDNN {dnnl.dnnl_version()}, TVM {tvm.__version__}, {host['cpu']}, "
         f"{args.threads} threads"
     )
     print(f"{note}\n" if note else "")
-    print(table.render(header(backends, ours), cells))
-    if any(row.name == ours for row in backends):
+    print(table.render(titles, cells))
+    if not args.codegen and any(row.name == bench_backends.OURS for row in backends):
         print("ratio: DNNL's time over theirs")
     if args.json:
         figures = {

@@ -24,7 +24,8 @@ from PIL import Image
 from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_ocr
 
-from scripts import bench, demo, demo_line, demo_saved, measure, table
+from scripts import bench, bench_codegen, demo, demo_line, demo_saved, measure, table
+from scripts.console import Console
 from scripts.errors import SetupError
 
 
@@ -238,6 +239,22 @@ def test_bench_names_what_there_is():
     assert "there are mobilenet, rec" in said(error)
     assert bench.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
     assert bench.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
+
+
+def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
+    figures = dict.fromkeys(bench_codegen._COLUMNS, 12.3)
+    rows = [{"model": "m", "codegen": codegen, **figures} for codegen in bench_codegen.CODEGENS]
+    monkeypatch.setattr(bench_codegen, "measure_workload", lambda *_: rows)
+    titles, cells, found = bench_codegen.compare(["workload"], 5, Console())
+    assert found == rows
+    assert [row[0] for row in cells] == ["m, JSON", "m, C_SRC"]
+    assert all(len(row) == len(titles) for row in cells)
+
+
+def test_bench_says_that_a_process_failed():
+    child = bench_codegen.Child("build", "no-such-model")
+    with pytest.raises(RuntimeError, match="ended with code 1"):
+        child.read()
 
 
 def test_timing_is_in_milliseconds():
