@@ -33,8 +33,8 @@ from ._dnnl.chain import chain
 from ._dnnl.options import check_module, make_options
 from ._dnnl.partition import partition
 from ._dnnl.reasons import (
+    axis_reason,
     batch_norm_reason,
-    bias_add_reason,
     eltwise_reason,
     last_axis,
 )
@@ -48,7 +48,7 @@ from ._dnnl.reasons_eltwise import (
     virtual_reason,
 )
 from ._dnnl.reasons_matmul import batch_matmul_reason, dense_reason, matmul_reason
-from ._dnnl.reasons_norm import axis_reason, group_norm_reason, l2_normalize_reason, lrn_reason
+from ._dnnl.reasons_norm import group_norm_reason, l2_normalize_reason, lrn_reason
 from ._dnnl.reasons_pool import adaptive_reason, pool_channel_axis, pool_reason
 from ._dnnl.reasons_reduce import reduce_reason
 from ._dnnl.reasons_resize import resize_reason
@@ -149,7 +149,7 @@ _TABLE = SpecTable(
         eltwise("dnnl.pow", virtual_reason),
         eltwise("dnnl.rsqrt", virtual_reason),
         eltwise("dnnl.swish", virtual_reason),
-        binary("nn.bias_add", bias_add_reason),
+        binary("nn.bias_add", axis_reason),
         binary("add", binary_reason),
         binary("subtract", binary_reason),
         binary("multiply", binary_reason),

@@ -28,27 +28,8 @@ def last_axis(call: relay.Call) -> int:
     return len(shape_of(call)) - 1
 
 
-def batch_norm_reason(call: relay.Call) -> str | None:
-    """Accept static float32 data of rank 2 or more, any channel axis."""
-    reason = tensors_reason(call)
-    if reason:
-        return reason
-    data = shape_of(call.args[0])
-    if len(data) < 2:
-        return f"data has shape {text_of_shape(data)}; at least rank 2 is needed"
-    axis = int(call.attrs.axis)
-    if not -len(data) <= axis < len(data):
-        return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
-    return None
-
-
-def eltwise_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors of rank 1 or more."""
-    return tensors_reason(call, min_rank=1)
-
-
-def bias_add_reason(call: relay.Call) -> str | None:
-    """Accept static float32 data with a vector along any of its axes."""
+def axis_reason(call: relay.Call) -> str | None:
+    """Accept static float32 tensors of rank 1 or more, and any axis of the first."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
@@ -56,3 +37,19 @@ def bias_add_reason(call: relay.Call) -> str | None:
     if not -len(data) <= axis < len(data):
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     return None
+
+
+def batch_norm_reason(call: relay.Call) -> str | None:
+    """Accept static float32 data of rank 2 or more, any channel axis."""
+    reason = axis_reason(call)
+    if reason:
+        return reason
+    data = shape_of(call.args[0])
+    if len(data) < 2:
+        return f"data has shape {text_of_shape(data)}; at least rank 2 is needed"
+    return None
+
+
+def eltwise_reason(call: relay.Call) -> str | None:
+    """Accept static float32 tensors of rank 1 or more."""
+    return tensors_reason(call, min_rank=1)

@@ -22,22 +22,12 @@ import math
 
 from tvm import relay
 
+from .reasons import axis_reason
 from .reasons_reduce import axes_reason
 from .tensors import shape_of, tensors_reason, text_of_shape
 
 # Any other power is a call of powf for each element.
 LRN_BETAS = (0.75, 1.0)
-
-
-def axis_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors of rank 1 or more, any axis."""
-    reason = tensors_reason(call, min_rank=1)
-    if reason:
-        return reason
-    data, axis = shape_of(call.args[0]), int(call.attrs.axis)
-    if not -len(data) <= axis < len(data):
-        return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
-    return None
 
 
 def group_norm_reason(call: relay.Call) -> str | None:
