@@ -16,6 +16,7 @@
 # under the License.
 """The example code generator `ccompiler`: Relay becomes loops in C, and nothing else is needed."""
 
+import ctypes
 import subprocess
 
 import numpy as np
@@ -139,6 +140,44 @@ def test_the_source_is_c99_without_warnings(tmp_path):
     command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-c", "a.c"]
     command += [option for option in dnnl.c_source_options() if option.startswith("-I")]
     subprocess.run(command, cwd=tmp_path, check=True)
+
+
+def compile_for_micro(mod, folder, options):
+    """Compile a module for microTVM, its C files to one library; return the library's path."""
+    config = {"tir.disable_vectorize": True}
+    with tvm.transform.PassContext(opt_level=3, config=config):
+        executor = relay.backend.Executor("aot", options)
+        lib = relay.build(mod, "c", executor=executor, runtime=relay.backend.Runtime("crt"))
+    for number, text in enumerate(testing.c_sources(lib)):
+        (folder / f"lib{number}.c").write_text(text)
+    # What TVM's archive of a model has in its place.
+    (folder / "tvmgen_default.h").write_text(
+        "struct tvmgen_default_inputs { void *x, *y; };\n"
+        "struct tvmgen_default_outputs { void* output; };\n"
+    )
+    files = [str(path) for path in folder.glob("*.c")]
+    command = ["gcc", "-shared", "-fPIC", f"-I{folder}", *dnnl.c_source_options(), *files]
+    subprocess.run([*command, "-o", str(folder / "model.so")], check=True)
+    return str(folder / "model.so")
+
+
+@pytest.mark.parametrize("api", ["packed", "unpacked"])
+def test_microtvm(api, tmp_path):
+    """TVM's C code for a microcontroller calls ours, run here on the host."""
+    x, y = values("float32", (2, 3), (3,))
+    mod = partition(relay.nn.relu(relay.subtract(var("x", x), var("y", y))))
+    assert ops_of(mod) == ({"subtract": 1}, 1)
+    options = {"unpacked-api": True, "interface-api": "c"} if api == "unpacked" else {}
+    path = compile_for_micro(mod, tmp_path, options)
+    # Inputs, output, and the workspace that the board's program would provide.
+    arrays = [x, y, np.zeros((2, 3), "float32"), np.zeros(1 << 16, "uint8")]
+    if api == "packed":
+        arrays = [tvm.nd.array(array) for array in arrays]
+        tvm.runtime.load_module(path)["tvmgen_default___tvm_main__"](*arrays)
+    else:
+        main = ctypes.CDLL(path).tvmgen_default___tvm_main__
+        assert main(*(array.ctypes.data_as(ctypes.c_void_p) for array in arrays)) == 0
+    testing.assert_close(arrays[2:3], [np.maximum(x - y, 0)], 0)
 
 
 def test_the_header_of_the_target_comes_first():
