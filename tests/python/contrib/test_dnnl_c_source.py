@@ -203,7 +203,8 @@ def test_what_the_kernels_refuse_is_an_error_that_names_the_op(tmp_path):
     source.write_text(re.sub("__init_", "other_init_", text))
     options = dnnl.c_source_options()
     subprocess.run(["gcc", "-shared", "-fPIC", str(source), "-o", path, *options], check=True)
-    constants = tvm.get_global_func("runtime.DNNLConstantsCreate")(SYMBOL, small.constants())
+    values = [tvm.nd.array(value) for value in (small.W, small.B, small.S)]
+    constants = tvm.get_global_func("runtime.DNNLConstantsCreate")(SYMBOL, values)
     module = tvm.runtime.load_module(path)
     with pytest.raises(tvm.TVMError, match="get_constant_" + SYMBOL):
         module[SYMBOL](*GOOD)

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import tvm
 from dnnl_alone import run_alone, var
+from dnnl_marks import json_only
 from dnnl_reference import RTOL, rand
 from dnnl_relay import conv, module, partition
 from dnnl_single_op import refusal
@@ -89,6 +90,7 @@ def branches(x, channels=(16, 32)):
     return [conv(x, n, 3, 16, seed=n) for n in channels]
 
 
+@json_only
 class TestInPlace:
     """What is concatenated is computed where it belongs."""
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import tvm
 from dnnl_alone import reasons, run_alone, var
+from dnnl_marks import json_only
 from dnnl_reference import RTOL, conv2d, rand
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
@@ -240,6 +241,7 @@ def test_instance_norm_of_one_image_with_channels_last(attrs):
     run_norm(relay.nn.instance_norm, (1, 6, 5, 20), 3, attrs, reference, kinds)
 
 
+@json_only
 def test_instance_norm_stays_in_the_layout_of_a_convolution():
     x, w = rand(1, 32, 9, 9), rand(32, 32, 3, 3, seed=1)
     g, b = rand(32, seed=2), rand(32, seed=3)

@@ -19,6 +19,7 @@
 import numpy as np
 import pytest
 import tvm
+from dnnl_marks import json_only
 from dnnl_reference import RTOL, pool, rand
 from dnnl_single_op import refusal, run_fused, run_single, var
 from tvm import relay
@@ -167,6 +168,7 @@ def test_fused(kind, spatial):
     assert step["impl"].startswith("jit")
 
 
+@json_only
 def test_the_layout_of_a_convolution_is_kept():
     x, w = rand(1, 16, 12, 12), rand(32, 16, 3, 3, seed=1)
     conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), channels=32, kernel_size=(3, 3))
