@@ -231,7 +231,13 @@ def test_strided_slice(attrs, index, is_edge):
     run_alone(expr, {"x": x}, None, np.exp(np.abs(x[index])), kinds=["eltwise"] * 2, rtol=1e-6)
 
 
-CHANNELS = {"blocks": (0, 16), "last-block": (16, 32), "cut": (5, 21), "step": (0, 32, 2)}
+CHANNELS = {
+    "few": (2, 6),
+    "blocks": (0, 16),
+    "last-block": (16, 32),
+    "cut": (5, 21),
+    "step": (0, 32, 2),
+}
 
 
 @pytest.mark.parametrize("begin, end, step", [(*c, 1)[:3] for c in CHANNELS.values()], ids=CHANNELS)
@@ -242,6 +248,11 @@ def test_slice_of_a_convolution(begin, end, step):
     part = relay.strided_slice(y, [begin], [end], [step], axes=[1])
     channels = len(range(begin, end, step))
     steps_of(module(conv(part, 16, 3, channels) + relay.nn.relu(part)), {"x": X})
+
+
+def test_slice_of_a_part_of_a_block():
+    y = conv(var("x", X.shape), 32, 3, 16)
+    steps_of(module(relay.tanh(relay.strided_slice(y, [2], [6], [1], axes=[1]))), {"x": X})
 
 
 def test_slice_of_a_constant_and_of_an_input():

@@ -163,6 +163,43 @@ def test_in_front_of_every_family(consumer, is_blocked):
     assert not [step for step in slow if step["kind"] != "lrn"], slow
 
 
+ODD = {
+    "order": lambda x: relay.transpose(x, (1, 2, 0, 3)),
+    "gaps": lambda x: relay.split(relay.concatenate([x, x], 3), (1,), 3)[1],
+    "gaps-of-channels": lambda x: relay.strided_slice(x, [0, 1, 0, 0], [2, 15, 6, 5]),
+    "steps": lambda x: relay.strided_slice(x, [0, 0, 0, 0], [2, 16, 6, 5], [1, 1, 2, 1]),
+}
+
+
+@pytest.mark.parametrize("is_blocked", [False, True], ids=["plain", "blocked"])
+@pytest.mark.parametrize("view", ODD.values(), ids=ODD.keys())
+def test_second_operands_and_layouts_of_views(view, is_blocked):
+    """Parts with gaps and unusual orders were read as if they were whole and usual."""
+    x = rand(*SHAPE)
+    data = conv(var("x", SHAPE), 16, 3, 16) if is_blocked else relay.exp(var("x", SHAPE))
+    y = view(data)
+    a, b, c, d = module(y)["main"].body.checked_type.shape
+    a, b, c, d = int(a), int(b), int(c), int(d)
+    outputs = [
+        y + const(a, 1, 1, d),
+        y * const(b, 1, 1),
+        relay.sigmoid(y * const(a, b, c, d)),
+        relay.tanh(y) + const(a, b, c, d),
+        relay.nn.bias_add(y, const(b)),
+        relay.nn.prelu(y, const(b)),
+        const(a, b, c, d) - relay.mean(y, 1, keepdims=True),
+        conv(const(a, b, c, d), b, 3, b) + y,
+        relay.nn.max_pool2d(y, (2, 2)),
+        relay.nn.softmax(y, 1),
+    ]
+    mod = module(*outputs)
+    partitioned = partition(mod, prune=False)
+    assert not testing.offload(partitioned).host_ops
+    got = testing.run(partitioned, {"x": x})
+    for i, pair in enumerate(zip(got, testing.run(mod, {"x": x}, opt_level=1))):
+        assert testing.difference(*([value] for value in pair)).relative <= RTOL, i
+
+
 def _run(expr, x, partitions=1, executors=("graph", "vm"), **expected):
     return testing.check(
         module(expr), {"x": x}, partitions=partitions, executors=executors, rtol=RTOL, **expected

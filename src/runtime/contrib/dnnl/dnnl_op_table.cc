@@ -190,6 +190,54 @@ void LowerParts(const NodeReader& node, PlanBuilder* plan) {
   for (int i = 0; i < node.NumPostOps(); ++i) LowerWhole(node.PostOp(i), plan);
 }
 
+/*!
+ * \brief Whether a layout is one that tensors of networks have: row-major, channels last or in
+ * blocks, without gaps. Some primitives of oneDNN 3.2 take others, of views, for one of these.
+ */
+bool IsCommonLayout(const dnnl::memory::desc& md) {
+  if (IsPlain(md)) return true;
+  if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return false;
+  const Dims padded = md.get_padded_dims(), strides = md.get_strides();
+  const Dims blocks = md.get_inner_blks(), blocked = md.get_inner_idxs();
+  if (padded.size() < 3 || blocked.size() > 1) return false;
+  // The order of the dimensions in memory: with blocks the channels are second, else last.
+  const int channel = blocked.empty() ? 1 : static_cast<int>(blocked[0]);
+  std::vector<int> order = {0};
+  if (!blocked.empty() && channel != 0) order.push_back(channel);
+  for (int i = 1; i < static_cast<int>(padded.size()); ++i) {
+    if (i != channel) order.push_back(i);
+  }
+  if (blocked.empty()) order.push_back(channel);
+  int64_t expected = blocked.empty() ? 1 : blocks[0];
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    // Those of dimensions of size one too: they make oneDNN take one order for another.
+    if (strides[*it] != expected) return false;
+    expected *= !blocked.empty() && *it == channel ? padded[*it] / blocks[0] : padded[*it];
+  }
+  return true;
+}
+
+/*! \brief Whether the lowering of an op copes with any layout of the op's own inputs. */
+bool ReadsAnyLayout(const NodeReader& node) {
+  const OpSpec* op = FindOp(node.OpName());
+  if (op == nullptr || (op->IsEltwise() && node.NumPostOps() == 0)) return true;
+  for (const auto lower : {LowerCast, LowerConcat, LowerConv, LowerConvTranspose, LowerDense,
+                           LowerLayoutTransform, LowerMatMul, LowerReduce, LowerReshape, LowerSplit,
+                           LowerStack, LowerStridedSlice, LowerTranspose}) {
+    if (op->lower == lower) return true;
+  }
+  return false;
+}
+
+/*! \brief Whether an input is in a layout that might be read wrongly. */
+bool HasOddInput(const NodeReader& node, const PlanBuilder& plan) {
+  const int first = ReadsAnyLayout(node) ? node.NumRootInputs() : 0;
+  for (int i = first; i < static_cast<int>(node.Inputs().size()); ++i) {
+    if (!IsCommonLayout(plan.Input(node, i).md)) return true;
+  }
+  return false;
+}
+
 using Lowering = void (*)(const NodeReader& node, PlanBuilder* plan);
 
 /*! \brief Lower a node in a way; false where oneDNN has no good code for that. */
@@ -215,6 +263,7 @@ bool LowerWell(const NodeReader& node, PlanBuilder* plan) {
 
 void LowerNode(const NodeReader& node, PlanBuilder* plan) {
   try {
+    if (HasOddInput(node, *plan)) plan->MakeInputsPlain(node);
     if (LowerWell(node, plan)) return;
     // A view may be in a layout that oneDNN has no good code for.
     const PlanBuilder::Mark mark = plan->Here();

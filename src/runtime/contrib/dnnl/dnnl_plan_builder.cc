@@ -121,7 +121,10 @@ void PlanBuilder::SetOutput(const NodeReader& node, const Tensor& value, int ind
   ICHECK(value.dims() == node.OutDims(index) && value.dtype() == node.OutType(index))
       << node.Where() << ": output " << index << " has shape " << ToText(node.OutDims(index))
       << " in the graph, but oneDNN computes " << ToText(value.dims());
-  values_[{static_cast<uint32_t>(node.id()), static_cast<uint32_t>(index)}] = value;
+  Tensor& output = values_[{static_cast<uint32_t>(node.id()), static_cast<uint32_t>(index)}];
+  output = value;
+  // Whoever reads a view of row-major memory shall see no odd stride of a dimension of size one.
+  if (IsPlain(value.md)) output.md = PlainDesc(value.dims(), value.dtype());
 }
 
 Tensor PlanBuilder::NewTensor(const dnnl::memory::desc& md) {

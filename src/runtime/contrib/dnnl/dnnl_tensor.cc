@@ -89,14 +89,16 @@ bool IsSameInMemory(const dnnl::memory::desc& a, const dnnl::memory::desc& b) {
 }
 
 std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, const Slice& slice) {
-  if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return {};
+  // A descriptor made without arguments would count as one.
+  const std::pair<dnnl::memory::desc, size_t> none{dnnl_memory_desc_t{nullptr}, 0};
+  if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return none;
   const Dims blocks = BlockSizes(md);
   Dims strides = md.get_strides();
   int64_t offset = 0;
   for (size_t i = 0; i < blocks.size(); ++i) {
     const bool is_whole = slice.dims[i] == md.get_dims()[i];
     const bool is_blocks = slice.begin[i] % blocks[i] == 0 && slice.dims[i] % blocks[i] == 0;
-    if (blocks[i] != 1 && !is_whole && (!is_blocks || slice.steps[i] != 1)) return {};
+    if (blocks[i] != 1 && !is_whole && (!is_blocks || slice.steps[i] != 1)) return none;
     offset += slice.begin[i] / blocks[i] * strides[i];
     strides[i] *= slice.steps[i];
   }
@@ -105,7 +107,7 @@ std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, c
     return {dnnl::memory::desc(slice.dims, md.get_data_type(), strides), bytes};
   }
   // With blocks there are no strides to give: oneDNN makes the part at the beginning.
-  if (strides != md.get_strides()) return {};
+  if (strides != md.get_strides()) return none;
   const Dims nowhere(blocks.size(), 0);
   return {md.submemory_desc(slice.dims, nowhere, /*allow_empty=*/true), bytes};
 }
