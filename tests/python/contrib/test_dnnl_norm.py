@@ -334,6 +334,8 @@ REFUSED = {
         relay.nn.group_norm(X, var("g", (6,)), var("b", (6,)), num_groups=4),
         "num_groups=4 does not divide 6 channels",
     ),
+    "l2-one-value": (relay.nn.l2_normalize(var("x", (2, 1, 5)), 1e-5, [1]), "is one value"),
+    "l2-all-of-one-value": (relay.nn.l2_normalize(var("x", (1, 1)), 1e-5), "is one value"),
     "l2-axis": (relay.nn.l2_normalize(X, 1e-5, [7]), "axis=7 is out of range"),
 }
 

@@ -42,13 +42,20 @@ def group_norm_reason(call: relay.Call) -> str | None:
 
 
 def l2_normalize_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors and any axes."""
+    """Accept static float32 tensors and any axes of more than one value."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
     if math.isnan(call.attrs.eps):
         return "eps is not a number"
-    return axes_reason(call.attrs.axis, False, shape_of(call.args[0]))
+    data = shape_of(call.args[0])
+    reason = axes_reason(call.attrs.axis, False, data)
+    if reason:
+        return reason
+    axes = [int(axis) for axis in call.attrs.axis or ()] or range(len(data))
+    if all(data[axis] == 1 for axis in axes):
+        return f"axis={list(axes)} of {text_of_shape(data)} is one value; oneDNN does not sum one"
+    return None
 
 
 def lrn_reason(call: relay.Call) -> str | None:
