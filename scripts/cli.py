@@ -29,6 +29,7 @@ COMMANDS = {
     "test": ("test", "run the C++ and Python tests"),
     "exec": ("exec", "run any command in the prepared environment: exec -- python my.py"),
     "bench": ("in_environment", "measure against the limit that oneDNN sets"),
+    "fuzz": ("in_environment", "run random graphs on oneDNN and on TVM without it, and compare"),
     "lint": ("lint", "check format, licence headers and sizes; --fix repairs the format"),
     "setup": ("setup", "prepare the environment and stop"),
     "clean": ("clean", "remove build/"),

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Runs `scripts.demo` or `scripts.bench` in the prepared environment."""
+"""Runs `scripts.demo`, `scripts.bench` or another module in the prepared environment."""
 
 import os
 

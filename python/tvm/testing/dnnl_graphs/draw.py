@@ -1,0 +1,179 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Drawing graphs at random, step by step: a row chooses its operands and its attributes."""
+
+import math
+import random
+
+from .graph import Graph, Step, build
+
+MAX_ELEMENTS = 1 << 14
+DIMS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 11, 14, 16, 16, 17, 20, 24, 32)
+RANKS = (1, 2, 2, 3, 3, 4, 4, 4, 4, 4, 5, 6)
+REAL = ("float32",)
+# Types that oneDNN is offered and refuses, or takes in casts only.
+ANY = ("float32", "bfloat16", "int32")
+
+
+class Unfit(Exception):
+    """A row finds no operand."""
+
+
+class Draw:
+    """What a row draws with.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of all choices.
+    rows : dict of str to Row
+        What can be drawn.
+    new_inputs : float
+        How likely a row gets a new input when it finds no operand.
+    """
+
+    def __init__(self, seed, rows, new_inputs=0.25):
+        self.random = random.Random(seed)
+        self.rows = rows
+        self.new_inputs = new_inputs
+        self.steps = {}
+        self.found = {}
+        self._begun = False
+
+    def choice(self, items):
+        """Return one of the items."""
+        return self.random.choice(list(items))
+
+    def chance(self, probability):
+        """Return True with a probability."""
+        return self.random.random() < probability
+
+    def integer(self, low, high):
+        """Return an integer between two bounds, both included."""
+        return self.random.randint(low, high)
+
+    def number(self, low, high):
+        """Return a number of few digits between two bounds."""
+        return round(self.random.uniform(low, high), 2)
+
+    def shape(self, rank):
+        """Return a shape that is not too large."""
+        shape = [self.choice(DIMS) for _ in range(rank)]
+        while math.prod(shape) > MAX_ELEMENTS:
+            place = shape.index(max(shape))
+            shape[place] = (shape[place] + 1) // 2
+        return tuple(shape)
+
+    def new_input(self, shape, dtype="float32"):
+        """Add an input."""
+        return self.add(Step("input", (), {"shape": tuple(shape), "dtype": dtype}))
+
+    def add(self, step):
+        """Add a step; return its first result."""
+        number = max(self.steps, default=-1) + 1
+        for i, tensor in enumerate(build(number, step, self.found, self.rows)):
+            if math.prod(tensor.shape) > 4 * MAX_ELEMENTS or len(tensor.shape) > 8:
+                raise Unfit(f"{step.op} would make {tensor.shape}")
+            self.found[number, i] = tensor
+        self.steps[number] = step
+        return number, 0
+
+    def tensor(self, ref):
+        """Return the tensor of a result."""
+        return self.found[ref]
+
+    def data(self, ranks=range(1, 9), dtypes=REAL, where=lambda tensor: True, inputs_only=False):
+        """Choose a result as operand, the latest most often; perhaps a new input if none fits."""
+        fit = [
+            ref
+            for ref, tensor in self.found.items()
+            if tensor.rank in ranks
+            and tensor.dtype in dtypes
+            and where(tensor)
+            and not (inputs_only and self.steps[ref[0]].op != "input")
+        ]
+        if fit:
+            return fit[-1] if self.chance(0.6) else self.choice(fit)
+        if not self.chance(self.new_inputs):
+            raise Unfit("no operand")
+        for _ in range(20):
+            ref = self.new_input(self.shape(self.choice([r for r in ranks if r <= 6])), dtypes[0])
+            if where(self.found[ref]):
+                return ref
+            del self.found[ref], self.steps[ref[0]]
+        raise Unfit("no shape")
+
+    def step(self, row):
+        """Add a step of a row, or raise Unfit; steps that it made before it failed are undone."""
+        steps, found = dict(self.steps), dict(self.found)
+        try:
+            args, attrs = row.draw(self)
+            return self.add(Step(row.name, tuple(args), {**attrs, "constant": self.chance(0.8)}))
+        # An op that does not accept the attributes that were drawn is not what is looked for.
+        except Exception as error:  # pylint: disable=broad-except
+            self.steps, self.found = steps, found
+            raise Unfit(str(error)) from error
+
+
+def random_graph(seed, rows, max_ops=20):
+    """Draw a graph.
+
+    Parameters
+    ----------
+    seed : int
+        The same seed draws the same graph.
+    rows : dict of str to Row
+        What can be drawn.
+    max_ops : int
+        The most steps, inputs left out.
+
+    Returns
+    -------
+    Graph
+        With one or more inputs and outputs.
+    """
+    draw = Draw(seed, rows)
+    for _ in range(draw.choice((1, 1, 1, 2, 3))):
+        rank = draw.choice(RANKS)
+        draw.new_input(draw.shape(rank), draw.choice(("float32",) * 30 + ("int32",)))
+    names = [name for name, row in rows.items() for _ in range(row.weight)]
+    size, count = draw.integer(1, max_ops), 0
+    for _ in range(4 * size):
+        try:
+            draw.step(rows[draw.choice(names)])
+        except Unfit:
+            continue
+        count += 1
+        if count == size:
+            break
+    used = {ref for step in draw.steps.values() for ref in step.args}
+    results = [ref for ref in draw.found if draw.steps[ref[0]].op != "input"] or list(draw.found)
+    outputs = [ref for ref in results if ref not in used or draw.chance(0.08)]
+    return Graph(draw.steps, outputs)
+
+
+def single(seed, row, rows):
+    """Draw a graph of inputs and one step of a row.
+
+    Raises
+    ------
+    Unfit
+        This seed gives none.
+    """
+    draw = Draw(seed, rows, new_inputs=1.0)
+    ref = draw.step(row)
+    return Graph(draw.steps, [key for key in draw.found if key[0] == ref[0]])

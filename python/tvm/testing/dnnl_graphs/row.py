@@ -1,0 +1,66 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The row of an op: how its operands and attributes are drawn, and how it is built."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tvm import relay
+
+
+class Row(NamedTuple):
+    """All that the generator knows about an op.
+
+    Attributes
+    ----------
+    name : str
+        The Relay op, the virtual op or the composite.
+    draw : callable
+        Takes a Draw; returns the operands and the attributes, or raises Unfit.
+    build : callable
+        Takes a Builder, the operands as tensors and the attributes by name; returns the expression.
+    weight : int
+        How often it is drawn, compared with the others.
+    """
+
+    name: str
+    draw: Callable
+    build: Callable
+    weight: int = 2
+
+
+def one(*, dtypes=("float32",), **limits):
+    """Draw one operand and no attributes."""
+    return lambda draw: ([draw.data(dtypes=dtypes, **limits)], {})
+
+
+def op(name):
+    """Return Relay's function that makes a call of an op."""
+    found = relay
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def bounded(x, limit=4.0):
+    """Keep a tensor in bounds, so that what is made of it stays finite."""
+    return relay.clip(x.expr, -limit, limit)
+
+
+def positive(builder, x):
+    """Return a tensor whose values are positive and not small."""
+    return relay.abs(x.expr) + builder.scalar(0.25, x)

@@ -1,0 +1,126 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py fuzz [OPTIONS]
+
+Draws random Relay graphs, runs each on oneDNN and on TVM without it, and compares. A graph that
+fails is made smaller and printed as Relay text.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from scripts import measure, table
+from scripts.console import Console
+from scripts.errors import SetupError
+
+
+def parse(argv):
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="./dev.py fuzz", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--seconds", type=measure.count, metavar="N", help="stop after N seconds")
+    parser.add_argument("--count", type=measure.count, metavar="N", help="stop after N graphs")
+    parser.add_argument(
+        "--seed", type=int, metavar="S", help="of the first graph (default: of the clock)"
+    )
+    parser.add_argument(
+        "--max-ops", type=measure.count, default=20, metavar="N", help="most ops (default: 20)"
+    )
+    parser.add_argument("--relay", metavar="FILE", help="run the Relay text of FILE instead")
+    args = parser.parse_args(argv)
+    if args.seed is None:
+        args.seed = int(time.time()) % 10**6
+    if args.seconds is None and args.count is None:
+        args.seconds = 60
+    return args
+
+
+def replay(path):
+    """Run the Relay text of a file; return the exit code."""
+    from tvm.testing import dnnl_graphs  # pylint: disable=import-outside-toplevel
+
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise SetupError(f"--relay: cannot read {path}", "name another file.") from error
+    verdict = dnnl_graphs.replay(text)
+    print(f"{verdict.kind}\n{verdict.text}".rstrip())
+    return 1 if dnnl_graphs.is_failure(verdict) else 0
+
+
+def print_failure(failure):
+    """Print a graph that fails, and how to run it again."""
+    print(f"\nFAILED with seed {failure.seed}: {failure.verdict.kind}\n{failure.verdict.text}")
+    print(f"made smaller: {failure.smallest.kind}\n{failure.smallest.text}\n{failure.text}")
+    print(f"run it again: ./dev.py fuzz --count 1 --seed {failure.seed}, or write the text to a")
+    print("file and run: ./dev.py fuzz --relay FILE", flush=True)
+
+
+def print_statistics(found):
+    """Print what was offloaded, op by op."""
+    rows = [
+        [name, count, found.offloaded[name], f"{found.offloaded[name] / count:.0%}"]
+        for name, count in sorted(found.calls.items())
+    ]
+    print(table.render(["op", "calls", "on oneDNN", ""], rows))
+    for note, count in found.notes.most_common():
+        print(f"TVM cannot run it, {count} x {note}")
+    print(found)
+
+
+def main(argv):
+    """Run the fuzzer; return 1 if a graph failed or nothing was offloaded."""
+    args = parse(argv)
+    # Before TVM is loaded: the graphs are small, and threads would only wait for each other.
+    for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
+        os.environ.setdefault(variable, "2")
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if args.relay:
+        return replay(args.relay)
+    from tvm.testing import dnnl_graphs  # pylint: disable=import-outside-toplevel
+
+    console, last, told = Console(), [time.monotonic()], []
+
+    def progress(seed, found):
+        console.note(f"seed {seed}, {found.graphs} graphs, {len(found.failures)} failed")
+        for failure in found.failures[len(told) :]:
+            told.append(failure)
+            print_failure(failure)
+        if not console.live and time.monotonic() - last[0] > 30:
+            last[0] = time.monotonic()
+            console.say(f"seed {seed}: {found}")
+
+    with console.step(f"graphs from seed {args.seed}"):
+        found = dnnl_graphs.fuzz(
+            args.seed, args.count, args.seconds, args.max_ops, progress=progress
+        )
+    print_statistics(found)
+    if not sum(found.offloaded.values()):
+        print("FAILED: nothing was offloaded")
+        return 1
+    return 1 if found.failures else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except SetupError as error:
+        sys.exit(f"\n{error}")
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted")
