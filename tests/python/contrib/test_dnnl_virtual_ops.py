@@ -340,6 +340,22 @@ def test_one_formula_in_another():
         testing.assert_close(outputs, [out], 2e-5)
 
 
+def test_constants_after_those_of_a_formula():
+    """The constants inside of a virtual op are part of its body and get no number."""
+    x, w = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1)
+    attrs = dict(kernel_size=(3, 3), channels=8)
+    data = var("x", x.shape)
+    y = data * F(0.5) * (F(1.0) + relay_sqrt2(data))
+    partitioned = dnnl.partition_for_dnnl(
+        tvm.IRModule.from_expr(relay.nn.conv2d(y, F(w), **attrs)), prune=False
+    )
+    assert testing.offload(partitioned).partitions == 1
+    expected = conv2d(gelu(x).astype("float32"), w, attrs)
+    for executor in ("graph", "vm"):
+        outputs = testing.run(partitioned, {"x": x}, executor=executor)
+        testing.assert_close(outputs, [expected], 2e-5)
+
+
 def test_the_report_counts_the_ops_of_a_formula():
     x = var("x", SHAPE)
     mod = tvm.IRModule.from_expr(x * F(0.5) * (F(1.0) + relay_sqrt2(x)))

@@ -69,7 +69,10 @@ class DNNLJSONSerializer : public JSONSerializer {
 SerializedPartition SerializePartition(const Function& function) {
   const auto symbol = function->GetAttr<String>(tvm::attr::kGlobalSymbol);
   ICHECK(symbol.defined()) << "the DNNL codegen got a function without a global_symbol";
-  DNNLJSONSerializer serializer(symbol.value(), function);
+  // TVM asks the updater about a function with Compiler="dnnl" and has it compiled without, so the
+  // numbers must not depend on the attribute.
+  DNNLJSONSerializer serializer(symbol.value(), function,
+                                backend::contrib::ConstantNaming::kVisitOrder);
   serializer.serialize();
   const auto values = serializer.const_name_to_constant();
   Array<runtime::NDArray> constants;
