@@ -148,6 +148,20 @@ def test_values_depend_on_the_name_and_the_shape_only():
     assert graphs.values("pos0", [9], "float32").min() >= 0.5
 
 
+# Fixed, so that the test does the same at each run; `dev.py fuzz` looks further.
+SEED, COUNT, MAX_OPS = 1000, 40, 10
+
+
+def test_random_graphs_agree_with_tvm():
+    found = dnnl_graphs.fuzz(SEED, COUNT, max_ops=MAX_OPS, shrink_seconds=60)
+    failures = [f"seed {f.seed}: {f.smallest}\n{f.text}" for f in found.failures]
+    assert not failures, "\n\n".join(failures)
+    assert found.graphs == COUNT
+    # Most graphs must be worth the run.
+    assert found.verdicts[judging.SAME] > 0.8 * COUNT, str(found)
+    assert sum(found.offloaded.values()) > 0.4 * sum(found.calls.values()), str(found)
+
+
 def test_a_process_of_its_own():
     assert isolated(divmod, 7, 2) == (3, 1)
     with pytest.raises(Raised, match="ZeroDivisionError"):
