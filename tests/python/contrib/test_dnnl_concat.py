@@ -247,7 +247,7 @@ def test_slice_of_a_convolution(begin, end, step):
     y = conv(x, 32, 3, 16)
     part = relay.strided_slice(y, [begin], [end], [step], axes=[1])
     channels = len(range(begin, end, step))
-    steps_of(module(conv(part, 16, 3, channels) + relay.nn.relu(part)), {"x": X})
+    steps_of(module(conv(part, 16, 3, channels), relay.nn.relu(part)), {"x": X})
 
 
 def test_slice_of_a_part_of_a_block():

@@ -245,6 +245,8 @@ def test_an_interruption_takes_the_running_command_along(checkout, number):
         cwd=checkout,
         stderr=subprocess.PIPE,
         text=True,
+        # The tests may run in the background, where a shell has these ignored.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     pid = checkout / "pid"
     deadline = time.monotonic() + 30
