@@ -29,6 +29,7 @@ import numpy as np
 
 PACKAGE = "rapidocr-onnxruntime==1.4.4"
 MODEL_FILES = {
+    "det": "ch_PP-OCRv4_det_infer.onnx",
     "cls": "ch_ppocr_mobile_v2.0_cls_infer.onnx",
     "rec": "ch_PP-OCRv4_rec_infer.onnx",
 }
@@ -36,6 +37,8 @@ INPUT = "x"
 HEIGHT = 48
 CLS_WIDTH = 192
 REC_WIDTH = 320
+# The detector takes a whole page; it halves both sides five times.
+PAGE = 640
 # The recogniser halves the width three times; a multiple keeps all its steps whole.
 WIDTH_STEP = 32
 # The classifier turns a line only when it is this sure.
@@ -43,7 +46,7 @@ TURN_CONFIDENCE = 0.9
 
 
 def model_path(name):
-    """Return the path of an ONNX model: ``"cls"`` or ``"rec"``.
+    """Return the path of an ONNX model: ``"cls"``, ``"rec"`` or ``"det"``.
 
     Raises FileNotFoundError, with the remedy, when the package of models is not installed.
     """
@@ -61,8 +64,13 @@ def model_path(name):
     )
 
 
+def input_shape(name, width):
+    """Return the shape of a model's input: a square page for the detector, else a line."""
+    return (1, 3, width if name == "det" else HEIGHT, width)
+
+
 def load_onnx(name, width):
-    """Import a model into Relay at the fixed shape 1x3x48x`width`.
+    """Import a model into Relay at a fixed shape, see `input_shape`.
 
     Returns
     -------
@@ -74,7 +82,7 @@ def load_onnx(name, width):
     from tvm import relay  # pylint: disable=import-outside-toplevel
 
     model = onnx.load(model_path(name))
-    shape = {INPUT: (1, 3, HEIGHT, width)}
+    shape = {INPUT: input_shape(name, width)}
     return relay.frontend.from_onnx(model, shape=shape, freeze_params=True)
 
 

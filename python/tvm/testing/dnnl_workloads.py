@@ -16,11 +16,17 @@
 # under the License.
 """Real models for the tests, the demo and the benchmark of DNNL: one row of a table each."""
 
+import atexit
 import dataclasses
+import functools
 import math
+import os
+import shutil
+import tempfile
 from collections.abc import Callable
 
 import numpy as np
+from tvm import relay
 from tvm.relay import testing as relay_testing
 from tvm.testing import dnnl_ocr
 
@@ -94,17 +100,46 @@ def _image_net(name, title, network):
 
 
 def ocr(name, width=None):
-    """Make a row for an OCR model: ``"cls"``, or ``"rec"`` for lines of `width` pixels."""
-    title = {"cls": "PP-OCR text angle", "rec": "PP-OCRv4 text recognition"}[name]
-    width = width or {"cls": dnnl_ocr.CLS_WIDTH, "rec": dnnl_ocr.REC_WIDTH}[name]
+    """Make a row for an OCR model: ``"cls"``, or ``"rec"`` or ``"det"`` for `width` pixels."""
+    title, usual = {
+        "cls": ("PP-OCR text angle", dnnl_ocr.CLS_WIDTH),
+        "rec": ("PP-OCRv4 text recognition", dnnl_ocr.REC_WIDTH),
+        "det": ("PP-OCRv4 text detection", dnnl_ocr.PAGE),
+    }[name]
+    width = width or usual
     return Workload(
         name,
         title,
         lambda: dnnl_ocr.load_onnx(name, width),
         dnnl_ocr.INPUT,
-        (1, 3, dnnl_ocr.HEIGHT, width),
+        dnnl_ocr.input_shape(name, width),
         lambda: dnnl_ocr.model_path(name),
     )
+
+
+def _onnx_network(name, title, shape):
+    """Make a row for a network of dnnl_onnx_networks with random weights."""
+
+    @functools.cache
+    def model():
+        # Imported here: only these rows need ONNX.
+        from tvm.testing import dnnl_onnx_networks  # pylint: disable=import-outside-toplevel
+
+        return getattr(dnnl_onnx_networks, name)()
+
+    def load():
+        return relay.frontend.from_onnx(model(), shape={"x": shape}, freeze_params=True)
+
+    @functools.cache
+    def path():
+        folder = tempfile.mkdtemp(prefix=f"{name}-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        found = os.path.join(folder, f"{name}.onnx")
+        with open(found, "wb") as file:
+            file.write(model().SerializeToString())
+        return found
+
+    return Workload(name, title, load, "x", shape, path)
 
 
 _ROWS = (
@@ -112,6 +147,10 @@ _ROWS = (
     _image_net("resnet50", "ResNet-50", lambda: relay_testing.resnet.get_net(1, 1000, 50)),
     ocr("cls"),
     ocr("rec"),
+    ocr("det"),
+    _onnx_network("mobilenet_v2", "MobileNet v2", (1, 3, 224, 224)),
+    _onnx_network("bert", "BERT encoder, 4 layers", (1, 128, 512)),
+    _onnx_network("vit", "ViT tiny", (1, 3, 224, 224)),
 )
 
 WORKLOADS = {row.name: row for row in _ROWS}

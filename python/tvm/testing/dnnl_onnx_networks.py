@@ -1,0 +1,213 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Networks as ONNX models with random weights, in the decomposed form that exporters write.
+
+Layer normalisation is a mean, a square and a square root; gelu is an erf; attention is products,
+reshapes and transposes. A backend has to find in these what it has a kernel for.
+"""
+
+import math
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = 14
+
+
+class Network:
+    """An ONNX graph that grows call by call; values are their names.
+
+    Parameters
+    ----------
+    name : str
+        Of the graph.
+    shape : tuple of int
+        Of its only input, ``x``.
+    """
+
+    def __init__(self, name, shape, seed=0):
+        self.name, self.shape = name, shape
+        self._random = np.random.default_rng(seed)
+        self._nodes, self._constants = [], []
+
+    def op(self, kind, *inputs, outputs=1, **attrs):
+        """Add a node; return the name of its result, or the names of several."""
+        number = len(self._nodes)
+        names = [f"{kind}_{number}_{i}" for i in range(outputs)]
+        self._nodes.append(helper.make_node(kind, list(inputs), names, **attrs))
+        return names[0] if outputs == 1 else names
+
+    def constant(self, value, dtype="float32"):
+        """Add a constant."""
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        return name
+
+    def weight(self, *shape, fan_in):
+        """Add random weights with which activations keep their scale."""
+        return self.constant(self._random.normal(0, math.sqrt(1 / fan_in), shape))
+
+    def vector(self, size, mean=0.0):
+        """Add a random vector: a bias, or with a mean of one a scale."""
+        return self.constant(self._random.normal(mean, 0.1, size))
+
+    def model(self, output, shape):
+        """Return the model whose result is `output`."""
+        graph = helper.make_graph(
+            self._nodes,
+            self.name,
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
+            self._constants,
+        )
+        opset = [helper.make_opsetid("", OPSET)]
+        found = helper.make_model(graph, opset_imports=opset, ir_version=8)
+        onnx.checker.check_model(found)
+        return found
+
+    # What several networks are made of.
+
+    def conv(self, x, channels_in, channels, kernel, stride=1, groups=1):
+        """Add a convolution that keeps the size, with a bias."""
+        fan_in = channels_in // groups * kernel * kernel
+        weight = self.weight(channels, channels_in // groups, kernel, kernel, fan_in=fan_in / 2)
+        return self.op(
+            "Conv",
+            x,
+            weight,
+            self.vector(channels),
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=[kernel // 2] * 4,
+            group=groups,
+        )
+
+    def linear(self, x, size_in, size):
+        """Add a product with a matrix, and a bias."""
+        product = self.op("MatMul", x, self.weight(size_in, size, fan_in=size_in))
+        return self.op("Add", product, self.vector(size))
+
+    def layer_norm(self, x, size, epsilon):
+        """Add a layer normalisation of the last axis."""
+        mean = self.op("ReduceMean", x, axes=[-1], keepdims=1)
+        centred = self.op("Sub", x, mean)
+        square = self.op("Pow", centred, self.constant(2.0))
+        variance = self.op("ReduceMean", square, axes=[-1], keepdims=1)
+        deviation = self.op("Sqrt", self.op("Add", variance, self.constant(epsilon)))
+        normal = self.op("Div", centred, deviation)
+        scaled = self.op("Mul", normal, self.vector(size, 1.0))
+        return self.op("Add", scaled, self.vector(size))
+
+    def gelu(self, x):
+        """Add a gelu with the error function."""
+        erf = self.op("Erf", self.op("Div", x, self.constant(math.sqrt(2))))
+        gated = self.op("Mul", x, self.op("Add", erf, self.constant(1.0)))
+        return self.op("Mul", gated, self.constant(0.5))
+
+    def attention(self, x, length, size, heads):
+        """Add self-attention with several heads."""
+        depth = size // heads
+
+        def split(last):
+            shape = self.constant([1, length, heads, depth], "int64")
+            value = self.op("Reshape", self.linear(x, size, size), shape)
+            return self.op("Transpose", value, perm=last)
+
+        query, key, value = (split(p) for p in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
+        scores = self.op("MatMul", query, key)
+        scores = self.op("Div", scores, self.constant(math.sqrt(depth)))
+        context = self.op("MatMul", self.op("Softmax", scores, axis=-1), value)
+        context = self.op("Transpose", context, perm=[0, 2, 1, 3])
+        context = self.op("Reshape", context, self.constant([1, length, size], "int64"))
+        return self.linear(context, size, size)
+
+    def feed_forward(self, x, size):
+        """Add the two layers of a transformer's block, four times as wide inside."""
+        return self.linear(self.gelu(self.linear(x, size, 4 * size)), 4 * size, size)
+
+
+def bert(layers=4, length=128, size=512, heads=8):
+    """Return BERT's encoder, of the published small size; its input is the embeddings."""
+    net = Network("bert", (1, length, size))
+    x = net.layer_norm("x", size, 1e-12)
+    for _ in range(layers):
+        x = net.layer_norm(net.op("Add", net.attention(x, length, size, heads), x), size, 1e-12)
+        x = net.layer_norm(net.op("Add", net.feed_forward(x, size), x), size, 1e-12)
+    return net.model(x, (1, length, size))
+
+
+def vit(layers=12, image=224, patch=16, size=192, heads=3, classes=1000):
+    """Return the vision transformer of the size "tiny"."""
+    net = Network("vit", (1, 3, image, image))
+    count = (image // patch) ** 2
+    x = net.op(
+        "Conv",
+        "x",
+        net.weight(size, 3, patch, patch, fan_in=3 * patch * patch),
+        net.vector(size),
+        kernel_shape=[patch, patch],
+        strides=[patch, patch],
+    )
+    x = net.op("Reshape", x, net.constant([1, size, count], "int64"))
+    x = net.op("Transpose", x, perm=[0, 2, 1])
+    x = net.op("Concat", net.vector((1, 1, size)), x, axis=1)
+    length = count + 1
+    x = net.op("Add", x, net.vector((1, length, size)))
+    for _ in range(layers):
+        inner = net.layer_norm(x, size, 1e-6)
+        x = net.op("Add", x, net.attention(inner, length, size, heads))
+        x = net.op("Add", x, net.feed_forward(net.layer_norm(x, size, 1e-6), size))
+    first = net.op("Gather", net.layer_norm(x, size, 1e-6), net.constant(0, "int64"), axis=1)
+    weight = net.weight(classes, size, fan_in=size)
+    return net.model(net.op("Gemm", first, weight, net.vector(classes), transB=1), (1, classes))
+
+
+# Expansion, channels, blocks and stride of each stage of MobileNet v2.
+_STAGES = (
+    (1, 16, 1, 1),
+    (6, 24, 2, 2),
+    (6, 32, 3, 2),
+    (6, 64, 4, 2),
+    (6, 96, 3, 1),
+    (6, 160, 3, 2),
+    (6, 320, 1, 1),
+)
+
+
+def mobilenet_v2(image=224, classes=1000):
+    """Return MobileNet v2 with its batch normalisations folded, as exporters leave it."""
+    net = Network("mobilenet_v2", (1, 3, image, image))
+
+    def relu6(x):
+        return net.op("Clip", x, net.constant(0.0), net.constant(6.0))
+
+    x, channels = relu6(net.conv("x", 3, 32, 3, 2)), 32
+    for expansion, wanted, blocks, first_stride in _STAGES:
+        for block in range(blocks):
+            stride, inner, before = (first_stride if block == 0 else 1), channels * expansion, x
+            if expansion > 1:
+                x = relu6(net.conv(x, channels, inner, 1))
+            x = relu6(net.conv(x, inner, inner, 3, stride, groups=inner))
+            x = net.conv(x, inner, wanted, 1)
+            if stride == 1 and channels == wanted:
+                x = net.op("Add", before, x)
+            channels = wanted
+    x = relu6(net.conv(x, channels, 1280, 1))
+    x = net.op("Flatten", net.op("GlobalAveragePool", x), axis=1)
+    weight = net.weight(classes, 1280, fan_in=1280)
+    return net.model(net.op("Gemm", x, weight, net.vector(classes), transB=1), (1, classes))

@@ -1,0 +1,70 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py coverage [OPTIONS]
+
+Prints how much of real models oneDNN runs: calls, partitions and the share of the floating-point
+work. Nothing is compiled.
+"""
+
+import argparse
+import sys
+
+from scripts import bench, table
+from scripts.console import Console
+from scripts.errors import SetupError
+
+HEADER = ["model", "calls", "folded", "on\noneDNN", "parti-\ntions", "floating-\npoint work"]
+
+
+def parse(argv):
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="./dev.py coverage", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
+    parser.add_argument(
+        "--report", action="store_true", help="tell op by op what runs on oneDNN, and why not"
+    )
+    return parser.parse_args(argv)
+
+
+def main(argv):
+    """Print the table; return the exit code."""
+    args = parse(argv)
+    # After the arguments are parsed: these import tvm.
+    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+    from tvm.testing import dnnl_work, dnnl_workloads  # pylint: disable=import-outside-toplevel
+
+    console, rows, reports = Console(), [], []
+    for workload in bench.choose("models", args.models, dnnl_workloads.WORKLOADS):
+        with console.step(f"{workload.name}: partition for oneDNN"):
+            partitioned = dnnl.partition_for_dnnl(*workload.load())
+            report, found = dnnl.offload_report(partitioned), dnnl_work.work(partitioned)
+        folded = sum(report.folded.values())
+        cells = [workload.title, found.all_calls, folded, found.calls, report.partitions]
+        rows.append([*cells, f"{found.share:.2%}"])
+        reports.append(f"\n{workload.title}\n{report}")
+    print(table.render(HEADER, rows))
+    print("\n".join(reports if args.report else []), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except SetupError as error:
+        sys.exit(f"\n{error}")
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted")
