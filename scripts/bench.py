@@ -32,7 +32,7 @@ from pathlib import Path
 
 from scripts import measure, table
 from scripts.console import Console
-from scripts.errors import SetupError
+from scripts.errors import SetupError, run_as_program
 
 # So many times each backend takes its turn: a slow spell of the machine then hits them all.
 ROUNDS = 10
@@ -245,9 +245,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except SetupError as error:
-        sys.exit(f"\n{error}")
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted")
+    run_as_program(main)

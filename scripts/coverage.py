@@ -21,11 +21,10 @@ work. Nothing is compiled.
 """
 
 import argparse
-import sys
 
 from scripts import bench, table
 from scripts.console import Console
-from scripts.errors import SetupError
+from scripts.errors import run_as_program
 
 HEADER = ["model", "calls", "folded", "on\noneDNN", "parti-\ntions", "floating-\npoint work"]
 
@@ -62,9 +61,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except SetupError as error:
-        sys.exit(f"\n{error}")
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted")
+    run_as_program(main)

@@ -30,7 +30,7 @@ from tvm.testing import dnnl_ocr, dnnl_workloads
 
 from scripts import demo_line, demo_run, demo_saved, measure, table
 from scripts.console import Console
-from scripts.errors import SetupError
+from scripts.errors import SetupError, run_as_program
 
 MODELS = ("mobilenet", "cls", "rec")
 
@@ -256,9 +256,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except SetupError as error:
-        sys.exit(f"\n{error}")
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted")
+    run_as_program(main)

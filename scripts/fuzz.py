@@ -22,13 +22,12 @@ fails is made smaller and printed as Relay text.
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 
 from scripts import measure, table
 from scripts.console import Console
-from scripts.errors import SetupError
+from scripts.errors import SetupError, run_as_program
 
 
 def parse(argv):
@@ -118,9 +117,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except SetupError as error:
-        sys.exit(f"\n{error}")
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted")
+    run_as_program(main)
