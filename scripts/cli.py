@@ -30,6 +30,7 @@ COMMANDS = {
     "exec": ("exec", "run any command in the prepared environment: exec -- python my.py"),
     "bench": ("in_environment", "measure against the limit that oneDNN sets"),
     "fuzz": ("in_environment", "run random graphs on oneDNN and on TVM without it, and compare"),
+    "ops": ("in_environment", "print the table of the ops that oneDNN runs"),
     "coverage": ("in_environment", "print how much of real models oneDNN runs"),
     "lint": ("lint", "check format, licence headers and sizes; --fix repairs the format"),
     "setup": ("setup", "prepare the environment and stop"),

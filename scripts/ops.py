@@ -1,0 +1,64 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py ops [OPTIONS]
+
+Prints the table of the ops that oneDNN runs, with types, layouts and fusion, and what is refused.
+"""
+
+import argparse
+import sys
+
+from scripts.console import Console
+from scripts.errors import SetupError
+from scripts.layout import ROOT
+
+PATH = ROOT / "docs" / "supported_ops.md"
+
+
+def main(argv):
+    """Print or write the table; return the exit code."""
+    parser = argparse.ArgumentParser(prog="./dev.py ops", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--write", action="store_true", help="write it to docs/supported_ops.md")
+    parser.add_argument("--run", action="store_true", help="run calls of each op, and compare")
+    args = parser.parse_args(argv)
+    # After the arguments are parsed: this imports tvm.
+    from tvm.testing import dnnl_support  # pylint: disable=import-outside-toplevel
+
+    console = Console()
+    with console.step("ask the rules"):
+        text = dnnl_support.text()
+    wrong = {}
+    if args.run:
+        with console.step("run calls of each op"):
+            wrong = dnnl_support.run(console.note)
+    if args.write:
+        PATH.parent.mkdir(exist_ok=True)
+        PATH.write_text(text, encoding="utf-8")
+    else:
+        print(text, end="")
+    for name, what in wrong.items():
+        print(f"FAILED: {name}: {what}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except SetupError as error:
+        sys.exit(f"\n{error}")
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted")
