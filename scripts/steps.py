@@ -171,10 +171,11 @@ class PrebuiltTree(Step):
     def __init__(self, runner, layout):
         super().__init__(runner, layout)
         self.requirements = layout.requirements / "wheel-tvm.txt"
+        self.patches = [layout.root / "patches" / name for name in tree.PATCHES]
 
     def _key(self):
-        how = (tree.HOOKED, tree.REPLACED, tree.add_hook.__doc__, tree._FUNCTION, tree._CALL)
-        return digest(self.requirements, *how)
+        how = (tree.HOOKED, tree.REPLACED, tree.MENDED, tree._FUNCTION, tree._CALL)
+        return digest(self.requirements, *how, *self.patches)
 
     def current(self):
         return Stamp(self.layout.prebuilt / ".stamp").matches(self._key())
@@ -188,7 +189,7 @@ class PrebuiltTree(Step):
             wheels.fetch(self.runner, self.layout, self.requirements)
             self.runner.plan(f"unpack hhb-tvm into {self.layout.prebuilt}, hook {tree.HOOKED}")
             return
-        new = tree.unpack(self.wheel(), self.layout.prebuilt)
+        new = tree.unpack(self.wheel(), self.layout.prebuilt, self.patches)
         Stamp(new / ".stamp").write(self._key())
         wheels.replace_directory(new, self.layout.prebuilt)
 

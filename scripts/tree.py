@@ -20,13 +20,23 @@ import json
 import os
 import shutil
 
-from scripts import wheels
+from scripts import apply_diff, wheels
 from scripts.errors import SetupError
 from scripts.stamps import is_source, write_atomic
 
 HOOKED = "tvm/_ffi/base.py"
 # Files of the wheel that our overlay replaces as a whole. They are never unpacked.
 REPLACED = ("tvm/relay/op/contrib/dnnl.py",)
+# Those of patches/series that the prebuilt tree needs too: they hook into Python files.
+PATCHES = ("driver/offer-dnnl-in-tvmc.patch",)
+# By file: a line of the wheel that is wrong, and what it should be. This wheel's RPC client sends
+# three arguments where its server takes one, so `tvmc run` and remote modules always failed.
+MENDED = {
+    "tvm/rpc/server.py": (
+        "    def load_module(file_name):\n",
+        '    def load_module(file_name, options="", cc=""):\n',
+    )
+}
 
 _ANCHOR_FUNCTION = "def _load_lib():\n"
 _ANCHOR_LOAD = "    lib = ctypes.CDLL(lib_path[0], ctypes.RTLD_GLOBAL)\n"
@@ -63,24 +73,51 @@ def add_hook(text):
     """
     if _FUNCTION in text and _CALL in text:
         return text
-    for anchor in (_ANCHOR_FUNCTION, _ANCHOR_LOAD):
-        if text.count(anchor) != 1:
-            raise SetupError(
-                f"{HOOKED} of the prebuilt tree has the line `{anchor.strip()}` "
-                f"{text.count(anchor)} times, it should be there once",
-                "the wheel is not the pinned one: remove build/ and run again.",
-            )
-    text = text.replace(_ANCHOR_FUNCTION, _FUNCTION + _ANCHOR_FUNCTION)
-    return text.replace(_ANCHOR_LOAD, _ANCHOR_LOAD + _CALL)
+    text = replace_line(HOOKED, text, _ANCHOR_FUNCTION, _FUNCTION + _ANCHOR_FUNCTION)
+    return replace_line(HOOKED, text, _ANCHOR_LOAD, _ANCHOR_LOAD + _CALL)
 
 
-def unpack(wheel, target):
+def replace_line(name, text, line, new):
+    """Return the text of the wheel's file `name` with its only line `line` replaced."""
+    if text.count(line) != 1:
+        raise SetupError(
+            f"{name} of the prebuilt tree has the line `{line.strip()}` "
+            f"{text.count(line)} times, it should be there once",
+            "the wheel is not the pinned one: remove build/ and run again.",
+        )
+    return text.replace(line, new)
+
+
+def patch(package, path):
+    """Apply a patch to the Python files that a TVM source tree has below python/.
+
+    Parameters
+    ----------
+    package : Path
+        The directory that holds the package `tvm`.
+    path : Path
+        The patch.
+    """
+    try:
+        for part in apply_diff.parse(path.name, path.read_bytes()).files:
+            file = package / part.path.removeprefix("python/")
+            file.write_bytes(apply_diff.apply_file(path.name, part, file.read_bytes()))
+    except apply_diff.PatchError as error:
+        raise SetupError(str(error), "the wheel is not the pinned one: remove build/.") from None
+
+
+def unpack(wheel, target, patches=()):
     """Unpack the wheel and hook it, beside `target` first, so that `target` is never half done."""
     new = target.with_name(target.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     wheels.unpack_tree(wheel, new, skip=REPLACED)
     base = new / HOOKED
     base.write_text(add_hook(base.read_text()))
+    for name, (line, mended) in MENDED.items():
+        file = new / name
+        file.write_text(replace_line(name, file.read_text(), line, mended))
+    for path in patches:
+        patch(new, path)
     return new
 
 

@@ -187,7 +187,7 @@ def test_an_interrupted_unpacking_leaves_no_tree(layout, monkeypatch):
         step.run()
     assert not layout.prebuilt.exists() and not step.current()
 
-    def whole(wheel, target):
+    def whole(wheel, target, patches):
         new = target.with_name("prebuilt.new")
         new.mkdir(exist_ok=True)
         return new

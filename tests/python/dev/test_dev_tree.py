@@ -175,8 +175,41 @@ def make_wheel(path, files):
     return path
 
 
+PATCH = """\
+Subject: Add a line
+Why: It is missing.
+Forwarded: no
+
+--- a/python/tvm/relay/x.py
++++ b/python/tvm/relay/x.py
+@@ -1,2 +1,3 @@
+ first
++second
+ third
+"""
+WHEEL = {tree.HOOKED: LOADER, **{name: line for name, (line, _) in tree.MENDED.items()}}
+
+
+def test_a_tree_is_patched_and_mended(tmp_path):
+    patch = tmp_path / "a.patch"
+    patch.write_text(PATCH)
+    wheel = make_wheel(tmp_path / "t.whl", {**WHEEL, "tvm/relay/x.py": "first\nthird\n"})
+    new = tree.unpack(wheel, tmp_path / "prebuilt", [patch])
+    assert (new / "tvm/relay/x.py").read_text() == "first\nsecond\nthird\n"
+    for name, (_, mended) in tree.MENDED.items():
+        assert (new / name).read_text() == mended
+
+
+def test_a_patch_that_does_not_fit_is_an_error(tmp_path):
+    patch = tmp_path / "a.patch"
+    patch.write_text(PATCH)
+    wheel = make_wheel(tmp_path / "t.whl", {**WHEEL, "tvm/relay/x.py": "third\n"})
+    with pytest.raises(SetupError, match="a.patch: does not fit"):
+        tree.unpack(wheel, tmp_path / "prebuilt", [patch])
+
+
 def test_a_tree_is_unpacked_without_what_ours_replaces(tmp_path):
-    files = {tree.HOOKED: LOADER, tree.REPLACED[0]: "old", "tvm/relay/x.py": "x"}
+    files = {**WHEEL, tree.REPLACED[0]: "old", "tvm/relay/x.py": "x"}
     wheel = make_wheel(tmp_path / "t.whl", files)
     new = tree.unpack(wheel, tmp_path / "prebuilt")
     assert new.name == "prebuilt.new" and not (tmp_path / "prebuilt").exists()
@@ -186,7 +219,7 @@ def test_a_tree_is_unpacked_without_what_ours_replaces(tmp_path):
 
 
 def test_what_an_interrupted_unpacking_left_is_swept_away(tmp_path):
-    wheel = make_wheel(tmp_path / "t.whl", {tree.HOOKED: LOADER})
+    wheel = make_wheel(tmp_path / "t.whl", WHEEL)
     left = tmp_path / "prebuilt.new/left.py"
     left.parent.mkdir()
     left.write_text("half")

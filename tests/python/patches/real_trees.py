@@ -51,13 +51,15 @@ _LEFT_OUT = re.compile(
 )
 
 
+# The Python files by which a tree is known, and those that the patches hook into.
+PYTHON = ("python/tvm/_ffi/libinfo.py", "python/tvm/driver/tvmc")
 # All that the patch set touches, and what lies around it.
 PARTS = (
     "CMakeLists.txt",
     "version.py",
     "cmake",
     "include/tvm/runtime/c_runtime_api.h",
-    "python/tvm/_ffi/libinfo.py",
+    *PYTHON,
     "python/tvm/relay/op/contrib",
     "python/tvm/testing",
     "src/relay/backend",

@@ -36,7 +36,7 @@ RUNTIME = "src/runtime/contrib/dnnl/"
 OTHERS = {"src/relax/backend/contrib/dnnl/codegen.cc", "src/runtime/contrib/cblas/dnnl_blas.cc"}
 
 # All that CMake reads, globs and compiles.
-WHOLE = ("CMakeLists.txt", "cmake", "include", "src", "python/tvm/_ffi/libinfo.py")
+WHOLE = ("CMakeLists.txt", "cmake", "include", "src", *real_trees.PYTHON)
 
 # What a user's config.cmake would hold; the rest keeps the test quick and alike on all machines.
 CONFIG = """\

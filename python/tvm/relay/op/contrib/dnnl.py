@@ -70,6 +70,7 @@ __all__ = [
     "is_dnnl_available",
     "offload_report",
     "partition_for_dnnl",
+    "pattern_table",
 ]
 
 _TABLE = SpecTable(
@@ -184,14 +185,17 @@ def partition_for_dnnl(
     params: dict[str, tvm.nd.NDArray] | None = None,
     mod_name: str = "default",
     *,
-    prune: bool = True,
-    exclude: Sequence[str] = (),
+    prune: bool | None = None,
+    exclude: Sequence[str] | None = None,
 ) -> tvm.IRModule:
     """Move what oneDNN can run into functions that the DNNL code generator compiles.
 
     Dropout is removed, constants are folded, and a batch_norm that follows a conv2d or dense is
     folded into its constants. What oneDNN cannot run stays as it is; `offload_report` tells what
     and why. A function that a pass of TVM cannot cope with is left alone, with a warning.
+
+    An option that is not given here may be given to the PassContext, as one of
+    `relay.ext.dnnl.options`: `{"prune": False, "exclude": "nn.dense,nn.softmax"}`.
 
     Parameters
     ----------
@@ -203,11 +207,13 @@ def partition_for_dnnl(
     mod_name : str
         Goes into the names of the partitions: give each module that is linked into one program
         a name of its own.
-    prune : bool
-        Whether partitions that are too small to win go back to TVM.
-    exclude : Sequence[str]
-        Relay ops or composites ("nn.dense", "dnnl.conv2d_relu") that are to stay on TVM. Without
-        a composite its ops may still be in a smaller composite or on their own.
+    prune : bool | None
+        Whether partitions that are too small to win go back to TVM; True unless the PassContext
+        says otherwise.
+    exclude : Sequence[str] | None
+        Relay ops or composites ("nn.dense", "dnnl.conv2d_relu") that are to stay on TVM; none
+        unless the PassContext names some. Without a composite its ops may still be in a smaller
+        composite or on their own.
 
     Returns
     -------
@@ -238,7 +244,8 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
     Returns
     -------
     report : OffloadReport
-        Its text is a table; `to_dict()` has the same for programs.
+        Its text is a table; `to_dict()` has the same for programs. `to_json()` and `to_html()`
+        have each call of the module as well, the latter drawn.
     """
     return make_report(check_module(mod), _TABLE)
 

@@ -26,6 +26,9 @@ from contextvars import ContextVar
 
 import tvm
 
+# Where the PassContext has options; its fields are in src/relay/backend/contrib/dnnl/options.cc.
+KEY = "relay.ext.dnnl.options"
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -56,7 +59,7 @@ def make_options(mod_name, prune, exclude, rows: Sequence[str]) -> Options:
     Parameters
     ----------
     mod_name, prune, exclude
-        As the caller gave them.
+        As the caller gave them. In the place of None comes what the PassContext says.
     rows : Sequence[str]
         The names of the policy's rows.
 
@@ -69,8 +72,13 @@ def make_options(mod_name, prune, exclude, rows: Sequence[str]) -> Options:
         raise TypeError(f"mod_name must be a string, not {mod_name!r}")
     if not mod_name:
         raise ValueError("mod_name must not be empty; the names of the partitions are made of it")
+    context = tvm.transform.PassContext.current().config.get(KEY)
+    if prune is None:
+        prune = context is None or bool(context.prune)
     if not isinstance(prune, bool):
         raise TypeError(f"prune must be True or False, not {prune!r}")
+    if exclude is None:
+        exclude = () if context is None else split_names(str(context.exclude))
     if isinstance(exclude, str):
         raise TypeError(f"exclude must be a sequence of names; write exclude=({exclude!r},)")
     try:
@@ -86,6 +94,11 @@ def make_options(mod_name, prune, exclude, rows: Sequence[str]) -> Options:
             hint = f"did you mean '{close[0]}'?" if close else f"oneDNN takes {sorted(rows)}"
             raise ValueError(f"exclude has '{name}', no Relay op or composite; {hint}")
     return Options(mod_name, prune, frozenset(names))
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names in a text that separates them by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def check_module(mod) -> tvm.IRModule:
