@@ -32,6 +32,7 @@ COMMANDS = {
     "fuzz": ("in_environment", "run random graphs on oneDNN and on TVM without it, and compare"),
     "ops": ("in_environment", "print the table of the ops that oneDNN runs"),
     "coverage": ("in_environment", "print how much of real models oneDNN runs"),
+    "report": ("in_environment", "tell what of an ONNX model runs on oneDNN, and why not the rest"),
     "lint": ("lint", "check format, licence headers and sizes; --fix repairs the format"),
     "setup": ("setup", "prepare the environment and stop"),
     "clean": ("clean", "remove build/"),

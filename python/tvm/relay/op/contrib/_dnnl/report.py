@@ -18,14 +18,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 
 import tvm
 from tvm import relay
 from tvm.relay import transform
 from tvm.relay.analysis import post_order_visit
 
+from .flow import Node, make_nodes
 from .graph import OPAQUE, Graph, has_attr, is_composite, is_opaque, op_calls
 from .options import Options, activate
 from .record import Record
@@ -57,6 +60,8 @@ class OffloadReport:
         other number.
     failures : dict[str, str]
         By function: why it was left as it was.
+    nodes : list[Node]
+        The module as a graph: each call, where it runs, what it reads and, if it stayed, why.
     """
 
     calls: dict[str, int] = field(default_factory=Counter)
@@ -66,6 +71,7 @@ class OffloadReport:
     partitions: int = 0
     folded: dict[str, int] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list, repr=False)
 
     @property
     def total(self) -> int:
@@ -95,6 +101,31 @@ class OffloadReport:
             "folded": dict(sorted(self.folded.items())),
             "failures": dict(sorted(self.failures.items())),
         }
+
+    def to_json(self) -> str:
+        """Return the report as a JSON text: what `to_dict` has, and the nodes."""
+        nodes = [{"id": i, **asdict(node)} for i, node in enumerate(self.nodes)]
+        return json.dumps({**self.to_dict(), "nodes": nodes}, indent=1)
+
+    def to_html(self, title: str = "What runs on oneDNN") -> str:
+        """Return the report as a page with the graph drawn, which needs no other file.
+
+        The layout is made by Graphviz: `pip install graphviz graphviz-pure`, or the package
+        graphviz for Python and a `dot` program of your system.
+
+        Parameters
+        ----------
+        title : str
+            The heading of the page.
+
+        Raises
+        ------
+        RuntimeError
+            Graphviz is not installed, or failed.
+        """
+        from .page import make_page  # pylint: disable=import-outside-toplevel
+
+        return make_page(self, title)
 
     def __str__(self) -> str:
         rows = [("op", "calls", "oneDNN", "why the others stayed on TVM")]
@@ -130,7 +161,9 @@ def make_report(mod: tvm.IRModule, table: SpecTable) -> OffloadReport:
     if record is not None:
         report.folded, report.failures = record.folded, record.failures
     stayed: list[relay.Call] = []
-    for var, func in transform.InferType()(mod).functions.items():
+    why: list[tuple[relay.Call, str]] = []
+    mod = transform.InferType()(mod)
+    for var, func in mod.functions.items():
         if not isinstance(func, relay.Function):
             continue
         calls = op_calls(func)
@@ -141,12 +174,12 @@ def make_report(mod: tvm.IRModule, table: SpecTable) -> OffloadReport:
             report.composites.update(_composites(func))
             continue
         known = _known_reasons(func, report.failures.get(var.name_hint))
-        for call in calls:
-            if call in known:
-                _note(report, call, known[call])
-            else:
-                stayed.append(call)
-    _explain(stayed, report, record, table)
+        why.extend((call, known[call]) for call in calls if call in known)
+        stayed.extend(call for call in calls if call not in known)
+    why.extend(_explain(stayed, record, table))
+    for call, reason in why:
+        report.reasons.setdefault(op_name(call), Counter())[reason] += 1
+    report.nodes = make_nodes(mod, dict(why))
     return report
 
 
@@ -176,12 +209,10 @@ def _known_reasons(func: relay.Function, failure: str | None) -> dict[relay.Call
     return found
 
 
-def _note(report: OffloadReport, call: relay.Call, reason: str) -> None:
-    report.reasons.setdefault(op_name(call), Counter())[reason] += 1
-
-
-def _explain(stayed: list[relay.Call], report: OffloadReport, record, table: SpecTable) -> None:
-    """Give a reason for each call that the partitioner could have taken."""
+def _explain(
+    stayed: list[relay.Call], record: Record | None, table: SpecTable
+) -> Iterator[tuple[relay.Call, str]]:
+    """Yield a reason for each call that the partitioner could have taken."""
     pruned = {} if record is None else {why: Counter(n) for why, n in record.pruned.items()}
     excluded = frozenset() if record is None else frozenset(record.excluded)
     with activate(Options(exclude=excluded)):
@@ -194,4 +225,4 @@ def _explain(stayed: list[relay.Call], report: OffloadReport, record, table: Spe
                         counts[op_name(call)] -= 1
                         reason = why
                         break
-            _note(report, call, reason)
+            yield call, reason

@@ -1,0 +1,123 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py report MODEL.onnx [OPTIONS]
+
+Tells what of an ONNX model runs on oneDNN, fused as what, and why the rest does not: as a table,
+and on request as a page with the graph drawn, or as JSON.
+"""
+
+import argparse
+from pathlib import Path
+
+from scripts.console import Console
+from scripts.errors import SetupError, run_as_program
+
+
+def shape(text):
+    """Read NAME=1,3,224,224."""
+    name, _, sizes = text.rpartition("=")
+    try:
+        found = tuple(int(size) for size in sizes.split(","))
+    except ValueError:
+        found = ()
+    if not name or not found or min(found) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=1,3,224,224")
+    return name, found
+
+
+def parse(argv):
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="./dev.py report", description=__doc__.split("\n\n")[1])
+    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument("--html", metavar="FILE", help="write a page with the graph drawn")
+    parser.add_argument("--json", metavar="FILE", help="write all numbers and calls")
+    parser.add_argument(
+        "--shape",
+        metavar="NAME=1,3,224,224",
+        type=shape,
+        action="append",
+        default=[],
+        help="of an input that has no fixed one; may be repeated",
+    )
+    parser.add_argument(
+        "--exclude",
+        metavar="A,B",
+        default="",
+        help="Relay ops and composites that stay on TVM",
+    )
+    parser.add_argument(
+        "--no-prune", action="store_true", help="keep partitions that are too small to win"
+    )
+    return parser.parse_args(argv)
+
+
+def load(args):
+    """Import the model into Relay."""
+    import onnx  # pylint: disable=import-outside-toplevel
+    from tvm import relay  # pylint: disable=import-outside-toplevel
+
+    try:
+        model = onnx.load(args.model)
+    except OSError as error:
+        raise SetupError(
+            f"cannot read {args.model}: {error.strerror}", "name another file."
+        ) from error
+    except Exception as error:  # protobuf's own, by whatever name
+        raise SetupError(f"{args.model} is no ONNX model: {error}", "name another file.") from error
+    weights = {item.name for item in model.graph.initializer}
+    inputs = [item.name for item in model.graph.input if item.name not in weights]
+    for name, _ in args.shape:
+        if name not in inputs:
+            raise SetupError(
+                f"--shape: {args.model} has no input {name!r}", f"its inputs: {', '.join(inputs)}."
+            )
+    return relay.frontend.from_onnx(model, shape=dict(args.shape) or None, freeze_params=True)
+
+
+def write(path, text):
+    """Write a file that the user named."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SetupError(f"cannot write {path}: {error.strerror}", "name another file.") from error
+
+
+def main(argv):
+    """Print and write the report; return the exit code."""
+    args = parse(argv)
+    # After the arguments are parsed: this imports tvm.
+    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+
+    exclude = [name for name in args.exclude.split(",") if name]
+    console = Console()
+    with console.step(f"{args.model}: partition for oneDNN"):
+        mod, params = load(args)
+        try:
+            mod = dnnl.partition_for_dnnl(mod, params, prune=not args.no_prune, exclude=exclude)
+        except ValueError as error:
+            raise SetupError(str(error)) from error
+        report = dnnl.offload_report(mod)
+    print(report)
+    if args.json:
+        write(args.json, report.to_json() + "\n")
+    if args.html:
+        write(args.html, report.to_html(f"{Path(args.model).name} on oneDNN"))
+    return 0
+
+
+if __name__ == "__main__":
+    run_as_program(main)

@@ -1,0 +1,95 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What a browser makes of a page of the report: places of boxes and texts, and the time it took."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+# Runs after the page's own script, and leaves what it measured in the document's title.
+_MEASURE = """
+<script>
+window.addEventListener("load", function () {
+  function at(element) {
+    var r = element.getBoundingClientRect();
+    return [r.left, r.top, r.right, r.bottom];
+  }
+  function list(where, what) { return Array.from(where.querySelectorAll(what)); }
+  var boxes = list(document, "g.node").map(function (node) {
+    return {
+      id: node.id,
+      at: at(node.querySelector("path, polygon, ellipse")),
+      texts: list(node, "text").map(at)
+    };
+  });
+  var partitions = {};
+  list(document, "g.cluster").forEach(function (cluster) {
+    partitions[cluster.id] = at(cluster.querySelector("path, polygon"));
+  });
+  var box = document.querySelector("g.node.dnnl");
+  if (box) { box.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
+  document.title = JSON.stringify({
+    boxes: boxes,
+    partitions: partitions,
+    chosen: document.getElementById("chosen").textContent,
+    milliseconds: performance.now(),
+    errors: window.errors
+  });
+});
+</script>
+"""
+_CATCH = "<script>window.errors = []; onerror = function (text) { errors.push(text); };</script>"
+
+
+def find_browser():
+    """Return the path of a Chromium, or None."""
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+def read_page(path):
+    """Open a page in a browser without a window.
+
+    Parameters
+    ----------
+    path : Path
+        The page. It is not changed.
+
+    Returns
+    -------
+    dict
+        ``boxes``: of each node its id, its rectangle (left, top, right, bottom) and those of its
+        texts; ``partitions``: rectangles by id; ``chosen``: the text after a click on a box of
+        oneDNN; ``milliseconds`` until it was loaded; ``errors`` of its scripts.
+    """
+    text = path.read_text(encoding="utf-8")
+    text = text.replace("<head>", "<head>" + _CATCH, 1).replace("</body>", _MEASURE + "</body>", 1)
+    measured = path.with_name("measured.html")
+    measured.write_text(text, encoding="utf-8")
+    # Chromium keeps a profile even so; a path of its own, as the user may have one open.
+    with tempfile.TemporaryDirectory() as profile:
+        command = [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu"]
+        command += [f"--user-data-dir={profile}", "--window-size=1500,1000", "--dump-dom"]
+        done = subprocess.run(
+            [*command, measured.as_uri()], capture_output=True, text=True, timeout=180, check=True
+        )
+    title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL).group(1)
+    return json.loads(html.unescape(title))
