@@ -30,8 +30,11 @@ partitions: how many functions; composites: Counter of composite names in them; 
 Relay op names in them, inside composites too; host_ops: Counter of the others."""
 
 
-def offload(mod):
-    """Count what a partitioned module gives to DNNL, independently of the offload report."""
+def offload(mod, compiler=COMPILER):
+    """Count what a partitioned module gives to DNNL, independently of the offload report.
+
+    Another compiler's name counts what goes to that one.
+    """
     partitions, composites = 0, collections.Counter()
     ops, host_ops = collections.Counter(), collections.Counter()
 
@@ -42,7 +45,7 @@ def offload(mod):
     for func in mod.functions.values():
         if not isinstance(func, relay.Function):
             continue
-        inside = "Compiler" in (func.attrs or {}) and func.attrs["Compiler"] == COMPILER
+        inside = "Compiler" in (func.attrs or {}) and func.attrs["Compiler"] == compiler
         partitions += inside
         counter = ops if inside else host_ops
 
