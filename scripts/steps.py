@@ -27,7 +27,7 @@ from scripts.native import NativeBuild
 from scripts.stamps import Stamp, digest, write_atomic
 
 # Packages that every command needs; `lint` adds its own.
-GROUPS = ("prebuilt", "build", "test", "demo", "report")
+GROUPS = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
 
 _TVMC = """#!/bin/sh
 # Made by dev.py: TVM's command line on the tree that PYTHONPATH names.

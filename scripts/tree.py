@@ -43,9 +43,12 @@ _ANCHOR_LOAD = "    lib = ctypes.CDLL(lib_path[0], ctypes.RTLD_GLOBAL)\n"
 _CALL = "    _load_dnnl_library()\n"
 _FUNCTION = '''def _load_dnnl_library():
     """Open the oneDNN backend before any module collects the registered functions."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    built = os.path.normpath(os.path.join(here, "..", "..", "..", "lib", "libtvm_dnnl.so"))
-    path = os.environ.get("TVM_DNNL_LIBRARY", built)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # Beside libtvm.so in an installed package, else where set-up builds it.
+    path = os.path.join(package, "libtvm_dnnl.so")
+    if not os.path.isfile(path):
+        path = os.path.normpath(os.path.join(package, "..", "..", "lib", "libtvm_dnnl.so"))
+    path = os.environ.get("TVM_DNNL_LIBRARY", path)
     if not os.path.isfile(path):
         sys.stderr.write(
             "warning: no oneDNN backend: %s is not there. Run `./dev.py setup`, or set "

@@ -31,8 +31,9 @@ def _folder_of_the_kernels() -> Path:
     """Return the directory below which the header of the kernels is."""
     package = Path(tvm.__file__).resolve().parent
     # TVM's root, if `package` is in its python/; else the checkout that holds build/prebuilt/tvm.
-    for root in package.parents[1:3]:
-        folder = root / "src" / "runtime" / "contrib"
+    folders = [root / "src" / "runtime" / "contrib" for root in package.parents[1:3]]
+    # An installed package has the header itself.
+    for folder in (*folders, package / "include"):
         if (folder / _HEADER).is_file():
             return folder
     raise RuntimeError(

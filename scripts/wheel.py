@@ -1,0 +1,173 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py wheel [--out DIR] [--dry-run] [--no-build]
+
+Makes a wheel for people without this checkout: the prebuilt tree with the oneDNN backend laid over
+it, libtvm_dnnl.so, and oneDNN's library. In a new environment `pip install FILE` is all it takes.
+"""
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+
+from scripts import options as shared
+from scripts.commands import clean_environment, tail
+from scripts.environment import prepare, tvm_home
+from scripts.errors import SetupError
+from scripts.layout import Layout
+
+NAME = "tvm-dnnl"
+VERSION = "0.1.0"
+# The prebuilt libtvm.so is older than what our own libraries need.
+TAG = "py3-none-manylinux_2_28_x86_64"
+
+# TVM's package is a part of the wheel and not a requirement of it: its own wheel is tagged for
+# Python 3.10 only, and two wheels must not own the same files.
+_PROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = {name}
+version = {version}
+description = "TVM 0.16 with Relay's oneDNN 3 backend, ready to run on x86_64 Linux"
+license = "Apache-2.0"
+license-files = ["LICENSE", "licenses/*"]
+requires-python = ">=3.10,<3.13"
+dependencies = {dependencies}
+
+[project.optional-dependencies]
+report = {report}
+
+[project.scripts]
+tvmc = "tvm.driver.tvmc.main:main"
+
+[tool.hatch.build]
+ignore-vcs = true
+
+[tool.hatch.build.targets.wheel]
+bypass-selection = true
+only-include = []
+
+[tool.hatch.build.targets.wheel.force-include]
+{files}
+
+[tool.hatch.build.targets.wheel.hooks.custom]
+"""
+
+_HOOK = """\
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class Tag(BuildHookInterface):
+    def initialize(self, version, build_data):
+        build_data["pure_python"] = False
+        build_data["tag"] = {tag}
+"""
+
+
+def requirements(path):
+    """Read what a file of requirements pins; a wheel asks for the same or a later patch of it."""
+    lines = (line.split("#", 1)[0].strip() for line in path.read_text().splitlines())
+    return [line.replace("==", "~=", 1) for line in lines if line]
+
+
+def contents(layout):
+    """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
+    header = "src/runtime/contrib/dnnl/dnnl_kernel.h"
+    return {
+        str(layout.tvm): "tvm",
+        str(layout.library): "tvm/libtvm_dnnl.so",
+        # The name by which libtvm_dnnl.so asks for it.
+        str(layout.onednn / "lib" / "libdnnl.so.3"): "tvm/libdnnl.so.3",
+        # What generated C source includes.
+        str(layout.root / header): "tvm/include/dnnl/dnnl_kernel.h",
+    }
+
+
+def write_project(layout, folder):
+    """Write what the build backend reads."""
+    files = "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in contents(layout).items())
+    (folder / "licenses").mkdir(parents=True, exist_ok=True)
+    (folder / "LICENSE").write_bytes((layout.root / "LICENSE").read_bytes())
+    for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
+        found = layout.onednn / "share" / "doc" / "onednn" / name
+        (folder / "licenses" / f"oneDNN-{name}.txt").write_bytes(found.read_bytes())
+    text = _PROJECT.format(
+        name=json.dumps(NAME),
+        version=json.dumps(VERSION),
+        dependencies=json.dumps(requirements(layout.requirements / "prebuilt.txt")),
+        report=json.dumps(requirements(layout.requirements / "report.txt")),
+        files=files,
+    )
+    (folder / "pyproject.toml").write_text(text)
+    (folder / "hatch_build.py").write_text(_HOOK.format(tag=json.dumps(TAG)))
+
+
+def build(layout, out):
+    """Build the wheel.
+
+    Parameters
+    ----------
+    layout : Layout
+        A checkout whose environment is prepared.
+    out : Path
+        The folder for the wheel.
+
+    Returns
+    -------
+    Path
+        The wheel.
+    """
+    folder = layout.build / "wheel"
+    write_project(layout, folder)
+    command = [str(layout.python), "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    done = subprocess.run(
+        command, cwd=folder, env=clean_environment(), capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SetupError("the wheel could not be built", "", tail(done.stdout + done.stderr))
+    return out / f"{NAME.replace('-', '_')}-{VERSION}-{TAG}.whl"
+
+
+def parse(argv):
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="./dev.py wheel", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--out", metavar="DIR", help="where it goes (default: build/dist)")
+    return parser.parse_args(argv)
+
+
+def main(argv):
+    """Build the wheel and print its path."""
+    options, rest = shared.parse(argv, own_help=False)
+    args = parse(rest)
+    if tvm_home():
+        raise SetupError(
+            "a wheel is made of the prebuilt tree, but TVM_HOME is set",
+            "unset it; a tree of your own has TVM's `python/setup.py`.",
+        )
+    layout = Layout()
+    out = Path(args.out).absolute() if args.out else layout.build / "dist"
+    runner = prepare(options, layout)
+    if runner.plan(f"build the wheel in {out}"):
+        return 0
+    with runner.console.step("build the wheel"):
+        wheel = build(layout, out)
+    print(f"{wheel} ({wheel.stat().st_size / 1e6:.0f} MB)")
+    return 0

@@ -1,0 +1,108 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The wheel of `dev.py wheel`: what it asks for, and that it runs a model where it is installed."""
+
+import os
+import subprocess
+import venv
+import zipfile
+
+import pytest
+
+from scripts import wheel
+from scripts.commands import clean_environment
+from scripts.layout import Layout
+
+LAYOUT = Layout()
+
+# It runs in the new environment: it must see nothing of the checkout.
+PROGRAM = """
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+from tvm.relay.op.contrib import dnnl
+from tvm.testing.dnnl_target import host_target
+
+weight = relay.const(np.ones((4, 3, 3, 3), "float32"))
+body = relay.nn.relu(relay.nn.conv2d(relay.var("x", shape=(1, 3, 8, 8)), weight))
+mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(body))
+assert dnnl.offload_report(mod).composites == {"dnnl.conv2d_relu": 1}
+with tvm.transform.PassContext(opt_level=3):
+    lib = relay.build(mod, target=host_target())
+lib.export_library("model.so")
+with tvm.transform.PassContext(opt_level=3, config={"relay.ext.dnnl.codegen": "C_SRC"}):
+    lib = relay.build(mod, target=host_target())
+lib.export_library("c_source.so", options=dnnl.c_source_options())
+for name in ("model.so", "c_source.so"):
+    module = graph_executor.GraphModule(tvm.runtime.load_module(name)["default"](tvm.cpu()))
+    module.set_input("x", np.ones((1, 3, 8, 8), "float32"))
+    module.run()
+    assert (module.get_output(0).numpy() == 27).all(), name
+print(tvm.__file__)
+"""
+
+
+def test_requirements_take_later_patches(tmp_path):
+    pins = tmp_path / "pins.txt"
+    pins.write_text("# why\n\nnumpy==1.26.4\nsetuptools==75.8.2; python_version >= '3.12'  # x\n")
+    found = ["numpy~=1.26.4", "setuptools~=75.8.2; python_version >= '3.12'"]
+    assert wheel.requirements(pins) == found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Build the wheel."""
+    if os.environ.get("TVM_HOME"):
+        pytest.skip("a wheel is made of the prebuilt tree")
+    return wheel.build(LAYOUT, tmp_path_factory.mktemp("dist"))
+
+
+def test_it_holds_what_a_model_needs(built):
+    with zipfile.ZipFile(built) as archive:
+        names = set(archive.namelist())
+        metadata = archive.read(f"tvm_dnnl-{wheel.VERSION}.dist-info/METADATA").decode()
+    needed = ("libtvm.so", "libtvm_dnnl.so", "libdnnl.so.3", "relay/op/contrib/dnnl.py")
+    assert {f"tvm/{name}" for name in needed} <= names
+    assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
+    assert any(name.endswith("licenses/oneDNN-LICENSE.txt") for name in names)
+    assert "Requires-Dist: numpy~=1.26.4" in metadata
+    assert "Requires-Dist: graphviz~=0.21; extra == 'report'" in metadata
+
+
+def test_it_runs_a_model_in_a_new_environment(built, tmp_path):
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv/bin/python"
+    environ = clean_environment()
+    for name in ("TVM_LIBRARY_PATH", "TVM_DNNL_LIBRARY", "LD_LIBRARY_PATH", "VIRTUAL_ENV"):
+        environ.pop(name, None)
+
+    def run(*command):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, errors="replace"
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    # What the wheel requires is in the environment of this checkout: nothing is downloaded.
+    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    (found,) = (LAYOUT.venv / "lib").glob("python*/site-packages")
+    (site / "requirements.pth").write_text(f"{found}\n")
+    pip = [LAYOUT.python, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    run(*pip, "install", "--quiet", "--no-index", built)
+    assert run(python, "-c", PROGRAM) == str(site / "tvm/__init__.py")
+    assert run(tmp_path / "venv/bin/tvmc", "--version").startswith("0.16")
