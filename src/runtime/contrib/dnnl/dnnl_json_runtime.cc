@@ -112,10 +112,11 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
         return DescribePlan(symbol_name_, *plan_);
       });
     }
-    if (name == "measure_primitives") {
-      return TypedPackedFunc<String(int)>([sptr_to_self, this](int repeat) {
-        CheckInitialised("measure_primitives");
-        return MeasurePrimitives(plan_, repeat);
+    if (name == "measure_primitives" || name == "profile_primitives") {
+      const bool is_alone = name == "measure_primitives";
+      return TypedPackedFunc<String(int)>([sptr_to_self, this, name, is_alone](int repeat) {
+        CheckInitialised(name.c_str());
+        return MeasurePrimitives(plan_, repeat, is_alone);
       });
     }
     return JSONRuntimeBase::GetFunction(name, sptr_to_self);

@@ -25,35 +25,12 @@
 
 #include <tvm/runtime/logging.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <new>
+#include "dnnl_threads.h"
 
 namespace tvm {
 namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
-
-namespace {
-
-size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-/*! \brief The first and the last step that use a buffer. */
-struct Lifetime {
-  int buffer;
-  int first{-1};
-  int last{-1};
-  bool Overlaps(const Lifetime& other) const { return first <= other.last && other.first <= last; }
-};
-
-}  // namespace
-
-std::shared_ptr<void> AllocAligned(size_t bytes) {
-  if (bytes == 0) return nullptr;
-  void* data = std::aligned_alloc(kAlignment, RoundUp(bytes));
-  if (data == nullptr) throw std::bad_alloc();
-  return std::shared_ptr<void>(data, std::free);
-}
 
 std::pair<int, size_t> Plan::Locate(int buffer) const {
   size_t offset = 0;
@@ -61,48 +38,6 @@ std::pair<int, size_t> Plan::Locate(int buffer) const {
     offset += buffers[buffer].offset;
   }
   return {buffer, offset};
-}
-
-void Plan::PlaceArena() {
-  std::vector<Lifetime> lifetimes(buffers.size());
-  for (size_t i = 0; i < buffers.size(); ++i) lifetimes[i].buffer = static_cast<int>(i);
-  for (size_t step = 0; step < steps.size(); ++step) {
-    for (const auto& [arg, tensor] : steps[step].args) {
-      // A part keeps the whole alive.
-      Lifetime& lifetime = lifetimes[Locate(tensors[tensor].buffer).first];
-      if (lifetime.first < 0) lifetime.first = static_cast<int>(step);
-      lifetime.last = static_cast<int>(step);
-    }
-  }
-
-  std::vector<Lifetime> pending;
-  for (const Lifetime& lifetime : lifetimes) {
-    const bool is_used = lifetime.first >= 0;
-    if (is_used && buffers[lifetime.buffer].kind == BufferKind::kArena) pending.push_back(lifetime);
-  }
-  // The largest first: they are the hardest to place, the small ones fill the gaps.
-  std::stable_sort(pending.begin(), pending.end(), [this](const Lifetime& a, const Lifetime& b) {
-    return buffers[a.buffer].bytes > buffers[b.buffer].bytes;
-  });
-
-  std::vector<Lifetime> placed;  // sorted by offset
-  for (const Lifetime& lifetime : pending) {
-    Buffer& buffer = buffers[lifetime.buffer];
-    size_t offset = 0;
-    for (const Lifetime& other : placed) {
-      if (!lifetime.Overlaps(other)) continue;
-      const Buffer& taken = buffers[other.buffer];
-      if (offset + buffer.bytes <= taken.offset) break;
-      offset = std::max(offset, RoundUp(taken.offset + taken.bytes));
-    }
-    buffer.offset = offset;
-    arena_bytes = std::max(arena_bytes, RoundUp(offset + buffer.bytes));
-    arena_bytes_unshared += RoundUp(buffer.bytes);
-    const auto place = std::upper_bound(
-        placed.begin(), placed.end(), offset,
-        [this](size_t value, const Lifetime& l) { return value < buffers[l.buffer].offset; });
-    placed.insert(place, lifetime);
-  }
 }
 
 Context::Context(std::shared_ptr<const Plan> plan)
@@ -163,12 +98,14 @@ void Context::Execute(size_t index) {
 }
 
 void Context::Run(const std::vector<void*>& arguments) {
+  const ThreadScope threads(plan_->num_threads);
   Bind(arguments);
   for (size_t i = 0; i < plan_->steps.size(); ++i) Execute(i);
   stream_.wait();
 }
 
 void Context::RunStep(size_t index) {
+  const ThreadScope threads(plan_->num_threads);
   Execute(index);
   stream_.wait();
 }

@@ -31,15 +31,13 @@
 #include <vector>
 
 #include "dnnl.hpp"
+#include "dnnl_memory.h"
 #include "dnnl_tensor.h"
 
 namespace tvm {
 namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
-
-/*! \brief Where intermediates begin: at a cache line, which is also the widest vector register. */
-constexpr size_t kAlignment = 64;
 
 /*! \brief What a step is, for reports and profiles. */
 struct StepInfo {
@@ -50,6 +48,8 @@ struct StepInfo {
   std::vector<std::string> post_ops; /*!< what is fused, in order */
   std::string src_layout;
   std::string dst_layout;
+  /*! \brief Multiplications and additions of a convolution or a product of matrices, else 0. */
+  double flops{0};
 };
 
 /*! \brief One primitive with its arguments. */
@@ -73,6 +73,8 @@ struct Argument {
  */
 struct Plan {
   dnnl::engine engine;
+  /*! \brief The primitives are made for so many threads, and so must run on as many. */
+  int num_threads{1};
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;
   std::vector<Step> steps;
@@ -85,16 +87,7 @@ struct Plan {
 
   /*! \brief The buffer that a buffer is a part of in the end, and where in it. */
   std::pair<int, size_t> Locate(int buffer) const;
-
-  /*!
-   * \brief Give the intermediates their offsets, so that two share memory only when no step
-   * needs both. Called once, when all steps are there.
-   */
-  void PlaceArena();
 };
-
-/*! \brief Memory that is aligned as oneDNN likes it. */
-std::shared_ptr<void> AllocAligned(size_t bytes);
 
 /*! \brief All that one run of a plan writes: arena, workspace, stream and the bound arguments. */
 class Context {

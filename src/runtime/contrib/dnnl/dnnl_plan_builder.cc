@@ -37,12 +37,38 @@ namespace dnnl_backend {
 
 namespace {
 
-/*! \brief The layout of an argument, or nothing where the step has no such argument. */
-std::string LayoutOf(const PlanBuilder::Args& args, int arg) {
+/*! \brief An argument of a step; undefined where it has none such. */
+Tensor FindArg(const PlanBuilder::Args& args, int arg) {
   for (const auto& [id, tensor] : args) {
-    if (id == arg) return LayoutText(tensor.md);
+    if (id == arg) return tensor;
   }
-  return "";
+  return {};
+}
+
+std::string LayoutOf(const PlanBuilder::Args& args, int arg) {
+  const Tensor tensor = FindArg(args, arg);
+  return tensor.defined() ? LayoutText(tensor.md) : "";
+}
+
+/*! \brief Multiplications and additions, those with padding among them. */
+double CountFlops(dnnl::primitive::kind kind, const PlanBuilder::Args& args) {
+  const Tensor src = FindArg(args, DNNL_ARG_SRC);
+  const Tensor weights = FindArg(args, DNNL_ARG_WEIGHTS);
+  const Tensor dst = FindArg(args, DNNL_ARG_DST);
+  const auto size = [](const Tensor& tensor) {
+    return static_cast<double>(NumElements(tensor.dims()));
+  };
+  switch (kind) {
+    case dnnl::primitive::kind::convolution:
+    case dnnl::primitive::kind::inner_product:
+      return 2 * size(dst) * size(weights) / dst.dims()[1];
+    case dnnl::primitive::kind::deconvolution:
+      return 2 * size(src) * size(weights) / src.dims()[1];
+    case dnnl::primitive::kind::matmul:
+      return 2 * size(dst) * src.dims().back();
+    default:
+      return 0;
+  }
 }
 
 /*! \brief Whether oneDNN has only plain loops for a step, or for what is fused to it. */
@@ -59,7 +85,8 @@ bool IsReference(const StepInfo& step) {
 
 }  // namespace
 
-PlanBuilder::PlanBuilder() : plan_(std::make_shared<Plan>()), stream_() {
+PlanBuilder::PlanBuilder() : plan_(std::make_shared<Plan>()), threads_(NumThreads()), stream_() {
+  plan_->num_threads = threads_.num_threads();
   plan_->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   stream_ = dnnl::stream(plan_->engine);
 }
@@ -148,7 +175,7 @@ Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
   Tensor copy;
   if (IsConstant(value)) {
     Buffer buffer(BufferKind::kConstant, want.get_size());
-    buffer.data = AllocAligned(buffer.bytes);
+    buffer.data = pool_.Alloc(buffer.bytes);
     const auto [root, offset] = plan_->Locate(value.buffer);
     char* from_data = static_cast<char*>(plan_->buffers[root].data.get()) + offset;
     dnnl::memory from(value.md, plan_->engine, from_data);
@@ -244,6 +271,7 @@ void PlanBuilder::EmitStep(const std::string& node, const std::string& op,
   step.info.post_ops = std::move(post_ops);
   step.info.src_layout = LayoutOf(args, DNNL_ARG_SRC);
   step.info.dst_layout = LayoutOf(args, DNNL_ARG_DST);
+  step.info.flops = CountFlops(desc.get_kind(), args);
   const dnnl::memory::desc workspace = desc.scratchpad_desc();
   if (workspace && workspace.get_size() > 0) {
     if (scratchpad_buffer_ < 0) scratchpad_buffer_ = AddBuffer(Buffer(BufferKind::kScratchpad, 0));
@@ -289,6 +317,7 @@ void PlanBuilder::BackTo(const Mark& mark) {
   plan_->buffers.erase(plan_->buffers.begin() + mark.buffers, plan_->buffers.end());
   plan_->tensors.resize(mark.tensors);
   plan_->steps.resize(mark.steps);
+  while (!offers_.empty() && offers_.back().step >= mark.steps) offers_.pop_back();
 }
 
 bool PlanBuilder::HasReferenceSince(const Mark& mark) const {
@@ -322,7 +351,8 @@ std::shared_ptr<const Plan> PlanBuilder::Finish() {
   for (size_t i = 0; i < is_used.size(); ++i) {
     if (!is_used[i]) plan_->buffers[i].data.reset();
   }
-  plan_->PlaceArena();
+  ComputeInPlace(offers_, plan_.get());
+  PlaceArena(plan_.get());
   values_.clear();
   reordered_.clear();
   return std::move(plan_);

@@ -26,6 +26,7 @@
 
 #include <tvm/runtime/ndarray.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,9 +35,12 @@
 #include <vector>
 
 #include "dnnl.hpp"
+#include "dnnl_arena.h"
+#include "dnnl_memory.h"
 #include "dnnl_node_reader.h"
 #include "dnnl_plan.h"
 #include "dnnl_tensor.h"
+#include "dnnl_threads.h"
 
 namespace tvm {
 namespace runtime {
@@ -107,6 +111,22 @@ class PlanBuilder {
   }
 
   /*!
+   * \brief Offer that the latest primitive computes its result in the memory of an operand.
+   * \param arg The operand (DNNL_ARG_*).
+   */
+  void OfferInPlace(int arg) { offers_.push_back({plan_->steps.size() - 1, arg, nullptr, 0}); }
+  /*!
+   * \brief Offer that another primitive, which adds to what is in its result's memory, takes the
+   * place of the latest one.
+   * \param arg The operand that it does not have.
+   * \param create Makes it.
+   * \param post_op The place of the addition among the post-ops.
+   */
+  void OfferInPlace(int arg, std::function<dnnl::primitive()> create, size_t post_op) {
+    offers_.push_back({plan_->steps.size() - 1, arg, std::move(create), post_op});
+  }
+
+  /*!
    * \brief Make the inputs of a node row-major, for it and all that comes behind it.
    * \return Whether any was not.
    */
@@ -141,7 +161,10 @@ class PlanBuilder {
   void BindOutput(const Tensor& value, int argument);
 
   std::shared_ptr<Plan> plan_;
+  ThreadScope threads_;
   dnnl::stream stream_;
+  /*! \brief Where the packed constants lie. */
+  MemoryPool pool_;
   std::map<std::pair<uint32_t, uint32_t>, Tensor> values_;
   /*! \brief Reordered copies by the buffer they were made from: the source and the copy. */
   std::unordered_map<int, std::vector<std::pair<Tensor, Tensor>>> reordered_;
@@ -150,6 +173,7 @@ class PlanBuilder {
   /*! \brief Tensors of the plan by buffer, to find equal ones. */
   std::unordered_map<int, std::vector<int>> tensors_of_buffer_;
   std::vector<std::pair<Entry, int>> outputs_;
+  std::vector<InPlaceOffer> offers_;
   int scratchpad_buffer_{-1};
 };
 

@@ -57,13 +57,32 @@ bool IsPerChannel(const Tensor& operand, const Dims& result, int channel_axis) {
   return operand.dims() == expected;
 }
 
+/*! \brief The post-ops, and the same with one addition done in the result's memory. */
+struct Chain {
+  dnnl::post_ops plain, in_place;
+
+  void AppendEltwise(dnnl::algorithm algorithm, float alpha, float beta) {
+    plain.append_eltwise(algorithm, alpha, beta);
+    in_place.append_eltwise(algorithm, alpha, beta);
+  }
+  void AppendBinary(dnnl::algorithm algorithm, const dnnl::memory::desc& md, bool is_in_place) {
+    plain.append_binary(algorithm, md);
+    // The places of the others in the chain, and so their arguments, stay the same.
+    if (is_in_place) {
+      in_place.append_sum(1.f);
+    } else {
+      in_place.append_binary(algorithm, md);
+    }
+  }
+};
+
 /*! \brief Append `result op operand` or, where the operand comes first, `operand op result`. */
-void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Tensor& operand,
-                  dnnl::post_ops* chain, FusedOps* fused) {
+void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Tensor& operand, Chain* chain,
+                  FusedOps* fused) {
   dnnl::algorithm algorithm = op.algorithm;
   if (post_op.Get<bool>("operand_first", false) && algorithm == dnnl::algorithm::binary_sub) {
     // operand - result = -result + operand, to the last bit.
-    chain->append_eltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
+    chain->AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
     algorithm = dnnl::algorithm::binary_add;
   } else {
     ICHECK(!post_op.Get<bool>("operand_first", false) || IsCommutative(algorithm))
@@ -71,9 +90,15 @@ void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Tensor& ope
   }
   // An operand of the result's shape takes the result's layout, which oneDNN has yet to choose.
   const bool is_small = NumElements(operand.dims()) < NumElements(fused->result_dims);
-  fused->operands.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(chain->len()) | DNNL_ARG_SRC_1,
-                               operand);
-  chain->append_binary(algorithm, is_small ? operand.md : AnyDesc(operand.md));
+  const int arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(chain->plain.len()) | DNNL_ARG_SRC_1;
+  fused->operands.emplace_back(arg, operand);
+  const bool is_residual =
+      !is_small && algorithm == dnnl::algorithm::binary_add && fused->residual.arg == 0;
+  if (is_residual) {
+    fused->residual.arg = arg;
+    fused->residual.name = fused->names.size();
+  }
+  chain->AppendBinary(algorithm, is_small ? operand.md : AnyDesc(operand.md), is_residual);
   fused->names.push_back(AlgorithmName(algorithm));
 }
 
@@ -106,8 +131,8 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
   FusedOps fused;
   fused.attr = PlanBuilder::NewAttr();
   fused.result_dims = node.OutDims();
-  dnnl::post_ops chain;
-  if (view.is_negated) chain.append_eltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
+  Chain chain;
+  if (view.is_negated) chain.AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
   for (int i = 0; i < node.NumPostOps(); ++i) {
     const NodeReader post_op = node.PostOp(i);
     const OpSpec* op = FindOp(post_op.OpName());
@@ -117,16 +142,16 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
         << post_op.Where() << ": cannot be fused";
     if (op->IsEltwise()) {
       const auto [alpha, beta] = op->AlphaBeta(post_op);
-      chain.append_eltwise(op->algorithm, alpha, beta);
+      chain.AppendEltwise(op->algorithm, alpha, beta);
       fused.names.push_back(AlgorithmName(op->algorithm));
       if (op->is_reciprocal) {
-        chain.append_eltwise(dnnl::algorithm::eltwise_pow, 1.f, -1.f);
+        chain.AppendEltwise(dnnl::algorithm::eltwise_pow, 1.f, -1.f);
         fused.names.push_back(AlgorithmName(dnnl::algorithm::eltwise_pow));
       }
       continue;
     }
     const Tensor operand = OperandInRelayOrder(node, post_op, plan);
-    const bool is_first = chain.len() == 0 && !fused.bias.defined();
+    const bool is_first = chain.plain.len() == 0 && !fused.bias.defined();
     if (is_first && op->algorithm == dnnl::algorithm::binary_add &&
         IsPerChannel(operand, fused.result_dims, view.channel_axis)) {
       const Dims vector = {fused.result_dims[view.channel_axis]};
@@ -136,7 +161,11 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
     }
     AppendBinary(post_op, *op, view.to_primitive(operand), &chain, &fused);
   }
-  fused.attr.set_post_ops(chain);
+  fused.attr.set_post_ops(chain.plain);
+  if (fused.residual.arg != 0) {
+    fused.residual.attr = PlanBuilder::NewAttr();
+    fused.residual.attr.set_post_ops(chain.in_place);
+  }
   return fused;
 }
 

@@ -58,6 +58,15 @@ struct FusedOps {
   PlanBuilder::Args operands;
   /*! \brief What was fused, in order, for the report: "bias", "eltwise_relu", ... */
   std::vector<std::string> names;
+  /*! \brief The addition of an operand of the result's shape, which may be done in its memory. */
+  struct Residual {
+    /*! \brief The operand (DNNL_ARG_*); 0 where there is none. */
+    int arg{0};
+    /*! \brief Its place in `names`. */
+    size_t name;
+    /*! \brief `attr` with the sum in the place of the addition. */
+    dnnl::primitive_attr attr;
+  } residual;
 
   /*! \brief The descriptor to create the primitive descriptor with: empty without a bias. */
   dnnl::memory::desc BiasDesc() const { return bias.defined() ? bias.md : dnnl::memory::desc(); }
@@ -67,6 +76,24 @@ struct FusedOps {
    */
   PlanBuilder::Args AddTo(PlanBuilder::Args args, const NodeReader& node, PlanBuilder* plan,
                           const dnnl::primitive_desc_base& desc) const;
+
+  /*!
+   * \brief After the primitive was emitted, offer to add the residual in its own memory.
+   * \param desc The primitive's descriptor.
+   * \param describe From `residual.attr`, makes a descriptor for the same layouts, or none.
+   */
+  template <typename Primitive, typename Describe>
+  void OfferSum(PlanBuilder* plan, const dnnl::primitive_desc_base& desc,
+                const Describe& describe) const {
+    if (residual.arg == 0) return;
+    const typename Primitive::primitive_desc sum = describe(residual.attr);
+    // Only the code that runs it must be as good; all else, the workspace too, is the step's.
+    if (!sum || std::string(sum.impl_info_str()) != desc.impl_info_str() ||
+        sum.scratchpad_desc().get_size() != desc.scratchpad_desc().get_size()) {
+      return;
+    }
+    plan->OfferInPlace(residual.arg, [sum]() { return Primitive(sum); }, residual.name);
+  }
 };
 
 /*!

@@ -39,17 +39,21 @@ namespace dnnl_backend {
 
 namespace {
 
+void WriteInfo(const StepInfo& info, dmlc::JSONWriter* writer) {
+  writer->WriteObjectKeyValue("node", info.node);
+  writer->WriteObjectKeyValue("op", info.op);
+  writer->WriteObjectKeyValue("kind", info.kind);
+  writer->WriteObjectKeyValue("impl", info.impl);
+  writer->WriteObjectKeyValue("post_ops", info.post_ops);
+  writer->WriteObjectKeyValue("src", info.src_layout);
+  writer->WriteObjectKeyValue("dst", info.dst_layout);
+}
+
 struct DescribedStep {
   const StepInfo& info;
   void Save(dmlc::JSONWriter* writer) const {
     writer->BeginObject();
-    writer->WriteObjectKeyValue("node", info.node);
-    writer->WriteObjectKeyValue("op", info.op);
-    writer->WriteObjectKeyValue("kind", info.kind);
-    writer->WriteObjectKeyValue("impl", info.impl);
-    writer->WriteObjectKeyValue("post_ops", info.post_ops);
-    writer->WriteObjectKeyValue("src", info.src_layout);
-    writer->WriteObjectKeyValue("dst", info.dst_layout);
+    WriteInfo(info, writer);
     writer->EndObject();
   }
 };
@@ -59,9 +63,8 @@ struct MeasuredStep {
   double microseconds;
   void Save(dmlc::JSONWriter* writer) const {
     writer->BeginObject();
-    writer->WriteObjectKeyValue("node", info.node);
-    writer->WriteObjectKeyValue("kind", info.kind);
-    writer->WriteObjectKeyValue("impl", info.impl);
+    WriteInfo(info, writer);
+    writer->WriteObjectKeyValue("flops", info.flops);
     writer->WriteObjectKeyValue("microseconds", microseconds);
     writer->EndObject();
   }
@@ -73,18 +76,27 @@ double Median(std::vector<double>* samples) {
   return *middle;
 }
 
-double MeasureStep(Context* context, size_t step, int repeat) {
-  using Clock = std::chrono::steady_clock;
-  // Two runs before the timed ones bring code and data into the caches.
-  for (int i = 0; i < 2; ++i) context->RunStep(step);
-  std::vector<double> samples;
-  for (int i = 0; i < repeat; ++i) {
+/*! \brief Runs steps and notes how long each takes. */
+class StopWatch {
+ public:
+  StopWatch(Context* context, size_t num_steps) : context_(context), samples_(num_steps) {}
+
+  void Run(size_t step, bool is_timed) {
+    using Clock = std::chrono::steady_clock;
     const auto start = Clock::now();
-    context->RunStep(step);
-    samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+    context_->RunStep(step);
+    const std::chrono::duration<double, std::micro> time = Clock::now() - start;
+    if (is_timed) samples_[step].push_back(time.count());
   }
-  return Median(&samples);
-}
+  double MedianOf(size_t step) { return Median(&samples_[step]); }
+
+ private:
+  Context* context_;
+  std::vector<std::vector<double>> samples_;
+};
+
+/*! \brief So many runs before the timed ones bring code and data into the caches. */
+constexpr int kWarmUp = 2;
 
 }  // namespace
 
@@ -103,8 +115,8 @@ std::string DescribePlan(const std::string& symbol, const Plan& plan) {
   return os.str();
 }
 
-std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat) {
-  ICHECK_GE(repeat, 1) << "measure_primitives: repeat must be at least 1, but is " << repeat;
+std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat, bool is_alone) {
+  ICHECK_GE(repeat, 1) << "repeat must be at least 1, but is " << repeat;
 
   std::vector<std::shared_ptr<void>> storage(plan->arguments.size());
   std::vector<void*> addresses(plan->arguments.size());
@@ -117,10 +129,18 @@ std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repea
   Context context(plan);
   context.Run(addresses);
 
-  std::vector<MeasuredStep> measured;
-  for (size_t i = 0; i < plan->steps.size(); ++i) {
-    measured.push_back({plan->steps[i].info, MeasureStep(&context, i, repeat)});
+  const size_t num_steps = plan->steps.size();
+  StopWatch watch(&context, num_steps);
+  // Either all runs of a step one after the other, or run by run all steps.
+  for (size_t i = 0; is_alone && i < num_steps; ++i) {
+    for (int run = -kWarmUp; run < repeat; ++run) watch.Run(i, run >= 0);
   }
+  for (int run = -kWarmUp; !is_alone && run < repeat; ++run) {
+    for (size_t i = 0; i < num_steps; ++i) watch.Run(i, run >= 0);
+  }
+  std::vector<MeasuredStep> measured;
+  for (size_t i = 0; i < num_steps; ++i)
+    measured.push_back({plan->steps[i].info, watch.MedianOf(i)});
   std::ostringstream os;
   dmlc::JSONWriter writer(&os);
   writer.Write(measured);

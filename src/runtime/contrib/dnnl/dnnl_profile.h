@@ -41,11 +41,14 @@ namespace dnnl_backend {
 std::string DescribePlan(const std::string& symbol, const Plan& plan);
 
 /*!
- * \brief Run each primitive of the plan alone and hot.
+ * \brief Time each primitive of the plan, on inputs of zeros.
  * \param repeat How many timed runs each gets, at least 1.
- * \return JSON: a list of {node, kind, impl, microseconds}, the medians.
+ * \param is_alone Whether each runs again and again, so that its weights are in the caches, or in
+ * its turn with the others as in a run of the plan.
+ * \return JSON: a list of what DescribePlan tells of each primitive, with flops and microseconds,
+ * the median.
  */
-std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat);
+std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat, bool is_alone);
 
 }  // namespace dnnl_backend
 }  // namespace contrib

@@ -68,9 +68,11 @@ __all__ = [
     "dnnl_codegen",
     "dnnl_version",
     "is_dnnl_available",
+    "num_threads",
     "offload_report",
     "partition_for_dnnl",
     "pattern_table",
+    "set_num_threads",
 ]
 
 _TABLE = SpecTable(
@@ -263,12 +265,53 @@ def dnnl_version() -> str:
     RuntimeError
         This TVM has no DNNL runtime.
     """
-    version = tvm.get_global_func("runtime.contrib.dnnl.version", allow_missing=True)
-    if version is None:
+    return str(_runtime_function("version")())
+
+
+def num_threads() -> int:
+    """Return the number of threads for models whose first run is still to come.
+
+    It is what `set_num_threads` was given, or else the environment's `TVM_DNNL_NUM_THREADS`, or
+    else what OpenMP gives the calling thread: `OMP_NUM_THREADS`, or the CPUs.
+
+    Raises
+    ------
+    RuntimeError
+        This TVM has no DNNL runtime.
+    """
+    return int(_runtime_function("get_num_threads")())
+
+
+def set_num_threads(number: int) -> None:
+    """Choose the number of threads for models whose first run is still to come.
+
+    oneDNN divides the work when it prepares a model, at its first run, so a model keeps the number
+    that it was prepared with, whichever thread runs it. Where several threads run models at once,
+    one oneDNN thread each is usually best. Without this module, at a deployment, call the packed
+    function ``runtime.contrib.dnnl.set_num_threads``.
+
+    Parameters
+    ----------
+    number : int
+        The number of threads, or 0 to take the choice back.
+
+    Raises
+    ------
+    RuntimeError
+        This TVM has no DNNL runtime.
+    TVMError
+        The number is negative, or this oneDNN does not run on OpenMP.
+    """
+    _runtime_function("set_num_threads")(number)
+
+
+def _runtime_function(name):
+    function = tvm.get_global_func(f"runtime.contrib.dnnl.{name}", allow_missing=True)
+    if function is None:
         raise RuntimeError(
             "this TVM has no DNNL runtime; build it with USE_DNNL_CODEGEN set to ON in config.cmake"
         )
-    return str(version())
+    return function
 
 
 def dnnl_codegen() -> str:

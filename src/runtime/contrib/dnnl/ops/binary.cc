@@ -121,6 +121,7 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
                           {DNNL_ARG_DST, dst}},
                          node, plan, desc),
              fused.names);
+  plan->OfferInPlace(DNNL_ARG_SRC_0);
   plan->SetOutput(node, plan->Reshaped(node, dst, dims));
 }
 

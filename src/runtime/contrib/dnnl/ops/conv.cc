@@ -129,10 +129,16 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
   };
   const FusedOps fused = FusePostOps(node, plan, {conv.dst_axes[1], to_primitive});
 
-  const typename Primitive::primitive_desc desc(
-      plan->engine(), dnnl::prop_kind::forward_inference, algorithm, AnyDesc(conv.src.md),
-      AnyDesc(conv.weights.md), fused.BiasDesc(), dst_any, conv.window.strides,
-      conv.window.dilation, conv.window.pad_begin, conv.window.pad_end, fused.attr);
+  using Desc = typename Primitive::primitive_desc;
+  const auto describe = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
+                            const dnnl::memory::desc& dst, const dnnl::primitive_attr& attr,
+                            bool allow_empty) {
+    return Desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm, src, weights,
+                fused.BiasDesc(), dst, conv.window.strides, conv.window.dilation,
+                conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
+  };
+  const Desc desc =
+      describe(AnyDesc(conv.src.md), AnyDesc(conv.weights.md), dst_any, fused.attr, false);
 
   Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(
@@ -142,6 +148,9 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);
+  fused.OfferSum<Primitive>(plan, desc, [&](const dnnl::primitive_attr& attr) {
+    return describe(desc.src_desc(), desc.weights_desc(), desc.dst_desc(), attr, true);
+  });
   if (conv.is_row) dst = plan->Reshaped(node, dst, PermutedDims(node.OutDims(), conv.dst_axes));
   plan->SetOutput(node, dst.Permuted(InversePermutation(conv.dst_axes)));
 }

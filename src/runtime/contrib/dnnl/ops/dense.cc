@@ -53,9 +53,13 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
                                  return FlattenRows(node, plan, operand);
                                }});
 
-  const InnerProduct::primitive_desc desc(plan->engine(), dnnl::prop_kind::forward_inference,
-                                          AnyDesc(src.md), AnyDesc(weights.md), fused.BiasDesc(),
-                                          dst_any, fused.attr);
+  const auto describe = [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
+                            const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
+                            bool allow_empty) {
+    return InnerProduct::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference, src_md,
+                                        weights_md, fused.BiasDesc(), dst_md, attr, allow_empty);
+  };
+  const auto desc = describe(AnyDesc(src.md), AnyDesc(weights.md), dst_any, fused.attr, false);
 
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(node, desc, InnerProduct(desc),
@@ -64,6 +68,9 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
                           {DNNL_ARG_DST, dst}},
                          node, plan, desc),
              fused.names);
+  fused.OfferSum<InnerProduct>(plan, desc, [&](const dnnl::primitive_attr& attr) {
+    return describe(desc.src_desc(), desc.weights_desc(), desc.dst_desc(), attr, true);
+  });
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }
 

@@ -71,6 +71,7 @@ void LowerEltwise(const NodeReader& node, PlanBuilder* plan) {
   plan->Emit(node, desc, Eltwise(desc),
              fused.AddTo({{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}}, node, plan, desc),
              fused.names);
+  plan->OfferInPlace(DNNL_ARG_SRC);
   plan->SetOutput(node, dst);
 }
 

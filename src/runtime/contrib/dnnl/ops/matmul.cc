@@ -93,15 +93,21 @@ bool IsBlockGemm(const MatMul::primitive_desc& desc) {
   return std::string(desc.impl_info_str()).rfind("brg", 0) == 0;
 }
 
-/*! \brief The descriptor; empty where oneDNN has none for these layouts. */
+/*! \brief The descriptor for these layouts; empty where oneDNN has none. */
+MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const dnnl::memory::desc& src,
+                                  const dnnl::memory::desc& weights, const dnnl::memory::desc& bias,
+                                  const dnnl::memory::desc& dst, const dnnl::primitive_attr& attr) {
+  return bias ? MatMul::primitive_desc(plan->engine(), src, weights, bias, dst, attr,
+                                       /*allow_empty=*/true)
+              : MatMul::primitive_desc(plan->engine(), src, weights, dst, attr, true);
+}
+
+/*! \brief The descriptor for the best layouts; empty where oneDNN has none. */
 MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan, const Product& product,
                                 const FusedOps& fused) {
   const dnnl::memory::desc dst(product.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto create = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights) {
-    return fused.bias.defined()
-               ? MatMul::primitive_desc(plan->engine(), src, weights, fused.bias.md, dst,
-                                        fused.attr, /*allow_empty=*/true)
-               : MatMul::primitive_desc(plan->engine(), src, weights, dst, fused.attr, true);
+    return DescribeAs(plan, src, weights, fused.BiasDesc(), dst, fused.attr);
   };
   const dnnl::memory::desc packed = AnyDesc(product.weights.md);
   // Constants are packed once. Packing the rest at every run pays off only where oneDNN's best
@@ -136,6 +142,10 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);
+  fused.OfferSum<MatMul>(plan, desc, [&](const dnnl::primitive_attr& attr) {
+    return DescribeAs(plan, desc.src_desc(), desc.weights_desc(), fused.BiasDesc(), desc.dst_desc(),
+                      attr);
+  });
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }
 

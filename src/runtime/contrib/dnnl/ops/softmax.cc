@@ -39,6 +39,7 @@ void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
   const auto emit = [&](const Softmax::primitive_desc& desc, const Tensor& src) {
     const Tensor dst = plan->NewTensor(desc.dst_desc());
     plan->Emit(node, desc, Softmax(desc), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+    plan->OfferInPlace(DNNL_ARG_SRC);
     return dst;
   };
   const Tensor src = plan->Input(node, 0);

@@ -1,0 +1,133 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/dnnl_threads.cc
+ * \brief How many threads oneDNN's primitives are made for and run on.
+ */
+#include "dnnl_threads.h"
+
+#ifndef _WIN32
+#include <dlfcn.h>
+#endif
+#include <tvm/runtime/logging.h>
+#include <tvm/runtime/registry.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "dnnl.hpp"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+constexpr const char* kVariable = "TVM_DNNL_NUM_THREADS";
+
+/*!
+ * \brief The OpenMP library that oneDNN was linked with.
+ *
+ * A process may have two (GNU's and Intel's), each with a number of threads of its own, and TVM
+ * may have been compiled with the other one or with none. So it is asked for by way of oneDNN.
+ */
+struct OpenMP {
+  int (*get_max_threads)() = nullptr;
+  void (*set_num_threads)(int) = nullptr;
+
+  static const OpenMP& OfDNNL() {
+    static const OpenMP library = Find();
+    return library;
+  }
+
+ private:
+  static OpenMP Find() {
+    OpenMP library;
+#ifndef _WIN32
+    Dl_info info;
+    if (dladdr(reinterpret_cast<const void*>(&dnnl_version), &info) == 0) return library;
+    void* handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) return library;
+    // Looks into the libraries that this one was linked with, too.
+    const auto get = dlsym(handle, "omp_get_max_threads");
+    const auto set = dlsym(handle, "omp_set_num_threads");
+    if (get != nullptr && set != nullptr) {
+      library.get_max_threads = reinterpret_cast<int (*)()>(get);
+      library.set_num_threads = reinterpret_cast<void (*)(int)>(set);
+    }
+#endif
+    return library;
+  }
+};
+
+int FromEnvironment() {
+  const char* text = std::getenv(kVariable);
+  if (text == nullptr || *text == '\0') return 0;
+  char* end = nullptr;
+  const int64_t value = std::strtol(text, &end, 10);
+  ICHECK(*end == '\0' && value > 0 && value <= 65536)
+      << kVariable << " must be a positive number of threads, but is \"" << text << "\"";
+  return static_cast<int>(value);
+}
+
+std::atomic<int> chosen{0};
+
+}  // namespace
+
+int NumThreads() {
+  const OpenMP& openmp = OpenMP::OfDNNL();
+  if (openmp.get_max_threads == nullptr) return 1;
+  const int wanted = chosen.load();
+  if (wanted > 0) return wanted;
+  const int from_environment = FromEnvironment();
+  return from_environment > 0 ? from_environment : openmp.get_max_threads();
+}
+
+void SetNumThreads(int num_threads) {
+  ICHECK_GE(num_threads, 0) << "set_num_threads: the number of threads must be positive, or 0 for "
+                            << "the default, but is " << num_threads;
+  ICHECK(num_threads == 0 || OpenMP::OfDNNL().set_num_threads != nullptr)
+      << "set_num_threads: this oneDNN does not run on OpenMP, so its threads cannot be set here";
+  chosen = num_threads;
+}
+
+ThreadScope::ThreadScope(int num_threads)
+    : num_threads_(num_threads), before_(num_threads), is_changed_(false) {
+  const OpenMP& openmp = OpenMP::OfDNNL();
+  if (openmp.get_max_threads == nullptr) return;
+  before_ = openmp.get_max_threads();
+  is_changed_ = before_ != num_threads;
+  if (is_changed_) openmp.set_num_threads(num_threads);
+}
+
+ThreadScope::~ThreadScope() {
+  if (is_changed_) OpenMP::OfDNNL().set_num_threads(before_);
+}
+
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed(SetNumThreads);
+
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.get_num_threads").set_body_typed(NumThreads);
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

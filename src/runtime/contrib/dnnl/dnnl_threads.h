@@ -1,0 +1,69 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/dnnl_threads.h
+ * \brief How many threads oneDNN's primitives are made for and run on.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_DNNL_THREADS_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_DNNL_THREADS_H_
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+/*!
+ * \brief The number of threads for plans that are built from now on.
+ *
+ * It is what SetNumThreads was given, or else the environment's TVM_DNNL_NUM_THREADS, or else what
+ * OpenMP gives the calling thread (OMP_NUM_THREADS, the CPUs).
+ */
+int NumThreads();
+
+/*! \brief Choose the number of threads for plans that are built from now on; 0 takes it back. */
+void SetNumThreads(int num_threads);
+
+/*!
+ * \brief Has oneDNN run on so many threads when called from this thread, for as long as it lives.
+ *
+ * A primitive divides its work and its workspace among the threads that there are when it is
+ * created. On more threads than these it would write outside of the workspace.
+ */
+class ThreadScope {
+ public:
+  explicit ThreadScope(int num_threads);
+  ~ThreadScope();
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+  int num_threads() const { return num_threads_; }
+
+ private:
+  int num_threads_;
+  int before_;
+  bool is_changed_;
+};
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_DNNL_THREADS_H_
