@@ -30,7 +30,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from scripts import measure, table
+from scripts import measure, plot, table
 from scripts.console import Console
 from scripts.errors import SetupError, run_as_program
 
@@ -45,7 +45,9 @@ def parse(argv):
         prog="./dev.py bench", description="\n".join(__doc__.split("\n\n")[1:])
     )
     parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
-    parser.add_argument("--backends", default="", metavar="A,B", help="only these (default: all)")
+    parser.add_argument(
+        "--backends", default="", metavar="A,B", help="only these (default: all but tvm)"
+    )
     parser.add_argument(
         "--repeat", type=measure.count, default=100, metavar="N", help="runs of each (default: 100)"
     )
@@ -61,6 +63,7 @@ def parse(argv):
         "--codegen", action="store_true", help="compare JSON and C_SRC, on mobilenet by default"
     )
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
+    parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")
     return parser.parse_args(argv)
 
 
@@ -189,12 +192,17 @@ def compare(workloads, backends, args, console):
     from scripts import bench_backends  # pylint: disable=import-outside-toplevel
 
     ours = bench_backends.OURS
-    cells, rows = [], []
+    cells, rows, models = [], [], []
     for workload in workloads:
         case = bench_backends.Case(workload, args.threads)
         samples = measure_case(case, backends, args.repeat, console)
         cells.append(table_row(workload, samples, backends, ours))
         rows += json_rows(workload, samples, ours)
+        pooled = {name: sum(rounds, []) for name, rounds in samples.items()}
+        models.append((workload.title, pooled))
+    if args.plot:
+        titles = {backend.name: backend.title for backend in backends}
+        plot.backends(models, titles, args.plot, f"batch 1, float32, {args.threads} threads")
     return header(backends, ours), cells, rows
 
 
@@ -213,8 +221,12 @@ def main(argv):
         args.models = bench_codegen.MODEL
     workloads = choose("models", args.models, dnnl_workloads.WORKLOADS)
     backends = choose("backends", args.backends, bench_backends.BACKENDS)
+    if not args.backends:
+        backends = [backend for backend in backends if backend.by_default]
     if args.json:
         check_writable(args.json)
+    if args.plot:
+        plot.check_path("--plot", args.plot)
     console = Console()
     note = measure.busy_note()
     if args.codegen:

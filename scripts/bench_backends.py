@@ -94,6 +94,32 @@ def prepare_onnxruntime(case):
     return functools.partial(measure.sample, lambda: session.run(None, case.inputs))
 
 
+def prepare_openvino(case):
+    """Run the same model from its ONNX file with OpenVINO, one request at a time, in float32."""
+    if case.workload.onnx_path is None:
+        return None
+    # Imported here: importing it takes a second, and only this backend needs it.
+    import openvino  # pylint: disable=import-outside-toplevel
+
+    core = openvino.Core()
+    model = core.read_model(case.workload.onnx_path())
+    model.reshape({name: value.shape for name, value in case.inputs.items()})
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_NUM_THREADS": case.threads,
+    }
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    return functools.partial(measure.sample, lambda: request.infer(case.inputs, share_inputs=True))
+
+
+def prepare_tvm(case):
+    """Run the whole model on TVM without DNNL."""
+    runner = testing.Runner(testing.build(*case.workload.load()))
+    runner(case.inputs)
+    return functools.partial(measure.sample, runner.invoke)
+
+
 @dataclasses.dataclass(frozen=True)
 class Backend:
     """A row of the table.
@@ -106,11 +132,14 @@ class Backend:
         The title of its column.
     prepare : callable
         Takes a Case; returns the sampling function, or None if it cannot run the workload.
+    by_default : bool
+        Whether it is measured when none is named.
     """
 
     name: str
     title: str
     prepare: Callable
+    by_default: bool = True
 
 
 OURS = "dnnl"
@@ -118,5 +147,7 @@ _ROWS = (
     Backend(OURS, "DNNL", prepare_dnnl),
     Backend("limit", "primitives alone", prepare_limit),
     Backend("onnxruntime", "onnxruntime", prepare_onnxruntime),
+    Backend("openvino", "OpenVINO", prepare_openvino),
+    Backend("tvm", "TVM without DNNL", prepare_tvm, by_default=False),
 )
 BACKENDS = {row.name: row for row in _ROWS}

@@ -29,6 +29,7 @@ COMMANDS = {
     "test": ("test", "run the C++ and Python tests"),
     "exec": ("exec", "run any command in the prepared environment: exec -- python my.py"),
     "bench": ("in_environment", "measure against the limit that oneDNN sets"),
+    "profile": ("in_environment", "print where the time of a model goes, primitive by primitive"),
     "fuzz": ("in_environment", "run random graphs on oneDNN and on TVM without it, and compare"),
     "ops": ("in_environment", "print the table of the ops that oneDNN runs"),
     "coverage": ("in_environment", "print how much of real models oneDNN runs"),

@@ -24,6 +24,9 @@ from scripts.errors import SetupError
 from scripts.exec import replace_process
 from scripts.layout import Layout
 
+# What commands need beside the usual packages.
+GROUPS = {"bench": ("bench",), "profile": ("bench",)}
+
 
 def main(argv):
     """Run `python -m scripts.<argv[0]>` with the other arguments passed through."""
@@ -35,7 +38,7 @@ def main(argv):
             f"this checkout has no scripts/{name}.py, which `{name}` needs",
             "the command is listed but not part of this version.",
         )
-    runner = prepare(options, layout)
+    runner = prepare(options, layout, extra_groups=GROUPS.get(name, ()))
     command = [str(layout.python), "-m", f"scripts.{name}", *rest]
     if options.dry_run:
         runner.show(command)

@@ -1,0 +1,181 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""usage: ./dev.py profile MODEL [OPTIONS]
+
+Runs a model on oneDNN and prints where the time goes: for each primitive the time in its turn and
+alone, what it is fused with, its code, layouts, GFLOP/s and the share of the peak.
+
+The peak is what a large product of matrices reaches in the same process. A primitive that is fast
+alone and slow in its turn waits for its weights or inputs, which are not in the caches then.
+"""
+
+import argparse
+import json
+
+from scripts import bench, measure, plot, table
+from scripts.console import Console
+from scripts.errors import run_as_program
+
+HEADER = [
+    "primitive",
+    "fused",
+    "code",
+    "layouts",
+    "µs in\nturn",
+    "µs\nalone",
+    "share\nof run",
+    "GFLOP/s\nin turn",
+    "share\nof peak",
+]
+# The peak is measured with square matrices of so many rows.
+ROWS = 2048
+
+
+def parse(argv):
+    """Parse the command line."""
+    summary = "\n".join(__doc__.split("\n\n")[1:])
+    parser = argparse.ArgumentParser(prog="./dev.py profile", description=summary)
+    parser.add_argument("model", help="the model")
+    parser.add_argument(
+        "--top", type=measure.count, metavar="N", help="only the N that take longest"
+    )
+    parser.add_argument(
+        "--repeat", type=measure.count, default=50, metavar="N", help="runs (default: 50)"
+    )
+    parser.add_argument("--threads", type=measure.count, default=measure.cpus(), metavar="N")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
+    parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")
+    return parser.parse_args(argv)
+
+
+def peak_gflops(repeat):
+    """Return the GFLOP/s of a large product of matrices."""
+    import numpy as np  # pylint: disable=import-outside-toplevel
+    import tvm  # pylint: disable=import-outside-toplevel
+    from tvm import relay  # pylint: disable=import-outside-toplevel
+    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+    from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
+
+    data = relay.var("data", shape=(ROWS, ROWS))
+    weight = relay.const(np.full((ROWS, ROWS), 0.5, "float32"))
+    mod = tvm.IRModule.from_expr(relay.nn.dense(data, weight))
+    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod)))
+    runner({"data": np.full((ROWS, ROWS), 0.5, "float32")})
+    (row,) = primitives(runner, "measure_primitives", repeat)
+    return gflops(row)
+
+
+def primitives(runner, function, repeat):
+    """Return what all oneDNN modules of a model tell of their primitives, in their order."""
+    from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
+
+    return [
+        row
+        for module in testing.dnnl_modules(runner)
+        for row in json.loads(module.get_function(function)(repeat))
+    ]
+
+
+def gflops(row):
+    """Return the GFLOP/s of a primitive."""
+    return row["flops"] / row["microseconds"] / 1e3
+
+
+def cells(row, alone, total, peak):
+    """Return the cells of a primitive."""
+    rate = gflops(row) if row["flops"] else None
+    # oneDNN's plain loops are slow: it has nothing better for this.
+    flag = " (slow)" if row["impl"].startswith("ref") else ""
+    name = row["node"].rpartition(", ")[2]
+    return [
+        name if row["op"] in name else f"{name}: {row['op']}",
+        " ".join(row["post_ops"]),
+        row["impl"] + flag,
+        f"{row['src']} > {row['dst']}",
+        f"{row['microseconds']:.0f}",
+        f"{alone['microseconds']:.0f}",
+        f"{row['microseconds'] / total:.1%}",
+        f"{rate:.0f}" if rate else "",
+        f"{rate / peak:.0%}" if rate else "",
+    ]
+
+
+def totals(rows):
+    """Return rows that sum up by kind of primitive."""
+    kinds = {}
+    for row in rows:
+        kinds.setdefault((row["kind"], row["impl"]), []).append(row["microseconds"])
+    total = sum(map(sum, kinds.values()))
+    ordered = sorted(kinds.items(), key=lambda item: -sum(item[1]))
+    return [
+        [f"{kind}, {impl}", str(len(times)), f"{sum(times):.0f}", f"{sum(times) / total:.1%}"]
+        for (kind, impl), times in ordered
+    ]
+
+
+def main(argv):
+    """Print the profile; return the exit code."""
+    args = parse(argv)
+    bench.limit_threads(args.threads)
+    # After the threads are set: these import tvm.
+    from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
+
+    from scripts import bench_backends  # pylint: disable=import-outside-toplevel
+
+    (workload,) = bench.choose("model", args.model, dnnl_workloads.WORKLOADS)[:1]
+    if args.json:
+        bench.check_writable(args.json)
+    if args.plot:
+        plot.check_path("--plot", args.plot)
+    console = Console()
+    with console.step(f"{workload.name}: compile"):
+        runner = bench_backends.Case(workload, args.threads).runner
+    with console.step(f"{workload.name}: measure"):
+        whole = measure.Timing.of(measure.sample(runner.invoke, args.repeat))
+        in_turn = primitives(runner, "profile_primitives", args.repeat)
+        alone = primitives(runner, "measure_primitives", args.repeat)
+        peak = peak_gflops(10)
+    total = sum(row["microseconds"] for row in in_turn)
+    pairs = list(zip(in_turn, alone))
+    if args.top:
+        pairs = sorted(pairs, key=lambda pair: -pair[0]["microseconds"])[: args.top]
+    print(table.render(HEADER, [cells(*pair, total, peak) for pair in pairs], left=4))
+    print()
+    print(table.render(["by code", "count", "µs", "share"], totals(in_turn)))
+    alone_total = sum(row["microseconds"] for row in alone)
+    flops = sum(row["flops"] for row in in_turn)
+    print(
+        f"\n{workload.title}: whole run {whole.median:.2f} ms; primitives in their turn "
+        f"{total / 1e3:.2f} ms, alone {alone_total / 1e3:.2f} ms\n"
+        f"{flops / 1e9:.2f} GFLOP in {whole.median:.2f} ms: {flops / whole.median / 1e6:.0f} "
+        f"GFLOP/s, {flops / whole.median / 1e6 / peak:.0%} of the peak of {peak:.0f} GFLOP/s"
+    )
+    if args.json:
+        figures = {"model": workload.name, "peak_gflops": peak, "median_ms": whole.median}
+        figures["primitives"] = [
+            {**row, "microseconds_alone": other["microseconds"]}
+            for row, other in zip(in_turn, alone)
+        ]
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
+    if args.plot:
+        plot.primitives(in_turn, args.plot, f"{workload.title}, {args.threads} threads")
+    return 0
+
+
+if __name__ == "__main__":
+    run_as_program(main)
