@@ -65,8 +65,8 @@ def parse(argv):
     return parser.parse_args(argv)
 
 
-def load(args):
-    """Import the model into Relay."""
+def load(args, console):
+    """Import the model into Relay; say which inputs need a shape."""
     import onnx  # pylint: disable=import-outside-toplevel
     from tvm import relay  # pylint: disable=import-outside-toplevel
 
@@ -79,13 +79,22 @@ def load(args):
     except Exception as error:  # protobuf's own, by whatever name
         raise SetupError(f"{args.model} is no ONNX model: {error}", "name another file.") from error
     weights = {item.name for item in model.graph.initializer}
-    inputs = [item.name for item in model.graph.input if item.name not in weights]
-    for name, _ in args.shape:
+    inputs = {item.name: item for item in model.graph.input if item.name not in weights}
+    given = dict(args.shape)
+    for name in given:
         if name not in inputs:
             raise SetupError(
                 f"--shape: {args.model} has no input {name!r}", f"its inputs: {', '.join(inputs)}."
             )
-    return relay.frontend.from_onnx(model, shape=dict(args.shape) or None, freeze_params=True)
+    for name, item in inputs.items():
+        sizes = [dim.dim_value or "?" for dim in item.type.tensor_type.shape.dim]
+        if "?" in sizes and name not in given:
+            shown = ",".join(map(str, sizes))
+            console.say(
+                f"input {name} has no fixed shape, so little can run on oneDNN: give "
+                f"--shape {name}={shown} with numbers"
+            )
+    return relay.frontend.from_onnx(model, shape=given or None, freeze_params=True)
 
 
 def write(path, text):
@@ -105,7 +114,7 @@ def main(argv):
     exclude = [name for name in args.exclude.split(",") if name]
     console = Console()
     with console.step(f"{args.model}: partition for oneDNN"):
-        mod, params = load(args)
+        mod, params = load(args, console)
         try:
             mod = dnnl.partition_for_dnnl(mod, params, prune=not args.no_prune, exclude=exclude)
         except ValueError as error:

@@ -1,0 +1,95 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""`dev.py report`: what it prints, what it writes, and its errors."""
+
+import json
+
+import onnx
+import pytest
+from tvm.testing.dnnl_onnx_networks import Network
+
+from scripts import report
+from scripts.errors import SetupError
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Write a model of convolution, relu and sine; its batch has no fixed size. Return its path."""
+    net = Network("small", ("N", 3, 8, 8))
+    proto = net.model(net.op("Sin", net.op("Relu", net.conv("x", 3, 4, kernel=3))), ("N", 4, 8, 8))
+    onnx.save(proto, str(tmp_path / "small.onnx"))
+    return str(tmp_path / "small.onnx")
+
+
+def words(text):
+    """Return a text with single spaces between its words."""
+    return " ".join(text.split())
+
+
+def test_table_json_and_page(model, tmp_path, capsys):
+    pytest.importorskip("graphviz")
+    files = ["--html", str(tmp_path / "r.html"), "--json", str(tmp_path / "r.json")]
+    assert report.main([model, "--shape", "x=1,3,8,8", *files]) == 0
+    printed = words(capsys.readouterr().out)
+    assert "sin 1 0 1 x no rule for this op" in printed
+    assert "total 4 3 in 1 partition" in printed
+    assert json.loads((tmp_path / "r.json").read_text())["offloaded"] == 3
+    assert "<h1>small.onnx on oneDNN</h1>" in (tmp_path / "r.html").read_text()
+
+
+def test_options_of_the_partitioning(model, capsys):
+    options = ["--exclude", "nn.conv2d", "--no-prune"]
+    assert report.main([model, "--shape", "x=1,3,8,8", *options]) == 0
+    printed = words(capsys.readouterr().out)
+    assert "nn.conv2d 1 0 1 x excluded by option" in printed and "nn.relu 1 1" in printed
+
+
+def test_an_input_without_a_fixed_shape_is_named(model, capsys):
+    assert report.main([model]) == 0
+    captured = capsys.readouterr()
+    assert "input x has no fixed shape" in captured.out + captured.err
+    assert "--shape x=?,3,8,8" in captured.out + captured.err
+
+
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        (["--shape", "y=1,3,8,8"], "has no input 'y'.*its inputs: x"),
+        (["--shape", "x=1,3,8,8", "--exclude", "nn.con"], "exclude has 'nn.con'"),
+        (["--shape", "x=1,3,8,8", "--json", "/no/such/folder/r.json"], "cannot write /no/such"),
+    ],
+    ids=["input", "exclude", "output"],
+)
+def test_wrong_values(model, options, error):
+    with pytest.raises(SetupError) as found:
+        report.main([model, *options])
+    assert found.match("(?s)" + error)
+
+
+@pytest.mark.parametrize("text", ["x", "x=", "=1,2", "x=1,a", "x=1,-1"])
+def test_wrong_shapes(model, text, capsys):
+    with pytest.raises(SystemExit):
+        report.main([model, "--shape", text])
+    assert "is not of the form NAME=1,3,224,224" in capsys.readouterr().err
+
+
+def test_files_that_are_no_models(tmp_path):
+    with pytest.raises(SetupError, match="cannot read"):
+        report.main([str(tmp_path / "none.onnx")])
+    (tmp_path / "text.onnx").write_text("not a model")
+    with pytest.raises(SetupError, match="is no ONNX model"):
+        report.main([str(tmp_path / "text.onnx")])
