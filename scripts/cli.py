@@ -34,6 +34,7 @@ COMMANDS = {
     "ops": ("in_environment", "print the table of the ops that oneDNN runs"),
     "coverage": ("in_environment", "print how much of real models oneDNN runs"),
     "report": ("in_environment", "tell what of an ONNX model runs on oneDNN, and why not the rest"),
+    "docs": ("docs", "run the code of the documentation and build its pages"),
     "lint": ("lint", "check format, licence headers and sizes; --fix repairs the format"),
     "wheel": ("wheel", "make a wheel that pip installs without this checkout"),
     "setup": ("setup", "prepare the environment and stop"),

@@ -1,0 +1,59 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Settings of Sphinx. `./dev.py docs` runs it, in the environment that has TVM with oneDNN."""
+
+import tlcpack_sphinx_addon
+
+project = "oneDNN 3 for TVM Relay"
+author = "the contributors"
+copyright = "the contributors"  # noqa: A001
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "numpydoc",
+    "sphinxcontrib.programoutput",
+]
+exclude_patterns = ["examples", "README.md"]
+source_suffix = {".md": "markdown"}
+myst_heading_anchors = 3
+nitpicky = True
+# What the signatures name and TVM's own documentation describes.
+nitpick_ignore_regex = [
+    ("py:.*", r"(Difference|tvm\.(IRModule|ir|nd|relay|runtime|target)\b.*|relay\..*|DFPattern)")
+]
+autodoc_typehints = "none"  # numpydoc shows the types of the docstrings
+autosummary_generate = False  # numpydoc loads it, no page uses it
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_theme = "sphinx_rtd_theme"
+html_theme_options = {"navigation_depth": 3, "logo_only": False}
+templates_path = [tlcpack_sphinx_addon.get_templates_path()]
+html_static_path = [tlcpack_sphinx_addon.get_static_path(), "_static"]
+html_css_files = ["css/without_network.css"]
+html_show_sourcelink = False
+html_context = {
+    "header_links": [],
+    # The theme builds a link for editing of these, which it shows for GitHub only.
+    "github_user": "",
+    "github_repo": "",
+    "github_version": "",
+    "theme_vcs_pageview_mode": "",
+    "footer_copyright": "Apache License 2.0",
+    "footer_note": "Apache TVM is a project of the Apache Software Foundation.",
+}

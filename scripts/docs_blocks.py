@@ -1,0 +1,92 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""A plugin of pytest that runs the blocks of code in the documentation.
+
+Blocks of a page are run in their order, in a folder of its own that looks like the checkout.
+`python` blocks share their variables. `bash` blocks must succeed. An `output` block holds what the
+block before it printed; `...` stands for anything. Blocks of other languages are not run.
+"""
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import tempfile
+
+from sybil import Sybil
+from sybil.parsers.myst import CodeBlockParser, SkipParser
+
+from scripts.layout import ROOT
+
+PAGES = ["docs/*.md"]
+
+
+def run_python(example):
+    """Run a block; keep its variables and what it prints."""
+    text = "\n" * (example.line + example.parsed.line_offset) + example.parsed
+    code = compile(text, str(example.path), "exec", dont_inherit=True)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, example.namespace)
+    example.namespace["_printed"] = printed.getvalue()
+
+
+def run_bash(example):
+    """Run a block as a script that stops at the first failure."""
+    command = ["bash", "-eu", "-c", example.parsed]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{example.parsed}\n{done.stdout}{done.stderr}"
+    example.namespace["_printed"] = done.stdout
+
+
+def check_output(example):
+    """Compare a block with what the one before it printed."""
+    expected, printed = example.parsed.strip(), example.namespace["_printed"].strip()
+    pattern = ".*".join(re.escape(part) for part in expected.split("..."))
+    assert re.fullmatch(pattern, printed, re.DOTALL), f"expected\n{expected}\n\ngot\n{printed}"
+
+
+def setup(namespace):
+    """Enter a folder with links to all that the checkout has, but a build/ of its own."""
+    namespace["_back"] = os.getcwd()
+    namespace["_folder"] = folder = tempfile.TemporaryDirectory()
+    for path in ROOT.iterdir():
+        if path.name == "build":
+            continue
+        os.symlink(path, os.path.join(folder.name, path.name))
+    os.chdir(folder.name)
+
+
+def teardown(namespace):
+    """Leave the folder."""
+    os.chdir(namespace["_back"])
+    namespace["_folder"].cleanup()
+
+
+pytest_collect_file = Sybil(
+    path=str(ROOT),
+    patterns=PAGES,
+    parsers=[
+        CodeBlockParser("python", run_python),
+        CodeBlockParser("bash", run_bash),
+        CodeBlockParser("output", check_output),
+        SkipParser(),
+    ],
+    setup=setup,
+    teardown=teardown,
+).pytest()
