@@ -238,3 +238,27 @@ def test_pass_that_fails_is_a_warning(monkeypatch):
     assert report.failures == {"main": "offload failed: no way"}
     assert report.reasons["nn.conv2d"] == {"offload failed: no way": 1}
     assert "function main: offload failed: no way" in str(report)
+
+
+class TestSumOfTheSame:
+    """TVM turns x + x into 2 * x, and would make a second call of what computes x."""
+
+    @pytest.mark.parametrize("executor", ["graph", "vm"])
+    def test_bfloat16_behind_two_results(self, executor):
+        y = relay.tanh(X)
+        z = relay.cast(y, "bfloat16")
+        mod = partition(module(relay.add(z, z), y), prune=False, exclude=["add"])
+        assert len(calls_of(mod)) == 1
+        testing.build(mod, executor=executor)
+
+    def test_excluded_op(self):
+        y = conv(X)
+        mod = module(relay.add(y, y), sin(y))
+        found = partition(mod, exclude=["add"])
+        assert len(calls_of(found)) == 1
+        x = {"x": rand(*SHAPE)}
+        testing.assert_close(testing.run(found, x), testing.run(mod, x, opt_level=1))
+
+    def test_nothing_to_simplify_is_left_as_it_is(self):
+        mod = partition(module(sin(sin(conv(X)))))
+        assert str(mod["main"].body).count("sin(") == 2

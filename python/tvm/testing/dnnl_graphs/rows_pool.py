@@ -54,7 +54,25 @@ def _pool(kind, spatial):
             attrs["count_include_pad"] = draw.chance(0.4)
         return [x], attrs
 
-    return Row(name, draw_pool, lambda b, x, **attrs: op(name)(x.expr, **attrs))
+    def build(b, x, **attrs):
+        if kind == "avg" and attrs["ceil_mode"]:
+            _check_last_windows(x, **attrs)
+        return op(name)(x.expr, **attrs)
+
+    return Row(name, draw_pool, build)
+
+
+def _check_last_windows(x, pool_size, strides, padding, layout, **_):
+    """Refuse windows beyond the data: TVM's mean of nothing is NaN.
+
+    oneDNN's functions of NaN are not TVM's: its clip makes a bound of it.
+    """
+    sizes = x.shape[2:] if layout[1] == "C" else x.shape[1:-1]
+    for axis, (size, window, stride) in enumerate(zip(sizes, pool_size, strides)):
+        before, after = padding[axis], padding[axis + len(sizes)]
+        last = -(-(size + before + after - window) // stride) * stride - before
+        if last >= size:
+            raise ValueError(f"the last window begins at {last} of {size}")
 
 
 def _global(kind):

@@ -35,6 +35,7 @@ files in this order::
         regions    what can be one call
         edges      which views are better left outside
         prune      what is worth one
+    single_calls  what TVM would do to the calls of these functions
     record     what only the run knows, left on the module for
     report     which calls are offloaded, and why the others are not
 """

@@ -34,6 +34,7 @@ from .graph import OPAQUE, has_attr, op_calls
 from .options import Options, activate
 from .record import ATTR, Record
 from .simplify import RemoveDropout, bind_params
+from .single_calls import keep_calls_single
 from .spec import SpecTable
 from .tensors import op_name, tensor_reason
 from .virtual_ops import wrap_virtual_ops
@@ -156,6 +157,11 @@ def _offload(mod, name, table, options, record):
     return cut(mod, name, table, options, record)
 
 
+def _keep_calls_single(mod, name, table, options, record):
+    mod[name] = keep_calls_single(mod, name)
+    return mod
+
+
 _STEPS = (
     _remove_dropout,
     _fold_constants,
@@ -164,4 +170,5 @@ _STEPS = (
     _fold_layer_norm,
     _wrap_virtual_ops,
     _offload,
+    _keep_calls_single,
 )
