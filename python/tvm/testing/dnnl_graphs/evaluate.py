@@ -18,10 +18,10 @@
 
 import warnings
 
-import ml_dtypes
 import numpy as np
 from tvm import relay
 
+from .graph import numpy_type
 from .numpy_ops import OPS
 
 
@@ -50,7 +50,7 @@ def evaluate(mod, inputs):
         elif isinstance(expr, relay.Var):
             values[expr] = _real(inputs[expr.name_hint])
         elif isinstance(expr, relay.Constant):
-            values[expr] = _real(expr.data.numpy())
+            values[expr] = _real(_constant(expr.data))
         elif isinstance(expr, relay.Tuple):
             values[expr] = [values[field] for field in expr.fields]
         elif isinstance(expr, relay.TupleGetItem):
@@ -66,6 +66,12 @@ def evaluate(mod, inputs):
     return values[body] if isinstance(body, relay.Tuple) else [values[body]]
 
 
+def _constant(data):
+    """Return a constant's values; some releases of TVM return the bits of a bfloat16."""
+    value = data.numpy()
+    return value.view(numpy_type("bfloat16")) if data.dtype == "bfloat16" else value
+
+
 def _real(value):
     return value.astype("float64") if value.dtype.kind not in "iub" else value
 
@@ -74,6 +80,6 @@ def _rounded(value, type_):
     """Bring a result into the type that it has, where that is not a wide real number."""
     if isinstance(type_, relay.TupleType):
         return [_rounded(field, inner) for field, inner in zip(value, type_.fields)]
-    if type_.dtype == "bfloat16":
-        return value.astype(ml_dtypes.bfloat16).astype("float64")
+    if type_.dtype in ("bfloat16", "float16"):
+        return value.astype(numpy_type(type_.dtype)).astype("float64")
     return value.astype("float64" if "float" in type_.dtype else type_.dtype)

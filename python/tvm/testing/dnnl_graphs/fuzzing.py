@@ -18,12 +18,15 @@
 
 import collections
 import dataclasses
+import functools
 import time
 
+from tvm import support
+from tvm.relay.backend import te_compiler
 from tvm.testing.dnnl_isolated import Crashed, Raised, isolated_each
 
 from .draw import random_graph
-from .judging import FAILURES, NO_REFERENCE, RAISED, Verdict, judge, options
+from .judging import FAILURES, NO_REFERENCE, RAISED, Verdict, judge, module_of, options
 from .rows import ROWS
 from .shrinking import shrink
 
@@ -103,6 +106,8 @@ def _verdict(found):
 
 
 def _judge_seed(seed, max_ops):
+    # TVM reads its whole list of build options for each dimension that it lowers.
+    te_compiler.libinfo = functools.lru_cache()(support.libinfo)
     return judge(random_graph(seed, ROWS, max_ops), **options(seed))
 
 
@@ -120,7 +125,7 @@ def is_failure(verdict):
 def look_into(seed, graph, verdict, seconds):
     """Make a graph that fails smaller."""
     smallest = shrink(graph, lambda other: attempt(other, seed).kind == verdict.kind, seconds)
-    text = smallest.module(ROWS).astext()
+    text = module_of(smallest, options(seed)["real"]).astext()
     return Failure(seed, verdict, text, attempt(smallest, seed))
 
 

@@ -253,6 +253,8 @@ OPS = {
     **{name: _plain(getattr(np, name)) for name in ("abs", "negative", "exp", "log", "sqrt")},
     **{name: _plain(getattr(np, name)) for name in ("tanh", "sin", "power", "multiply", "add")},
     **{name: _plain(getattr(np, name)) for name in ("subtract", "divide", "maximum", "minimum")},
+    **{name: _plain(getattr(np, name)) for name in ("equal", "not_equal", "less", "greater")},
+    **{name: _plain(getattr(np, name)) for name in ("less_equal", "greater_equal")},
     **{name: _reshape for name in ("reshape", "expand_dims", "squeeze", "nn.batch_flatten")},
     "transpose": _transpose,
     "layout_transform": _layout_transform,

@@ -75,7 +75,24 @@ def _bias_add(b, x, axis):
     return relay.nn.bias_add(x.expr, b.param([x.shape[axis]]), axis)
 
 
+def _draw_comparison(draw):
+    # Of what is computed the last bit may decide.
+    x = draw.data(inputs_only=True)
+    found = draw.tensor(x)
+    return [x], dict(swapped=draw.chance(0.4), mask=_mask(draw, found.rank))
+
+
+def _comparison(name):
+    return Row(name, _draw_comparison, _binary(name).build, 1)
+
+
 ROWS = (
+    _comparison("equal"),
+    _comparison("not_equal"),
+    _comparison("less"),
+    _comparison("less_equal"),
+    _comparison("greater"),
+    _comparison("greater_equal"),
     _binary("add")._replace(weight=8),
     _binary("subtract"),
     # One factor is bounded, or products of products would overflow.

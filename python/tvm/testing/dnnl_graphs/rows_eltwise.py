@@ -57,7 +57,7 @@ def _draw_cast(draw):
     # A float that is cast to an integer jumps, so that only inputs are.
     if draw.chance(0.15):
         return [draw.data(inputs_only=True)], dict(dtype="int32")
-    x = draw.data(dtypes=ANY)
+    x = draw.data(dtypes=ANY + ("bool",))
     return [x], dict(dtype=draw.choice(["float32", "bfloat16"]))
 
 

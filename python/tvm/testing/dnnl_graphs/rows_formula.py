@@ -89,11 +89,34 @@ def _mish(b, x):
     return x * relay.tanh(relay.log(b.scalar(1.0) + relay.exp(x)))
 
 
+def _softplus(b, x):
+    return relay.log(relay.exp(bounded(x, 20.0)) + b.scalar(1.0))
+
+
 def _power(b, x, number):
     # An integer exponent takes any data, and only then do negative values have a result.
     if number == round(number) and number > 0:
         return relay.power(bounded(x), b.scalar(number))
     return relay.power(positive(b, x), b.scalar(number))
+
+
+def _draw_rms_norm(draw):
+    x = draw.data(range(1, 6))
+    return [x], dict(
+        spelling=draw.integer(0, 2), epsilon=draw.choice([1e-5, 0.1]), factor=draw.chance(0.8)
+    )
+
+
+def _rms_norm(b, x, spelling, epsilon, factor):
+    square = relay.power(x.expr, b.scalar(2.0)) if spelling else x.expr * x.expr
+    radicand = relay.mean(square, axis=[-1], keepdims=True) + b.scalar(epsilon)
+    if spelling == 0:
+        normal = x.expr * relay.rsqrt(radicand)
+    elif spelling == 1:
+        normal = x.expr / relay.sqrt(radicand)
+    else:
+        normal = x.expr * (b.scalar(1.0) / relay.sqrt(radicand))
+    return b.param([x.shape[-1]]) * normal if factor else normal
 
 
 def _draw_power(draw):
@@ -109,7 +132,9 @@ ROWS = (
     _with("dnnl.linear", -2.0, 2.0, lambda b, x, number: b.scalar(number) - x.expr),
     Row("dnnl.mish", one(), _mish),
     Row("dnnl.pow", _draw_power, _power),
+    Row("dnnl.rms_norm", _draw_rms_norm, _rms_norm, 3),
     _spelled("dnnl.rsqrt", lambda b, x: b.scalar(1.0) / relay.sqrt(positive(b, x))),
+    Row("dnnl.softplus", one(), _softplus),
     _spelled(
         "dnnl.swish",
         lambda b, x: x.expr * relay.sigmoid(x.expr),

@@ -16,6 +16,8 @@
 # under the License.
 """Normalisation, softmax and reductions."""
 
+import math
+
 from tvm import relay
 
 from .row import Row, op
@@ -117,7 +119,10 @@ def _reduce(name):
 
 
 def _prod(b, x, **attrs):
-    # Factors near one, or the product would leave the range of float32.
+    # Factors near one, or the product would leave the range of float32; and few, or the order in
+    # which they are multiplied would show.
+    if math.prod(x.shape) > 256:
+        raise ValueError(f"a product of {x.shape}")
     return relay.prod(relay.tanh(x.expr) * b.scalar(0.01) + b.scalar(1.0), **attrs)
 
 
