@@ -189,9 +189,10 @@ def test_a_chain_of_post_ops_keeps_its_order(layout):
     expr = relay.nn.relu(conv * var("a", scale.shape)) + var("z", residual.shape)
     expr = relay.nn.relu(expr * relay.const(factor) + var("b", shift.shape))
     expected = np.maximum((np.maximum(out * scale, 0) + residual) * factor + shift, 0)
-    inputs = {"x": x, "z": residual}
+    # A constant factor would go into the weight.
+    inputs = {"x": x, "z": residual, "a": scale}
     composites, post_ops = run_with_plans(
-        tvm.IRModule.from_expr(expr), inputs, {"w": w, "a": scale, "b": shift}, [expected]
+        tvm.IRModule.from_expr(expr), inputs, {"w": w, "b": shift}, [expected]
     )
     assert composites == {"dnnl.conv2d_multiply_relu_sum_multiply_add_relu": 1}
     mul, add, relu = "binary_mul", "binary_add", "eltwise_relu"
