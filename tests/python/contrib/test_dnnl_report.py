@@ -25,6 +25,7 @@ from dnnl_relay import const, conv, module, partition, var
 from tvm import relay
 from tvm.relay import testing as networks
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.prune import LIGHT_ELEMENTS
 
 SHAPE = (1, 8, 6, 6)
 X = var("x", *SHAPE)
@@ -63,8 +64,8 @@ def test_counts():
     assert report.folded == {"nn.batch_norm": 1, "nn.dropout": 1}
     assert report.reasons == {
         "sin": {"no rule for this op": 1},
-        "cast": {"result is float64, not float32 or bfloat16": 1},
-        "nn.relu": {"pruned: no heavy op and 288 elements, fewer than 65536": 1},
+        "cast": {"result is float64, not float32, bfloat16 or float16": 1},
+        "nn.relu": {f"pruned: no heavy op and 288 elements, fewer than {LIGHT_ELEMENTS}": 1},
     }
 
 
@@ -96,8 +97,8 @@ def test_reasons_of_one_op_are_counted_apart():
     report = dnnl.offload_report(partition(mod))
     assert report.reasons["nn.relu"] == {
         "data has a dynamic shape (?, 4)": 1,
-        "data is float64, not float32": 2,
-        "pruned: no heavy op and 8 elements, fewer than 65536": 1,
+        "data is float64, not float32, bfloat16 or float16": 2,
+        f"pruned: no heavy op and 8 elements, fewer than {LIGHT_ELEMENTS}": 1,
     }
 
 
@@ -116,7 +117,7 @@ def test_to_dict_is_plain():
     assert found["ops"]["nn.relu"] == {
         "calls": 2,
         "offloaded": 1,
-        "reasons": {"pruned: no heavy op and 288 elements, fewer than 65536": 1},
+        "reasons": {f"pruned: no heavy op and 288 elements, fewer than {LIGHT_ELEMENTS}": 1},
     }
     assert set(found) == {
         "total",
@@ -136,8 +137,9 @@ def test_text():
         [
             "op         calls  oneDNN  why the others stayed on TVM",
             "-" * 84,
-            "nn.relu        3       1  1 x pruned: no heavy op and 288 elements, fewer than 65536",
-            "                          1 x data is int32, not float32",
+            "nn.relu        3       1  1 x pruned: no heavy op and 288 elements, fewer than "
+            f"{LIGHT_ELEMENTS}",
+            "                          1 x data is int32, not float32, bfloat16 or float16",
             "add            1       1",
             "cos            1       0  1 x no rule for this op",
             "nn.conv2d      1       1",

@@ -32,6 +32,9 @@ from .tensors import COMPILER, op_name
 
 EXCLUDED = "excluded by option"
 
+# What an element counts where oneDNN has vector code and TVM calls a function of the C library.
+FUNCTION = 64
+
 
 @dataclass(frozen=True)
 class OpSpec:
@@ -51,13 +54,15 @@ class OpSpec:
         For an op that takes a bias: the channel axis of a call's result.
     heavy : bool
         Whether the op computes enough to be worth a partition of its own.
+    gain : int
+        For an op that is not heavy: what an element of its result counts for a partition.
     moves : str | None
         For an op that computes nothing: "view" if it names elements in another way, "copy" if it
         may have to move them. A partition may reach through it, but not be made of it.
     post : str | None
         "eltwise" or "binary" for an op that can be fused to the result of another.
     fuses : tuple[str, ...]
-        What can be fused to the result of this op.
+        What can be fused to the result of this op: kinds as in `post`, or ops by name.
     """
 
     name: str
@@ -65,6 +70,7 @@ class OpSpec:
     reason: Callable[[relay.Call], str | None] | None = None
     channel_axis: Callable[[relay.Call], int] | None = None
     heavy: bool = False
+    gain: int = 1
     moves: str | None = None
     post: str | None = None
     fuses: tuple[str, ...] = ()
@@ -76,8 +82,13 @@ def root(name: str, reason, channel_axis=None, fuses=("eltwise", "binary")) -> O
 
 
 def light(name: str, reason, channel_axis=None, fuses=("eltwise", "binary")) -> OpSpec:
-    """Make the row of an op that computes little, to which others are fused."""
-    return OpSpec(name, reason=reason, channel_axis=channel_axis, fuses=fuses)
+    """Make the row of an op that alone gains nothing, to which others are fused."""
+    return OpSpec(name, reason=reason, channel_axis=channel_axis, gain=0, fuses=fuses)
+
+
+def function(name: str, reason) -> OpSpec:
+    """Make the row of an op that computes functions such as exp, and to which nothing is fused."""
+    return OpSpec(name, reason=reason, gain=FUNCTION)
 
 
 def view(name: str, reason) -> OpSpec:
@@ -90,9 +101,9 @@ def copy(name: str, reason) -> OpSpec:
     return OpSpec(name, reason=reason, moves="copy")
 
 
-def eltwise(name: str, reason) -> OpSpec:
+def eltwise(name: str, reason, gain: int = 1) -> OpSpec:
     """Make the row of a function of one element."""
-    return OpSpec(name, reason=reason, post="eltwise", fuses=("binary",))
+    return OpSpec(name, reason=reason, gain=gain, post="eltwise", fuses=("binary",))
 
 
 def binary(name: str, reason) -> OpSpec:
@@ -119,6 +130,10 @@ class SpecTable:
     def is_heavy(self, name: str) -> bool:
         """Whether the Relay op `name` is worth a partition of its own."""
         return name in self.ops and self.ops[name].heavy
+
+    def gain(self, name: str) -> int:
+        """Say what an element of an op's result counts; without a row, it is part of a function."""
+        return self.ops[name].gain if name in self.ops else FUNCTION
 
     def moves(self, name: str | None) -> str | None:
         """Say how the Relay op `name` moves elements, if it does nothing else."""
