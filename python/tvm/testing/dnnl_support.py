@@ -20,10 +20,12 @@ import collections
 import inspect
 import itertools
 import re
+from unittest import mock
 
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl import cpu
 from tvm.testing import dnnl_graphs
 from tvm.testing.dnnl_graphs.draw import Unfit
 from tvm.testing.dnnl_graphs.row import op
@@ -42,8 +44,8 @@ This file is written by `./dev.py ops --write`, which asks the rules of the poli
 each op that are drawn at random; with `--run` it also runs them and compares the results. A test
 fails when it is out of date.
 
-- **types**: those that are accepted. All rows refuse other types, symbolic shapes and tensors of no
-  elements, with a reason.
+- **types**: those that are accepted, `bfloat16` and `float16` on a CPU that has them. All rows
+  refuse other types, symbolic shapes and tensors of no elements, with a reason.
 - **layouts**: those that are accepted, of the data and of the weight; ops without an entry have no
   such attribute.
 - **takes**: what may be fused behind the op, each used by the next alone: `eltwise` and `binary`
@@ -200,7 +202,12 @@ def _by_reason(reasons):
 
 
 def text():
-    """Return the text of the file."""
+    """Return the text of the file, which is the same on every CPU."""
+    with mock.patch.object(cpu, "computes", lambda dtype: dtype in cpu.REAL):
+        return _text()
+
+
+def _text():
     table = dnnl._TABLE  # pylint: disable=protected-access
     found = [Support(spec) for spec in (*table.ops.values(), *table.composites)]
     rows = [_row(support) for support in found]

@@ -259,13 +259,13 @@ REFUSED = {
     ),
     "float64": (
         lambda: relay.nn.conv1d(var("x", (1, 8, 5), "float64"), var("w", (4, 8, 3), "float64")),
-        "data is float64, not float32",
+        "data is float64, not float32, bfloat16 or float16",
     ),
     "int8-to-int32": (
         lambda: relay.nn.conv1d(
             var("x", (1, 8, 5), "int8"), var("w", (4, 8, 3), "int8"), out_dtype="int32"
         ),
-        "data is int8, not float32",
+        "data is int8, not float32, bfloat16 or float16",
     ),
     "dynamic": (
         lambda: typed("conv3d", (relay.Any(), 8, 5, 5, 5), (4, 8, 3, 3, 3)),

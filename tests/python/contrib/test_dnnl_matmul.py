@@ -139,7 +139,7 @@ REFUSED = {
             relay.var("a", shape=(2, 3, 4), dtype="float64"),
             relay.var("b", shape=(2, 5, 4), dtype="float64"),
         ),
-        "float64, not float32",
+        "float64, not float32, bfloat16 or float16",
     ),
     "int8": (
         relay.nn.matmul(
@@ -147,7 +147,7 @@ REFUSED = {
             relay.var("b", shape=(4, 5), dtype="int8"),
             out_dtype="int32",
         ),
-        "int8, not float32",
+        "int8, not float32, bfloat16 or float16",
     ),
     "dynamic": (
         relay.nn.batch_matmul(

@@ -17,6 +17,7 @@
 """The options of partition_for_dnnl: what is pruned, what is excluded, and wrong values."""
 
 import pytest
+import tvm
 from dnnl_reference import rand
 from dnnl_relay import assert_same_result, composites, const, conv, module, partition, var
 from tvm import relay
@@ -43,6 +44,26 @@ class TestPrune:
     def test_number_of_elements_decides(self, elements, kept):
         report = dnnl.offload_report(partition(module(relu(var("x", elements)))))
         assert report.offloaded == kept
+
+    @pytest.mark.parametrize("elements, kept", [(1024, 1), (1023, 0)])
+    @pytest.mark.parametrize("op", [relay.tanh, relay.nn.softmax])
+    def test_functions_count_more(self, op, elements, kept):
+        report = dnnl.offload_report(partition(module(op(var("x", elements)))))
+        assert report.offloaded == kept
+
+    def test_function_of_several_ops_counts_more(self):
+        data = var("x", 1024)
+        report = dnnl.offload_report(partition(module(data * relay.sigmoid(data))))
+        assert report.offloaded == 2
+
+    @pytest.mark.parametrize(
+        "op", [lambda x: relay.nn.max_pool2d(x, (2, 2)), lambda x: relay.sum(x, axis=3)]
+    )
+    def test_pools_and_reductions_gain_nothing(self, op):
+        report = dnnl.offload_report(partition(module(op(var("x", 1, 64, 128, 128)))))
+        assert report.offloaded == 0
+        ((reason,),) = report.reasons.values()
+        assert reason == f"pruned: no heavy op and 0 elements, fewer than {LIGHT_ELEMENTS}"
 
     def test_elements_of_all_ops_count(self):
         half = var("x", LIGHT_ELEMENTS // 2)
@@ -104,7 +125,79 @@ def test_exclude_is_of_one_run():
     assert composites(layers()) == {"dnnl.conv2d_bias_relu": 1, "dnnl.conv2d_relu": 1}
 
 
+class TestPassContext:
+    def report(self, config, **options):
+        with tvm.transform.PassContext(config={"relay.ext.dnnl.options": config}):
+            return dnnl.offload_report(partition(module(relu(X)), **options))
+
+    def test_is_used_where_no_argument_is_given(self):
+        assert self.report({}).offloaded == 0
+        assert self.report({"prune": False}).offloaded == 1
+
+    def test_argument_wins(self):
+        assert self.report({"prune": False}, prune=True).offloaded == 0
+
+    def test_names(self):
+        report = self.report({"prune": False, "exclude": "nn.relu, nn.dense"})
+        assert report.reasons == {"nn.relu": {"excluded by option": 1}}
+
+    def test_is_of_one_context(self):
+        self.report({"prune": False})
+        assert dnnl.offload_report(partition(module(relu(X)))).offloaded == 0
+
+    def test_bias_order(self):
+        config = {"keep_bias_order": False}
+        with tvm.transform.PassContext(config={"relay.ext.dnnl.options": config}):
+            assert composites(TestBiasOrder().mod()) == {"dnnl.conv2d_bias_sum_relu": 1}
+
+    @pytest.mark.parametrize(
+        "config, text",
+        [
+            ({"prun": True}, "does not have field 'prun', Possible fields"),
+            ({"bf16": "maybe"}, 'must be true or false, but is "maybe"'),
+        ],
+    )
+    def test_wrong(self, config, text):
+        with pytest.raises((AttributeError, ValueError), match=text):
+            self.report(config)
+
+
+class TestBiasOrder:
+    """A bias behind a residual."""
+
+    def mod(self, bias=lambda y: y + const(8, 1, 1, seed=5)):
+        return module(relu(bias(conv(X) + X)))
+
+    def test_is_kept(self):
+        assert composites(self.mod()) == {"dnnl.conv2d_sum_add_relu": 1}
+
+    @pytest.mark.parametrize(
+        "bias",
+        [
+            lambda y: y + const(8, 1, 1, seed=5),
+            lambda y: relay.add(const(1, 8, 1, 1, seed=5), y),
+            lambda y: relay.nn.bias_add(y, const(8, seed=5)),
+        ],
+        ids=["right", "left", "bias-add"],
+    )
+    def test_goes_first(self, bias):
+        mod = self.mod(bias)
+        assert composites(mod, keep_bias_order=False) == {"dnnl.conv2d_bias_sum_relu": 1}
+        found = partition(mod, keep_bias_order=False)
+        assert_same_result(mod, found, {"x": rand(*SHAPE)})
+
+    def test_what_is_no_bias_stays(self):
+        mod = self.mod(lambda y: y + const(6, seed=5))
+        assert composites(mod, keep_bias_order=False) == composites(mod)
+
+
 WRONG = {
+    "bf16": (dict(bf16=1), TypeError, "bf16 must be True or False, not 1"),
+    "keep_bias_order": (
+        dict(keep_bias_order="yes"),
+        TypeError,
+        "keep_bias_order must be True or False, not 'yes'",
+    ),
     "mod": (dict(mod=relu(X)), TypeError, "mod must be a tvm.IRModule, not Call"),
     "mod_name": (dict(mod_name=3), TypeError, "mod_name must be a string, not 3"),
     "mod_name-empty": (dict(mod_name=""), ValueError, "mod_name must not be empty"),

@@ -125,7 +125,10 @@ X = var("x", (2, 6, 5))
 REFUSED = {
     "scalar": (relay.sum(X), "result has shape (); at least rank 1"),
     "scalar-mean": (relay.mean(X, axis=[0, 1, 2]), "result has shape ()"),
-    "int32": (relay.sum(relay.var("x", shape=(2, 6), dtype="int32"), axis=1), "int32, not float32"),
+    "int32": (
+        relay.sum(relay.var("x", shape=(2, 6), dtype="int32"), axis=1),
+        "int32, not float32, bfloat16 or float16",
+    ),
     "bool": (relay.all(relay.var("x", shape=(2, 6), dtype="bool"), axis=1), "no rule"),
     "dynamic": (
         relay.sum(relay.var("x", shape=(relay.Any(), 4), dtype="float32"), axis=1),

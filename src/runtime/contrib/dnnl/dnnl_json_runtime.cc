@@ -180,6 +180,10 @@ TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.version").set_body_typed([]() -> Strin
   return dnnl_backend::LibraryVersion();
 });
 
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.computes").set_body_typed([](DataType dtype) {
+  return dnnl_backend::Computes(dtype);
+});
+
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.ops").set_body_typed([]() {
   Array<String> names;
   for (const std::string& name : dnnl_backend::OpNames()) names.push_back(name);

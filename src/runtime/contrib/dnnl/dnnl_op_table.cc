@@ -52,6 +52,9 @@ AlphaBeta ClipBounds(const NodeReader& node) {
 /*! \brief -1 * x + -0, which is -x also for zeros. */
 AlphaBeta Negation(const NodeReader&) { return {-1.f, -0.f}; }
 
+/*! \brief log(1 + exp(1 * x)) / 1. */
+AlphaBeta UnitSlope(const NodeReader&) { return {1.f, 0.f}; }
+
 /*! \brief For ops that take as many inputs as there are. */
 constexpr int kAnyNumber = std::numeric_limits<int>::max();
 
@@ -87,6 +90,7 @@ const OpSpec kOps[] = {
     {"nn.l2_normalize", 1, 1, LowerL2Normalize, algorithm::undef},
     {"nn.layer_norm", 3, 3, LowerLayerNorm, algorithm::undef},
     {"nn.lrn", 1, 1, LowerLRN, algorithm::undef},
+    {"dnnl.rms_norm", 1, 2, LowerRMSNorm, algorithm::undef},
     {"nn.fast_softmax", 1, 1, LowerSoftmax, algorithm::softmax_accurate},
     {"nn.log_softmax", 1, 1, LowerSoftmax, algorithm::softmax_log},
     {"nn.softmax", 1, 1, LowerSoftmax, algorithm::softmax_accurate},
@@ -140,6 +144,7 @@ const OpSpec kOps[] = {
     {"dnnl.mish", 1, 1, LowerEltwise, algorithm::eltwise_mish},
     {"dnnl.pow", 1, 1, LowerEltwise, algorithm::eltwise_pow, SameNames},
     {"dnnl.rsqrt", 1, 1, LowerEltwise, algorithm::eltwise_sqrt, nullptr, true},
+    {"dnnl.softplus", 1, 1, LowerEltwise, algorithm::eltwise_soft_relu, UnitSlope},
     {"dnnl.swish", 1, 1, LowerEltwise, algorithm::eltwise_swish, SameNames},
 
     {"nn.bias_add", 2, 2, LowerBinary, algorithm::binary_add},
@@ -149,6 +154,12 @@ const OpSpec kOps[] = {
     {"divide", 2, 2, LowerBinary, algorithm::binary_div},
     {"maximum", 2, 2, LowerBinary, algorithm::binary_max},
     {"minimum", 2, 2, LowerBinary, algorithm::binary_min},
+    {"equal", 2, 2, LowerBinary, algorithm::binary_eq},
+    {"not_equal", 2, 2, LowerBinary, algorithm::binary_ne},
+    {"less", 2, 2, LowerBinary, algorithm::binary_lt},
+    {"less_equal", 2, 2, LowerBinary, algorithm::binary_le},
+    {"greater", 2, 2, LowerBinary, algorithm::binary_gt},
+    {"greater_equal", 2, 2, LowerBinary, algorithm::binary_ge},
 };
 
 }  // namespace

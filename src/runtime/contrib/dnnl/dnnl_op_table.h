@@ -55,6 +55,7 @@ void LowerLRN(const NodeReader& node, PlanBuilder* plan);
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan);
 void LowerPool(const NodeReader& node, PlanBuilder* plan);
 void LowerPReLU(const NodeReader& node, PlanBuilder* plan);
+void LowerRMSNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerReduce(const NodeReader& node, PlanBuilder* plan);
 void LowerReshape(const NodeReader& node, PlanBuilder* plan);
 void LowerResize(const NodeReader& node, PlanBuilder* plan);

@@ -59,7 +59,18 @@ dnnl::memory::data_type ToDNNLType(DLDataType dtype, const std::string& where) {
   if (type == DataType::Int(32)) return Type::s32;
   if (type == DataType::Int(8)) return Type::s8;
   if (type == DataType::UInt(8)) return Type::u8;
+  // One byte, 0 or 1.
+  if (type == DataType::Bool()) return Type::u8;
   LOG(FATAL) << where << ": oneDNN has no data type " << type;
+}
+
+bool Computes(DLDataType dtype) {
+  const auto type = ToDNNLType(dtype, "the DNNL backend");
+  const dnnl::memory::desc md({16, 16}, type, dnnl::memory::format_tag::any);
+  // Matrix multiplications of a type are there if anything is.
+  const dnnl::matmul::primitive_desc desc(dnnl::engine(dnnl::engine::kind::cpu, 0), md, md, md,
+                                          dnnl::primitive_attr(), /*allow_empty=*/true);
+  return desc && !IsReference(desc);
 }
 
 Dims ToDims(const std::vector<int64_t>& shape, const std::string& where) {

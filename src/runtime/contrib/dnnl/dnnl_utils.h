@@ -49,6 +49,9 @@ void CheckLibraryVersion();
  */
 dnnl::memory::data_type ToDNNLType(DLDataType dtype, const std::string& where);
 
+/*! \brief Whether oneDNN has fast code for a floating-point type on this CPU. */
+bool Computes(DLDataType dtype);
+
 /*! \brief The dims of a Relay shape. oneDNN has no tensors of rank 0, so a scalar becomes {1}. */
 Dims ToDims(const std::vector<int64_t>& shape, const std::string& where);
 

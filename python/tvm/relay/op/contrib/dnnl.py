@@ -38,7 +38,7 @@ from ._dnnl.reasons import (
     eltwise_reason,
     last_axis,
 )
-from ._dnnl.reasons_binary import binary_reason, divide_reason
+from ._dnnl.reasons_binary import binary_reason, comparison_reason, divide_reason
 from ._dnnl.reasons_cast import cast_reason
 from ._dnnl.reasons_conv import conv_channel_axis, conv_reason
 from ._dnnl.reasons_eltwise import (
@@ -48,7 +48,12 @@ from ._dnnl.reasons_eltwise import (
     virtual_reason,
 )
 from ._dnnl.reasons_matmul import batch_matmul_reason, dense_reason, matmul_reason
-from ._dnnl.reasons_norm import group_norm_reason, l2_normalize_reason, lrn_reason
+from ._dnnl.reasons_norm import (
+    group_norm_reason,
+    l2_normalize_reason,
+    lrn_reason,
+    rms_norm_reason,
+)
 from ._dnnl.reasons_pool import adaptive_reason, pool_channel_axis, pool_reason
 from ._dnnl.reasons_reduce import reduce_reason
 from ._dnnl.reasons_resize import resize_reason
@@ -59,7 +64,18 @@ from ._dnnl.reasons_view import (
     view_reason,
 )
 from ._dnnl.report import OffloadReport, make_report
-from ._dnnl.spec import OpSpec, SpecTable, binary, copy, eltwise, light, root, view
+from ._dnnl.spec import (
+    FUNCTION,
+    OpSpec,
+    SpecTable,
+    binary,
+    copy,
+    eltwise,
+    function,
+    light,
+    root,
+    view,
+)
 from .register import register_pattern_table
 
 __all__ = [
@@ -100,15 +116,16 @@ _TABLE = SpecTable(
         light("nn.adaptive_avg_pool1d", adaptive_reason, pool_channel_axis),
         light("nn.adaptive_avg_pool2d", adaptive_reason, pool_channel_axis),
         light("nn.adaptive_avg_pool3d", adaptive_reason, pool_channel_axis),
-        OpSpec("nn.batch_norm", reason=batch_norm_reason),
-        OpSpec("nn.group_norm", reason=group_norm_reason),
-        OpSpec("nn.instance_norm", reason=axis_reason),
-        OpSpec("nn.l2_normalize", reason=l2_normalize_reason),
-        OpSpec("nn.layer_norm", reason=axis_reason),
-        OpSpec("nn.lrn", reason=lrn_reason),
-        OpSpec("nn.fast_softmax", reason=axis_reason),
-        OpSpec("nn.log_softmax", reason=axis_reason),
-        OpSpec("nn.softmax", reason=axis_reason),
+        OpSpec("nn.batch_norm", reason=batch_norm_reason, fuses=("nn.relu",)),
+        function("nn.group_norm", group_norm_reason),
+        function("nn.instance_norm", axis_reason),
+        function("nn.l2_normalize", l2_normalize_reason),
+        function("nn.layer_norm", axis_reason),
+        function("nn.lrn", lrn_reason),
+        function("dnnl.rms_norm", rms_norm_reason),
+        function("nn.fast_softmax", axis_reason),
+        function("nn.log_softmax", axis_reason),
+        function("nn.softmax", axis_reason),
         light("max", reduce_reason),
         light("mean", reduce_reason),
         light("min", reduce_reason),
@@ -136,22 +153,23 @@ _TABLE = SpecTable(
         OpSpec("nn.prelu", reason=prelu_reason),
         eltwise("abs", eltwise_reason),
         eltwise("clip", clip_reason),
-        eltwise("exp", eltwise_reason),
+        eltwise("exp", eltwise_reason, FUNCTION),
         eltwise("negative", eltwise_reason),
         eltwise("rsqrt", eltwise_reason),
-        eltwise("sigmoid", eltwise_reason),
+        eltwise("sigmoid", eltwise_reason, FUNCTION),
         eltwise("sqrt", eltwise_reason),
-        eltwise("tanh", eltwise_reason),
-        eltwise("dnnl.elu", virtual_reason),
-        eltwise("dnnl.gelu_erf", virtual_reason),
-        eltwise("dnnl.gelu_tanh", virtual_reason),
+        eltwise("tanh", eltwise_reason, FUNCTION),
+        eltwise("dnnl.elu", virtual_reason, FUNCTION),
+        eltwise("dnnl.gelu_erf", virtual_reason, FUNCTION),
+        eltwise("dnnl.gelu_tanh", virtual_reason, FUNCTION),
         eltwise("dnnl.hard_sigmoid", virtual_reason),
         eltwise("dnnl.hard_swish", virtual_reason),
         eltwise("dnnl.linear", virtual_reason),
-        eltwise("dnnl.mish", virtual_reason),
-        eltwise("dnnl.pow", virtual_reason),
+        eltwise("dnnl.mish", virtual_reason, FUNCTION),
+        eltwise("dnnl.pow", virtual_reason, FUNCTION),
         eltwise("dnnl.rsqrt", virtual_reason),
-        eltwise("dnnl.swish", virtual_reason),
+        eltwise("dnnl.softplus", virtual_reason, FUNCTION),
+        eltwise("dnnl.swish", virtual_reason, FUNCTION),
         binary("nn.bias_add", axis_reason),
         binary("add", binary_reason),
         binary("subtract", binary_reason),
@@ -159,6 +177,12 @@ _TABLE = SpecTable(
         binary("divide", divide_reason),
         binary("maximum", binary_reason),
         binary("minimum", binary_reason),
+        OpSpec("equal", reason=comparison_reason),
+        OpSpec("not_equal", reason=comparison_reason),
+        OpSpec("less", reason=comparison_reason),
+        OpSpec("less_equal", reason=comparison_reason),
+        OpSpec("greater", reason=comparison_reason),
+        OpSpec("greater_equal", reason=comparison_reason),
         OpSpec(
             "dnnl.conv2d_bias_sum_relu", chain("nn.conv2d", bias=True, sum=True, post="nn.relu")
         ),
@@ -189,12 +213,16 @@ def partition_for_dnnl(
     *,
     prune: bool | None = None,
     exclude: Sequence[str] | None = None,
+    bf16: bool | None = None,
+    keep_bias_order: bool | None = None,
 ) -> tvm.IRModule:
     """Move what oneDNN can run into functions that the DNNL code generator compiles.
 
-    Dropout is removed, constants are folded, and a batch_norm that follows a conv2d or dense is
-    folded into its constants. What oneDNN cannot run stays as it is; `offload_report` tells what
-    and why. A function that a pass of TVM cannot cope with is left alone, with a warning.
+    Dropout is removed and constants are folded. A batch_norm, and constants of channels with a
+    factor among them, that follow a convolution or a dense are folded into its weight and bias;
+    these are rounded once, so that the results may differ in the last bits. What oneDNN cannot
+    run stays as it is; `offload_report` tells what and why. A function that a pass of TVM cannot
+    cope with is left alone, with a warning.
 
     An option that is not given here may be given to the PassContext, as one of
     `relay.ext.dnnl.options`: `{"prune": False, "exclude": "nn.dense,nn.softmax"}`.
@@ -216,6 +244,14 @@ def partition_for_dnnl(
         Relay ops or composites ("nn.dense", "dnnl.conv2d_relu") that are to stay on TVM; none
         unless the PassContext names some. Without a composite its ops may still be in a smaller
         composite or on their own.
+    bf16 : bool | None
+        Whether to compute in bfloat16 what TVM's `ToMixedPrecision` gives to it, and what is
+        between; the arguments and results of main keep their types. False unless the PassContext
+        says otherwise. A module that is in bfloat16 or float16 already needs no option.
+    keep_bias_order : bool | None
+        Whether a bias is added where the module adds it. With False, one that is added behind a
+        residual is added first, as the convolution's own bias; the sum may differ in the last
+        bits. True unless the PassContext says otherwise.
 
     Returns
     -------
@@ -228,9 +264,16 @@ def partition_for_dnnl(
         An argument is of the wrong type.
     ValueError
         An argument has a value that makes no sense: a name in `exclude` that no op and no
-        composite has, or a value in `params` that does not fit its parameter.
+        composite has, a value in `params` that does not fit its parameter, or `bf16` on a CPU
+        without it.
+
+    Notes
+    -----
+    What oneDNN fuses in bfloat16 or float16 is rounded once, at the end, and a clip makes a bound
+    of NaN; in these two TVM's results differ.
     """
-    options = make_options(mod_name, prune, exclude, _TABLE.names())
+    given = dict(prune=prune, exclude=exclude, bf16=bf16, keep_bias_order=keep_bias_order)
+    options = make_options(mod_name, given, _TABLE.names())
     return partition(check_module(mod), params, options, _TABLE)
 
 

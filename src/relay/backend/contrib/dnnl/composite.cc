@@ -70,14 +70,21 @@ class CompositeReader {
   }
 
  private:
-  static bool IsComputedInside(const Expr& arg) { return arg.as<CallNode>() != nullptr; }
+  /*! \brief The call that computes an argument inside, or nullptr. */
+  static const CallNode* CallInside(const Expr& arg) {
+    // Of an op with several results the first is taken.
+    const auto* field = arg.as<TupleGetItemNode>();
+    return (field != nullptr && field->index == 0 ? field->tuple : arg).as<CallNode>();
+  }
+
+  static bool IsComputedInside(const Expr& arg) { return CallInside(arg) != nullptr; }
 
   /*! \brief The calls from the result to the root. */
   std::vector<const CallNode*> Chain() const {
     std::vector<const CallNode*> chain;
     Expr next = function_->body;
     while (next.defined()) {
-      const auto* call = next.as<CallNode>();
+      const CallNode* call = CallInside(next);
       ICHECK(call != nullptr) << name_ << ": the body of the composite ends in "
                               << next->GetTypeKey() << " where a call is expected";
       chain.push_back(call);

@@ -76,6 +76,8 @@ namespace dnnl {
 struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
   Flag prune{true};
   String exclude;
+  Flag bf16{false};
+  Flag keep_bias_order{true};
 
   TVM_DECLARE_ATTRS(DNNLOptionsNode, "ext.attrs.DNNLOptions") {
     TVM_ATTR_FIELD(prune)
@@ -84,6 +86,12 @@ struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
     TVM_ATTR_FIELD(exclude)
         .describe("Relay ops and composites that stay on TVM, such as nn.dense,nn.softmax.")
         .set_default(String(""));
+    TVM_ATTR_FIELD(bf16)
+        .describe("Whether to compute in bfloat16 what ToMixedPrecision gives to it.")
+        .set_default(Flag(false));
+    TVM_ATTR_FIELD(keep_bias_order)
+        .describe("Whether a bias is added where the module adds it, also behind a residual.")
+        .set_default(Flag(true));
   }
 };
 

@@ -24,9 +24,11 @@
 #include <tvm/runtime/logging.h>
 
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "../dnnl_op_table.h"
+#include "rows.h"
 
 namespace tvm {
 namespace runtime {
@@ -67,7 +69,7 @@ void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan) {
   const Dims dims = node.OutDims();
   const int axis = node.Axis("axis", 1, static_cast<int>(dims.size()));
   const auto [src, axes] = BringChannelsSecond(node, plan, plan->Input(node, 0), axis);
-  const auto vector = [&](int index) { return plan->Plain(node, plan->Input(node, index)); };
+  const auto vector = [&](int index) { return PlainFloats(node, plan, plan->Input(node, index)); };
   const Tensor mean = vector(3);
   const Tensor variance = vector(4);
 
@@ -82,12 +84,20 @@ void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan) {
     flags = flags | dnnl::normalization_flags::use_shift;
     args.emplace_back(DNNL_ARG_SHIFT, vector(2));
   }
+  std::vector<std::string> fused;
+  if (node.NumPostOps() > 0) {
+    if (node.NumPostOps() > 1 || node.PostOp(0).OpName() != "nn.relu") {
+      throw dnnl::error(dnnl_unimplemented, "a batch_norm takes a relu and nothing else");
+    }
+    flags = flags | dnnl::normalization_flags::fuse_norm_relu;
+    fused.push_back("eltwise_relu");
+  }
   const BatchNorm::primitive_desc desc(
       plan->engine(), dnnl::prop_kind::forward_inference, src.md, src.md,
       static_cast<float>(node.Get<double>("epsilon", 1e-5)), flags, PlanBuilder::NewAttr());
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   args.emplace_back(DNNL_ARG_DST, dst);
-  plan->Emit(node, desc, BatchNorm(desc), args);
+  plan->Emit(node, desc, BatchNorm(desc), args, fused);
 
   plan->SetOutput(node, axes.empty() ? dst.Reshaped(dims) : dst.Permuted(InversePermutation(axes)));
   // At inference the moving statistics pass through.

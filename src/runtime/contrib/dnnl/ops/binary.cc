@@ -77,11 +77,43 @@ void CollapseDims(const NodeReader& node, PlanBuilder* plan, Tensor* lhs, Tensor
   *rhs = plan->Plain(node, *rhs).Reshaped(rhs_dims);
 }
 
+/*! \brief The algorithm that gives the same with the operands swapped. */
+dnnl::algorithm Swapped(dnnl::algorithm given) {
+  switch (given) {
+    case dnnl::algorithm::binary_lt:
+      return dnnl::algorithm::binary_gt;
+    case dnnl::algorithm::binary_le:
+      return dnnl::algorithm::binary_ge;
+    case dnnl::algorithm::binary_gt:
+      return dnnl::algorithm::binary_lt;
+    case dnnl::algorithm::binary_ge:
+      return dnnl::algorithm::binary_le;
+    default:
+      return given;
+  }
+}
+
+/*! \brief Whether the op tells 0 from 1 instead of computing a number of the operands' type. */
+bool IsComparison(dnnl::algorithm algorithm) {
+  return algorithm == dnnl::algorithm::binary_eq || algorithm == dnnl::algorithm::binary_ne ||
+         Swapped(algorithm) != algorithm;
+}
+
+/*! \brief -x. */
+Tensor Negated(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
+  const dnnl::eltwise_forward::primitive_desc desc(
+      plan->engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::eltwise_linear, value.md,
+      value.md, -1.f, 0.f, PlanBuilder::NewAttr());
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, dnnl::eltwise_forward(desc), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, dst}});
+  return dst;
+}
+
 }  // namespace
 
 void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   const Dims dims = node.OutDims();
-  const dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
+  dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
   // The post-ops of oneDNN 3.2 read a vector of channels wrongly where each has one element.
   const bool is_matrix =
       node.NumPostOps() > 0 && dims.size() > 2 && NumElements(dims) == dims[0] * dims[1];
@@ -94,7 +126,10 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   const bool is_swapped = lhs.dims() != dims;
   if (is_swapped) std::swap(lhs, rhs);
   const bool is_negated = is_swapped && algorithm == dnnl::algorithm::binary_sub;
-  ICHECK(lhs.dims() == dims && (!is_swapped || is_negated || IsCommutative(algorithm)))
+  const bool is_comparison = IsComparison(algorithm);
+  if (is_swapped) algorithm = Swapped(algorithm);
+  ICHECK(lhs.dims() == dims &&
+         (!is_swapped || is_negated || is_comparison || IsCommutative(algorithm)))
       << node.Where() << ": the first operand, " << ToText((is_swapped ? rhs : lhs).dims())
       << ", is broadcast to " << ToText(dims);
   lhs = view(lhs);
@@ -104,8 +139,22 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
     lhs = plan->InLayout(node, lhs, rhs.md);
   }
   const FusedOps fused = FusePostOps(node, plan, {-1, view, is_negated});
+  // Truths are bytes, in blocks of another size.
+  if (is_comparison) lhs = plan->Plain(node, lhs);
+  if (algorithm == dnnl::algorithm::binary_gt || algorithm == dnnl::algorithm::binary_ge) {
+    // oneDNN takes NaN for greater than anything, but not for less.
+    algorithm = Swapped(algorithm);
+    if (lhs.dims() == rhs.dims()) {
+      rhs = plan->Plain(node, rhs);
+      std::swap(lhs, rhs);
+    } else {
+      lhs = Negated(node, plan, lhs);
+      rhs = Negated(node, plan, plan->Plain(node, rhs));
+    }
+  }
   const auto describe = [&, &lhs = lhs, &rhs = rhs]() {
-    return Binary::primitive_desc(plan->engine(), algorithm, lhs.md, AnyDesc(rhs.md), lhs.md,
+    const auto dst = is_comparison ? PlainDesc(lhs.dims(), node.OutType()) : lhs.md;
+    return Binary::primitive_desc(plan->engine(), algorithm, lhs.md, AnyDesc(rhs.md), dst,
                                   fused.attr);
   };
   Binary::primitive_desc desc = describe();

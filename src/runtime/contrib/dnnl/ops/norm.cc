@@ -46,8 +46,8 @@ struct Affine {
 
   Affine() = default;
   Affine(const NodeReader& node, PlanBuilder* plan) {
-    if (node.Get<bool>("scale", true)) gamma = plan->Plain(node, plan->Input(node, 1));
-    if (node.Get<bool>("center", true)) beta = plan->Plain(node, plan->Input(node, 2));
+    if (node.Get<bool>("scale", true)) gamma = PlainFloats(node, plan, plan->Input(node, 1));
+    if (node.Get<bool>("center", true)) beta = PlainFloats(node, plan, plan->Input(node, 2));
   }
 
   Flags flags() const {

@@ -35,6 +35,11 @@ namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
 
+/*! \brief A row-major vector of float32, which oneDNN wants of statistics, factors and shifts. */
+inline Tensor PlainFloats(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
+  return plan->InLayout(node, value, PlainDesc(value.dims(), dnnl::memory::data_type::f32));
+}
+
 /*! \brief All dimensions but the last as one. */
 inline Dims AsRows(const Dims& dims) { return {NumElements(dims) / dims.back(), dims.back()}; }
 

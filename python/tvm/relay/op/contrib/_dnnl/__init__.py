@@ -23,12 +23,15 @@ files in this order::
     partition  the steps, function by function
     simplify   parameters become constants, dropout goes
     fold_pad
-    fold_batch_norm
+    fold_scale
     fold_layer_norm
+    bias_order    a bias goes first
+    short_floats  bfloat16 in place of float32
     spec       the rows of the policy; they ask
         reasons    the rules of the ops
         chain      composites: patterns, and the rule of a bias
         tensors    what any tensor must be like
+        cpu        which types oneDNN computes with
     fuse       an op and what follows it become a composite
     cut        regions become functions; both with the help of
         graph      a function as numbers

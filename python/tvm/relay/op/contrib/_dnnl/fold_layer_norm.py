@@ -32,6 +32,7 @@ from tvm import relay
 from tvm.relay import transform
 
 from . import options
+from .constants import to_constant, to_double
 from .graph import Graph
 from .spec import SpecTable
 from .tensors import op_name, shape_of
@@ -98,7 +99,7 @@ class LayerNormReader:
         expr = self.graph.nodes[i]
         if not isinstance(expr, relay.Constant) or math.prod(expr.data.shape) != 1:
             return None
-        return float(expr.data.numpy().reshape(()))
+        return float(to_double(expr).reshape(()))
 
     def _is_vector(self, i: int, data: int) -> bool:
         """Whether an operand has one value for each element of the last axis of the data."""
@@ -164,7 +165,7 @@ class LayerNormReader:
         return False
 
     def _centred(self, i: int) -> int | None:
-        """Read x - mean(x)."""
+        """Read x - mean(x), and return x."""
         if self._op(i) != "subtract":
             return None
         data, mean = self.graph.children[i]
@@ -187,10 +188,11 @@ def _call(graph: Graph, match: Match, done: dict[int, relay.Expr]) -> relay.Call
 
     def vector(number, otherwise):
         if number is None:
-            return relay.const(np.full(size, otherwise, "float32"))
+            dtype = graph.nodes[match.data].checked_type.dtype
+            return to_constant(np.full(size, otherwise), dtype)
         operand = done.get(number, graph.nodes[number])
         if isinstance(operand, relay.Constant):
-            return relay.const(operand.data.numpy().reshape(size))
+            return to_constant(to_double(operand).reshape(size), operand.data.dtype)
         is_vector = shape_of(graph.nodes[number]) == (size,)
         return operand if is_vector else relay.reshape(operand, (size,))
 

@@ -30,11 +30,13 @@ from typing import NamedTuple
 
 from tvm import relay
 
+from . import cpu
+from .constants import to_double
 from .graph import Graph
 from .tensors import op_name
 
-# Two or three constants, each rounded to float32, and their product: the largest relative error.
-ROUNDING = 5 * 2.0**-24
+# Two or three constants, each rounded, and their product: the largest relative error.
+ROUNDING = {"float32": 5 * 2.0**-24, "float16": 3 * 2.0**-11, "bfloat16": 3 * 2.0**-8 / 2}
 
 # No formula is nested deeper than this.
 MAX_DEPTH = 8
@@ -60,11 +62,6 @@ class Formula(NamedTuple):
     attrs: dict[str, float] = {}
 
 
-def close(found: float, wanted: float) -> bool:
-    """Whether two constants are equal but for their rounding to float32."""
-    return abs(found - wanted) <= ROUNDING * abs(wanted)
-
-
 class FormulaReader:
     """Finds out which formula a call of a graph computes.
 
@@ -78,6 +75,7 @@ class FormulaReader:
         self.graph = graph
         self._names: dict[int, str | None] = {}
         self._scalars: dict[int, float | None] = {}
+        self._rounding = ROUNDING["float32"]
 
     def formulas(self, root: int) -> Iterator[Formula]:
         """Yield the formulas that the call `root` may be read as, the best first."""
@@ -88,9 +86,18 @@ class FormulaReader:
             "add": (self._elu,),
             "subtract": (self._elu, self._difference),
             "power": (self._power,),
+            "log": (self._softplus,),
         }
-        for rule in rules.get(self._op(root), ()):
+        if self._op(root) not in rules:
+            return
+        dtype = self.graph.nodes[root].checked_type.dtype
+        self._rounding = ROUNDING.get(dtype, ROUNDING["float32"])
+        for rule in rules[self._op(root)]:
             yield from rule(root)
+
+    def _close(self, found: float, wanted: float) -> bool:
+        """Whether two constants are equal but for their rounding."""
+        return abs(found - wanted) <= self._rounding * abs(wanted)
 
     # Reading the graph.
 
@@ -103,12 +110,12 @@ class FormulaReader:
         return self.graph.children[i]
 
     def _scalar(self, i: int) -> float | None:
-        """Return the value of a float32 constant of one element, else None."""
+        """Return the value of a constant of one real number, else None."""
         if i not in self._scalars:
             expr, value = self.graph.nodes[i], None
-            if isinstance(expr, relay.Constant) and expr.data.dtype == "float32":
+            if isinstance(expr, relay.Constant) and expr.data.dtype in cpu.REAL:
                 if math.prod(expr.data.shape) == 1:
-                    value = float(expr.data.numpy().reshape(()))
+                    value = float(to_double(expr).reshape(()))
                     value = value if math.isfinite(value) else None
             self._scalars[i] = value
         return self._scalars[i]
@@ -192,23 +199,23 @@ class FormulaReader:
         """Read scale * x * factor, where the factor is a function of x."""
         for a, b, inner in self._peel(factor):
             op, a, b = self._op(inner), a * scale, b * scale
-            if op == "erf" and close(a, 0.5) and close(b, 0.5):
+            if op == "erf" and self._close(a, 0.5) and self._close(b, 0.5):
                 slope = self._proportional(self._args(inner)[0], x)
-                if slope is not None and close(slope, math.sqrt(0.5)):
+                if slope is not None and self._close(slope, math.sqrt(0.5)):
                     yield Formula("dnnl.gelu_erf", x)
-            elif op == "tanh" and close(a, 0.5) and close(b, 0.5):
+            elif op == "tanh" and self._close(a, 0.5) and self._close(b, 0.5):
                 found = self._polynomial(self._args(inner)[0], x)
                 if (
                     found is not None
                     and sorted(found) == [1, 3]
-                    and close(found[1], SQRT_2_OVER_PI)
-                    and close(found[3], 0.044715 * SQRT_2_OVER_PI)
+                    and self._close(found[1], SQRT_2_OVER_PI)
+                    and self._close(found[3], 0.044715 * SQRT_2_OVER_PI)
                 ):
                     yield Formula("dnnl.gelu_tanh", x)
-            elif op == "tanh" and close(a, 1.0) and not b:
+            elif op == "tanh" and self._close(a, 1.0) and not b:
                 if self._is_softplus(self._args(inner)[0], x):
                     yield Formula("dnnl.mish", x)
-            elif op == "sigmoid" and close(a, 1.0) and not b:
+            elif op == "sigmoid" and self._close(a, 1.0) and not b:
                 slope = self._proportional(self._args(inner)[0], x)
                 if slope is not None:
                     yield Formula("dnnl.swish", x, {"alpha": slope})
@@ -217,7 +224,7 @@ class FormulaReader:
                 found = self._polynomial(bounded, x)
                 if found is None or not set(found) <= {0, 1} or 1 not in found:
                     continue
-                if low == 0.0 and close(a * high, 1.0):
+                if low == 0.0 and self._close(a * high, 1.0):
                     alpha, beta = a * found[1], a * found.get(0, 0.0)
                     yield Formula("dnnl.hard_swish", x, {"alpha": alpha, "beta": beta})
 
@@ -226,9 +233,15 @@ class FormulaReader:
         if self._op(i) != "log":
             return False
         return any(
-            close(a, 1.0) and close(b, 1.0) and self._is(inner, "exp", x)
+            self._close(a, 1.0) and self._close(b, 1.0) and self._is(inner, "exp", x)
             for a, b, inner in self._peel(self._args(i)[0])
         )
+
+    def _softplus(self, root: int) -> Iterator[Formula]:
+        """Read log(1 + exp(x))."""
+        for _, _, inner in self._peel(self._args(root)[0]):
+            if self._op(inner) == "exp" and self._is_softplus(root, self._args(inner)[0]):
+                yield Formula("dnnl.softplus", self._args(inner)[0])
 
     def _hard_sigmoid(self, root: int) -> Iterator[Formula]:
         """Read clip(a * x + b, 0, 1), or the same with another upper bound, divided by it."""
@@ -238,7 +251,7 @@ class FormulaReader:
             if self._op(inner) != "clip":
                 continue
             bounded, low, high = self._clip(inner)
-            if low != 0.0 or not close(scale * high, 1.0):
+            if low != 0.0 or not self._close(scale * high, 1.0):
                 return
             # Without a shift it is no more than a clip.
             found = [
@@ -254,7 +267,7 @@ class FormulaReader:
         constant = self._scalar(data)
         if constant is None:
             for a, b, inner in self._peel(divisor):
-                if close(a, 1.0) and close(b, 1.0) and self._op(inner) == "exp":
+                if self._close(a, 1.0) and self._close(b, 1.0) and self._op(inner) == "exp":
                     slope = self._proportional(self._args(inner)[0], data)
                     if slope is not None:
                         yield Formula("dnnl.swish", data, {"alpha": -slope})
@@ -287,7 +300,7 @@ class FormulaReader:
                 if b or self._op(inner) != "nn.relu":
                     continue
                 if any(
-                    close(c, -1.0) and close(d, 1.0) and self._is(e, "exp", x)
+                    self._close(c, -1.0) and self._close(d, 1.0) and self._is(e, "exp", x)
                     for c, d, e in self._peel(self._args(inner)[0])
                 ):
                     yield Formula("dnnl.elu", x, {"alpha": -sign * a})

@@ -105,7 +105,9 @@ class Fused:
             if len(users) != 1 or users[0] in taken:
                 break
             part = None
-            if not self._is_reshape_of_rows(last, users[0]):
+            if not self._is_first_result(last, users[0]) and not self._is_reshape_of_rows(
+                last, users[0]
+            ):
                 part = self._part(last, users[0])
                 if part is None:
                     break
@@ -125,6 +127,15 @@ class Fused:
         while len(self.chain) > 1 and self._parts[-1] is None:
             self.chain.pop()
             self._parts.pop()
+
+    def _is_first_result(self, last: int, user: int) -> bool:
+        """Whether a user takes the first result of several, the only one that is used."""
+        expr = self.graph.nodes[user]
+        return (
+            isinstance(expr, relay.TupleGetItem)
+            and expr.index == 0
+            and self.graph.scope[user] == self.graph.scope[last]
+        )
 
     def _is_reshape_of_rows(self, last: int, user: int) -> bool:
         """Whether a user only gives other dimensions to the rows, or matrices, of the last op."""
@@ -149,7 +160,8 @@ class Fused:
         spec = self.table.ops[name]
         shape = shape_of(self.graph.nodes[last])
         refused = op_name(expr) is not None and self.table.refusal(expr) is not None
-        if spec.post not in self.root_spec.fuses or refused or shape_of(expr) != shape:
+        is_fused = spec.post in self.root_spec.fuses or name in self.root_spec.fuses
+        if not is_fused or refused or shape_of(expr) != shape:
             return None
         short = name.split(".")[-1]
         return short if spec.post == "eltwise" else self._binary_part(expr, last, short)
@@ -184,6 +196,10 @@ class Fused:
         inside: dict[int, relay.Expr] = {}
         for number in self.chain:
             call = self.graph.nodes[number]
+            if isinstance(call, relay.TupleGetItem):
+                (source,) = self.graph.children[number]
+                inside[number] = relay.TupleGetItem(inside[source], call.index)
+                continue
             operands = self.graph.children[number][-len(call.args) :]
             for child in operands:
                 if child not in inside:
@@ -196,7 +212,8 @@ class Fused:
             )
         last = self.chain[-1]
         func = relay.Function(params, inside[last], self.graph.nodes[last].checked_type)
-        ops = "".join(f"{spec_name(self.graph.nodes[number])}_" for number in self.chain)
+        names = filter(None, (spec_name(self.graph.nodes[number]) for number in self.chain))
+        ops = "".join(f"{name}_" for name in names)
         for key, value in (("PartitionedFromPattern", ops), ("Composite", self.name)):
             func = func.with_attr(key, tvm.runtime.String(value))
         return relay.Call(func.with_attr("Primitive", tir.IntImm("int32", 0)), args)

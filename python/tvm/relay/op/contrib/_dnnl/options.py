@@ -26,8 +26,12 @@ from contextvars import ContextVar
 
 import tvm
 
+from . import cpu
+
 # Where the PassContext has options; its fields are in src/relay/backend/contrib/dnnl/options.cc.
 KEY = "relay.ext.dnnl.options"
+
+DEFAULTS = {"prune": True, "exclude": (), "bf16": False, "keep_bias_order": True}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +46,10 @@ class Options:
         Whether small partitions go back to TVM.
     exclude : frozenset[str]
         Ops and composites that stay on TVM.
+    bf16 : bool
+        Whether real numbers are made shorter first.
+    keep_bias_order : bool
+        Whether a bias is added where the module adds it.
     known : dict
         What the rules of ops said in this run, by call: they are asked for each composite that a
         call could be in.
@@ -50,16 +58,20 @@ class Options:
     mod_name: str = "default"
     prune: bool = True
     exclude: frozenset[str] = frozenset()
+    bf16: bool = False
+    keep_bias_order: bool = True
     known: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
 
-def make_options(mod_name, prune, exclude, rows: Sequence[str]) -> Options:
-    """Check the arguments of partition_for_dnnl.
+def make_options(mod_name: str, given: dict, rows: Sequence[str]) -> Options:
+    """Check the arguments of partition_for_dnnl, and those of the PassContext.
 
     Parameters
     ----------
-    mod_name, prune, exclude
-        As the caller gave them. In the place of None comes what the PassContext says.
+    mod_name : str
+        As the caller gave it.
+    given : dict
+        The other arguments by name. None stands for what the PassContext says, or the default.
     rows : Sequence[str]
         The names of the policy's rows.
 
@@ -72,13 +84,29 @@ def make_options(mod_name, prune, exclude, rows: Sequence[str]) -> Options:
         raise TypeError(f"mod_name must be a string, not {mod_name!r}")
     if not mod_name:
         raise ValueError("mod_name must not be empty; the names of the partitions are made of it")
+    given = {key: value for key, value in given.items() if value is not None}
+    chosen = {**DEFAULTS, **_of_pass_context(), **given}
+    for name, default in DEFAULTS.items():
+        if isinstance(default, bool) and not isinstance(chosen[name], bool):
+            raise TypeError(f"{name} must be True or False, not {chosen[name]!r}")
+    if chosen["bf16"] and not cpu.computes("bfloat16"):
+        raise ValueError("bf16=True: oneDNN cannot compute with bfloat16 on this CPU")
+    return Options(mod_name, **{**chosen, "exclude": _check_exclude(chosen["exclude"], rows)})
+
+
+def _of_pass_context() -> dict:
+    """Return the options that the current PassContext has."""
     context = tvm.transform.PassContext.current().config.get(KEY)
-    if prune is None:
-        prune = context is None or bool(context.prune)
-    if not isinstance(prune, bool):
-        raise TypeError(f"prune must be True or False, not {prune!r}")
-    if exclude is None:
-        exclude = () if context is None else split_names(str(context.exclude))
+    if context is None:
+        return {}
+    found = {name: getattr(context, name) for name in DEFAULTS}
+    return {
+        name: split_names(str(value)) if name == "exclude" else bool(value)
+        for name, value in found.items()
+    }
+
+
+def _check_exclude(exclude, rows: Sequence[str]) -> frozenset[str]:
     if isinstance(exclude, str):
         raise TypeError(f"exclude must be a sequence of names; write exclude=({exclude!r},)")
     try:
@@ -93,7 +121,7 @@ def make_options(mod_name, prune, exclude, rows: Sequence[str]) -> Options:
             close = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"oneDNN takes {sorted(rows)}"
             raise ValueError(f"exclude has '{name}', no Relay op or composite; {hint}")
-    return Options(mod_name, prune, frozenset(names))
+    return frozenset(names)
 
 
 def split_names(text: str) -> list[str]:

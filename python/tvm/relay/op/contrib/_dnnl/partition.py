@@ -25,14 +25,17 @@ from tvm import relay
 from tvm.relay import transform
 from tvm.relay.dataflow_pattern import rewrite
 
+from .bias_order import bias_first
 from .cut import cut
-from .fold_batch_norm import FoldBatchNorm
 from .fold_layer_norm import fold_layer_norm
 from .fold_pad import fold_pad
+from .fold_scale import fold_scale
 from .fuse import fuse
 from .graph import OPAQUE, has_attr, op_calls
 from .options import Options, activate
 from .record import ATTR, Record
+from .rms_norm import wrap_rms_norms
+from .short_floats import narrow, to_mixed
 from .simplify import RemoveDropout, bind_params
 from .single_calls import keep_calls_single
 from .spec import SpecTable
@@ -118,15 +121,21 @@ def _remove_dropout(mod, name, table, options, record):
 
 
 def _fold_constants(mod, name, table, options, record):
-    mod[name] = transform.FoldConstantExpr(mod[name], mod)
+    mod[name] = _without_constants(mod, name)
     return mod
 
 
-def _fold_batch_norm(mod, name, table, options, record):
-    fold = FoldBatchNorm(table)
-    mod[name] = rewrite(fold, mod[name], mod)
-    if fold.folded:
-        record.folded["nn.batch_norm"] += fold.folded
+def _without_constants(mod, name):
+    """Fold constants, unless TVM cannot: it has no code for some functions of short numbers."""
+    try:
+        return transform.FoldConstantExpr(mod[name], mod)
+    except tvm.TVMError:
+        return mod[name]
+
+
+def _fold_scale(mod, name, table, options, record):
+    mod[name], folded = fold_scale(mod[name], table)
+    record.folded.update(folded)
     return mod
 
 
@@ -143,8 +152,29 @@ def _fold_layer_norm(mod, name, table, options, record):
     return mod
 
 
+def _bias_first(mod, name, table, options, record):
+    if not options.keep_bias_order:
+        mod[name] = bias_first(mod[name], table)
+    return mod
+
+
 def _wrap_virtual_ops(mod, name, table, options, record):
+    func = wrap_rms_norms(mod[name], table)
+    if not func.same_as(mod[name]):
+        mod[name] = func
+        mod = transform.InferType()(mod)
     mod[name] = wrap_virtual_ops(mod[name], table)
+    return mod
+
+
+def _to_bfloat16(mod, name, table, options, record):
+    """Make numbers shorter; the parameters were folded before, and their casts are after."""
+    if not options.bf16:
+        return mod
+    mod[name] = to_mixed(mod, name)
+    mod[name] = _without_constants(mod, name)
+    mod = transform.InferType()(mod)
+    mod[name] = narrow(mod[name], table)
     return mod
 
 
@@ -166,9 +196,11 @@ _STEPS = (
     _remove_dropout,
     _fold_constants,
     _fold_pad,
-    _fold_batch_norm,
+    _fold_scale,
     _fold_layer_norm,
+    _bias_first,
     _wrap_virtual_ops,
+    _to_bfloat16,
     _offload,
     _keep_calls_single,
 )

@@ -29,7 +29,7 @@ def last_axis(call: relay.Call) -> int:
 
 
 def axis_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors of rank 1 or more, and any axis of the first."""
+    """Accept static tensors of rank 1 or more, and any axis of the first."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
@@ -40,7 +40,7 @@ def axis_reason(call: relay.Call) -> str | None:
 
 
 def batch_norm_reason(call: relay.Call) -> str | None:
-    """Accept static float32 data of rank 2 or more, any channel axis."""
+    """Accept static data of rank 2 or more, any channel axis."""
     reason = axis_reason(call)
     if reason:
         return reason
@@ -51,5 +51,5 @@ def batch_norm_reason(call: relay.Call) -> str | None:
 
 
 def eltwise_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors of rank 1 or more."""
+    """Accept static tensors of rank 1 or more."""
     return tensors_reason(call, min_rank=1)

@@ -22,7 +22,7 @@ import itertools
 
 from tvm import relay
 
-from .tensors import shape_of, tensors_reason, text_of_shape
+from .tensors import shape_of, tensor_reason, tensors_reason, text_of_shape
 
 # oneDNN has fast code for an operand that is broadcast along one run of axes, or all but one. Its
 # code for the rest takes a hundred times longer than TVM's.
@@ -43,13 +43,26 @@ def runs_of_axes(operand: tuple[int, ...], result: tuple[int, ...]) -> int:
 
 
 def binary_reason(call: relay.Call) -> str | None:
-    """Accept static float32 operands of which at least one has the result's shape.
+    """Accept static operands of which at least one has the result's shape.
 
     oneDNN broadcasts its second source only; the operand of full shape is made the first.
     """
-    reason = tensors_reason(call)
-    if reason:
-        return reason
+    return tensors_reason(call) or _broadcast_reason(call)
+
+
+def comparison_reason(call: relay.Call) -> str | None:
+    """Accept static real numbers of which at least one operand has the result's shape.
+
+    oneDNN writes 0 or 1 into bytes, as Relay's truths are.
+    """
+    reason = tensor_reason("the result", call.checked_type, dtypes=("bool",))
+    for name, type_ in zip(("lhs", "rhs"), (arg.checked_type for arg in call.args)):
+        reason = reason or tensor_reason(name, type_)
+    return reason or _broadcast_reason(call)
+
+
+def _broadcast_reason(call: relay.Call) -> str | None:
+    """Say why oneDNN cannot broadcast the operands of a call."""
     out = shape_of(call)
     if not out:
         return "the result is a scalar"

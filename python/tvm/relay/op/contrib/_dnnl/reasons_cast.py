@@ -20,16 +20,18 @@ from __future__ import annotations
 
 from tvm import relay
 
+from . import cpu
 from .tensors import named_types, tensor_reason
-
-# Of the rest, oneDNN's integers saturate, where Relay's do as C does.
-CASTS = ("float32", "bfloat16")
 
 
 def cast_reason(call: relay.Call) -> str | None:
-    """Accept static tensors of rank 1 or more, from float32 and bfloat16 to either."""
+    """Accept static tensors of rank 1 or more, from truths or real numbers to real numbers.
+
+    oneDNN's integers saturate, where Relay's do as C does.
+    """
     for name, type_ in named_types(call):
-        reason = tensor_reason(name, type_, 1, CASTS)
+        is_truth = name != "result" and getattr(type_, "dtype", None) == "bool"
+        reason = tensor_reason(name, type_, 1, ("bool",) if is_truth else cpu.REAL)
         if reason:
             return reason
     return None

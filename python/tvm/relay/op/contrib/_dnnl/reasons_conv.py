@@ -89,7 +89,7 @@ def data_layout_reason(attrs, name: str, spatial: int) -> str | None:
 
 
 def conv_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors, any order of the weight's dimensions, any groups."""
+    """Accept static tensors, any order of the weight's dimensions, any groups."""
     spatial = int(op_name(call)[len("nn.conv")])
     attrs = call.attrs
     reason = data_layout_reason(attrs, "data_layout", spatial)

@@ -27,7 +27,7 @@ from .tensors import shape_of, tensor_reason, text_of_shape
 
 
 def clip_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors and bounds in their order."""
+    """Accept static tensors and bounds in their order."""
     low, high = float(call.attrs.a_min), float(call.attrs.a_max)
     if math.isnan(low) or math.isnan(high) or low > high:
         return f"a_min={low:g} is not below a_max={high:g}"
@@ -35,14 +35,14 @@ def clip_reason(call: relay.Call) -> str | None:
 
 
 def leaky_relu_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors and a finite slope."""
+    """Accept static tensors and a finite slope."""
     if not math.isfinite(call.attrs.alpha):
         return f"alpha={call.attrs.alpha:g} is not finite"
     return eltwise_reason(call)
 
 
 def prelu_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors with one slope per element of any axis."""
+    """Accept static tensors with one slope per element of any axis."""
     reason = eltwise_reason(call)
     if reason:
         return reason
@@ -53,5 +53,5 @@ def prelu_reason(call: relay.Call) -> str | None:
 
 
 def virtual_reason(call: relay.Call) -> str | None:
-    """Accept a static float32 operand of rank 1 or more, for a virtual op of one operand."""
+    """Accept a static operand of rank 1 or more, for a virtual op of one operand."""
     return tensor_reason("data", call.args[0].checked_type, min_rank=1)

@@ -33,7 +33,7 @@ def _rewritten_reason(attrs) -> str | None:
 
 
 def _product_reason(call: relay.Call, transpose_a: bool, transpose_b: bool) -> str | None:
-    """Accept static float32 data of rank 2 or more and a matrix that fits to it."""
+    """Accept static data of rank 2 or more and a matrix that fits to it."""
     reason = _rewritten_reason(call.attrs) or tensors_reason(call, min_rank=2)
     if reason:
         return reason
@@ -49,15 +49,15 @@ def _product_reason(call: relay.Call, transpose_a: bool, transpose_b: bool) -> s
 
 
 def dense_reason(call: relay.Call) -> str | None:
-    """Accept static float32 data of rank 2 or more and a 2-D weight."""
+    """Accept static data of rank 2 or more and a 2-D weight."""
     return _product_reason(call, False, True)
 
 
 def matmul_reason(call: relay.Call) -> str | None:
-    """Accept static float32 data of rank 2 or more and a 2-D weight, either transposed or not."""
+    """Accept static data of rank 2 or more and a 2-D weight, either transposed or not."""
     return _product_reason(call, bool(call.attrs.transpose_a), bool(call.attrs.transpose_b))
 
 
 def batch_matmul_reason(call: relay.Call) -> str | None:
-    """Accept static float32 batches of matrices, of which one may be a single matrix."""
+    """Accept static batches of matrices, of which one may be a single matrix."""
     return _rewritten_reason(call.attrs) or tensors_reason(call)

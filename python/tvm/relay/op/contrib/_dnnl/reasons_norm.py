@@ -24,14 +24,14 @@ from tvm import relay
 
 from .reasons import axis_reason
 from .reasons_reduce import axes_reason
-from .tensors import shape_of, tensors_reason, text_of_shape
+from .tensors import shape_of, tensor_reason, tensors_reason, text_of_shape
 
 # Any other power is a call of powf for each element.
 LRN_BETAS = (0.75, 1.0)
 
 
 def group_norm_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors and groups of the same number of channels."""
+    """Accept static tensors and groups of the same number of channels."""
     reason = axis_reason(call)
     if reason:
         return reason
@@ -42,7 +42,7 @@ def group_norm_reason(call: relay.Call) -> str | None:
 
 
 def l2_normalize_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors and any axes of more than one value."""
+    """Accept static tensors and any axes of more than one value."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
@@ -58,8 +58,20 @@ def l2_normalize_reason(call: relay.Call) -> str | None:
     return None
 
 
+def rms_norm_reason(call: relay.Call) -> str | None:
+    """Accept static tensors with more than one value along the last axis."""
+    for arg in call.args:
+        reason = tensor_reason("data", arg.checked_type, min_rank=1)
+        if reason:
+            return reason
+    data = shape_of(call.args[0])
+    if data[-1] == 1:
+        return f"the last axis of {text_of_shape(data)} has one value; oneDNN does not sum one"
+    return None
+
+
 def lrn_reason(call: relay.Call) -> str | None:
-    """Accept static float32 NCHW and NHWC with an odd window and a power that oneDNN is fast at."""
+    """Accept static NCHW and NHWC with an odd window and a power that oneDNN is fast at."""
     reason = tensors_reason(call)
     if reason:
         return reason

@@ -60,7 +60,7 @@ def _sizes(call: relay.Call) -> list[tuple[str, int, int]]:
 
 
 def pool_reason(call: relay.Call) -> str | None:
-    """Accept static float32 data, windows without dilation that hold what TVM counts."""
+    """Accept static data, windows without dilation that hold what TVM counts."""
     spatial, attrs = _spatial(call), call.attrs
     reason = _layout_reason(call) or window_reason(attrs, spatial)
     if reason:
@@ -104,7 +104,7 @@ class _Window:
 
 
 def adaptive_reason(call: relay.Call) -> str | None:
-    """Accept static float32 data where all windows have one size and lie at even distances."""
+    """Accept static data where all windows have one size and lie at even distances."""
     reason = _layout_reason(call)
     if reason:
         return reason

@@ -47,7 +47,7 @@ def axes_reason(axes, exclude: bool, data: tuple[int, ...]) -> str | None:
 
 
 def reduce_reason(call: relay.Call) -> str | None:
-    """Accept static float32 tensors and any axes that leave at least one dimension."""
+    """Accept static tensors and any axes that leave at least one dimension."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason

@@ -78,7 +78,7 @@ def _is_same_linear(mode: str, size: int, out: int) -> bool:
 
 
 def resize_reason(call: relay.Call) -> str | None:
-    """Accept static float32 images, resized with oneDNN's places for the given sizes."""
+    """Accept static images, resized with oneDNN's places for the given sizes."""
     reason = tensors_reason(call, min_rank=3)
     if reason:
         return reason

@@ -30,7 +30,7 @@ from tvm import relay
 from tvm.relay import transform
 
 from .graph import Graph, has_attr
-from .tensors import COMPILER
+from .tensors import COMPILER, op_name
 
 
 def _partition_calls(graph: Graph, names: set[str]) -> Counter:
@@ -67,9 +67,10 @@ def keep_calls_single(mod: tvm.IRModule, name: str) -> relay.Function:
         and has_attr(func, "Compiler")
         and str(func.attrs["Compiler"]) == COMPILER
     }
-    called = _partition_calls(Graph(mod[name]), names)
+    graph = Graph(mod[name])
+    called = _partition_calls(graph, names)
     names = {callee for callee, count in called.items() if count == 1}
-    if not names:
+    if not names or not any(op_name(expr) for expr in graph.nodes):
         return mod[name]
     graph = Graph(transform.SimplifyExpr()(mod)[name])
     if max(_partition_calls(graph, names).values()) == 1:

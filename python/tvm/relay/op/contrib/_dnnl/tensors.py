@@ -23,6 +23,8 @@ from collections.abc import Iterator
 
 from tvm import ir, relay, tir
 
+from . import cpu
+
 # The code generator: the value of "Compiler", and what composites' names begin with.
 COMPILER = "dnnl"
 
@@ -31,8 +33,6 @@ VIRTUAL_OP = "dnnl_op"
 
 # oneDNN's DNNL_MAX_NDIMS.
 MAX_RANK = 12
-
-DTYPES = ("float32",)
 
 
 def op_name(expr) -> str | None:
@@ -79,8 +79,13 @@ def text_of_shape(shape) -> str:
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
+def list_of(names: tuple[str, ...]) -> str:
+    """Write names as in "a, b or c"."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
 def tensor_reason(
-    name: str, type_: ir.Type, min_rank: int = 0, dtypes: tuple[str, ...] = DTYPES
+    name: str, type_: ir.Type, min_rank: int = 0, dtypes: tuple[str, ...] = cpu.REAL
 ) -> str | None:
     """Say why one tensor cannot be handed to oneDNN.
 
@@ -93,7 +98,7 @@ def tensor_reason(
     min_rank : int
         The least rank that is accepted.
     dtypes : tuple[str, ...]
-        The data types that are accepted.
+        The data types that are accepted, those of real numbers if the CPU has them.
 
     Returns
     -------
@@ -103,7 +108,9 @@ def tensor_reason(
     if not isinstance(type_, relay.TensorType):
         return f"{name} is not a tensor but of {type(type_).__name__}"
     if type_.dtype not in dtypes:
-        return f"{name} is {type_.dtype}, not {' or '.join(dtypes)}"
+        return f"{name} is {type_.dtype}, not {list_of(dtypes)}"
+    if type_.dtype in cpu.REAL and not cpu.computes(type_.dtype):
+        return f"{name} is {type_.dtype}, which oneDNN cannot compute with on this CPU"
     shape = dims(type_)
     if None in shape:
         return f"{name} has a dynamic shape {text_of_shape(shape)}"
@@ -116,12 +123,21 @@ def tensor_reason(
     return None
 
 
-def tensors_reason(call: relay.Call, min_rank: int = 0) -> str | None:
-    """Say why any of the tensors of a call cannot be handed to oneDNN (see `tensor_reason`)."""
+def tensors_reason(
+    call: relay.Call, min_rank: int = 0, dtypes: tuple[str, ...] = cpu.REAL
+) -> str | None:
+    """Say why any of the tensors of a call cannot be handed to oneDNN (see `tensor_reason`).
+
+    All are of one type, but the result of short numbers may be float32.
+    """
+    first = None
     for name, type_ in named_types(call):
-        reason = tensor_reason(name, type_, min_rank)
+        reason = tensor_reason(name, type_, min_rank, dtypes)
         if reason:
             return reason
+        first = first or (name, type_.dtype)
+        if type_.dtype not in (first[1], "float32" if name == "result" else first[1]):
+            return f"{first[0]} is {first[1]}, but {name} is {type_.dtype}"
     return None
 
 

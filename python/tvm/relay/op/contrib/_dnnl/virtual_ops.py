@@ -59,7 +59,7 @@ def wrap_virtual_ops(func: relay.Function, table: SpecTable) -> relay.Function:
             calls = _calls(graph, root, formula.data)
             if calls is None or not taken.isdisjoint(calls):
                 continue
-            wrapped = _wrap(graph, formula, calls)
+            wrapped = virtual_op(graph, formula.name, formula.attrs, [formula.data], calls)
             if _is_accepted(graph, formula, calls, wrapped, table):
                 found[root] = formula, wrapped
                 taken.update(calls)
@@ -101,19 +101,39 @@ def _calls(graph: Graph, root: int, data: int) -> list[int] | None:
     return calls
 
 
-def _wrap(graph: Graph, formula: Formula, calls: list[int]) -> relay.Function:
-    """Make the function of a virtual op."""
-    param = relay.var("data", graph.nodes[formula.data].checked_type)
-    body = {formula.data: param}
+def virtual_op(
+    graph: Graph, name: str, attrs: dict[str, float], operands: list[int], calls: list[int]
+) -> relay.Function:
+    """Make the function of a virtual op.
+
+    Parameters
+    ----------
+    graph : Graph
+        A typed function.
+    name : str
+        The op.
+    attrs : dict[str, float]
+        Its parameters.
+    operands : list[int]
+        Its operands by number, which become the parameters of the function.
+    calls : list[int]
+        What it stands for, in order.
+    """
+    params = {
+        i: relay.var("data" if k == 0 else f"data{k}", graph.nodes[i].checked_type)
+        for k, i in enumerate(operands)
+    }
+    body = dict(params)
     for i in calls:
         body[i] = graph.remake(i, body)
-    func = relay.Function([param], body[calls[-1]], graph.nodes[calls[-1]].checked_type)
+    type_ = graph.nodes[calls[-1]].checked_type
+    func = relay.Function(list(params.values()), body[calls[-1]], type_)
     attrs = {
-        "Composite": String(formula.name),
-        VIRTUAL_OP: String(formula.name),
+        "Composite": String(name),
+        VIRTUAL_OP: String(name),
         # Patterns of TVM do not look into functions that have this.
         "PartitionedFromPattern": String("_".join(op_name(graph.nodes[i]) for i in calls) + "_"),
-        **{key: tir.FloatImm("float64", value) for key, value in formula.attrs.items()},
+        **{key: tir.FloatImm("float64", value) for key, value in attrs.items()},
     }
     for key, value in attrs.items():
         func = func.with_attr(key, value)

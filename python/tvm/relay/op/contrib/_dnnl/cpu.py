@@ -1,0 +1,38 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What oneDNN can compute with on this CPU, taken for the one that a model will run on."""
+
+from __future__ import annotations
+
+import functools
+
+import tvm
+
+# The types of real numbers that oneDNN has code for, on one CPU or another.
+REAL = ("float32", "bfloat16", "float16")
+
+
+@functools.lru_cache(maxsize=None)
+def computes(dtype: str) -> bool:
+    """Whether oneDNN has fast code for a type of real numbers.
+
+    For bfloat16 that takes AVX-512, for float16 AVX-512 with FP16, or AMX; float32 works anywhere.
+    """
+    if dtype == "float32":
+        return True
+    query = tvm.get_global_func("runtime.contrib.dnnl.computes", allow_missing=True)
+    return dtype in REAL and query is not None and bool(query(dtype))
