@@ -63,4 +63,4 @@ def bounded(x, limit=4.0):
 
 def positive(builder, x):
     """Return a tensor whose values are positive and not small."""
-    return relay.abs(x.expr) + builder.scalar(0.25, x)
+    return relay.abs(x.expr) + builder.scalar(0.25 if "float" in x.dtype else 1, x)
