@@ -209,8 +209,8 @@ def test_tvm_runs_what_is_pruned(name):
     """Nothing of a virtual op is left in what goes back to TVM."""
     _, expr, function = FORMULAS[name]
     low = 0.5 if name in POSITIVE else -8
-    x = np.linspace(low, 8, math.prod(SHAPE), dtype="float32").reshape(SHAPE)
-    mod = tvm.IRModule.from_expr(expr(var("x", SHAPE)))
+    x = np.linspace(low, 8, 100, dtype="float32")
+    mod = tvm.IRModule.from_expr(expr(var("x", x.shape)))
     pruned = dnnl.partition_for_dnnl(mod)
     assert testing.offload(pruned).partitions == 0
     assert not testing.offload(pruned).composites
