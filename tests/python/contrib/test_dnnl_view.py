@@ -318,5 +318,15 @@ def test_refused(expr, text):
     assert text in reason
 
 
+@pytest.mark.parametrize("shape", [(50, 8, 1), (400,), (1, 16, 25, 1)], ids=str)
+def test_one_channel_in_blocks_is_no_other_dimension(shape):
+    """The result of a convolution of one channel has blocks of channels, nearly all padding."""
+    x, w = rand(16, 1, 24), rand(1, 1, 3, seed=1)
+    attrs = dict(kernel_size=(3,), channels=1, padding=(1, 0))
+    expr = relay.nn.conv1d_transpose(var("x", x.shape), relay.const(w), **attrs)
+    mod = tvm.IRModule.from_expr(relay.tanh(relay.reshape(expr, shape)))
+    testing.check(mod, {"x": x}, partitions=1, options={"prune": False})
+
+
 if __name__ == "__main__":
     tvm.testing.main()

@@ -23,6 +23,8 @@
  */
 #include "dnnl_tensor.h"
 
+#include <algorithm>
+
 namespace tvm {
 namespace runtime {
 namespace contrib {
@@ -49,10 +51,34 @@ Tensor Tensor::Permuted(const std::vector<int>& axes) const {
   return Tensor{buffer, PermutedDesc(md, axes)};
 }
 
+namespace {
+
+/*!
+ * \brief Whether blocks hold padding that other dims would take for elements.
+ *
+ * oneDNN 3.2 loses the padding of a dimension of size one when it gives tensors other dims.
+ */
+bool WouldShowPadding(const dnnl::memory::desc& md, const Dims& dims) {
+  if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return false;
+  const Dims from = md.get_dims(), padded = md.get_padded_dims();
+  if (padded == from) return false;
+  const auto without_ones = [](Dims sizes) {
+    sizes.erase(std::remove(sizes.begin(), sizes.end(), 1), sizes.end());
+    return sizes;
+  };
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] == 1 && padded[i] != 1) return true;
+  }
+  return without_ones(from) != without_ones(dims);
+}
+
+}  // namespace
+
 Tensor Tensor::Reshaped(const Dims& dims) const {
   if (dims == md.get_dims()) return *this;
   // oneDNN gives new dimensions of size one strides that its own kernels do not recognise.
   if (IsPlain(md)) return Tensor{buffer, PlainDesc(dims, md.get_data_type())};
+  if (WouldShowPadding(md, dims)) return Tensor{};
   const dnnl::memory::desc reshaped = md.reshape(dims, /*allow_empty=*/true);
   return reshaped ? Tensor{buffer, reshaped} : Tensor{};
 }
