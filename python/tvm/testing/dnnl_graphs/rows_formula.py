@@ -85,12 +85,12 @@ def _hard_swish_of_gate(b, x):
 
 
 def _mish(b, x):
-    x = bounded(x, 20.0)
+    x = bounded(x, 10.0)
     return x * relay.tanh(relay.log(b.scalar(1.0) + relay.exp(x)))
 
 
 def _softplus(b, x):
-    return relay.log(relay.exp(bounded(x, 20.0)) + b.scalar(1.0))
+    return relay.log(relay.exp(bounded(x, 10.0)) + b.scalar(1.0))
 
 
 def _power(b, x, number):
