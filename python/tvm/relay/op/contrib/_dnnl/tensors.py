@@ -34,12 +34,19 @@ VIRTUAL_OP = "dnnl_op"
 # oneDNN's DNNL_MAX_NDIMS.
 MAX_RANK = 12
 
+# Names of Relay ops by their address: TVM keeps each op, and to ask it for the name takes long.
+_NAMES: dict[int, str] = {}
+
 
 def op_name(expr) -> str | None:
     """Return the name of the Relay op that `expr` calls, or None for anything else."""
-    if isinstance(expr, relay.Call) and isinstance(expr.op, ir.Op):
-        return expr.op.name
-    return None
+    op = expr.op if isinstance(expr, relay.Call) else None
+    if not isinstance(op, ir.Op):
+        return None
+    address = op.handle.value
+    if address not in _NAMES:
+        _NAMES[address] = op.name
+    return _NAMES[address]
 
 
 def dims(type_: relay.TensorType) -> tuple[int | None, ...]:
