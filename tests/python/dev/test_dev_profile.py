@@ -1,0 +1,76 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The profile's table and the plots."""
+
+import pytest
+
+from scripts import plot, profile
+from scripts.errors import SetupError
+
+
+def row(node="dnnl_0, node 3 nn.conv2d", impl="brgconv:avx512_core", flops=2e6, time=20.0):
+    return {
+        "node": node,
+        "op": "nn.conv2d",
+        "kind": "convolution",
+        "impl": impl,
+        "post_ops": ["bias", "eltwise_relu"],
+        "src": "acdb",
+        "dst": "aBcd16b",
+        "flops": flops,
+        "microseconds": time,
+    }
+
+
+def test_a_primitive():
+    cells = profile.cells(row(), row(time=16.0), total=200.0, peak=200.0)
+    assert cells[:4] == [
+        "node 3 nn.conv2d",
+        "bias eltwise_relu",
+        "brgconv:avx512_core",
+        "acdb > aBcd16b",
+    ]
+    assert cells[4:] == ["20", "16", "10.0%", "100", "50%"]
+
+
+def test_reference_code_is_flagged_and_an_op_without_flops_has_no_rate():
+    cells = profile.cells(row(impl="ref:any", flops=0), row(), total=200.0, peak=200.0)
+    assert cells[2] == "ref:any (slow)"
+    assert cells[-2:] == ["", ""]
+
+
+def test_totals_by_code_begin_with_the_largest():
+    rows = [row(time=10.0), row(impl="jit:avx2", time=30.0), row(time=10.0)]
+    assert profile.totals(rows) == [
+        ["convolution, jit:avx2", "1", "30", "60.0%"],
+        ["convolution, brgconv:avx512_core", "2", "20", "40.0%"],
+    ]
+
+
+@pytest.mark.parametrize("name, part", [("x.gif", "must end in .png"), ("no/x.png", "no folder")])
+def test_a_plot_that_cannot_be_written_is_refused_before_the_measurement(tmp_path, name, part):
+    with pytest.raises(SetupError, match=part):
+        plot.check_path("--plot", str(tmp_path / name))
+
+
+def test_the_plots(tmp_path):
+    pytest.importorskip("matplotlib", reason="the benchmark's packages are not installed")
+    plot.primitives([row(), row(time=5.0)], str(tmp_path / "a.svg"), "a model")
+    models = [("a model", {"dnnl": [0.001], "other": [0.002]}), ("another", {"dnnl": [0.004]})]
+    titles = {"dnnl": "DNNL", "other": "other"}
+    plot.backends(models, titles, str(tmp_path / "b.svg"), "2 threads")
+    assert "<svg" in (tmp_path / "a.svg").read_text() and "<svg" in (tmp_path / "b.svg").read_text()
