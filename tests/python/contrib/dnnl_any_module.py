@@ -168,7 +168,7 @@ MODULES = {
     "branches": (branches, 6),
     "loop": (loop, 4),
     "recursive-closure": (recursive_closure, 3),
-    "prelude": (prelude, 4),
+    "prelude": (prelude, 5),
     "match": (match, 4),
     "several-functions": (several_functions, 4),
     "polymorphic": (polymorphic, 2),

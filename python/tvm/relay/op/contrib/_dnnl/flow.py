@@ -158,7 +158,10 @@ class _Flow:
             if isinstance(expr, relay.Let):
                 made.append(children[1])
             elif isinstance(expr, relay.Var):
-                made.append(made[bound[expr]] if expr in bound else given.get(expr, []))
+                value = bound.get(expr)
+                # In its own value, a function that calls itself is not made yet.
+                is_made = value is not None and value < len(made)
+                made.append(made[value] if is_made else given.get(expr, []))
             elif isinstance(expr, relay.TupleGetItem) and isinstance(expr.tuple_value, relay.Tuple):
                 made.append(made[graph.children[graph.children[i][0]][expr.index]])
             elif isinstance(expr, relay.Call):
