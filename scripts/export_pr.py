@@ -78,7 +78,7 @@ COMMITS = (
         "What oneDNN cannot do is refused at annotation with a reason, and stays on TVM.",
     ),
     Commit(
-        ("tests/", "docs/", "docker/"),
+        ("tests/", "apps/", "docs/", "docker/"),
         "[Tests][DNNL] Test the oneDNN 3 backend",
         "Each test asserts that the offload happened, and compares the numbers.",
     ),

@@ -198,8 +198,17 @@ def _pad(call, data, value):
 
 
 def _resize(call, data):
+    return _resample(call, data, _attributes(call)["coordinate_transformation_mode"])
+
+
+def _upsampling(call, data):
+    attrs = _attributes(call)
+    plain = "align_corners" if attrs.get("align_corners") else "asymmetric"
+    return _resample(call, data, attrs.get("coordinate_transformation_mode", plain))
+
+
+def _resample(call, data, mode):
     attrs, out = _attributes(call), _shape(call)
-    mode = attrs["coordinate_transformation_mode"]
     first = 2 if attrs["layout"][1] == "C" else 1
     for axis in range(first, first + data.ndim - 2):
         old, new = data.shape[axis], out[axis]
@@ -266,4 +275,5 @@ OPS = {
     "strided_slice": _strided_slice,
     "nn.pad": _pad,
     **{f"image.resize{n}d": _resize for n in (1, 2, 3)},
+    **{f"nn.upsampling{n}": _upsampling for n in ("", "3d")},
 }
