@@ -146,6 +146,8 @@ def not_a_bias_cases():
     }
 
 
+# C source passes the input twice, so that it is reordered twice: the second copy may be spoilt.
+OWN_INPUT = "sum" if dnnl.dnnl_codegen() == "C_SRC" else "binary_add"
 NOT_A_BIAS = {
     "vector-along-the-width": ({}, [[], []]),
     "scalar": ({"dnnl.conv2d_add": 1}, [["binary_add"]]),
@@ -153,7 +155,7 @@ NOT_A_BIAS = {
     "residual-tanh": ({"dnnl.conv2d_sum_tanh": 1}, [["sum", "eltwise_tanh"]]),
     "residual-relu": ({"dnnl.conv2d_sum_relu": 1}, [["sum", "eltwise_relu"]]),
     "var-plus-conv-bias": ({"dnnl.conv2d_bias_sum": 1}, [["bias", "sum"]]),
-    "own-input-is-the-residual": ({"dnnl.conv2d_sum": 1}, [["binary_add"]]),
+    "own-input-is-the-residual": ({"dnnl.conv2d_sum": 1}, [[OWN_INPUT]]),
     "multiply": ({"dnnl.conv2d_multiply": 1}, [["binary_mul"]]),
 }
 
