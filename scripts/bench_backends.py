@@ -22,7 +22,6 @@ samples in seconds. To add a peer, write such a function and add its row.
 
 import dataclasses
 import functools
-import json
 from collections.abc import Callable
 
 from tvm.relay.op.contrib import dnnl
@@ -73,14 +72,9 @@ def prepare_limit(case):
     What TVM's own kernels add is not in it, nor what calling them and moving data between the
     primitives costs.
     """
-    modules = testing.dnnl_modules(case.runner)
 
     def sample(repeat):
-        primitives = [
-            primitive
-            for module in modules
-            for primitive in json.loads(module.get_function("measure_primitives")(repeat))
-        ]
+        primitives = testing.primitives(case.runner, "measure_primitives", repeat)
         return [sum(primitive["microseconds"] for primitive in primitives) * 1e-6]
 
     return sample

@@ -23,7 +23,7 @@ import argparse
 import sys
 
 from scripts.console import Console
-from scripts.errors import SetupError
+from scripts.errors import run_as_program
 from scripts.layout import ROOT
 
 PATH = ROOT / "docs" / "supported_ops.md"
@@ -56,9 +56,4 @@ def main(argv):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except SetupError as error:
-        sys.exit(f"\n{error}")
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted")
+    run_as_program(main)

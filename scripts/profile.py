@@ -28,7 +28,7 @@ import json
 
 from scripts import bench, measure, plot, table
 from scripts.console import Console
-from scripts.errors import run_as_program
+from scripts.errors import SetupError, run_as_program
 
 HEADER = [
     "primitive",
@@ -75,19 +75,8 @@ def peak_gflops(repeat):
     mod = tvm.IRModule.from_expr(relay.nn.dense(data, weight))
     runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod)))
     runner({"data": np.full((ROWS, ROWS), 0.5, "float32")})
-    (row,) = primitives(runner, "measure_primitives", repeat)
+    (row,) = testing.primitives(runner, "measure_primitives", repeat)
     return gflops(row)
-
-
-def primitives(runner, function, repeat):
-    """Return what all oneDNN modules of a model tell of their primitives, in their order."""
-    from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
-
-    return [
-        row
-        for module in testing.dnnl_modules(runner)
-        for row in json.loads(module.get_function(function)(repeat))
-    ]
 
 
 def gflops(row):
@@ -132,11 +121,15 @@ def main(argv):
     args = parse(argv)
     bench.limit_threads(args.threads)
     # After the threads are set: these import tvm.
+    from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
 
     from scripts import bench_backends  # pylint: disable=import-outside-toplevel
 
-    (workload,) = bench.choose("model", args.model, dnnl_workloads.WORKLOADS)[:1]
+    workloads = bench.choose("model", args.model, dnnl_workloads.WORKLOADS)
+    if "," in args.model or len(workloads) != 1:
+        raise SetupError(f"MODEL: {args.model!r} is not one model", "name one.")
+    (workload,) = workloads
     if args.json:
         bench.check_writable(args.json)
     if args.plot:
@@ -146,8 +139,8 @@ def main(argv):
         runner = bench_backends.Case(workload, args.threads).runner
     with console.step(f"{workload.name}: measure"):
         whole = measure.Timing.of(measure.sample(runner.invoke, args.repeat))
-        in_turn = primitives(runner, "profile_primitives", args.repeat)
-        alone = primitives(runner, "measure_primitives", args.repeat)
+        in_turn = testing.primitives(runner, "profile_primitives", args.repeat)
+        alone = testing.primitives(runner, "measure_primitives", args.repeat)
         peak = peak_gflops(10)
     total = sum(row["microseconds"] for row in in_turn)
     pairs = list(zip(in_turn, alone))

@@ -43,7 +43,7 @@ from tvm.runtime.executor import AotModule
 # Some of these are for those who import this module.
 from .dnnl_c_source import c_sources, compiled, export, imported_modules  # noqa: F401
 from .dnnl_offload import Offload, offload  # noqa: F401
-from .dnnl_plans import dnnl_modules, plans  # noqa: F401
+from .dnnl_plans import dnnl_modules, plans, primitives  # noqa: F401
 from .dnnl_target import host_target
 
 

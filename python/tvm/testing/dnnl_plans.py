@@ -39,6 +39,30 @@ def dnnl_modules(lib):
     return [module for module in imported_modules(lib) if module.type_key == "dnnl_json"]
 
 
+def primitives(runner, function, repeat):
+    """Time the oneDNN primitives of a model, those of all its partitions in their order.
+
+    Parameters
+    ----------
+    runner : Runner
+        A model that was run.
+    function : str
+        ``"measure_primitives"`` for each alone and hot, ``"profile_primitives"`` for each in its
+        turn.
+    repeat : int
+        How many times each is run.
+
+    Returns
+    -------
+    list of dict
+    """
+    return [
+        row
+        for module in dnnl_modules(runner)
+        for row in json.loads(module.get_function(function)(repeat))
+    ]
+
+
 def _plans_of_c_source(path):
     """Return a plan for each partition of a library of C source: its ops' plans in one."""
     found = {}

@@ -16,6 +16,7 @@
 # under the License.
 """The number of threads that oneDNN runs on."""
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -57,6 +58,20 @@ def test_a_number_that_is_none(default_threads):
     with pytest.raises(tvm.TVMError, match="must be positive, or 0 for the default, but is -1"):
         dnnl.set_num_threads(-1)
     assert dnnl.num_threads() == default_threads
+
+
+def test_what_others_tell_openmp_is_not_the_default(default_threads):
+    """TVM's kernels do: after one with a single task OpenMP gives their thread one thread."""
+    try:
+        openmp = ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        pytest.skip("there is no GNU OpenMP")
+    before = openmp.omp_get_max_threads()
+    openmp.omp_set_num_threads(default_threads + 1)
+    try:
+        assert dnnl.num_threads() == default_threads
+    finally:
+        openmp.omp_set_num_threads(before)
 
 
 @pytest.mark.parametrize("built", [1, 4])

@@ -20,6 +20,7 @@ import warnings
 
 import numpy as np
 from tvm import relay
+from tvm.relay.op.contrib._dnnl.constants import to_numpy
 
 from .graph import numpy_type
 from .numpy_ops import OPS
@@ -50,7 +51,7 @@ def evaluate(mod, inputs):
         elif isinstance(expr, relay.Var):
             values[expr] = _real(inputs[expr.name_hint])
         elif isinstance(expr, relay.Constant):
-            values[expr] = _real(_constant(expr.data))
+            values[expr] = _real(to_numpy(expr.data))
         elif isinstance(expr, relay.Tuple):
             values[expr] = [values[field] for field in expr.fields]
         elif isinstance(expr, relay.TupleGetItem):
@@ -64,12 +65,6 @@ def evaluate(mod, inputs):
     except Exception:  # pylint: disable=broad-except
         return None
     return values[body] if isinstance(body, relay.Tuple) else [values[body]]
-
-
-def _constant(data):
-    """Return a constant's values; some releases of TVM return the bits of a bfloat16."""
-    value = data.numpy()
-    return value.view(numpy_type("bfloat16")) if data.dtype == "bfloat16" else value
 
 
 def _real(value):

@@ -80,13 +80,16 @@ struct FusedOps {
   /*!
    * \brief After the primitive was emitted, offer to add the residual in its own memory.
    * \param desc The primitive's descriptor.
-   * \param describe From `residual.attr`, makes a descriptor for the same layouts, or none.
+   * \param describe Makes a descriptor from those of source, weights and result, the attributes,
+   *        and whether it may be empty where oneDNN has none.
    */
   template <typename Primitive, typename Describe>
-  void OfferSum(PlanBuilder* plan, const dnnl::primitive_desc_base& desc,
+  void OfferSum(PlanBuilder* plan, const typename Primitive::primitive_desc& desc,
                 const Describe& describe) const {
     if (residual.arg == 0) return;
-    const typename Primitive::primitive_desc sum = describe(residual.attr);
+    const typename Primitive::primitive_desc sum =
+        describe(desc.src_desc(), desc.weights_desc(), desc.dst_desc(), residual.attr,
+                 /*allow_empty=*/true);
     // Only the code that runs it must be as good; all else, the workspace too, is the step's.
     if (!sum || std::string(sum.impl_info_str()) != desc.impl_info_str() ||
         sum.scratchpad_desc().get_size() != desc.scratchpad_desc().get_size()) {

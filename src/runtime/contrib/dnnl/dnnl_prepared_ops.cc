@@ -23,32 +23,16 @@
  */
 #include "dnnl_prepared_ops.h"
 
-#ifndef _WIN32
-#include <dlfcn.h>
-#endif
 #include <tvm/runtime/container/string.h>
 #include <tvm/runtime/registry.h>
 
 #include "dnnl_profile.h"
+#include "dnnl_utils.h"
 
 namespace tvm {
 namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
-
-namespace {
-
-/*! \brief The path of the library whose data an address belongs to; empty if it is in none. */
-std::string LibraryAt(const void* address) {
-#ifdef _WIN32
-  return "";
-#else
-  Dl_info info;
-  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-#endif
-}
-
-}  // namespace
 
 void PreparedOps::Add(const TVMDNNLOp* op, std::shared_ptr<OpKernel> kernel) {
   std::lock_guard<std::mutex> lock(mutex_);

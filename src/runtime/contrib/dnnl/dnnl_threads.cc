@@ -32,8 +32,9 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
-#include "dnnl.hpp"
+#include "dnnl_utils.h"
 
 namespace tvm {
 namespace runtime {
@@ -63,9 +64,9 @@ struct OpenMP {
   static OpenMP Find() {
     OpenMP library;
 #ifndef _WIN32
-    Dl_info info;
-    if (dladdr(reinterpret_cast<const void*>(&dnnl_version), &info) == 0) return library;
-    void* handle = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    const std::string path = LibraryAt(reinterpret_cast<const void*>(&dnnl_version));
+    if (path.empty()) return library;
+    void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) return library;
     // Looks into the libraries that this one was linked with, too.
     const auto get = dlsym(handle, "omp_get_max_threads");
@@ -89,17 +90,31 @@ int FromEnvironment() {
   return static_cast<int>(value);
 }
 
+/*!
+ * \brief What OpenMP gives a thread that nobody has told anything: OMP_NUM_THREADS or the CPUs.
+ *
+ * The calling thread is of no use for it. TVM's kernels tell OpenMP how many threads they want and
+ * leave it at that: after one with a single task, constant folding's say, it is one thread.
+ */
+int FromOpenMP() {
+  static const int number = []() {
+    int found = 1;
+    std::thread([&found]() { found = OpenMP::OfDNNL().get_max_threads(); }).join();
+    return found;
+  }();
+  return number;
+}
+
 std::atomic<int> chosen{0};
 
 }  // namespace
 
 int NumThreads() {
-  const OpenMP& openmp = OpenMP::OfDNNL();
-  if (openmp.get_max_threads == nullptr) return 1;
+  if (OpenMP::OfDNNL().get_max_threads == nullptr) return 1;
   const int wanted = chosen.load();
   if (wanted > 0) return wanted;
   const int from_environment = FromEnvironment();
-  return from_environment > 0 ? from_environment : openmp.get_max_threads();
+  return from_environment > 0 ? from_environment : FromOpenMP();
 }
 
 void SetNumThreads(int num_threads) {

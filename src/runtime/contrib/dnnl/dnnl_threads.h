@@ -33,7 +33,7 @@ namespace dnnl_backend {
  * \brief The number of threads for plans that are built from now on.
  *
  * It is what SetNumThreads was given, or else the environment's TVM_DNNL_NUM_THREADS, or else what
- * OpenMP gives the calling thread (OMP_NUM_THREADS, the CPUs).
+ * OpenMP gives a new thread (OMP_NUM_THREADS, the CPUs).
  */
 int NumThreads();
 

@@ -23,6 +23,9 @@
  */
 #include "dnnl_utils.h"
 
+#ifndef _WIN32
+#include <dlfcn.h>
+#endif
 #include <tvm/runtime/logging.h>
 
 #include <algorithm>
@@ -40,6 +43,15 @@ std::string LibraryVersion() {
   std::ostringstream os;
   os << version->major << "." << version->minor << "." << version->patch;
   return os.str();
+}
+
+std::string LibraryAt(const void* address) {
+#ifdef _WIN32
+  return "";
+#else
+  Dl_info info;
+  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+#endif
 }
 
 void CheckLibraryVersion() {

@@ -40,6 +40,9 @@ using Dims = dnnl::memory::dims;
 /*! \brief "3.2.0": the version of the oneDNN library that is loaded. */
 std::string LibraryVersion();
 
+/*! \brief The path of the library that an address belongs to; empty if it is in none. */
+std::string LibraryAt(const void* address);
+
 /*! \brief Fails when the loaded library is not the oneDNN release that the headers belong to. */
 void CheckLibraryVersion();
 

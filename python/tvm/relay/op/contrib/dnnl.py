@@ -315,7 +315,8 @@ def num_threads() -> int:
     """Return the number of threads for models whose first run is still to come.
 
     It is what `set_num_threads` was given, or else the environment's `TVM_DNNL_NUM_THREADS`, or
-    else what OpenMP gives the calling thread: `OMP_NUM_THREADS`, or the CPUs.
+    else what OpenMP gives a new thread: `OMP_NUM_THREADS`, or the CPUs. TVM's kernels change what
+    it gives the thread that runs them, so that is not asked for.
 
     Raises
     ------

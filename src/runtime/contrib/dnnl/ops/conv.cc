@@ -148,9 +148,7 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);
-  fused.OfferSum<Primitive>(plan, desc, [&](const dnnl::primitive_attr& attr) {
-    return describe(desc.src_desc(), desc.weights_desc(), desc.dst_desc(), attr, true);
-  });
+  fused.OfferSum<Primitive>(plan, desc, describe);
   if (conv.is_row) dst = plan->Reshaped(node, dst, PermutedDims(node.OutDims(), conv.dst_axes));
   plan->SetOutput(node, dst.Permuted(InversePermutation(conv.dst_axes)));
 }

@@ -68,9 +68,7 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
                           {DNNL_ARG_DST, dst}},
                          node, plan, desc),
              fused.names);
-  fused.OfferSum<InnerProduct>(plan, desc, [&](const dnnl::primitive_attr& attr) {
-    return describe(desc.src_desc(), desc.weights_desc(), desc.dst_desc(), attr, true);
-  });
+  fused.OfferSum<InnerProduct>(plan, desc, describe);
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }
 

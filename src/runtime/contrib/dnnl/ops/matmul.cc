@@ -142,10 +142,12 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);
-  fused.OfferSum<MatMul>(plan, desc, [&](const dnnl::primitive_attr& attr) {
-    return DescribeAs(plan, desc.src_desc(), desc.weights_desc(), fused.BiasDesc(), desc.dst_desc(),
-                      attr);
-  });
+  fused.OfferSum<MatMul>(
+      plan, desc,
+      [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
+          const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr, bool) {
+        return DescribeAs(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr);
+      });
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }
 

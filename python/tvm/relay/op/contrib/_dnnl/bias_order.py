@@ -21,6 +21,8 @@ oneDNN adds a bias in its accumulators, at no cost; behind a residual it is one 
 
 from __future__ import annotations
 
+from functools import partial
+
 from tvm import relay
 
 from .chain import BIAS_OPS, channel_bias_reason
@@ -45,28 +47,21 @@ def bias_first(func: relay.Function, table: SpecTable) -> relay.Function:
         The same where no bias is moved.
     """
     graph = Graph(func)
-    found: dict[int, tuple[int, int, int]] = {}
+    found = {}
     taken: set[int] = set()
     for outer in range(len(graph.nodes)):
         parts = _read(graph, outer, table)
         if parts is not None and parts[0] not in taken:
-            found[outer] = parts
+            found[outer] = list(parts), partial(_ordered, graph.nodes[outer])
             taken.add(parts[0])
-    if not found:
-        return func
+    return graph.replace(found)
 
-    def needs(i):
-        return list(found[i]) if i in found else graph.children[i]
 
-    def build(i, done):
-        if i not in found:
-            return graph.remake(i, done)
-        root, residual, bias = (done[part] for part in found[i])
-        call = graph.nodes[i]
-        biased = relay.Call(call.op, [root, bias], call.attrs, span=call.span)
-        return relay.add(biased, residual)
-
-    return graph.rebuild(needs, build)
+def _ordered(
+    outer: relay.Call, root: relay.Expr, residual: relay.Expr, bias: relay.Expr
+) -> relay.Call:
+    """Add the bias as `outer` does, but before the residual."""
+    return relay.add(relay.Call(outer.op, [root, bias], outer.attrs, span=outer.span), residual)
 
 
 def _read(graph: Graph, outer: int, table: SpecTable) -> tuple[int, int, int] | None:

@@ -24,13 +24,18 @@ import tvm
 from tvm import relay
 
 
+def to_numpy(data: tvm.nd.NDArray) -> np.ndarray:
+    """Return the values of a tensor in a numpy type of its own type's numbers."""
+    values = data.numpy()
+    # Some releases of TVM return the bits of a bfloat16.
+    if data.dtype == "bfloat16" and values.dtype.kind == "u":
+        values = values.view(ml_dtypes.bfloat16)
+    return values
+
+
 def to_double(constant: relay.Constant) -> np.ndarray:
     """Return the values of a constant in double precision."""
-    values = constant.data.numpy()
-    # Some releases of TVM return the bits of a bfloat16.
-    if constant.data.dtype == "bfloat16" and values.dtype.kind == "u":
-        values = values.view(ml_dtypes.bfloat16)
-    return values.astype("float64")
+    return to_numpy(constant.data).astype("float64")
 
 
 def to_constant(values: np.ndarray, dtype: str) -> relay.Constant:

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 import tvm
 from tvm import relay
 
-from .graph import Graph, has_attr, is_composite
-from .tensors import COMPILER, op_name
+from .graph import Graph, has_attr, is_composite, is_partition
+from .tensors import op_name
 
 
 @dataclass
@@ -74,14 +74,6 @@ def type_text(kind) -> str:
     sizes = [str(int(size)) if isinstance(size, tvm.tir.IntImm) else "?" for size in kind.shape]
     text = "x".join(sizes) or "scalar"
     return text if kind.dtype == "float32" else f"{text} {kind.dtype}"
-
-
-def _is_partition(func) -> bool:
-    return (
-        isinstance(func, relay.Function)
-        and has_attr(func, "Compiler")
-        and str(func.attrs["Compiler"]) == COMPILER
-    )
 
 
 def body_ops(call: relay.Call) -> list[relay.Call]:
@@ -175,7 +167,7 @@ class _Flow:
         args = children[len(children) - len(call.args) :]
         if isinstance(call.op, tvm.ir.GlobalVar):
             func = self.mod[call.op]
-            if _is_partition(func):
+            if is_partition(func):
                 inner = dict(zip(func.params, args))
                 return self.body(name, func.body, inner, call.op.name_hint)
         composite = is_composite(call)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,10 @@ class Match(NamedTuple):
     epsilon: float
     gamma: int | None
     beta: int | None
+
+    def operands(self) -> list[int]:
+        """Return the operands that it has, by number."""
+        return [i for i in (self.data, self.gamma, self.beta) if i is not None]
 
 
 class LayerNormReader:
@@ -182,15 +187,16 @@ class LayerNormReader:
         return data if kept and axes == [rank - 1] else None
 
 
-def _call(graph: Graph, match: Match, done: dict[int, relay.Expr]) -> relay.Call:
+def _call(graph: Graph, match: Match, *made: relay.Expr) -> relay.Call:
     """Return Relay's op for a match, of what its operands were made into."""
+    done = dict(zip(match.operands(), made))
     size = shape_of(graph.nodes[match.data])[-1]
 
     def vector(number, otherwise):
         if number is None:
             dtype = graph.nodes[match.data].checked_type.dtype
             return to_constant(np.full(size, otherwise), dtype)
-        operand = done.get(number, graph.nodes[number])
+        operand = done[number]
         if isinstance(operand, relay.Constant):
             return to_constant(to_double(operand).reshape(size), operand.data.dtype)
         is_vector = shape_of(graph.nodes[number]) == (size,)
@@ -227,7 +233,7 @@ def fold_layer_norm(func: relay.Function, table: SpecTable) -> tuple[relay.Funct
     graph = Graph(func)
     reader = LayerNormReader(graph)
     exclude = options.active().exclude
-    found: dict[int, Match] = {}
+    found = {}
     folded: Counter = Counter()
     taken: set[int] = set()
     # From the results to the inputs: with the factor and the summand before without.
@@ -241,32 +247,20 @@ def fold_layer_norm(func: relay.Function, table: SpecTable) -> tuple[relay.Funct
         names = Counter(op_name(graph.nodes[i]) for i in inside)
         if not exclude.isdisjoint(names) or not _is_accepted(graph, root, match, table):
             continue
-        found[root] = match
+        found[root] = match.operands(), partial(_call, graph, match)
         taken.update(inside)
         folded += names
-    if not found:
-        return func, folded
-
-    def needs(i):
-        if i not in found:
-            return graph.children[i]
-        match = found[i]
-        return [number for number in (match.data, match.gamma, match.beta) if number is not None]
-
-    def build(i, done):
-        return _call(graph, found[i], done) if i in found else graph.remake(i, done)
-
-    return graph.rebuild(needs, build), folded
+    return graph.replace(found), folded
 
 
 def _is_accepted(graph: Graph, root: int, match: Match, table: SpecTable) -> bool:
     """Whether oneDNN runs Relay's op in the place of a match."""
-    operands = {
-        i: relay.var("operand", graph.nodes[i].checked_type)
-        for i in (match.data, match.gamma, match.beta)
-        if i is not None and not isinstance(graph.nodes[i], relay.Constant)
-    }
-    call = _call(graph, match, operands)
+    operands = [graph.nodes[i] for i in match.operands()]
+    operands = [
+        expr if isinstance(expr, relay.Constant) else relay.var("operand", expr.checked_type)
+        for expr in operands
+    ]
+    call = _call(graph, match, *operands)
     func = relay.Function(relay.analysis.free_vars(call), call)
     call = transform.InferType()(tvm.IRModule.from_expr(func))["main"].body
     same = graph.nodes[match.data].checked_type == graph.nodes[root].checked_type

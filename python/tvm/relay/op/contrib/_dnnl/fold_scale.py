@@ -24,6 +24,7 @@ may differ in the last bits. Where nothing is multiplied, all is left as it is.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -212,23 +213,19 @@ def fold_scale(func: relay.Function, table: SpecTable) -> tuple[relay.Function, 
         By op: the calls that have gone.
     """
     graph = Graph(func)
-    found = {
-        item.last: item
+    found = [
+        item
         for item in (_follow(graph, table, root) for root in range(len(graph.nodes)))
         if item is not None
+    ]
+    made = {
+        item.last: ([graph.children[item.root][0]], partial(_call, graph.nodes[item.root], item))
+        for item in found
     }
-    if not found:
-        return func, Counter()
+    return graph.replace(made), sum((item.ops for item in found), Counter())
 
-    def needs(i):
-        return [graph.children[found[i].root][0]] if i in found else graph.children[i]
 
-    def build(i, done):
-        if i not in found:
-            return graph.remake(i, done)
-        call = graph.nodes[found[i].root]
-        data = done[graph.children[found[i].root][0]]
-        made = relay.Call(call.op, [data, found[i].weight], call.attrs, call.type_args, call.span)
-        return made if found[i].bias is None else relay.add(made, found[i].bias)
-
-    return graph.rebuild(needs, build), sum((item.ops for item in found.values()), Counter())
+def _call(root: relay.Call, item: Folded, data: relay.Expr) -> relay.Call:
+    """Call a root with the constants that stand for all that is folded into it."""
+    made = relay.Call(root.op, [data, item.weight], root.attrs, root.type_args, root.span)
+    return made if item.bias is None else relay.add(made, item.bias)

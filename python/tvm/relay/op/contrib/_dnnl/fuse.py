@@ -189,8 +189,15 @@ class Fused:
             return "bias"
         return "sum" if short == "add" and kind == "full" else short
 
-    def build(self, done: dict[int, relay.Expr]) -> relay.Call:
-        """Return the call of the composite."""
+    def build(self, *outside: relay.Expr) -> relay.Call:
+        """Return the call of the composite.
+
+        Parameters
+        ----------
+        *outside : relay.Expr
+            What the expressions of :py:meth:`outside` have become.
+        """
+        done = dict(zip(self.outside(), outside))
         params: list[relay.Var] = []
         args: list[relay.Expr] = []
         inside: dict[int, relay.Expr] = {}
@@ -270,14 +277,5 @@ def fuse(func: relay.Function, table: SpecTable) -> relay.Function:
         The function with calls of composites, or `func` itself where there is nothing to fuse.
     """
     graph = Graph(func)
-    by_end = {fused.chain[-1]: fused for fused in find_fused(graph, table)}
-    if not by_end:
-        return func
-
-    def needs(number):
-        return by_end[number].outside() if number in by_end else graph.children[number]
-
-    def build(number, done):
-        return by_end[number].build(done) if number in by_end else graph.remake(number, done)
-
-    return graph.rebuild(needs, build)
+    found = find_fused(graph, table)
+    return graph.replace({each.chain[-1]: (each.outside(), each.build) for each in found})

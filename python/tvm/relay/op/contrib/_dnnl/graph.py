@@ -56,6 +56,15 @@ def is_composite(expr: relay.Expr) -> bool:
     )
 
 
+def is_partition(func) -> bool:
+    """Whether a function of a module is a partition of oneDNN."""
+    return (
+        isinstance(func, relay.Function)
+        and has_attr(func, "Compiler")
+        and str(func.attrs["Compiler"]) == COMPILER
+    )
+
+
 def edges(expr: relay.Expr) -> list[tuple[relay.Expr, bool]]:
     """Return what an expression is made of, in the order of evaluation.
 
@@ -243,6 +252,36 @@ class Graph:
                 done[i] = build(i, done)
             stack.pop()
         return done[root]
+
+    def replace(
+        self, made: dict[int, tuple[list[int], Callable[..., relay.Expr]]]
+    ) -> relay.Expr:
+        """Make the root anew with others in the place of some expressions.
+
+        Parameters
+        ----------
+        made : dict[int, tuple[list[int], Callable]]
+            For each that is replaced: of which others its replacement is made, by number, and the
+            function that makes it of what these have become.
+
+        Returns
+        -------
+        root : relay.Expr
+            The same where nothing is replaced.
+        """
+        if not made:
+            return self.nodes[-1]
+
+        def needs(i):
+            return made[i][0] if i in made else self.children[i]
+
+        def build(i, done):
+            if i not in made:
+                return self.remake(i, done)
+            operands, make = made[i]
+            return make(*(done[operand] for operand in operands))
+
+        return self.rebuild(needs, build)
 
     def remake(self, i: int, done: dict[int, relay.Expr]) -> relay.Expr:
         """Make an expression of what was made of its children; the same if they are the same."""

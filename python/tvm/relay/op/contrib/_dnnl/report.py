@@ -29,11 +29,11 @@ from tvm.relay import transform
 from tvm.relay.analysis import post_order_visit
 
 from .flow import Node, make_nodes
-from .graph import OPAQUE, Graph, has_attr, is_composite, is_opaque, op_calls
+from .graph import OPAQUE, Graph, has_attr, is_composite, is_opaque, is_partition, op_calls
 from .options import Options, activate
 from .record import Record
 from .spec import SpecTable
-from .tensors import COMPILER, op_name
+from .tensors import op_name
 
 _UNPARTITIONED = "can be offloaded; the module is not partitioned"
 _LEFT = "can be offloaded, but was in no partition"
@@ -168,7 +168,7 @@ def make_report(mod: tvm.IRModule, table: SpecTable) -> OffloadReport:
             continue
         calls = op_calls(func)
         report.calls.update(op_name(call) for call in calls)
-        if has_attr(func, "Compiler") and str(func.attrs["Compiler"]) == COMPILER:
+        if is_partition(func):
             report.partitions += 1
             report.taken.update(op_name(call) for call in calls)
             report.composites.update(_composites(func))

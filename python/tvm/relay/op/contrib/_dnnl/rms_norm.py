@@ -25,7 +25,7 @@ from .fold_layer_norm import LayerNormReader, Match
 from .graph import Graph
 from .spec import SpecTable
 from .tensors import op_name
-from .virtual_ops import virtual_op
+from .virtual_ops import caller, virtual_op
 
 NAME = "dnnl.rms_norm"
 
@@ -59,7 +59,7 @@ def wrap_rms_norms(func: relay.Function, table: SpecTable) -> relay.Function:
     graph = Graph(func)
     reader = RMSNormReader(graph)
     exclude = options.active().exclude
-    found: dict[int, tuple[relay.Function, list[int]]] = {}
+    found = {}
     taken: set[int] = set()
     # From the results to the inputs: with the factor before without.
     for root in reversed(range(len(graph.nodes))):
@@ -72,23 +72,11 @@ def wrap_rms_norms(func: relay.Function, table: SpecTable) -> relay.Function:
         names = {NAME, *(op_name(graph.nodes[i]) for i in calls)}
         if graph.nodes[root].checked_type != graph.nodes[match.data].checked_type:
             continue
-        operands = [i for i in (match.data, match.gamma) if i is not None]
+        operands = match.operands()
         wrapped = virtual_op(graph, NAME, {"epsilon": match.epsilon}, operands, calls)
         args = [graph.nodes[i] for i in operands]
         if not exclude.isdisjoint(names) or table.ops[NAME].reason(relay.Call(wrapped, args)):
             continue
-        found[root] = wrapped, operands
+        found[root] = operands, caller(wrapped, graph.nodes[root].span)
         taken.update(calls)
-    if not found:
-        return func
-
-    def needs(i):
-        return found[i][1] if i in found else graph.children[i]
-
-    def build(i, done):
-        if i not in found:
-            return graph.remake(i, done)
-        wrapped, operands = found[i]
-        return relay.Call(wrapped, [done[k] for k in operands], span=graph.nodes[i].span)
-
-    return graph.rebuild(needs, build)
+    return graph.replace(found)

@@ -29,8 +29,8 @@ import tvm
 from tvm import relay
 from tvm.relay import transform
 
-from .graph import Graph, has_attr
-from .tensors import COMPILER, op_name
+from .graph import Graph, is_partition
+from .tensors import op_name
 
 
 def _partition_calls(graph: Graph, names: set[str]) -> Counter:
@@ -71,13 +71,7 @@ def keep_calls_single(mod: tvm.IRModule, name: str) -> relay.Function:
     func : relay.Function
         The same where TVM repeats no call.
     """
-    names = {
-        var.name_hint
-        for var, func in mod.functions.items()
-        if isinstance(func, relay.Function)
-        and has_attr(func, "Compiler")
-        and str(func.attrs["Compiler"]) == COMPILER
-    }
+    names = {var.name_hint for var, func in mod.functions.items() if is_partition(func)}
     graph = Graph(mod[name])
     called = _partition_calls(graph, names)
     names = {callee for callee, count in called.items() if count == 1}

@@ -22,6 +22,8 @@ op's name and parameters as attributes. TVM can still run it, by its body.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tvm import relay, tir
 from tvm.runtime import String
 
@@ -49,7 +51,7 @@ def wrap_virtual_ops(func: relay.Function, table: SpecTable) -> relay.Function:
     """
     graph = Graph(func)
     reader = FormulaReader(graph)
-    found: dict[int, tuple[Formula, relay.Function]] = {}
+    found = {}
     taken: set[int] = set()
     # From the results to the inputs: a formula may be part of a larger one.
     for root in reversed(range(len(graph.nodes))):
@@ -61,22 +63,10 @@ def wrap_virtual_ops(func: relay.Function, table: SpecTable) -> relay.Function:
                 continue
             wrapped = virtual_op(graph, formula.name, formula.attrs, [formula.data], calls)
             if _is_accepted(graph, formula, calls, wrapped, table):
-                found[root] = formula, wrapped
+                found[root] = [formula.data], caller(wrapped, graph.nodes[root].span)
                 taken.update(calls)
                 break
-    if not found:
-        return func
-
-    def needs(i):
-        return [found[i][0].data] if i in found else graph.children[i]
-
-    def build(i, done):
-        if i in found:
-            formula, wrapped = found[i]
-            return relay.Call(wrapped, [done[formula.data]], span=graph.nodes[i].span)
-        return graph.remake(i, done)
-
-    return graph.rebuild(needs, build)
+    return graph.replace(found)
 
 
 def _calls(graph: Graph, root: int, data: int) -> list[int] | None:
@@ -138,6 +128,11 @@ def virtual_op(
     for key, value in attrs.items():
         func = func.with_attr(key, value)
     return func
+
+
+def caller(func: relay.Function, span: relay.Span | None) -> Callable[..., relay.Call]:
+    """Return a function that makes the call of a virtual op of its operands."""
+    return lambda *operands: relay.Call(func, operands, span=span)
 
 
 def _is_accepted(
