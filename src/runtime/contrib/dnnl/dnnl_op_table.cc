@@ -28,6 +28,7 @@
 #include <limits>
 
 #include "dnnl_debug.h"
+#include "ops/window.h"
 
 namespace tvm {
 namespace runtime {
@@ -240,13 +241,18 @@ bool ReadsAnyLayout(const NodeReader& node) {
   return false;
 }
 
-/*! \brief Whether an input is in a layout that might be read wrongly. */
-bool HasOddInput(const NodeReader& node, const PlanBuilder& plan) {
-  const int first = ReadsAnyLayout(node) ? node.NumRootInputs() : 0;
-  for (int i = first; i < static_cast<int>(node.Inputs().size()); ++i) {
-    if (!IsCommonLayout(plan.Input(node, i).md)) return true;
-  }
-  return false;
+/*! \brief The layout to read a tensor in: its own, unless that might be read wrongly. */
+dnnl::memory::desc AsCommonLayout(const dnnl::memory::desc& md) {
+  if (IsCommonLayout(md)) return md;
+  // Of a part of a tensor, the order of the dimensions is kept: what comes next wants that, too.
+  const bool has_order = md.get_format_kind() == dnnl::memory::format_kind::blocked &&
+                         md.get_inner_blks().empty() && md.get_ndims() >= 3;
+  if (has_order && md.get_dims()[1] > 1 && md.get_strides()[1] == 1) return ChannelsLast(md);
+  return PlainDesc(md.get_dims(), md.get_data_type());
+}
+
+dnnl::memory::desc AsPlain(const dnnl::memory::desc& md) {
+  return IsPlain(md) ? md : PlainDesc(md.get_dims(), md.get_data_type());
 }
 
 using Lowering = void (*)(const NodeReader& node, PlanBuilder* plan);
@@ -274,11 +280,11 @@ bool LowerWell(const NodeReader& node, PlanBuilder* plan) {
 
 void LowerNode(const NodeReader& node, PlanBuilder* plan) {
   try {
-    if (HasOddInput(node, *plan)) plan->MakeInputsPlain(node);
+    plan->SetInputLayouts(node, ReadsAnyLayout(node) ? node.NumRootInputs() : 0, AsCommonLayout);
     if (LowerWell(node, plan)) return;
     // A view may be in a layout that oneDNN has no good code for.
     const PlanBuilder::Mark mark = plan->Here();
-    if (plan->MakeInputsPlain(node) && LowerWell(node, plan)) return;
+    if (plan->SetInputLayouts(node, 0, AsPlain) && LowerWell(node, plan)) return;
     plan->BackTo(mark);
     LowerParts(node, plan);
   } catch (const dnnl::error& e) {

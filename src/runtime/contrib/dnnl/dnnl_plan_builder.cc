@@ -236,14 +236,18 @@ void PlanBuilder::CopyInto(const NodeReader& node, const Tensor& part, const Ten
   EmitReorder(node.Where(), part, PartOf(whole, md, offset));
 }
 
-bool PlanBuilder::MakeInputsPlain(const NodeReader& node) {
+bool PlanBuilder::SetInputLayouts(
+    const NodeReader& node, size_t first,
+    const std::function<dnnl::memory::desc(const dnnl::memory::desc&)>& layout) {
   bool is_changed = false;
-  for (const Entry& entry : node.Inputs()) {
+  for (size_t i = first; i < node.Inputs().size(); ++i) {
+    const Entry& entry = node.Inputs()[i];
     const std::pair<uint32_t, uint32_t> key = {entry.id_, entry.index_};
     const Tensor value = Value(entry, node.Where());
-    if (IsPlain(value.md)) continue;
+    const dnnl::memory::desc want = layout(value.md);
+    if (value.md == want) continue;
     replaced_.emplace_back(key, value);
-    values_[key] = Plain(node, value);
+    values_[key] = InLayout(node, value, want);
     is_changed = true;
   }
   return is_changed;

@@ -127,10 +127,13 @@ class PlanBuilder {
   }
 
   /*!
-   * \brief Make the inputs of a node row-major, for it and all that comes behind it.
-   * \return Whether any was not.
+   * \brief Bring inputs of a node into other layouts, for it and all that comes behind it.
+   * \param first The first input that is of interest.
+   * \param layout Makes the layout that is wanted from the one that there is.
+   * \return Whether any was not as wanted.
    */
-  bool MakeInputsPlain(const NodeReader& node);
+  bool SetInputLayouts(const NodeReader& node, size_t first,
+                       const std::function<dnnl::memory::desc(const dnnl::memory::desc&)>& layout);
 
   /*! \brief A point to come back to. */
   struct Mark {

@@ -145,9 +145,8 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
   fused.OfferSum<MatMul>(
       plan, desc,
       [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
-          const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr, bool) {
-        return DescribeAs(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr);
-      });
+          const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
+          bool) { return DescribeAs(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr); });
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }
 

@@ -22,14 +22,13 @@ data, and that of an average pool is zeros that either count or do not.
 
 from __future__ import annotations
 
-import inspect
 import math
 
 from tvm import relay
 from tvm.relay import transform
 
 from . import options
-from .graph import Graph
+from .graph import Graph, with_attrs
 from .reasons_conv import SPATIAL
 from .spec import SpecTable
 from .tensors import ints, op_name
@@ -93,17 +92,14 @@ def _folded(call: relay.Call, pad: relay.Call, data: relay.Expr, table: SpecTabl
     padding = _padding(pad, call) if _is_neutral(pad, call) else None
     if padding is None:
         return None
-    make = getattr(relay.nn, op_name(call).split(".")[1])
-    names = inspect.signature(make).parameters
-    attrs = {str(name): call.attrs[name] for name in call.attrs.keys() if str(name) in names}
-    attrs["padding"] = padding
+    attrs = {"padding": padding}
     if "avg_pool" in op_name(call):
         attrs["count_include_pad"] = True
     # The rules need types, so they see the call with the data as it was.
-    typed = make(pad.args[0], *call.args[1:], **attrs)
+    typed = with_attrs(call, [pad.args[0], *call.args[1:]], **attrs)
     if transform.InferTypeLocal(typed) != call.checked_type or table.refusal(typed) is not None:
         return None
-    return make(data, *call.args[1:], **attrs)
+    return with_attrs(call, [data, *call.args[1:]], **attrs)
 
 
 def fold_pad(func: relay.Function, table: SpecTable) -> tuple[relay.Function, int]:

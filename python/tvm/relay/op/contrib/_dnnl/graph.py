@@ -22,7 +22,8 @@ expression takes one. So a function is read once, into a graph of plain numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 
 from tvm import ir, relay
 from tvm.relay import expr as relay_expr
@@ -122,6 +123,14 @@ def with_children(expr: relay.Expr, new: list[relay.Expr]) -> relay.Expr:
     if isinstance(expr, relay.RefRead):
         return relay_expr.RefReadWithFields(expr, *new)
     return relay_expr.RefWriteWithFields(expr, *new)
+
+
+def with_attrs(call: relay.Call, args: Sequence[relay.Expr], **changes) -> relay.Call:
+    """Return a call of a function of `relay.nn` with other arguments and some other attributes."""
+    make = getattr(relay.nn, op_name(call).split(".")[1])
+    names = inspect.signature(make).parameters
+    attrs = {str(name): call.attrs[name] for name in call.attrs.keys() if str(name) in names}
+    return make(*args, **{**attrs, **changes})
 
 
 class _Inline(ExprMutator):
@@ -253,9 +262,7 @@ class Graph:
             stack.pop()
         return done[root]
 
-    def replace(
-        self, made: dict[int, tuple[list[int], Callable[..., relay.Expr]]]
-    ) -> relay.Expr:
+    def replace(self, made: dict[int, tuple[list[int], Callable[..., relay.Expr]]]) -> relay.Expr:
         """Make the root anew with others in the place of some expressions.
 
         Parameters

@@ -40,6 +40,7 @@ from .simplify import RemoveDropout, bind_params
 from .single_calls import keep_calls_single
 from .spec import SpecTable
 from .tensors import op_name, tensor_reason
+from .thin import thin
 from .virtual_ops import wrap_virtual_ops
 
 # Functions that TVM's own passes leave alone.
@@ -152,6 +153,11 @@ def _fold_layer_norm(mod, name, table, options, record):
     return mod
 
 
+def _thin(mod, name, table, options, record):
+    mod[name] = thin(mod[name], table)
+    return mod
+
+
 def _bias_first(mod, name, table, options, record):
     if not options.keep_bias_order:
         mod[name] = bias_first(mod[name], table)
@@ -198,6 +204,7 @@ _STEPS = (
     _fold_pad,
     _fold_scale,
     _fold_layer_norm,
+    _thin,
     _bias_first,
     _wrap_virtual_ops,
     _to_bfloat16,
