@@ -20,7 +20,8 @@ Measures models on TVM with DNNL beside the limit, which is the sum of the same 
 run alone in the same process, and beside other runtimes. Backends take turns within one run.
 
 With --codegen the two code generators are compared instead, JSON beside C_SRC: the time to
-compile, export, load and run, and the memory.
+compile, export, load and run, and the memory. With --callers it is the throughput: one caller with
+all threads beside as many callers as threads.
 """
 
 import argparse
@@ -59,8 +60,12 @@ def parse(argv):
         metavar="N",
         help=f"threads of one run (default: the CPUs, here {cpus})",
     )
-    parser.add_argument(
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument(
         "--codegen", action="store_true", help="compare JSON and C_SRC, on mobilenet by default"
+    )
+    mode.add_argument(
+        "--callers", action="store_true", help="compare one caller with one for each thread"
     )
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
     parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")
@@ -215,7 +220,11 @@ def main(argv):
     from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
 
-    from scripts import bench_backends, bench_codegen  # pylint: disable=import-outside-toplevel
+    from scripts import (  # pylint: disable=import-outside-toplevel
+        bench_backends,  # pylint: disable=import-outside-toplevel
+        bench_callers,
+        bench_codegen,
+    )
 
     if args.codegen and not args.models:
         args.models = bench_codegen.MODEL
@@ -231,6 +240,9 @@ def main(argv):
     note = measure.busy_note()
     if args.codegen:
         titles, cells, rows = bench_codegen.compare(workloads, args.repeat, console)
+    elif args.callers:
+        cases = [bench_backends.Case(workload, args.threads) for workload in workloads]
+        titles, cells, rows = bench_callers.compare(cases, args.repeat, console)
     else:
         titles, cells, rows = compare(workloads, backends, args, console)
     host = measure.host()
@@ -240,7 +252,9 @@ def main(argv):
     )
     print(f"{note}\n" if note else "")
     print(table.render(titles, cells))
-    if not args.codegen and any(row.name == bench_backends.OURS for row in backends):
+    if not (args.codegen or args.callers) and any(
+        row.name == bench_backends.OURS for row in backends
+    ):
         print("ratio: DNNL's time over theirs")
     if args.json:
         figures = {

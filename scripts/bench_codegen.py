@@ -34,6 +34,7 @@ MODEL = "mobilenet"
 CODEGENS = ("JSON", "C_SRC")
 # The titles of the columns by the figure that they show.
 _COLUMNS = {
+    "partition_s": "partition\ns",
     "compile_s": "compile\ns",
     "export_s": "export\ns",
     "library_mb": "library\nMB",
@@ -41,7 +42,25 @@ _COLUMNS = {
     "first_ms": "first run\nms",
     "median_ms": "median run\nms",
     "peak_mb": "peak memory\nMB",
+    "resident_mb": "after the\nfirst run MB",
+    "weights_mb": "weights\nMB",
 }
+
+
+def megabytes_of_constants(mod):
+    """Return the size of the constants in the functions of a module."""
+    from tvm import relay  # pylint: disable=import-outside-toplevel
+    from tvm.relay.analysis import post_order_visit  # pylint: disable=import-outside-toplevel
+
+    sizes = []
+
+    def visit(expr):
+        if isinstance(expr, relay.Constant):
+            sizes.append(expr.data.numpy().nbytes)
+
+    for func in mod.functions.values():
+        post_order_visit(func.body, visit)
+    return sum(sizes) / 1e6
 
 
 def build(workload, codegen, path):
@@ -50,6 +69,7 @@ def build(workload, codegen, path):
     from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
 
     mod, params = workload.load()
+    begin = time.perf_counter()
     mod = dnnl.partition_for_dnnl(mod, params)
     start = time.perf_counter()
     lib = testing.build(mod, params, codegen=codegen)
@@ -59,8 +79,10 @@ def build(workload, codegen, path):
     testing.export(lib, path, **options)
     exported = time.perf_counter()
     return {
+        "partition_s": start - begin,
         "compile_s": built - start,
         "export_s": exported - built,
+        "weights_mb": megabytes_of_constants(mod),
         "library_mb": Path(path).stat().st_size / 1e6,
     }
 
@@ -70,13 +92,20 @@ def peak_megabytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
+def resident_megabytes():
+    """Return the memory that this process has now, files that are mapped included."""
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        pages = int(statm.read().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
 def run(workload, path):
     """Load and run a model, then answer each number on stdin with so many samples."""
     import tvm  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
 
     inputs = workload.inputs()
-    before = peak_megabytes()
+    before, resident = peak_megabytes(), resident_megabytes()
     start = time.perf_counter()
     runner = testing.Runner(tvm.runtime.load_module(path), "graph")
     loaded = time.perf_counter()
@@ -86,6 +115,7 @@ def run(workload, path):
     end = time.perf_counter()
     figures = {"load_ms": (loaded - start) * 1e3, "first_ms": (end - begin) * 1e3}
     figures["peak_mb"] = peak_megabytes() - before
+    figures["resident_mb"] = resident_megabytes() - resident
     print(json.dumps(figures), flush=True)
     for line in sys.stdin:
         print(json.dumps(measure.sample(runner.invoke, int(line))), flush=True)

@@ -86,6 +86,21 @@ def test_a_plan_keeps_the_number_it_was_built_with(default_threads, built, later
     testing.assert_close(runner({"x": X}), expected, RTOL)
 
 
+@pytest.mark.parametrize("size, threads", [(7, 1), (28, 2)])
+def test_a_small_primitive_runs_on_one_thread(default_threads, size, threads):
+    """To wake other threads would take longer than what they have to do."""
+    dnnl.set_num_threads(2)
+    x = relay.var("x", shape=(1, 16, size, size))
+    expr = relay.nn.max_pool2d(relay.nn.conv2d(x, relay.const(W), **ATTRS), (2, 2))
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr))
+    runner = testing.Runner(testing.build(mod))
+    runner({"x": rand(1, 16, size, size)})
+    (plan,) = testing.plans(runner)
+    conv = next(step for step in plan["primitives"] if step["kind"] == "convolution")
+    pool = next(step for step in plan["primitives"] if step["kind"] == "pooling")
+    assert conv["threads"] == threads and pool["threads"] == 1
+
+
 def test_other_threads_run_the_plan_too(default_threads):
     """OpenMP's number of threads is each thread's own."""
     dnnl.set_num_threads(2)

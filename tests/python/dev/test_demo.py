@@ -17,6 +17,7 @@
 """The demo and the benchmark: what they print, and what they say when something is wrong."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from PIL import Image
 from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_ocr
 
-from scripts import bench, bench_codegen, demo, demo_line, demo_saved, measure, table
+from scripts import bench, bench_callers, bench_codegen, demo, demo_line, demo_saved, measure, table
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -266,3 +267,27 @@ def test_timing_is_in_milliseconds():
     assert len(calls) == 7
     assert len(measure.sample(lambda: None, 10**9, budget=0.01)) < 10**9
     assert len(measure.sample(lambda: None, 10, budget=0.0)) == 1
+
+
+class CountingRunner:
+    def __init__(self):
+        self.runs = 0
+
+    def invoke(self):
+        self.runs += 1
+
+
+def test_bench_has_all_callers_run_at_once():
+    runners = [CountingRunner(), CountingRunner()]
+    assert bench_callers.runs_per_second(runners, 5) > 0
+    assert [runner.runs for runner in runners] == [5, 5]
+
+
+def test_bench_compares_one_caller_with_many(monkeypatch):
+    rates = {"one_caller": 100.0, "many_callers": 150.0}
+    monkeypatch.setattr(bench_callers, "measure_case", lambda *_: rates)
+    workload = types.SimpleNamespace(name="m", title="a model")
+    case = types.SimpleNamespace(workload=workload, threads=2)
+    titles, cells, rows = bench_callers.compare([case], 5, Console())
+    assert cells == [["a model", "100", "150", "1.50"]] and len(titles) == 4
+    assert rows == [{"model": "m", "callers": 2, **rates}]

@@ -26,6 +26,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "dnnl_threads.h"
+
 namespace tvm {
 namespace runtime {
 namespace contrib {
@@ -96,6 +98,7 @@ void ComputeInPlace(const std::vector<InPlaceOffer>& offers, Plan* plan) {
     const int root = RootOf(*plan, from);
     const int buffer = plan->tensors[to].buffer;
     if (offer.create) {
+      const ThreadScope threads(step.info.num_threads);
       step.primitive = offer.create();
       step.args.erase(operand);
       step.info.post_ops[offer.post_op] = "sum";

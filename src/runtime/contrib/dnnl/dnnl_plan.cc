@@ -98,14 +98,18 @@ void Context::Execute(size_t index) {
 }
 
 void Context::Run(const std::vector<void*>& arguments) {
-  const ThreadScope threads(plan_->num_threads);
   Bind(arguments);
-  for (size_t i = 0; i < plan_->steps.size(); ++i) Execute(i);
+  if (plan_->steps.empty()) return;
+  ThreadScope threads(plan_->steps.front().info.num_threads);
+  for (size_t i = 0; i < plan_->steps.size(); ++i) {
+    threads.Change(plan_->steps[i].info.num_threads);
+    Execute(i);
+  }
   stream_.wait();
 }
 
 void Context::RunStep(size_t index) {
-  const ThreadScope threads(plan_->num_threads);
+  const ThreadScope threads(plan_->steps[index].info.num_threads);
   Execute(index);
   stream_.wait();
 }

@@ -50,6 +50,8 @@ struct StepInfo {
   std::string dst_layout;
   /*! \brief Multiplications and additions of a convolution or a product of matrices, else 0. */
   double flops{0};
+  /*! \brief The primitive is made for so many threads, and so must run on as many. */
+  int num_threads{1};
 };
 
 /*! \brief One primitive with its arguments. */
@@ -73,8 +75,6 @@ struct Argument {
  */
 struct Plan {
   dnnl::engine engine;
-  /*! \brief The primitives are made for so many threads, and so must run on as many. */
-  int num_threads{1};
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;
   std::vector<Step> steps;

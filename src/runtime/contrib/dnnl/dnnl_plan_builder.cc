@@ -86,7 +86,6 @@ bool IsReference(const StepInfo& step) {
 }  // namespace
 
 PlanBuilder::PlanBuilder() : plan_(std::make_shared<Plan>()), threads_(NumThreads()), stream_() {
-  plan_->num_threads = threads_.num_threads();
   plan_->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   stream_ = dnnl::stream(plan_->engine);
 }
@@ -276,6 +275,7 @@ void PlanBuilder::EmitStep(const std::string& node, const std::string& op,
   step.info.src_layout = LayoutOf(args, DNNL_ARG_SRC);
   step.info.dst_layout = LayoutOf(args, DNNL_ARG_DST);
   step.info.flops = CountFlops(desc.get_kind(), args);
+  step.info.num_threads = CurrentNumThreads();
   const dnnl::memory::desc workspace = desc.scratchpad_desc();
   if (workspace && workspace.get_size() > 0) {
     if (scratchpad_buffer_ < 0) scratchpad_buffer_ = AddBuffer(Buffer(BufferKind::kScratchpad, 0));

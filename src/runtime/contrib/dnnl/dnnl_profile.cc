@@ -47,6 +47,7 @@ void WriteInfo(const StepInfo& info, dmlc::JSONWriter* writer) {
   writer->WriteObjectKeyValue("post_ops", info.post_ops);
   writer->WriteObjectKeyValue("src", info.src_layout);
   writer->WriteObjectKeyValue("dst", info.dst_layout);
+  writer->WriteObjectKeyValue("threads", info.num_threads);
 }
 
 struct DescribedStep {

@@ -125,18 +125,23 @@ void SetNumThreads(int num_threads) {
   chosen = num_threads;
 }
 
-ThreadScope::ThreadScope(int num_threads)
-    : num_threads_(num_threads), before_(num_threads), is_changed_(false) {
+int CurrentNumThreads() {
   const OpenMP& openmp = OpenMP::OfDNNL();
-  if (openmp.get_max_threads == nullptr) return;
-  before_ = openmp.get_max_threads();
-  is_changed_ = before_ != num_threads;
-  if (is_changed_) openmp.set_num_threads(num_threads);
+  return openmp.get_max_threads == nullptr ? 1 : openmp.get_max_threads();
 }
 
-ThreadScope::~ThreadScope() {
-  if (is_changed_) OpenMP::OfDNNL().set_num_threads(before_);
+ThreadScope::ThreadScope(int num_threads) : before_(CurrentNumThreads()), num_threads_(before_) {
+  Change(num_threads);
 }
+
+void ThreadScope::Change(int num_threads) {
+  const OpenMP& openmp = OpenMP::OfDNNL();
+  if (num_threads == num_threads_ || openmp.set_num_threads == nullptr) return;
+  openmp.set_num_threads(num_threads);
+  num_threads_ = num_threads;
+}
+
+ThreadScope::~ThreadScope() { Change(before_); }
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed(SetNumThreads);
 

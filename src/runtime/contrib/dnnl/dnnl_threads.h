@@ -40,6 +40,9 @@ int NumThreads();
 /*! \brief Choose the number of threads for plans that are built from now on; 0 takes it back. */
 void SetNumThreads(int num_threads);
 
+/*! \brief The number of threads that oneDNN makes primitives for when called from this thread. */
+int CurrentNumThreads();
+
 /*!
  * \brief Has oneDNN run on so many threads when called from this thread, for as long as it lives.
  *
@@ -49,16 +52,15 @@ void SetNumThreads(int num_threads);
 class ThreadScope {
  public:
   explicit ThreadScope(int num_threads);
+  /*! \brief Another number for the rest of its life. */
+  void Change(int num_threads);
   ~ThreadScope();
   ThreadScope(const ThreadScope&) = delete;
   ThreadScope& operator=(const ThreadScope&) = delete;
 
-  int num_threads() const { return num_threads_; }
-
  private:
-  int num_threads_;
   int before_;
-  bool is_changed_;
+  int num_threads_;
 };
 
 }  // namespace dnnl_backend
