@@ -17,6 +17,7 @@
 """Plots of measurements. matplotlib is imported when one is drawn."""
 
 import statistics
+import textwrap
 from pathlib import Path
 
 from scripts.errors import SetupError
@@ -79,7 +80,8 @@ def backends(models, titles, path, subtitle):
             texts.append(f"{median * 1e3:.3g}")
         bars = axes.bar(places, heights, share, label=title, color=COLOURS[number % len(COLOURS)])
         axes.bar_label(bars, texts, fontsize=7, rotation=90, padding=2)
-    axes.set_xticks(range(len(models)), [title for title, _ in models], fontsize=8)
+    names = [textwrap.fill(title, 16) for title, _ in models]
+    axes.set_xticks(range(len(models)), names, fontsize=8)
     axes.set_ylabel(f"time, {titles[first]} = 1; the numbers are ms")
     axes.margins(y=0.15)
     axes.set_title(subtitle, fontsize=9)
