@@ -125,6 +125,9 @@ def test_exclude_is_of_one_run():
     assert composites(layers()) == {"dnnl.conv2d_bias_relu": 1, "dnnl.conv2d_relu": 1}
 
 
+OF_DNNL = "of relay.ext.dnnl.options"
+
+
 class TestPassContext:
     def report(self, config, **options):
         with tvm.transform.PassContext(config={"relay.ext.dnnl.options": config}):
@@ -154,7 +157,14 @@ class TestPassContext:
         "config, text",
         [
             ({"prun": True}, "does not have field 'prun', Possible fields"),
-            ({"bf16": "maybe"}, 'must be true or false, but is "maybe"'),
+            ({"bf16": "maybe"}, f'bf16 {OF_DNNL} must be true or false, but is "maybe"'),
+            ({"prune": 3.5}, f"prune {OF_DNNL} must be true or false, but is "),
+            ({"prune": 3}, f"prune {OF_DNNL} must be true or false, but is "),
+            ({"prune": None}, f"prune {OF_DNNL} must be true or false, but is "),
+            ({"keep_bias_order": ["no"]}, f"keep_bias_order {OF_DNNL} must be true or false"),
+            ({"exclude": 5}, f"exclude {OF_DNNL} must be a string of names .*, but is "),
+            ({"exclude": ["add"]}, f"exclude {OF_DNNL} must be a string of names .*, but is "),
+            ({"exclude": None}, f"exclude {OF_DNNL} must be a string of names .*, but is "),
         ],
     )
     def test_wrong(self, config, text):

@@ -27,7 +27,9 @@
 #include <tvm/ir/attrs.h>
 #include <tvm/ir/expr.h>
 #include <tvm/ir/transform.h>
+#include <tvm/node/repr_printer.h>
 
+#include <sstream>
 #include <string>
 
 namespace tvm {
@@ -35,7 +37,8 @@ namespace relay {
 namespace contrib {
 namespace dnnl {
 
-/*! \brief A truth value that may be given as text. */
+/*! \brief A truth value that may be given as text. Errors call it by the name of its option. */
+template <const char* name>
 class Flag : public Bool {
  public:
   explicit Flag(bool value) : Bool(value) {}
@@ -43,26 +46,74 @@ class Flag : public Bool {
   TVM_DEFINE_NOTNULLABLE_OBJECT_REF_METHODS(Flag, Bool, IntImmNode);
 };
 
+/*! \brief Names with commas between them. Errors call it by the name of its option. */
+template <const char* name>
+class Names : public String {
+ public:
+  Names() = default;
+
+  TVM_DEFINE_NOTNULLABLE_OBJECT_REF_METHODS(Names, String, runtime::StringObj);
+};
+
+/*! \brief The end of an error: what was given in place of an option's value. */
+std::string Given(const runtime::TVMPODValue_& value) {
+  std::ostringstream text;
+  text << ", but is ";
+  if (value.IsObjectRef<String>()) {
+    text << '"' << value.AsObjectRef<String>() << '"';
+  } else if (value.IsObjectRef<ObjectRef>()) {
+    text << value.AsObjectRef<ObjectRef>();
+  } else {
+    text << "of type " << runtime::ArgTypeCode2Str(value.type_code());
+  }
+  return text.str();
+}
+
+/*! \brief Read a number or a truth value: 0, 1, or another number for what is neither. */
+template <typename Value>
+int64_t TruthOf(const Value& value) {
+  constexpr int64_t neither = -1;
+  if (value.template IsObjectRef<String>()) {
+    const std::string text = value.template AsObjectRef<String>();
+    if (text == "1" || text == "true" || text == "True") return 1;
+    return text == "0" || text == "false" || text == "False" ? 0 : neither;
+  }
+  // Releases differ in how they box numbers, so that only TVM's own conversion can tell.
+  try {
+    const Bool truth = runtime::PackedFuncValueConverter<Bool>::From(value);
+    return truth.defined() ? truth->value : neither;
+  } catch (const runtime::Error&) {
+    return neither;
+  }
+}
+
 }  // namespace dnnl
 }  // namespace contrib
 }  // namespace relay
 
 namespace runtime {
 
-template <>
-struct PackedFuncValueConverter<relay::contrib::dnnl::Flag> {
+template <const char* name>
+struct PackedFuncValueConverter<relay::contrib::dnnl::Flag<name>> {
   template <typename Value>
-  static relay::contrib::dnnl::Flag From(const Value& value) {
-    if (!value.template IsObjectRef<String>()) {
-      return relay::contrib::dnnl::Flag(
-          static_cast<bool>(PackedFuncValueConverter<Bool>::From(value)));
-    }
-    const std::string text = value.template AsObjectRef<String>();
-    const bool on = text == "1" || text == "true" || text == "True";
-    CHECK(on || text == "0" || text == "false" || text == "False")
-        << "ValueError: an option of relay.ext.dnnl.options must be true or false, but is \""
-        << text << "\"";
-    return relay::contrib::dnnl::Flag(on);
+  static relay::contrib::dnnl::Flag<name> From(const Value& value) {
+    const int64_t truth = relay::contrib::dnnl::TruthOf(value);
+    CHECK(truth == 0 || truth == 1)
+        << "ValueError: " << name << " of relay.ext.dnnl.options "
+        << "must be true or false" << relay::contrib::dnnl::Given(value);
+    return relay::contrib::dnnl::Flag<name>(truth == 1);
+  }
+};
+
+template <const char* name>
+struct PackedFuncValueConverter<relay::contrib::dnnl::Names<name>> {
+  template <typename Value>
+  static relay::contrib::dnnl::Names<name> From(const Value& value) {
+    CHECK(value.template IsObjectRef<String>() || value.type_code() == kTVMStr)
+        << "ValueError: " << name << " of relay.ext.dnnl.options must be a string of names with "
+        << "commas between them" << relay::contrib::dnnl::Given(value);
+    const String text = PackedFuncValueConverter<String>::From(value);
+    return Downcast<relay::contrib::dnnl::Names<name>>(text);
   }
 };
 
@@ -72,26 +123,31 @@ namespace relay {
 namespace contrib {
 namespace dnnl {
 
+inline constexpr char kPrune[] = "prune";
+inline constexpr char kExclude[] = "exclude";
+inline constexpr char kBf16[] = "bf16";
+inline constexpr char kKeepBiasOrder[] = "keep_bias_order";
+
 /*! \brief The fields, with the names of partition_for_dnnl's arguments. */
 struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
-  Flag prune{true};
-  String exclude;
-  Flag bf16{false};
-  Flag keep_bias_order{true};
+  Flag<kPrune> prune{true};
+  Names<kExclude> exclude;
+  Flag<kBf16> bf16{false};
+  Flag<kKeepBiasOrder> keep_bias_order{true};
 
   TVM_DECLARE_ATTRS(DNNLOptionsNode, "ext.attrs.DNNLOptions") {
     TVM_ATTR_FIELD(prune)
         .describe("Whether partitions that are too small to win go back to TVM.")
-        .set_default(Flag(true));
+        .set_default(Flag<kPrune>(true));
     TVM_ATTR_FIELD(exclude)
         .describe("Relay ops and composites that stay on TVM, such as nn.dense,nn.softmax.")
-        .set_default(String(""));
+        .set_default(Names<kExclude>());
     TVM_ATTR_FIELD(bf16)
         .describe("Whether to compute in bfloat16 what ToMixedPrecision gives to it.")
-        .set_default(Flag(false));
+        .set_default(Flag<kBf16>(false));
     TVM_ATTR_FIELD(keep_bias_order)
         .describe("Whether a bias is added where the module adds it, also behind a residual.")
-        .set_default(Flag(true));
+        .set_default(Flag<kKeepBiasOrder>(true));
   }
 };
 
