@@ -62,16 +62,36 @@ def expected(weights, x):
     return powers / powers.sum(1, keepdims=True)
 
 
-@json_only
-def test_compile_and_run(model, tmp_path):
-    package, graph = compile_with(model, tmp_path, DNNL_AND_HOST)
-    assert "tvmgen_default_dnnl_main_0" in graph
+def assert_runs(package, weights, tmp_path):
+    """Run a package with random data, and compare."""
     x = rand(*SHAPE)
     np.savez(tmp_path / "in.npz", x=x)
     files = ["--inputs", str(tmp_path / "in.npz"), "--outputs", str(tmp_path / "out.npz")]
     assert not tvmc(["run", str(package), "--device=cpu", *files])
     result = np.load(tmp_path / "out.npz")["output_0"]
-    np.testing.assert_allclose(result, expected(model[1], x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result, expected(weights, x), rtol=1e-5, atol=1e-6)
+
+
+@json_only
+def test_compile_and_run(model, tmp_path):
+    package, graph = compile_with(model, tmp_path, DNNL_AND_HOST)
+    assert "tvmgen_default_dnnl_main_0" in graph
+    assert_runs(package, model[1], tmp_path)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_c_source(model, tmp_path, compiler):
+    options = [
+        "--pass-config=relay.ext.dnnl.codegen=C_SRC",
+        f"--cross-compiler={compiler}",
+        f"--cross-compiler-options={' '.join(dnnl.c_source_options())}",
+    ]
+    package, graph = compile_with(model, tmp_path, DNNL_AND_HOST, *options)
+    assert "tvmgen_default_dnnl_main_0" in graph
+    with tarfile.open(package) as archive:
+        library = archive.extractfile("mod.so").read()
+    assert b"TVMDNNLRunOp" in library and b"dnnl_json" not in library
+    assert_runs(package, model[1], tmp_path)
 
 
 @json_only
