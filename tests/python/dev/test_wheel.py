@@ -81,6 +81,8 @@ def test_it_holds_what_a_model_needs(built):
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
     assert any(name.endswith("licenses/oneDNN-LICENSE.txt") for name in names)
     assert "Requires-Dist: numpy~=1.26.4" in metadata
+    # host_target() is in tvm.testing, which imports it.
+    assert "Requires-Dist: pytest~=" in metadata
     assert "Requires-Dist: graphviz~=0.21; extra == 'report'" in metadata
 
 
