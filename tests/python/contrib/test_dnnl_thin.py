@@ -49,9 +49,9 @@ def hard_swish(data):
     return data * bounded / relay.const(6.0)
 
 
-def conv_nd(rank, data, kernel, layout, kernel_layout, **attrs):
-    """A convolution over any number of dimensions, from 8 to 8 channels."""
-    sizes = {"O": 8, "I": 8, **dict.fromkeys("DHW", kernel)}
+def conv_nd(rank, data, kernel, layout, kernel_layout, in_channels=8, **attrs):
+    """A convolution over any number of dimensions, to 8 channels."""
+    sizes = {"O": 8, "I": in_channels, **dict.fromkeys("DHW", kernel)}
     weight = const(*(sizes[letter] for letter in kernel_layout))
     return getattr(relay.nn, f"conv{rank}d")(
         data,
@@ -151,6 +151,9 @@ KEPT = {
     "pool": every(relay.nn.max_pool2d(y, (2, 2)), 2, 2),
     "varies-on-rows": every(y * var("f", 16), 2, 2),
     "residual-of-odd-size": every(conv(var("x", 1, 8, 9, 7)) + var("r", 1, 8, 9, 7), 2, 2),
+    "channels-of-another-layout": conv_nd(
+        2, conv(x, kernel=1), 1, "NHWC", "HWIO", strides=(2, 1), in_channels=16
+    ),
     "weight": relay.nn.conv2d(
         relu(conv(var("x", 8, 8, 1, 1), kernel=1)),
         relu(conv(var("w", 8, 8, 1, 1), kernel=1)),

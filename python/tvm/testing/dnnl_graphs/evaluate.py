@@ -26,7 +26,7 @@ from .graph import numpy_type
 from .numpy_ops import OPS
 
 
-def evaluate(mod, inputs):
+def evaluate(mod, inputs, is_rounded=True):
     """Compute the outputs of main.
 
     Parameters
@@ -35,6 +35,8 @@ def evaluate(mod, inputs):
         Typed, and not partitioned.
     inputs : dict of str to array
         The values of main's parameters.
+    is_rounded : bool
+        Whether each step's result is rounded to its type, where that is bfloat16 or float16.
 
     Returns
     -------
@@ -47,7 +49,8 @@ def evaluate(mod, inputs):
     def visit(expr):
         if isinstance(expr, relay.Call):
             args = [values[arg] for arg in expr.args]
-            values[expr] = _rounded(OPS[expr.op.name](expr, *args), expr.checked_type)
+            found = OPS[expr.op.name](expr, *args)
+            values[expr] = _rounded(found, expr.checked_type, is_rounded)
         elif isinstance(expr, relay.Var):
             values[expr] = _real(inputs[expr.name_hint])
         elif isinstance(expr, relay.Constant):
@@ -71,10 +74,10 @@ def _real(value):
     return value.astype("float64") if value.dtype.kind not in "iub" else value
 
 
-def _rounded(value, type_):
+def _rounded(value, type_, is_rounded):
     """Bring a result into the type that it has, where that is not a wide real number."""
     if isinstance(type_, relay.TupleType):
-        return [_rounded(field, inner) for field, inner in zip(value, type_.fields)]
-    if type_.dtype in ("bfloat16", "float16"):
+        return [_rounded(field, inner, is_rounded) for field, inner in zip(value, type_.fields)]
+    if is_rounded and type_.dtype in ("bfloat16", "float16"):
         return value.astype(numpy_type(type_.dtype)).astype("float64")
     return value.astype("float64" if "float" in type_.dtype else type_.dtype)

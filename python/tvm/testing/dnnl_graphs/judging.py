@@ -34,6 +34,8 @@ from .rows import ROWS
 RTOL = {"float32": 2e-5, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 # How many times TVM's own error oneDNN's may be where the graph magnifies errors.
 FACTOR = 16
+# The same for the error that rounding each step to a short type makes, which is of its size.
+SHORT_FACTOR = 4
 
 SAME, NOTHING, NO_REFERENCE, ILL, DIFFERENT, RAISED = (
     "same",
@@ -141,7 +143,10 @@ def judge_module(mod, inputs, depth=1, prune=False, against_tvm=False):
         f"{rtol:.1e} is allowed"
         for number, diff in wrong
     )
-    if _is_tvm_as_wrong(mod, inputs, outputs, [number for number, _ in wrong], rtol):
+    numbers = [number for number, _ in wrong]
+    if is_short and _is_rounding_as_wrong(mod, inputs, outputs, numbers, rtol):
+        return Verdict(ILL, text, report)
+    if _is_tvm_as_wrong(mod, inputs, outputs, numbers, rtol):
         return Verdict(ILL, text, report)
     return Verdict(DIFFERENT, text, report)
 
@@ -196,6 +201,23 @@ def _limit(got, rtol):
     return rtol if "float" in str(got.dtype) else 0.0
 
 
+def _is_rounding_as_wrong(mod, inputs, outputs, numbers, rtol):
+    """Whether oneDNN's error is what rounding each step to a short type makes, as numpy does."""
+    truth, reference = evaluate(mod, inputs, is_rounded=False), evaluate(mod, inputs)
+    if truth is None or reference is None:
+        return False
+    return _is_as_wrong(outputs, reference, truth, numbers, rtol, SHORT_FACTOR)
+
+
+def _is_as_wrong(outputs, reference, truth, numbers, rtol, factor):
+    """Whether the error of outputs is at most `factor` times that of a reference, or allowed."""
+
+    def error(found, i):
+        return testing.difference([found[i]], [truth[i]]).relative
+
+    return all(error(outputs, i) <= max(rtol, factor * error(reference, i)) for i in numbers)
+
+
 def _is_tvm_as_wrong(mod, inputs, outputs, numbers, rtol):
     """Whether oneDNN's error is what the arithmetic of float32 makes, as TVM's own error is."""
     truth = evaluate(mod, inputs)
@@ -206,11 +228,7 @@ def _is_tvm_as_wrong(mod, inputs, outputs, numbers, rtol):
     # TVM has no kernel for some attributes.
     except Exception:  # pylint: disable=broad-except
         return False
-
-    def error(found, i):
-        return testing.difference([found[i]], [truth[i]]).relative
-
-    return all(error(outputs, i) <= max(rtol, FACTOR * error(reference, i)) for i in numbers)
+    return _is_as_wrong(outputs, reference, truth, numbers, rtol, FACTOR)
 
 
 def _types(mod):

@@ -139,7 +139,9 @@ class _Thinner:
     def _can_be_thinned(self, i: int, found: dict[int, tuple[int, ...]]) -> bool:
         """Whether the elements can be left out where they are made, not only afterwards."""
         if i in self.convs:
-            return True
+            # Behind a convolution in another layout an axis of the image may be the channels.
+            axes = self.convs[i].axes
+            return all(step == 1 or axis in axes for axis, step in enumerate(found[i]))
         operands = self.graph.children[i]
         if i in self.norms:
             return operands[0] in found
