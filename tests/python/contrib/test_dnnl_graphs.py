@@ -16,11 +16,17 @@
 # under the License.
 """Random graphs on oneDNN and on TVM without it, and the generator that draws them."""
 
+import ml_dtypes
+import numpy as np
 import pytest
+import tvm
+from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_graphs
 from tvm.testing.dnnl_graphs import draw, judging, shrinking
 from tvm.testing.dnnl_graphs import graph as graphs
+from tvm.testing.dnnl_graphs.evaluate import evaluate
 from tvm.testing.dnnl_isolated import Crashed, Raised, isolated, isolated_each
 
 ROWS = dnnl_graphs.ROWS
@@ -179,3 +185,20 @@ def test_calls_after_a_crash_have_a_process_too():
     texts = ["pass", "import os; os._exit(3)", "pass"]
     results = list(isolated_each(exec, [(text,) for text in texts]))
     assert [type(result) for result in results] == [type(None), Crashed, type(None)]
+
+
+def test_rounding_that_a_graph_magnifies_is_no_difference():
+    """Three values that are nearly equal: their last bits are most of what layer_norm is given."""
+    x = relay.var("x", shape=(1, 3), dtype="bfloat16")
+    one, vector = relay.const(1.0, "bfloat16"), relay.var("v", shape=(3,), dtype="bfloat16")
+    close = one / relay.sqrt(relay.abs(x) + relay.const(4.0, "bfloat16"))
+    normal = relay.nn.layer_norm(close, vector, vector, center=False, scale=False)
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, vector], normal)))
+    inputs = {
+        "x": np.array([[0.1, 0.2, 0.35]]).astype(ml_dtypes.bfloat16),
+        "v": np.ones(3).astype(ml_dtypes.bfloat16),
+    }
+    exact, rounded = (evaluate(mod, inputs, is_rounded=on) for on in (False, True))
+    assert testing.difference(rounded, exact).relative > 0.1
+    found = judging.judge_module(mod, inputs).kind
+    assert found in (judging.SAME, judging.ILL, judging.NOTHING)
