@@ -56,13 +56,14 @@ class Names : public String {
 };
 
 /*! \brief The end of an error: what was given in place of an option's value. */
-std::string Given(const runtime::TVMPODValue_& value) {
+template <typename Value>
+std::string Given(const Value& value) {
   std::ostringstream text;
   text << ", but is ";
-  if (value.IsObjectRef<String>()) {
-    text << '"' << value.AsObjectRef<String>() << '"';
-  } else if (value.IsObjectRef<ObjectRef>()) {
-    text << value.AsObjectRef<ObjectRef>();
+  if (value.template IsObjectRef<String>()) {
+    text << '"' << value.template AsObjectRef<String>() << '"';
+  } else if (value.template IsObjectRef<ObjectRef>()) {
+    text << value.template AsObjectRef<ObjectRef>();
   } else {
     text << "of type " << runtime::ArgTypeCode2Str(value.type_code());
   }
