@@ -28,8 +28,7 @@
 #include <vector>
 
 #include "../dnnl_op_table.h"
-#include "../dnnl_post_ops.h"
-#include "window.h"
+#include "image.h"
 
 namespace tvm {
 namespace runtime {
@@ -92,21 +91,13 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
     algorithm = dnnl::algorithm::pooling_avg_include_padding;
   }
   const dnnl::memory::desc dst_any(dst_dims, node.OutType(), dnnl::memory::format_tag::any);
-  const auto describe = [&]() {
+  const auto describe = [&](const dnnl::memory::desc& src_md) {
     return Pool::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm,
-                                src.md, dst_any, window.strides, window.kernel, window.dilation,
+                                src_md, dst_any, window.strides, window.kernel, window.dilation,
                                 window.pad_begin, window.pad_end, fused.attr);
   };
-  Pool::primitive_desc desc = describe();
-  if (!IsJit(desc)) {
-    src = plan->InLayout(node, src, ChannelsLast(src.md));
-    desc = describe();
-  }
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, Pool(desc),
-             fused.AddTo({{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}}, node, plan, desc),
-             fused.names);
-  plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
+  const auto desc = DescribeForImage(node, plan, &src, describe);
+  EmitForImage<Pool>(node, plan, src, desc, fused, axes);
 }
 
 }  // namespace dnnl_backend

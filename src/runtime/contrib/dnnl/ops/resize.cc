@@ -25,8 +25,7 @@
 #include <vector>
 
 #include "../dnnl_op_table.h"
-#include "../dnnl_post_ops.h"
-#include "window.h"
+#include "image.h"
 
 namespace tvm {
 namespace runtime {
@@ -43,26 +42,18 @@ void LowerResize(const NodeReader& node, PlanBuilder* plan) {
       node, plan, {-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }});
   const dnnl::memory::desc dst_any(PermutedDims(node.OutDims(), axes), node.OutType(),
                                    dnnl::memory::format_tag::any);
-  const auto describe = [&]() {
+  const auto describe = [&](const dnnl::memory::desc& src_md) {
     return Resampling::primitive_desc(
         plan->engine(), dnnl::prop_kind::forward_inference,
         is_nearest ? dnnl::algorithm::resampling_nearest : dnnl::algorithm::resampling_linear,
-        src.md, dst_any, fused.attr);
+        src_md, dst_any, fused.attr);
   };
-  Resampling::primitive_desc desc = describe();
-  if (!IsJit(desc)) {
-    src = plan->InLayout(node, src, ChannelsLast(src.md));
-    desc = describe();
-  }
+  const auto desc = DescribeForImage(node, plan, &src, describe);
   // The plain loops of oneDNN 3.2 read an operand of the result's shape wrongly.
   if (!IsJit(desc) && node.NumPostOps() > 0) {
     throw dnnl::error(dnnl_unimplemented, "no resampling takes these post-ops");
   }
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, Resampling(desc),
-             fused.AddTo({{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}}, node, plan, desc),
-             fused.names);
-  plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
+  EmitForImage<Resampling>(node, plan, src, desc, fused, axes);
 }
 
 }  // namespace dnnl_backend
