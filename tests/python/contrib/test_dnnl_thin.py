@@ -173,6 +173,12 @@ def test_kept(name):
     )
 
 
+def test_no_slice_is_made_where_slices_stay_on_tvm():
+    mod = module(both(relu(conv(x) + x)))
+    found = partition(mod, exclude=["strided_slice"])
+    assert convs_and_slices(found) == convs_and_slices(mod)
+
+
 def test_a_branch_is_not_looked_into():
     """What is computed outside of a branch is there whichever is taken."""
     flag = relay.var("flag", shape=(), dtype="bool")

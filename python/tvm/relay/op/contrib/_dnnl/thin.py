@@ -29,6 +29,7 @@ from typing import Optional
 
 from tvm import relay
 
+from . import options
 from .graph import Graph, with_attrs
 from .reasons_conv import SPATIAL, is_transposed
 from .spec import SpecTable
@@ -163,6 +164,8 @@ class _Thinner:
     def _slice(self, data: relay.Expr, steps: tuple[int, ...], made: relay.Expr | None = None):
         """Leave elements out of a whole tensor; None where oneDNN cannot."""
         shape = shape_of(data)
+        if "strided_slice" in options.active().exclude:
+            return None
         if any(-(-size // step) * step > size for size, step in zip(shape, steps)):
             return None
         begin = [0] * len(shape)
