@@ -55,7 +55,7 @@ def _pool(kind, spatial):
         return [x], attrs
 
     def build(b, x, **attrs):
-        if kind == "avg" and attrs["ceil_mode"]:
+        if attrs["ceil_mode"]:
             _check_last_windows(x, **attrs)
         return op(name)(x.expr, **attrs)
 
@@ -63,9 +63,10 @@ def _pool(kind, spatial):
 
 
 def _check_last_windows(x, pool_size, strides, padding, layout, **_):
-    """Refuse windows beyond the data: TVM's mean of nothing is NaN.
+    """Refuse windows beyond the data: TVM's mean of nothing is NaN, its maximum the lowest number.
 
-    oneDNN's functions of NaN are not TVM's: its clip makes a bound of it.
+    oneDNN's functions of NaN are not TVM's: its clip makes a bound of it. The lowest number of
+    float32 is not numpy's of float64.
     """
     sizes = x.shape[2:] if layout[1] == "C" else x.shape[1:-1]
     for axis, (size, window, stride) in enumerate(zip(sizes, pool_size, strides)):
