@@ -55,7 +55,7 @@ def _pool(kind, spatial):
         return [x], attrs
 
     def build(b, x, **attrs):
-        if attrs["ceil_mode"]:
+        if kind == "avg" and attrs["ceil_mode"]:
             _check_last_windows(x, **attrs)
         return op(name)(x.expr, **attrs)
 
@@ -63,10 +63,9 @@ def _pool(kind, spatial):
 
 
 def _check_last_windows(x, pool_size, strides, padding, layout, **_):
-    """Refuse windows beyond the data: TVM's mean of nothing is NaN, its maximum the lowest number.
+    """Refuse windows beyond the data: TVM's mean of nothing is NaN.
 
-    oneDNN's functions of NaN are not TVM's: its clip makes a bound of it. The lowest number of
-    float32 is not numpy's of float64.
+    oneDNN's functions of NaN are not TVM's: its clip makes a bound of it.
     """
     sizes = x.shape[2:] if layout[1] == "C" else x.shape[1:-1]
     for axis, (size, window, stride) in enumerate(zip(sizes, pool_size, strides)):
