@@ -221,7 +221,7 @@ def main(argv):
     from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
 
     from scripts import (  # pylint: disable=import-outside-toplevel
-        bench_backends,  # pylint: disable=import-outside-toplevel
+        bench_backends,
         bench_callers,
         bench_codegen,
     )
