@@ -203,6 +203,15 @@ class _Thinner:
         return relay.Call(call.op, args, call.attrs, call.type_args, call.span)
 
 
+def _may_skip_pixels(expr: relay.Expr) -> bool:
+    """Whether `expr` is a convolution with strides whose window may be a single pixel."""
+    if not (op_name(expr) or "").startswith("nn.conv") or is_transposed(expr):
+        return False
+    strides, window = ints(expr.attrs.strides), expr.attrs.kernel_size
+    is_strided = strides is not None and any(stride > 1 for stride in strides)
+    return is_strided and (window is None or ints(window) is None or set(ints(window)) == {1})
+
+
 def _with_strides(call: relay.Call, strides: list[int], *args: relay.Expr) -> relay.Call:
     return with_attrs(call, args, strides=strides)
 
@@ -223,4 +232,7 @@ def thin(func: relay.Function, table: SpecTable) -> relay.Function:
         The same where everything is read.
     """
     graph = Graph(func)
+    # Few models have one, and to ask the rules about each call takes long.
+    if not any(map(_may_skip_pixels, graph.nodes)):
+        return func
     return graph.replace(_Thinner(graph, table).replacements())
