@@ -225,6 +225,9 @@ if(NOT DNNL_CODEGEN STREQUAL "OFF")
   list(FILTER __dnnl_entry INCLUDE REGEX "/dnnl/codegen\\.cc$")
   set_property(SOURCE ${__dnnl_entry}
                APPEND PROPERTY COMPILE_DEFINITIONS TVM_DNNL_CODEGEN_${DNNL_CODEGEN}=1)
+  # TVM's file then leaves the registration of the const loader to dnnl_const_loader.cc.
+  set_property(SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/src/runtime/const_loader_module.cc"
+               APPEND PROPERTY COMPILE_DEFINITIONS TVM_DNNL_CONST_LOADER=1)
   if(NOT DNNL_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
     set_property(SOURCE ${__dnnl_all_srcs}
                  APPEND PROPERTY COMPILE_OPTIONS -isystem "${DNNL_INCLUDE_DIR}")

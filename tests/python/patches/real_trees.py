@@ -63,6 +63,7 @@ PARTS = (
     "python/tvm/relay/op/contrib",
     "python/tvm/testing",
     "src/relay/backend",
+    "src/runtime/const_loader_module.cc",
     "src/runtime/contrib",
     "src/support",
     "tests/python/contrib",

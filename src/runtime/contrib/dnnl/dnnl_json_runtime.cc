@@ -72,8 +72,8 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
 
   void Init(const Array<NDArray>& consts) final {
     CheckLibraryVersion();
-    SetupConstants(consts);
-    PlanBuilder builder;
+    CheckConstants(consts);
+    PlanBuilder builder(/*owns_constants=*/true);
     for (uint32_t eid : input_var_eid_) AddInput(eid, &builder);
     for (size_t i = 0; i < const_idx_.size(); ++i) {
       const uint32_t id = const_idx_[i];
@@ -111,6 +111,10 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
         CheckInitialised("get_plan");
         return DescribePlan(symbol_name_, *plan_);
       });
+    }
+    if (name == "holds_own_constants") {
+      // The const loader asks: it need not keep those that this module has packed.
+      return TypedPackedFunc<bool()>([]() { return true; });
     }
     if (name == "measure_primitives" || name == "profile_primitives") {
       const bool is_alone = name == "measure_primitives";

@@ -73,6 +73,12 @@ std::shared_ptr<void> MemoryPool::Alloc(size_t bytes) {
   return std::shared_ptr<void>(chunk_, data);
 }
 
+void MemoryPool::TakeBack(const std::shared_ptr<void>& data) {
+  const auto* begin = static_cast<const char*>(chunk_.get());
+  const auto* at = static_cast<const char*>(data.get());
+  if (chunk_ != nullptr && at >= begin && at < begin + used_) used_ = at - begin;
+}
+
 }  // namespace dnnl_backend
 }  // namespace contrib
 }  // namespace runtime

@@ -54,6 +54,9 @@ class MemoryPool {
  public:
   std::shared_ptr<void> Alloc(size_t bytes);
 
+  /*! \brief Use the memory that the latest Alloc gave for the next one. */
+  void TakeBack(const std::shared_ptr<void>& data);
+
  private:
   std::shared_ptr<void> chunk_;
   size_t chunk_bytes_{0};

@@ -110,7 +110,8 @@ std::shared_ptr<const Plan> BuildPlan(const TVMDNNLOp& op, const std::vector<voi
   CheckLibraryVersion();
   const std::string where = WhereIs(op);
   const JSONGraphNode node = NodeOf(op, where);
-  PlanBuilder builder;
+  // The constants are the caller's, who only promises to keep them as long as this op.
+  PlanBuilder builder(/*owns_constants=*/false);
   for (int i = 0; i < op.num_inputs; ++i) {
     const JSONGraphNodeEntry entry(kInputs + i, 0);
     const Argument argument = ArgumentOf(op, i, where);

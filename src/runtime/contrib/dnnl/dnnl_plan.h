@@ -84,6 +84,9 @@ struct Plan {
   /*! \brief What the arena would take if no two intermediates shared memory. */
   size_t arena_bytes_unshared{0};
   size_t scratchpad_bytes{0};
+  size_t constant_bytes{0};
+  /*! \brief How much of that other constants of this process had before. */
+  size_t constant_bytes_shared{0};
 
   /*! \brief The buffer that a buffer is a part of in the end, and where in it. */
   std::pair<int, size_t> Locate(int buffer) const;

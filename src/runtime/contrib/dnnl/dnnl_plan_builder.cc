@@ -85,7 +85,11 @@ bool IsReference(const StepInfo& step) {
 
 }  // namespace
 
-PlanBuilder::PlanBuilder() : plan_(std::make_shared<Plan>()), threads_(NumThreads()), stream_() {
+PlanBuilder::PlanBuilder(bool owns_constants)
+    : plan_(std::make_shared<Plan>()),
+      owns_constants_(owns_constants),
+      threads_(NumThreads()),
+      stream_() {
   plan_->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   stream_ = dnnl::stream(plan_->engine);
 }
@@ -110,18 +114,6 @@ void PlanBuilder::AddInput(const Entry& entry, Argument argument) {
   buffer.argument = static_cast<int>(plan_->arguments.size());
   values_[{entry.id_, entry.index_}] = Tensor{AddBuffer(std::move(buffer)), md};
   plan_->arguments.push_back(std::move(argument));
-}
-
-void PlanBuilder::AddConstant(const Entry& entry, const NDArray& value, const std::string& where) {
-  const ShapeTuple shape = value.Shape();
-  const Dims dims = ToDims({shape.begin(), shape.end()}, where);
-  const auto md = PlainDesc(dims, ToDNNLType(value.DataType(), where));
-  ICHECK(value.IsContiguous()) << where << ": the constant is not contiguous";
-  Buffer buffer(BufferKind::kConstant, md.get_size());
-  // The array stays TVM's; the buffer only holds on to it for as long as a step reads it.
-  void* data = static_cast<char*>(value->data) + value->byte_offset;
-  buffer.data = std::shared_ptr<void>(data, [keep = value](void*) {});
-  values_[{entry.id_, entry.index_}] = Tensor{AddBuffer(std::move(buffer)), md};
 }
 
 void PlanBuilder::AddOutput(const Entry& entry, Argument argument) {
@@ -157,10 +149,6 @@ Tensor PlanBuilder::NewTensor(const dnnl::memory::desc& md) {
   return Tensor{AddBuffer(Buffer(BufferKind::kArena, md.get_size())), md};
 }
 
-bool PlanBuilder::IsConstant(const Tensor& value) const {
-  return plan_->buffers[plan_->Locate(value.buffer).first].kind == BufferKind::kConstant;
-}
-
 Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
                              const dnnl::memory::desc& want) {
   ICHECK(value.dims() == want.get_dims())
@@ -173,15 +161,7 @@ Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
   }
   Tensor copy;
   if (IsConstant(value)) {
-    Buffer buffer(BufferKind::kConstant, want.get_size());
-    buffer.data = pool_.Alloc(buffer.bytes);
-    const auto [root, offset] = plan_->Locate(value.buffer);
-    char* from_data = static_cast<char*>(plan_->buffers[root].data.get()) + offset;
-    dnnl::memory from(value.md, plan_->engine, from_data);
-    dnnl::memory to(want, plan_->engine, buffer.data.get());
-    dnnl::reorder(from, to).execute(stream_, from, to);
-    stream_.wait();
-    copy = Tensor{AddBuffer(std::move(buffer)), want};
+    copy = Packed(value, want);
   } else {
     copy = NewTensor(want);
     EmitReorder(node.Where(), value, copy);
@@ -349,12 +329,7 @@ std::shared_ptr<const Plan> PlanBuilder::Finish() {
   for (const auto& [entry, argument] : outputs_) {
     BindOutput(Value(entry, "output " + std::to_string(argument)), argument);
   }
-  // Constants that only served to make packed ones are let go.
-  std::vector<bool> is_used(plan_->buffers.size(), false);
-  for (const Tensor& tensor : plan_->tensors) is_used[plan_->Locate(tensor.buffer).first] = true;
-  for (size_t i = 0; i < is_used.size(); ++i) {
-    if (!is_used[i]) plan_->buffers[i].data.reset();
-  }
+  FinishConstants();
   ComputeInPlace(offers_, plan_.get());
   PlaceArena(plan_.get());
   values_.clear();

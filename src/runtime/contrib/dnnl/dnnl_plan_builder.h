@@ -60,7 +60,8 @@ class PlanBuilder {
   using Entry = tvm::runtime::json::JSONGraphNodeEntry;
   using Args = std::vector<std::pair<int, Tensor>>;
 
-  PlanBuilder();
+  /*! \param owns_constants Whether the arrays of the constants keep their memory alive. */
+  explicit PlanBuilder(bool owns_constants);
 
   const dnnl::engine& engine() const { return plan_->engine; }
 
@@ -159,11 +160,18 @@ class PlanBuilder {
   /*! \brief The index in Plan::tensors of this tensor, added when it is new. */
   int TensorIndex(const Tensor& tensor);
   int AddBuffer(Buffer buffer);
+  /*! \brief A copy of a constant in another layout, made now. */
+  Tensor Packed(const Tensor& value, const dnnl::memory::desc& want);
+  /*! \brief Use the memory of a constant of another plan if one has the same bytes. */
+  static void Share(Buffer* buffer);
+  /*! \brief Let go of the constants that no step reads. */
+  void FinishConstants();
   Tensor PartOf(const Tensor& whole, const dnnl::memory::desc& md, size_t offset);
   const Tensor& Value(const Entry& entry, const std::string& where) const;
   void BindOutput(const Tensor& value, int argument);
 
   std::shared_ptr<Plan> plan_;
+  bool owns_constants_;
   ThreadScope threads_;
   dnnl::stream stream_;
   /*! \brief Where the packed constants lie. */

@@ -111,6 +111,8 @@ std::string DescribePlan(const std::string& symbol, const Plan& plan) {
   writer.WriteObjectKeyValue("arena_bytes", plan.arena_bytes);
   writer.WriteObjectKeyValue("arena_bytes_unshared", plan.arena_bytes_unshared);
   writer.WriteObjectKeyValue("scratchpad_bytes", plan.scratchpad_bytes);
+  writer.WriteObjectKeyValue("constant_bytes", plan.constant_bytes);
+  writer.WriteObjectKeyValue("constant_bytes_shared", plan.constant_bytes_shared);
   writer.WriteObjectKeyValue("primitives", steps);
   writer.EndObject();
   return os.str();

@@ -55,6 +55,8 @@ struct Buffer {
   int argument{-1};
   /*! \brief kConstant: keeps the memory alive. */
   std::shared_ptr<void> data;
+  /*! \brief kConstant: the memory serves another constant with the same bytes, too. */
+  bool is_shared{false};
   /*! \brief kPart: the other buffer. */
   int whole{-1};
   /*! \brief kPart: the place in the whole. kArena: in the arena, set when the plan is finished. */

@@ -182,17 +182,27 @@ class JSONRuntimeBase : public ModuleNode {
   }
 
   /*!
-   * \brief Point data_entry_ at the constants and keep them alive.
+   * \brief Check that the constants are those of the graph. A backend that packs its constants
+   * needs no more than this, and then does not keep them in memory twice.
    * \param consts The constants, in the order of const_names_.
    * \throws An error that names the constant whose shape or type is not that of its node.
    */
-  void SetupConstants(const Array<NDArray>& consts) {
+  void CheckConstants(const Array<NDArray>& consts) const {
     CHECK_EQ(consts.size(), const_idx_.size())
         << "'" << symbol_name_ << "' has " << const_idx_.size() << " constants, got "
         << consts.size();
     for (size_t i = 0; i < const_idx_.size(); ++i) {
       CheckConstant(nodes_[const_idx_[i]], consts[i]);
     }
+  }
+
+  /*!
+   * \brief Point data_entry_ at the constants and keep them alive.
+   * \param consts The constants, in the order of const_names_.
+   * \throws An error that names the constant whose shape or type is not that of its node.
+   */
+  void SetupConstants(const Array<NDArray>& consts) {
+    CheckConstants(consts);
     consts_ = consts;
     for (size_t i = 0; i < const_idx_.size(); ++i) {
       data_entry_[EntryID(const_idx_[i], 0)] = consts_[i].operator->();
