@@ -88,13 +88,6 @@ def requirements(path):
     return [line.replace("==", "~=", 1) for line in lines if line]
 
 
-def dependencies(layout):
-    """Return what the installed package imports: pytest is for `tvm.testing`, which has helpers."""
-    tests = requirements(layout.requirements / "test.txt")
-    pytest = [line for line in tests if line.startswith("pytest~=")]
-    return requirements(layout.requirements / "prebuilt.txt") + pytest
-
-
 def contents(layout):
     """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
     header = "src/runtime/contrib/dnnl/dnnl_kernel.h"
@@ -119,7 +112,7 @@ def write_project(layout, folder):
     text = _PROJECT.format(
         name=json.dumps(NAME),
         version=json.dumps(VERSION),
-        dependencies=json.dumps(dependencies(layout)),
+        dependencies=json.dumps(requirements(layout.requirements / "prebuilt.txt")),
         report=json.dumps(requirements(layout.requirements / "report.txt")),
         files=files,
     )

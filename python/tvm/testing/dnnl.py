@@ -37,6 +37,7 @@ from tvm import relay
 from tvm.contrib import graph_executor
 from tvm.relay.backend import Executor
 from tvm.relay.backend.executor_factory import AOTExecutorFactoryModule
+from tvm.relay.op.contrib.dnnl import host_target
 from tvm.runtime import vm as vm_runtime
 from tvm.runtime.executor import AotModule
 
@@ -44,7 +45,6 @@ from tvm.runtime.executor import AotModule
 from .dnnl_c_source import c_sources, compiled, export, imported_modules  # noqa: F401
 from .dnnl_offload import Offload, offload  # noqa: F401
 from .dnnl_plans import dnnl_modules, plans, primitives  # noqa: F401
-from .dnnl_target import host_target
 
 
 def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codegen=None):
@@ -59,7 +59,7 @@ def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codeg
     executor : str
         ``"graph"``, ``"vm"`` or ``"aot"``. AOT runs no partition of the JSON codegen.
     target : tvm.target.Target, optional
-        Default: :py:func:`host_target`.
+        Default: :py:func:`tvm.relay.op.contrib.dnnl.host_target`.
     opt_level : int
         Relay's optimisation level.
     codegen : str, optional

@@ -29,8 +29,8 @@ from tvm.driver.tvmc import TVMCException
 from tvm.driver.tvmc.composite_target import get_codegen_by_target
 from tvm.driver.tvmc.main import _main as tvmc
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib.dnnl import host_target
 from tvm.testing.dnnl_onnx_networks import Network
-from tvm.testing.dnnl_target import host_target
 
 SHAPE = (1, 3, 8, 8)
 DNNL_AND_HOST = f"dnnl, {host_target()}"

@@ -76,6 +76,7 @@ from ._dnnl.spec import (
     root,
     view,
 )
+from ._dnnl.target import host_target
 from .register import register_pattern_table
 
 __all__ = [
@@ -83,6 +84,7 @@ __all__ = [
     "c_source_options",
     "dnnl_codegen",
     "dnnl_version",
+    "host_target",
     "is_dnnl_available",
     "num_threads",
     "offload_report",
