@@ -69,6 +69,8 @@ def parse(argv):
     )
     parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
     parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")
+    # scripts.in_environment takes it; here it is for the help.
+    parser.add_argument("--tvm", metavar="DIR", help="measure with the TVM that you built in DIR")
     return parser.parse_args(argv)
 
 

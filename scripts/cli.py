@@ -57,7 +57,8 @@ options, before COMMAND or after it:
   -h, --help  this text; ./dev.py COMMAND --help tells more
 
 environment:
-  TVM_HOME=DIR   use the TVM tree that you built in DIR instead of the prebuilt one
+  TVM_HOME=DIR   use the TVM tree that you built in DIR instead of the prebuilt one; commands
+                 that run models take `--tvm DIR` for it, too
   CXX=COMPILER   the C++ compiler
   PIP_INDEX_URL  a mirror of the Python package index
 """

@@ -32,6 +32,7 @@ def main(argv):
     """Run `python -m scripts.<argv[0]>` with the other arguments passed through."""
     name = argv[0]
     options, rest = shared.parse(argv[1:], own_help=False)
+    rest = shared.take_tvm(rest)
     layout = Layout()
     if not (layout.root / "scripts" / f"{name}.py").is_file():
         raise SetupError(

@@ -16,6 +16,7 @@
 # under the License.
 """Options that all subcommands share."""
 
+import os
 from dataclasses import dataclass
 
 from scripts.errors import SetupError
@@ -65,29 +66,59 @@ def parse(argv, own_help=True):
     return options, rest
 
 
-def take_codegen(arguments):
-    """Take `--codegen NAME`, or `--codegen=NAME`, out of a subcommand's arguments.
+def take(option, arguments):
+    """Take `OPTION VALUE`, or `OPTION=VALUE`, out of a subcommand's arguments.
 
     Parameters
     ----------
+    option : str
+        For example ``"--codegen"``.
     arguments : list of str
-        The arguments.
+        The arguments. Those after `--` are left alone.
+
+    Returns
+    -------
+    str or None, list of str
+        The last value that is given, None if there is none, and the other arguments.
+    """
+    value, rest, words = None, [], iter(arguments)
+    for word in words:
+        if word == "--":
+            return value, [*rest, word, *words]
+        if word == option or word.startswith(f"{option}="):
+            value = word.partition("=")[2] or next(words, "")
+        else:
+            rest.append(word)
+    return value, rest
+
+
+def take_codegen(arguments):
+    """Take `--codegen NAME` out of a subcommand's arguments.
 
     Returns
     -------
     str, list of str
         The name, one of CODEGENS, and the other arguments.
     """
-    name, rest, words = CODEGENS[0], [], iter(arguments)
-    for word in words:
-        if word == "--":
-            return name, [*rest, word, *words]
-        if word == "--codegen" or word.startswith("--codegen="):
-            name = word.partition("=")[2] or next(words, "")
-            if name not in CODEGENS:
-                raise SetupError(
-                    f"--codegen: there is no {name!r}", f"use {' or '.join(CODEGENS)}."
-                )
-        else:
-            rest.append(word)
-    return name, rest
+    name, rest = take("--codegen", arguments)
+    if name is not None and name not in CODEGENS:
+        raise SetupError(f"--codegen: there is no {name!r}", f"use {' or '.join(CODEGENS)}.")
+    return name or CODEGENS[0], rest
+
+
+def take_tvm(arguments):
+    """Take `--tvm DIR` out of a subcommand's arguments; TVM_HOME is DIR from then on.
+
+    Returns
+    -------
+    list of str
+        The other arguments.
+    """
+    tree, rest = take("--tvm", arguments)
+    if tree is not None:
+        if not os.path.isdir(tree):
+            raise SetupError(
+                f"--tvm: there is no directory {tree!r}", "name the TVM tree that you built."
+            )
+        os.environ["TVM_HOME"] = os.path.abspath(tree)
+    return rest

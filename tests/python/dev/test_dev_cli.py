@@ -126,6 +126,18 @@ def source_tree(tmp_path, monkeypatch):
     monkeypatch.setenv("TVM_HOME", str(home))
 
 
+def test_a_tree_may_be_an_option(fresh, capsys, source_tree, monkeypatch):
+    home = os.environ["TVM_HOME"]
+    for words in (["--tvm", home], [f"--tvm={home}"]):
+        monkeypatch.delenv("TVM_HOME", raising=False)
+        assert options.take_tvm([*words, "--models", "cls"]) == ["--models", "cls"]
+        assert os.environ["TVM_HOME"] == home
+        assert cli.main(["exec", "--dry-run", "true"]) == 0
+        assert "wheel-tvm" not in capsys.readouterr().out
+    with pytest.raises(SetupError, match="there is no directory 'nowhere'"):
+        options.take_tvm(["--tvm", "nowhere"])
+
+
 def test_with_tvm_home_nothing_of_the_prebuilt_tree_is_prepared(fresh, capsys, source_tree):
     assert cli.main(["exec", "--dry-run", "true"]) == 0
     printed = capsys.readouterr().out
