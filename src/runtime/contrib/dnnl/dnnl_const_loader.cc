@@ -110,6 +110,7 @@ class ConstLoader : public ModuleNode {
     Initialise(name);
     if (name == "get_const_var_ndarray") {
       return TypedPackedFunc<Map<String, ObjectRef>()>([self, this]() {
+        const std::lock_guard<std::mutex> lock(mutex_);
         Map<String, ObjectRef> arrays;
         for (const StoredConstant& constant : constants_) {
           arrays.Set(constant.name, ValueOf(constant));
@@ -125,6 +126,7 @@ class ConstLoader : public ModuleNode {
   }
 
   void SaveToBinary(dmlc::Stream* stream) final {
+    const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<std::string> names;
     for (const StoredConstant& constant : constants_) names.push_back(constant.name);
     stream->Write(names);
