@@ -140,3 +140,59 @@ def test_an_environment_that_makes_no_sense(value):
     _, error = environment_says(value)
     text = f'TVM_DNNL_NUM_THREADS must be a positive number of threads, but is "{value}"'
     assert text in error
+
+
+FORK = """
+import os, signal, sys
+import numpy as np, tvm
+from tvm.testing import dnnl as testing
+
+path, source, result, codegen = sys.argv[1:]
+x = np.load(source)
+runner = testing.Runner(tvm.runtime.load_module(path), "graph")
+y = runner({"x": x})[0]
+
+def work():
+    for _ in range(3):
+        assert (runner({"x": x})[0] == y).all()
+    # What is loaded in the child, too.
+    other = testing.Runner(tvm.runtime.load_module(path), "graph")
+    assert (other({"x": x})[0] == y).all()
+    if codegen == "JSON":
+        assert testing.primitives(other, "profile_primitives", 2)
+
+def forked(task):
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    code = 1
+    signal.alarm(60)  # A hang becomes a signal.
+    try:
+        task()
+        code = 0
+    finally:
+        os._exit(code)
+
+def work_and_fork_again():
+    work()
+    assert forked(work) == 0
+
+assert forked(work_and_fork_again) == 0
+work()
+np.save(result, y)
+"""
+
+
+def test_a_forked_process_runs_what_its_parent_loaded(tmp_path):
+    """GNU's OpenMP would wait for threads that are not there."""
+    path, source = str(tmp_path / "model.so"), str(tmp_path / "in.npy")
+    testing.export(testing.build(partitioned()), path)
+    np.save(source, X)
+    command = [sys.executable, "-c", FORK, path, source, str(tmp_path / "y.npy")]
+    environ = dict(os.environ, OMP_NUM_THREADS="2")
+    done = subprocess.run(
+        [*command, dnnl.dnnl_codegen()], capture_output=True, text=True, env=environ, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    expected = np.maximum(conv2d(X, W, ATTRS), 0)
+    testing.assert_close([np.load(tmp_path / "y.npy")], [expected], RTOL)

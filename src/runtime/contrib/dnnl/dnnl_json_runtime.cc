@@ -30,6 +30,7 @@
 
 #include "../json/json_node.h"
 #include "../json/json_runtime.h"
+#include "dnnl_fork.h"
 #include "dnnl_named_composites.h"
 #include "dnnl_node_reader.h"
 #include "dnnl_op_table.h"
@@ -73,21 +74,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
   void Init(const Array<NDArray>& consts) final {
     CheckLibraryVersion();
     CheckConstants(consts);
-    PlanBuilder builder(/*owns_constants=*/true);
-    for (uint32_t eid : input_var_eid_) AddInput(eid, &builder);
-    for (size_t i = 0; i < const_idx_.size(); ++i) {
-      const uint32_t id = const_idx_[i];
-      builder.AddConstant({id, 0, 0}, consts[i], symbol_name_ + ": " + nodes_[id].GetOpName());
-    }
-    for (size_t id = 0; id < nodes_.size(); ++id) {
-      if (nodes_[id].GetOpType() != "kernel") continue;
-      AddPostOpsByName(&nodes_[id]);
-      LowerNode(NodeReader(nodes_[id], id, symbol_name_), &builder);
-    }
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      builder.AddOutput(outputs_[i], DescribeArgument(outputs_[i], "output " + std::to_string(i)));
-    }
-    plan_ = builder.Finish();
+    CallWithOpenMP([&]() { MakePlan(consts); });
     contexts_ = std::make_unique<ContextPool>(plan_);
   }
 
@@ -101,7 +88,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
         << symbol_name_ << ": " << addresses->size() << " inputs and outputs are expected, but "
         << args.size() << " were passed";
     for (int i = 0; i < args.size(); ++i) (*addresses)[i] = Address(args[i], i);
-    context->Run(*addresses);
+    CallWithOpenMP([&]() { context->Run(*addresses); });
     contexts_->Return(std::move(context));
   }
 
@@ -120,13 +107,33 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
       const bool is_alone = name == "measure_primitives";
       return TypedPackedFunc<String(int)>([sptr_to_self, this, name, is_alone](int repeat) {
         CheckInitialised(name.c_str());
-        return MeasurePrimitives(plan_, repeat, is_alone);
+        String times;
+        CallWithOpenMP([&]() { times = MeasurePrimitives(plan_, repeat, is_alone); });
+        return times;
       });
     }
     return JSONRuntimeBase::GetFunction(name, sptr_to_self);
   }
 
  private:
+  void MakePlan(const Array<NDArray>& consts) {
+    PlanBuilder builder(/*owns_constants=*/true);
+    for (uint32_t eid : input_var_eid_) AddInput(eid, &builder);
+    for (size_t i = 0; i < const_idx_.size(); ++i) {
+      const uint32_t id = const_idx_[i];
+      builder.AddConstant({id, 0, 0}, consts[i], symbol_name_ + ": " + nodes_[id].GetOpName());
+    }
+    for (size_t id = 0; id < nodes_.size(); ++id) {
+      if (nodes_[id].GetOpType() != "kernel") continue;
+      AddPostOpsByName(&nodes_[id]);
+      LowerNode(NodeReader(nodes_[id], id, symbol_name_), &builder);
+    }
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      builder.AddOutput(outputs_[i], DescribeArgument(outputs_[i], "output " + std::to_string(i)));
+    }
+    plan_ = builder.Finish();
+  }
+
   Argument DescribeArgument(const JSONGraphNodeEntry& entry, const std::string& name) const {
     const auto& node = nodes_[entry.id_];
     return Argument{name, node.GetOpShape()[entry.index_], node.GetOpDataType()[entry.index_]};

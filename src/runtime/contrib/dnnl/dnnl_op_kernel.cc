@@ -29,6 +29,7 @@
 
 #include "../json/json_node.h"
 #include "dnnl_attr_text.h"
+#include "dnnl_fork.h"
 #include "dnnl_node_reader.h"
 #include "dnnl_op_table.h"
 #include "dnnl_plan_builder.h"
@@ -110,22 +111,26 @@ std::shared_ptr<const Plan> BuildPlan(const TVMDNNLOp& op, const std::vector<voi
   CheckLibraryVersion();
   const std::string where = WhereIs(op);
   const JSONGraphNode node = NodeOf(op, where);
-  // The constants are the caller's, who only promises to keep them as long as this op.
-  PlanBuilder builder(/*owns_constants=*/false);
-  for (int i = 0; i < op.num_inputs; ++i) {
-    const JSONGraphNodeEntry entry(kInputs + i, 0);
-    const Argument argument = ArgumentOf(op, i, where);
-    if (constants[i] != nullptr) {
-      builder.AddConstant(entry, ArrayAt(constants[i], argument), argument.name);
-    } else {
-      builder.AddInput(entry, argument);
+  std::shared_ptr<const Plan> plan;
+  CallWithOpenMP([&]() {
+    // The constants are the caller's, who only promises to keep them as long as this op.
+    PlanBuilder builder(/*owns_constants=*/false);
+    for (int i = 0; i < op.num_inputs; ++i) {
+      const JSONGraphNodeEntry entry(kInputs + i, 0);
+      const Argument argument = ArgumentOf(op, i, where);
+      if (constants[i] != nullptr) {
+        builder.AddConstant(entry, ArrayAt(constants[i], argument), argument.name);
+      } else {
+        builder.AddInput(entry, argument);
+      }
     }
-  }
-  LowerNode(NodeReader(node, op.id, op.symbol), &builder);
-  for (int i = 0; i < op.num_outputs; ++i) {
-    builder.AddOutput(JSONGraphNodeEntry(op.id, i), ArgumentOf(op, op.num_inputs + i, where));
-  }
-  return builder.Finish();
+    LowerNode(NodeReader(node, op.id, op.symbol), &builder);
+    for (int i = 0; i < op.num_outputs; ++i) {
+      builder.AddOutput(JSONGraphNodeEntry(op.id, i), ArgumentOf(op, op.num_inputs + i, where));
+    }
+    plan = builder.Finish();
+  });
+  return plan;
 }
 
 }  // namespace
@@ -160,7 +165,7 @@ void OpKernel::Run(const TVMDNNLOp& op, void* const* data) {
         << (place < op.num_inputs ? place : place - op.num_inputs) << " is null";
     (*addresses)[i] = data[place];
   }
-  context->Run(*addresses);
+  CallWithOpenMP([&]() { context->Run(*addresses); });
   contexts_.Return(std::move(context));
 }
 
