@@ -164,6 +164,11 @@ class TestPassContext:
             ({"keep_bias_order": ["no"]}, f"keep_bias_order {OF_DNNL} must be true or false"),
             ({"exclude": 5}, f"exclude {OF_DNNL} must be a string of names .*, but is "),
             ({"exclude": ["add"]}, f"exclude {OF_DNNL} must be a string of names .*, but is "),
+            ({"num_threads": -2}, f"num_threads {OF_DNNL} must be a number .*, but is -2"),
+            ({"num_threads": 4097}, f"num_threads {OF_DNNL} .* from 1 to 4096, .*, but is 4097"),
+            ({"num_threads": 1.5}, f"num_threads {OF_DNNL} must be a number .*, but is "),
+            ({"num_threads": None}, f"num_threads {OF_DNNL} must be a number .*, but is "),
+            ({"num_threads": "two"}, f'num_threads {OF_DNNL} must be a number .*, but is "two"'),
             ({"exclude": None}, f"exclude {OF_DNNL} must be a string of names .*, but is "),
         ],
     )
@@ -211,6 +216,17 @@ WRONG = {
     "mod": (dict(mod=relu(X)), TypeError, "mod must be a tvm.IRModule, not Call"),
     "mod_name": (dict(mod_name=3), TypeError, "mod_name must be a string, not 3"),
     "mod_name-empty": (dict(mod_name=""), ValueError, "mod_name must not be empty"),
+    "num_threads": (
+        dict(num_threads=2.0),
+        TypeError,
+        "num_threads must be a whole number, not 2.0",
+    ),
+    "num_threads-negative": (
+        dict(num_threads=-1),
+        ValueError,
+        "num_threads must be a number from 1 to 4096, or 0 .*, but is -1",
+    ),
+    "num_threads-many": (dict(num_threads=5000), ValueError, "num_threads must .*, but is 5000"),
     "prune": (dict(prune="no"), TypeError, "prune must be True or False, not 'no'"),
     "exclude-string": (
         dict(exclude="nn.relu"),

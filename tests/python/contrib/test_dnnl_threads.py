@@ -55,8 +55,10 @@ def test_the_number_is_set_and_taken_back(default_threads):
 
 
 def test_a_number_that_is_none(default_threads):
-    with pytest.raises(tvm.TVMError, match="must be positive, or 0 for the default, but is -1"):
-        dnnl.set_num_threads(-1)
+    for number in (-1, 4097):
+        match = f"must be positive, or 0 for the default, and at most 4096, but is {number}"
+        with pytest.raises(tvm.TVMError, match=match):
+            dnnl.set_num_threads(number)
     assert dnnl.num_threads() == default_threads
 
 
@@ -135,10 +137,10 @@ def test_the_environment():
     assert environment_says("5")[0] == "5"
 
 
-@pytest.mark.parametrize("value", ["many", "0", "-2", "1.5"])
+@pytest.mark.parametrize("value", ["many", "0", "-2", "1.5", "4097"])
 def test_an_environment_that_makes_no_sense(value):
     _, error = environment_says(value)
-    text = f'TVM_DNNL_NUM_THREADS must be a positive number of threads, but is "{value}"'
+    text = f'TVM_DNNL_NUM_THREADS must be a number of threads from 1 to 4096, but is "{value}"'
     assert text in error
 
 

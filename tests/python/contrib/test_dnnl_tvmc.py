@@ -123,6 +123,24 @@ def test_prune(model, tmp_path, prune):
     assert ("_dnnl_" in graph) == (prune != "1")
 
 
+@json_only
+@pytest.mark.parametrize(
+    "target, options",
+    [
+        (DNNL_AND_HOST, ["--target-dnnl-num_threads=3"]),
+        (f"dnnl -num_threads=3, {host_target()}", []),
+    ],
+    ids=["own-option", "in-target"],
+)
+def test_num_threads(model, tmp_path, target, options):
+    package, _ = compile_with(model, tmp_path, target, *options)
+    with tarfile.open(package) as archive:
+        library = archive.extractfile("mod.so").read()
+    # The graph of the partition says so of each kernel.
+    assert b'"num_threads":[["3"]]' in b"".join(library.split())
+    assert_runs(package, model[1], tmp_path)
+
+
 def error_of(capsys, model, tmp_path, *arguments):
     """Run `tvmc compile` and return its error."""
     assert tvmc(["compile", *arguments, "-o", str(tmp_path / "no.tar"), str(model[0])]) == 4

@@ -117,7 +117,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
 
  private:
   void MakePlan(const Array<NDArray>& consts) {
-    PlanBuilder builder(/*owns_constants=*/true);
+    PlanBuilder builder(/*owns_constants=*/true, NumThreadsOfModel());
     for (uint32_t eid : input_var_eid_) AddInput(eid, &builder);
     for (size_t i = 0; i < const_idx_.size(); ++i) {
       const uint32_t id = const_idx_[i];
@@ -147,6 +147,15 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
       const JSONGraphNodeEntry entry(id, eid - first, 0);
       builder->AddInput(entry, DescribeArgument(entry, "input " + nodes_[id].GetOpName()));
     }
+  }
+
+  /*! \brief How many threads the model was compiled for: all of its kernels say the same. */
+  int NumThreadsOfModel() const {
+    for (size_t id = 0; id < nodes_.size(); ++id) {
+      if (nodes_[id].GetOpType() != "kernel") continue;
+      return NodeReader(nodes_[id], id, symbol_name_).NumThreads();
+    }
+    return 0;
   }
 
   void CheckInitialised(const char* name) const {

@@ -25,6 +25,8 @@
 
 #include <tvm/runtime/logging.h>
 
+#include "dnnl_threads.h"
+
 namespace tvm {
 namespace runtime {
 namespace contrib {
@@ -78,6 +80,13 @@ dnnl::memory::data_type NodeReader::OutType(int index) const {
   const auto dtypes = node_->GetOpDataType();
   ICHECK_LT(index, dtypes.size()) << Where() << ": output " << index << " does not exist";
   return ToDNNLType(dtypes[index], Where());
+}
+
+int NodeReader::NumThreads() const {
+  const int num_threads = Get<int>("num_threads", 0);
+  ICHECK(num_threads >= 0 && num_threads <= kMaxThreads)
+      << Where() << ": num_threads must be from 0 to " << kMaxThreads << ", but is " << num_threads;
+  return num_threads;
 }
 
 NodeReader NodeReader::PostOp(int index) const {

@@ -95,6 +95,9 @@ class NodeReader {
   /*! \brief Of a post-op: which of the node's inputs is its second operand, or -1. */
   int Operand() const { return Get<int>("operand", -1); }
 
+  /*! \brief How many threads the model was compiled for, which each kernel says; 0 for any. */
+  int NumThreads() const;
+
  private:
   const JSONGraphNode* node_;
   size_t id_;

@@ -111,10 +111,11 @@ std::shared_ptr<const Plan> BuildPlan(const TVMDNNLOp& op, const std::vector<voi
   CheckLibraryVersion();
   const std::string where = WhereIs(op);
   const JSONGraphNode node = NodeOf(op, where);
+  const NodeReader reader(node, op.id, op.symbol);
   std::shared_ptr<const Plan> plan;
   CallWithOpenMP([&]() {
     // The constants are the caller's, who only promises to keep them as long as this op.
-    PlanBuilder builder(/*owns_constants=*/false);
+    PlanBuilder builder(/*owns_constants=*/false, reader.NumThreads());
     for (int i = 0; i < op.num_inputs; ++i) {
       const JSONGraphNodeEntry entry(kInputs + i, 0);
       const Argument argument = ArgumentOf(op, i, where);
@@ -124,7 +125,7 @@ std::shared_ptr<const Plan> BuildPlan(const TVMDNNLOp& op, const std::vector<voi
         builder.AddInput(entry, argument);
       }
     }
-    LowerNode(NodeReader(node, op.id, op.symbol), &builder);
+    LowerNode(reader, &builder);
     for (int i = 0; i < op.num_outputs; ++i) {
       builder.AddOutput(JSONGraphNodeEntry(op.id, i), ArgumentOf(op, op.num_inputs + i, where));
     }

@@ -85,10 +85,10 @@ bool IsReference(const StepInfo& step) {
 
 }  // namespace
 
-PlanBuilder::PlanBuilder(bool owns_constants)
+PlanBuilder::PlanBuilder(bool owns_constants, int num_threads)
     : plan_(std::make_shared<Plan>()),
       owns_constants_(owns_constants),
-      threads_(NumThreads()),
+      threads_(NumThreads(num_threads)),
       stream_() {
   plan_->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   stream_ = dnnl::stream(plan_->engine);

@@ -60,8 +60,11 @@ class PlanBuilder {
   using Entry = tvm::runtime::json::JSONGraphNodeEntry;
   using Args = std::vector<std::pair<int, Tensor>>;
 
-  /*! \param owns_constants Whether the arrays of the constants keep their memory alive. */
-  explicit PlanBuilder(bool owns_constants);
+  /*!
+   * \param owns_constants Whether the arrays of the constants keep their memory alive.
+   * \param num_threads How many threads the model was compiled for; 0 for any.
+   */
+  PlanBuilder(bool owns_constants, int num_threads);
 
   const dnnl::engine& engine() const { return plan_->engine; }
 

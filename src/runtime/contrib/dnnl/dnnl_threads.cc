@@ -85,8 +85,9 @@ int FromEnvironment() {
   if (text == nullptr || *text == '\0') return 0;
   char* end = nullptr;
   const int64_t value = std::strtol(text, &end, 10);
-  ICHECK(*end == '\0' && value > 0 && value <= 65536)
-      << kVariable << " must be a positive number of threads, but is \"" << text << "\"";
+  ICHECK(*end == '\0' && value > 0 && value <= kMaxThreads)
+      << kVariable << " must be a number of threads from 1 to " << kMaxThreads << ", but is \""
+      << text << "\"";
   return static_cast<int>(value);
 }
 
@@ -109,17 +110,19 @@ std::atomic<int> chosen{0};
 
 }  // namespace
 
-int NumThreads() {
+int NumThreads(int of_model) {
   if (OpenMP::OfDNNL().get_max_threads == nullptr) return 1;
   const int wanted = chosen.load();
   if (wanted > 0) return wanted;
   const int from_environment = FromEnvironment();
-  return from_environment > 0 ? from_environment : FromOpenMP();
+  if (from_environment > 0) return from_environment;
+  return of_model > 0 ? of_model : FromOpenMP();
 }
 
 void SetNumThreads(int num_threads) {
-  ICHECK_GE(num_threads, 0) << "set_num_threads: the number of threads must be positive, or 0 for "
-                            << "the default, but is " << num_threads;
+  ICHECK(num_threads >= 0 && num_threads <= kMaxThreads)
+      << "set_num_threads: the number of threads must be positive, or 0 for the default, and at "
+      << "most " << kMaxThreads << ", but is " << num_threads;
   ICHECK(num_threads == 0 || OpenMP::OfDNNL().set_num_threads != nullptr)
       << "set_num_threads: this oneDNN does not run on OpenMP, so its threads cannot be set here";
   chosen = num_threads;
@@ -145,7 +148,9 @@ ThreadScope::~ThreadScope() { Change(before_); }
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed(SetNumThreads);
 
-TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.get_num_threads").set_body_typed(NumThreads);
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.get_num_threads").set_body_typed([]() {
+  return NumThreads();
+});
 
 }  // namespace dnnl_backend
 }  // namespace contrib

@@ -29,13 +29,18 @@ namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
 
+/*! \brief More threads than these are a mistake: OpenMP ends the process that cannot have them. */
+constexpr int kMaxThreads = 4096;
+
 /*!
  * \brief The number of threads for plans that are built from now on.
  *
- * It is what SetNumThreads was given, or else the environment's TVM_DNNL_NUM_THREADS, or else what
- * OpenMP gives a new thread (OMP_NUM_THREADS, the CPUs).
+ * Whoever runs a model knows the machine better than who compiled it. So it is what SetNumThreads
+ * was given, or else the environment's TVM_DNNL_NUM_THREADS, or else what the model was compiled
+ * for, or else what OpenMP gives a new thread (OMP_NUM_THREADS, the CPUs).
+ * \param of_model What the model was compiled for; 0 if that was not said.
  */
-int NumThreads();
+int NumThreads(int of_model = 0);
 
 /*! \brief Choose the number of threads for plans that are built from now on; 0 takes it back. */
 void SetNumThreads(int num_threads);

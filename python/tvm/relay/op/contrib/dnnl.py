@@ -217,6 +217,7 @@ def partition_for_dnnl(
     exclude: Sequence[str] | None = None,
     bf16: bool | None = None,
     keep_bias_order: bool | None = None,
+    num_threads: int | None = None,
 ) -> tvm.IRModule:
     """Move what oneDNN can run into functions that the DNNL code generator compiles.
 
@@ -255,6 +256,11 @@ def partition_for_dnnl(
         Whether a bias is added where the module adds it. With False, one that is added behind a
         residual is added first, as the convolution's own bias; the sum may differ in the last
         bits. True unless the PassContext says otherwise.
+    num_threads : int | None
+        The number of threads that oneDNN runs the partitions on, or 0 for what the process says
+        when they are first run; by default what the PassContext says, here or when the module is
+        compiled. The exported library keeps the number. `set_num_threads` and the environment's
+        `TVM_DNNL_NUM_THREADS` go before it, `OMP_NUM_THREADS` does not.
 
     Returns
     -------
@@ -267,15 +273,21 @@ def partition_for_dnnl(
         An argument is of the wrong type.
     ValueError
         An argument has a value that makes no sense: a name in `exclude` that no op and no
-        composite has, a value in `params` that does not fit its parameter, or `bf16` on a CPU
-        without it.
+        composite has, a value in `params` that does not fit its parameter, `bf16` on a CPU
+        without it, or a number of threads that no machine has.
 
     Notes
     -----
     What oneDNN fuses in bfloat16 or float16 is rounded once, at the end, and a clip makes a bound
     of NaN; in these two TVM's results differ.
     """
-    given = dict(prune=prune, exclude=exclude, bf16=bf16, keep_bias_order=keep_bias_order)
+    given = dict(
+        prune=prune,
+        exclude=exclude,
+        bf16=bf16,
+        keep_bias_order=keep_bias_order,
+        num_threads=num_threads,
+    )
     options = make_options(mod_name, given, _TABLE.names())
     return partition(check_module(mod), params, options, _TABLE)
 
@@ -318,8 +330,9 @@ def num_threads() -> int:
     """Return the number of threads for models whose first run is still to come.
 
     It is what `set_num_threads` was given, or else the environment's `TVM_DNNL_NUM_THREADS`, or
-    else what OpenMP gives a new thread: `OMP_NUM_THREADS`, or the CPUs. TVM's kernels change what
-    it gives the thread that runs them, so that is not asked for.
+    else what the model was compiled for, which is not known here, or else what OpenMP gives a new
+    thread: `OMP_NUM_THREADS`, or the CPUs. TVM's kernels change what it gives the thread that runs
+    them, so that is not asked for.
 
     Raises
     ------

@@ -31,6 +31,7 @@
 #include "../codegen_json/codegen_json.h"
 #include "composite.h"
 #include "kernel_node.h"
+#include "options.h"
 
 namespace tvm {
 namespace relay {
@@ -44,7 +45,11 @@ using backend::contrib::JSONSerializer;
 /*! \brief Writes a composite as its root op's node with a list of post-ops. */
 class DNNLJSONSerializer : public JSONSerializer {
  public:
-  using JSONSerializer::JSONSerializer;
+  // TVM asks the updater about a function with Compiler="dnnl" and has it compiled without, so the
+  // numbers of constants must not depend on the attribute.
+  DNNLJSONSerializer(const std::string& symbol, const Function& function)
+      : JSONSerializer(symbol, function, backend::contrib::ConstantNaming::kVisitOrder),
+        num_threads_(NumThreadsOf(function)) {}
   using JSONSerializer::VisitExpr_;
 
   std::vector<JSONGraphNodeEntry> VisitExpr_(const CallNode* call) final {
@@ -54,7 +59,10 @@ class DNNLJSONSerializer : public JSONSerializer {
       const auto entries = VisitExpr(input);
       inputs.insert(inputs.end(), entries.begin(), entries.end());
     }
-    return AddNode(MakeKernelNode(kernel, inputs), GetRef<Expr>(call));
+    const auto node = MakeKernelNode(kernel, inputs);
+    // On the node, where C source has it too and a runtime that does not know it skips it.
+    if (num_threads_ > 0) node->SetAttr("num_threads", std::to_string(num_threads_));
+    return AddNode(node, GetRef<Expr>(call));
   }
 
  protected:
@@ -62,6 +70,9 @@ class DNNLJSONSerializer : public JSONSerializer {
   std::string ConstantName(size_t number) const final {
     return "dnnl_" + JSONSerializer::ConstantName(number);
   }
+
+ private:
+  const int num_threads_;
 };
 
 }  // namespace
@@ -69,10 +80,7 @@ class DNNLJSONSerializer : public JSONSerializer {
 SerializedPartition SerializePartition(const Function& function) {
   const auto symbol = function->GetAttr<String>(tvm::attr::kGlobalSymbol);
   ICHECK(symbol.defined()) << "the DNNL codegen got a function without a global_symbol";
-  // TVM asks the updater about a function with Compiler="dnnl" and has it compiled without, so the
-  // numbers must not depend on the attribute.
-  DNNLJSONSerializer serializer(symbol.value(), function,
-                                backend::contrib::ConstantNaming::kVisitOrder);
+  DNNLJSONSerializer serializer(symbol.value(), function);
   serializer.serialize();
   const auto values = serializer.const_name_to_constant();
   Array<runtime::NDArray> constants;

@@ -19,18 +19,24 @@
 
 /*!
  * \file src/relay/backend/contrib/dnnl/options.cc
- * \brief relay.ext.dnnl.options: what partition_for_dnnl reads from the PassContext.
+ * \brief relay.ext.dnnl.options: what the PassContext says to partition_for_dnnl and the codegens.
  *
  * TVM's command line makes its --target-dnnl-* options of these fields, and hands over what follows
  * `dnnl` in --target as text. A field needs a default: newer releases read it from its description.
  */
+#include "options.h"
+
 #include <tvm/ir/attrs.h>
 #include <tvm/ir/expr.h>
 #include <tvm/ir/transform.h>
 #include <tvm/node/repr_printer.h>
 
+#include <cstdlib>
+#include <optional>
 #include <sstream>
 #include <string>
+
+#include "../../../../runtime/contrib/dnnl/dnnl_threads.h"
 
 namespace tvm {
 namespace relay {
@@ -53,6 +59,15 @@ class Names : public String {
   Names() = default;
 
   TVM_DEFINE_NOTNULLABLE_OBJECT_REF_METHODS(Names, String, runtime::StringObj);
+};
+
+/*! \brief A number of threads that may be given as text. */
+class Threads : public Integer {
+ public:
+  // Of 64 bits: tvmc reads a default only in the way in which TVM prints these.
+  explicit Threads(int64_t value) : Integer(IntImm(DataType::Int(64), value)) {}
+
+  TVM_DEFINE_NOTNULLABLE_OBJECT_REF_METHODS(Threads, Integer, IntImmNode);
 };
 
 /*! \brief The end of an error: what was given in place of an option's value. */
@@ -88,6 +103,23 @@ int64_t TruthOf(const Value& value) {
   }
 }
 
+/*! \brief Read a whole number; there is none in what is no number. */
+template <typename Value>
+std::optional<int64_t> NumberIn(const Value& value) {
+  if (value.template IsObjectRef<String>()) {
+    const std::string text = value.template AsObjectRef<String>();
+    char* end = nullptr;
+    const int64_t number = std::strtoll(text.c_str(), &end, 10);
+    return !text.empty() && *end == '\0' ? std::optional<int64_t>(number) : std::nullopt;
+  }
+  try {
+    const Integer number = runtime::PackedFuncValueConverter<Integer>::From(value);
+    return number.defined() ? std::optional<int64_t>(number->value) : std::nullopt;
+  } catch (const runtime::Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace dnnl
 }  // namespace contrib
 }  // namespace relay
@@ -118,12 +150,27 @@ struct PackedFuncValueConverter<relay::contrib::dnnl::Names<name>> {
   }
 };
 
+template <>
+struct PackedFuncValueConverter<relay::contrib::dnnl::Threads> {
+  template <typename Value>
+  static relay::contrib::dnnl::Threads From(const Value& value) {
+    using runtime::contrib::dnnl_backend::kMaxThreads;
+    const std::optional<int64_t> number = relay::contrib::dnnl::NumberIn(value);
+    CHECK(number.has_value() && *number >= 0 && *number <= kMaxThreads)
+        << "ValueError: num_threads of relay.ext.dnnl.options must be a number from 1 to "
+        << kMaxThreads << ", or 0 for what the process says"
+        << (number ? ", but is " + std::to_string(*number) : relay::contrib::dnnl::Given(value));
+    return relay::contrib::dnnl::Threads(*number);
+  }
+};
+
 }  // namespace runtime
 
 namespace relay {
 namespace contrib {
 namespace dnnl {
 
+inline constexpr char kOptions[] = "relay.ext.dnnl.options";
 inline constexpr char kPrune[] = "prune";
 inline constexpr char kExclude[] = "exclude";
 inline constexpr char kBf16[] = "bf16";
@@ -135,6 +182,7 @@ struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
   Names<kExclude> exclude;
   Flag<kBf16> bf16{false};
   Flag<kKeepBiasOrder> keep_bias_order{true};
+  Threads num_threads{0};
 
   TVM_DECLARE_ATTRS(DNNLOptionsNode, "ext.attrs.DNNLOptions") {
     TVM_ATTR_FIELD(prune)
@@ -149,6 +197,9 @@ struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
     TVM_ATTR_FIELD(keep_bias_order)
         .describe("Whether a bias is added where the module adds it, also behind a residual.")
         .set_default(Flag<kKeepBiasOrder>(true));
+    TVM_ATTR_FIELD(num_threads)
+        .describe("Threads of one run of a partition; 0 for what the process says.")
+        .set_default(Threads(0));
   }
 };
 
@@ -159,7 +210,15 @@ class DNNLOptions : public Attrs {
 
 TVM_REGISTER_NODE_TYPE(DNNLOptionsNode);
 
-TVM_REGISTER_PASS_CONFIG_OPTION("relay.ext.dnnl.options", DNNLOptions);
+TVM_REGISTER_PASS_CONFIG_OPTION(kOptions, DNNLOptions);
+
+int NumThreadsOf(const Function& function) {
+  // What partition_for_dnnl was told is more particular than what a whole compilation is.
+  const auto of_partition = function->GetAttr<Integer>(kNumThreadsAttr);
+  if (of_partition) return static_cast<int>(of_partition.value()->value);
+  const auto options = tvm::transform::PassContext::Current()->GetConfig<DNNLOptions>(kOptions);
+  return options ? static_cast<int>(options.value()->num_threads->value) : 0;
+}
 
 }  // namespace dnnl
 }  // namespace contrib

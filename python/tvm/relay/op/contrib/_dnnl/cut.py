@@ -47,9 +47,13 @@ class Partition:
         The regions of the function that it comes from.
     members : list[int]
         The region.
+    num_threads : int | None
+        How many threads the function is to run on, if it was said.
     """
 
-    def __init__(self, name: str, regions: Regions, members: list[int]):
+    def __init__(
+        self, name: str, regions: Regions, members: list[int], num_threads: int | None = None
+    ):
         graph = regions.graph
         self.var = relay.GlobalVar(name)
         self.inputs = regions.inputs(members)
@@ -84,12 +88,16 @@ class Partition:
             func = relay.Function(params, results[0], types[0])
         else:
             func = relay.Function(params, relay.Tuple(results), relay.TupleType(types))
-        for key, value in (
-            ("global_symbol", tvm.runtime.String(name)),
-            ("Compiler", tvm.runtime.String(COMPILER)),
-            ("Primitive", tir.IntImm("int32", 1)),
-            ("Inline", tir.IntImm("int32", 1)),
-        ):
+        attrs = {
+            "global_symbol": tvm.runtime.String(name),
+            "Compiler": tvm.runtime.String(COMPILER),
+            "Primitive": tir.IntImm("int32", 1),
+            "Inline": tir.IntImm("int32", 1),
+        }
+        if num_threads is not None:
+            # Of src/relay/backend/contrib/dnnl/options.h, for the codegens.
+            attrs["dnnl_num_threads"] = tir.IntImm("int32", num_threads)
+        for key, value in attrs.items():
             func = func.with_attr(key, value)
         self.func = func
         self._call: relay.Call | None = None
@@ -147,7 +155,7 @@ def cut(
                 )
                 members = kept
             free = next(name for name in names if name not in taken)
-            partition = Partition(free, regions, members)
+            partition = Partition(free, regions, members, options.num_threads)
             partitions.update((i, partition) for i in members)
         elif calls:
             record.prune(reason, Counter(op_name(call) for call in calls))

@@ -31,7 +31,16 @@ from . import cpu
 # Where the PassContext has options; its fields are in src/relay/backend/contrib/dnnl/options.cc.
 KEY = "relay.ext.dnnl.options"
 
-DEFAULTS = {"prune": True, "exclude": (), "bf16": False, "keep_bias_order": True}
+DEFAULTS = {
+    "prune": True,
+    "exclude": (),
+    "bf16": False,
+    "keep_bias_order": True,
+    "num_threads": None,
+}
+
+# As kMaxThreads in src/runtime/contrib/dnnl/dnnl_threads.h.
+_MAX_THREADS = 4096
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +59,9 @@ class Options:
         Whether real numbers are made shorter first.
     keep_bias_order : bool
         Whether a bias is added where the module adds it.
+    num_threads : int | None
+        How many threads the partitions run on, 0 for what the process says; None if it is for the
+        PassContext of the compilation to say.
     known : dict
         What the rules of ops said in this run, by call: they are asked for each composite that a
         call could be in.
@@ -60,6 +72,7 @@ class Options:
     exclude: frozenset[str] = frozenset()
     bf16: bool = False
     keep_bias_order: bool = True
+    num_threads: int | None = None
     known: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
 
@@ -91,6 +104,7 @@ def make_options(mod_name: str, given: dict, rows: Sequence[str]) -> Options:
             raise TypeError(f"{name} must be True or False, not {chosen[name]!r}")
     if chosen["bf16"] and not cpu.computes("bfloat16"):
         raise ValueError("bf16=True: oneDNN cannot compute with bfloat16 on this CPU")
+    _check_threads(chosen["num_threads"])
     return Options(mod_name, **{**chosen, "exclude": _check_exclude(chosen["exclude"], rows)})
 
 
@@ -100,10 +114,23 @@ def _of_pass_context() -> dict:
     if context is None:
         return {}
     found = {name: getattr(context, name) for name in DEFAULTS}
-    return {
-        name: split_names(str(value)) if name == "exclude" else bool(value)
-        for name, value in found.items()
+    read = {
+        "exclude": lambda names: split_names(str(names)),
+        "num_threads": lambda number: int(number) or None,
     }
+    return {name: read.get(name, bool)(value) for name, value in found.items()}
+
+
+def _check_threads(number) -> None:
+    if number is None:
+        return
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"num_threads must be a whole number, not {number!r}")
+    if not 0 <= number <= _MAX_THREADS:
+        raise ValueError(
+            f"num_threads must be a number from 1 to {_MAX_THREADS}, or 0 for what the process "
+            f"says, but is {number}"
+        )
 
 
 def _check_exclude(exclude, rows: Sequence[str]) -> frozenset[str]:

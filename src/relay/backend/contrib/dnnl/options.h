@@ -1,0 +1,45 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/relay/backend/contrib/dnnl/options.h
+ * \brief Which of the options a partition is compiled with.
+ */
+#ifndef TVM_RELAY_BACKEND_CONTRIB_DNNL_OPTIONS_H_
+#define TVM_RELAY_BACKEND_CONTRIB_DNNL_OPTIONS_H_
+
+#include <tvm/relay/function.h>
+
+namespace tvm {
+namespace relay {
+namespace contrib {
+namespace dnnl {
+
+/*! \brief The attribute of a partition that was given a number of threads. */
+constexpr const char* kNumThreadsAttr = "dnnl_num_threads";
+
+/*! \brief How many threads a partition is compiled for; 0 for as many as the process says. */
+int NumThreadsOf(const Function& function);
+
+}  // namespace dnnl
+}  // namespace contrib
+}  // namespace relay
+}  // namespace tvm
+
+#endif  // TVM_RELAY_BACKEND_CONTRIB_DNNL_OPTIONS_H_
