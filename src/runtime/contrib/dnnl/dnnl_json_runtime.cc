@@ -37,6 +37,7 @@
 #include "dnnl_plan.h"
 #include "dnnl_plan_builder.h"
 #include "dnnl_profile.h"
+#include "dnnl_recorder.h"
 
 namespace tvm {
 namespace runtime {
@@ -88,7 +89,8 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
         << symbol_name_ << ": " << addresses->size() << " inputs and outputs are expected, but "
         << args.size() << " were passed";
     for (int i = 0; i < args.size(); ++i) (*addresses)[i] = Address(args[i], i);
-    CallWithOpenMP([&]() { context->Run(*addresses); });
+    Recorder* recorder = Recorder::OfThread();
+    CallWithOpenMP([&]() { context->Run(*addresses, recorder); });
     contexts_->Return(std::move(context));
   }
 
@@ -117,7 +119,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
 
  private:
   void MakePlan(const Array<NDArray>& consts) {
-    PlanBuilder builder(/*owns_constants=*/true, NumThreadsOfModel());
+    PlanBuilder builder(symbol_name_, /*owns_constants=*/true, NumThreadsOfModel());
     for (uint32_t eid : input_var_eid_) AddInput(eid, &builder);
     for (size_t i = 0; i < const_idx_.size(); ++i) {
       const uint32_t id = const_idx_[i];

@@ -33,6 +33,7 @@
 #include "dnnl_node_reader.h"
 #include "dnnl_op_table.h"
 #include "dnnl_plan_builder.h"
+#include "dnnl_recorder.h"
 
 namespace tvm {
 namespace runtime {
@@ -115,7 +116,7 @@ std::shared_ptr<const Plan> BuildPlan(const TVMDNNLOp& op, const std::vector<voi
   std::shared_ptr<const Plan> plan;
   CallWithOpenMP([&]() {
     // The constants are the caller's, who only promises to keep them as long as this op.
-    PlanBuilder builder(/*owns_constants=*/false, reader.NumThreads());
+    PlanBuilder builder(where, /*owns_constants=*/false, reader.NumThreads());
     for (int i = 0; i < op.num_inputs; ++i) {
       const JSONGraphNodeEntry entry(kInputs + i, 0);
       const Argument argument = ArgumentOf(op, i, where);
@@ -166,7 +167,9 @@ void OpKernel::Run(const TVMDNNLOp& op, void* const* data) {
         << (place < op.num_inputs ? place : place - op.num_inputs) << " is null";
     (*addresses)[i] = data[place];
   }
-  CallWithOpenMP([&]() { context->Run(*addresses); });
+  Recorder* recorder = Recorder::OfThread();
+  if (recorder != nullptr) recorder->Announce(WhereIs(op));
+  CallWithOpenMP([&]() { context->Run(*addresses, recorder); });
   contexts_.Return(std::move(context));
 }
 

@@ -25,12 +25,27 @@
 
 #include <tvm/runtime/logging.h>
 
+#include <algorithm>
+#include <chrono>
+
+#include "dnnl_recorder.h"
 #include "dnnl_threads.h"
 
 namespace tvm {
 namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
+
+bool IsReference(const StepInfo& step) {
+  if (step.impl.rfind("ref", 0) == 0) return true;
+  // A deconvolution that runs as the gradient of a convolution has nothing better for a bias and
+  // post-ops, and a convolution by matrix multiplications nothing better for second operands.
+  if (step.impl.rfind("conv:", 0) == 0) return !step.post_ops.empty();
+  const bool is_gemm_conv =
+      step.kind == "convolution" && step.impl.find("gemm") != std::string::npos;
+  const auto is_binary = [](const std::string& name) { return name.rfind("binary", 0) == 0; };
+  return is_gemm_conv && std::any_of(step.post_ops.begin(), step.post_ops.end(), is_binary);
+}
 
 std::pair<int, size_t> Plan::Locate(int buffer) const {
   size_t offset = 0;
@@ -97,21 +112,33 @@ void Context::Execute(size_t index) {
                                   << step.info.impl << ") failed with status " << status;
 }
 
-void Context::Run(const std::vector<void*>& arguments) {
+void Context::Run(const std::vector<void*>& arguments, Recorder* recorder) {
   Bind(arguments);
   if (plan_->steps.empty()) return;
+  const std::string caller = recorder == nullptr ? "" : recorder->TakeCaller();
   ThreadScope threads(plan_->steps.front().info.num_threads);
   for (size_t i = 0; i < plan_->steps.size(); ++i) {
     threads.Change(plan_->steps[i].info.num_threads);
-    Execute(i);
+    if (recorder == nullptr) {
+      Execute(i);
+    } else {
+      recorder->Add({plan_, i, caller, TimeStep(i)});
+    }
   }
   stream_.wait();
 }
 
-void Context::RunStep(size_t index) {
-  const ThreadScope threads(plan_->steps[index].info.num_threads);
+double Context::TimeStep(size_t index) {
+  const auto start = std::chrono::steady_clock::now();
   Execute(index);
   stream_.wait();
+  const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+  return time.count();
+}
+
+double Context::RunStep(size_t index) {
+  const ThreadScope threads(plan_->steps[index].info.num_threads);
+  return TimeStep(index);
 }
 
 std::unique_ptr<Context> ContextPool::Take() {

@@ -39,6 +39,8 @@ namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
 
+class Recorder;
+
 /*! \brief What a step is, for reports and profiles. */
 struct StepInfo {
   std::string node;                  /*!< name and id of the graph's node */
@@ -53,6 +55,9 @@ struct StepInfo {
   /*! \brief The primitive is made for so many threads, and so must run on as many. */
   int num_threads{1};
 };
+
+/*! \brief Whether oneDNN has only plain loops for a step, or for what is fused to it. */
+bool IsReference(const StepInfo& step);
 
 /*! \brief One primitive with its arguments. */
 struct Step {
@@ -97,11 +102,18 @@ class Context {
  public:
   explicit Context(std::shared_ptr<const Plan> plan);
 
-  /*! \brief Run all steps with the call's tensors at `arguments`, in the order of the plan. */
-  void Run(const std::vector<void*>& arguments);
+  /*!
+   * \brief Run all steps in the order of the plan.
+   * \param arguments Where the tensors of the call are.
+   * \param recorder Takes down how long each step takes; nullptr for nobody.
+   */
+  void Run(const std::vector<void*>& arguments, Recorder* recorder);
 
-  /*! \brief Run one step with the arguments of the latest binding, and wait for it. */
-  void RunStep(size_t index);
+  /*!
+   * \brief Run one step with the arguments of the latest binding, and wait for it.
+   * \return How many microseconds it took.
+   */
+  double RunStep(size_t index);
 
   /*! \brief Point the plan's arguments at these addresses. */
   void Bind(const std::vector<void*>& arguments);
@@ -111,6 +123,8 @@ class Context {
 
  private:
   void Execute(size_t index);
+  /*! \brief Execute a step and wait for it; the microseconds that it took. */
+  double TimeStep(size_t index);
 
   std::shared_ptr<const Plan> plan_;
   dnnl::stream stream_;

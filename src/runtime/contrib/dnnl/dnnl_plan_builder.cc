@@ -71,22 +71,11 @@ double CountFlops(dnnl::primitive::kind kind, const PlanBuilder::Args& args) {
   }
 }
 
-/*! \brief Whether oneDNN has only plain loops for a step, or for what is fused to it. */
-bool IsReference(const StepInfo& step) {
-  if (step.impl.rfind("ref", 0) == 0) return true;
-  // A deconvolution that runs as the gradient of a convolution has nothing better for a bias and
-  // post-ops, and a convolution by matrix multiplications nothing better for second operands.
-  if (step.impl.rfind("conv:", 0) == 0) return !step.post_ops.empty();
-  const bool is_gemm_conv =
-      step.kind == "convolution" && step.impl.find("gemm") != std::string::npos;
-  const auto is_binary = [](const std::string& name) { return name.rfind("binary", 0) == 0; };
-  return is_gemm_conv && std::any_of(step.post_ops.begin(), step.post_ops.end(), is_binary);
-}
-
 }  // namespace
 
-PlanBuilder::PlanBuilder(bool owns_constants, int num_threads)
-    : plan_(std::make_shared<Plan>()),
+PlanBuilder::PlanBuilder(std::string where, bool owns_constants, int num_threads)
+    : where_(std::move(where)),
+      plan_(std::make_shared<Plan>()),
       owns_constants_(owns_constants),
       threads_(NumThreads(num_threads)),
       stream_() {
@@ -322,7 +311,8 @@ void PlanBuilder::BindOutput(const Tensor& value, int argument) {
   Buffer output(BufferKind::kArgument, md.get_size());
   output.argument = argument;
   const Tensor to{AddBuffer(std::move(output)), md};
-  EmitReorder("output " + std::to_string(argument), value, to);
+  const size_t number = argument - (plan_->arguments.size() - outputs_.size());
+  EmitReorder(where_ + ", output " + std::to_string(number), value, to);
 }
 
 std::shared_ptr<const Plan> PlanBuilder::Finish() {

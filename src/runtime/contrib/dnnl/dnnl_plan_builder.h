@@ -61,10 +61,11 @@ class PlanBuilder {
   using Args = std::vector<std::pair<int, Tensor>>;
 
   /*!
+   * \param where What the plan is of, for reports.
    * \param owns_constants Whether the arrays of the constants keep their memory alive.
    * \param num_threads How many threads the model was compiled for; 0 for any.
    */
-  PlanBuilder(bool owns_constants, int num_threads);
+  PlanBuilder(std::string where, bool owns_constants, int num_threads);
 
   const dnnl::engine& engine() const { return plan_->engine; }
 
@@ -173,6 +174,7 @@ class PlanBuilder {
   const Tensor& Value(const Entry& entry, const std::string& where) const;
   void BindOutput(const Tensor& value, int argument);
 
+  const std::string where_;
   std::shared_ptr<Plan> plan_;
   bool owns_constants_;
   ThreadScope threads_;

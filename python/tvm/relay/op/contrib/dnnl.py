@@ -32,6 +32,7 @@ from ._dnnl.c_source import c_source_options
 from ._dnnl.chain import chain
 from ._dnnl.options import check_module, make_options
 from ._dnnl.partition import partition
+from ._dnnl.profiling import DNNLMetricCollector
 from ._dnnl.reasons import (
     axis_reason,
     batch_norm_reason,
@@ -80,6 +81,7 @@ from ._dnnl.target import host_target
 from .register import register_pattern_table
 
 __all__ = [
+    "DNNLMetricCollector",
     "OffloadReport",
     "c_source_options",
     "dnnl_codegen",
