@@ -17,7 +17,8 @@
 """usage: ./dev.py profile MODEL [OPTIONS]
 
 Runs a model on oneDNN and prints where the time goes: for each primitive the time in its turn and
-alone, what it is fused with, its code, layouts, GFLOP/s and the share of the peak.
+alone, what it is fused with, its code, which form of the op was chosen where there are several,
+layouts, GFLOP/s and the share of the peak.
 
 The peak is what a large product of matrices reaches in the same process. A primitive that is fast
 alone and slow in its turn waits for its weights or inputs, which are not in the caches then.
@@ -34,6 +35,7 @@ HEADER = [
     "primitive",
     "fused",
     "code",
+    "form",
     "layouts",
     "µs in\nturn",
     "µs\nalone",
@@ -94,6 +96,7 @@ def cells(row, alone, total, peak):
         name if row["op"] in name else f"{name}: {row['op']}",
         " ".join(row["post_ops"]),
         row["impl"] + flag,
+        row["form"],
         f"{row['src']} > {row['dst']}",
         f"{row['microseconds']:.0f}",
         f"{alone['microseconds']:.0f}",
@@ -146,7 +149,7 @@ def main(argv):
     pairs = list(zip(in_turn, alone))
     if args.top:
         pairs = sorted(pairs, key=lambda pair: -pair[0]["microseconds"])[: args.top]
-    print(table.render(HEADER, [cells(*pair, total, peak) for pair in pairs], left=4))
+    print(table.render(HEADER, [cells(*pair, total, peak) for pair in pairs], left=5))
     print()
     print(table.render(["by code", "count", "µs", "share"], totals(in_turn)))
     alone_total = sum(row["microseconds"] for row in alone)

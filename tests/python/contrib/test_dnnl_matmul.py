@@ -87,6 +87,27 @@ def test_dense_with_weights_that_are_computed_is_not_packed():
     testing.assert_close(runner({"x": x, "w": w}), [product(x, w, False, True)], RTOL)
     (plan,) = testing.plans(runner)
     assert [step["kind"] for step in plan["primitives"]] == ["matmul"]
+    assert plan["primitives"][0]["form"] == "matmul, weights as they are"
+
+
+@pytest.mark.parametrize(
+    "op, form",
+    [
+        (relay.nn.dense, "inner_product, weights packed once"),
+        (relay.nn.matmul, "matmul, weights packed once"),
+    ],
+    ids=["dense", "matmul"],
+)
+def test_the_plan_names_the_form(op, form):
+    x, w = rand(20, 64), rand(64, 64, seed=1)
+    expected = product(x, w, False, op is relay.nn.dense)
+    expr = op(var("x", x.shape), var("w", w.shape))
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": w})
+    runner = testing.Runner(testing.build(mod))
+    testing.assert_close(runner({"x": x}), [expected], RTOL)
+    (plan,) = testing.plans(runner)
+    (step,) = [step for step in plan["primitives"] if step["kind"] != "reorder"]
+    assert step["form"] == form
 
 
 POST_OPS = {

@@ -28,6 +28,7 @@ def row(node="dnnl_0, node 3 nn.conv2d", impl="brgconv:avx512_core", flops=2e6, 
         "op": "nn.conv2d",
         "kind": "convolution",
         "impl": impl,
+        "form": "oneDNN's layouts",
         "post_ops": ["bias", "eltwise_relu"],
         "src": "acdb",
         "dst": "aBcd16b",
@@ -38,13 +39,14 @@ def row(node="dnnl_0, node 3 nn.conv2d", impl="brgconv:avx512_core", flops=2e6, 
 
 def test_a_primitive():
     cells = profile.cells(row(), row(time=16.0), total=200.0, peak=200.0)
-    assert cells[:4] == [
+    assert cells[:5] == [
         "node 3 nn.conv2d",
         "bias eltwise_relu",
         "brgconv:avx512_core",
+        "oneDNN's layouts",
         "acdb > aBcd16b",
     ]
-    assert cells[4:] == ["20", "16", "10.0%", "100", "50%"]
+    assert cells[5:] == ["20", "16", "10.0%", "100", "50%"]
 
 
 def test_reference_code_is_flagged_and_an_op_without_flops_has_no_rate():

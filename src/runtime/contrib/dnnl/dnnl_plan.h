@@ -47,6 +47,7 @@ struct StepInfo {
   std::string op;                    /*!< Relay op, or "reorder" */
   std::string kind;                  /*!< primitive kind, such as "convolution" */
   std::string impl;                  /*!< oneDNN's implementation name */
+  std::string form;                  /*!< which way was chosen, of an op that has several, or "" */
   std::vector<std::string> post_ops; /*!< what is fused, in order */
   std::string src_layout;
   std::string dst_layout;

@@ -115,6 +115,9 @@ class PlanBuilder {
     EmitStep(node.Where(), node.OpName(), desc, primitive, std::move(args), std::move(post_ops));
   }
 
+  /*! \brief Say of the latest primitive which way was chosen, of an op that has several. */
+  void SetForm(std::string form) { plan_->steps.back().info.form = std::move(form); }
+
   /*!
    * \brief Offer that the latest primitive computes its result in the memory of an operand.
    * \param arg The operand (DNNL_ARG_*).
@@ -139,6 +142,10 @@ class PlanBuilder {
    */
   bool SetInputLayouts(const NodeReader& node, size_t first,
                        const std::function<dnnl::memory::desc(const dnnl::memory::desc&)>& layout);
+
+  /*! \brief Whether convolutions keep the blocks of channels in which they find their source. */
+  bool keeps_blocks() const { return keeps_blocks_; }
+  void KeepBlocks() { keeps_blocks_ = true; }
 
   /*! \brief A point to come back to. */
   struct Mark {
@@ -191,6 +198,7 @@ class PlanBuilder {
   std::vector<std::pair<Entry, int>> outputs_;
   std::vector<InPlaceOffer> offers_;
   int scratchpad_buffer_{-1};
+  bool keeps_blocks_{false};
 };
 
 }  // namespace dnnl_backend

@@ -43,6 +43,7 @@ void WriteInfo(const StepInfo& info, dmlc::JSONWriter* writer) {
   writer->WriteObjectKeyValue("op", info.op);
   writer->WriteObjectKeyValue("kind", info.kind);
   writer->WriteObjectKeyValue("impl", info.impl);
+  writer->WriteObjectKeyValue("form", info.form);
   writer->WriteObjectKeyValue("post_ops", info.post_ops);
   writer->WriteObjectKeyValue("src", info.src_layout);
   writer->WriteObjectKeyValue("dst", info.dst_layout);

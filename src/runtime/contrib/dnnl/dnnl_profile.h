@@ -36,7 +36,7 @@ namespace dnnl_backend {
 
 /*!
  * \brief The plan as JSON: symbol, arena_bytes, arena_bytes_unshared, scratchpad_bytes, and for
- * each primitive node, op, kind, impl, post_ops, src and dst.
+ * each primitive node, op, kind, impl, form, post_ops, src, dst and threads.
  */
 std::string DescribePlan(const std::string& symbol, const Plan& plan);
 

@@ -23,6 +23,7 @@
  */
 #include <tvm/runtime/logging.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -118,10 +119,63 @@ ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_trans
   return conv;
 }
 
-/*! \brief Emit the primitive with what is fused to it. */
+/*! \brief Whether there is one filter for each channel, and one result of it. */
+bool IsDepthwise(const ConvTensors& conv) {
+  const Dims weights = conv.weights.dims();
+  return weights.size() == conv.dst_dims.size() + 1 && weights[1] == 1 && weights[2] == 1;
+}
+
+/*! \brief Whether each pixel is computed from one pixel at the same place. */
+bool IsPointwise(const ConvTensors& conv) {
+  const Dims weights = conv.weights.dims();
+  const auto is_one = [](int64_t value) { return value == 1; };
+  return weights.size() == conv.dst_dims.size() &&
+         std::all_of(weights.begin() + 2, weights.end(), is_one) &&
+         std::all_of(conv.window.strides.begin(), conv.window.strides.end(), is_one);
+}
+
+/*!
+ * \brief The layout of the result where the convolution keeps the blocks of channels in which it
+ * finds its source, or an empty one where the choice is oneDNN's.
+ *
+ * On CPUs with AVX-512 oneDNN 3.2 puts the channels last for depthwise and 1x1 convolutions of
+ * float32, but leaves the result of a network's first convolution in blocks of 16. To go on in
+ * blocks saves the reorder behind it, and depthwise convolutions are faster so. Measured in µs,
+ * each in its turn on two cores:
+ *
+ *                                          last  blocks
+ *   reorder behind the first convolution     93       0
+ *   depthwise, 28x28x256                     46      34
+ *   depthwise, 14x14x512                     28      17
+ *   1x1, 28x28, 256 to 256                  279     293
+ *   1x1, 14x14, 512 to 512                  297     292
+ *   1x1, 7x7, 1024 to 1024                  398     351
+ *   all convolutions of MobileNet v1       4310    4060
+ *   all convolutions of MobileNet v2       3180    2980
+ *   all primitives of PP-OCR text angle     465     349
+ *
+ * Networks without depthwise convolutions stay as they are: 3x3 convolutions are faster with the
+ * channels last, and the reorders between those and 1x1 ones in blocks cost ResNet-50 0.5 ms.
+ */
+dnnl::memory::desc KeptBlocks(PlanBuilder* plan, const ConvTensors& conv,
+                              dnnl::memory::data_type dst_type) {
+  constexpr auto kBlocks = dnnl::memory::format_tag::nChw16c;
+  constexpr auto kType = dnnl::memory::data_type::f32;
+  const bool is_image = conv.dst_dims.size() == 4 && !conv.is_row;
+  if (!is_image || conv.src.dtype() != kType || dst_type != kType) return {};
+  if (conv.src.md != dnnl::memory::desc(conv.src.dims(), kType, kBlocks)) return {};
+  if (IsDepthwise(conv)) plan->KeepBlocks();
+  if (!IsDepthwise(conv) && !(plan->keeps_blocks() && IsPointwise(conv))) return {};
+  return dnnl::memory::desc(conv.dst_dims, kType, kBlocks);
+}
+
+/*!
+ * \brief Emit the primitive with what is fused to it.
+ * \param blocks The layout of the result that goes with that of the source; it may be empty.
+ */
 template <typename Primitive>
 void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv,
-              dnnl::algorithm algorithm) {
+              dnnl::algorithm algorithm, const dnnl::memory::desc& blocks) {
   const dnnl::memory::desc dst_any(conv.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto to_primitive = [&](const Tensor& operand) {
     const Tensor permuted = operand.Permuted(conv.dst_axes);
@@ -137,8 +191,14 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
                 fused.BiasDesc(), dst, conv.window.strides, conv.window.dilation,
                 conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
   };
-  const Desc desc =
-      describe(AnyDesc(conv.src.md), AnyDesc(conv.weights.md), dst_any, fused.attr, false);
+  Desc desc;
+  if (blocks) {
+    desc = describe(conv.src.md, AnyDesc(conv.weights.md), blocks, fused.attr, true);
+  }
+  const bool is_kept = desc && IsJit(desc);
+  if (!is_kept) {
+    desc = describe(AnyDesc(conv.src.md), AnyDesc(conv.weights.md), dst_any, fused.attr, false);
+  }
 
   Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(
@@ -148,6 +208,7 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);
+  plan->SetForm(is_kept ? "the source's blocks" : "oneDNN's layouts");
   fused.OfferSum<Primitive>(plan, desc, describe);
   if (conv.is_row) dst = plan->Reshaped(node, dst, PermutedDims(node.OutDims(), conv.dst_axes));
   plan->SetOutput(node, dst.Permuted(InversePermutation(conv.dst_axes)));
@@ -156,13 +217,14 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
 }  // namespace
 
 void LowerConv(const NodeReader& node, PlanBuilder* plan) {
-  EmitConv<dnnl::convolution_forward>(node, plan, ReadTensors(node, plan, /*is_transposed=*/false),
-                                      dnnl::algorithm::convolution_direct);
+  const ConvTensors conv = ReadTensors(node, plan, /*is_transposed=*/false);
+  EmitConv<dnnl::convolution_forward>(node, plan, conv, dnnl::algorithm::convolution_direct,
+                                      KeptBlocks(plan, conv, node.OutType()));
 }
 
 void LowerConvTranspose(const NodeReader& node, PlanBuilder* plan) {
   EmitConv<dnnl::deconvolution_forward>(node, plan, ReadTensors(node, plan, /*is_transposed=*/true),
-                                        dnnl::algorithm::deconvolution_direct);
+                                        dnnl::algorithm::deconvolution_direct, {});
 }
 
 }  // namespace dnnl_backend

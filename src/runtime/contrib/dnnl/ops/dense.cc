@@ -39,7 +39,12 @@ using InnerProduct = dnnl::inner_product_forward;
 }  // namespace
 
 void LowerDense(const NodeReader& node, PlanBuilder* plan) {
-  // Weights that are computed would be packed at every run; a matmul takes them as they are.
+  // Weights that are computed would be packed at every run; a matmul takes them as they are. For
+  // packed constants it makes no difference: in µs on two cores, with the weights not in the
+  // caches, as an inner_product, a matmul and a 1x1 convolution of rows,
+  //   128x512 by 512x2048   911  910  910      1x1024 by 1024x1000    75   75   75
+  //   128x2048 by 2048x512  913  893  916     32x1024 by 1024x1000   300  307  293
+  // A matmul of weights that are not packed takes 964 to 1059 for the first two, 120 for the third.
   if (!plan->IsConstant(plan->Input(node, 1))) return LowerMatMul(node, plan);
   const Dims out_dims = node.OutDims();
   const Tensor src = FlattenRows(node, plan, plan->Input(node, 0));
@@ -68,6 +73,7 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
                           {DNNL_ARG_DST, dst}},
                          node, plan, desc),
              fused.names);
+  plan->SetForm("inner_product, weights packed once");
   fused.OfferSum<InnerProduct>(plan, desc, describe);
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }

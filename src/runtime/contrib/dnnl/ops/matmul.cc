@@ -119,6 +119,14 @@ MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan, const
   return !desc || IsReference(desc) || (free && IsBlockGemm(free)) ? free : desc;
 }
 
+/*! \brief What becomes of the second matrix. */
+std::string Form(const PlanBuilder& plan, const Product& product,
+                 const MatMul::primitive_desc& desc) {
+  if (desc.weights_desc() == product.weights.md) return "matmul, weights as they are";
+  return plan.IsConstant(product.weights) ? "matmul, weights packed once"
+                                          : "matmul, weights packed at every run";
+}
+
 }  // namespace
 
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
@@ -142,6 +150,7 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);
+  plan->SetForm(Form(*plan, product, desc));
   fused.OfferSum<MatMul>(
       plan, desc,
       [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
