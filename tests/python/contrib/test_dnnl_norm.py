@@ -24,6 +24,7 @@ from dnnl_marks import json_only
 from dnnl_reference import RTOL, conv2d, rand
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl import cpu
 from tvm.testing import dnnl as testing
 
 # exp is up to five roundings off, and so is the quotient.
@@ -299,6 +300,7 @@ L2_CASES = {
     "two-axes": ((2, 3, 4, 5), [1, 3], 1e-5),
     "large-eps": ((2, 20, 6, 5), [1], 100.0),
 }
+L2_KINDS = ["eltwise", "reduction", "binary"]
 
 
 @pytest.mark.parametrize("shape, axis, eps", L2_CASES.values(), ids=L2_CASES.keys())
@@ -307,15 +309,25 @@ def test_l2_normalize(shape, axis, eps):
     squares = (x.astype("float64") ** 2).sum(tuple(axis), keepdims=True)
     reference = x / np.sqrt(np.maximum(squares, eps))
     expr = relay.nn.l2_normalize(var("x", shape), eps, axis)
-    kinds = ["eltwise", "reduction", "binary"]
-    run_alone(expr, {"x": x}, None, reference, kinds=kinds, rtol=SOFTMAX_RTOL)
+    run_alone(expr, {"x": x}, None, reference, kinds=L2_KINDS, rtol=SOFTMAX_RTOL)
 
 
 def test_l2_normalize_of_zeros():
     """Eps is the least sum of squares, and keeps 0 / 0 away."""
     x = np.zeros((2, 8), "float32")
     expr = relay.nn.l2_normalize(var("x", x.shape), 1e-5, [1])
-    run_alone(expr, {"x": x}, None, x, kinds=["eltwise", "reduction", "binary"], rtol=0)
+    run_alone(expr, {"x": x}, None, x, kinds=L2_KINDS, rtol=0)
+
+
+@pytest.mark.parametrize("size", [2.0**-13, 300.0], ids=["small", "large"])
+def test_l2_normalize_of_float16(size):
+    """The squares are out of the range of float16, what comes out is not."""
+    if not cpu.computes("float16"):
+        pytest.skip("this CPU has no float16")
+    x = np.full((2, 8), size, "float16")
+    expr = relay.nn.l2_normalize(relay.var("x", shape=x.shape, dtype="float16"), 1e-12, [1])
+    reference = np.full(x.shape, 8**-0.5)
+    run_alone(expr, {"x": x}, None, reference, kinds=L2_KINDS, rtol=2.0**-11)
 
 
 X = var("x", (2, 6, 5, 4))

@@ -67,7 +67,7 @@ def test_spellings(name, gamma):
         {"x": x},
         None,
         reference(x, factor),
-        kinds=["binary", "reduction", "binary"],
+        kinds=["eltwise", "reduction", "binary"],
         rtol=1e-6,
         composites={"dnnl.rms_norm": 1},
     )
@@ -83,7 +83,7 @@ def test_shapes(shape):
         {"x": x, "g": gamma},
         None,
         reference(x, gamma),
-        kinds=["binary", "reduction", "binary"],
+        kinds=["eltwise", "reduction", "binary"],
         rtol=1e-6,
         composites={"dnnl.rms_norm": 1},
     )

@@ -93,14 +93,6 @@ void LowerL2Normalize(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);
   const RowsAlong rows(node, plan, src, ReducedAxes(node, static_cast<int>(src.dims().size())));
   const Tensor& matrix = rows.matrix();
-
-  const dnnl::eltwise_forward::primitive_desc square_desc(
-      plan->engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::eltwise_square,
-      matrix.md, matrix.md, 0.f, 0.f, PlanBuilder::NewAttr());
-  const Tensor squares = plan->NewTensor(square_desc.dst_desc());
-  plan->Emit(node, square_desc, dnnl::eltwise_forward(square_desc),
-             {{DNNL_ARG_SRC, matrix}, {DNNL_ARG_DST, squares}});
-
   // sqrt(max(sum, eps)). oneDNN's own norms are reference code.
   dnnl::post_ops chain;
   chain.append_eltwise(dnnl::algorithm::eltwise_clip, static_cast<float>(node.Get<double>("eps")),
@@ -110,7 +102,8 @@ void LowerL2Normalize(const NodeReader& node, PlanBuilder* plan) {
   root.attr = PlanBuilder::NewAttr();
   root.attr.set_post_ops(chain);
   root.names = {"eltwise_clip", "eltwise_sqrt"};
-  const Tensor norm = ReduceRows(node, plan, dnnl::algorithm::reduction_sum, squares, root);
+  const Tensor norm =
+      ReduceRows(node, plan, dnnl::algorithm::reduction_sum, Squares(node, plan, matrix), root);
 
   const dnnl::binary::primitive_desc desc(plan->engine(), dnnl::algorithm::binary_div, matrix.md,
                                           norm.md, matrix.md, PlanBuilder::NewAttr());

@@ -37,14 +37,7 @@ namespace {
 /*! \brief 1 / sqrt(mean(x * x) + epsilon), one number for each row, in float32. */
 Tensor InverseRoots(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix) {
   const auto f32 = dnnl::memory::data_type::f32;
-  // x * x in float32, also of shorter numbers.
-  const dnnl::memory::desc squares_md = PlainDesc(matrix.dims(), f32);
-  const dnnl::binary::primitive_desc square(plan->engine(), dnnl::algorithm::binary_mul, matrix.md,
-                                            matrix.md, squares_md, PlanBuilder::NewAttr());
-  const Tensor squares = plan->NewTensor(square.dst_desc());
-  plan->Emit(node, square, dnnl::binary(square),
-             {{DNNL_ARG_SRC_0, matrix}, {DNNL_ARG_SRC_1, matrix}, {DNNL_ARG_DST, squares}});
-
+  const Tensor squares = Squares(node, plan, matrix);
   dnnl::post_ops chain;
   chain.append_eltwise(dnnl::algorithm::eltwise_linear, 1.f,
                        static_cast<float>(node.Get<double>("epsilon")));
