@@ -27,6 +27,7 @@ from tvm.relay.dataflow_pattern import rewrite
 
 from .bias_order import bias_first
 from .cut import cut
+from .fixed_takes import slice_fixed_takes
 from .fold_layer_norm import fold_layer_norm
 from .fold_pad import fold_pad
 from .fold_scale import fold_scale
@@ -153,6 +154,11 @@ def _fold_layer_norm(mod, name, table, options, record):
     return mod
 
 
+def _slice_fixed_takes(mod, name, table, options, record):
+    mod[name] = slice_fixed_takes(mod[name], table)
+    return mod
+
+
 def _thin(mod, name, table, options, record):
     mod[name] = thin(mod[name], table)
     return mod
@@ -201,6 +207,7 @@ def _keep_calls_single(mod, name, table, options, record):
 _STEPS = (
     _remove_dropout,
     _fold_constants,
+    _slice_fixed_takes,
     _fold_pad,
     _fold_scale,
     _fold_layer_norm,
