@@ -80,6 +80,8 @@ def print_statistics(found):
     print(table.render(["op", "calls", "on oneDNN", ""], rows))
     for note, count in found.notes.most_common():
         print(f"TVM cannot run it, {count} x {note}")
+    for seed, verdict in found.explained.items():
+        print(f"seed {seed}: {verdict.kind}\n  " + verdict.text.replace("\n", "\n  "))
     print(found)
 
 

@@ -163,7 +163,8 @@ def pool(data, kind, attrs):
         window = src[(..., *[slice(max(s, 0), s + k) for s, k in zip(starts, kernel)])]
         axes = tuple(range(2, 2 + spatial))
         if kind == "max":
-            out[(..., *place)] = window.max(axes)
+            # Of nothing, when ceil_mode moves a window behind the padding, it is the lowest number.
+            out[(..., *place)] = window.max(axes, initial=-np.inf)
         elif attrs.get("count_include_pad"):
             # A window that ceil_mode moves beyond the padding counts its part inside.
             limits = [full + b for full, b in zip(src.shape[2:], end)]

@@ -26,7 +26,34 @@ from .graph import numpy_type
 from .numpy_ops import OPS
 
 
-def evaluate(mod, inputs, is_rounded=True):
+def nearest(value, dtype):
+    """Round to the nearest number of a short type, as oneDNN and TVM do."""
+    return value if dtype == "float32" else value.astype(dtype).astype("float64")
+
+
+def at_random(seed):
+    """Return a function that rounds up or down by the toss of a coin.
+
+    So does the CESTAC method, which runs a program several times with random rounding and takes
+    the digits on which the runs differ for those that rounding has spoilt. A value that a type has
+    stays. For any other the mean of the squared error is four times that of the nearest: a
+    fraction f of the way between neighbours has f ** 2 / 2 + (1 - f) ** 2 / 2, whose mean over
+    all f is 1 / 3, and the nearest has min(f, 1 - f) ** 2, whose mean is 1 / 12.
+    """
+    rng = np.random.default_rng(seed)
+
+    def rounded(value, dtype):
+        near = np.asarray(value.astype(dtype))
+        wide = near.astype("float64")
+        other = np.nextafter(near, np.where(wide < value, np.inf, -np.inf).astype(dtype))
+        other = other.astype("float64")
+        taken = (rng.random(wide.shape) < 0.5) & (wide != value) & np.isfinite(other)
+        return np.where(taken, other, wide)
+
+    return rounded
+
+
+def evaluate(mod, inputs, rounding=nearest):
     """Compute the outputs of main.
 
     Parameters
@@ -35,8 +62,9 @@ def evaluate(mod, inputs, is_rounded=True):
         Typed, and not partitioned.
     inputs : dict of str to array
         The values of main's parameters.
-    is_rounded : bool
-        Whether each step's result is rounded to its type, where that is bfloat16 or float16.
+    rounding : callable, optional
+        Rounds the result of each step to its type, where that is a real number: `nearest`, which
+        leaves float32 as it is, or one of `at_random`. None leaves all as they are.
 
     Returns
     -------
@@ -50,7 +78,7 @@ def evaluate(mod, inputs, is_rounded=True):
         if isinstance(expr, relay.Call):
             args = [values[arg] for arg in expr.args]
             found = OPS[expr.op.name](expr, *args)
-            values[expr] = _rounded(found, expr.checked_type, is_rounded)
+            values[expr] = _rounded(found, expr.checked_type, rounding)
         elif isinstance(expr, relay.Var):
             values[expr] = _real(inputs[expr.name_hint])
         elif isinstance(expr, relay.Constant):
@@ -74,10 +102,10 @@ def _real(value):
     return value.astype("float64") if value.dtype.kind not in "iub" else value
 
 
-def _rounded(value, type_, is_rounded):
+def _rounded(value, type_, rounding):
     """Bring a result into the type that it has, where that is not a wide real number."""
     if isinstance(type_, relay.TupleType):
-        return [_rounded(field, inner, is_rounded) for field, inner in zip(value, type_.fields)]
-    if is_rounded and type_.dtype in ("bfloat16", "float16"):
-        return value.astype(numpy_type(type_.dtype)).astype("float64")
+        return [_rounded(field, inner, rounding) for field, inner in zip(value, type_.fields)]
+    if rounding and type_.dtype in ("float32", "bfloat16", "float16"):
+        return rounding(value, numpy_type(type_.dtype))
     return value.astype("float64" if "float" in type_.dtype else type_.dtype)

@@ -26,7 +26,18 @@ from tvm.relay.backend import te_compiler
 from tvm.testing.dnnl_isolated import Crashed, Raised, isolated_each
 
 from .draw import random_graph
-from .judging import FAILURES, NO_REFERENCE, RAISED, Verdict, judge, module_of, options
+from .graph import Graph
+from .judging import (
+    APART,
+    FAILURES,
+    ILL,
+    NO_REFERENCE,
+    RAISED,
+    Verdict,
+    judge,
+    module_of,
+    options,
+)
 from .rows import ROWS
 from .shrinking import shrink
 
@@ -60,7 +71,25 @@ class Failure:
 
 @dataclasses.dataclass
 class Statistics:
-    """What a run has seen."""
+    """What a run has seen.
+
+    Attributes
+    ----------
+    verdicts : Counter
+        The graphs, by kind of verdict.
+    calls, offloaded : Counter
+        The calls of each op, and those of them that oneDNN ran.
+    composites : Counter
+        Those that oneDNN ran.
+    partitions : int
+        Their number.
+    failures : list of Failure
+        What is to be looked into.
+    notes : Counter
+        Why TVM cannot run a graph.
+    explained : dict of int to Verdict
+        Differences that are no fault of oneDNN, by seed.
+    """
 
     verdicts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     calls: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -69,15 +98,18 @@ class Statistics:
     partitions: int = 0
     failures: list = dataclasses.field(default_factory=list)
     notes: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    explained: dict = dataclasses.field(default_factory=dict)
 
     @property
     def graphs(self):
         """The number of graphs."""
         return sum(self.verdicts.values())
 
-    def add(self, verdict):
-        """Count a graph."""
+    def add(self, seed, verdict):
+        """Count the graph of a seed."""
         self.verdicts[verdict.kind] += 1
+        if verdict.kind in (APART, ILL):
+            self.explained[seed] = verdict
         if verdict.kind == NO_REFERENCE:
             self.notes[verdict.text.splitlines()[-1] if verdict.text else ""] += 1
         report = verdict.report
@@ -108,7 +140,15 @@ def _verdict(found):
 def _judge_seed(seed, max_ops):
     # TVM reads its whole list of build options for each dimension that it lowers.
     te_compiler.libinfo = functools.lru_cache()(support.libinfo)
-    return judge(random_graph(seed, ROWS, max_ops), **options(seed))
+    return judge(_draw_seed(seed, max_ops), **options(seed))
+
+
+def _draw_seed(seed, max_ops):
+    return random_graph(seed, ROWS, max_ops)
+
+
+def _text(graph, real):
+    return module_of(graph, real).astext()
 
 
 def attempt(graph, seed, timeout=TIMEOUT):
@@ -122,10 +162,15 @@ def is_failure(verdict):
     return verdict.kind in (*FAILURES, CRASHED)
 
 
-def look_into(seed, graph, verdict, seconds):
-    """Make a graph that fails smaller."""
+def look_into(seed, max_ops, verdict, seconds):
+    """Make a graph that fails smaller; whatever is made of it is made in other processes."""
+    (graph,) = isolated_each(_draw_seed, [(seed, max_ops)], TIMEOUT)
+    if not isinstance(graph, Graph):
+        return Failure(seed, verdict, f"it cannot be drawn again: {graph}", verdict)
     smallest = shrink(graph, lambda other: attempt(other, seed).kind == verdict.kind, seconds)
-    text = module_of(smallest, options(seed)["real"]).astext()
+    (text,) = isolated_each(_text, [(smallest, options(seed)["real"])], TIMEOUT)
+    if not isinstance(text, str):
+        text = "\n".join([f"no module: {text}", *map(str, smallest.steps.items())])
     return Failure(seed, verdict, text, attempt(smallest, seed))
 
 
@@ -159,10 +204,9 @@ def fuzz(seed, count=None, seconds=None, max_ops=20, shrink_seconds=120.0, progr
         calls = [(number, max_ops) for number in seeds]
         for seed, found in zip(seeds, isolated_each(_judge_seed, calls, TIMEOUT)):
             verdict = _verdict(found)
-            statistics.add(verdict)
+            statistics.add(seed, verdict)
             if is_failure(verdict):
-                graph = random_graph(seed, ROWS, max_ops)
-                statistics.failures.append(look_into(seed, graph, verdict, shrink_seconds))
+                statistics.failures.append(look_into(seed, max_ops, verdict, shrink_seconds))
             if progress:
                 progress(seed, statistics)
             if seconds is not None and time.monotonic() - start > seconds:

@@ -16,6 +16,8 @@
 # under the License.
 """Pooling."""
 
+from tvm import relay
+
 from .row import Row, op
 from .rows_conv import LETTERS
 
@@ -55,24 +57,29 @@ def _pool(kind, spatial):
         return [x], attrs
 
     def build(b, x, **attrs):
-        if kind == "avg" and attrs["ceil_mode"]:
-            _check_last_windows(x, **attrs)
-        return op(name)(x.expr, **attrs)
+        found = op(name)(x.expr, **attrs)
+        if not _goes_beyond(x, **attrs):
+            return found
+        if kind == "avg":
+            # TVM's mean of nothing is NaN, and a function of NaN is not the same everywhere:
+            # oneDNN's clip makes a bound of it.
+            raise ValueError("a window holds nothing but padding")
+        # TVM's maximum of nothing is the lowest number, of which the next sum would overflow or
+        # not as the order is.
+        return relay.clip(found, -100.0, 100.0)
 
     return Row(name, draw_pool, build)
 
 
-def _check_last_windows(x, pool_size, strides, padding, layout, **_):
-    """Refuse windows beyond the data: TVM's mean of nothing is NaN.
-
-    oneDNN's functions of NaN are not TVM's: its clip makes a bound of it.
-    """
+def _goes_beyond(x, pool_size, strides, padding, ceil_mode, layout, **_):
+    """Whether the last window along some axis holds nothing but padding."""
     sizes = x.shape[2:] if layout[1] == "C" else x.shape[1:-1]
     for axis, (size, window, stride) in enumerate(zip(sizes, pool_size, strides)):
         before, after = padding[axis], padding[axis + len(sizes)]
         last = -(-(size + before + after - window) // stride) * stride - before
-        if last >= size:
-            raise ValueError(f"the last window begins at {last} of {size}")
+        if ceil_mode and last >= size:
+            return True
+    return False
 
 
 def _global(kind):

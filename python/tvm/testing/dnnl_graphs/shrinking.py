@@ -18,6 +18,8 @@
 
 import time
 
+from tvm.testing.dnnl_isolated import isolated_each
+
 from .graph import Graph, Step
 from .rows import ROWS
 
@@ -41,14 +43,17 @@ def _without(graph, number, instead):
     return Graph(steps, [instead if ref[0] == number else ref for ref in graph.outputs])
 
 
-def _fewer_steps(graph, tensors):
-    """Yield the graph with an input in the place of a step, or without the step."""
+def _fewer_steps(graph, types):
+    """Yield the graph with an input in the place of a step, or without the step.
+
+    `types` has the shape and the dtype of each result, by Ref.
+    """
     for number, step in reversed(graph.steps.items()):
         if step.op == "input":
             continue
-        if (number, 1) not in tensors:
-            made = tensors[number, 0]
-            new = Step("input", (), {"shape": made.shape, "dtype": made.dtype})
+        if (number, 0) in types and (number, 1) not in types:
+            shape, dtype = types[number, 0]
+            new = Step("input", (), {"shape": shape, "dtype": dtype})
             yield Graph({**graph.steps, number: new}, graph.outputs)
         for ref in step.args:
             yield _without(graph, number, ref)
@@ -76,13 +81,21 @@ def _smaller_numbers(graph):
                 yield Graph({**graph.steps, number: changed}, graph.outputs)
 
 
+def _types(graph):
+    """Return the shape and the dtype of each result, by Ref."""
+    return {ref: (made.shape, made.dtype) for ref, made in graph.tensors(ROWS).items()}
+
+
 def _candidates(graph):
     yield from _outputs(graph)
-    yield from _fewer_steps(graph, graph.tensors(ROWS))
+    # In a process of its own, as all that TVM makes of a graph: a graph may end the process.
+    (found,) = isolated_each(_types, [(graph,)])
+    yield from _fewer_steps(graph, found if isinstance(found, dict) else {})
     yield from _smaller_numbers(graph)
 
 
 def _builds(graph):
+    """Whether a graph has a step and TVM accepts it; TVM may as well end the process."""
     if all(ref[0] not in graph.steps or graph.steps[ref[0]].op == "input" for ref in graph.outputs):
         return False
     try:
@@ -91,6 +104,14 @@ def _builds(graph):
     except Exception:  # pylint: disable=broad-except
         return False
     return True
+
+
+def _that_build(graph):
+    """Yield the candidates of a graph that TVM accepts."""
+    candidates = list(_candidates(graph))
+    answers = isolated_each(_builds, [(candidate,) for candidate in candidates])
+    # A process that ended, or an exception, is no True.
+    yield from (candidate for candidate, found in zip(candidates, answers) if found is True)
 
 
 def shrink(graph, fails, seconds=120.0):
@@ -114,10 +135,10 @@ def shrink(graph, fails, seconds=120.0):
     progress = True
     while progress:
         progress = False
-        for candidate in _candidates(graph):
+        for candidate in _that_build(graph):
             if time.monotonic() > end:
                 return graph
-            if _builds(candidate) and fails(candidate):
+            if fails(candidate):
                 graph, progress = candidate, True
                 break
     return graph
