@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import tvm
 from dnnl_alone import reasons, run_alone, var
+from dnnl_marks import json_only
 from dnnl_reference import RTOL, rand
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
@@ -91,15 +92,16 @@ def test_dense_with_weights_that_are_computed_is_not_packed():
 
 
 @pytest.mark.parametrize(
-    "op, form",
+    "op, rows, form",
     [
-        (relay.nn.dense, "inner_product, weights packed once"),
-        (relay.nn.matmul, "matmul, weights packed once"),
+        (relay.nn.dense, 128, "inner_product, weights packed once"),
+        (relay.nn.dense, 129, "matmul, weights packed once"),
+        (relay.nn.matmul, 20, "matmul, weights packed once"),
     ],
-    ids=["dense", "matmul"],
+    ids=["dense", "dense-of-many-rows", "matmul"],
 )
-def test_the_plan_names_the_form(op, form):
-    x, w = rand(20, 64), rand(64, 64, seed=1)
+def test_the_plan_names_the_form(op, rows, form):
+    x, w = rand(rows, 64), rand(64, 64, seed=1)
     expected = product(x, w, False, op is relay.nn.dense)
     expr = op(var("x", x.shape), var("w", w.shape))
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": w})
@@ -108,6 +110,21 @@ def test_the_plan_names_the_form(op, form):
     (plan,) = testing.plans(runner)
     (step,) = [step for step in plan["primitives"] if step["kind"] != "reorder"]
     assert step["form"] == form
+
+
+@json_only
+def test_what_is_fused_to_a_dense_of_many_rows():
+    x, w, bias, other = rand(197, 64), rand(48, 64, seed=1), rand(48, seed=2), rand(197, 48, seed=3)
+    dense = relay.nn.dense(var("x", x.shape), var("w", w.shape))
+    expr = relay.nn.relu(relay.nn.bias_add(dense, var("bias", bias.shape))) + var("y", other.shape)
+    expected = np.maximum(product(x, w, False, True) + bias, 0) + other
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": w, "bias": bias})
+    runner = testing.Runner(testing.build(mod))
+    testing.assert_close(runner({"x": x, "y": other}), [expected], RTOL)
+    (plan,) = testing.plans(runner)
+    (step,) = [step for step in plan["primitives"] if step["kind"] != "reorder"]
+    assert step["form"] == "matmul, weights packed once"
+    assert step["post_ops"] == ["bias", "eltwise_relu", "binary_add"]
 
 
 POST_OPS = {
