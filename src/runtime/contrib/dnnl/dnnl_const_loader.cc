@@ -67,13 +67,8 @@ void CheckWhole(bool good, const char* what) {
 }
 
 std::vector<std::string> ReadNames(dmlc::Stream* stream, const char* what) {
-  uint64_t count = 0;
-  CheckWhole(stream->Read(&count), what);
   std::vector<std::string> names;
-  for (uint64_t i = 0; i < count; ++i) {
-    names.emplace_back();
-    CheckWhole(json::detail::ReadBounded(stream, &names.back()), what);
-  }
+  CheckWhole(json::detail::ReadBounded(stream, &names), what);
   return names;
 }
 

@@ -25,6 +25,9 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_DNNL_FORK_H_
 
 #include <functional>
+#include <optional>
+#include <type_traits>
+#include <utility>
 
 namespace tvm {
 namespace runtime {
@@ -49,11 +52,15 @@ void CallOnNewThread(const std::function<void()>& function);
  * comes through.
  */
 template <typename Function>
-void CallWithOpenMP(const Function& function) {
-  if (IsForked()) {
+auto CallWithOpenMP(const Function& function) -> decltype(function()) {
+  using Result = decltype(function());
+  if (!IsForked()) return function();
+  if constexpr (std::is_void_v<Result>) {
     CallOnNewThread(function);
   } else {
-    function();
+    std::optional<Result> result;
+    CallOnNewThread([&]() { result = function(); });
+    return *std::move(result);
   }
 }
 

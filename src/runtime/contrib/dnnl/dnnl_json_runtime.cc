@@ -75,7 +75,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
   void Init(const Array<NDArray>& consts) final {
     CheckLibraryVersion();
     CheckConstants(consts);
-    CallWithOpenMP([&]() { MakePlan(consts); });
+    plan_ = CallWithOpenMP([&]() { return MakePlan(consts); });
     contexts_ = std::make_unique<ContextPool>(plan_);
   }
 
@@ -109,16 +109,14 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
       const bool is_alone = name == "measure_primitives";
       return TypedPackedFunc<String(int)>([sptr_to_self, this, name, is_alone](int repeat) {
         CheckInitialised(name.c_str());
-        String times;
-        CallWithOpenMP([&]() { times = MeasurePrimitives(plan_, repeat, is_alone); });
-        return times;
+        return CallWithOpenMP([&]() { return MeasurePrimitives(plan_, repeat, is_alone); });
       });
     }
     return JSONRuntimeBase::GetFunction(name, sptr_to_self);
   }
 
  private:
-  void MakePlan(const Array<NDArray>& consts) {
+  std::shared_ptr<const Plan> MakePlan(const Array<NDArray>& consts) {
     PlanBuilder builder(symbol_name_, /*owns_constants=*/true, NumThreadsOfModel());
     for (uint32_t eid : input_var_eid_) AddInput(eid, &builder);
     for (size_t i = 0; i < const_idx_.size(); ++i) {
@@ -133,7 +131,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       builder.AddOutput(outputs_[i], DescribeArgument(outputs_[i], "output " + std::to_string(i)));
     }
-    plan_ = builder.Finish();
+    return builder.Finish();
   }
 
   Argument DescribeArgument(const JSONGraphNodeEntry& entry, const std::string& name) const {

@@ -50,21 +50,29 @@ namespace dnnl_backend {
 
 namespace {
 
-/*! \brief Bytes of a file that are mapped and that nobody can write to. */
-struct Segment {
+/*! \brief A loaded library, and from where to where it is mapped so that nobody can write to it. */
+struct Library {
   std::string path;
-  const char* begin;
-  const char* end;
+  std::vector<std::pair<const char*, const char*>> segments;
+
+  /*! \brief The end of the segment that an address lies in, or nullptr. */
+  const char* EndBehind(const char* address) const {
+    for (const auto& [begin, end] : segments) {
+      if (address >= begin && address < end) return end;
+    }
+    return nullptr;
+  }
 };
 
-int AddSegments(struct dl_phdr_info* info, size_t, void* segments) {
+int AddLibrary(struct dl_phdr_info* info, size_t, void* libraries) {
+  Library library{info->dlpi_name, {}};
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const auto& header = info->dlpi_phdr[i];
     if (header.p_type != PT_LOAD || (header.p_flags & PF_W) != 0) continue;
     const char* begin = reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr);
-    static_cast<std::vector<Segment>*>(segments)->push_back(
-        {info->dlpi_name, begin, begin + header.p_filesz});
+    library.segments.emplace_back(begin, begin + header.p_filesz);
   }
+  static_cast<std::vector<Library>*>(libraries)->push_back(std::move(library));
   return 0;
 }
 
@@ -93,18 +101,19 @@ bool HasBytes(dmlc::SeekStream* stream, size_t begin, size_t end, const char* ex
 
 std::shared_ptr<const LibraryBlob> LibraryBlob::Find(dmlc::SeekStream* stream, size_t begin,
                                                      size_t end) {
-  std::vector<Segment> segments;
-  dl_iterate_phdr(AddSegments, &segments);
-  for (const Segment& segment : segments) {
-    if (segment.path.empty()) continue;
-    void* handle = dlopen(segment.path.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+  std::vector<Library> libraries;
+  dl_iterate_phdr(AddLibrary, &libraries);
+  for (const Library& mapped : libraries) {
+    if (mapped.path.empty()) continue;
+    void* handle = dlopen(mapped.path.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (handle == nullptr) continue;
     const std::shared_ptr<void> library(handle, dlclose);
     auto* blob = static_cast<const char*>(dlsym(handle, symbol::tvm_dev_mblob));
     // dlsym also finds the blob of a library that this one depends on.
-    if (blob == nullptr || blob < segment.begin || blob + 8 > segment.end) continue;
+    const char* segment_end = mapped.EndBehind(blob);
+    if (segment_end == nullptr || segment_end - blob < 8) continue;
     const char* data = blob + 8;
-    if (BlobSize(blob) < end || static_cast<size_t>(segment.end - data) < end) continue;
+    if (BlobSize(blob) < end || static_cast<size_t>(segment_end - data) < end) continue;
     if (HasBytes(stream, begin, end, data + begin)) {
       return std::shared_ptr<const LibraryBlob>(new LibraryBlob(library, data + begin, begin, end));
     }

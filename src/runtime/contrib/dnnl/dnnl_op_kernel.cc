@@ -113,26 +113,22 @@ std::shared_ptr<const Plan> BuildPlan(const TVMDNNLOp& op, const std::vector<voi
   const std::string where = WhereIs(op);
   const JSONGraphNode node = NodeOf(op, where);
   const NodeReader reader(node, op.id, op.symbol);
-  std::shared_ptr<const Plan> plan;
-  CallWithOpenMP([&]() {
-    // The constants are the caller's, who only promises to keep them as long as this op.
-    PlanBuilder builder(where, /*owns_constants=*/false, reader.NumThreads());
-    for (int i = 0; i < op.num_inputs; ++i) {
-      const JSONGraphNodeEntry entry(kInputs + i, 0);
-      const Argument argument = ArgumentOf(op, i, where);
-      if (constants[i] != nullptr) {
-        builder.AddConstant(entry, ArrayAt(constants[i], argument), argument.name);
-      } else {
-        builder.AddInput(entry, argument);
-      }
+  // The constants are the caller's, who only promises to keep them as long as this op.
+  PlanBuilder builder(where, /*owns_constants=*/false, reader.NumThreads());
+  for (int i = 0; i < op.num_inputs; ++i) {
+    const JSONGraphNodeEntry entry(kInputs + i, 0);
+    const Argument argument = ArgumentOf(op, i, where);
+    if (constants[i] != nullptr) {
+      builder.AddConstant(entry, ArrayAt(constants[i], argument), argument.name);
+    } else {
+      builder.AddInput(entry, argument);
     }
-    LowerNode(reader, &builder);
-    for (int i = 0; i < op.num_outputs; ++i) {
-      builder.AddOutput(JSONGraphNodeEntry(op.id, i), ArgumentOf(op, op.num_inputs + i, where));
-    }
-    plan = builder.Finish();
-  });
-  return plan;
+  }
+  LowerNode(reader, &builder);
+  for (int i = 0; i < op.num_outputs; ++i) {
+    builder.AddOutput(JSONGraphNodeEntry(op.id, i), ArgumentOf(op, op.num_inputs + i, where));
+  }
+  return builder.Finish();
 }
 
 }  // namespace
@@ -142,7 +138,7 @@ std::string WhereIs(const TVMDNNLOp& op) {
 }
 
 OpKernel::OpKernel(const TVMDNNLOp& op, const std::vector<void*>& constants)
-    : plan_(BuildPlan(op, constants)), contexts_(plan_) {
+    : plan_(CallWithOpenMP([&]() { return BuildPlan(op, constants); })), contexts_(plan_) {
   for (int i = 0; i < op.num_inputs + op.num_outputs; ++i) {
     if (i < op.num_inputs && constants[i] != nullptr) {
       constants_.emplace_back(i, constants[i]);

@@ -77,6 +77,18 @@ inline bool ReadBounded(dmlc::Stream* stream, std::string* out) {
   return true;
 }
 
+/*! \brief Read a list of strings in the same way. */
+inline bool ReadBounded(dmlc::Stream* stream, std::vector<std::string>* out) {
+  uint64_t count = 0;
+  bool good = stream->Read(&count);
+  out->clear();
+  for (uint64_t i = 0; good && i < count; ++i) {
+    out->emplace_back();
+    good = ReadBounded(stream, &out->back());
+  }
+  return good;
+}
+
 }  // namespace detail
 
 /*!
@@ -89,14 +101,9 @@ inline JSONModuleBinary ReadBinary(dmlc::Stream* stream) {
       << "A JSON module in a library is cut off or damaged: its symbol cannot be read";
   CHECK(detail::ReadBounded(stream, &binary.graph_json))
       << "The JSON module '" << Printable(binary.symbol) << "' is cut off or damaged: no graph";
-  uint64_t count = 0;
-  bool good = stream->Read(&count);
-  for (uint64_t i = 0; good && i < count; ++i) {
-    binary.const_names.emplace_back();
-    good = detail::ReadBounded(stream, &binary.const_names.back());
-  }
-  CHECK(good) << "The JSON module '" << Printable(binary.symbol)
-              << "' is cut off or damaged: the names of its constants cannot be read";
+  CHECK(detail::ReadBounded(stream, &binary.const_names))
+      << "The JSON module '" << Printable(binary.symbol)
+      << "' is cut off or damaged: the names of its constants cannot be read";
   return binary;
 }
 
