@@ -21,27 +21,34 @@ import importlib
 import signal
 import sys
 
+from scripts import in_environment
 from scripts.errors import SetupError
 
 # name -> (module, summary). Modules have `main(argv) -> int`.
+# By command: its module, and what it does.
 COMMANDS = {
-    "demo": ("in_environment", "run real models on oneDNN and print the results"),
-    "test": ("test", "run the C++ and Python tests"),
+    "demo": ("demo.demo", "run real models on oneDNN and print the results"),
+    "test": ("test.test", "run the C++ and Python tests"),
     "exec": ("exec", "run any command in the prepared environment: exec -- python my.py"),
-    "bench": ("in_environment", "measure against the limit that oneDNN sets"),
-    "profile": ("in_environment", "print where the time of a model goes, primitive by primitive"),
-    "fuzz": ("in_environment", "run random graphs on oneDNN and on TVM without it, and compare"),
-    "ops": ("in_environment", "print the table of the ops that oneDNN runs"),
-    "coverage": ("in_environment", "print how much of real models oneDNN runs"),
-    "report": ("in_environment", "tell what of an ONNX model runs on oneDNN, and why not the rest"),
-    "docs": ("docs", "run the code of the documentation and build its pages"),
-    "lint": ("lint", "check format, licence headers and sizes; --fix repairs the format"),
-    "wheel": ("wheel", "make a wheel that pip installs without this checkout"),
-    "setup": ("setup", "prepare the environment and stop"),
-    "clean": ("clean", "remove build/"),
-    "apply": ("apply", "apply the patch set to a TVM source tree"),
-    "export-pr": ("export_pr", "export the patch set as a branch of a TVM checkout"),
+    "bench": ("bench.bench", "measure against the limit that oneDNN sets"),
+    "profile": ("bench.profile", "print where the time of a model goes, primitive by primitive"),
+    "fuzz": ("test.fuzz", "run random graphs on oneDNN and on TVM without it, and compare"),
+    "ops": ("docs.ops", "print the table of the ops that oneDNN runs"),
+    "coverage": ("bench.coverage", "print how much of real models oneDNN runs"),
+    "report": (
+        "report_page.report",
+        "tell what of an ONNX model oneDNN runs, and why not the rest",
+    ),
+    "docs": ("docs.docs", "run the code of the documentation and build its pages"),
+    "lint": ("lint.lint", "check format, licence headers and sizes; --fix repairs the format"),
+    "wheel": ("wheel.wheel", "make a wheel that pip installs without this checkout"),
+    "setup": ("setup.setup", "prepare the environment and stop"),
+    "clean": ("setup.clean", "remove build/"),
+    "apply": ("patchset.apply", "apply the patch set to a TVM source tree"),
+    "export-pr": ("patchset.export_pr", "export the patch set as a branch of a TVM checkout"),
 }
+# These import tvm: they run in the environment that is prepared for them.
+IN_ENVIRONMENT = ("demo", "bench", "profile", "fuzz", "ops", "coverage", "report")
 
 USAGE = """usage: ./dev.py [--dry-run] [--no-build] COMMAND [ARGS...]
 
@@ -96,20 +103,11 @@ def dispatch(argv):
         raise SetupError(
             f"unknown command `{command}`", f"{hint}`./dev.py --help` lists the commands."
         )
-    name = COMMANDS[command][0]
-    try:
-        module = importlib.import_module(f"scripts.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"scripts.{name}":
-            raise
-        raise SetupError(
-            f"this checkout has no scripts/{name}.py, which `{command}` needs",
-            "the command is listed but not part of this version.",
-        ) from error
+    module = COMMANDS[command][0]
     arguments = flags + rest
-    if name == "in_environment":
-        arguments = [command] + arguments
-    return module.main(arguments)
+    if command in IN_ENVIRONMENT:
+        return in_environment.main([command, module, *arguments])
+    return importlib.import_module(f"scripts.{module}").main(arguments)
 
 
 def _interrupt(signum, frame):

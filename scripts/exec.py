@@ -24,9 +24,9 @@ import os
 import sys
 
 from scripts import options as shared
-from scripts.environment import prepare, variables
 from scripts.errors import SetupError
 from scripts.layout import Layout
+from scripts.setup.environment import prepare, variables
 
 
 def replace_process(command, environ):

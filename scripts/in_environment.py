@@ -14,33 +14,27 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Runs `scripts.demo`, `scripts.bench` or another module in the prepared environment."""
+"""Runs `scripts.demo.demo`, `scripts.bench.bench` or another module in the prepared environment."""
 
 import os
 
 from scripts import options as shared
-from scripts.environment import prepare, variables
-from scripts.errors import SetupError
 from scripts.exec import replace_process
 from scripts.layout import Layout
+from scripts.setup.environment import prepare, variables
 
 # What commands need beside the usual packages.
 GROUPS = {"bench": ("bench",), "profile": ("bench",)}
 
 
 def main(argv):
-    """Run `python -m scripts.<argv[0]>` with the other arguments passed through."""
-    name = argv[0]
-    options, rest = shared.parse(argv[1:], own_help=False)
+    """Run a command's module: `argv` holds the names of both, then the arguments."""
+    name, module = argv[:2]
+    options, rest = shared.parse(argv[2:], own_help=False)
     rest = shared.take_tvm(rest)
     layout = Layout()
-    if not (layout.root / "scripts" / f"{name}.py").is_file():
-        raise SetupError(
-            f"this checkout has no scripts/{name}.py, which `{name}` needs",
-            "the command is listed but not part of this version.",
-        )
     runner = prepare(options, layout, extra_groups=GROUPS.get(name, ()))
-    command = [str(layout.python), "-m", f"scripts.{name}", *rest]
+    command = [str(layout.python), "-m", f"scripts.{module}", *rest]
     if options.dry_run:
         runner.show(command)
         return 0

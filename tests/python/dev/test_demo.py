@@ -25,8 +25,10 @@ from PIL import Image
 from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_ocr
 
-from scripts import bench, bench_callers, bench_codegen, demo, demo_line, demo_saved, measure, table
+from scripts import table
+from scripts.bench import bench, codegens, measure, throughput
 from scripts.console import Console
+from scripts.demo import demo, saved, text_line
 from scripts.errors import SetupError
 
 
@@ -48,27 +50,27 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path, name, content, words):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SetupError, match=words) as error:
-        demo_line.read(str(path))
+        text_line.read(str(path))
     assert name in said(error)
     assert "what to do: name an image" in said(error)
 
 
 def test_a_directory_or_half_an_image_is_refused(tmp_path):
     with pytest.raises(SetupError, match="is a directory"):
-        demo_line.read(str(tmp_path))
+        text_line.read(str(tmp_path))
     whole = tmp_path / "whole.png"
     dnnl_ocr.draw_line("Hello").save(whole)
     half = tmp_path / "half.png"
     half.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
     with pytest.raises(SetupError, match="half.png"):
-        demo_line.read(str(half))
+        text_line.read(str(half))
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "1", "I;16"])
 def test_images_of_all_modes_become_rgb(tmp_path, mode):
     path = tmp_path / "line.png"
     Image.new(mode, (90, 30), 1).save(path)
-    line = demo_line.read(str(path))
+    line = text_line.read(str(path))
     assert line.image.mode == "RGB"
     data = dnnl_ocr.to_input(line.image, 320)
     assert data.shape == (1, 3, 48, 320)
@@ -79,18 +81,18 @@ def test_images_of_all_modes_become_rgb(tmp_path, mode):
 def test_transparent_is_white(tmp_path):
     path = tmp_path / "line.png"
     Image.new("RGBA", (8, 8), (0, 0, 0, 0)).save(path)
-    assert demo_line.read(str(path)).image.getpixel((0, 0)) == (255, 255, 255)
+    assert text_line.read(str(path)).image.getpixel((0, 0)) == (255, 255, 255)
 
 
 @pytest.mark.parametrize("text, words", [("", "visible"), (" ", "visible"), ("a\nb", "visible")])
 def test_text_that_is_no_line_is_refused(text, words):
     with pytest.raises(SetupError, match=words):
-        demo_line.draw(text)
+        text_line.draw(text)
 
 
 def test_text_without_glyphs_is_refused_with_the_remedy():
     with pytest.raises(SetupError, match="no glyph for 你 好") as error:
-        demo_line.draw("Hello 你好")
+        text_line.draw("Hello 你好")
     assert "--font" in said(error)
 
 
@@ -98,13 +100,13 @@ def test_a_font_that_is_none_is_named(tmp_path):
     path = tmp_path / "font.ttf"
     path.write_bytes(b"no font")
     with pytest.raises(SetupError, match="font.ttf"):
-        demo_line.draw("Hello", str(path))
+        text_line.draw("Hello", str(path))
 
 
 def test_wide_lines_get_a_wider_recogniser_up_to_a_limit():
-    assert demo_line.draw("Hello").width() == dnnl_ocr.REC_WIDTH
-    assert dnnl_ocr.REC_WIDTH < demo_line.draw("Hello " * 8).width() < demo_line.MOST
-    assert demo_line.draw("Hello " * 80).width() == demo_line.MOST
+    assert text_line.draw("Hello").width() == dnnl_ocr.REC_WIDTH
+    assert dnnl_ocr.REC_WIDTH < text_line.draw("Hello " * 8).width() < text_line.MOST
+    assert text_line.draw("Hello " * 80).width() == text_line.MOST
 
 
 def test_decoding_joins_runs_and_drops_blanks():
@@ -149,18 +151,18 @@ def test_models_keep_the_order_in_which_they_depend():
 def test_save_refuses_a_directory_of_others(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(SetupError, match="did not write"):
-        demo_saved.check_target(tmp_path)
+        saved.check_target(tmp_path)
     with pytest.raises(SetupError, match="is a file"):
-        demo_saved.check_target(tmp_path / "thesis.txt")
-    demo_saved.check_target(tmp_path / "new" / "deep")
+        saved.check_target(tmp_path / "thesis.txt")
+    saved.check_target(tmp_path / "new" / "deep")
     assert (tmp_path / "new" / "deep").is_dir()
 
 
 def index(**changes):
     """Return an index as --save writes it, with changes."""
     model = {"name": "cls", "title": "t", "input": "x", "shape": [1, 3, 48, 192], "partitions": 1}
-    machine = demo_saved.platform.machine()
-    whole = {"format": demo_saved.FORMAT, "machine": machine, "target": "llvm", "onednn": "3.2.0"}
+    machine = saved.platform.machine()
+    whole = {"format": saved.FORMAT, "machine": machine, "target": "llvm", "onednn": "3.2.0"}
     return {**whole, "models": [model], **changes}
 
 
@@ -171,7 +173,7 @@ def index(**changes):
         ("{", "cannot read"),
         ("[]", "not of the format"),
         (json.dumps(index(format="other")), "not of the format"),
-        (json.dumps({"format": demo_saved.FORMAT}), "damaged"),
+        (json.dumps({"format": saved.FORMAT}), "damaged"),
         (json.dumps(index(models=[])), "damaged"),
         (json.dumps(index(models=[{"name": "cls"}])), "damaged"),
         (json.dumps(index(machine="pdp11")), "compiled for pdp11"),
@@ -180,21 +182,21 @@ def index(**changes):
 )
 def test_load_refuses_what_is_not_ours(tmp_path, text, words):
     if text is not None:
-        (tmp_path / demo_saved.INDEX).write_text(text)
+        (tmp_path / saved.INDEX).write_text(text)
     with pytest.raises(SetupError, match=words) as error:
-        demo_saved.read_index(tmp_path)
+        saved.read_index(tmp_path)
     assert "what to do: save" in said(error)
 
 
 def test_load_names_a_library_that_is_broken(tmp_path):
     (tmp_path / "cls.so").write_bytes(b"no library")
     with pytest.raises(SetupError, match="cls.so"):
-        demo_saved.Saved(tmp_path, index()["models"][0])
+        saved.Saved(tmp_path, index()["models"][0])
 
 
 def test_load_of_a_directory_that_is_not_there():
     with pytest.raises(SetupError, match="no directory /nowhere"):
-        demo_saved.read_index("/nowhere")
+        saved.read_index("/nowhere")
 
 
 def test_difference_is_relative_to_the_largest_and_sees_nan():
@@ -243,17 +245,17 @@ def test_bench_names_what_there_is():
 
 
 def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
-    figures = dict.fromkeys(bench_codegen._COLUMNS, 12.3)
-    rows = [{"model": "m", "codegen": codegen, **figures} for codegen in bench_codegen.CODEGENS]
-    monkeypatch.setattr(bench_codegen, "measure_workload", lambda *_: rows)
-    titles, cells, found = bench_codegen.compare(["workload"], 5, Console())
+    figures = dict.fromkeys(codegens._COLUMNS, 12.3)
+    rows = [{"model": "m", "codegen": codegen, **figures} for codegen in codegens.CODEGENS]
+    monkeypatch.setattr(codegens, "measure_workload", lambda *_: rows)
+    titles, cells, found = codegens.compare(["workload"], 5, Console())
     assert found == rows
     assert [row[0] for row in cells] == ["m, JSON", "m, C_SRC"]
     assert all(len(row) == len(titles) for row in cells)
 
 
 def test_bench_says_that_a_process_failed():
-    child = bench_codegen.Child("build", "no-such-model")
+    child = codegens.Child("build", "no-such-model")
     with pytest.raises(RuntimeError, match="ended with code 1"):
         child.read()
 
@@ -279,15 +281,15 @@ class CountingRunner:
 
 def test_bench_has_all_callers_run_at_once():
     runners = [CountingRunner(), CountingRunner()]
-    assert bench_callers.runs_per_second(runners, 5) > 0
+    assert throughput.runs_per_second(runners, 5) > 0
     assert [runner.runs for runner in runners] == [5, 5]
 
 
 def test_bench_compares_one_caller_with_many(monkeypatch):
     rates = {"one_caller": 100.0, "many_callers": 150.0}
-    monkeypatch.setattr(bench_callers, "measure_case", lambda *_: rates)
+    monkeypatch.setattr(throughput, "measure_case", lambda *_: rates)
     workload = types.SimpleNamespace(name="m", title="a model")
     case = types.SimpleNamespace(workload=workload, threads=2)
-    titles, cells, rows = bench_callers.compare([case], 5, Console())
+    titles, cells, rows = throughput.compare([case], 5, Console())
     assert cells == [["a model", "100", "150", "1.50"]] and len(titles) == 4
     assert rows == [{"model": "m", "callers": 2, **rates}]

@@ -25,9 +25,9 @@ import pytest
 
 from scripts import cli, options
 from scripts.console import Console
-from scripts.environment import variables
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
+from scripts.setup.environment import variables
 
 
 def dev(*arguments, **environ):
@@ -89,7 +89,7 @@ def fresh(tmp_path, monkeypatch):
     for name in ("requirements", "python", "src", "cmake", "CMakeLists.txt"):
         (tmp_path / name).symlink_to(ROOT / name)
     layout = Layout(tmp_path)
-    for name in ("exec", "test", "in_environment", "setup", "lint"):
+    for name in ("exec", "test.test", "in_environment", "setup.setup", "lint.lint"):
         module = __import__(f"scripts.{name}", fromlist=["main"])
         monkeypatch.setattr(module, "Layout", lambda: layout)
     monkeypatch.delenv("TVM_HOME", raising=False)

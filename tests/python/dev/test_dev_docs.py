@@ -18,7 +18,7 @@
 
 import pytest
 
-from scripts import docs, docs_links
+from scripts.docs import docs, links
 from scripts.errors import SetupError
 
 
@@ -30,7 +30,7 @@ def test_broken_links(tmp_path):
         '<a href="#nowhere"></a><a href="sub/b.html#there"></a><img src="no%20image.png">'
     )
     (tmp_path / "sub" / "b.html").write_text('<a name="here"></a><a href="../c.html">c</a>')
-    assert list(docs_links.broken_links(tmp_path)) == [
+    assert list(links.broken_links(tmp_path)) == [
         "a.html: the link #nowhere leads to no place in the page",
         "a.html: the link no%20image.png leads to no file",
         "a.html: the link sub/b.html#there leads to no place in the page",

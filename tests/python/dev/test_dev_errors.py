@@ -28,9 +28,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts import commands, environment, machine, native, steps
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
+from scripts.runner import explain_pip_failure
+from scripts.setup import environment, machine, native, steps
 
 
 def program(path, text):
@@ -64,7 +65,7 @@ def program(path, text):
 )
 def test_pip_failures_are_explained(output, problem, remedy):
     before = "\n".join(f"line {i}" for i in range(100))
-    error = commands.explain_pip_failure(f"{before}\n{output}\n", ["pip", "x"], Path("pip.log"))
+    error = explain_pip_failure(f"{before}\n{output}\n", ["pip", "x"], Path("pip.log"))
     assert problem in error.problem
     assert remedy in error.remedy
     if "disk" not in problem:
@@ -74,7 +75,7 @@ def test_pip_failures_are_explained(output, problem, remedy):
 
 def test_without_network_the_connection_is_the_reason_not_the_missing_package():
     output = "Failed to establish a new connection\nERROR: No matching distribution found for x"
-    error = commands.explain_pip_failure(output, ["pip"], Path("pip.log"))
+    error = explain_pip_failure(output, ["pip"], Path("pip.log"))
     assert "could not connect" in error.problem
 
 
@@ -220,7 +221,7 @@ def test_set_up_without_network(checkout):
 
 
 def test_a_full_disk_while_set_up_writes(checkout, monkeypatch):
-    (checkout / "scripts/setup.py").write_text(
+    (checkout / "scripts/setup/setup.py").write_text(
         "def main(argv):\n    raise OSError(28, 'no space')\n"
     )
     code, output = run_dev(checkout, "setup")
@@ -229,7 +230,7 @@ def test_a_full_disk_while_set_up_writes(checkout, monkeypatch):
 
 SLOW = """
 from pathlib import Path
-from scripts.commands import Runner
+from scripts.runner import Runner
 from scripts.console import Console
 
 def main(argv):
@@ -252,7 +253,7 @@ def ends(stat, seconds=10):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_takes_the_running_command_along(checkout, number):
-    (checkout / "scripts/setup.py").write_text(SLOW)
+    (checkout / "scripts/setup/setup.py").write_text(SLOW)
     process = subprocess.Popen(
         [sys.executable, checkout / "dev.py", "setup"],
         cwd=checkout,

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from scripts import lint_text
 from scripts.layout import ROOT
+from scripts.lint import text_rules
 
-TABLES = ROOT / "scripts"
+TABLES = ROOT / "scripts" / "lint"
 
 
 def write(root, name, text):
@@ -34,10 +34,10 @@ def write(root, name, text):
 
 
 def test_a_source_file_needs_the_licence_header(tmp_path):
-    good = write(tmp_path, "a.py", f"# {lint_text.HEADER}\n")
+    good = write(tmp_path, "a.py", f"# {text_rules.HEADER}\n")
     bad = write(tmp_path, "src/b.cc", "int b;\n")
     other = write(tmp_path, "README.md", "text\n")
-    found = list(lint_text.check_headers(tmp_path, [good, bad, other]))
+    found = list(text_rules.check_headers(tmp_path, [good, bad, other]))
     assert found == ["src/b.cc: no ASF licence header"]
 
 
@@ -50,7 +50,7 @@ def test_long_files_are_found_unless_allowed(tmp_path):
     ]
     table = tmp_path / "sizes.txt"
     table.write_text("# comment\n\nallowed.py  460  one table\nshort.py  500  no reason left\n")
-    long, short = lint_text.check_sizes(tmp_path, files, table)
+    long, short = text_rules.check_sizes(tmp_path, files, table)
     assert long == "long.cc: 401 lines, at most 400 are allowed; split it"
     assert short == "short.py: 10 lines; take its row out of sizes.txt"
 
@@ -68,17 +68,17 @@ def test_long_files_are_found_unless_allowed(tmp_path):
 )
 def test_forbidden_strings_are_found(tmp_path, name, line):
     path = write(tmp_path, name, f"fine\n{line}\n")
-    table = TABLES / "lint_forbidden.txt"
-    (found,) = lint_text.check_forbidden(tmp_path, [path], table)
+    table = TABLES / "forbidden.txt"
+    (found,) = text_rules.check_forbidden(tmp_path, [path], table)
     assert found.startswith(f"{name}:2: ")
 
 
 def test_harmless_lines_pass(tmp_path):
     lines = ["import re", "path = 'a/work/b'", "std::string s;", "====", "https://tvm.apache.org"]
     path = write(tmp_path, "a.cc", "\n".join(lines) + "\n")
-    assert not list(lint_text.check_forbidden(tmp_path, [path], TABLES / "lint_forbidden.txt"))
+    assert not list(text_rules.check_forbidden(tmp_path, [path], TABLES / "forbidden.txt"))
 
 
 def test_the_checkouts_own_tables_are_well_formed():
-    for name, columns in (("lint_sizes.txt", 3), ("lint_forbidden.txt", 3)):
-        assert all(len(row) == columns for row in lint_text._rows(TABLES / name))
+    for name, columns in (("sizes.txt", 3), ("forbidden.txt", 3)):
+        assert all(len(row) == columns for row in text_rules._rows(TABLES / name))

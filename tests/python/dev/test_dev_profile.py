@@ -18,7 +18,7 @@
 
 import pytest
 
-from scripts import plot, profile
+from scripts.bench import plot, profile
 from scripts.errors import SetupError
 
 

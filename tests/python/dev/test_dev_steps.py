@@ -24,14 +24,14 @@ import time
 
 import pytest
 
-from scripts import environment, steps, tree, wheels
-from scripts.commands import Runner
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
-from scripts.lock import exclusive
-from scripts.native import NativeBuild
-from scripts.stamps import Stamp, digest
+from scripts.runner import Runner
+from scripts.setup import environment, steps, tree, wheels
+from scripts.setup.lock import exclusive
+from scripts.setup.native import NativeBuild
+from scripts.setup.stamps import Stamp, digest
 
 
 @pytest.fixture
@@ -227,7 +227,7 @@ def test_a_second_set_up_waits_for_the_first(tmp_path, capfd):
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from pathlib import Path\n"
-        "from scripts.lock import exclusive\nfrom scripts.console import Console\n"
+        "from scripts.setup.lock import exclusive\nfrom scripts.console import Console\n"
         "with exclusive(Path(sys.argv[2]), Console()): print('inside', flush=True)\n"
     )
     lock = tmp_path / "build/.lock"

@@ -23,8 +23,8 @@ import zipfile
 
 import pytest
 
-from scripts import tree, wheels
 from scripts.errors import SetupError
+from scripts.setup import tree, wheels
 
 LOADER = '''import ctypes
 import os

@@ -22,8 +22,8 @@ import onnx
 import pytest
 from tvm.testing.dnnl_onnx_networks import Network
 
-from scripts import report
 from scripts.errors import SetupError
+from scripts.report_page import report
 
 
 @pytest.fixture

@@ -23,9 +23,9 @@ import zipfile
 
 import pytest
 
-from scripts import wheel
-from scripts.commands import clean_environment
 from scripts.layout import Layout
+from scripts.runner import clean_environment
+from scripts.wheel import wheel
 
 LAYOUT = Layout()
 

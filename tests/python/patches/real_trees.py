@@ -33,9 +33,9 @@ import sys
 import zipfile
 from pathlib import Path
 
-from scripts import stamps, wheels
-from scripts.apply_patchset import PatchSet
 from scripts.layout import Layout
+from scripts.patchset.apply_patchset import PatchSet
+from scripts.setup import stamps, wheels
 
 LAYOUT = Layout()
 REQUIREMENTS = LAYOUT.requirements / "wheel-tvm-0.19.txt"

@@ -22,9 +22,9 @@ import shutil
 import pytest
 from small_tree import FILES, OPTION_PATCH, make_tvm, snapshot, write
 
-from scripts import apply
-from scripts.apply_patchset import PatchSet
 from scripts.errors import SetupError
+from scripts.patchset import apply
+from scripts.patchset.apply_patchset import PatchSet
 
 UTILS = "src/runtime/contrib/dnnl/dnnl_utils.cc"
 REMOVED = "src/runtime/contrib/dnnl/old.h"

@@ -21,7 +21,7 @@ import subprocess
 
 import pytest
 
-from scripts import apply_diff
+from scripts.patchset import apply_diff
 
 TEXT = b"a\nb\nc\nd\ne\n"
 

@@ -25,9 +25,9 @@ from pathlib import Path
 import pytest
 from small_tree import make_checkout, make_tvm, scratch_folder, snapshot, write
 
-from scripts import apply, apply_tree
-from scripts.apply_patchset import PatchSet
 from scripts.errors import SetupError
+from scripts.patchset import apply, apply_tree
+from scripts.patchset.apply_patchset import PatchSet
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a forked process")
 

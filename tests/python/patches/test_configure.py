@@ -26,8 +26,8 @@ import pytest
 import real_trees
 from small_tree import scratch_folder
 
-from scripts import apply
 from scripts.layout import ROOT, Layout
+from scripts.patchset import apply
 
 CODEGEN = "src/relay/backend/contrib/dnnl/"
 RUNTIME = "src/runtime/contrib/dnnl/"

@@ -23,9 +23,9 @@ import subprocess
 import pytest
 from small_tree import make_checkout, make_tvm, snapshot, write
 
-from scripts import apply, export_pr
-from scripts.apply_patchset import PatchSet
 from scripts.errors import SetupError
+from scripts.patchset import apply, export_pr
+from scripts.patchset.apply_patchset import PatchSet
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not on this machine")
 

@@ -21,9 +21,9 @@ import re
 
 import pytest
 
-from scripts import apply_diff
-from scripts.apply_patchset import PatchSet, read_list
 from scripts.layout import ROOT
+from scripts.patchset import apply_diff
+from scripts.patchset.apply_patchset import PatchSet, read_list
 
 PATCH_SET = PatchSet()
 PATCHES = sorted((ROOT / "patches").rglob("*.patch"))

@@ -25,9 +25,9 @@ import pytest
 import real_trees
 from small_tree import scratch_folder, snapshot
 
-from scripts import apply, export_pr
-from scripts.apply_patchset import PatchSet
 from scripts.layout import ROOT
+from scripts.patchset import apply, export_pr
+from scripts.patchset.apply_patchset import PatchSet
 
 PATCH_SET = PatchSet()
 

@@ -28,8 +28,10 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_ocr, dnnl_workloads
 
-from scripts import demo_line, demo_run, demo_saved, measure, table
+from scripts import table
+from scripts.bench import measure
 from scripts.console import Console
+from scripts.demo import compared, saved, text_line
 from scripts.errors import SetupError, run_as_program
 
 MODELS = ("mobilenet", "cls", "rec")
@@ -56,7 +58,7 @@ def parse(argv):
     )
     line = parser.add_mutually_exclusive_group()
     line.add_argument("--image", metavar="FILE", help="read this image of a line of text")
-    line.add_argument("--text", help=f"draw and read this line (default: {demo_line.TEXT!r})")
+    line.add_argument("--text", help=f"draw and read this line (default: {text_line.TEXT!r})")
     parser.add_argument("--font", metavar="FILE", help="draw --text with this TrueType font")
     parser.add_argument(
         "--models", type=models, metavar="A,B", help=f"some of {','.join(MODELS)} (default: all)"
@@ -71,9 +73,9 @@ def parse(argv):
     parser.add_argument(
         "--report", action="store_true", help="tell op by op what runs on oneDNN, and why not"
     )
-    saved = parser.add_mutually_exclusive_group()
-    saved.add_argument("--save", metavar="DIR", help="export the compiled libraries to DIR")
-    saved.add_argument("--load", metavar="DIR", help="run what was saved in DIR, compile nothing")
+    files = parser.add_mutually_exclusive_group()
+    files.add_argument("--save", metavar="DIR", help="export the compiled libraries to DIR")
+    files.add_argument("--load", metavar="DIR", help="run what was saved in DIR, compile nothing")
     args = parser.parse_args(argv)
     if args.load and args.report:
         parser.error("--report needs the models; it cannot be used with --load")
@@ -85,9 +87,9 @@ def parse(argv):
 def get_line(args):
     """Return the line of text that the command line names, or None."""
     if args.image is not None:
-        return demo_line.read(args.image)
+        return text_line.read(args.image)
     if args.text is not None:
-        return demo_line.draw(args.text, args.font)
+        return text_line.draw(args.text, args.font)
     return None
 
 
@@ -126,7 +128,7 @@ def run_all(args, line, console):
             width = line.width() if name == "rec" else dnnl_ocr.CLS_WIDTH
             workload = dnnl_workloads.ocr(name, width)
             inputs = {workload.input_name: dnnl_ocr.to_input(line.image, width)}
-        result = demo_run.run(workload, inputs, args.repeat, console)
+        result = compared.run(workload, inputs, args.repeat, console)
         results.append(result)
         if name == "cls" and dnnl_ocr.is_upside_down(result.outputs[0]):
             line = line.turned()
@@ -158,23 +160,23 @@ def print_results(results):
 def print_reading(line, readers):
     """Print what each reader, a dict of name to outputs, read from a line; return the texts."""
     print(f"\ntext read from the line ({line.source}):")
-    texts = {name: demo_line.reading(*args) for name, args in readers.items()}
+    texts = {name: text_line.reading(*args) for name, args in readers.items()}
     print(table.render(["by", "text", "confidence"], [[n, *t] for n, t in texts.items()], left=2))
     return {text for text, _ in texts.values()}
 
 
 def compile_and_run(args, console):
     """Do the main job; return what is wrong with the results as a list of sentences."""
-    line = get_line(args) or demo_line.draw(demo_line.TEXT)
+    line = get_line(args) or text_line.draw(text_line.TEXT)
     check_models(args.models or MODELS)
     if args.save:
-        demo_saved.check_target(args.save)
+        saved.check_target(args.save)
     note = measure.busy_note()
     results, line = run_all(args, line, console)
     problems = [problem for result in results for problem in result.problems()]
     if args.save:
         with console.step("export the libraries"):
-            demo_saved.save(args.save, results, line.image)
+            saved.save(args.save, results, line.image)
     print_heading(note)
     print_results(results)
     for result in results:
@@ -198,7 +200,7 @@ def compile_and_run(args, console):
 
 def load_and_run(args, console):
     """Run saved libraries; return what is wrong with the results as a list of sentences."""
-    index = demo_saved.read_index(args.load)
+    index = saved.read_index(args.load)
     wanted = args.models or MODELS
     entries = [model for model in index["models"] if model["name"] in wanted]
     if not entries:
@@ -216,18 +218,18 @@ def load_and_run(args, console):
     rows, problems, read = [], [], None
     for entry in entries:
         with console.step(f"{entry['name']}: load and run {args.repeat} times"):
-            model = demo_saved.Saved(args.load, entry)
+            model = saved.Saved(args.load, entry)
             outputs, diff = model.check()
             if line is not None and model.name != "mobilenet":
                 inputs = dnnl_ocr.to_input(line.image, model.shape[3])
                 outputs = model.runner({model.input_name: inputs})
-            samples = measure.sample(model.runner.invoke, args.repeat, budget=demo_run.SECONDS)
+            samples = measure.sample(model.runner.invoke, args.repeat, budget=compared.SECONDS)
             timing = measure.Timing.of(samples)
         if line is not None and model.name == "cls" and dnnl_ocr.is_upside_down(outputs[0]):
             line = line.turned()
         if model.name == "rec":
             read = outputs
-        if not diff.relative <= demo_run.TOLERANCE or model.partitions != entry["partitions"]:
+        if not diff.relative <= compared.TOLERANCE or model.partitions != entry["partitions"]:
             problems.append(f"{model.title}: not the same as when it was saved")
         rows.append([model.title, model.partitions, f"{timing.median:.2f} ms", difference(diff)])
     print_heading(note)
@@ -235,7 +237,7 @@ def load_and_run(args, console):
     print(table.render(header, rows))
     if read is not None:
         if line is None:
-            line = demo_line.read(f"{args.load}/line.png")
+            line = text_line.read(f"{args.load}/line.png")
         print_reading(line, {"oneDNN": (read, index["classes"])})
     return problems
 

@@ -26,10 +26,10 @@ import subprocess
 from pathlib import Path
 
 from scripts import options as shared
-from scripts.commands import clean_environment, tail
-from scripts.environment import prepare, tvm_home
 from scripts.errors import SetupError
 from scripts.layout import Layout
+from scripts.runner import clean_environment, tail
+from scripts.setup.environment import prepare, tvm_home
 
 NAME = "tvm-dnnl"
 VERSION = "0.1.0"

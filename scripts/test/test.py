@@ -30,10 +30,10 @@ codegen makes no difference to is left out. Examples:
 import subprocess
 
 from scripts import options as shared
-from scripts.environment import prepare, tvm_home, variables
 from scripts.errors import SetupError
 from scripts.layout import CODEGENS, Layout
-from scripts.native import NativeBuild
+from scripts.setup.environment import prepare, tvm_home, variables
+from scripts.setup.native import NativeBuild
 
 CPP_TARGET = "dnnl_cpptest"
 

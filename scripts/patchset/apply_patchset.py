@@ -22,11 +22,11 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scripts import apply_diff
-from scripts.apply_tree import State, file_state, link_state
 from scripts.errors import SetupError
 from scripts.layout import ROOT
-from scripts.stamps import is_source
+from scripts.patchset import apply_diff
+from scripts.patchset.apply_tree import State, file_state, link_state
+from scripts.setup.stamps import is_source
 
 # Where a TVM tree says its version; a release has the same in all three.
 _VERSION_FILES = {

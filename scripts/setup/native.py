@@ -21,10 +21,10 @@ import re
 import shlex
 import shutil
 
-from scripts import machine
-from scripts.commands import tail
 from scripts.errors import SetupError
-from scripts.stamps import Stamp, digest
+from scripts.runner import tail
+from scripts.setup import machine
+from scripts.setup.stamps import Stamp, digest
 
 
 def explain_build_failure(output, command, log):

@@ -20,12 +20,12 @@ import os
 import time
 from pathlib import Path
 
-from scripts import steps
-from scripts.commands import Runner
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import Layout
-from scripts.lock import exclusive
+from scripts.runner import Runner
+from scripts.setup import steps
+from scripts.setup.lock import exclusive
 
 LIBRARY_PLACES = ("build", "lib", "build/Release", "python/tvm")
 

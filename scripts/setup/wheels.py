@@ -23,8 +23,8 @@ import shutil
 import stat
 import zipfile
 
-from scripts.commands import explain_pip_failure
 from scripts.errors import SetupError
+from scripts.runner import explain_pip_failure
 
 # The wheels are made for one Python and C library; what we take from them runs on more.
 PIP_DOWNLOAD = [

@@ -21,8 +21,8 @@ import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-from scripts import machine
-from scripts.stamps import Stamp, digest
+from scripts.setup import machine
+from scripts.setup.stamps import Stamp, digest
 
 SOURCES = (
     "src/relay/backend/contrib/dnnl/*.cc",

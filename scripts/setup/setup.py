@@ -20,9 +20,9 @@ Prepares the environment under build/ and stops. Every other command does the sa
 """
 
 from scripts import options as shared
-from scripts.environment import prepare
 from scripts.errors import SetupError
 from scripts.layout import Layout
+from scripts.setup.environment import prepare
 
 
 def main(argv):

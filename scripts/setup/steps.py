@@ -20,11 +20,11 @@ import shutil
 import subprocess
 import sys
 
-from scripts import machine, tree, wheels
-from scripts.commands import explain_pip_failure, tail
 from scripts.errors import SetupError
-from scripts.native import NativeBuild
-from scripts.stamps import Stamp, digest, write_atomic
+from scripts.runner import explain_pip_failure, tail
+from scripts.setup import machine, tree, wheels
+from scripts.setup.native import NativeBuild
+from scripts.setup.stamps import Stamp, digest, write_atomic
 
 # Packages that every command needs; `lint` adds its own.
 GROUPS = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
@@ -283,7 +283,7 @@ class SmokeTest(Step):
         return self._stamp().matches(self._key())
 
     def run(self):
-        from scripts.environment import variables  # the environment is made of these steps
+        from scripts.setup.environment import variables  # the environment is made of these steps
 
         command = [str(self.layout.python), "-c", "import tvm.relay"]
         if self.runner.dry_run:

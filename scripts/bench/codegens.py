@@ -28,7 +28,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts import bench, measure
+from scripts.bench import bench, measure
 
 MODEL = "mobilenet"
 CODEGENS = ("JSON", "C_SRC")
@@ -131,7 +131,7 @@ class Child:
     """
 
     def __init__(self, *words):
-        command = [sys.executable, "-m", "scripts.bench_codegen", *map(str, words)]
+        command = [sys.executable, "-m", "scripts.bench.codegens", *map(str, words)]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

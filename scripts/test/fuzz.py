@@ -25,7 +25,8 @@ import os
 import time
 from pathlib import Path
 
-from scripts import measure, table
+from scripts import table
+from scripts.bench import measure
 from scripts.console import Console
 from scripts.errors import SetupError, run_as_program
 

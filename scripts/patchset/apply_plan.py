@@ -21,10 +21,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from scripts import apply_diff
-from scripts.apply_patchset import PatchSet, tree_tag
-from scripts.apply_tree import ABSENT, STATE_DIR, State, Tree, file_state
 from scripts.errors import SetupError
+from scripts.patchset import apply_diff
+from scripts.patchset.apply_patchset import PatchSet, tree_tag
+from scripts.patchset.apply_tree import ABSENT, STATE_DIR, State, Tree, file_state
 
 _MANIFEST = STATE_DIR + "/manifest.json"
 _ORIGINALS = STATE_DIR + "/originals/"

@@ -27,7 +27,8 @@ alone and slow in its turn waits for its weights or inputs, which are not in the
 import argparse
 import json
 
-from scripts import bench, measure, plot, table
+from scripts import table
+from scripts.bench import bench, measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError, run_as_program
 
@@ -127,7 +128,7 @@ def main(argv):
     from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
 
-    from scripts import bench_backends  # pylint: disable=import-outside-toplevel
+    from scripts.bench import peers  # pylint: disable=import-outside-toplevel
 
     workloads = bench.choose("model", args.model, dnnl_workloads.WORKLOADS)
     if "," in args.model or len(workloads) != 1:
@@ -139,7 +140,7 @@ def main(argv):
         plot.check_path("--plot", args.plot)
     console = Console()
     with console.step(f"{workload.name}: compile"):
-        runner = bench_backends.Case(workload, args.threads).runner
+        runner = peers.Case(workload, args.threads).runner
     with console.step(f"{workload.name}: measure"):
         whole = measure.Timing.of(measure.sample(runner.invoke, args.repeat))
         in_turn = testing.primitives(runner, "profile_primitives", args.repeat)

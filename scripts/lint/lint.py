@@ -25,11 +25,12 @@ import os
 import re
 import subprocess
 
-from scripts import lint_compile, lint_text, steps
 from scripts import options as shared
-from scripts.environment import prepare
 from scripts.errors import SetupError
 from scripts.layout import Layout
+from scripts.lint import newest_onednn, text_rules
+from scripts.setup import steps
+from scripts.setup.environment import prepare
 
 CPP = {".cc", ".h", ".c"}
 
@@ -90,28 +91,28 @@ def main(argv):
     os.environ.pop("TVM_HOME", None)  # the sources are checked against the prebuilt tree
     runner = prepare(options, layout, ("lint",), (steps.NewestOneDNN,))
     root, console = layout.root, runner.console
-    files = lint_text.list_files(root)
+    files = text_rules.list_files(root)
     tools = formatters(layout, files, fix)
     if options.dry_run:
         for _, command in tools:
             runner.show(command)
         runner.plan("check licence headers, file sizes and forbidden strings")
-        for source in sorted(path for glob in lint_compile.SOURCES for path in root.glob(glob)):
-            runner.show(lint_compile.command_for(layout, source))
+        for source in sorted(path for glob in newest_onednn.SOURCES for path in root.glob(glob)):
+            runner.show(newest_onednn.command_for(layout, source))
         return 0
 
     checks = [(name, run_tool(name, command, root)) for name, command in tools]
-    tables = root / "scripts"
+    tables = root / "scripts" / "lint"
     checks += [
-        ("licence headers", lint_text.check_headers(root, files)),
-        ("file sizes", lint_text.check_sizes(root, files, tables / "lint_sizes.txt")),
+        ("licence headers", text_rules.check_headers(root, files)),
+        ("file sizes", text_rules.check_sizes(root, files, tables / "sizes.txt")),
         (
             "forbidden strings",
-            lint_text.check_forbidden(root, files, tables / "lint_forbidden.txt"),
+            text_rules.check_forbidden(root, files, tables / "forbidden.txt"),
         ),
         (
-            f"compiles with oneDNN {lint_compile.newest_version(layout)}",
-            lint_compile.check_compiles(layout, console),
+            f"compiles with oneDNN {newest_onednn.newest_version(layout)}",
+            newest_onednn.check_compiles(layout, console),
         ),
     ]
     failed = 0

@@ -31,7 +31,8 @@ import statistics
 import sys
 from pathlib import Path
 
-from scripts import measure, plot, table
+from scripts import table
+from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError, run_as_program
 
@@ -196,12 +197,12 @@ def check_writable(path):
 
 def compare(workloads, backends, args, console):
     """Measure workloads on backends; return the titles and rows of a table, and rows for JSON."""
-    from scripts import bench_backends  # pylint: disable=import-outside-toplevel
+    from scripts.bench import peers  # pylint: disable=import-outside-toplevel
 
-    ours = bench_backends.OURS
+    ours = peers.OURS
     cells, rows, models = [], [], []
     for workload in workloads:
-        case = bench_backends.Case(workload, args.threads)
+        case = peers.Case(workload, args.threads)
         samples = measure_case(case, backends, args.repeat, console)
         cells.append(table_row(workload, samples, backends, ours))
         rows += json_rows(workload, samples, ours)
@@ -222,16 +223,16 @@ def main(argv):
     from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
 
-    from scripts import (  # pylint: disable=import-outside-toplevel
-        bench_backends,
-        bench_callers,
-        bench_codegen,
+    from scripts.bench import (  # pylint: disable=import-outside-toplevel
+        codegens,
+        peers,
+        throughput,
     )
 
     if args.codegen and not args.models:
-        args.models = bench_codegen.MODEL
+        args.models = codegens.MODEL
     workloads = choose("models", args.models, dnnl_workloads.WORKLOADS)
-    backends = choose("backends", args.backends, bench_backends.BACKENDS)
+    backends = choose("backends", args.backends, peers.BACKENDS)
     if not args.backends:
         backends = [backend for backend in backends if backend.by_default]
     if args.json:
@@ -241,10 +242,10 @@ def main(argv):
     console = Console()
     note = measure.busy_note()
     if args.codegen:
-        titles, cells, rows = bench_codegen.compare(workloads, args.repeat, console)
+        titles, cells, rows = codegens.compare(workloads, args.repeat, console)
     elif args.callers:
-        cases = [bench_backends.Case(workload, args.threads) for workload in workloads]
-        titles, cells, rows = bench_callers.compare(cases, args.repeat, console)
+        cases = [peers.Case(workload, args.threads) for workload in workloads]
+        titles, cells, rows = throughput.compare(cases, args.repeat, console)
     else:
         titles, cells, rows = compare(workloads, backends, args, console)
     host = measure.host()
@@ -254,9 +255,7 @@ def main(argv):
     )
     print(f"{note}\n" if note else "")
     print(table.render(titles, cells))
-    if not (args.codegen or args.callers) and any(
-        row.name == bench_backends.OURS for row in backends
-    ):
+    if not (args.codegen or args.callers) and any(row.name == peers.OURS for row in backends):
         print("ratio: DNNL's time over theirs")
     if args.json:
         figures = {

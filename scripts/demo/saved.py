@@ -57,7 +57,7 @@ def check_target(folder):
 
 
 def save(folder, results, image):
-    """Write the libraries of `results` (list of scripts.demo_run.Result) and the line's image."""
+    """Write the libraries of `results` (list of compared.Result) and the line's image."""
     try:
         _save(Path(folder), results, image)
     except OSError as error:

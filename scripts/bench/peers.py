@@ -28,7 +28,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_workloads
 
-from scripts import measure
+from scripts.bench import measure
 
 
 class Case:

@@ -22,12 +22,12 @@ warning and no broken link between pages is allowed. --blocks and --pages do onl
 
 import shutil
 
-from scripts import docs_links
 from scripts import options as shared
-from scripts.environment import prepare, variables
+from scripts.docs import links
 from scripts.errors import SetupError
 from scripts.layout import Layout
-from scripts.test import run_command
+from scripts.setup.environment import prepare, variables
+from scripts.test.test import run_command
 
 # What the pages show is made while they are built; the block with this command comes before.
 TUTORIAL = ("apps/bring_your_own_codegen", "tutorial")
@@ -58,7 +58,7 @@ def main(argv):
     source, target = layout.root / "docs", layout.build / "docs"
     failed = 0
     if "--pages" not in rest:
-        words = [layout.python, "-m", "pytest", "-p", "scripts.docs_blocks", "docs"]
+        words = [layout.python, "-m", "pytest", "-p", "scripts.docs.blocks", "docs"]
         failed = run_command(runner, words, environ, layout.root)
     if "--blocks" in rest:
         return failed
@@ -70,7 +70,7 @@ def main(argv):
     code = run_command(runner, words, environ, layout.root)
     if options.dry_run or code:
         return code or failed
-    broken = list(docs_links.broken_links(target))
+    broken = list(links.broken_links(target))
     for message in broken:
         print(message)
     print(f"{target / 'index.html'}: {len(list(target.rglob('*.html')))} pages")

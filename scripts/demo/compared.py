@@ -22,7 +22,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_workloads
 
-from scripts import measure
+from scripts.bench import measure
 
 # Outputs of the models are probabilities; float32 sums in another order differ by far less.
 TOLERANCE = 1e-4
@@ -46,7 +46,7 @@ class Result:
         The compiled library.
     outputs, reference, onnx : list of numpy.ndarray
         Of oneDNN, of TVM without DNNL, of onnxruntime (None if the model is not an ONNX file).
-    timing : scripts.measure.Timing
+    timing : scripts.bench.measure.Timing
         Of one run on oneDNN.
     """
 

@@ -25,7 +25,7 @@ from scripts import options as shared
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import Layout
-from scripts.lock import exclusive
+from scripts.setup.lock import exclusive
 
 
 def main(argv):

@@ -24,7 +24,7 @@ import statistics
 import threading
 import time
 
-from scripts import bench
+from scripts.bench import bench
 
 
 def runners(case, callers, threads):

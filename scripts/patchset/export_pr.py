@@ -26,10 +26,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripts.apply_patchset import PatchSet
-from scripts.apply_plan import Plan, Site
-from scripts.apply_tree import ABSENT, STATE_DIR, Tree
 from scripts.errors import SetupError
+from scripts.patchset.apply_patchset import PatchSet
+from scripts.patchset.apply_plan import Plan, Site
+from scripts.patchset.apply_tree import ABSENT, STATE_DIR, Tree
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _group(plan: Plan):
     if homeless:
         raise SetupError(
             "no commit of the pull request takes these files",
-            "add their folder to COMMITS in scripts/export_pr.py.",
+            "add their folder to COMMITS in scripts/patchset/export_pr.py.",
             "\n".join(homeless),
         )
     groups = [(c, sorted(path for path in paths if commit_of(path) is c)) for c in COMMITS]

@@ -22,10 +22,10 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
-from scripts.apply_patchset import PatchSet
-from scripts.apply_plan import Plan, Site
-from scripts.apply_tree import STATE_DIR, Tree
 from scripts.errors import SetupError
+from scripts.patchset.apply_patchset import PatchSet
+from scripts.patchset.apply_plan import Plan, Site
+from scripts.patchset.apply_tree import STATE_DIR, Tree
 
 _DESCRIPTION = f"""\
 Bring the patch set into a TVM source tree: copy the overlay, remove what patches/remove.list names

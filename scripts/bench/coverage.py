@@ -22,7 +22,8 @@ work. Nothing is compiled.
 
 import argparse
 
-from scripts import bench, table
+from scripts import table
+from scripts.bench import bench
 from scripts.console import Console
 from scripts.errors import run_as_program
 

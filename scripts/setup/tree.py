@@ -20,9 +20,10 @@ import json
 import os
 import shutil
 
-from scripts import apply_diff, wheels
 from scripts.errors import SetupError
-from scripts.stamps import is_source, write_atomic
+from scripts.patchset import apply_diff
+from scripts.setup import wheels
+from scripts.setup.stamps import is_source, write_atomic
 
 HOOKED = "tvm/_ffi/base.py"
 # Files of the wheel that our overlay replaces as a whole. They are never unpacked.
