@@ -24,11 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from scripts.setup import machine
 from scripts.setup.stamps import Stamp, digest
 
-SOURCES = (
-    "src/relay/backend/contrib/dnnl/*.cc",
-    "src/runtime/contrib/dnnl/*.cc",
-    "src/runtime/contrib/dnnl/ops/*.cc",
-)
+SOURCES = ("src/relay/backend/contrib/dnnl/**/*.cc", "src/runtime/contrib/dnnl/**/*.cc")
 
 
 def newest_version(layout):
