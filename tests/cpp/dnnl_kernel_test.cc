@@ -31,8 +31,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/runtime/contrib/dnnl/dnnl_attr_text.h"
-#include "src/runtime/contrib/dnnl/dnnl_kernel_cache.h"
+#include "src/runtime/contrib/dnnl/c_source/attr_text.h"
+#include "src/runtime/contrib/dnnl/c_source/kernel_cache.h"
 #include "tests/cpp/test_main.h"
 
 namespace {

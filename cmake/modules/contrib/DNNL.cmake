@@ -209,7 +209,12 @@ if(NOT DNNL_CODEGEN STREQUAL "OFF")
   file(GLOB DNNL_COMPILER_SRCS CONFIGURE_DEPENDS src/relay/backend/contrib/dnnl/*.cc)
   file(GLOB DNNL_RUNTIME_SRCS CONFIGURE_DEPENDS
        src/runtime/contrib/dnnl/*.cc
-       src/runtime/contrib/dnnl/ops/*.cc)
+       src/runtime/contrib/dnnl/core/*.cc
+       src/runtime/contrib/dnnl/core/exec/*.cc
+       src/runtime/contrib/dnnl/core/ops/*.cc
+       src/runtime/contrib/dnnl/core/plan/*.cc
+       src/runtime/contrib/dnnl/c_source/*.cc
+       src/runtime/contrib/dnnl/tvm/*.cc)
 
   # What a TVM tree has beside these: relax's codegen, which creates our JSON runtime by name, and
   # tvm.contrib.dnnl.matmul. Not a part of this backend, so they go without its definitions.
@@ -225,7 +230,7 @@ if(NOT DNNL_CODEGEN STREQUAL "OFF")
   list(FILTER __dnnl_entry INCLUDE REGEX "/dnnl/codegen\\.cc$")
   set_property(SOURCE ${__dnnl_entry}
                APPEND PROPERTY COMPILE_DEFINITIONS TVM_DNNL_CODEGEN_${DNNL_CODEGEN}=1)
-  # TVM's file then leaves the registration of the const loader to dnnl_const_loader.cc.
+  # TVM's file then leaves the registration of the const loader to tvm/const_loader.cc.
   set_property(SOURCE "${CMAKE_CURRENT_SOURCE_DIR}/src/runtime/const_loader_module.cc"
                APPEND PROPERTY COMPILE_DEFINITIONS TVM_DNNL_CONST_LOADER=1)
   if(NOT DNNL_INCLUDE_DIR IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)

@@ -198,7 +198,9 @@ def run_case(folder):
 
 def dnnl_warning():
     """Return the class of the warnings about functions that were left alone."""
-    from tvm.relay.op.contrib._dnnl import partition  # pylint: disable=import-outside-toplevel
+    from tvm.relay.op.contrib._dnnl import (
+        pipeline as partition,
+    )  # pylint: disable=import-outside-toplevel
 
     return partition.PartitionWarning
 

@@ -25,7 +25,7 @@ from unittest import mock
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl import cpu
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl_graphs
 from tvm.testing.dnnl_graphs.draw import Unfit
 from tvm.testing.dnnl_graphs.row import op
@@ -225,7 +225,7 @@ def _text():
 
 def without_row():
     """Return why ops have no row, by op."""
-    from tvm.relay.op.contrib._dnnl import refused  # pylint: disable=import-outside-toplevel
+    from tvm.relay.op.contrib._dnnl.policy import refused  # pylint: disable=import-outside-toplevel
 
     return refused.REFUSED
 

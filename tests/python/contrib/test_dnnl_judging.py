@@ -22,7 +22,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl import cpu
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 from tvm.testing.dnnl_graphs import comparing, judging, numpy_ops, partitions
 from tvm.testing.dnnl_graphs import graph as graphs

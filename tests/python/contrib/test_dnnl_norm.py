@@ -24,7 +24,7 @@ from dnnl_marks import json_only
 from dnnl_reference import RTOL, conv2d, rand
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl import cpu
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 # exp is up to five roundings off, and so is the quotient.

@@ -22,7 +22,7 @@ from dnnl_reference import rand
 from dnnl_relay import assert_same_result, composites, const, conv, module, partition, var
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.prune import LIGHT_ELEMENTS
+from tvm.relay.op.contrib._dnnl.partition.prune import LIGHT_ELEMENTS
 
 SHAPE = (1, 8, 6, 6)
 X = var("x", *SHAPE)

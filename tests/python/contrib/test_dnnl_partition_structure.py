@@ -224,7 +224,7 @@ class TestOtherCompilers:
 
 def test_pass_that_fails_is_a_warning(monkeypatch):
     """A model must compile even when a pass cannot cope with it."""
-    from tvm.relay.op.contrib._dnnl import partition as steps
+    from tvm.relay.op.contrib._dnnl import pipeline as steps
 
     def fail(*args):
         raise tvm.TVMError("Traceback\nno way")

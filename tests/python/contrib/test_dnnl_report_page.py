@@ -26,7 +26,7 @@ from dnnl_browser import find_browser, read_page
 from dnnl_relay import const, conv, module, partition, var
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl import drawing
+from tvm.relay.op.contrib._dnnl.report import drawing
 from tvm.testing import dnnl_workloads
 
 SHAPE = (1, 8, 6, 6)

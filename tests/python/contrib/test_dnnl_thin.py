@@ -22,7 +22,7 @@ import tvm
 from dnnl_reference import rand
 from dnnl_relay import const, conv, module, partition, var
 from tvm import relay
-from tvm.relay.op.contrib._dnnl.graph import op_calls
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
 from tvm.testing import dnnl as testing
 
 x = var("x", 1, 8, 12, 16)

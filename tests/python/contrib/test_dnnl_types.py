@@ -26,7 +26,7 @@ from dnnl_alone import reasons, var
 from dnnl_reference import rand
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl import cpu
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_graphs
 from tvm.testing.dnnl_graphs import draw, judging

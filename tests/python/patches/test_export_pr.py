@@ -98,7 +98,7 @@ def test_one_commit_for_each_concern(tvm, checkout, repo, tmp_path):
     assert max(map(len, message.splitlines())) <= 72
     touched = git(repo, "log", "-1", "--format=", "--name-status", "--grep=Runtime")
     assert "D\tsrc/runtime/contrib/dnnl/old.h" in touched
-    assert "A\tsrc/runtime/contrib/dnnl/ops/conv.cc" in touched
+    assert "A\tsrc/runtime/contrib/dnnl/core/ops/conv.cc" in touched
 
 
 def test_check_writes_nothing(tvm, checkout, tmp_path, capsys):

@@ -32,9 +32,7 @@ from scripts.layout import ROOT, Layout
 tvm = pytest.importorskip("tvm")
 
 ONEDNN = Layout().onednn
-SOURCES = sorted(
-    [*ROOT.glob("src/runtime/contrib/dnnl/*.cc"), *ROOT.glob("src/runtime/contrib/dnnl/ops/*.cc")]
-)
+SOURCES = sorted(ROOT.glob("src/runtime/contrib/dnnl/**/*.cc"))
 
 pytestmark = pytest.mark.skipif(
     not (ONEDNN / "include").is_dir(), reason="needs the oneDNN that set-up fetches"

@@ -20,7 +20,7 @@ import warnings
 
 import numpy as np
 from tvm import relay
-from tvm.relay.op.contrib._dnnl.constants import to_numpy
+from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
 
 from .graph import numpy_type
 from .numpy_ops import OPS

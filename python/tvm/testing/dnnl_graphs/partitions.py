@@ -21,7 +21,7 @@ from typing import NamedTuple
 import tvm
 from tvm import relay
 from tvm.relay.expr_functor import ExprMutator
-from tvm.relay.op.contrib._dnnl.graph import is_partition
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import is_partition
 from tvm.testing import dnnl as testing
 
 from .comparing import run

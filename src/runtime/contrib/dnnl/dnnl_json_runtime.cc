@@ -30,14 +30,14 @@
 
 #include "../json/json_node.h"
 #include "../json/json_runtime.h"
-#include "dnnl_fork.h"
-#include "dnnl_named_composites.h"
-#include "dnnl_node_reader.h"
-#include "dnnl_op_table.h"
-#include "dnnl_plan.h"
-#include "dnnl_plan_builder.h"
-#include "dnnl_profile.h"
-#include "dnnl_recorder.h"
+#include "core/exec/fork.h"
+#include "core/exec/profile.h"
+#include "core/exec/recorder.h"
+#include "core/node_reader.h"
+#include "core/op_table.h"
+#include "core/plan/plan.h"
+#include "core/plan/plan_builder.h"
+#include "tvm/named_composites.h"
 
 namespace tvm {
 namespace runtime {

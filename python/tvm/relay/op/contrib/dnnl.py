@@ -28,44 +28,13 @@ import tvm
 from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern
 
-from ._dnnl.c_source import c_source_options
-from ._dnnl.chain import chain
+from ._dnnl.integration.c_source import c_source_options
+from ._dnnl.integration.profiling import DNNLMetricCollector
+from ._dnnl.integration.target import host_target
 from ._dnnl.options import check_module, make_options
-from ._dnnl.partition import partition
-from ._dnnl.profiling import DNNLMetricCollector
-from ._dnnl.reasons import (
-    axis_reason,
-    batch_norm_reason,
-    eltwise_reason,
-    last_axis,
-)
-from ._dnnl.reasons_binary import binary_reason, comparison_reason, divide_reason
-from ._dnnl.reasons_cast import cast_reason
-from ._dnnl.reasons_conv import conv_channel_axis, conv_reason
-from ._dnnl.reasons_eltwise import (
-    clip_reason,
-    leaky_relu_reason,
-    prelu_reason,
-    virtual_reason,
-)
-from ._dnnl.reasons_matmul import batch_matmul_reason, dense_reason, matmul_reason
-from ._dnnl.reasons_norm import (
-    group_norm_reason,
-    l2_normalize_reason,
-    lrn_reason,
-    rms_norm_reason,
-)
-from ._dnnl.reasons_pool import adaptive_reason, pool_channel_axis, pool_reason
-from ._dnnl.reasons_reduce import reduce_reason
-from ._dnnl.reasons_resize import resize_reason
-from ._dnnl.reasons_view import (
-    concat_reason,
-    layout_transform_reason,
-    strided_slice_reason,
-    view_reason,
-)
-from ._dnnl.report import OffloadReport, make_report
-from ._dnnl.spec import (
+from ._dnnl.partition.chain import chain
+from ._dnnl.pipeline import partition
+from ._dnnl.policy.op_spec import (
     FUNCTION,
     OpSpec,
     SpecTable,
@@ -77,7 +46,38 @@ from ._dnnl.spec import (
     root,
     view,
 )
-from ._dnnl.target import host_target
+from ._dnnl.policy.rules.binary import binary_reason, comparison_reason, divide_reason
+from ._dnnl.policy.rules.cast import cast_reason
+from ._dnnl.policy.rules.common import (
+    axis_reason,
+    batch_norm_reason,
+    eltwise_reason,
+    last_axis,
+)
+from ._dnnl.policy.rules.conv import conv_channel_axis, conv_reason
+from ._dnnl.policy.rules.eltwise import (
+    clip_reason,
+    leaky_relu_reason,
+    prelu_reason,
+    virtual_reason,
+)
+from ._dnnl.policy.rules.matmul import batch_matmul_reason, dense_reason, matmul_reason
+from ._dnnl.policy.rules.norm import (
+    group_norm_reason,
+    l2_normalize_reason,
+    lrn_reason,
+    rms_norm_reason,
+)
+from ._dnnl.policy.rules.pool import adaptive_reason, pool_channel_axis, pool_reason
+from ._dnnl.policy.rules.reduce import reduce_reason
+from ._dnnl.policy.rules.resize import resize_reason
+from ._dnnl.policy.rules.view import (
+    concat_reason,
+    layout_transform_reason,
+    strided_slice_reason,
+    view_reason,
+)
+from ._dnnl.report.offload_report import OffloadReport, make_report
 from .register import register_pattern_table
 
 __all__ = [

@@ -32,7 +32,7 @@
 #include <string>
 #include <vector>
 
-#include "../../../../runtime/contrib/dnnl/dnnl_attr_text.h"
+#include "../../../../runtime/contrib/dnnl/c_source/attr_text.h"
 #include "../codegen_c/graph_codegen_c.h"
 #include "json_codegen.h"
 #include "relay_text.h"

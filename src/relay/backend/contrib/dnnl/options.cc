@@ -36,7 +36,7 @@
 #include <sstream>
 #include <string>
 
-#include "../../../../runtime/contrib/dnnl/dnnl_threads.h"
+#include "../../../../runtime/contrib/dnnl/core/exec/threads.h"
 
 namespace tvm {
 namespace relay {

@@ -26,7 +26,7 @@ from contextvars import ContextVar
 
 import tvm
 
-from . import cpu
+from .policy import cpu
 
 # Where the PassContext has options; its fields are in src/relay/backend/contrib/dnnl/options.cc.
 KEY = "relay.ext.dnnl.options"

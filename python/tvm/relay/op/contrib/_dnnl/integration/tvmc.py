@@ -1,0 +1,61 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What TVM's command line calls for the target `dnnl`."""
+
+from __future__ import annotations
+
+import tvm
+
+
+def partition_for_tvmc(
+    mod: tvm.IRModule,
+    params: dict[str, tvm.nd.NDArray] | None = None,
+    mod_name: str = "default",
+    **options: object,
+) -> tvm.IRModule:
+    """Partition a module for `tvmc compile --target="dnnl -prune=0, llvm"`.
+
+    Parameters
+    ----------
+    mod, params, mod_name
+        As for :py:func:`tvm.relay.op.contrib.dnnl.partition_for_dnnl`.
+    options : object
+        Not looked at: tvmc has put them into the PassContext, which has checked them.
+
+    Returns
+    -------
+    partitioned : tvm.IRModule
+        The module with a function of `Compiler` "dnnl" for each partition.
+
+    Raises
+    ------
+    TVMCException
+        This TVM has no DNNL code generator, or an option has a value that makes no sense.
+    """
+    # Here and not above: tvmc imports this module while it is imported itself.
+    from tvm.driver.tvmc import TVMCException  # pylint: disable=import-outside-toplevel
+
+    from ... import dnnl  # pylint: disable=import-outside-toplevel
+
+    if not dnnl.is_dnnl_available():
+        raise TVMCException(
+            "this TVM has no target dnnl; build it with USE_DNNL_CODEGEN set to ON in config.cmake"
+        )
+    try:
+        return dnnl.partition_for_dnnl(mod, params, mod_name)
+    except ValueError as error:
+        raise TVMCException(f"target dnnl: {error}") from error

@@ -1,0 +1,281 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Fusion: an op and what is done to its result become one composite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import tvm
+from tvm import relay, tir
+from tvm.relay import expr as relay_expr
+
+from .. import options
+from ..ir.dataflow_graph import Graph
+from ..policy.op_spec import OpSpec, SpecTable
+from ..policy.tensors import COMPILER, VIRTUAL_OP, op_name, shape_of
+from .chain import channel_bias_reason
+
+# oneDNN's limit of post-ops on one primitive is 32.
+MAX_POST_OPS = 32
+
+# For these roots, how many of the last dimensions a reshape between the post-ops must keep: the
+# primitive sees all the others as one.
+KEPT_DIMS = {"nn.dense": 1, "nn.matmul": 1, "nn.batch_matmul": 2}
+RESHAPES = ("expand_dims", "reshape", "squeeze")
+
+# What may be fused to its second operand.
+SWAPPABLE = ("add", "maximum", "minimum", "multiply", "subtract")
+
+
+def spec_name(expr: relay.Expr) -> str | None:
+    """Return the name of the Relay op or virtual op that `expr` calls, or None."""
+    if not isinstance(expr, relay.Call):
+        return None
+    if isinstance(expr.op, relay.Function):
+        attrs = expr.op.attrs
+        return str(attrs[VIRTUAL_OP]) if attrs is not None and VIRTUAL_OP in attrs else None
+    return op_name(expr)
+
+
+def operand_kind(
+    operand: tuple[int, ...], result: tuple[int, ...], channel_axis: int | None
+) -> str | None:
+    """Say how a second operand lies on a result, if in a way that oneDNN fuses.
+
+    Parameters
+    ----------
+    operand, result : tuple[int, ...]
+        The shapes, aligned from the right as numpy does.
+    channel_axis : int | None
+        The channel axis of the result, for an op that has one.
+
+    Returns
+    -------
+    kind : str | None
+        "scalar", "channel" or "full"; None for any other broadcast.
+    """
+    if len(operand) > len(result):
+        return None
+    padded = (1,) * (len(result) - len(operand)) + operand
+    if channel_axis is not None and channel_bias_reason(operand, result, channel_axis) is None:
+        return "channel"
+    if padded == result:
+        return "full"
+    return "scalar" if all(dim == 1 for dim in padded) else None
+
+
+class Fused:
+    """A root and its post-ops, by their numbers in the graph."""
+
+    def __init__(self, graph: Graph, table: SpecTable, root: int):
+        self.graph, self.table = graph, table
+        self.chain = [root]
+        self.root_spec: OpSpec = table.ops[spec_name(graph.nodes[root])]
+        axis = self.root_spec.channel_axis
+        self.channel_axis = axis(graph.nodes[root]) if axis else None
+        # The part of the name of each op; None for one that shows in no name.
+        self._parts: list[str | None] = [spec_name(graph.nodes[root]).split(".")[-1]]
+        self._has_full_operand = False
+
+    @property
+    def name(self) -> str:
+        """The composite's name, for people: what is done, in order."""
+        return f"{COMPILER}.{'_'.join(part for part in self._parts if part)}"
+
+    def grow(self, taken: set[int]) -> None:
+        """Take in user after user while each is the only one and can be a post-op."""
+        while len(self.chain) <= MAX_POST_OPS:
+            last = self.chain[-1]
+            users = self.graph.users[last]
+            if len(users) != 1 or users[0] in taken:
+                break
+            part = None
+            if not self._is_first_result(last, users[0]) and not self._is_reshape_of_rows(
+                last, users[0]
+            ):
+                part = self._part(last, users[0])
+                if part is None:
+                    break
+            self.chain.append(users[0])
+            self._parts.append(part)
+        self._drop_last_reshapes()
+
+    def shorten(self, exclude: frozenset[str]) -> None:
+        """Drop post-ops from the end until the composite is not one that stays on TVM."""
+        while len(self.chain) > 1 and self.name in exclude:
+            self.chain.pop()
+            self._parts.pop()
+            self._drop_last_reshapes()
+
+    def _drop_last_reshapes(self) -> None:
+        """Leave reshapes out that nothing is fused behind."""
+        while len(self.chain) > 1 and self._parts[-1] is None:
+            self.chain.pop()
+            self._parts.pop()
+
+    def _is_first_result(self, last: int, user: int) -> bool:
+        """Whether a user takes the first result of several, the only one that is used."""
+        expr = self.graph.nodes[user]
+        return (
+            isinstance(expr, relay.TupleGetItem)
+            and expr.index == 0
+            and self.graph.scope[user] == self.graph.scope[last]
+        )
+
+    def _is_reshape_of_rows(self, last: int, user: int) -> bool:
+        """Whether a user only gives other dimensions to the rows, or matrices, of the last op."""
+        root, expr = self.graph.nodes[self.chain[0]], self.graph.nodes[user]
+        kept = KEPT_DIMS.get(spec_name(root))
+        if kept is None or spec_name(expr) not in RESHAPES or self.table.refusal(expr) is not None:
+            return False
+        # An operand of all elements would be of other dimensions than the result.
+        if self._has_full_operand or self.graph.scope[user] != self.graph.scope[last]:
+            return False
+        # Rows of more dimensions that are columns of the data are no rows of one matrix.
+        if kept == 1 and len(shape_of(root)) > 2 and getattr(root.attrs, "transpose_a", False):
+            return False
+        return shape_of(expr)[-kept:] == shape_of(root)[-kept:]
+
+    def _part(self, last: int, user: int) -> str | None:
+        """Return what to call a user of the last op in the name; None if it cannot be fused."""
+        expr = self.graph.nodes[user]
+        name = spec_name(expr)
+        if name not in self.table.ops or self.graph.scope[user] != self.graph.scope[last]:
+            return None
+        spec = self.table.ops[name]
+        shape = shape_of(self.graph.nodes[last])
+        refused = op_name(expr) is not None and self.table.refusal(expr) is not None
+        is_fused = spec.post in self.root_spec.fuses or name in self.root_spec.fuses
+        if not is_fused or refused or shape_of(expr) != shape:
+            return None
+        short = name.split(".")[-1]
+        return short if spec.post == "eltwise" else self._binary_part(expr, last, short)
+
+    def _channel_axis(self, shape: tuple[int, ...]) -> int | None:
+        """Return the channel axis of a result of this shape."""
+        is_reshaped = len(shape) != len(shape_of(self.graph.nodes[self.chain[0]]))
+        return len(shape) - 1 if is_reshaped else self.channel_axis
+
+    def _binary_part(self, expr: relay.Call, last: int, short: str) -> str | None:
+        is_first = expr.args[0].same_as(self.graph.nodes[last])
+        operand, shape = expr.args[1 if is_first else 0], shape_of(expr)
+        if op_name(expr) == "nn.bias_add":
+            if not is_first or int(expr.attrs.axis) % len(shape) != self._channel_axis(shape):
+                return None
+            kind = "channel"
+        else:
+            kind = operand_kind(shape_of(operand), shape, self._channel_axis(shape))
+        if kind is None or not (is_first or short in SWAPPABLE):
+            return None
+        # The first thing that is added per channel is the primitive's bias argument.
+        self._has_full_operand = self._has_full_operand or kind == "full"
+        is_bias = short in ("add", "bias_add") and kind == "channel" and not any(self._parts[1:])
+        if is_bias and self.root_spec.heavy:
+            return "bias"
+        return "sum" if short == "add" and kind == "full" else short
+
+    def build(self, *outside: relay.Expr) -> relay.Call:
+        """Return the call of the composite.
+
+        Parameters
+        ----------
+        *outside : relay.Expr
+            What the expressions of :py:meth:`outside` have become.
+        """
+        done = dict(zip(self.outside(), outside))
+        params: list[relay.Var] = []
+        args: list[relay.Expr] = []
+        inside: dict[int, relay.Expr] = {}
+        for number in self.chain:
+            call = self.graph.nodes[number]
+            if isinstance(call, relay.TupleGetItem):
+                (source,) = self.graph.children[number]
+                inside[number] = relay.TupleGetItem(inside[source], call.index)
+                continue
+            operands = self.graph.children[number][-len(call.args) :]
+            for child in operands:
+                if child not in inside:
+                    type_ = self.graph.nodes[child].checked_type
+                    inside[child] = relay.var(f"FunctionVar_{len(params)}", type_)
+                    params.append(inside[child])
+                    args.append(done[child])
+            inside[number] = relay_expr.CallWithFields(
+                call, call.op, [inside[child] for child in operands]
+            )
+        last = self.chain[-1]
+        func = relay.Function(params, inside[last], self.graph.nodes[last].checked_type)
+        names = filter(None, (spec_name(self.graph.nodes[number]) for number in self.chain))
+        ops = "".join(f"{name}_" for name in names)
+        for key, value in (("PartitionedFromPattern", ops), ("Composite", self.name)):
+            func = func.with_attr(key, tvm.runtime.String(value))
+        return relay.Call(func.with_attr("Primitive", tir.IntImm("int32", 0)), args)
+
+    def outside(self) -> list[int]:
+        """Return the numbers of what the composite is called with."""
+        inside = set(self.chain)
+        return [
+            child
+            for number in self.chain
+            for child in self.graph.children[number]
+            if child not in inside
+        ]
+
+
+def find_fused(graph: Graph, table: SpecTable) -> Iterator[Fused]:
+    """Yield what to fuse: heavy ops first, so that a light one does not take their post-ops."""
+    exclude = options.active().exclude
+    taken: set[int] = set()
+    roots = []
+    for number, expr in enumerate(graph.nodes):
+        name = spec_name(expr)
+        if name in table.ops and table.ops[name].fuses:
+            if op_name(expr) is None or table.refusal(expr) is None:
+                roots.append(number)
+    roots.sort(key=lambda number: not table.ops[spec_name(graph.nodes[number])].heavy)
+    for root in roots:
+        if root in taken:
+            continue
+        fused = Fused(graph, table, root)
+        fused.grow(taken)
+        fused.shorten(exclude)
+        if len(fused.chain) > 1:
+            taken.update(fused.chain)
+            yield fused
+
+
+def fuse(func: relay.Function, table: SpecTable) -> relay.Function:
+    """Put every chain of an op and its post-ops into a composite.
+
+    TVM's MergeComposite needs a pattern for each chain, and tries all of them at each place. The
+    rows of the table say what may follow what, so the chains are read off the function.
+
+    Parameters
+    ----------
+    func : relay.Function
+        A typed function.
+    table : SpecTable
+        The policy.
+
+    Returns
+    -------
+    fused : relay.Function
+        The function with calls of composites, or `func` itself where there is nothing to fuse.
+    """
+    graph = Graph(func)
+    found = find_fused(graph, table)
+    return graph.replace({each.chain[-1]: (each.outside(), each.build) for each in found})

@@ -1,0 +1,107 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Grouping what oneDNN can run into regions, each of which can be one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tvm import relay
+
+from ..ir.dataflow_graph import Graph
+
+
+class Regions:
+    """The largest regions of a function that a greedy merge along its data flow finds.
+
+    A region is a set of expressions that can be computed by one call: none of its inputs depends
+    on one of its outputs, and all are in one scope, so that no branch is taken early and no
+    variable leaves its binding.
+
+    Parameters
+    ----------
+    graph : Graph
+        The typed function.
+    supported : Callable[[int], bool]
+        Whether oneDNN can compute an expression; asked children first.
+
+    Attributes
+    ----------
+    members : list[list[int]]
+        The regions.
+    """
+
+    def __init__(self, graph: Graph, supported: Callable[[int], bool]):
+        self.graph = graph
+        # Every expression starts as a group of its own; `_group` is a forest of merged groups.
+        self._group = list(range(len(graph.nodes)))
+        # What a group is computed from; leaves depend on nothing and so are on no path.
+        self._sources = [
+            {child for child in children if graph.children[child]} for children in graph.children
+        ]
+        chosen = [False] * len(graph.nodes)
+        for i, children in enumerate(graph.children):
+            chosen[i] = supported(i)
+            if chosen[i]:
+                for child in children:
+                    if chosen[child] and graph.scope[child] == graph.scope[i]:
+                        self._merge(self._find(child), self._find(i))
+        members: dict[int, list[int]] = {}
+        for i in (i for i, taken in enumerate(chosen) if taken):
+            # A field of a tuple from elsewhere is taken there, so that inputs are tensors.
+            if isinstance(graph.nodes[i], relay.TupleGetItem):
+                if self._find(graph.children[i][0]) != self._find(i):
+                    continue
+            members.setdefault(self._find(i), []).append(i)
+        self.members = list(members.values())
+
+    def _find(self, i: int) -> int:
+        """Return the group that expression `i` is in now."""
+        while self._group[i] != i:
+            self._group[i] = self._group[self._group[i]]
+            i = self._group[i]
+        return i
+
+    def _merge(self, a: int, b: int) -> None:
+        """Make groups `a` and `b` one, unless a path between them leaves them."""
+        if a == b:
+            return
+        both = {a, b}
+        outside = {self._find(i) for i in self._sources[a] | self._sources[b]} - both
+        stack, seen = list(outside), set(outside)
+        while stack:
+            for i in self._sources[stack.pop()]:
+                group = self._find(i)
+                if group in both:
+                    return
+                if group not in seen:
+                    seen.add(group)
+                    stack.append(group)
+        self._group[a] = b
+        self._sources[b] = outside
+
+    def inputs(self, members: list[int]) -> list[int]:
+        """Return what a region takes from outside, constants left out, in their order."""
+        inside = set(members)
+        found = {child for i in members for child in self.graph.children[i]} - inside
+        fixed = (relay.Constant, relay.Function)
+        return [i for i in sorted(found) if not isinstance(self.graph.nodes[i], fixed)]
+
+    def outputs(self, members: list[int]) -> list[int]:
+        """Return those of a region's expressions that something outside uses, in their order."""
+        inside = set(members)
+        return [i for i in members if any(user not in inside for user in self.graph.users[i])]

@@ -1,0 +1,97 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""When oneDNN can run a function of two elements, with numpy's broadcasting."""
+
+from __future__ import annotations
+
+import itertools
+
+from tvm import relay
+
+from ..tensors import shape_of, tensor_reason, tensors_reason, text_of_shape
+
+# oneDNN has fast code for an operand that is broadcast along one run of axes, or all but one. Its
+# code for the rest takes a hundred times longer than TVM's.
+MAX_RUNS = 3
+
+
+def runs_of_axes(operand: tuple[int, ...], result: tuple[int, ...]) -> int:
+    """Count the runs of neighbouring axes along which an operand is, or is not, broadcast.
+
+    Parameters
+    ----------
+    operand, result : tuple[int, ...]
+        The shapes, aligned from the right as numpy does. Axes of one element do not count.
+    """
+    padded = (1,) * (len(result) - len(operand)) + operand
+    broadcast = [dim == 1 for dim, size in zip(padded, result) if size != 1]
+    return len(list(itertools.groupby(broadcast)))
+
+
+def binary_reason(call: relay.Call) -> str | None:
+    """Accept static operands of which at least one has the result's shape.
+
+    oneDNN broadcasts its second source only; the operand of full shape is made the first.
+    """
+    return tensors_reason(call) or _broadcast_reason(call)
+
+
+def comparison_reason(call: relay.Call) -> str | None:
+    """Accept static real numbers of which at least one operand has the result's shape.
+
+    oneDNN writes 0 or 1 into bytes, as Relay's truths are.
+    """
+    reason = tensor_reason("the result", call.checked_type, dtypes=("bool",))
+    for name, type_ in zip(("lhs", "rhs"), (arg.checked_type for arg in call.args)):
+        reason = reason or tensor_reason(name, type_)
+    return reason or _broadcast_reason(call)
+
+
+def _broadcast_reason(call: relay.Call) -> str | None:
+    """Say why oneDNN cannot broadcast the operands of a call."""
+    out = shape_of(call)
+    if not out:
+        return "the result is a scalar"
+    lhs, rhs = (shape_of(arg) for arg in call.args)
+    # A missing leading dimension counts as 1: operands of fewer dimensions are padded.
+    full = [(1,) * (len(out) - len(shape)) + shape == out for shape in (lhs, rhs)]
+    if not any(full):
+        return (
+            f"both operands broadcast: {text_of_shape(lhs)} and {text_of_shape(rhs)} "
+            f"to {text_of_shape(out)}; oneDNN needs one of the full shape"
+        )
+    broadcast = lhs if full[1] else rhs
+    if runs_of_axes(broadcast, out) > MAX_RUNS:
+        return (
+            f"an operand of shape {text_of_shape(broadcast)} broadcasts to {text_of_shape(out)} "
+            "along axes that are not neighbours; oneDNN is slow at that"
+        )
+    return None
+
+
+def divide_reason(call: relay.Call) -> str | None:
+    """Accept what `binary_reason` accepts, with a first operand of the result's shape."""
+    reason = binary_reason(call)
+    if reason:
+        return reason
+    out, data = shape_of(call), shape_of(call.args[0])
+    if (1,) * (len(out) - len(data)) + data != out:
+        return (
+            f"the first operand, of shape {text_of_shape(data)}, broadcasts "
+            f"to {text_of_shape(out)}; oneDNN divides by a broadcast operand only"
+        )
+    return None

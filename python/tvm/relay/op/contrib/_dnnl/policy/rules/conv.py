@@ -1,0 +1,148 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""When oneDNN can run a convolution or a transposed convolution."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tvm import relay
+
+from ..tensors import ints, op_name, shape_of, tensors_reason, text_of_shape
+
+SPATIAL = "DHW"
+
+
+class ConvGeometry(NamedTuple):
+    """The sizes of a convolution, whatever its layouts."""
+
+    in_channels: int
+    out_channels: int
+    groups: int
+    # The weight's dimensions by letter. Relay writes a depthwise weight either as usual, O being
+    # the output channels, or as O = input channels and I = outputs per input channel. That of a
+    # transposed convolution has O = outputs per group and I = all input channels.
+    weight: dict
+    multiplier_form: bool
+
+
+def is_transposed(call: relay.Call) -> bool:
+    """Whether a convolution is a transposed one."""
+    return op_name(call).endswith("_transpose")
+
+
+def conv_channel_axis(call: relay.Call) -> int:
+    """Return the channel axis of a convolution's result."""
+    return str(call.attrs.data_layout).index("C")
+
+
+def conv_geometry(call: relay.Call) -> ConvGeometry:
+    """Read the sizes of a convolution whose layouts and static shapes are known to be accepted."""
+    attrs = call.attrs
+    weight = dict(zip(attrs.kernel_layout, shape_of(call.args[1])))
+    in_channels = shape_of(call.args[0])[attrs.data_layout.index("C")]
+    out_channels = shape_of(call)[conv_channel_axis(call)]
+    groups = int(attrs.groups)
+    multiplier_form = (
+        not is_transposed(call) and groups > 1 and groups == in_channels == weight["O"]
+    )
+    return ConvGeometry(in_channels, out_channels, groups, weight, multiplier_form)
+
+
+def window_reason(attrs, spatial: int) -> str | None:
+    """Say why strides, dilation or padding of a window over `spatial` dimensions are not legal."""
+    for name in ("strides", "dilation"):
+        values = ints(getattr(attrs, name))
+        if values is None or len(values) not in (1, spatial) or min(values) < 1:
+            return f"{name}={list(getattr(attrs, name))} is not {spatial} positive integers"
+    padding = ints(attrs.padding)
+    if padding is None or len(padding) not in (1, spatial, 2 * spatial):
+        return f"padding={list(attrs.padding)} is not 1, {spatial} or {2 * spatial} integers"
+    if min(padding) < 0:
+        return f"padding={list(padding)} is negative"
+    return None
+
+
+def data_layout_reason(attrs, name: str, spatial: int) -> str | None:
+    """Say why a layout is neither channels-first nor channels-last.
+
+    oneDNN blocks tensors itself, so that no model needs a blocked layout.
+    """
+    letters = SPATIAL[3 - spatial :]
+    layouts = (f"NC{letters}", f"N{letters}C")
+    found = str(getattr(attrs, name))
+    return None if found in layouts else f"{name}={found} is not {' or '.join(layouts)}"
+
+
+def conv_reason(call: relay.Call) -> str | None:
+    """Accept static tensors, any order of the weight's dimensions, any groups."""
+    spatial = int(op_name(call)[len("nn.conv")])
+    attrs = call.attrs
+    reason = data_layout_reason(attrs, "data_layout", spatial)
+    if reason:
+        return reason
+    letters = "OI" + SPATIAL[3 - spatial :]
+    if sorted(attrs.kernel_layout) != sorted(letters):
+        return f"kernel_layout={attrs.kernel_layout} is not an order of the letters {letters}"
+    if attrs.out_layout not in ("", attrs.data_layout):
+        return f"out_layout={attrs.out_layout} differs from data_layout={attrs.data_layout}"
+    reason = window_reason(attrs, spatial) or tensors_reason(call)
+    if reason:
+        return reason
+    for name, arg in zip(("data", "weight"), call.args):
+        if len(shape_of(arg)) != spatial + 2:
+            shape = text_of_shape(shape_of(arg))
+            return f"{name} has shape {shape}, of rank other than {spatial + 2}"
+    reason = _channels_reason(call)
+    if reason is None and is_transposed(call):
+        reason = _output_padding_reason(attrs, spatial)
+    return reason
+
+
+def _channels_reason(call: relay.Call) -> str | None:
+    """Check that groups, channels and the weight's shape agree; Relay's typing is lenient here."""
+    conv = conv_geometry(call)
+    if conv.groups < 1:
+        return f"groups={conv.groups} is not positive"
+    for name, channels in (("input", conv.in_channels), ("output", conv.out_channels)):
+        if channels % conv.groups:
+            return f"groups={conv.groups} does not divide {channels} {name} channels"
+    if is_transposed(call):
+        expected = (conv.out_channels // conv.groups, conv.in_channels)
+    elif conv.multiplier_form:
+        expected = (conv.in_channels, conv.out_channels // conv.in_channels)
+    else:
+        expected = (conv.out_channels, conv.in_channels // conv.groups)
+    found = (conv.weight["O"], conv.weight["I"])
+    if found != expected:
+        return (
+            f"the weight has O, I = {found}, but {conv.in_channels} input and "
+            f"{conv.out_channels} output channels in groups={conv.groups} need {expected}"
+        )
+    return None
+
+
+def _output_padding_reason(attrs, spatial: int) -> str | None:
+    """Check what is added to the end of a transposed convolution's result."""
+    extra = ints(attrs.output_padding)
+    if extra is None or len(extra) != spatial or min(extra) < 0:
+        return f"output_padding={list(attrs.output_padding)} is not {spatial} integers of 0 or more"
+    strides = ints(attrs.strides)
+    strides = strides * spatial if len(strides) == 1 else strides
+    if any(end >= stride for end, stride in zip(extra, strides)):
+        return f"output_padding={list(extra)} is not less than strides={list(strides)}"
+    return None

@@ -1,0 +1,57 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""When oneDNN can run a function of one element, and which ones it cannot."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relay
+
+from ..tensors import shape_of, tensor_reason, text_of_shape
+from .common import eltwise_reason
+
+
+def clip_reason(call: relay.Call) -> str | None:
+    """Accept static tensors and bounds in their order."""
+    low, high = float(call.attrs.a_min), float(call.attrs.a_max)
+    if math.isnan(low) or math.isnan(high) or low > high:
+        return f"a_min={low:g} is not below a_max={high:g}"
+    return eltwise_reason(call)
+
+
+def leaky_relu_reason(call: relay.Call) -> str | None:
+    """Accept static tensors and a finite slope."""
+    if not math.isfinite(call.attrs.alpha):
+        return f"alpha={call.attrs.alpha:g} is not finite"
+    return eltwise_reason(call)
+
+
+def prelu_reason(call: relay.Call) -> str | None:
+    """Accept static tensors with one slope per element of any axis."""
+    reason = eltwise_reason(call)
+    if reason:
+        return reason
+    data, axis = shape_of(call.args[0]), int(call.attrs.axis)
+    if not 0 <= axis < len(data):
+        return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
+    return None
+
+
+def virtual_reason(call: relay.Call) -> str | None:
+    """Accept a static operand of rank 1 or more, for a virtual op of one operand."""
+    return tensor_reason("data", call.args[0].checked_type, min_rank=1)

@@ -1,0 +1,63 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""When oneDNN can multiply matrices."""
+
+from __future__ import annotations
+
+from tvm import relay
+
+from ..tensors import shape_of, tensors_reason, text_of_shape
+
+
+def _rewritten_reason(attrs) -> str | None:
+    """Refuse weights that one of TVM's tuners has put into a layout of its own."""
+    if getattr(attrs, "auto_scheduler_rewritten_layout", ""):
+        return "the weight has a layout of TVM's auto scheduler"
+    if len(getattr(attrs, "meta_schedule_original_shape", None) or ()):
+        return "the weight has a layout of TVM's meta schedule"
+    return None
+
+
+def _product_reason(call: relay.Call, transpose_a: bool, transpose_b: bool) -> str | None:
+    """Accept static data of rank 2 or more and a matrix that fits to it."""
+    reason = _rewritten_reason(call.attrs) or tensors_reason(call, min_rank=2)
+    if reason:
+        return reason
+    data, weight = shape_of(call.args[0]), shape_of(call.args[1])
+    inner = data[-2] if transpose_a else data[-1]
+    if len(weight) != 2 or weight[1 if transpose_b else 0] != inner:
+        wanted = f"(units, {inner})" if transpose_b else f"({inner}, units)"
+        return (
+            f"weight has shape {text_of_shape(weight)}, "
+            f"not {wanted} to go with data of shape {text_of_shape(data)}"
+        )
+    return None
+
+
+def dense_reason(call: relay.Call) -> str | None:
+    """Accept static data of rank 2 or more and a 2-D weight."""
+    return _product_reason(call, False, True)
+
+
+def matmul_reason(call: relay.Call) -> str | None:
+    """Accept static data of rank 2 or more and a 2-D weight, either transposed or not."""
+    return _product_reason(call, bool(call.attrs.transpose_a), bool(call.attrs.transpose_b))
+
+
+def batch_matmul_reason(call: relay.Call) -> str | None:
+    """Accept static batches of matrices, of which one may be a single matrix."""
+    return _rewritten_reason(call.attrs) or tensors_reason(call)

@@ -1,0 +1,85 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""When oneDNN can normalize, with statistics of the data itself."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import relay
+
+from ..tensors import shape_of, tensor_reason, tensors_reason, text_of_shape
+from .common import axis_reason
+from .reduce import axes_reason
+
+# Any other power is a call of powf for each element.
+LRN_BETAS = (0.75, 1.0)
+
+
+def group_norm_reason(call: relay.Call) -> str | None:
+    """Accept static tensors and groups of the same number of channels."""
+    reason = axis_reason(call)
+    if reason:
+        return reason
+    channels, groups = shape_of(call.args[0])[int(call.attrs.axis)], int(call.attrs.num_groups)
+    if groups < 1 or channels % groups:
+        return f"num_groups={groups} does not divide {channels} channels"
+    return None
+
+
+def l2_normalize_reason(call: relay.Call) -> str | None:
+    """Accept static tensors and any axes of more than one value."""
+    reason = tensors_reason(call, min_rank=1)
+    if reason:
+        return reason
+    if math.isnan(call.attrs.eps):
+        return "eps is not a number"
+    data = shape_of(call.args[0])
+    reason = axes_reason(call.attrs.axis, False, data)
+    if reason:
+        return reason
+    axes = [int(axis) for axis in call.attrs.axis or ()] or range(len(data))
+    if all(data[axis] == 1 for axis in axes):
+        return f"axis={list(axes)} of {text_of_shape(data)} is one value; oneDNN does not sum one"
+    return None
+
+
+def rms_norm_reason(call: relay.Call) -> str | None:
+    """Accept static tensors with more than one value along the last axis."""
+    for arg in call.args:
+        reason = tensor_reason("data", arg.checked_type, min_rank=1)
+        if reason:
+            return reason
+    data = shape_of(call.args[0])
+    if data[-1] == 1:
+        return f"the last axis of {text_of_shape(data)} has one value; oneDNN does not sum one"
+    return None
+
+
+def lrn_reason(call: relay.Call) -> str | None:
+    """Accept static NCHW and NHWC with an odd window and a power that oneDNN is fast at."""
+    reason = tensors_reason(call)
+    if reason:
+        return reason
+    attrs, data = call.attrs, shape_of(call.args[0])
+    if len(data) != 4 or int(attrs.axis) not in (1, 3):
+        return f"axis={attrs.axis} of data of shape {text_of_shape(data)}; 1 or 3 of 4 are needed"
+    if int(attrs.size) < 1 or int(attrs.size) % 2 == 0:
+        return f"size={attrs.size} is not odd"
+    if float(attrs.beta) not in LRN_BETAS:
+        return f"beta={attrs.beta:g} is not 0.75 or 1; oneDNN is slow at that"
+    return None

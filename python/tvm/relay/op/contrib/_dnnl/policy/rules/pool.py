@@ -1,0 +1,117 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""When oneDNN can run a pooling."""
+
+from __future__ import annotations
+
+import re
+
+from tvm import relay
+
+from ..tensors import ints, op_name, shape_of, tensors_reason, text_of_shape
+from .conv import SPATIAL, data_layout_reason, window_reason
+
+
+def pool_channel_axis(call: relay.Call) -> int:
+    """Return the channel axis of a pooling's result."""
+    return str(call.attrs.layout).index("C")
+
+
+def _layout_reason(call: relay.Call) -> str | None:
+    """Accept channels-first and channels-last data of the right rank."""
+    spatial = _spatial(call)
+    reason = data_layout_reason(call.attrs, "layout", spatial)
+    if reason:
+        return reason
+    if call.attrs.out_layout not in ("", call.attrs.layout):
+        return f"out_layout={call.attrs.out_layout} differs from layout={call.attrs.layout}"
+    reason = tensors_reason(call)
+    if reason:
+        return reason
+    data = shape_of(call.args[0])
+    if len(data) != spatial + 2:
+        return f"data has shape {text_of_shape(data)}, of rank other than {spatial + 2}"
+    return None
+
+
+def _spatial(call: relay.Call) -> int:
+    return int(re.search(r"pool(\d)d$", op_name(call)).group(1))
+
+
+def _sizes(call: relay.Call) -> list[tuple[str, int, int]]:
+    """Return letter, input size and output size of each spatial axis."""
+    layout, data, out = call.attrs.layout, shape_of(call.args[0]), shape_of(call)
+    letters = SPATIAL[3 - _spatial(call) :]
+    return [(c, data[layout.index(c)], out[layout.index(c)]) for c in letters]
+
+
+def pool_reason(call: relay.Call) -> str | None:
+    """Accept static data, windows without dilation that hold what TVM counts."""
+    spatial, attrs = _spatial(call), call.attrs
+    reason = _layout_reason(call) or window_reason(attrs, spatial)
+    if reason:
+        return reason
+    kernel, strides, dilation, padding = (
+        ints(getattr(attrs, name)) for name in ("pool_size", "strides", "dilation", "padding")
+    )
+    if kernel is None or len(kernel) not in (1, spatial) or min(kernel) < 1:
+        return f"pool_size={list(attrs.pool_size)} is not {spatial} positive integers"
+    kernel, strides = (
+        values * spatial if len(values) == 1 else values for values in (kernel, strides)
+    )
+    if max(dilation) > 1:
+        return f"dilation={list(dilation)}: oneDNN has only slow code for dilated windows"
+    padding = padding * (2 * spatial // len(padding))
+    for axis, (letter, size, out) in enumerate(_sizes(call)):
+        window = _Window(kernel[axis], strides[axis], padding[axis], padding[axis + spatial])
+        reason = window.reason(size, out, bool(getattr(attrs, "count_include_pad", False)))
+        if reason:
+            return f"along {letter}, {reason}"
+    return None
+
+
+class _Window:
+    """A window over one axis: its size, stride and the padding before and after."""
+
+    def __init__(self, size: int, stride: int, before: int, after: int):
+        self.size, self.stride, self.before, self.after = size, stride, before, after
+
+    def reason(self, data: int, out: int, counts_padding: bool) -> str | None:
+        """Say why oneDNN would not compute what TVM does for `out` windows over `data` values."""
+        last = (out - 1) * self.stride - self.before
+        if self.before >= self.size or last >= data:
+            where = "first" if self.before >= self.size else "last"
+            return f"the {where} window of {self.size} holds nothing but padding"
+        # TVM divides by the part of the window that is on data and padding, oneDNN by all of it.
+        over = last + self.size - data - self.after
+        if counts_padding and over > 0:
+            return f"ceil_mode moves the last window {over} beyond the padding, which it counts"
+        return None
+
+
+def adaptive_reason(call: relay.Call) -> str | None:
+    """Accept static data where all windows have one size and lie at even distances."""
+    reason = _layout_reason(call)
+    if reason:
+        return reason
+    for letter, size, out in _sizes(call):
+        starts = [i * size // out for i in range(out)]
+        sizes = {-(-(i + 1) * size // out) - start for i, start in enumerate(starts)}
+        steps = {b - a for a, b in zip(starts, starts[1:])}
+        if len(sizes) > 1 or len(steps) > 1 or 0 in steps:
+            return f"{size} values along {letter} make no {out} windows of one size and distance"
+    return None

@@ -1,0 +1,111 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Rules of the ops that give images another size.
+
+Relay has many ways to say which place of the input a value of the output comes from, and oneDNN
+has one. Whether the two agree depends on the sizes, so the places are computed and compared.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relay
+
+from ..tensors import op_name, shape_of, tensors_reason
+from .conv import SPATIAL, data_layout_reason
+
+# What is added before a place is rounded down, and taken off before it is rounded up.
+_EPSILON = 1e-5
+
+# The largest difference of two places between neighbours, in parts of their distance.
+_TOLERANCE = 1e-6
+
+_ROUND = {
+    "round": lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": lambda x: np.floor(x + _EPSILON),
+    "ceil": lambda x: np.ceil(x - _EPSILON),
+}
+
+
+def _places(mode: str, size: int, out: int, dtype: str) -> np.ndarray | None:
+    """Return which place of the input each output comes from; None for an unknown mode."""
+    x, scale = np.arange(out, dtype=dtype), np.asarray(size / out, dtype)
+    if mode == "half_pixel" or (mode == "pytorch_half_pixel" and out > 1):
+        return (x + np.asarray(0.5, dtype)) * scale - np.asarray(0.5, dtype)
+    if mode == "pytorch_half_pixel":
+        return np.zeros(1, dtype)
+    if mode == "align_corners":
+        return x * np.asarray((size - 1) / max(out - 1, 1), dtype)
+    if mode == "asymmetric":
+        return x * scale
+    if mode == "tf_half_pixel_for_nn":
+        return (x + np.asarray(0.5, dtype)) * scale
+    return None
+
+
+def _is_same_nearest(mode: str, rounding: str, size: int, out: int) -> bool:
+    """Whether oneDNN takes the same values as nearest ones, on one axis."""
+    wanted = _ROUND["round"](_places("half_pixel", size, out, "float64"))
+    wanted = np.clip(wanted, 0, size - 1)
+    # TVM computes in float32. Where float64 gives another value, too little hangs on too much.
+    for dtype in ("float32", "float64"):
+        found = np.clip(_ROUND[rounding](_places(mode, size, out, dtype)), 0, size - 1)
+        if not np.array_equal(found, wanted):
+            return False
+    return True
+
+
+def _is_same_linear(mode: str, size: int, out: int) -> bool:
+    """Whether oneDNN takes values from the same places between neighbours, on one axis."""
+    wanted, found = (_places(m, size, out, "float64") for m in ("half_pixel", mode))
+    return bool(np.allclose(*(np.clip(x, 0, size - 1) for x in (wanted, found)), 0, _TOLERANCE))
+
+
+def resize_reason(call: relay.Call) -> str | None:
+    """Accept static images, resized with oneDNN's places for the given sizes."""
+    reason = tensors_reason(call, min_rank=3)
+    if reason:
+        return reason
+    attrs, data, result = call.attrs, shape_of(call.args[0]), shape_of(call)
+    reason = data_layout_reason(attrs, "layout", len(data) - 2)
+    if reason:
+        return reason
+    method, mode, rounding = str(attrs.method), "asymmetric", ""
+    if op_name(call) != "nn.upsampling":
+        mode = str(attrs.coordinate_transformation_mode)
+    elif attrs.align_corners:
+        mode = "align_corners"
+    if op_name(call).startswith("image."):
+        rounding = str(attrs.rounding_method)
+    if method not in ("nearest_neighbor", "linear", "bilinear", "trilinear"):
+        return f"method={method} is none that oneDNN has"
+    rounding = rounding or ("round" if mode == "align_corners" else "floor")
+    if _places(mode, 1, 1, "float32") is None or rounding not in _ROUND:
+        return f"coordinate_transformation_mode={mode} is none that oneDNN has"
+    for letter in SPATIAL[5 - len(data) :]:
+        axis = str(attrs.layout).index(letter)
+        size, out = data[axis], result[axis]
+        if method == "nearest_neighbor" and not _is_same_nearest(mode, rounding, size, out):
+            how = f"{mode} and {rounding} take other values than oneDNN's nearest ones"
+        elif method != "nearest_neighbor" and not _is_same_linear(mode, size, out):
+            how = f"{mode} takes values from other places than oneDNN"
+        else:
+            continue
+        return f"{how}, from {letter}={size} to {out}"
+    return None

@@ -1,0 +1,108 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Rules of the ops that name, order or gather elements in another way."""
+
+from __future__ import annotations
+
+import re
+
+from tvm import relay
+
+from ..tensors import ints, named_types, shape_of, tensor_reason, text_of_shape
+
+
+def view_reason(call: relay.Call) -> str | None:
+    """Accept static tensors of a type that oneDNN can compute with."""
+    for name, type_ in named_types(call):
+        reason = tensor_reason(name, type_)
+        if reason:
+            return reason
+    return None
+
+
+def _layout(text: str) -> dict[str, int] | None:
+    """Read a layout such as NCHW16c: for each axis its block, or 1; None if it is no layout."""
+    if not re.fullmatch(r"([A-Z]|[1-9][0-9]*[a-z])+", text):
+        return None
+    axes = re.findall(r"[A-Z]", text)
+    blocks = {axis.upper(): int(size) for size, axis in re.findall(r"([0-9]+)([a-z])", text)}
+    if len(set(axes)) != len(axes) or not set(blocks) <= set(axes):
+        return None
+    if len(re.findall(r"[a-z]", text)) != len(blocks):
+        return None
+    return {axis: blocks.get(axis, 1) for axis in axes}
+
+
+def layout_transform_reason(call: relay.Call) -> str | None:
+    """Accept layouts of the same axes, each with at most one block, which divides it."""
+    reason = view_reason(call)
+    if reason:
+        return reason
+    texts = str(call.attrs.src_layout), str(call.attrs.dst_layout)
+    source, target = (_layout(text) for text in texts)
+    for text, layout in zip(texts, (source, target)):
+        if layout is None:
+            return f"{text} is not a layout of axes with at most one block each"
+    if set(source) != set(target):
+        return f"{texts[0]} and {texts[1]} have other axes"
+    data = shape_of(call.args[0])
+    letters = re.findall(r"[A-Za-z]", texts[0])
+    if len(letters) != len(data):
+        return f"data of shape {text_of_shape(data)} has another rank than {texts[0]}"
+    for axis, block in target.items():
+        size = 1
+        for letter, dim in zip(letters, data):
+            size *= dim if letter.upper() == axis else 1
+        if size % block:
+            return f"{texts[1]} has blocks of {block}, which does not divide {axis}={size}"
+    return None
+
+
+def concat_reason(call: relay.Call) -> str | None:
+    """Accept static tensors that are given one by one."""
+    if not isinstance(call.args[0], relay.Tuple):
+        return "the tensors are given as the result of another call"
+    for i, field in enumerate(call.args[0].fields):
+        reason = tensor_reason(f"tensor {i}", field.checked_type, 1)
+        if reason:
+            return reason
+    return tensor_reason("result", call.checked_type, 1)
+
+
+def strided_slice_reason(call: relay.Call) -> str | None:
+    """Accept static tensors and steps forward between numbers that are known."""
+    reason = view_reason(call)
+    if reason:
+        return reason
+    attrs = call.attrs
+    for name in ("begin", "end", "strides", "axes"):
+        if getattr(attrs, name) is not None and ints(getattr(attrs, name)) is None:
+            return f"{name} is not known"
+    if attrs.begin is None:
+        return "begin is not known"
+    steps = ints(attrs.strides) if attrs.strides is not None else ()
+    if str(attrs.slice_mode) != "end":
+        return None
+    if any(step < 1 for step in steps):
+        return f"strides={list(steps)} go backwards"
+    axes = ints(attrs.axes) if attrs.axes is not None else range(len(steps))
+    data, result = shape_of(call.args[0]), shape_of(call)
+    for axis, step in zip(axes, steps):
+        # oneDNN takes memory behind an element, up to the next one, for its own.
+        if step > 1 and step * result[axis] > data[axis]:
+            return f"{result[axis]} steps of {step} reach beyond the {data[axis]} values of an axis"
+    return None

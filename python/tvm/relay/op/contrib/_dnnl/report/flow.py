@@ -1,0 +1,209 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""A module as a graph of plain data: each call, where it runs, and what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import tvm
+from tvm import relay
+
+from ..ir.dataflow_graph import Graph, has_attr, is_composite, is_partition
+from ..policy.tensors import op_name
+
+
+@dataclass
+class Node:
+    """One call, input or output of a module.
+
+    Parameters
+    ----------
+    kind : str
+        "dnnl" for what oneDNN runs, "tvm" for what TVM runs, "input" or "output".
+    name : str
+        The Relay op, the composite, or the name of the input.
+    function : str
+        The function of the module that has it.
+    ops : list[str]
+        What it computes, in order: several names for a composite.
+    details : str
+        The attributes that tell one call of an op from another, for people.
+    shape : str
+        Of the result, with its type if that is not float32.
+    partition : str | None
+        For "dnnl": the name of the partition.
+    reason : str | None
+        For "tvm": why oneDNN does not run it.
+    inputs : list[int]
+        The nodes whose results it reads. Constants are left out.
+    """
+
+    kind: str
+    name: str
+    function: str
+    ops: list[str] = field(default_factory=list)
+    details: str = ""
+    shape: str = ""
+    partition: str | None = None
+    reason: str | None = None
+    inputs: list[int] = field(default_factory=list)
+
+
+def type_text(kind) -> str:
+    """Write a type for people: "1x64x56x56", and its data type if that is not float32."""
+    if isinstance(kind, relay.TupleType):
+        return ", ".join(type_text(part) for part in kind.fields)
+    if not isinstance(kind, relay.TensorType):
+        return ""
+    sizes = [str(int(size)) if isinstance(size, tvm.tir.IntImm) else "?" for size in kind.shape]
+    text = "x".join(sizes) or "scalar"
+    return text if kind.dtype == "float32" else f"{text} {kind.dtype}"
+
+
+def body_ops(call: relay.Call) -> list[relay.Call]:
+    """Return the calls that a composite is made of, in order; a composite in it is one of them."""
+    return [expr for expr in Graph(call.op.body).nodes if isinstance(expr, relay.Call)]
+
+
+def _name(call: relay.Call) -> str:
+    if is_composite(call):
+        return str(call.op.attrs["Composite"])
+    return op_name(call) or type(call.op).__name__
+
+
+def _product(sizes) -> str:
+    return "x".join(str(size) for size in sizes)
+
+
+def call_details(call: relay.Call) -> str:
+    """Describe a call of a Relay op by the attributes that matter for its cost."""
+    attrs = call.attrs
+    if attrs is None or not hasattr(attrs, "keys"):
+        return ""
+    keys = {str(key) for key in attrs.keys()}
+    parts = []
+    for key, one in (("kernel_size", ""), ("pool_size", ""), ("strides", "stride ")):
+        value = getattr(attrs, key) if key in keys else None
+        if value is None or (key == "strides" and all(str(size) == "1" for size in value)):
+            continue
+        if op_name(call) != "strided_slice":
+            parts.append(one + _product(value))
+    if "groups" in keys and int(attrs.groups) > 1:
+        parts.append(f"{int(attrs.groups)} groups")
+    if "axes" in keys and attrs.axes is not None and op_name(call) == "transpose":
+        parts.append("to " + ", ".join(str(axis) for axis in attrs.axes))
+    return ", ".join(parts)
+
+
+class _Flow:
+    """Collects the nodes of a module, function by function."""
+
+    def __init__(self, mod: tvm.IRModule, reasons: dict[relay.Call, str]):
+        self.mod = mod
+        self.reasons = reasons
+        self.nodes: list[Node] = []
+
+    def add(self, node: Node) -> list[int]:
+        self.nodes.append(node)
+        return [len(self.nodes) - 1]
+
+    def function(self, name: str, func: relay.Function) -> None:
+        """Add a function that no compiler has taken."""
+        given = {}
+        for param in func.params:
+            node = Node("input", param.name_hint, name, shape=type_text(param.checked_type))
+            given[param] = self.add(node)
+        results = self.body(name, func.body, given, None)
+        shape = type_text(func.body.checked_type)
+        self.add(Node("output", "result", name, shape=shape, inputs=results))
+
+    def body(self, name: str, body: relay.Expr, given: dict, partition: str | None) -> list[int]:
+        """Add what an expression is made of; return the nodes that its value comes from.
+
+        `given` has, by variable, the nodes that its value comes from.
+        """
+        graph = Graph(body)
+        bound = {
+            expr.var: graph.children[i][0]
+            for i, expr in enumerate(graph.nodes)
+            if isinstance(expr, relay.Let)
+        }
+        made: list[list[int]] = []
+        for i, expr in enumerate(graph.nodes):
+            children = [made[child] for child in graph.children[i]]
+            if isinstance(expr, relay.Let):
+                made.append(children[1])
+            elif isinstance(expr, relay.Var):
+                value = bound.get(expr)
+                # In its own value, a function that calls itself is not made yet.
+                is_made = value is not None and value < len(made)
+                made.append(made[value] if is_made else given.get(expr, []))
+            elif isinstance(expr, relay.TupleGetItem) and isinstance(expr.tuple_value, relay.Tuple):
+                made.append(made[graph.children[graph.children[i][0]][expr.index]])
+            elif isinstance(expr, relay.Call):
+                made.append(self.call(name, expr, children, partition))
+            else:
+                made.append(list(dict.fromkeys(_flat(children))))
+        return made[-1]
+
+    def call(self, name, call, children, partition) -> list[int]:
+        """Add a call, or what the partition is made of that it calls."""
+        args = children[len(children) - len(call.args) :]
+        if isinstance(call.op, tvm.ir.GlobalVar):
+            func = self.mod[call.op]
+            if is_partition(func):
+                inner = dict(zip(func.params, args))
+                return self.body(name, func.body, inner, call.op.name_hint)
+        composite = is_composite(call)
+        parts = body_ops(call) if composite else [call]
+        node = Node(
+            "tvm" if partition is None else "dnnl",
+            call.op.name_hint if isinstance(call.op, tvm.ir.GlobalVar) else _name(call),
+            name,
+            ops=[_name(part) for part in parts],
+            details=", ".join(filter(None, (call_details(part) for part in parts))),
+            shape=type_text(call.checked_type),
+            partition=partition,
+            inputs=list(dict.fromkeys(_flat(children))),
+        )
+        if partition is None:
+            node.reason = self.reasons.get(call)
+        return self.add(node)
+
+
+def _flat(children: list[list[int]]) -> Iterator[int]:
+    for child in children:
+        yield from child
+
+
+def make_nodes(mod: tvm.IRModule, reasons: dict[relay.Call, str]) -> list[Node]:
+    """Return the nodes of all functions of a module that has types.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module. Its partitions are shown where they are called.
+    reasons : dict[relay.Call, str]
+        Why calls stayed on TVM.
+    """
+    flow = _Flow(mod, reasons)
+    for var, func in mod.functions.items():
+        if isinstance(func, relay.Function) and not has_attr(func, "Compiler"):
+            flow.function(var.name_hint, func)
+    return flow.nodes

@@ -1,0 +1,82 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/c_source/kernel_cache.h
+ * \brief The kernels of ops that are described anew at each call.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_C_SOURCE_KERNEL_CACHE_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_C_SOURCE_KERNEL_CACHE_H_
+
+#include <future>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "op_kernel.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+/*!
+ * \brief Kernels without constants by the description of their op: those that were used last.
+ *
+ * Safe on any number of threads. Of threads that want the same new kernel one builds it and the
+ * others wait for it; nobody waits for a kernel that is there.
+ */
+class KernelCache {
+ public:
+  /*! \param capacity How many kernels are kept at most. */
+  explicit KernelCache(size_t capacity) : capacity_(capacity) {}
+
+  /*! \brief The kernel for an op. It stays alive with the caller even when the cache drops it. */
+  std::shared_ptr<OpKernel> Get(const TVMDNNLOp& op);
+
+  size_t size() const;
+
+  /*! \brief The cache of the process. It is never destroyed, so that it may be used at exit. */
+  static KernelCache* Global();
+
+ private:
+  using Future = std::shared_future<std::shared_ptr<OpKernel>>;
+  using Entry = std::pair<std::string, Future>;
+
+  void Drop(const std::string& key);
+
+  const size_t capacity_;
+  mutable std::mutex mutex_;
+  /*! \brief The one that was used last is in front. */
+  std::list<Entry> entries_;
+  std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
+};
+
+/*! \brief What tells an op from others: all of its description that the kernel depends on. */
+std::string KeyOf(const TVMDNNLOp& op);
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_C_SOURCE_KERNEL_CACHE_H_

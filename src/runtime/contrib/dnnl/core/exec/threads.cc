@@ -1,0 +1,158 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/exec/threads.cc
+ * \brief How many threads oneDNN's primitives are made for and run on.
+ */
+#include "threads.h"
+
+#ifndef _WIN32
+#include <dlfcn.h>
+#endif
+#include <tvm/runtime/logging.h>
+#include <tvm/runtime/registry.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include "../utils.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+constexpr const char* kVariable = "TVM_DNNL_NUM_THREADS";
+
+/*!
+ * \brief The OpenMP library that oneDNN was linked with.
+ *
+ * A process may have two (GNU's and Intel's), each with a number of threads of its own, and TVM
+ * may have been compiled with the other one or with none. So it is asked for by way of oneDNN.
+ */
+struct OpenMP {
+  int (*get_max_threads)() = nullptr;
+  void (*set_num_threads)(int) = nullptr;
+
+  static const OpenMP& OfDNNL() {
+    static const OpenMP library = Find();
+    return library;
+  }
+
+ private:
+  static OpenMP Find() {
+    OpenMP library;
+#ifndef _WIN32
+    const std::string path = LibraryAt(reinterpret_cast<const void*>(&dnnl_version));
+    if (path.empty()) return library;
+    void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) return library;
+    // Looks into the libraries that this one was linked with, too.
+    const auto get = dlsym(handle, "omp_get_max_threads");
+    const auto set = dlsym(handle, "omp_set_num_threads");
+    if (get != nullptr && set != nullptr) {
+      library.get_max_threads = reinterpret_cast<int (*)()>(get);
+      library.set_num_threads = reinterpret_cast<void (*)(int)>(set);
+    }
+#endif
+    return library;
+  }
+};
+
+int FromEnvironment() {
+  const char* text = std::getenv(kVariable);
+  if (text == nullptr || *text == '\0') return 0;
+  char* end = nullptr;
+  const int64_t value = std::strtol(text, &end, 10);
+  ICHECK(*end == '\0' && value > 0 && value <= kMaxThreads)
+      << kVariable << " must be a number of threads from 1 to " << kMaxThreads << ", but is \""
+      << text << "\"";
+  return static_cast<int>(value);
+}
+
+/*!
+ * \brief What OpenMP gives a thread that nobody has told anything: OMP_NUM_THREADS or the CPUs.
+ *
+ * The calling thread is of no use for it. TVM's kernels tell OpenMP how many threads they want and
+ * leave it at that: after one with a single task, constant folding's say, it is one thread.
+ */
+int FromOpenMP() {
+  static const int number = []() {
+    int found = 1;
+    std::thread([&found]() { found = OpenMP::OfDNNL().get_max_threads(); }).join();
+    return found;
+  }();
+  return number;
+}
+
+std::atomic<int> chosen{0};
+
+}  // namespace
+
+int NumThreads(int of_model) {
+  if (OpenMP::OfDNNL().get_max_threads == nullptr) return 1;
+  const int wanted = chosen.load();
+  if (wanted > 0) return wanted;
+  const int from_environment = FromEnvironment();
+  if (from_environment > 0) return from_environment;
+  return of_model > 0 ? of_model : FromOpenMP();
+}
+
+void SetNumThreads(int num_threads) {
+  ICHECK(num_threads >= 0 && num_threads <= kMaxThreads)
+      << "set_num_threads: the number of threads must be positive, or 0 for the default, and at "
+      << "most " << kMaxThreads << ", but is " << num_threads;
+  ICHECK(num_threads == 0 || OpenMP::OfDNNL().set_num_threads != nullptr)
+      << "set_num_threads: this oneDNN does not run on OpenMP, so its threads cannot be set here";
+  chosen = num_threads;
+}
+
+int CurrentNumThreads() {
+  const OpenMP& openmp = OpenMP::OfDNNL();
+  return openmp.get_max_threads == nullptr ? 1 : openmp.get_max_threads();
+}
+
+ThreadScope::ThreadScope(int num_threads) : before_(CurrentNumThreads()), num_threads_(before_) {
+  Change(num_threads);
+}
+
+void ThreadScope::Change(int num_threads) {
+  const OpenMP& openmp = OpenMP::OfDNNL();
+  if (num_threads == num_threads_ || openmp.set_num_threads == nullptr) return;
+  openmp.set_num_threads(num_threads);
+  num_threads_ = num_threads;
+}
+
+ThreadScope::~ThreadScope() { Change(before_); }
+
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed(SetNumThreads);
+
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.get_num_threads").set_body_typed([]() {
+  return NumThreads();
+});
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,106 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/op_table.h
+ * \brief One row per Relay op that the runtime can run.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OP_TABLE_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_OP_TABLE_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dnnl.hpp"
+#include "node_reader.h"
+#include "plan/plan_builder.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+// The lowerings, one file per family in ops/.
+void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan);
+void LowerBinary(const NodeReader& node, PlanBuilder* plan);
+void LowerCast(const NodeReader& node, PlanBuilder* plan);
+void LowerConcat(const NodeReader& node, PlanBuilder* plan);
+void LowerConv(const NodeReader& node, PlanBuilder* plan);
+void LowerConvTranspose(const NodeReader& node, PlanBuilder* plan);
+void LowerDense(const NodeReader& node, PlanBuilder* plan);
+void LowerEltwise(const NodeReader& node, PlanBuilder* plan);
+void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan);
+void LowerInstanceNorm(const NodeReader& node, PlanBuilder* plan);
+void LowerL2Normalize(const NodeReader& node, PlanBuilder* plan);
+void LowerLayerNorm(const NodeReader& node, PlanBuilder* plan);
+void LowerLayoutTransform(const NodeReader& node, PlanBuilder* plan);
+void LowerLRN(const NodeReader& node, PlanBuilder* plan);
+void LowerMatMul(const NodeReader& node, PlanBuilder* plan);
+void LowerPool(const NodeReader& node, PlanBuilder* plan);
+void LowerPReLU(const NodeReader& node, PlanBuilder* plan);
+void LowerRMSNorm(const NodeReader& node, PlanBuilder* plan);
+void LowerReduce(const NodeReader& node, PlanBuilder* plan);
+void LowerReshape(const NodeReader& node, PlanBuilder* plan);
+void LowerResize(const NodeReader& node, PlanBuilder* plan);
+void LowerSoftmax(const NodeReader& node, PlanBuilder* plan);
+void LowerSplit(const NodeReader& node, PlanBuilder* plan);
+void LowerStack(const NodeReader& node, PlanBuilder* plan);
+void LowerStridedSlice(const NodeReader& node, PlanBuilder* plan);
+void LowerTranspose(const NodeReader& node, PlanBuilder* plan);
+
+/*! \brief All that the runtime knows about one op. */
+struct OpSpec {
+  const char* name;
+  int min_inputs;
+  int max_inputs;
+  void (*lower)(const NodeReader& node, PlanBuilder* plan);
+  /*! \brief undef where the family needs none. An eltwise or binary op may also be a post-op. */
+  dnnl::algorithm algorithm;
+  /*! \brief Of an eltwise op with parameters: oneDNN's alpha and beta from the attributes. */
+  std::pair<float, float> (*alpha_beta)(const NodeReader& node){nullptr};
+  /*! \brief Of an eltwise op: one divided by what the algorithm computes. */
+  bool is_reciprocal{false};
+
+  bool IsEltwise() const { return lower == LowerEltwise; }
+  bool IsBinary() const { return lower == LowerBinary; }
+  /*! \brief alpha and beta of a call; zeros where the op has no parameters. */
+  std::pair<float, float> AlphaBeta(const NodeReader& node) const {
+    return alpha_beta ? alpha_beta(node) : std::make_pair(0.f, 0.f);
+  }
+};
+
+/*! \brief The row of an op, or nullptr. */
+const OpSpec* FindOp(const std::string& name);
+
+/*! \brief oneDNN's name of an algorithm, such as "eltwise_relu". */
+std::string AlgorithmName(dnnl::algorithm algorithm);
+
+/*! \brief The names of all ops, in the order of the table. */
+std::vector<std::string> OpNames();
+
+/*! \brief Append the steps of a node to the plan; every error names the node. */
+void LowerNode(const NodeReader& node, PlanBuilder* plan);
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OP_TABLE_H_

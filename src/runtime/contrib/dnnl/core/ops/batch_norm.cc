@@ -1,0 +1,111 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/batch_norm.cc
+ * \brief Batch normalization with the moving statistics (inference).
+ */
+#include <tvm/runtime/logging.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "../op_table.h"
+#include "rows.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+using BatchNorm = dnnl::batch_normalization_forward;
+
+/*! \brief The data with its channels as dimension 1, and the way back. */
+struct ChannelsSecond {
+  Tensor data;
+  std::vector<int> axes;  // empty where the data was reshaped instead
+};
+
+/*! \brief A permutation of 3 to 5 dimensions keeps a blocked layout; else (outer, C, inner). */
+ChannelsSecond BringChannelsSecond(const NodeReader& node, PlanBuilder* plan, const Tensor& data,
+                                   int axis) {
+  const Dims dims = data.dims();
+  const int rank = static_cast<int>(dims.size());
+  const bool is_image = rank >= 3 && rank <= 5;
+  if (is_image && (axis == 1 || axis == rank - 1)) {
+    std::vector<int> axes(rank);
+    std::iota(axes.begin(), axes.end(), 0);
+    axes.erase(axes.begin() + axis);
+    axes.insert(axes.begin() + 1, axis);
+    return {data.Permuted(axes), axes};
+  }
+  const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + axis));
+  const int64_t inner = NumElements(Dims(dims.begin() + axis + 1, dims.end()));
+  return {plan->Plain(node, data).Reshaped({outer, dims[axis], inner}), {}};
+}
+
+}  // namespace
+
+void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan) {
+  const Dims dims = node.OutDims();
+  const int axis = node.Axis("axis", 1, static_cast<int>(dims.size()));
+  const auto [src, axes] = BringChannelsSecond(node, plan, plan->Input(node, 0), axis);
+  const auto vector = [&](int index) { return PlainFloats(node, plan, plan->Input(node, index)); };
+  const Tensor mean = vector(3);
+  const Tensor variance = vector(4);
+
+  auto flags = dnnl::normalization_flags::use_global_stats;
+  PlanBuilder::Args args = {
+      {DNNL_ARG_SRC, src}, {DNNL_ARG_MEAN, mean}, {DNNL_ARG_VARIANCE, variance}};
+  if (node.Get<bool>("scale", true)) {
+    flags = flags | dnnl::normalization_flags::use_scale;
+    args.emplace_back(DNNL_ARG_SCALE, vector(1));
+  }
+  if (node.Get<bool>("center", true)) {
+    flags = flags | dnnl::normalization_flags::use_shift;
+    args.emplace_back(DNNL_ARG_SHIFT, vector(2));
+  }
+  std::vector<std::string> fused;
+  if (node.NumPostOps() > 0) {
+    if (node.NumPostOps() > 1 || node.PostOp(0).OpName() != "nn.relu") {
+      throw dnnl::error(dnnl_unimplemented, "a batch_norm takes a relu and nothing else");
+    }
+    flags = flags | dnnl::normalization_flags::fuse_norm_relu;
+    fused.push_back("eltwise_relu");
+  }
+  const BatchNorm::primitive_desc desc(
+      plan->engine(), dnnl::prop_kind::forward_inference, src.md, src.md,
+      static_cast<float>(node.Get<double>("epsilon", 1e-5)), flags, PlanBuilder::NewAttr());
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  args.emplace_back(DNNL_ARG_DST, dst);
+  plan->Emit(node, desc, BatchNorm(desc), args, fused);
+
+  plan->SetOutput(node, axes.empty() ? dst.Reshaped(dims) : dst.Permuted(InversePermutation(axes)));
+  // At inference the moving statistics pass through.
+  if (node.NumOutputs() > 1) plan->SetOutput(node, plan->Input(node, 3), 1);
+  if (node.NumOutputs() > 2) plan->SetOutput(node, plan->Input(node, 4), 2);
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

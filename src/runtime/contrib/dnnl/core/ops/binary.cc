@@ -1,0 +1,180 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/binary.cc
+ * \brief Functions of two elements, with numpy's broadcasting.
+ */
+#include <tvm/runtime/logging.h>
+
+#include <utility>
+
+#include "../op_table.h"
+#include "../post_ops.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+using Binary = dnnl::binary;
+
+/*! \brief The operands with the rank of the result. */
+std::pair<Tensor, Tensor> ReadOperands(const NodeReader& node, PlanBuilder* plan) {
+  const size_t rank = node.OutDims().size();
+  const Tensor lhs = plan->Input(node, 0);
+  const Tensor rhs = plan->Input(node, 1);
+  if (node.OpName() != "nn.bias_add") {
+    return {AlignRank(node, plan, lhs, rank), AlignRank(node, plan, rhs, rank)};
+  }
+  Dims dims(rank, 1);
+  dims[node.Axis("axis", 1, static_cast<int>(rank))] = rhs.dims()[0];
+  return {lhs, plan->Plain(node, rhs).Reshaped(dims)};
+}
+
+/*!
+ * \brief Two row-major operands with neighbouring dimensions made one where both are the same
+ * there, or where the second is one.
+ *
+ * oneDNN has fast code for the second operand being one along some axes only. That of a result
+ * (4, 64, 28, 28) may be (4, 1, 1, 28), but not (4, 64, 28, 1), which is (7168, 1) of (7168, 28).
+ */
+void CollapseDims(const NodeReader& node, PlanBuilder* plan, Tensor* lhs, Tensor* rhs) {
+  Dims lhs_dims, rhs_dims;
+  bool was_broadcast = false;
+  for (size_t i = 0; i < lhs->dims().size(); ++i) {
+    const int64_t size = lhs->dims()[i];
+    if (size == 1) continue;
+    const bool is_broadcast = rhs->dims()[i] == 1;
+    if (lhs_dims.empty() || is_broadcast != was_broadcast) {
+      lhs_dims.push_back(1);
+      rhs_dims.push_back(1);
+    }
+    lhs_dims.back() *= size;
+    rhs_dims.back() *= rhs->dims()[i];
+    was_broadcast = is_broadcast;
+  }
+  if (lhs_dims.empty()) lhs_dims = rhs_dims = {1};
+  *lhs = plan->Plain(node, *lhs).Reshaped(lhs_dims);
+  *rhs = plan->Plain(node, *rhs).Reshaped(rhs_dims);
+}
+
+/*! \brief The algorithm that gives the same with the operands swapped. */
+dnnl::algorithm Swapped(dnnl::algorithm given) {
+  switch (given) {
+    case dnnl::algorithm::binary_lt:
+      return dnnl::algorithm::binary_gt;
+    case dnnl::algorithm::binary_le:
+      return dnnl::algorithm::binary_ge;
+    case dnnl::algorithm::binary_gt:
+      return dnnl::algorithm::binary_lt;
+    case dnnl::algorithm::binary_ge:
+      return dnnl::algorithm::binary_le;
+    default:
+      return given;
+  }
+}
+
+/*! \brief Whether the op tells 0 from 1 instead of computing a number of the operands' type. */
+bool IsComparison(dnnl::algorithm algorithm) {
+  return algorithm == dnnl::algorithm::binary_eq || algorithm == dnnl::algorithm::binary_ne ||
+         Swapped(algorithm) != algorithm;
+}
+
+/*! \brief -x. */
+Tensor Negated(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
+  const dnnl::eltwise_forward::primitive_desc desc(
+      plan->engine(), dnnl::prop_kind::forward_inference, dnnl::algorithm::eltwise_linear, value.md,
+      value.md, -1.f, 0.f, PlanBuilder::NewAttr());
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, dnnl::eltwise_forward(desc), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, dst}});
+  return dst;
+}
+
+}  // namespace
+
+void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
+  const Dims dims = node.OutDims();
+  dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
+  // The post-ops of oneDNN 3.2 read a vector of channels wrongly where each has one element.
+  const bool is_matrix =
+      node.NumPostOps() > 0 && dims.size() > 2 && NumElements(dims) == dims[0] * dims[1];
+  const auto view = [&](const Tensor& value) {
+    if (!is_matrix) return value;
+    return plan->Reshaped(node, value, {value.dims()[0], value.dims()[1]});
+  };
+  auto [lhs, rhs] = ReadOperands(node, plan);
+  // oneDNN broadcasts its second source only. A - b is then -(b - A), to the last bit.
+  const bool is_swapped = lhs.dims() != dims;
+  if (is_swapped) std::swap(lhs, rhs);
+  const bool is_negated = is_swapped && algorithm == dnnl::algorithm::binary_sub;
+  const bool is_comparison = IsComparison(algorithm);
+  if (is_swapped) algorithm = Swapped(algorithm);
+  ICHECK(lhs.dims() == dims &&
+         (!is_swapped || is_negated || is_comparison || IsCommutative(algorithm)))
+      << node.Where() << ": the first operand, " << ToText((is_swapped ? rhs : lhs).dims())
+      << ", is broadcast to " << ToText(dims);
+  lhs = view(lhs);
+  rhs = view(rhs);
+  // Of two whole operands the one in a blocked layout decides: what follows likes it better.
+  if (rhs.dims() == lhs.dims() && IsPlain(lhs.md) && !IsPlain(rhs.md)) {
+    lhs = plan->InLayout(node, lhs, rhs.md);
+  }
+  const FusedOps fused = FusePostOps(node, plan, {-1, view, is_negated});
+  // Truths are bytes, in blocks of another size.
+  if (is_comparison) lhs = plan->Plain(node, lhs);
+  if (algorithm == dnnl::algorithm::binary_gt || algorithm == dnnl::algorithm::binary_ge) {
+    // oneDNN takes NaN for greater than anything, but not for less.
+    algorithm = Swapped(algorithm);
+    if (lhs.dims() == rhs.dims()) {
+      rhs = plan->Plain(node, rhs);
+      std::swap(lhs, rhs);
+    } else {
+      lhs = Negated(node, plan, lhs);
+      rhs = Negated(node, plan, plan->Plain(node, rhs));
+    }
+  }
+  const auto describe = [&, &lhs = lhs, &rhs = rhs]() {
+    const auto dst = is_comparison ? PlainDesc(lhs.dims(), node.OutType()) : lhs.md;
+    return Binary::primitive_desc(plan->engine(), algorithm, lhs.md, AnyDesc(rhs.md), dst,
+                                  fused.attr);
+  };
+  Binary::primitive_desc desc = describe();
+  // With post-ops, whose operands have the dims of the result, the ops are lowered one by one.
+  if (IsReference(desc) && node.NumPostOps() == 0) {
+    CollapseDims(node, plan, &lhs, &rhs);
+    desc = describe();
+  }
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, Binary(desc),
+             fused.AddTo({{DNNL_ARG_SRC_0, lhs},
+                          {DNNL_ARG_SRC_1, plan->InLayout(node, rhs, desc.src1_desc())},
+                          {DNNL_ARG_DST, dst}},
+                         node, plan, desc),
+             fused.names);
+  plan->OfferInPlace(DNNL_ARG_SRC_0);
+  plan->SetOutput(node, plan->Reshaped(node, dst, dims));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

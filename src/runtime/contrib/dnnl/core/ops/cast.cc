@@ -1,0 +1,47 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/cast.cc
+ * \brief Conversions between data types.
+ */
+#include "../op_table.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+void LowerCast(const NodeReader& node, PlanBuilder* plan) {
+  const Tensor src = plan->Input(node, 0);
+  if (src.dtype() == node.OutType()) return plan->SetOutput(node, src);
+  // The order of the dimensions in memory is kept; blocks, which depend on the type, are not.
+  const bool has_blocks = src.md.get_format_kind() != dnnl::memory::format_kind::blocked ||
+                          !src.md.get_inner_blks().empty() ||
+                          src.md.get_padded_dims() != src.dims();
+  const dnnl::memory::desc want =
+      has_blocks ? PlainDesc(src.dims(), node.OutType())
+                 : dnnl::memory::desc(src.dims(), node.OutType(), src.md.get_strides());
+  plan->SetOutput(node, plan->InLayout(node, src, want));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

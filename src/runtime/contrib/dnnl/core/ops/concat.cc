@@ -1,0 +1,134 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/concat.cc
+ * \brief Tensors one behind the other; where memory allows they are computed in their places.
+ */
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "../op_table.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+using Concat = dnnl::concat;
+
+/*! \brief The places of the parts in a tensor; empty where one is not whole blocks of it. */
+std::vector<std::pair<dnnl::memory::desc, size_t>> PlacesOf(const std::vector<Tensor>& parts,
+                                                            int axis,
+                                                            const dnnl::memory::desc& whole) {
+  std::vector<std::pair<dnnl::memory::desc, size_t>> places;
+  Slice slice{Dims(whole.get_ndims(), 0), {}, Dims(whole.get_ndims(), 1)};
+  for (const Tensor& part : parts) {
+    slice.dims = part.dims();
+    places.push_back(SlicedDesc(whole, slice));
+    if (!places.back().first) return {};
+    slice.begin[axis] += slice.dims[axis];
+  }
+  return places;
+}
+
+/*! \brief A dense descriptor of other dims with the dimensions in the same order in memory. */
+dnnl::memory::desc InOrderOf(const dnnl::memory::desc& md, const Dims& dims) {
+  const Dims strides = md.get_strides();
+  std::vector<int> order(dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&strides](int a, int b) { return strides[a] > strides[b]; });
+  return PermutedDesc(PlainDesc(PermutedDims(dims, order), md.get_data_type()),
+                      InversePermutation(order));
+}
+
+/*! \brief The primitive, its result in the layout of the first part that is not row-major. */
+Concat::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
+                                const std::vector<Tensor>& parts, int axis) {
+  std::vector<dnnl::memory::desc> sources;
+  for (const Tensor& part : parts) sources.push_back(part.md);
+  auto model = sources[0];
+  for (auto it = sources.rbegin(); it != sources.rend(); ++it) {
+    if (!IsPlain(*it)) model = *it;
+  }
+  if (!model.get_inner_blks().empty()) {
+    return Concat::primitive_desc(plan->engine(), axis, sources, PlanBuilder::NewAttr());
+  }
+  return Concat::primitive_desc(plan->engine(), InOrderOf(model, node.OutDims()), axis, sources,
+                                PlanBuilder::NewAttr());
+}
+
+Tensor Concatenated(const NodeReader& node, PlanBuilder* plan, const std::vector<Tensor>& parts,
+                    int axis) {
+  const Concat::primitive_desc desc = Describe(node, plan, parts, axis);
+  Tensor dst = plan->NewTensor(desc.dst_desc());
+  auto places = PlacesOf(parts, axis, dst.md);
+  std::vector<bool> is_there(parts.size(), false);
+  bool is_any_there = false;
+  for (size_t i = 0; i < places.size(); ++i) {
+    is_there[i] = plan->MovedInto(parts[i], dst, places[i].first, places[i].second);
+    is_any_there = is_any_there || is_there[i];
+  }
+  if (!is_any_there && !IsReference(desc)) {
+    PlanBuilder::Args args = {{DNNL_ARG_DST, dst}};
+    for (size_t i = 0; i < parts.size(); ++i) {
+      args.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), parts[i]);
+    }
+    plan->Emit(node, desc, Concat(desc), args);
+    return dst;
+  }
+  if (places.empty()) {
+    dst = plan->NewTensor(PlainDesc(dst.dims(), dst.dtype()));
+    places = PlacesOf(parts, axis, dst.md);
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!is_there[i]) plan->CopyInto(node, parts[i], dst, places[i].first, places[i].second);
+  }
+  return dst;
+}
+
+}  // namespace
+
+void LowerConcat(const NodeReader& node, PlanBuilder* plan) {
+  std::vector<Tensor> parts;
+  for (int i = 0; i < node.NumRootInputs(); ++i) parts.push_back(plan->Input(node, i));
+  const int axis = node.Axis("axis", 0, static_cast<int>(node.OutDims().size()));
+  plan->SetOutput(node, Concatenated(node, plan, parts, axis));
+}
+
+void LowerStack(const NodeReader& node, PlanBuilder* plan) {
+  const int axis = node.Axis("axis", 0, static_cast<int>(node.OutDims().size()));
+  Dims dims = node.OutDims();
+  dims[axis] = 1;
+  std::vector<Tensor> parts;
+  for (int i = 0; i < node.NumRootInputs(); ++i) {
+    parts.push_back(plan->Reshaped(node, plan->Input(node, i), dims));
+  }
+  plan->SetOutput(node, Concatenated(node, plan, parts, axis));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,165 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/matmul.cc
+ * \brief Products of matrices, alone and in batches.
+ */
+#include <tvm/runtime/logging.h>
+
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../op_table.h"
+#include "../post_ops.h"
+#include "rows.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+using MatMul = dnnl::matmul;
+
+/*! \brief A view with the last two dimensions swapped. */
+Tensor Transposed(const Tensor& value) {
+  std::vector<int> axes(value.dims().size());
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+  return value.Permuted(axes);
+}
+
+/*! \brief All dimensions but the last two as one. */
+Dims AsMatrices(Dims dims) {
+  if (dims.size() < 3) dims.insert(dims.begin(), 3 - dims.size(), 1);
+  const int64_t matrix = dims[dims.size() - 1] * dims[dims.size() - 2];
+  return {NumElements(dims) / matrix, dims[dims.size() - 2], dims.back()};
+}
+
+/*! \brief What to multiply: (..., M, K) by (..., K, N). */
+struct Product {
+  Tensor src;
+  Tensor weights;
+  Dims dst_dims;
+  /*! \brief Whether the result was made a matrix of rows. */
+  bool is_flat;
+  bool is_batch;
+
+  /*! \brief Dims of the result, or of an operand of its rank, as the product sees them. */
+  Dims View(const Dims& dims) const {
+    return is_flat ? AsRows(dims) : is_batch ? AsMatrices(dims) : dims;
+  }
+};
+
+Product ReadProduct(const NodeReader& node, PlanBuilder* plan) {
+  const bool is_dense = node.OpName() == "nn.dense";
+  const bool is_batch = node.OpName() == "nn.batch_matmul";
+  const bool transpose_a = node.Get<bool>("transpose_a", false);
+  const bool transpose_b = node.Get<bool>("transpose_b", is_dense || is_batch);
+  const Dims out_dims = node.OutDims();
+
+  Product product{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch};
+  // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
+  product.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
+  product.dst_dims = product.View(out_dims);
+  if (product.is_flat) product.src = FlattenRows(node, plan, product.src);
+  product.weights = AlignRank(node, plan, product.weights, product.dst_dims.size());
+  if (transpose_a) product.src = Transposed(product.src);
+  if (transpose_b) product.weights = Transposed(product.weights);
+  return product;
+}
+
+bool IsBlockGemm(const MatMul::primitive_desc& desc) {
+  return std::string(desc.impl_info_str()).rfind("brg", 0) == 0;
+}
+
+/*! \brief The descriptor for these layouts; empty where oneDNN has none. */
+MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const dnnl::memory::desc& src,
+                                  const dnnl::memory::desc& weights, const dnnl::memory::desc& bias,
+                                  const dnnl::memory::desc& dst, const dnnl::primitive_attr& attr) {
+  return bias ? MatMul::primitive_desc(plan->engine(), src, weights, bias, dst, attr,
+                                       /*allow_empty=*/true)
+              : MatMul::primitive_desc(plan->engine(), src, weights, dst, attr, true);
+}
+
+/*! \brief The descriptor for the best layouts; empty where oneDNN has none. */
+MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan, const Product& product,
+                                const FusedOps& fused) {
+  const dnnl::memory::desc dst(product.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
+  const auto create = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights) {
+    return DescribeAs(plan, src, weights, fused.BiasDesc(), dst, fused.attr);
+  };
+  const dnnl::memory::desc packed = AnyDesc(product.weights.md);
+  // Constants are packed once. Packing the rest at every run pays off only where oneDNN's best
+  // code does not take it as it is.
+  const bool is_constant = plan->IsConstant(product.weights);
+  const auto desc = create(product.src.md, is_constant ? packed : product.weights.md);
+  if (desc && IsBlockGemm(desc)) return desc;
+  const auto free = create(AnyDesc(product.src.md), packed);
+  return !desc || IsReference(desc) || (free && IsBlockGemm(free)) ? free : desc;
+}
+
+/*! \brief What becomes of the second matrix. */
+std::string Form(const PlanBuilder& plan, const Product& product,
+                 const MatMul::primitive_desc& desc) {
+  if (desc.weights_desc() == product.weights.md) return "matmul, weights as they are";
+  return plan.IsConstant(product.weights) ? "matmul, weights packed once"
+                                          : "matmul, weights packed at every run";
+}
+
+}  // namespace
+
+void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
+  const Product product = ReadProduct(node, plan);
+  const Dims out_dims = node.OutDims();
+  FusedOps fused =
+      FusePostOps(node, plan, {static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
+                                 return plan->Reshaped(node, operand, product.View(operand.dims()));
+                               }});
+  if (fused.bias.defined()) {
+    fused.bias = AlignRank(node, plan, fused.bias, product.dst_dims.size());
+  }
+  const auto desc = Describe(node, plan, product, fused);
+  if (!desc) throw dnnl::error(dnnl_unimplemented, "no matmul takes these shapes and types");
+
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(
+      node, desc, MatMul(desc),
+      fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, product.src, desc.src_desc())},
+                   {DNNL_ARG_WEIGHTS, plan->InLayout(node, product.weights, desc.weights_desc())},
+                   {DNNL_ARG_DST, dst}},
+                  node, plan, desc),
+      fused.names);
+  plan->SetForm(Form(*plan, product, desc));
+  fused.OfferSum<MatMul>(
+      plan, desc,
+      [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
+          const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
+          bool) { return DescribeAs(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr); });
+  plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

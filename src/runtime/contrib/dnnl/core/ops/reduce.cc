@@ -1,0 +1,119 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/reduce.cc
+ * \brief Reductions over any axes.
+ */
+#include <limits>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "../op_table.h"
+#include "../post_ops.h"
+#include "rows.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+using Reduction = dnnl::reduction;
+
+/*! \brief Relay's attributes axis and exclude: no axis means all of them. */
+std::vector<int> ReducedAxes(const NodeReader& node, int rank) {
+  const auto listed = node.Get<std::vector<int64_t>>("axis", {});
+  std::vector<int> all(rank);
+  std::iota(all.begin(), all.end(), 0);
+  if (listed.empty()) return all;
+  std::set<int> chosen;
+  for (int64_t axis : listed) chosen.insert(static_cast<int>(axis < 0 ? axis + rank : axis));
+  const bool exclude = node.Get<bool>("exclude", false);
+  std::vector<int> axes;
+  for (int axis : all) {
+    if ((chosen.count(axis) > 0) != exclude) axes.push_back(axis);
+  }
+  return axes;
+}
+
+/*! \brief One value for each row of a matrix. */
+Tensor ReduceRows(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm,
+                  const Tensor& matrix, const FusedOps& fused) {
+  const dnnl::memory::desc column = PlainDesc({matrix.dims()[0], 1}, matrix.dtype());
+  const Reduction::primitive_desc desc(plan->engine(), algorithm, matrix.md, column, 0.f, 0.f,
+                                       fused.attr);
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, Reduction(desc),
+             fused.AddTo({{DNNL_ARG_SRC, matrix}, {DNNL_ARG_DST, dst}}, node, plan, desc),
+             fused.names);
+  return dst;
+}
+
+}  // namespace
+
+void LowerReduce(const NodeReader& node, PlanBuilder* plan) {
+  const Dims out_dims = node.OutDims();
+  const Tensor src = plan->Input(node, 0);
+  const RowsAlong rows(node, plan, src, ReducedAxes(node, static_cast<int>(src.dims().size())));
+  if (rows.matrix().dims()[1] == 1) {
+    // The sum, the mean and the rest of one value is the value; oneDNN refuses to compute it.
+    if (node.NumPostOps() > 0) throw dnnl::error(dnnl_unimplemented, "nothing is reduced");
+    return plan->SetOutput(node, plan->Reshaped(node, src, out_dims));
+  }
+  // A second operand is one value for each row, or one for all.
+  const FusedOps fused = FusePostOps(node, plan, {-1, [&](const Tensor& operand) {
+                                                    const int64_t size =
+                                                        NumElements(operand.dims());
+                                                    return plan->Reshaped(node, operand, {size, 1});
+                                                  }});
+  const Tensor dst = ReduceRows(node, plan, FindOp(node.OpName())->algorithm, rows.matrix(), fused);
+  plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
+}
+
+void LowerL2Normalize(const NodeReader& node, PlanBuilder* plan) {
+  const Tensor src = plan->Input(node, 0);
+  const RowsAlong rows(node, plan, src, ReducedAxes(node, static_cast<int>(src.dims().size())));
+  const Tensor& matrix = rows.matrix();
+  // sqrt(max(sum, eps)). oneDNN's own norms are reference code.
+  dnnl::post_ops chain;
+  chain.append_eltwise(dnnl::algorithm::eltwise_clip, static_cast<float>(node.Get<double>("eps")),
+                       std::numeric_limits<float>::infinity());
+  chain.append_eltwise(dnnl::algorithm::eltwise_sqrt, 0.f, 0.f);
+  FusedOps root;
+  root.attr = PlanBuilder::NewAttr();
+  root.attr.set_post_ops(chain);
+  root.names = {"eltwise_clip", "eltwise_sqrt"};
+  const Tensor norm =
+      ReduceRows(node, plan, dnnl::algorithm::reduction_sum, Squares(node, plan, matrix), root);
+
+  const dnnl::binary::primitive_desc desc(plan->engine(), dnnl::algorithm::binary_div, matrix.md,
+                                          norm.md, matrix.md, PlanBuilder::NewAttr());
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, dnnl::binary(desc),
+             {{DNNL_ARG_SRC_0, matrix}, {DNNL_ARG_SRC_1, norm}, {DNNL_ARG_DST, dst}});
+  plan->SetOutput(node, rows.Restore(dst));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,58 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/softmax.cc
+ * \brief Softmax and its logarithm, along any axis.
+ */
+#include "../op_table.h"
+#include "rows.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
+  using Softmax = dnnl::softmax_forward;
+  const auto describe = [&](const dnnl::memory::desc& md, int axis) {
+    return Softmax::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference,
+                                   FindOp(node.OpName())->algorithm, md, md, axis,
+                                   PlanBuilder::NewAttr());
+  };
+  const auto emit = [&](const Softmax::primitive_desc& desc, const Tensor& src) {
+    const Tensor dst = plan->NewTensor(desc.dst_desc());
+    plan->Emit(node, desc, Softmax(desc), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+    plan->OfferInPlace(DNNL_ARG_SRC);
+    return dst;
+  };
+  const Tensor src = plan->Input(node, 0);
+  const int axis = node.Axis("axis", -1, static_cast<int>(src.dims().size()));
+  const auto desc = describe(src.md, axis);
+  if (!IsReference(desc)) return plan->SetOutput(node, emit(desc, src));
+  // Where the axis is not the innermost in memory it is made so.
+  const RowsAlong rows(node, plan, src, {axis});
+  const Tensor dst = emit(describe(rows.matrix().md, 1), rows.matrix());
+  plan->SetOutput(node, rows.Restore(dst));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,105 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/window.cc
+ * \brief What convolutions, pooling and resizing share: layouts, strides, padding and dilation.
+ */
+#include "window.h"
+
+#include <tvm/runtime/logging.h>
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+/*! \brief One value for each spatial dimension; a single one counts for all. */
+Dims ReadSpatial(const NodeReader& node, const std::string& key, size_t spatial) {
+  const Dims values = node.Get<std::vector<int64_t>>(key, Dims(spatial, 1));
+  if (values.size() == 1) return Dims(spatial, values[0]);
+  ICHECK_EQ(values.size(), spatial) << node.Where() << ": " << key << " " << ToText(values)
+                                    << " does not fit " << spatial << " spatial dimensions";
+  return values;
+}
+
+}  // namespace
+
+std::string ChannelsFirst(const std::string& channels, size_t spatial) {
+  return channels + std::string("DHW").substr(3 - spatial);
+}
+
+std::vector<int> LayoutAxes(const NodeReader& node, const std::string& layout,
+                            const std::string& order) {
+  ICHECK_EQ(layout.size(), order.size())
+      << node.Where() << ": layout " << layout << " is not a permutation of " << order;
+  std::vector<int> axes;
+  for (char letter : order) {
+    const size_t position = layout.find(letter);
+    ICHECK(position != std::string::npos)
+        << node.Where() << ": layout " << layout << " is not a permutation of " << order;
+    axes.push_back(static_cast<int>(position));
+  }
+  return axes;
+}
+
+Dims AsRow(Dims dims) {
+  dims.insert(dims.end() - 1, 1);
+  return dims;
+}
+
+bool IsJit(const dnnl::primitive_desc_base& desc) {
+  return std::string(desc.impl_info_str()).rfind("jit", 0) == 0;
+}
+
+dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md) {
+  std::vector<int> order = {0};
+  for (int i = 2; i < md.get_ndims(); ++i) order.push_back(i);
+  order.push_back(1);
+  return PermutedDesc(PlainDesc(PermutedDims(md.get_dims(), order), md.get_data_type()),
+                      InversePermutation(order));
+}
+
+void Window::MakeRow() {
+  strides.insert(strides.begin(), 1);
+  for (Dims* values : {&dilation, &pad_begin, &pad_end}) values->insert(values->begin(), 0);
+}
+
+Window Window::Read(const NodeReader& node, size_t spatial) {
+  Window window;
+  window.strides = ReadSpatial(node, "strides", spatial);
+  window.dilation = ReadSpatial(node, "dilation", spatial);
+  for (int64_t& gap : window.dilation) --gap;
+  // Relay's padding: one value, one per dimension, or all begins before all ends.
+  Dims padding = node.Get<std::vector<int64_t>>("padding", {0});
+  if (padding.size() == 1) padding = Dims(spatial, padding[0]);
+  if (padding.size() == spatial) padding.insert(padding.end(), padding.begin(), padding.end());
+  ICHECK_EQ(padding.size(), 2 * spatial) << node.Where() << ": padding " << ToText(padding)
+                                         << " does not fit " << spatial << " spatial dimensions";
+  window.pad_begin = Dims(padding.begin(), padding.begin() + spatial);
+  window.pad_end = Dims(padding.begin() + spatial, padding.end());
+  return window;
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,74 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/plan/constant_pool.h
+ * \brief Constants that are the same in several plans of a process are in memory once.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_CONSTANT_POOL_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_CONSTANT_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+/*!
+ * \brief The constants of all plans of this process, as they are packed.
+ *
+ * One model is often there several times: for another batch size, for another thread, in another
+ * version of its last layers. Two constants are one if all their bytes are equal, however they were
+ * made. The table does not keep anything alive.
+ */
+class SharedConstants {
+ public:
+  static SharedConstants* Global();
+
+  /*!
+   * \brief Another constant with the same bytes, if there is one; else `data`, which others may get
+   *        from now on. Nobody may write to it any more.
+   */
+  std::shared_ptr<void> Share(std::shared_ptr<void> data, size_t bytes);
+
+ private:
+  struct Known {
+    std::weak_ptr<void> data;
+    size_t bytes;
+  };
+
+  void RemoveExpired();
+
+  std::mutex mutex_;
+  std::unordered_multimap<uint64_t, Known> known_;
+  /*! \brief When the table has grown to this, those that are gone are looked for. */
+  size_t next_removal_{1024};
+};
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_CONSTANT_POOL_H_

@@ -1,0 +1,164 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/plan/plan.cc
+ * \brief A subgraph ready to run: primitives in order and the memory that they use.
+ */
+#include "plan.h"
+
+#include <tvm/runtime/logging.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "../exec/recorder.h"
+#include "../exec/threads.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+bool IsReference(const StepInfo& step) {
+  if (step.impl.rfind("ref", 0) == 0) return true;
+  // A deconvolution that runs as the gradient of a convolution has nothing better for a bias and
+  // post-ops, and a convolution by matrix multiplications nothing better for second operands.
+  if (step.impl.rfind("conv:", 0) == 0) return !step.post_ops.empty();
+  const bool is_gemm_conv =
+      step.kind == "convolution" && step.impl.find("gemm") != std::string::npos;
+  const auto is_binary = [](const std::string& name) { return name.rfind("binary", 0) == 0; };
+  return is_gemm_conv && std::any_of(step.post_ops.begin(), step.post_ops.end(), is_binary);
+}
+
+std::pair<int, size_t> Plan::Locate(int buffer) const {
+  size_t offset = 0;
+  for (; buffers[buffer].kind == BufferKind::kPart; buffer = buffers[buffer].whole) {
+    offset += buffers[buffer].offset;
+  }
+  return {buffer, offset};
+}
+
+Context::Context(std::shared_ptr<const Plan> plan)
+    : plan_(std::move(plan)),
+      stream_(plan_->engine),
+      arena_(AllocAligned(plan_->arena_bytes)),
+      scratchpad_(AllocAligned(plan_->scratchpad_bytes)) {
+  for (size_t i = 0; i < plan_->tensors.size(); ++i) {
+    const Tensor& tensor = plan_->tensors[i];
+    const auto [root, offset] = plan_->Locate(tensor.buffer);
+    const Buffer& buffer = plan_->buffers[root];
+    void* handle = nullptr;
+    switch (buffer.kind) {
+      case BufferKind::kArgument:
+        bound_.push_back({static_cast<int>(i), buffer.argument, offset});
+        break;
+      case BufferKind::kConstant:
+        handle = static_cast<char*>(buffer.data.get()) + offset;
+        break;
+      case BufferKind::kArena:
+        handle = static_cast<char*>(arena_.get()) + buffer.offset + offset;
+        break;
+      case BufferKind::kScratchpad:
+        handle = scratchpad_.get();
+        break;
+      case BufferKind::kPart:
+        break;
+    }
+    memories_.emplace_back(tensor.md, plan_->engine, handle);
+  }
+  for (const Step& step : plan_->steps) {
+    std::vector<dnnl_exec_arg_t> args;
+    for (const auto& [arg, tensor] : step.args) {
+      args.push_back(dnnl_exec_arg_t{arg, memories_[tensor].get()});
+    }
+    exec_args_.push_back(std::move(args));
+  }
+  addresses_.resize(plan_->arguments.size());
+}
+
+void Context::Bind(const std::vector<void*>& arguments) {
+  for (const Bound& bound : bound_) {
+    void* address = static_cast<char*>(arguments[bound.argument]) + bound.offset;
+    const dnnl_status_t status =
+        dnnl_memory_set_data_handle(memories_[bound.tensor].get(), address);
+    ICHECK_EQ(status, dnnl_success) << "oneDNN refused the address of argument " << bound.argument;
+  }
+}
+
+void Context::Execute(size_t index) {
+  const Step& step = plan_->steps[index];
+  const std::vector<dnnl_exec_arg_t>& args = exec_args_[index];
+  // The C call: the C++ one copies the arguments into a container at every run.
+  const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), stream_.get(),
+                                                      static_cast<int>(args.size()), args.data());
+  ICHECK_EQ(status, dnnl_success) << step.info.node << ": oneDNN's " << step.info.kind << " ("
+                                  << step.info.impl << ") failed with status " << status;
+}
+
+void Context::Run(const std::vector<void*>& arguments, Recorder* recorder) {
+  Bind(arguments);
+  if (plan_->steps.empty()) return;
+  const std::string caller = recorder == nullptr ? "" : recorder->TakeCaller();
+  ThreadScope threads(plan_->steps.front().info.num_threads);
+  for (size_t i = 0; i < plan_->steps.size(); ++i) {
+    threads.Change(plan_->steps[i].info.num_threads);
+    if (recorder == nullptr) {
+      Execute(i);
+    } else {
+      recorder->Add({plan_, i, caller, TimeStep(i)});
+    }
+  }
+  stream_.wait();
+}
+
+double Context::TimeStep(size_t index) {
+  const auto start = std::chrono::steady_clock::now();
+  Execute(index);
+  stream_.wait();
+  const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
+  return time.count();
+}
+
+double Context::RunStep(size_t index) {
+  const ThreadScope threads(plan_->steps[index].info.num_threads);
+  return TimeStep(index);
+}
+
+std::unique_ptr<Context> ContextPool::Take() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!free_.empty()) {
+      std::unique_ptr<Context> context = std::move(free_.back());
+      free_.pop_back();
+      return context;
+    }
+  }
+  return std::make_unique<Context>(plan_);
+}
+
+void ContextPool::Return(std::unique_ptr<Context> context) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  free_.push_back(std::move(context));
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

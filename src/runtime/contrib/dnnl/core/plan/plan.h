@@ -1,0 +1,166 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/plan/plan.h
+ * \brief A subgraph ready to run: primitives in order and the memory that they use.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_H_
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "allocator.h"
+#include "dnnl.hpp"
+#include "tensor.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+class Recorder;
+
+/*! \brief What a step is, for reports and profiles. */
+struct StepInfo {
+  std::string node;                  /*!< name and id of the graph's node */
+  std::string op;                    /*!< Relay op, or "reorder" */
+  std::string kind;                  /*!< primitive kind, such as "convolution" */
+  std::string impl;                  /*!< oneDNN's implementation name */
+  std::string form;                  /*!< which way was chosen, of an op that has several, or "" */
+  std::vector<std::string> post_ops; /*!< what is fused, in order */
+  std::string src_layout;
+  std::string dst_layout;
+  /*! \brief Multiplications and additions of a convolution or a product of matrices, else 0. */
+  double flops{0};
+  /*! \brief The primitive is made for so many threads, and so must run on as many. */
+  int num_threads{1};
+};
+
+/*! \brief Whether oneDNN has only plain loops for a step, or for what is fused to it. */
+bool IsReference(const StepInfo& step);
+
+/*! \brief One primitive with its arguments. */
+struct Step {
+  dnnl::primitive primitive;
+  /*! \brief DNNL_ARG_* and the index of the tensor in Plan::tensors. */
+  std::vector<std::pair<int, int>> args;
+  StepInfo info;
+};
+
+/*! \brief What a caller must pass at one position. */
+struct Argument {
+  std::string name;
+  std::vector<int64_t> shape;
+  DLDataType dtype;
+};
+
+/*!
+ * \brief Everything that stays the same from run to run. Built once, then never changed, so that
+ * any number of threads may run it, each with a Context of its own.
+ */
+struct Plan {
+  dnnl::engine engine;
+  std::vector<Buffer> buffers;
+  std::vector<Tensor> tensors;
+  std::vector<Step> steps;
+  /*! \brief Inputs in the order of the call, then outputs. */
+  std::vector<Argument> arguments;
+  size_t arena_bytes{0};
+  /*! \brief What the arena would take if no two intermediates shared memory. */
+  size_t arena_bytes_unshared{0};
+  size_t scratchpad_bytes{0};
+  size_t constant_bytes{0};
+  /*! \brief How much of that other constants of this process had before. */
+  size_t constant_bytes_shared{0};
+
+  /*! \brief The buffer that a buffer is a part of in the end, and where in it. */
+  std::pair<int, size_t> Locate(int buffer) const;
+};
+
+/*! \brief All that one run of a plan writes: arena, workspace, stream and the bound arguments. */
+class Context {
+ public:
+  explicit Context(std::shared_ptr<const Plan> plan);
+
+  /*!
+   * \brief Run all steps in the order of the plan.
+   * \param arguments Where the tensors of the call are.
+   * \param recorder Takes down how long each step takes; nullptr for nobody.
+   */
+  void Run(const std::vector<void*>& arguments, Recorder* recorder);
+
+  /*!
+   * \brief Run one step with the arguments of the latest binding, and wait for it.
+   * \return How many microseconds it took.
+   */
+  double RunStep(size_t index);
+
+  /*! \brief Point the plan's arguments at these addresses. */
+  void Bind(const std::vector<void*>& arguments);
+
+  /*! \brief A place for the addresses of a call, kept here so that a run allocates nothing. */
+  std::vector<void*>* addresses() { return &addresses_; }
+
+ private:
+  void Execute(size_t index);
+  /*! \brief Execute a step and wait for it; the microseconds that it took. */
+  double TimeStep(size_t index);
+
+  std::shared_ptr<const Plan> plan_;
+  dnnl::stream stream_;
+  std::shared_ptr<void> arena_;
+  std::shared_ptr<void> scratchpad_;
+  std::vector<dnnl::memory> memories_;
+  /*! \brief A tensor that lives in an argument. */
+  struct Bound {
+    int tensor;
+    int argument;
+    size_t offset;
+  };
+  std::vector<Bound> bound_;
+  /*! \brief The arguments of each step as oneDNN's C API takes them. */
+  std::vector<std::vector<dnnl_exec_arg_t>> exec_args_;
+  std::vector<void*> addresses_;
+};
+
+/*! \brief The contexts of a plan that are free; the pool grows to the number of concurrent runs. */
+class ContextPool {
+ public:
+  explicit ContextPool(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {}
+
+  std::unique_ptr<Context> Take();
+  void Return(std::unique_ptr<Context> context);
+
+ private:
+  std::shared_ptr<const Plan> plan_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Context>> free_;
+};
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_H_

@@ -1,0 +1,333 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/plan/plan_builder.cc
+ * \brief What the lowerings build a plan with.
+ */
+#include "plan_builder.h"
+
+#include <tvm/runtime/logging.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "dnnl_debug.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+/*! \brief An argument of a step; undefined where it has none such. */
+Tensor FindArg(const PlanBuilder::Args& args, int arg) {
+  for (const auto& [id, tensor] : args) {
+    if (id == arg) return tensor;
+  }
+  return {};
+}
+
+std::string LayoutOf(const PlanBuilder::Args& args, int arg) {
+  const Tensor tensor = FindArg(args, arg);
+  return tensor.defined() ? LayoutText(tensor.md) : "";
+}
+
+/*! \brief Multiplications and additions, those with padding among them. */
+double CountFlops(dnnl::primitive::kind kind, const PlanBuilder::Args& args) {
+  const Tensor src = FindArg(args, DNNL_ARG_SRC);
+  const Tensor weights = FindArg(args, DNNL_ARG_WEIGHTS);
+  const Tensor dst = FindArg(args, DNNL_ARG_DST);
+  const auto size = [](const Tensor& tensor) {
+    return static_cast<double>(NumElements(tensor.dims()));
+  };
+  switch (kind) {
+    case dnnl::primitive::kind::convolution:
+    case dnnl::primitive::kind::inner_product:
+      return 2 * size(dst) * size(weights) / dst.dims()[1];
+    case dnnl::primitive::kind::deconvolution:
+      return 2 * size(src) * size(weights) / src.dims()[1];
+    case dnnl::primitive::kind::matmul:
+      return 2 * size(dst) * src.dims().back();
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+PlanBuilder::PlanBuilder(std::string where, bool owns_constants, int num_threads)
+    : where_(std::move(where)),
+      plan_(std::make_shared<Plan>()),
+      owns_constants_(owns_constants),
+      threads_(NumThreads(num_threads)),
+      stream_() {
+  plan_->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
+  stream_ = dnnl::stream(plan_->engine);
+}
+
+dnnl::primitive_attr PlanBuilder::NewAttr() {
+  dnnl::primitive_attr attr;
+  // A workspace that the library owns is shared by all runs of a primitive, and so is not safe
+  // when two threads run one plan.
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+int PlanBuilder::AddBuffer(Buffer buffer) {
+  plan_->buffers.push_back(std::move(buffer));
+  return static_cast<int>(plan_->buffers.size()) - 1;
+}
+
+void PlanBuilder::AddInput(const Entry& entry, Argument argument) {
+  const Dims dims = ToDims(argument.shape, argument.name);
+  const auto md = PlainDesc(dims, ToDNNLType(argument.dtype, argument.name));
+  Buffer buffer(BufferKind::kArgument, md.get_size());
+  buffer.argument = static_cast<int>(plan_->arguments.size());
+  values_[{entry.id_, entry.index_}] = Tensor{AddBuffer(std::move(buffer)), md};
+  plan_->arguments.push_back(std::move(argument));
+}
+
+void PlanBuilder::AddOutput(const Entry& entry, Argument argument) {
+  outputs_.emplace_back(entry, static_cast<int>(plan_->arguments.size()));
+  plan_->arguments.push_back(std::move(argument));
+}
+
+const Tensor& PlanBuilder::Value(const Entry& entry, const std::string& where) const {
+  const auto it = values_.find({entry.id_, entry.index_});
+  ICHECK(it != values_.end()) << where << ": output " << entry.index_ << " of node " << entry.id_
+                              << " is not computed";
+  return it->second;
+}
+
+Tensor PlanBuilder::Input(const NodeReader& node, int index) const {
+  const auto inputs = node.Inputs();
+  ICHECK(index >= 0 && index < static_cast<int>(inputs.size()))
+      << node.Where() << ": input " << index << " is missing, there are " << inputs.size();
+  return Value(inputs[index], node.Where());
+}
+
+void PlanBuilder::SetOutput(const NodeReader& node, const Tensor& value, int index) {
+  ICHECK(value.dims() == node.OutDims(index) && value.dtype() == node.OutType(index))
+      << node.Where() << ": output " << index << " has shape " << ToText(node.OutDims(index))
+      << " in the graph, but oneDNN computes " << ToText(value.dims());
+  Tensor& output = values_[{static_cast<uint32_t>(node.id()), static_cast<uint32_t>(index)}];
+  output = value;
+  // Whoever reads a view of row-major memory shall see no odd stride of a dimension of size one.
+  if (IsPlain(value.md)) output.md = PlainDesc(value.dims(), value.dtype());
+}
+
+Tensor PlanBuilder::NewTensor(const dnnl::memory::desc& md) {
+  return Tensor{AddBuffer(Buffer(BufferKind::kArena, md.get_size())), md};
+}
+
+Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
+                             const dnnl::memory::desc& want) {
+  ICHECK(value.dims() == want.get_dims())
+      << node.Where() << ": a tensor of shape " << ToText(value.dims()) << " is wanted as "
+      << ToText(want.get_dims());
+  if (value.md == want) return value;
+  auto& copies = reordered_[value.buffer];
+  for (const auto& [from, to] : copies) {
+    if (from.md == value.md && to.md == want) return to;
+  }
+  Tensor copy;
+  if (IsConstant(value)) {
+    copy = Packed(value, want);
+  } else {
+    copy = NewTensor(want);
+    EmitReorder(node.Where(), value, copy);
+  }
+  copies.emplace_back(value, copy);
+  return copy;
+}
+
+Tensor PlanBuilder::Plain(const NodeReader& node, const Tensor& value) {
+  return IsPlain(value.md) ? value : InLayout(node, value, PlainDesc(value.dims(), value.dtype()));
+}
+
+Tensor PlanBuilder::Reshaped(const NodeReader& node, const Tensor& value, const Dims& dims) {
+  ICHECK_EQ(NumElements(value.dims()), NumElements(dims))
+      << node.Where() << ": " << ToText(value.dims()) << " cannot be reshaped to " << ToText(dims);
+  const Tensor view = value.Reshaped(dims);
+  return view.defined() ? view : Plain(node, value).Reshaped(dims);
+}
+
+Tensor PlanBuilder::Sliced(const NodeReader& node, const Tensor& value, const Slice& slice) {
+  if (slice.dims == value.dims()) return value;
+  Tensor whole = value;
+  auto [md, offset] = SlicedDesc(whole.md, slice);
+  if (!md) {
+    whole = Plain(node, value);
+    std::tie(md, offset) = SlicedDesc(whole.md, slice);
+  }
+  return PartOf(whole, md, offset);
+}
+
+Tensor PlanBuilder::PartOf(const Tensor& whole, const dnnl::memory::desc& md, size_t offset) {
+  Buffer part(BufferKind::kPart, md.get_size());
+  part.whole = whole.buffer;
+  part.offset = offset;
+  return Tensor{AddBuffer(std::move(part)), md};
+}
+
+bool PlanBuilder::MovedInto(const Tensor& part, const Tensor& whole, const dnnl::memory::desc& md,
+                            size_t offset) {
+  Buffer& buffer = plan_->buffers[part.buffer];
+  const bool is_free = buffer.kind == BufferKind::kArena && buffer.bytes == part.md.get_size();
+  if (!is_free || !IsSameInMemory(part.md, md) || offset % kAlignment != 0) return false;
+  buffer.kind = BufferKind::kPart;
+  buffer.whole = whole.buffer;
+  buffer.offset = offset;
+  return true;
+}
+
+void PlanBuilder::CopyInto(const NodeReader& node, const Tensor& part, const Tensor& whole,
+                           const dnnl::memory::desc& md, size_t offset) {
+  EmitReorder(node.Where(), part, PartOf(whole, md, offset));
+}
+
+bool PlanBuilder::SetInputLayouts(
+    const NodeReader& node, size_t first,
+    const std::function<dnnl::memory::desc(const dnnl::memory::desc&)>& layout) {
+  bool is_changed = false;
+  for (size_t i = first; i < node.Inputs().size(); ++i) {
+    const Entry& entry = node.Inputs()[i];
+    const std::pair<uint32_t, uint32_t> key = {entry.id_, entry.index_};
+    const Tensor value = Value(entry, node.Where());
+    const dnnl::memory::desc want = layout(value.md);
+    if (value.md == want) continue;
+    replaced_.emplace_back(key, value);
+    values_[key] = InLayout(node, value, want);
+    is_changed = true;
+  }
+  return is_changed;
+}
+
+int PlanBuilder::TensorIndex(const Tensor& tensor) {
+  std::vector<int>& known = tensors_of_buffer_[tensor.buffer];
+  for (int index : known) {
+    if (plan_->tensors[index].md == tensor.md) return index;
+  }
+  plan_->tensors.push_back(tensor);
+  known.push_back(static_cast<int>(plan_->tensors.size()) - 1);
+  return known.back();
+}
+
+void PlanBuilder::EmitStep(const std::string& node, const std::string& op,
+                           const dnnl::primitive_desc_base& desc, const dnnl::primitive& primitive,
+                           Args args, std::vector<std::string> post_ops) {
+  Step step;
+  step.primitive = primitive;
+  step.info.node = node;
+  step.info.op = op;
+  step.info.kind = dnnl_prim_kind2str(dnnl::convert_to_c(desc.get_kind()));
+  step.info.impl = desc.impl_info_str();
+  step.info.post_ops = std::move(post_ops);
+  step.info.src_layout = LayoutOf(args, DNNL_ARG_SRC);
+  step.info.dst_layout = LayoutOf(args, DNNL_ARG_DST);
+  step.info.flops = CountFlops(desc.get_kind(), args);
+  step.info.num_threads = CurrentNumThreads();
+  const dnnl::memory::desc workspace = desc.scratchpad_desc();
+  if (workspace && workspace.get_size() > 0) {
+    if (scratchpad_buffer_ < 0) scratchpad_buffer_ = AddBuffer(Buffer(BufferKind::kScratchpad, 0));
+    plan_->scratchpad_bytes = std::max(plan_->scratchpad_bytes, workspace.get_size());
+    args.emplace_back(DNNL_ARG_SCRATCHPAD, Tensor{scratchpad_buffer_, workspace});
+  }
+  for (const auto& [arg, tensor] : args) step.args.emplace_back(arg, TensorIndex(tensor));
+  plan_->steps.push_back(std::move(step));
+}
+
+void PlanBuilder::EmitReorder(const std::string& node, const Tensor& from, const Tensor& to) {
+  const dnnl::reorder::primitive_desc desc(plan_->engine, from.md, plan_->engine, to.md, NewAttr());
+  // DNNL_ARG_FROM and DNNL_ARG_TO are DNNL_ARG_SRC and DNNL_ARG_DST.
+  EmitStep(node, "reorder", desc, dnnl::reorder(desc), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}},
+           {});
+}
+
+void PlanBuilder::BackTo(const Mark& mark) {
+  const auto is_new_tensor = [&mark](int index) { return index >= static_cast<int>(mark.tensors); };
+  const auto is_new_buffer = [&mark](const Tensor& tensor) {
+    return tensor.buffer >= static_cast<int>(mark.buffers);
+  };
+  for (auto& [buffer, tensors] : tensors_of_buffer_) {
+    tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_new_tensor), tensors.end());
+  }
+  for (auto& [buffer, copies] : reordered_) {
+    const auto end = std::remove_if(copies.begin(), copies.end(), [&](const auto& from_to) {
+      return is_new_buffer(from_to.first) || is_new_buffer(from_to.second);
+    });
+    copies.erase(end, copies.end());
+  }
+  while (!replaced_.empty() && is_new_buffer(values_[replaced_.back().first])) {
+    values_[replaced_.back().first] = replaced_.back().second;
+    replaced_.pop_back();
+  }
+  for (size_t i = 0; i < mark.buffers; ++i) {
+    Buffer& buffer = plan_->buffers[i];
+    if (buffer.kind == BufferKind::kPart && buffer.whole >= static_cast<int>(mark.buffers)) {
+      buffer.kind = BufferKind::kArena;
+    }
+  }
+  if (scratchpad_buffer_ >= static_cast<int>(mark.buffers)) scratchpad_buffer_ = -1;
+  plan_->buffers.erase(plan_->buffers.begin() + mark.buffers, plan_->buffers.end());
+  plan_->tensors.resize(mark.tensors);
+  plan_->steps.resize(mark.steps);
+  while (!offers_.empty() && offers_.back().step >= mark.steps) offers_.pop_back();
+}
+
+bool PlanBuilder::HasReferenceSince(const Mark& mark) const {
+  return std::any_of(plan_->steps.begin() + mark.steps, plan_->steps.end(),
+                     [](const Step& step) { return IsReference(step.info); });
+}
+
+void PlanBuilder::BindOutput(const Tensor& value, int argument) {
+  Buffer& buffer = plan_->buffers[value.buffer];
+  // The last step may write straight into the caller's tensor when that is row-major and whole.
+  if (buffer.kind == BufferKind::kArena && IsPlain(value.md) &&
+      value.md.get_size() == buffer.bytes) {
+    buffer.kind = BufferKind::kArgument;
+    buffer.argument = argument;
+    return;
+  }
+  const auto md = PlainDesc(value.dims(), value.dtype());
+  Buffer output(BufferKind::kArgument, md.get_size());
+  output.argument = argument;
+  const Tensor to{AddBuffer(std::move(output)), md};
+  const size_t number = argument - (plan_->arguments.size() - outputs_.size());
+  EmitReorder(where_ + ", output " + std::to_string(number), value, to);
+}
+
+std::shared_ptr<const Plan> PlanBuilder::Finish() {
+  for (const auto& [entry, argument] : outputs_) {
+    BindOutput(Value(entry, "output " + std::to_string(argument)), argument);
+  }
+  FinishConstants();
+  ComputeInPlace(offers_, plan_.get());
+  PlaceArena(plan_.get());
+  values_.clear();
+  reordered_.clear();
+  return std::move(plan_);
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm

@@ -1,0 +1,209 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/plan/plan_builder.h
+ * \brief What the lowerings build a plan with.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_BUILDER_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_BUILDER_H_
+
+#include <tvm/runtime/ndarray.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "../exec/threads.h"
+#include "../node_reader.h"
+#include "allocator.h"
+#include "arena.h"
+#include "dnnl.hpp"
+#include "plan.h"
+#include "tensor.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+/*!
+ * \brief Collects the values and the steps of a plan.
+ *
+ * A lowering asks for its inputs in whatever layout they have, creates a primitive descriptor that
+ * leaves the layouts to oneDNN, brings the inputs into the layouts it chose by `InLayout`, emits
+ * the primitive, and hands on the result in the layout it came in. Reorders appear only where two
+ * layouts meet; those of constants run at once, at build time.
+ */
+class PlanBuilder {
+ public:
+  using Entry = tvm::runtime::json::JSONGraphNodeEntry;
+  using Args = std::vector<std::pair<int, Tensor>>;
+
+  /*!
+   * \param where What the plan is of, for reports.
+   * \param owns_constants Whether the arrays of the constants keep their memory alive.
+   * \param num_threads How many threads the model was compiled for; 0 for any.
+   */
+  PlanBuilder(std::string where, bool owns_constants, int num_threads);
+
+  const dnnl::engine& engine() const { return plan_->engine; }
+
+  // The edges of the subgraph.
+  void AddInput(const Entry& entry, Argument argument);
+  void AddConstant(const Entry& entry, const NDArray& value, const std::string& where);
+  /*! \brief Append an output of the call; all inputs come first. */
+  void AddOutput(const Entry& entry, Argument argument);
+
+  // The values of the graph.
+  /*! \brief The node's input, in Relay's dims and whatever layout its producer chose. */
+  Tensor Input(const NodeReader& node, int index) const;
+  /*! \brief Say what an output of the node is; its dims must be those that Relay inferred. */
+  void SetOutput(const NodeReader& node, const Tensor& value, int index = 0);
+
+  // The steps.
+  /*! \brief An intermediate of this descriptor. */
+  Tensor NewTensor(const dnnl::memory::desc& md);
+  /*! \brief The value in the wanted layout: itself, or a reordered copy (made only once). */
+  Tensor InLayout(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want);
+  /*! \brief The value in row-major layout. */
+  Tensor Plain(const NodeReader& node, const Tensor& value);
+  /*! \brief The value with other dims: a view, or of a row-major copy where the layout forbids. */
+  Tensor Reshaped(const NodeReader& node, const Tensor& value, const Dims& dims);
+  /*! \brief A part of the value: a view, or of a row-major copy where the layout forbids. */
+  Tensor Sliced(const NodeReader& node, const Tensor& value, const Slice& slice);
+  /*!
+   * \brief Have an intermediate computed at a place in another tensor.
+   * \param md, offset The place, in bytes, and how the part lies there.
+   * \return False where it is not an intermediate of its own, or lies in memory in another way.
+   */
+  bool MovedInto(const Tensor& part, const Tensor& whole, const dnnl::memory::desc& md,
+                 size_t offset);
+  /*! \brief Copy a value to a place in another tensor. */
+  void CopyInto(const NodeReader& node, const Tensor& part, const Tensor& whole,
+                const dnnl::memory::desc& md, size_t offset);
+  bool IsConstant(const Tensor& value) const;
+
+  /*!
+   * \brief Append a primitive.
+   * \param desc Its descriptor, made with an attribute from `NewAttr`.
+   * \param args All arguments but the workspace.
+   */
+  template <typename PrimitiveDesc>
+  void Emit(const NodeReader& node, const PrimitiveDesc& desc, const dnnl::primitive& primitive,
+            Args args, std::vector<std::string> post_ops = {}) {
+    EmitStep(node.Where(), node.OpName(), desc, primitive, std::move(args), std::move(post_ops));
+  }
+
+  /*! \brief Say of the latest primitive which way was chosen, of an op that has several. */
+  void SetForm(std::string form) { plan_->steps.back().info.form = std::move(form); }
+
+  /*!
+   * \brief Offer that the latest primitive computes its result in the memory of an operand.
+   * \param arg The operand (DNNL_ARG_*).
+   */
+  void OfferInPlace(int arg) { offers_.push_back({plan_->steps.size() - 1, arg, nullptr, 0}); }
+  /*!
+   * \brief Offer that another primitive, which adds to what is in its result's memory, takes the
+   * place of the latest one.
+   * \param arg The operand that it does not have.
+   * \param create Makes it.
+   * \param post_op The place of the addition among the post-ops.
+   */
+  void OfferInPlace(int arg, std::function<dnnl::primitive()> create, size_t post_op) {
+    offers_.push_back({plan_->steps.size() - 1, arg, std::move(create), post_op});
+  }
+
+  /*!
+   * \brief Bring inputs of a node into other layouts, for it and all that comes behind it.
+   * \param first The first input that is of interest.
+   * \param layout Makes the layout that is wanted from the one that there is.
+   * \return Whether any was not as wanted.
+   */
+  bool SetInputLayouts(const NodeReader& node, size_t first,
+                       const std::function<dnnl::memory::desc(const dnnl::memory::desc&)>& layout);
+
+  /*! \brief Whether convolutions keep the blocks of channels in which they find their source. */
+  bool keeps_blocks() const { return keeps_blocks_; }
+  void KeepBlocks() { keeps_blocks_ = true; }
+
+  /*! \brief A point to come back to. */
+  struct Mark {
+    size_t buffers, tensors, steps;
+  };
+  Mark Here() const { return {plan_->buffers.size(), plan_->tensors.size(), plan_->steps.size()}; }
+  /*! \brief Forget all that was added behind the mark. */
+  void BackTo(const Mark& mark);
+  /*! \brief Whether oneDNN has nothing but its slow reference code for a step behind the mark. */
+  bool HasReferenceSince(const Mark& mark) const;
+
+  /*! \brief A primitive attribute with the settings that every step shares. */
+  static dnnl::primitive_attr NewAttr();
+
+  /*! \brief The plan, to be used by nobody else but its runs from now on. */
+  std::shared_ptr<const Plan> Finish();
+
+ private:
+  void EmitStep(const std::string& node, const std::string& op,
+                const dnnl::primitive_desc_base& desc, const dnnl::primitive& primitive, Args args,
+                std::vector<std::string> post_ops);
+  void EmitReorder(const std::string& node, const Tensor& from, const Tensor& to);
+  /*! \brief The index in Plan::tensors of this tensor, added when it is new. */
+  int TensorIndex(const Tensor& tensor);
+  int AddBuffer(Buffer buffer);
+  /*! \brief A copy of a constant in another layout, made now. */
+  Tensor Packed(const Tensor& value, const dnnl::memory::desc& want);
+  /*! \brief Use the memory of a constant of another plan if one has the same bytes. */
+  static void Share(Buffer* buffer);
+  /*! \brief Let go of the constants that no step reads. */
+  void FinishConstants();
+  Tensor PartOf(const Tensor& whole, const dnnl::memory::desc& md, size_t offset);
+  const Tensor& Value(const Entry& entry, const std::string& where) const;
+  void BindOutput(const Tensor& value, int argument);
+
+  const std::string where_;
+  std::shared_ptr<Plan> plan_;
+  bool owns_constants_;
+  ThreadScope threads_;
+  dnnl::stream stream_;
+  /*! \brief Where the packed constants lie. */
+  MemoryPool pool_;
+  std::map<std::pair<uint32_t, uint32_t>, Tensor> values_;
+  /*! \brief Reordered copies by the buffer they were made from: the source and the copy. */
+  std::unordered_map<int, std::vector<std::pair<Tensor, Tensor>>> reordered_;
+  /*! \brief Values as they were before they were made row-major. */
+  std::vector<std::pair<std::pair<uint32_t, uint32_t>, Tensor>> replaced_;
+  /*! \brief Tensors of the plan by buffer, to find equal ones. */
+  std::unordered_map<int, std::vector<int>> tensors_of_buffer_;
+  std::vector<std::pair<Entry, int>> outputs_;
+  std::vector<InPlaceOffer> offers_;
+  int scratchpad_buffer_{-1};
+  bool keeps_blocks_{false};
+};
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_BUILDER_H_

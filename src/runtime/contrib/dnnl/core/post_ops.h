@@ -1,0 +1,119 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/post_ops.h
+ * \brief What a composite does to the result of its root op, as oneDNN's bias and post-ops.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "node_reader.h"
+#include "plan/plan_builder.h"
+#include "plan/tensor.h"
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+/*! \brief How the root op's primitive sees its result. */
+struct ResultView {
+  /*! \brief The channel axis in Relay's order; -1 for a primitive without a bias argument. */
+  int channel_axis;
+  /*! \brief An operand of the result's rank, in Relay's order, as the primitive wants it. */
+  std::function<Tensor(const Tensor&)> to_primitive;
+  /*! \brief Whether the primitive computes the negative of what the root op does. */
+  bool is_negated{false};
+};
+
+/*! \brief The fused part of a composite. */
+struct FusedOps {
+  dnnl::primitive_attr attr;
+  /*! \brief The (channels) vector to pass as the primitive's bias, or undefined. */
+  Tensor bias;
+  /*! \brief The dims of the result, in Relay's order. */
+  Dims result_dims;
+  /*! \brief The second operands of binary post-ops, by DNNL_ARG_*. */
+  PlanBuilder::Args operands;
+  /*! \brief What was fused, in order, for the report: "bias", "eltwise_relu", ... */
+  std::vector<std::string> names;
+  /*! \brief The addition of an operand of the result's shape, which may be done in its memory. */
+  struct Residual {
+    /*! \brief The operand (DNNL_ARG_*); 0 where there is none. */
+    int arg{0};
+    /*! \brief Its place in `names`. */
+    size_t name;
+    /*! \brief `attr` with the sum in the place of the addition. */
+    dnnl::primitive_attr attr;
+  } residual;
+
+  /*! \brief The descriptor to create the primitive descriptor with: empty without a bias. */
+  dnnl::memory::desc BiasDesc() const { return bias.defined() ? bias.md : dnnl::memory::desc(); }
+  /*!
+   * \brief `args` with the bias and the operands added.
+   * \param desc The primitive's descriptor, which says in what layouts it wants the operands.
+   */
+  PlanBuilder::Args AddTo(PlanBuilder::Args args, const NodeReader& node, PlanBuilder* plan,
+                          const dnnl::primitive_desc_base& desc) const;
+
+  /*!
+   * \brief After the primitive was emitted, offer to add the residual in its own memory.
+   * \param desc The primitive's descriptor.
+   * \param describe Makes a descriptor from those of source, weights and result, the attributes,
+   *        and whether it may be empty where oneDNN has none.
+   */
+  template <typename Primitive, typename Describe>
+  void OfferSum(PlanBuilder* plan, const typename Primitive::primitive_desc& desc,
+                const Describe& describe) const {
+    if (residual.arg == 0) return;
+    const typename Primitive::primitive_desc sum =
+        describe(desc.src_desc(), desc.weights_desc(), desc.dst_desc(), residual.attr,
+                 /*allow_empty=*/true);
+    // Only the code that runs it must be as good; all else, the workspace too, is the step's.
+    if (!sum || std::string(sum.impl_info_str()) != desc.impl_info_str() ||
+        sum.scratchpad_desc().get_size() != desc.scratchpad_desc().get_size()) {
+      return;
+    }
+    plan->OfferInPlace(residual.arg, [sum]() { return Primitive(sum); }, residual.name);
+  }
+};
+
+/*!
+ * \brief Read a node's post-ops.
+ * \param view How the primitive sees the result. Without a channel axis it takes no bias.
+ */
+FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView& view);
+
+/*! \brief Whether a binary op gives the same with its operands swapped. */
+bool IsCommutative(dnnl::algorithm algorithm);
+
+/*! \brief A second operand with ones in front, so that it has the rank of the result. */
+Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operand, size_t rank);
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_

@@ -1,0 +1,67 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/tvm/named_composites.cc
+ * \brief Composites of writers that say what is fused by the composite's name alone.
+ */
+#include "named_composites.h"
+
+#include <string>
+#include <vector>
+
+namespace tvm {
+namespace runtime {
+namespace contrib {
+namespace dnnl_backend {
+
+namespace {
+
+struct NamedComposite {
+  const char* name;
+  const char* root_op;
+  std::vector<std::string> post_ops;
+};
+
+const NamedComposite kNamedComposites[] = {
+    {"dnnl.conv2d", "nn.conv2d", {}},
+    {"dnnl.conv2d_relu", "nn.conv2d", {"nn.relu"}},
+    {"dnnl.conv2d_bias", "nn.conv2d", {"add"}},
+    {"dnnl.conv2d_bias_relu", "nn.conv2d", {"add", "nn.relu"}},
+};
+
+}  // namespace
+
+void AddPostOpsByName(tvm::runtime::json::JSONGraphNode* node) {
+  if (node->HasAttr("root_op")) return;
+  for (const NamedComposite& composite : kNamedComposites) {
+    if (node->GetOpName() != composite.name) continue;
+    node->SetAttr("root_op", composite.root_op);
+    if (composite.post_ops.empty()) return;
+    node->SetAttr("post_ops", composite.post_ops);
+    // The bias is the input behind data and weights.
+    if (composite.post_ops[0] == "add") node->SetAttr("post_ops.0.operand", "2");
+    return;
+  }
+}
+
+}  // namespace dnnl_backend
+}  // namespace contrib
+}  // namespace runtime
+}  // namespace tvm
