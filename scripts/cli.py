@@ -14,22 +14,24 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The command line: global options, the subcommands, and how errors are shown."""
+"""The command line: the commands, their options, and how errors are shown."""
 
+import argparse
 import difflib
 import importlib
+import itertools
+import re
 import signal
 import sys
 
-from scripts import in_environment
+from scripts import in_environment, options
 from scripts.errors import SetupError
 
-# name -> (module, summary). Modules have `main(argv) -> int`.
 # By command: its module, and what it does.
 COMMANDS = {
     "demo": ("demo.demo", "run real models on oneDNN and print the results"),
     "test": ("test.test", "run the C++ and Python tests"),
-    "exec": ("exec", "run any command in the prepared environment: exec -- python my.py"),
+    "exec": ("exec", "run any command in the prepared environment"),
     "bench": ("bench.bench", "measure against the limit that oneDNN sets"),
     "profile": ("bench.profile", "print where the time of a model goes, primitive by primitive"),
     "fuzz": ("test.fuzz", "run random graphs on oneDNN and on TVM without it, and compare"),
@@ -40,7 +42,7 @@ COMMANDS = {
         "tell what of an ONNX model oneDNN runs, and why not the rest",
     ),
     "docs": ("docs.docs", "run the code of the documentation and build its pages"),
-    "lint": ("lint.lint", "check format, licence headers and sizes; --fix repairs the format"),
+    "lint": ("lint.lint", "check format, licence headers and sizes; --fix repairs it"),
     "wheel": ("wheel.wheel", "make a wheel that pip installs without this checkout"),
     "setup": ("setup.setup", "prepare the environment and stop"),
     "clean": ("setup.clean", "remove build/"),
@@ -49,65 +51,107 @@ COMMANDS = {
 }
 # These import tvm: they run in the environment that is prepared for them.
 IN_ENVIRONMENT = ("demo", "bench", "profile", "fuzz", "ops", "coverage", "report")
+# The words that these do not know belong to the program that they run.
+PASS_WORDS_ON = ("test",)
 
-USAGE = """usage: ./dev.py [--dry-run] [--no-build] COMMAND [ARGS...]
-
+DESCRIPTION = """\
 Prepares everything under build/ in this checkout (the first time takes minutes, then seconds)
-and runs COMMAND.
+and runs COMMAND. The options go before COMMAND or after it; ./dev.py COMMAND --help tells more."""
 
-commands:
-{commands}
-
-options, before COMMAND or after it:
-  --dry-run   print the commands instead of running them
-  --no-build  do not compile: use libtvm_dnnl.so as it is
-  -h, --help  this text; ./dev.py COMMAND --help tells more
-
+ENVIRONMENT = """\
 environment:
   TVM_HOME=DIR   use the TVM tree that you built in DIR instead of the prebuilt one; commands
-                 that run models take `--tvm DIR` for it, too
+                 that run models accept `--tvm DIR` for it, too
   CXX=COMPILER   the C++ compiler
   PIP_INDEX_URL  a mirror of the Python package index
 """
 
 
-def usage():
-    """Return the help text."""
-    width = max(map(len, COMMANDS))
-    lines = (f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items())
-    return USAGE.format(commands="\n".join(lines))
+def module_of(command):
+    """Import the module of a command."""
+    return importlib.import_module(f"scripts.{COMMANDS[command][0]}")
+
+
+def make_parser(command):
+    """Return the parser of the command line, and that of `command`, which alone has its options."""
+    shape = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = chosen = argparse.ArgumentParser(
+        prog="./dev.py",
+        description=DESCRIPTION,
+        epilog=ENVIRONMENT,
+        parents=[options.shared()],
+        **shape,
+    )
+    parser.set_defaults(dry_run=False, no_build=False, tvm=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND WORDS", dest="command")
+    for name, (_, summary) in COMMANDS.items():
+        one = commands.add_parser(name, help=summary, parents=[options.shared()], **shape)
+        if name == command:
+            chosen, module = one, module_of(name)
+            one.description = module.__doc__
+            module.add_arguments(one)
+            if name in IN_ENVIRONMENT:
+                one.add_argument("--tvm", metavar="DIR", help="use the TVM that you built in DIR")
+    return parser, chosen
+
+
+def refuse(problem, word, known, where):
+    """Raise the error about a word that is not known, with the known one that is most like it."""
+    near = difflib.get_close_matches(word.partition("=")[0], known, n=1)
+    hint = f"did you mean `{near[0]}`? " if near else ""
+    raise SetupError(problem, f"{hint}`./dev.py {where}` lists what there is.")
 
 
 def split(argv):
-    """Return (global options, command, arguments of the command)."""
-    flags = []
-    for index, word in enumerate(argv):
-        if not word.startswith("-"):
-            return flags, word, argv[index + 1 :]
-        flags.append(word)
-    return flags, None, []
+    """Return the options before the command, the command or None, and what follows it."""
+    flags = list(itertools.takewhile(lambda word: word.startswith("-"), argv))
+    return flags, next(iter(argv[len(flags) :]), None), argv[len(flags) + 1 :]
+
+
+def parse(argv):
+    """Parse a command line.
+
+    Parameters
+    ----------
+    argv : list of str
+        The command line.
+
+    Returns
+    -------
+    argparse.Namespace
+        The options. `command` is the command; `words` is what goes on to the program that it runs.
+    """
+    flags, command, _ = split(argv)
+    if command is not None and command not in COMMANDS:
+        refuse(f"unknown command `{command}`", command, COMMANDS, "--help")
+    parser, chosen = make_parser(command)
+    known = re.findall(r"--[a-z][a-z-]+", chosen.format_usage())
+    _, unknown = options.shared().parse_known_args(flags)
+    for flag in unknown:
+        if flag not in ("-h", "--help"):
+            refuse(f"unknown option {flag}", flag, known, "--help")
+    args, words = parser.parse_known_args(argv)
+    if command in PASS_WORDS_ON:
+        args.words = words[words[:1] == ["--"] :]
+    elif words:
+        refuse(f"{command} takes no argument {words[0]}", words[0], known, f"{command} --help")
+    return args
 
 
 def dispatch(argv):
     """Run the command that `argv` names and return its exit code."""
     flags, command, rest = split(argv)
-    unknown = [flag for flag in flags if flag not in ("--dry-run", "--no-build", "-h", "--help")]
-    if unknown:
-        raise SetupError(f"unknown option {unknown[0]}", "`./dev.py --help` lists the options.")
-    if "-h" in flags or "--help" in flags or command in (None, "help"):
-        print(usage(), end="")
-        return 0 if flags or command else 2
-    if command not in COMMANDS:
-        near = difflib.get_close_matches(command, COMMANDS, n=1)
-        hint = f"did you mean `{near[0]}`? " if near else ""
-        raise SetupError(
-            f"unknown command `{command}`", f"{hint}`./dev.py --help` lists the commands."
-        )
-    module = COMMANDS[command][0]
-    arguments = flags + rest
+    if command == "help":
+        argv, command = ["--help"], None
+    if command in COMMANDS and not hasattr(module_of(command), "add_arguments"):
+        return module_of(command).main(flags + rest)
+    args = parse(argv)
+    if command is None:
+        make_parser(None)[0].print_help()
+        return 2
     if command in IN_ENVIRONMENT:
-        return in_environment.main([command, module, *arguments])
-    return importlib.import_module(f"scripts.{module}").main(arguments)
+        return in_environment.main(args, rest)
+    return module_of(command).main(args)
 
 
 def _interrupt(signum, frame):

@@ -16,8 +16,6 @@
 # under the License.
 """Errors that a person meets: what is wrong, and what to do next."""
 
-import sys
-
 
 class SetupError(Exception):
     """A failure with a remedy. The entry point prints it without a traceback.
@@ -45,13 +43,3 @@ class SetupError(Exception):
         if self.remedy:
             parts.append(f"what to do: {self.remedy}")
         return "\n".join(parts)
-
-
-def run_as_program(main):
-    """Exit with what `main` returns for the command line; print its errors as people want them."""
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except SetupError as error:
-        sys.exit(f"\n{error}")
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted")

@@ -14,16 +14,15 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py exec [--dry-run] [--no-build] -- COMMAND [ARGS...]
+"""Runs a command in the prepared environment, and exits with its code.
 
-Runs COMMAND in the prepared environment: `python`, `pytest`, `tvmc` and your own scripts see the
-TVM tree with the oneDNN backend. The exit code is the command's.
+`python`, `pytest`, `tvmc` and your own scripts see the TVM tree with the oneDNN backend.
 """
 
+import argparse
 import os
 import sys
 
-from scripts import options as shared
 from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.setup.environment import prepare, variables
@@ -43,24 +42,20 @@ def replace_process(command, environ):
         raise SetupError(f"cannot start `{command[0]}`: {error.strerror}") from error
 
 
-def main(argv):
+def add_arguments(parser):
+    """Add the command's words: they begin at the first one that is no option, or after `--`."""
+    parser.usage = "./dev.py exec [--dry-run] [--no-build] [--] COMMAND ..."
+    parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def main(args):
     """Run a command in the prepared environment."""
-    # Without `--`, the command begins at the first word that is no option of ours.
-    begin = next((i for i, word in enumerate(argv) if not word.startswith("-")), len(argv))
-    if "--" in argv[:begin]:
-        begin = argv.index("--")
-    options, _ = shared.parse(argv[:begin])
-    command = argv[begin:]
-    if command[:1] == ["--"]:
-        command = command[1:]
-    if options.help:
-        print(__doc__, end="")
-        return 0
+    command = args.words[args.words[:1] == ["--"] :]
     if not command:
         raise SetupError("exec needs a command", "for example: ./dev.py exec -- python my.py")
     layout = Layout()
-    runner = prepare(options, layout)
-    if options.dry_run:
+    runner = prepare(args, layout)
+    if args.dry_run:
         runner.show(command)
         return 0
     return replace_process(command, variables(layout))

@@ -14,11 +14,11 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Runs `scripts.demo.demo`, `scripts.bench.bench` or another module in the prepared environment."""
+"""Prepares the environment and runs a command's module in it, by `python -m scripts`."""
 
 import os
 
-from scripts import options as shared
+from scripts.errors import SetupError
 from scripts.exec import replace_process
 from scripts.layout import Layout
 from scripts.setup.environment import prepare, variables
@@ -27,15 +27,24 @@ from scripts.setup.environment import prepare, variables
 GROUPS = {"bench": ("bench",), "profile": ("bench",)}
 
 
-def main(argv):
-    """Run a command's module: `argv` holds the names of both, then the arguments."""
-    name, module = argv[:2]
-    options, rest = shared.parse(argv[2:], own_help=False)
-    rest = shared.take_tvm(rest)
+def use_tree(folder):
+    """Let TVM_HOME name the tree that --tvm names."""
+    if not os.path.isdir(folder):
+        raise SetupError(
+            f"--tvm: there is no directory {folder!r}", "name the TVM tree that you built."
+        )
+    os.environ["TVM_HOME"] = os.path.abspath(folder)
+
+
+def main(args, words):
+    """Run the command of `args`, whose words are `words`, in the environment."""
+    if args.tvm is not None:
+        use_tree(args.tvm)
     layout = Layout()
-    runner = prepare(options, layout, extra_groups=GROUPS.get(name, ()))
-    command = [str(layout.python), "-m", f"scripts.{module}", *rest]
-    if options.dry_run:
+    runner = prepare(args, layout, extra_groups=GROUPS.get(args.command, ()))
+    words = [word for word in words if word not in ("--dry-run", "--no-build")]
+    command = [str(layout.python), "-m", "scripts", args.command, *words]
+    if args.dry_run:
         runner.show(command)
         return 0
     environ = variables(layout)

@@ -14,111 +14,63 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Options that all subcommands share."""
+"""Options that several commands share, and the types of their values.
 
+What parses the command line runs on any Python, before the environment is there: only the standard
+library is imported here, and at the top of the modules that add arguments.
+"""
+
+import argparse
 import os
-from dataclasses import dataclass
-
-from scripts.errors import SetupError
-from scripts.layout import CODEGENS
 
 
-@dataclass
-class Options:
-    """What `--dry-run`, `--no-build` and `--help` say."""
-
-    dry_run: bool = False
-    no_build: bool = False
-    help: bool = False
-
-
-def parse(argv, own_help=True):
-    """Take the shared options out of a subcommand's arguments.
-
-    Words after `--` are left alone: they belong to the command that is run.
-
-    Parameters
-    ----------
-    argv : list of str
-        The arguments.
-    own_help : bool
-        Take `-h` and `--help` as well.
-
-    Returns
-    -------
-    Options, list of str
-        The options, and the other arguments.
-    """
-    options = Options()
-    rest = []
-    for index, word in enumerate(argv):
-        if word == "--":
-            rest += argv[index:]
-            break
-        if word == "--dry-run":
-            options.dry_run = True
-        elif word == "--no-build":
-            options.no_build = True
-        elif own_help and word in ("-h", "--help"):
-            options.help = True
-        else:
-            rest.append(word)
-    return options, rest
+def shared():
+    """Return the parser of the options that go before the command or after it."""
+    # A default would overwrite what stands before the command.
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the commands instead of running them"
+    )
+    parser.add_argument(
+        "--no-build", action="store_true", help="do not compile: use libtvm_dnnl.so as it is"
+    )
+    return parser
 
 
-def take(option, arguments):
-    """Take `OPTION VALUE`, or `OPTION=VALUE`, out of a subcommand's arguments.
-
-    Parameters
-    ----------
-    option : str
-        For example ``"--codegen"``.
-    arguments : list of str
-        The arguments. Those after `--` are left alone.
-
-    Returns
-    -------
-    str or None, list of str
-        The last value that is given, None if there is none, and the other arguments.
-    """
-    value, rest, words = None, [], iter(arguments)
-    for word in words:
-        if word == "--":
-            return value, [*rest, word, *words]
-        if word == option or word.startswith(f"{option}="):
-            value = word.partition("=")[2] or next(words, "")
-        else:
-            rest.append(word)
-    return value, rest
+def count(text):
+    """Parse a number that must be positive."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
+    return int(text)
 
 
-def take_codegen(arguments):
-    """Take `--codegen NAME` out of a subcommand's arguments.
-
-    Returns
-    -------
-    str, list of str
-        The name, one of CODEGENS, and the other arguments.
-    """
-    name, rest = take("--codegen", arguments)
-    if name is not None and name not in CODEGENS:
-        raise SetupError(f"--codegen: there is no {name!r}", f"use {' or '.join(CODEGENS)}.")
-    return name or CODEGENS[0], rest
+def names(text):
+    """Parse names that are separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def take_tvm(arguments):
-    """Take `--tvm DIR` out of a subcommand's arguments; TVM_HOME is DIR from then on.
+def cpus():
+    """Return how many CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
-    Returns
-    -------
-    list of str
-        The other arguments.
-    """
-    tree, rest = take("--tvm", arguments)
-    if tree is not None:
-        if not os.path.isdir(tree):
-            raise SetupError(
-                f"--tvm: there is no directory {tree!r}", "name the TVM tree that you built."
-            )
-        os.environ["TVM_HOME"] = os.path.abspath(tree)
-    return rest
+
+def add_measurement(parser, repeat):
+    """Add what the commands that measure share; `repeat` is the default of --repeat."""
+    parser.add_argument(
+        "--repeat",
+        type=count,
+        default=repeat,
+        metavar="N",
+        help=f"runs of each (default: {repeat})",
+    )
+    parser.add_argument(
+        "--threads",
+        type=count,
+        default=cpus(),
+        metavar="N",
+        help=f"threads of one run (default: the CPUs, here {cpus()})",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
+    parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")

@@ -14,53 +14,39 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py bench [OPTIONS]
+"""Measures models on TVM with DNNL, beside the limit and beside other runtimes.
 
-Measures models on TVM with DNNL beside the limit, which is the sum of the same oneDNN primitives
-run alone in the same process, and beside other runtimes. Backends take turns within one run.
+The limit is the sum of the same oneDNN primitives run alone in the same process. Backends take
+turns within one run.
 
 With --codegen the two code generators are compared instead, JSON beside C_SRC: the time to
 compile, export, load and run, and the memory. With --callers it is the throughput: one caller with
 all threads beside as many callers as threads.
 """
 
-import argparse
 import json
 import os
 import statistics
 import sys
 from pathlib import Path
 
-from scripts import table
+from scripts import options, table
 from scripts.bench import measure, plot
 from scripts.console import Console
-from scripts.errors import SetupError, run_as_program
+from scripts.errors import SetupError
 
 # So many times each backend takes its turn: a slow spell of the machine then hits them all.
 ROUNDS = 10
 FORMAT = "dnnl-bench-1"
 
 
-def parse(argv):
-    """Parse the command line. Names are checked later: the tables need TVM, threads come first."""
-    parser = argparse.ArgumentParser(
-        prog="./dev.py bench", description="\n".join(__doc__.split("\n\n")[1:])
-    )
+def add_arguments(parser):
+    """Add the command's options. Names are checked later: the tables need TVM, threads go first."""
     parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument(
         "--backends", default="", metavar="A,B", help="only these (default: all but tvm)"
     )
-    parser.add_argument(
-        "--repeat", type=measure.count, default=100, metavar="N", help="runs of each (default: 100)"
-    )
-    cpus = measure.cpus()
-    parser.add_argument(
-        "--threads",
-        type=measure.count,
-        default=cpus,
-        metavar="N",
-        help=f"threads of one run (default: the CPUs, here {cpus})",
-    )
+    options.add_measurement(parser, repeat=100)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument(
         "--codegen", action="store_true", help="compare JSON and C_SRC, on mobilenet by default"
@@ -68,16 +54,11 @@ def parse(argv):
     mode.add_argument(
         "--callers", action="store_true", help="compare one caller with one for each thread"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
-    parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")
-    # scripts.in_environment takes it; here it is for the help.
-    parser.add_argument("--tvm", metavar="DIR", help="measure with the TVM that you built in DIR")
-    return parser.parse_args(argv)
 
 
 def choose(option, text, rows):
     """Return the rows that a comma-separated option names; all of them if it is empty."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = options.names(text)
     for name in names:
         if name not in rows:
             raise SetupError(f"--{option}: there is no {name!r}", f"there are {', '.join(rows)}.")
@@ -214,9 +195,8 @@ def compare(workloads, backends, args, console):
     return header(backends, ours), cells, rows
 
 
-def main(argv):
+def main(args):
     """Run the benchmark; return the exit code."""
-    args = parse(argv)
     limit_threads(args.threads)
     # After the threads are set: these import tvm.
     import tvm  # pylint: disable=import-outside-toplevel
@@ -269,7 +249,3 @@ def main(argv):
         }
         Path(args.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return 0
-
-
-if __name__ == "__main__":
-    run_as_program(main)

@@ -14,35 +14,28 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py coverage [OPTIONS]
+"""Prints how much of real models oneDNN runs, without compiling them.
 
-Prints how much of real models oneDNN runs: calls, partitions and the share of the floating-point
-work. Nothing is compiled.
+It is told in ops, partitions and the share of the floating-point work.
 """
-
-import argparse
 
 from scripts import table
 from scripts.bench import bench
 from scripts.console import Console
-from scripts.errors import run_as_program
 
 HEADER = ["model", "calls", "folded", "on\noneDNN", "parti-\ntions", "floating-\npoint work"]
 
 
-def parse(argv):
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="./dev.py coverage", description=__doc__.split("\n\n")[1])
+def add_arguments(parser):
+    """Add the command's options."""
     parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument(
         "--report", action="store_true", help="tell op by op what runs on oneDNN, and why not"
     )
-    return parser.parse_args(argv)
 
 
-def main(argv):
+def main(args):
     """Print the table; return the exit code."""
-    args = parse(argv)
     # After the arguments are parsed: these import tvm.
     from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl_work, dnnl_workloads  # pylint: disable=import-outside-toplevel
@@ -59,7 +52,3 @@ def main(argv):
     print(table.render(HEADER, rows))
     print("\n".join(reports if args.report else []), end="")
     return 0
-
-
-if __name__ == "__main__":
-    run_as_program(main)

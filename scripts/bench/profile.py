@@ -14,23 +14,21 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py profile MODEL [OPTIONS]
+"""Runs a model on oneDNN and prints where the time goes, primitive by primitive.
 
-Runs a model on oneDNN and prints where the time goes: for each primitive the time in its turn and
-alone, what it is fused with, its code, which form of the op was chosen where there are several,
-layouts, GFLOP/s and the share of the peak.
+For each primitive it tells the time in its turn and alone, what it is fused with, its code, which
+form of the op was chosen where there are several, layouts, GFLOP/s and the share of the peak.
 
 The peak is what a large product of matrices reaches in the same process. A primitive that is fast
 alone and slow in its turn waits for its weights or inputs, which are not in the caches then.
 """
 
-import argparse
 import json
 
-from scripts import table
+from scripts import options, table
 from scripts.bench import bench, measure, plot
 from scripts.console import Console
-from scripts.errors import SetupError, run_as_program
+from scripts.errors import SetupError
 
 HEADER = [
     "primitive",
@@ -48,21 +46,13 @@ HEADER = [
 ROWS = 2048
 
 
-def parse(argv):
-    """Parse the command line."""
-    summary = "\n".join(__doc__.split("\n\n")[1:])
-    parser = argparse.ArgumentParser(prog="./dev.py profile", description=summary)
-    parser.add_argument("model", help="the model")
+def add_arguments(parser):
+    """Add the command's options."""
+    parser.add_argument("model", metavar="MODEL", help="the model")
     parser.add_argument(
-        "--top", type=measure.count, metavar="N", help="only the N that take longest"
+        "--top", type=options.count, metavar="N", help="only the N that take longest"
     )
-    parser.add_argument(
-        "--repeat", type=measure.count, default=50, metavar="N", help="runs (default: 50)"
-    )
-    parser.add_argument("--threads", type=measure.count, default=measure.cpus(), metavar="N")
-    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
-    parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")
-    return parser.parse_args(argv)
+    options.add_measurement(parser, repeat=50)
 
 
 def peak_gflops(repeat):
@@ -120,9 +110,8 @@ def totals(rows):
     ]
 
 
-def main(argv):
+def main(args):
     """Print the profile; return the exit code."""
-    args = parse(argv)
     bench.limit_threads(args.threads)
     # After the threads are set: these import tvm.
     from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
@@ -172,7 +161,3 @@ def main(argv):
     if args.plot:
         plot.primitives(in_turn, args.plot, f"{workload.title}, {args.threads} threads")
     return 0
-
-
-if __name__ == "__main__":
-    run_as_program(main)

@@ -24,7 +24,6 @@ from tvm.testing import dnnl_ocr
 
 from scripts.errors import SetupError
 
-TEXT = "Reading text with oneDNN 3"
 # A wider line is squeezed: at this width it is 40 times as long as high.
 MOST = 1920
 

@@ -14,17 +14,14 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py docs [--blocks | --pages]
+"""Runs every block of code of the documentation, then builds its pages in build/docs.
 
-Runs every block of code of the documentation, then builds its pages in build/docs, in which no
-warning and no broken link between pages is allowed. --blocks and --pages do only one of the two.
+No warning and no broken link between pages is allowed.
 """
 
 import shutil
 
-from scripts import options as shared
 from scripts.docs import links
-from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.setup.environment import prepare, variables
 from scripts.test.test import run_command
@@ -41,34 +38,32 @@ def build_tutorial(runner, layout, environ):
     return any(run_command(runner, words, environ, layout.root) for words in (configure, build))
 
 
-def main(argv):
+def add_arguments(parser):
+    """Add the command's options."""
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument("--blocks", action="store_true", help="only run the blocks of code")
+    part.add_argument("--pages", action="store_true", help="only build the pages")
+
+
+def main(args):
     """Run the blocks and build the pages; return the exit code."""
-    options, rest = shared.parse(argv)
-    if options.help:
-        print(__doc__, end="")
-        return 0
-    unknown = [word for word in rest if word not in ("--blocks", "--pages")]
-    if unknown or len(rest) > 1:
-        raise SetupError(
-            f"docs takes no argument {(unknown or rest)[-1]}", "`./dev.py docs --help`"
-        )
     layout = Layout()
-    runner = prepare(options, layout, ("docs",))
+    runner = prepare(args, layout, ("docs",))
     environ = variables(layout)
     source, target = layout.root / "docs", layout.build / "docs"
     failed = 0
-    if "--pages" not in rest:
+    if not args.pages:
         words = [layout.python, "-m", "pytest", "-p", "scripts.docs.blocks", "docs"]
         failed = run_command(runner, words, environ, layout.root)
-    if "--blocks" in rest:
+    if args.blocks:
         return failed
     failed = build_tutorial(runner, layout, environ) or failed
-    if not options.dry_run:
+    if not args.dry_run:
         shutil.rmtree(target, ignore_errors=True)
     words = [layout.python, "-m", "sphinx", "-b", "html", "-E", "-W", "--keep-going", "-q"]
     words += ["-d", layout.build / "doctrees", source, target]
     code = run_command(runner, words, environ, layout.root)
-    if options.dry_run or code:
+    if args.dry_run or code:
         return code or failed
     broken = list(links.broken_links(target))
     for message in broken:

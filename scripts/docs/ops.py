@@ -14,27 +14,27 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py ops [OPTIONS]
+"""Prints the table of the ops that oneDNN runs, and what is refused.
 
-Prints the table of the ops that oneDNN runs, with types, layouts and fusion, and what is refused.
+The table tells types, layouts and fusion.
 """
 
-import argparse
 import sys
 
 from scripts.console import Console
-from scripts.errors import run_as_program
 from scripts.layout import ROOT
 
 PATH = ROOT / "docs" / "supported_ops.md"
 
 
-def main(argv):
-    """Print or write the table; return the exit code."""
-    parser = argparse.ArgumentParser(prog="./dev.py ops", description=__doc__.split("\n\n")[1])
+def add_arguments(parser):
+    """Add the command's options."""
     parser.add_argument("--write", action="store_true", help="write it to docs/supported_ops.md")
     parser.add_argument("--run", action="store_true", help="run calls of each op, and compare")
-    args = parser.parse_args(argv)
+
+
+def main(args):
+    """Print or write the table; return the exit code."""
     # After the arguments are parsed: this imports tvm.
     from tvm.testing import dnnl_support  # pylint: disable=import-outside-toplevel
 
@@ -53,7 +53,3 @@ def main(argv):
     for name, what in wrong.items():
         print(f"FAILED: {name}: {what}", file=sys.stderr)
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    run_as_program(main)

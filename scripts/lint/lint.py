@@ -14,19 +14,16 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py lint [--fix] [--dry-run]
+"""Checks the whole checkout: format, licence headers, file sizes, forbidden strings, compilation.
 
-Checks the whole checkout: black, ruff and clang-format, licence headers, file sizes, forbidden
-strings, and that the C++ compiles against the newest oneDNN headers. --fix repairs what the
-formatters can repair.
+The formatters are black, ruff and clang-format. The C++ must compile without a warning against the
+headers of the newest oneDNN that is supported.
 """
 
 import os
 import re
 import subprocess
 
-from scripts import options as shared
-from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.lint import newest_onednn, text_rules
 from scripts.setup import steps
@@ -75,25 +72,21 @@ def run_tool(name, command, root):
         yield f"{path}: {len(lines)} places, the first in line {lines[0]}"
 
 
-def main(argv):
-    """Run all checks and return 1 if one found something."""
-    options, rest = shared.parse(argv)
-    if options.help:
-        print(__doc__, end="")
-        return 0
-    fix = "--fix" in rest
-    unknown = [word for word in rest if word != "--fix"]
-    if unknown:
-        raise SetupError(f"lint takes no argument {unknown[0]}", "`./dev.py lint --help`")
+def add_arguments(parser):
+    """Add the command's options."""
+    parser.add_argument("--fix", action="store_true", help="repair what the formatters can repair")
 
+
+def main(args):
+    """Run all checks and return 1 if one found something."""
     layout = Layout()
-    options.no_build = True
+    args.no_build = True
     os.environ.pop("TVM_HOME", None)  # the sources are checked against the prebuilt tree
-    runner = prepare(options, layout, ("lint",), (steps.NewestOneDNN,))
+    runner = prepare(args, layout, ("lint",), (steps.NewestOneDNN,))
     root, console = layout.root, runner.console
     files = text_rules.list_files(root)
-    tools = formatters(layout, files, fix)
-    if options.dry_run:
+    tools = formatters(layout, files, args.fix)
+    if args.dry_run:
         for _, command in tools:
             runner.show(command)
         runner.plan("check licence headers, file sizes and forbidden strings")
@@ -124,6 +117,6 @@ def main(argv):
         for message in found:
             print("  " + message.replace("\n", "\n  "), flush=True)
     print(f"{len(checks) - failed} checks passed, {failed} failed")
-    if failed and not fix:
+    if failed and not args.fix:
         print("`./dev.py lint --fix` repairs the format")
     return 1 if failed else 0

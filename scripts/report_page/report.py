@@ -14,17 +14,16 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py report MODEL.onnx [OPTIONS]
+"""Tells what of an ONNX model runs on oneDNN, fused as what, and why the rest does not.
 
-Tells what of an ONNX model runs on oneDNN, fused as what, and why the rest does not: as a table,
-and on request as a page with the graph drawn, or as JSON.
+It is told as a table, and on request as a page with the graph drawn, or as JSON.
 """
 
 import argparse
 from pathlib import Path
 
 from scripts.console import Console
-from scripts.errors import SetupError, run_as_program
+from scripts.errors import SetupError
 
 
 def shape(text):
@@ -39,9 +38,8 @@ def shape(text):
     return name, found
 
 
-def parse(argv):
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="./dev.py report", description=__doc__.split("\n\n")[1])
+def add_arguments(parser):
+    """Add the command's options."""
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument("--html", metavar="FILE", help="write a page with the graph drawn")
     parser.add_argument("--json", metavar="FILE", help="write all numbers and calls")
@@ -62,7 +60,6 @@ def parse(argv):
     parser.add_argument(
         "--no-prune", action="store_true", help="keep partitions that are too small to win"
     )
-    return parser.parse_args(argv)
 
 
 def load(args, console):
@@ -105,9 +102,8 @@ def write(path, text):
         raise SetupError(f"cannot write {path}: {error.strerror}", "name another file.") from error
 
 
-def main(argv):
+def main(args):
     """Print and write the report; return the exit code."""
-    args = parse(argv)
     # After the arguments are parsed: this imports tvm.
     from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
 
@@ -126,7 +122,3 @@ def main(argv):
     if args.html:
         write(args.html, report.to_html(f"{Path(args.model).name} on oneDNN"))
     return 0
-
-
-if __name__ == "__main__":
-    run_as_program(main)

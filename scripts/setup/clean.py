@@ -14,30 +14,23 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py clean [--dry-run]
-
-Removes build/: the virtual environment, the trees and all that was compiled.
-"""
+"""Removes build/: the virtual environment, the trees and all that was compiled."""
 
 import shutil
 
-from scripts import options as shared
 from scripts.console import Console
-from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.setup.lock import exclusive
 
 
-def main(argv):
+def add_arguments(parser):
+    """Add the command's options: it has none of its own."""
+
+
+def main(args):
     """Remove the build directory."""
-    options, rest = shared.parse(argv)
-    if options.help:
-        print(__doc__, end="")
-        return 0
-    if rest:
-        raise SetupError(f"clean takes no argument {rest[0]}", "`./dev.py clean --help`")
     layout = Layout()
-    if options.dry_run:
+    if args.dry_run:
         print(f"rm -rf {layout.build}")
         return 0
     if layout.build.is_dir():

@@ -14,27 +14,20 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py setup [--dry-run]
+"""Prepares the environment under build/ and stops. Every other command does the same first."""
 
-Prepares the environment under build/ and stops. Every other command does the same first.
-"""
-
-from scripts import options as shared
-from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.setup.environment import prepare
 
 
-def main(argv):
+def add_arguments(parser):
+    """Add the command's options: it has none of its own."""
+
+
+def main(args):
     """Prepare the environment."""
-    options, rest = shared.parse(argv)
-    if options.help:
-        print(__doc__, end="")
-        return 0
-    if rest:
-        raise SetupError(f"setup takes no argument {rest[0]}", "`./dev.py setup --help`")
     layout = Layout()
-    prepare(options, layout)
-    if not options.dry_run:
+    prepare(args, layout)
+    if not args.dry_run:
         print(f"{layout.build} is up to date")
     return 0

@@ -14,41 +14,36 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py fuzz [OPTIONS]
+"""Draws random Relay graphs, runs each on oneDNN and on TVM without it, and compares.
 
-Draws random Relay graphs, runs each on oneDNN and on TVM without it, and compares. A graph that
-fails is made smaller and printed as Relay text.
+A graph that fails is made smaller and printed as Relay text.
 """
 
-import argparse
 import os
 import time
 from pathlib import Path
 
-from scripts import table
-from scripts.bench import measure
+from scripts import options, table
 from scripts.console import Console
-from scripts.errors import SetupError, run_as_program
+from scripts.errors import SetupError
 
 
-def parse(argv):
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="./dev.py fuzz", description=__doc__.split("\n\n")[1])
-    parser.add_argument("--seconds", type=measure.count, metavar="N", help="stop after N seconds")
-    parser.add_argument("--count", type=measure.count, metavar="N", help="stop after N graphs")
+def add_arguments(parser):
+    """Add the command's options."""
+    parser.add_argument(
+        "--seconds",
+        type=options.count,
+        metavar="N",
+        help="stop after N seconds (default: 60, if there is no --count)",
+    )
+    parser.add_argument("--count", type=options.count, metavar="N", help="stop after N graphs")
     parser.add_argument(
         "--seed", type=int, metavar="S", help="of the first graph (default: of the clock)"
     )
     parser.add_argument(
-        "--max-ops", type=measure.count, default=20, metavar="N", help="most ops (default: 20)"
+        "--max-ops", type=options.count, default=20, metavar="N", help="most ops (default: 20)"
     )
     parser.add_argument("--relay", metavar="FILE", help="run the Relay text of FILE instead")
-    args = parser.parse_args(argv)
-    if args.seed is None:
-        args.seed = int(time.time()) % 10**6
-    if args.seconds is None and args.count is None:
-        args.seconds = 60
-    return args
 
 
 def replay(path):
@@ -86,9 +81,12 @@ def print_statistics(found):
     print(found)
 
 
-def main(argv):
+def main(args):
     """Run the fuzzer; return 1 if a graph failed or nothing was offloaded."""
-    args = parse(argv)
+    if args.seed is None:
+        args.seed = int(time.time()) % 10**6
+    if args.seconds is None and args.count is None:
+        args.seconds = 60
     # Before TVM is loaded: the graphs are small, and threads would only wait for each other.
     for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
         os.environ.setdefault(variable, "2")
@@ -117,7 +115,3 @@ def main(argv):
         print("FAILED: nothing was offloaded")
         return 1
     return 1 if found.failures else 0
-
-
-if __name__ == "__main__":
-    run_as_program(main)

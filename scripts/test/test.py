@@ -14,12 +14,9 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py test [--dry-run] [--no-build] [--codegen json|c_src] [PYTEST ARGS...]
+"""Runs the C++ tests of tests/cpp, then pytest on tests/.
 
-Runs the C++ tests of tests/cpp, then pytest on tests/. Other words go to pytest; when they name
-files, only those are run, and the C++ tests are not. With `--codegen c_src` a library that
-generates C source is built as well, and the Python tests of the backend run with it; what the
-codegen makes no difference to is left out. Examples:
+Other words go to pytest. When they name files, only those are run, and the C++ tests are not.
 
   ./dev.py test
   ./dev.py test -k conv2d -x
@@ -29,7 +26,6 @@ codegen makes no difference to is left out. Examples:
 
 import subprocess
 
-from scripts import options as shared
 from scripts.errors import SetupError
 from scripts.layout import CODEGENS, Layout
 from scripts.setup.environment import prepare, tvm_home, variables
@@ -70,15 +66,21 @@ def run_cpp_tests(runner, layout, environ):
     return run_command(runner, [layout.cmake / CPP_TARGET], environ, layout.root)
 
 
-def main(argv):
+def add_arguments(parser):
+    """Add the command's options. pytest has more: no word of its own may be taken for one."""
+    parser.usage = "./dev.py test [--codegen NAME] [--dry-run] [--no-build] [WORDS OF PYTEST ...]"
+    parser.add_argument(
+        "--codegen",
+        choices=CODEGENS,
+        default=CODEGENS[0],
+        help="build a library that generates C source too, and run the backend's tests with it; "
+        "what the codegen makes no difference to is left out",
+    )
+
+
+def main(args):
     """Run the tests."""
-    options, arguments = shared.parse(argv)
-    if options.help:
-        print(__doc__, end="")
-        return 0
-    codegen, arguments = shared.take_codegen(arguments)
-    if arguments[:1] == ["--"]:
-        arguments = arguments[1:]
+    codegen, words = args.codegen, args.words
     is_default = codegen == CODEGENS[0]
     if tvm_home() and not is_default:
         raise SetupError(
@@ -86,13 +88,13 @@ def main(argv):
             "build that tree with USE_DNNL_CODEGEN=C_SRC and leave --codegen away.",
         )
     layout = Layout().with_codegen(codegen)
-    runner = prepare(options, layout)
+    runner = prepare(args, layout)
     environ = variables(layout)
-    selected = names_files(arguments)
+    selected = names_files(words)
     failed = 0
-    if not selected and is_default and not options.no_build:
+    if not selected and is_default and not args.no_build:
         failed = run_cpp_tests(runner, layout, environ)
-    command = [layout.python, "-m", "pytest", *arguments]
+    command = [layout.python, "-m", "pytest", *words]
     if not selected:
         command.append("tests" if is_default else "tests/python/contrib")
     code = run_command(runner, command, environ, layout.root)

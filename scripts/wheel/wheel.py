@@ -14,18 +14,16 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""usage: ./dev.py wheel [--out DIR] [--dry-run] [--no-build]
+"""Makes a wheel for people without this checkout.
 
-Makes a wheel for people without this checkout: the prebuilt tree with the oneDNN backend laid over
-it, libtvm_dnnl.so, and oneDNN's library. In a new environment `pip install FILE` is all it takes.
+It holds the prebuilt tree with the oneDNN backend laid over it, libtvm_dnnl.so, and oneDNN's
+library. In a new environment `pip install FILE` is all it takes.
 """
 
-import argparse
 import json
 import subprocess
 from pathlib import Path
 
-from scripts import options as shared
 from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.runner import clean_environment, tail
@@ -146,17 +144,13 @@ def build(layout, out):
     return out / f"{NAME.replace('-', '_')}-{VERSION}-{TAG}.whl"
 
 
-def parse(argv):
-    """Parse the command line."""
-    parser = argparse.ArgumentParser(prog="./dev.py wheel", description=__doc__.split("\n\n")[1])
+def add_arguments(parser):
+    """Add the command's options."""
     parser.add_argument("--out", metavar="DIR", help="where it goes (default: build/dist)")
-    return parser.parse_args(argv)
 
 
-def main(argv):
+def main(args):
     """Build the wheel and print its path."""
-    options, rest = shared.parse(argv, own_help=False)
-    args = parse(rest)
     if tvm_home():
         raise SetupError(
             "a wheel is made of the prebuilt tree, but TVM_HOME is set",
@@ -164,7 +158,7 @@ def main(argv):
         )
     layout = Layout()
     out = Path(args.out).absolute() if args.out else layout.build / "dist"
-    runner = prepare(options, layout)
+    runner = prepare(args, layout)
     if runner.plan(f"build the wheel in {out}"):
         return 0
     with runner.console.step("build the wheel"):

@@ -25,7 +25,7 @@ from PIL import Image
 from tvm.testing import dnnl as testing
 from tvm.testing import dnnl_ocr
 
-from scripts import table
+from scripts import cli, table
 from scripts.bench import bench, codegens, measure, throughput
 from scripts.console import Console
 from scripts.demo import demo, saved, text_line
@@ -133,19 +133,29 @@ def test_decoding_joins_runs_and_drops_blanks():
         (["--repeat", "-1"], "positive"),
         (["--image", "a.png", "--text", "a"], "not allowed with"),
         (["--save", "a", "--load", "a"], "not allowed with"),
-        (["--load", "a", "--report"], "cannot be used with --load"),
-        (["--font", "a.ttf"], "--font is for --text"),
     ],
 )
 def test_wrong_options_are_explained(argv, words, capsys):
     with pytest.raises(SystemExit) as stop:
-        demo.parse(argv)
+        cli.parse(["demo", *argv])
     assert stop.value.code == 2
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        (["--load", "a", "--report"], "cannot be used with --load"),
+        (["--font", "a.ttf"], "--font is for --text"),
+    ],
+)
+def test_options_that_do_not_go_together_are_explained(argv, words):
+    with pytest.raises(SetupError, match=words):
+        demo.main(cli.parse(["demo", *argv]))
+
+
 def test_models_keep_the_order_in_which_they_depend():
-    assert demo.parse(["--models", "rec,cls"]).models == ["cls", "rec"]
+    assert cli.parse(["demo", "--models", "rec,cls"]).models == ["cls", "rec"]
 
 
 def test_save_refuses_a_directory_of_others(tmp_path):

@@ -18,12 +18,13 @@
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from scripts import cli, options
+from scripts import cli
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
@@ -53,7 +54,7 @@ def test_help_lists_the_commands(arguments):
     result = dev(*arguments)
     assert result.returncode == 0
     for command in cli.COMMANDS:
-        assert f"\n  {command} " in result.stdout
+        assert f"\n    {command} " in result.stdout
     assert "--dry-run" in result.stdout and "TVM_HOME" in result.stdout
 
 
@@ -62,11 +63,29 @@ def test_no_command_shows_the_help_and_fails():
     assert result.returncode == 2 and "usage:" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["test", "exec", "lint", "setup", "clean"])
-def test_each_command_has_its_help(command):
-    result = dev(command, "--help")
-    assert result.returncode == 0
+@pytest.mark.parametrize("command", cli.COMMANDS)
+def test_each_command_has_its_help_before_anything_is_there(command, tmp_path):
+    shutil.copy(ROOT / "dev.py", tmp_path)
+    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
+    command_line = [sys.executable, tmp_path / "dev.py", command, "--help"]
+    environ = {"PATH": str(tmp_path)}  # no compiler, no pip, no git
+    result = subprocess.run(command_line, capture_output=True, text=True, env=environ)
+    assert result.returncode == 0, result.stderr
     assert result.stdout.startswith(f"usage: ./dev.py {command}")
+    assert not (tmp_path / "build").exists()
+
+
+def test_an_option_with_a_slip_has_a_hint():
+    for words in (["fuzz", "--cuont=3"], ["--dry-rum", "setup"], ["setup", "--dryrun"]):
+        result = dev(*words)
+        assert result.returncode == 1
+        assert "did you mean `--count`?" in result.stderr or "`--dry-run`?" in result.stderr
+
+
+def test_options_stand_before_the_command_or_after_it():
+    for words in (["--dry-run", "lint", "--fix"], ["lint", "--fix", "--dry-run"]):
+        args = cli.parse(words)
+        assert (args.command, args.dry_run, args.no_build, args.fix) == ("lint", True, False, True)
 
 
 def test_an_unknown_command_has_a_hint():
@@ -130,12 +149,13 @@ def test_a_tree_may_be_an_option(fresh, capsys, source_tree, monkeypatch):
     home = os.environ["TVM_HOME"]
     for words in (["--tvm", home], [f"--tvm={home}"]):
         monkeypatch.delenv("TVM_HOME", raising=False)
-        assert options.take_tvm([*words, "--models", "cls"]) == ["--models", "cls"]
+        assert cli.main(["bench", "--dry-run", *words, "--models", "cls"]) == 0
         assert os.environ["TVM_HOME"] == home
-        assert cli.main(["exec", "--dry-run", "true"]) == 0
-        assert "wheel-tvm" not in capsys.readouterr().out
+        printed = capsys.readouterr().out
+        assert "wheel-tvm" not in printed
+        assert printed.endswith(f"-m scripts bench {' '.join(words)} --models cls\n")
     with pytest.raises(SetupError, match="there is no directory 'nowhere'"):
-        options.take_tvm(["--tvm", "nowhere"])
+        cli.dispatch(["bench", "--tvm", "nowhere"])
 
 
 def test_with_tvm_home_nothing_of_the_prebuilt_tree_is_prepared(fresh, capsys, source_tree):
@@ -169,11 +189,26 @@ def test_the_other_library_is_the_one_that_is_opened(fresh):
     assert variables(other, {})["TVM_DNNL_LIBRARY"] == str(other.library)
 
 
-def test_a_codegen_that_is_not_there_is_refused():
-    assert options.take_codegen(["-x", "--", "--codegen"]) == ("json", ["-x", "--", "--codegen"])
-    for words in (["--codegen", "rust"], ["--codegen"]):
-        with pytest.raises(SetupError, match="use json or c_src"):
-            options.take_codegen(words)
+@pytest.mark.parametrize(
+    "words, part",
+    [
+        (["--codegen", "rust"], "invalid choice: 'rust' (choose from 'json', 'c_src')"),
+        (["--codegen"], "expected one argument"),
+    ],
+)
+def test_a_codegen_that_is_not_there_is_refused(words, part, capsys):
+    with pytest.raises(SystemExit):
+        cli.parse(["test", *words])
+    assert part in capsys.readouterr().err.replace("json, c_src", "'json', 'c_src'")
+
+
+def test_words_of_pytest_are_left_alone():
+    args = cli.parse(["test", "-x", "--", "--codegen"])
+    assert (args.codegen, args.words) == ("json", ["-x", "--", "--codegen"])
+    # pytest's --co is no short form of --codegen.
+    words = ["-k", "a or b", "--co", "tests/x.py", "-n=2"]
+    assert cli.parse(["test", *words[:3], "--no-build", *words[3:]]).words == words
+    assert cli.parse(["test", "--", "-x"]).words == ["-x"]
 
 
 def test_a_tree_of_ones_own_has_one_codegen(fresh, source_tree):
@@ -182,9 +217,9 @@ def test_a_tree_of_ones_own_has_one_codegen(fresh, source_tree):
 
 
 def test_shared_options_end_at_the_double_dash():
-    parsed, rest = options.parse(["--dry-run", "-x", "--", "--no-build", "-h"])
-    assert parsed == options.Options(dry_run=True)
-    assert rest == ["-x", "--", "--no-build", "-h"]
+    args = cli.parse(["exec", "--dry-run", "--", "-x", "--no-build", "-h"])
+    assert args.dry_run and not args.no_build
+    assert args.words == ["--", "-x", "--no-build", "-h"]
 
 
 def test_progress_is_plain_when_it_is_no_terminal(capsys):

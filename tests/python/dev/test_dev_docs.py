@@ -18,7 +18,8 @@
 
 import pytest
 
-from scripts.docs import docs, links
+from scripts import cli
+from scripts.docs import links
 from scripts.errors import SetupError
 
 
@@ -38,12 +39,9 @@ def test_broken_links(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("words", [["all"], ["--pages", "--blocks"]], ids=" ".join)
-def test_wrong_arguments(words):
-    with pytest.raises(SetupError, match=f"docs takes no argument {words[-1]}"):
-        docs.main(words)
-
-
-def test_help_comes_first(capsys):
-    assert docs.main(["--help"]) == 0
-    assert "usage: ./dev.py docs" in capsys.readouterr().out
+def test_wrong_arguments(capsys):
+    with pytest.raises(SetupError, match="docs takes no argument all"):
+        cli.parse(["docs", "all"])
+    with pytest.raises(SystemExit):
+        cli.parse(["docs", "--pages", "--blocks"])
+    assert "--blocks: not allowed with argument --pages" in capsys.readouterr().err

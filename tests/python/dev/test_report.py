@@ -22,8 +22,8 @@ import onnx
 import pytest
 from tvm.testing.dnnl_onnx_networks import Network
 
+from scripts.__main__ import main
 from scripts.errors import SetupError
-from scripts.report_page import report
 
 
 @pytest.fixture
@@ -35,6 +35,11 @@ def model(tmp_path):
     return str(tmp_path / "small.onnx")
 
 
+def run(words):
+    """Run the command as it runs in the environment; return its exit code."""
+    return main(["report", *words])
+
+
 def words(text):
     """Return a text with single spaces between its words."""
     return " ".join(text.split())
@@ -43,7 +48,7 @@ def words(text):
 def test_table_json_and_page(model, tmp_path, capsys):
     pytest.importorskip("graphviz")
     files = ["--html", str(tmp_path / "r.html"), "--json", str(tmp_path / "r.json")]
-    assert report.main([model, "--shape", "x=1,3,8,8", *files]) == 0
+    assert run([model, "--shape", "x=1,3,8,8", *files]) == 0
     printed = words(capsys.readouterr().out)
     assert "sin 1 0 1 x no rule for this op" in printed
     assert "total 4 3 in 1 partition" in printed
@@ -53,13 +58,13 @@ def test_table_json_and_page(model, tmp_path, capsys):
 
 def test_options_of_the_partitioning(model, capsys):
     options = ["--exclude", "nn.conv2d", "--no-prune"]
-    assert report.main([model, "--shape", "x=1,3,8,8", *options]) == 0
+    assert run([model, "--shape", "x=1,3,8,8", *options]) == 0
     printed = words(capsys.readouterr().out)
     assert "nn.conv2d 1 0 1 x excluded by option" in printed and "nn.relu 1 1" in printed
 
 
 def test_an_input_without_a_fixed_shape_is_named(model, capsys):
-    assert report.main([model]) == 0
+    assert run([model]) == 0
     captured = capsys.readouterr()
     assert "input x has no fixed shape" in captured.out + captured.err
     assert "--shape x=?,3,8,8" in captured.out + captured.err
@@ -76,20 +81,20 @@ def test_an_input_without_a_fixed_shape_is_named(model, capsys):
 )
 def test_wrong_values(model, options, error):
     with pytest.raises(SetupError) as found:
-        report.main([model, *options])
+        run([model, *options])
     assert found.match("(?s)" + error)
 
 
 @pytest.mark.parametrize("text", ["x", "x=", "=1,2", "x=1,a", "x=1,-1"])
 def test_wrong_shapes(model, text, capsys):
     with pytest.raises(SystemExit):
-        report.main([model, "--shape", text])
+        run([model, "--shape", text])
     assert "is not of the form NAME=1,3,224,224" in capsys.readouterr().err
 
 
 def test_files_that_are_no_models(tmp_path):
     with pytest.raises(SetupError, match="cannot read"):
-        report.main([str(tmp_path / "none.onnx")])
+        run([str(tmp_path / "none.onnx")])
     (tmp_path / "text.onnx").write_text("not a model")
     with pytest.raises(SetupError, match="is no ONNX model"):
-        report.main([str(tmp_path / "text.onnx")])
+        run([str(tmp_path / "text.onnx")])

@@ -1,0 +1,187 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What the demo does: run models and print what they show, or do so with what it saved."""
+
+import tvm
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+from tvm.testing import dnnl_ocr, dnnl_workloads
+
+from scripts import table
+from scripts.bench import measure
+from scripts.demo import compared, saved, text_line
+from scripts.demo.demo import MODELS, TEXT
+from scripts.errors import SetupError
+from scripts.options import cpus
+
+
+def get_line(args):
+    """Return the line of text that the command line names, or None."""
+    if args.image is not None:
+        return text_line.read(args.image)
+    if args.text is not None:
+        return text_line.draw(args.text, args.font)
+    return None
+
+
+def print_heading(note):
+    """Describe the versions and the machine; `note` tells if it was busy."""
+    print(
+        f"\noneDNN {dnnl.dnnl_version()}, TVM {tvm.__version__}, {testing.host_target()}, "
+        f"{cpus()} CPUs"
+    )
+    print(f"{note}\n" if note else "")
+
+
+def difference(diff):
+    """Format a difference, which may be None."""
+    return "-" if diff is None else f"{diff.absolute:.1e} ({diff.relative:.1e})"
+
+
+def check_models(names):
+    """Raise SetupError if the file of an OCR model is missing."""
+    try:
+        for name in names:
+            if name in dnnl_ocr.MODEL_FILES:
+                dnnl_ocr.model_path(name)
+    except FileNotFoundError as error:
+        raise SetupError(str(error), "with dev.py: `./dev.py clean`, then run it again.") from error
+
+
+def run_all(args, line, console):
+    """Compile and run the models; return the results and the line as it was recognised."""
+    results = []
+    for name in args.models or MODELS:
+        if name == "mobilenet":
+            workload = dnnl_workloads.WORKLOADS[name]
+            inputs = workload.inputs()
+        else:
+            width = line.width() if name == "rec" else dnnl_ocr.CLS_WIDTH
+            workload = dnnl_workloads.ocr(name, width)
+            inputs = {workload.input_name: dnnl_ocr.to_input(line.image, width)}
+        result = compared.run(workload, inputs, args.repeat, console)
+        results.append(result)
+        if name == "cls" and dnnl_ocr.is_upside_down(result.outputs[0]):
+            line = line.turned()
+    return results, line
+
+
+def print_results(results):
+    """Print the table of models."""
+    header = ["model", "calls", "folded", "on\noneDNN", "parti-\ntions", "median\nlatency"]
+    header += ["difference from\nTVM without DNNL", "difference from\nonnxruntime"]
+    rows = []
+    for result in results:
+        report = result.report
+        rows.append(
+            [
+                result.workload.title,
+                report.total,
+                sum(report.folded.values()),
+                report.offloaded,
+                report.partitions,
+                f"{result.timing.median:.2f} ms",
+                *map(difference, result.differences()),
+            ]
+        )
+    print(table.render(header, rows))
+    print("differences: the largest of all outputs, and in brackets relative to the largest output")
+
+
+def print_reading(line, readers):
+    """Print what each reader, a dict of name to outputs, read from a line; return the texts."""
+    print(f"\ntext read from the line ({line.source}):")
+    texts = {name: text_line.reading(*args) for name, args in readers.items()}
+    print(table.render(["by", "text", "confidence"], [[n, *t] for n, t in texts.items()], left=2))
+    return {text for text, _ in texts.values()}
+
+
+def compile_and_run(args, console):
+    """Do the main job; return what is wrong with the results as a list of sentences."""
+    line = get_line(args) or text_line.draw(TEXT)
+    check_models(args.models or MODELS)
+    if args.save:
+        saved.check_target(args.save)
+    note = measure.busy_note()
+    results, line = run_all(args, line, console)
+    problems = [problem for result in results for problem in result.problems()]
+    if args.save:
+        with console.step("export the libraries"):
+            saved.save(args.save, results, line.image)
+    print_heading(note)
+    print_results(results)
+    for result in results:
+        if result.workload.name == "rec":
+            classes = dnnl_ocr.characters()
+            outputs = {
+                "oneDNN": result.outputs,
+                "TVM without DNNL": result.reference,
+                "onnxruntime": result.onnx,
+            }
+            texts = print_reading(line, {name: (x, classes) for name, x in outputs.items()})
+            if len(texts) > 1:
+                problems.append("the texts differ")
+    if args.report:
+        for result in results:
+            print(f"\n{result.workload.title}\n{result.report}")
+    if args.save:
+        print(f"\nsaved; run it again with: ./dev.py demo --load {args.save}")
+    return problems
+
+
+def load_and_run(args, console):
+    """Run saved libraries; return what is wrong with the results as a list of sentences."""
+    index = saved.read_index(args.load)
+    wanted = args.models or MODELS
+    entries = [model for model in index["models"] if model["name"] in wanted]
+    if not entries:
+        raise SetupError(
+            f"--load: {args.load} has none of {', '.join(wanted)}",
+            f"it has {', '.join(model['name'] for model in index['models'])}.",
+        )
+    line = get_line(args)
+    if index["target"] != str(testing.host_target()):
+        console.say(
+            f"note: compiled for {index['target']}, this host is {testing.host_target()}; "
+            "if it stops at an illegal instruction, save it again here"
+        )
+    note = measure.busy_note()
+    rows, problems, read = [], [], None
+    for entry in entries:
+        with console.step(f"{entry['name']}: load and run {args.repeat} times"):
+            model = saved.Saved(args.load, entry)
+            outputs, diff = model.check()
+            if line is not None and model.name != "mobilenet":
+                inputs = dnnl_ocr.to_input(line.image, model.shape[3])
+                outputs = model.runner({model.input_name: inputs})
+            samples = measure.sample(model.runner.invoke, args.repeat, budget=compared.SECONDS)
+            timing = measure.Timing.of(samples)
+        if line is not None and model.name == "cls" and dnnl_ocr.is_upside_down(outputs[0]):
+            line = line.turned()
+        if model.name == "rec":
+            read = outputs
+        if not diff.relative <= compared.TOLERANCE or model.partitions != entry["partitions"]:
+            problems.append(f"{model.title}: not the same as when it was saved")
+        rows.append([model.title, model.partitions, f"{timing.median:.2f} ms", difference(diff)])
+    print_heading(note)
+    header = ["model", "partitions", "median\nlatency", "difference from\nthe saved outputs"]
+    print(table.render(header, rows))
+    if read is not None:
+        if line is None:
+            line = text_line.read(f"{args.load}/line.png")
+        print_reading(line, {"oneDNN": (read, index["classes"])})
+    return problems
