@@ -200,8 +200,8 @@ def main(args):
     limit_threads(args.threads)
     # After the threads are set: these import tvm.
     import tvm  # pylint: disable=import-outside-toplevel
+    from dnnl_tests.models import workloads  # pylint: disable=import-outside-toplevel
     from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
-    from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
 
     from scripts.bench import (  # pylint: disable=import-outside-toplevel
         codegens,
@@ -211,7 +211,7 @@ def main(args):
 
     if args.codegen and not args.models:
         args.models = codegens.MODEL
-    workloads = choose("models", args.models, dnnl_workloads.WORKLOADS)
+    chosen = choose("models", args.models, workloads.WORKLOADS)
     backends = choose("backends", args.backends, peers.BACKENDS)
     if not args.backends:
         backends = [backend for backend in backends if backend.by_default]
@@ -222,12 +222,12 @@ def main(args):
     console = Console()
     note = measure.busy_note()
     if args.codegen:
-        titles, cells, rows = codegens.compare(workloads, args.repeat, console)
+        titles, cells, rows = codegens.compare(chosen, args.repeat, console)
     elif args.callers:
-        cases = [peers.Case(workload, args.threads) for workload in workloads]
+        cases = [peers.Case(workload, args.threads) for workload in chosen]
         titles, cells, rows = throughput.compare(cases, args.repeat, console)
     else:
-        titles, cells, rows = compare(workloads, backends, args, console)
+        titles, cells, rows = compare(chosen, backends, args, console)
     host = measure.host()
     print(
         f"\noneDNN {dnnl.dnnl_version()}, TVM {tvm.__version__}, {host['cpu']}, "

@@ -191,10 +191,10 @@ def compare(workloads, repeat, console):
 
 def main(argv):
     """Be one of the processes."""
-    from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
+    from dnnl_tests.models import workloads  # pylint: disable=import-outside-toplevel
 
     task, name, *rest = argv
-    workload = dnnl_workloads.WORKLOADS[name]
+    workload = workloads.WORKLOADS[name]
     if task == "build":
         print(json.dumps(build(workload, *rest)))
     else:

@@ -37,14 +37,14 @@ def add_arguments(parser):
 def main(args):
     """Print the table; return the exit code."""
     # After the arguments are parsed: these import tvm.
+    from dnnl_tests.models import work, workloads  # pylint: disable=import-outside-toplevel
     from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
-    from tvm.testing import dnnl_work, dnnl_workloads  # pylint: disable=import-outside-toplevel
 
     console, rows, reports = Console(), [], []
-    for workload in bench.choose("models", args.models, dnnl_workloads.WORKLOADS):
+    for workload in bench.choose("models", args.models, workloads.WORKLOADS):
         with console.step(f"{workload.name}: partition for oneDNN"):
             partitioned = dnnl.partition_for_dnnl(*workload.load())
-            report, found = dnnl.offload_report(partitioned), dnnl_work.work(partitioned)
+            report, found = dnnl.offload_report(partitioned), work.work(partitioned)
         folded = sum(report.folded.values())
         cells = [workload.title, found.all_calls, folded, found.calls, report.partitions]
         rows.append([*cells, f"{found.share:.2%}"])

@@ -24,9 +24,9 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
+from dnnl_tests.models import workloads
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
-from tvm.testing import dnnl_workloads
 
 from scripts.bench import measure
 
@@ -36,7 +36,7 @@ class Case:
 
     Parameters
     ----------
-    workload : tvm.testing.dnnl_workloads.Workload
+    workload : dnnl_tests.models.workloads.Workload
         The model.
     threads : int
         Threads for one run.
@@ -84,7 +84,7 @@ def prepare_onnxruntime(case):
     """Run the same model from its ONNX file, if it has one."""
     if case.workload.onnx_path is None:
         return None
-    session = dnnl_workloads.onnx_session(case.workload.onnx_path(), case.threads)
+    session = workloads.onnx_session(case.workload.onnx_path(), case.threads)
     return functools.partial(measure.sample, lambda: session.run(None, case.inputs))
 
 

@@ -114,15 +114,15 @@ def main(args):
     """Print the profile; return the exit code."""
     bench.limit_threads(args.threads)
     # After the threads are set: these import tvm.
+    from dnnl_tests.models import workloads  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
-    from tvm.testing import dnnl_workloads  # pylint: disable=import-outside-toplevel
 
     from scripts.bench import peers  # pylint: disable=import-outside-toplevel
 
-    workloads = bench.choose("model", args.model, dnnl_workloads.WORKLOADS)
-    if "," in args.model or len(workloads) != 1:
+    chosen = bench.choose("model", args.model, workloads.WORKLOADS)
+    if "," in args.model or len(chosen) != 1:
         raise SetupError(f"MODEL: {args.model!r} is not one model", "name one.")
-    (workload,) = workloads
+    (workload,) = chosen
     if args.json:
         bench.check_writable(args.json)
     if args.plot:

@@ -18,9 +18,9 @@
 
 import dataclasses
 
+from dnnl_tests.models import workloads
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
-from tvm.testing import dnnl_workloads
 
 from scripts.bench import measure
 
@@ -36,7 +36,7 @@ class Result:
 
     Attributes
     ----------
-    workload : tvm.testing.dnnl_workloads.Workload
+    workload : dnnl_tests.models.workloads.Workload
         The model.
     inputs : dict of str to numpy.ndarray
         What it ran on.
@@ -50,7 +50,7 @@ class Result:
         Of one run on oneDNN.
     """
 
-    workload: dnnl_workloads.Workload
+    workload: workloads.Workload
     inputs: dict
     report: dnnl.OffloadReport
     lib: object
@@ -82,7 +82,7 @@ def run(workload, inputs, repeat, console):
 
     Parameters
     ----------
-    workload : tvm.testing.dnnl_workloads.Workload
+    workload : dnnl_tests.models.workloads.Workload
         The model.
     inputs : dict of str to numpy.ndarray
         Its inputs.
@@ -114,6 +114,6 @@ def run(workload, inputs, repeat, console):
     onnx = None
     if workload.onnx_path:
         with console.step(f"{name}: run on onnxruntime"):
-            session = dnnl_workloads.onnx_session(workload.onnx_path())
+            session = workloads.onnx_session(workload.onnx_path())
             onnx = session.run(None, inputs)
     return Result(workload, inputs, report, lib, outputs, reference, onnx, timing)

@@ -27,9 +27,9 @@ from pathlib import Path
 
 import numpy as np
 import tvm
+from dnnl_tests.models import ocr
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
-from tvm.testing import dnnl_ocr
 
 from scripts.errors import SetupError
 
@@ -92,7 +92,7 @@ def _save(folder, results, image):
     }
     if any(model["name"] == "rec" for model in models):
         # The dictionary, so that loading needs no ONNX.
-        index["classes"] = dnnl_ocr.characters()
+        index["classes"] = ocr.characters()
     image.save(folder / "line.png")
     # Written last: without it the directory is not one of ours.
     text = json.dumps(index, ensure_ascii=False, indent=1)

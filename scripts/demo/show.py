@@ -17,9 +17,9 @@
 """What the demo does: run models and print what they show, or do so with what it saved."""
 
 import tvm
+from dnnl_tests.models import ocr, workloads
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
-from tvm.testing import dnnl_ocr, dnnl_workloads
 
 from scripts import table
 from scripts.bench import measure
@@ -56,8 +56,8 @@ def check_models(names):
     """Raise SetupError if the file of an OCR model is missing."""
     try:
         for name in names:
-            if name in dnnl_ocr.MODEL_FILES:
-                dnnl_ocr.model_path(name)
+            if name in ocr.MODEL_FILES:
+                ocr.model_path(name)
     except FileNotFoundError as error:
         raise SetupError(str(error), "with dev.py: `./dev.py clean`, then run it again.") from error
 
@@ -67,15 +67,15 @@ def run_all(args, line, console):
     results = []
     for name in args.models or MODELS:
         if name == "mobilenet":
-            workload = dnnl_workloads.WORKLOADS[name]
+            workload = workloads.WORKLOADS[name]
             inputs = workload.inputs()
         else:
-            width = line.width() if name == "rec" else dnnl_ocr.CLS_WIDTH
-            workload = dnnl_workloads.ocr(name, width)
-            inputs = {workload.input_name: dnnl_ocr.to_input(line.image, width)}
+            width = line.width() if name == "rec" else ocr.CLS_WIDTH
+            workload = workloads.ocr(name, width)
+            inputs = {workload.input_name: ocr.to_input(line.image, width)}
         result = compared.run(workload, inputs, args.repeat, console)
         results.append(result)
-        if name == "cls" and dnnl_ocr.is_upside_down(result.outputs[0]):
+        if name == "cls" and ocr.is_upside_down(result.outputs[0]):
             line = line.turned()
     return results, line
 
@@ -126,7 +126,7 @@ def compile_and_run(args, console):
     print_results(results)
     for result in results:
         if result.workload.name == "rec":
-            classes = dnnl_ocr.characters()
+            classes = ocr.characters()
             outputs = {
                 "oneDNN": result.outputs,
                 "TVM without DNNL": result.reference,
@@ -166,11 +166,11 @@ def load_and_run(args, console):
             model = saved.Saved(args.load, entry)
             outputs, diff = model.check()
             if line is not None and model.name != "mobilenet":
-                inputs = dnnl_ocr.to_input(line.image, model.shape[3])
+                inputs = ocr.to_input(line.image, model.shape[3])
                 outputs = model.runner({model.input_name: inputs})
             samples = measure.sample(model.runner.invoke, args.repeat, budget=compared.SECONDS)
             timing = measure.Timing.of(samples)
-        if line is not None and model.name == "cls" and dnnl_ocr.is_upside_down(outputs[0]):
+        if line is not None and model.name == "cls" and ocr.is_upside_down(outputs[0]):
             line = line.turned()
         if model.name == "rec":
             read = outputs

@@ -19,8 +19,8 @@
 import dataclasses
 from pathlib import Path
 
+from dnnl_tests.models import ocr
 from PIL import Image, UnidentifiedImageError
-from tvm.testing import dnnl_ocr
 
 from scripts.errors import SetupError
 
@@ -45,7 +45,7 @@ class Line:
 
     def width(self):
         """Return the width at which the recogniser should be compiled for this line."""
-        return dnnl_ocr.natural_width(self.image, most=MOST)
+        return ocr.natural_width(self.image, most=MOST)
 
     def turned(self):
         """Return the line turned by 180 degrees."""
@@ -57,18 +57,18 @@ def draw(text, font_path=None):
     if not text.strip() or not text.isprintable():
         raise SetupError("--text: needs one line of visible text", 'try --text "Hello".')
     try:
-        font = dnnl_ocr.load_font(32, font_path)
+        font = ocr.load_font(32, font_path)
     except OSError as error:
         raise SetupError(
             f"--font: cannot read {font_path} as a font: {error}", "name a .ttf or .otf file."
         ) from error
-    missing = dnnl_ocr.missing_glyphs(text, font)
+    missing = ocr.missing_glyphs(text, font)
     if missing:
         raise SetupError(
             f"--text: the font has no glyph for {' '.join(missing)}",
             "name one that has with --font FILE (.ttf or .otf), or use --image FILE.",
         )
-    return Line(dnnl_ocr.draw_line(text, font=font), f"drawn: {text}")
+    return Line(ocr.draw_line(text, font=font), f"drawn: {text}")
 
 
 def read(path):
@@ -78,7 +78,7 @@ def read(path):
         what = "is a directory" if Path(path).is_dir() else "does not exist"
         raise SetupError(f"--image: {path} {what}", remedy)
     try:
-        image = dnnl_ocr.open_image(path)
+        image = ocr.open_image(path)
     except UnidentifiedImageError as error:
         raise SetupError(f"--image: {path} is not an image", remedy) from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
@@ -88,5 +88,5 @@ def read(path):
 
 def reading(outputs, classes):
     """Return the text in the recogniser's outputs and its confidence, for people."""
-    text, confidence = dnnl_ocr.decode(outputs[0], classes)
+    text, confidence = ocr.decode(outputs[0], classes)
     return text, f"{confidence:.1%}"

@@ -36,15 +36,15 @@ def add_arguments(parser):
 def main(args):
     """Print or write the table; return the exit code."""
     # After the arguments are parsed: this imports tvm.
-    from tvm.testing import dnnl_support  # pylint: disable=import-outside-toplevel
+    from dnnl_tests.report import support  # pylint: disable=import-outside-toplevel
 
     console = Console()
     with console.step("ask the rules"):
-        text = dnnl_support.text()
+        text = support.text()
     wrong = {}
     if args.run:
         with console.step("run calls of each op"):
-            wrong = dnnl_support.run(console.note)
+            wrong = support.run(console.note)
     if args.write:
         PATH.parent.mkdir(exist_ok=True)
         PATH.write_text(text, encoding="utf-8")

@@ -72,6 +72,8 @@ def variables(layout, environ=None):
         environ[name] = f"{first}{os.pathsep}{rest}" if rest else str(first)
 
     prepend("PATH", layout.bin)
+    # What the commands share with the tests: networks, random graphs, the table of ops.
+    prepend("PYTHONPATH", layout.root / "tests" / "python" / "contrib")
     prepend("PYTHONPATH", package)
     environ["VIRTUAL_ENV"] = str(layout.venv)
     # The tree's own libtvm.so, whatever else LD_LIBRARY_PATH or PATH may offer.

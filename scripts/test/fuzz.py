@@ -48,15 +48,15 @@ def add_arguments(parser):
 
 def replay(path):
     """Run the Relay text of a file; return the exit code."""
-    from tvm.testing import dnnl_graphs  # pylint: disable=import-outside-toplevel
+    from dnnl_tests import graphs as random_graphs  # pylint: disable=import-outside-toplevel
 
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise SetupError(f"--relay: cannot read {path}", "name another file.") from error
-    verdict = dnnl_graphs.replay(text)
+    verdict = random_graphs.replay(text)
     print(f"{verdict.kind}\n{verdict.text}".rstrip())
-    return 1 if dnnl_graphs.is_failure(verdict) else 0
+    return 1 if random_graphs.is_failure(verdict) else 0
 
 
 def print_failure(failure):
@@ -93,7 +93,7 @@ def main(args):
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if args.relay:
         return replay(args.relay)
-    from tvm.testing import dnnl_graphs  # pylint: disable=import-outside-toplevel
+    from dnnl_tests import graphs as random_graphs  # pylint: disable=import-outside-toplevel
 
     console, last, told = Console(), [time.monotonic()], []
 
@@ -107,7 +107,7 @@ def main(args):
             console.say(f"seed {seed}: {found}")
 
     with console.step(f"graphs from seed {args.seed}"):
-        found = dnnl_graphs.fuzz(
+        found = random_graphs.fuzz(
             args.seed, args.count, args.seconds, args.max_ops, progress=progress
         )
     print_statistics(found)

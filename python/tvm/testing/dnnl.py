@@ -25,8 +25,13 @@ The usual test is one call::
 which partitions `mod`, asserts what was offloaded, runs it with and without DNNL, and compares.
 """
 
+import atexit
 import collections
+import functools
+import hashlib
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,17 +39,14 @@ import tempfile
 import numpy as np
 import tvm
 from tvm import relay
-from tvm.contrib import graph_executor
+from tvm.contrib import cc, graph_executor
 from tvm.relay.backend import Executor
 from tvm.relay.backend.executor_factory import AOTExecutorFactoryModule
 from tvm.relay.op.contrib.dnnl import host_target
 from tvm.runtime import vm as vm_runtime
 from tvm.runtime.executor import AotModule
 
-# Some of these are for those who import this module.
-from .dnnl_c_source import c_sources, compiled, export, imported_modules  # noqa: F401
-from .dnnl_offload import Offload, offload  # noqa: F401
-from .dnnl_plans import dnnl_modules, plans, primitives  # noqa: F401
+COMPILER = "dnnl"
 
 
 def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codegen=None):
@@ -289,3 +291,203 @@ def check(mod, inputs, params=None, *, composites=None, ops=None, partitions=Non
     for executor in executors:
         assert_close(run(partitioned, inputs, params, executor=executor), reference, rtol)
     return partitioned
+
+
+Offload = collections.namedtuple("Offload", ["partitions", "composites", "ops", "host_ops"])
+Offload.__doc__ = """What a partitioned module gives to DNNL.
+
+partitions: how many functions; composites: Counter of composite names in them; ops: Counter of
+Relay op names in them, inside composites too; host_ops: Counter of the others."""
+
+
+def offload(mod, compiler=COMPILER):
+    """Count what a partitioned module gives to DNNL, independently of the offload report.
+
+    Another compiler's name counts what goes to that one.
+    """
+    partitions, composites = 0, collections.Counter()
+    ops, host_ops = collections.Counter(), collections.Counter()
+
+    def discount(node):
+        if _composite(node):
+            composites[_composite(node)] -= 1
+
+    for func in mod.functions.values():
+        if not isinstance(func, relay.Function):
+            continue
+        inside = "Compiler" in (func.attrs or {}) and func.attrs["Compiler"] == compiler
+        partitions += inside
+        counter = ops if inside else host_ops
+
+        def visit(node, counter=counter):
+            if isinstance(node, relay.Call) and isinstance(node.op, tvm.ir.Op):
+                counter[node.op.name] += 1
+            elif _composite(node):
+                composites[_composite(node)] += 1
+                # One inside of another is a part of it, as a virtual op is.
+                relay.analysis.post_order_visit(node.op.body, discount)
+
+        relay.analysis.post_order_visit(func, visit)
+    return Offload(partitions, +composites, ops, host_ops)
+
+
+def _composite(node):
+    """Return the name of the composite that `node` calls, or None."""
+    attrs = getattr(node.op, "attrs", None) if isinstance(node, relay.Call) else None
+    return str(attrs["Composite"]) if attrs is not None and "Composite" in attrs else None
+
+
+def dnnl_modules(lib):
+    """Return the ``dnnl_json`` runtime modules of a compiled or loaded library.
+
+    Parameters
+    ----------
+    lib : Runner, GraphExecutorFactoryModule, tvm.runtime.vm.Executable or tvm.runtime.Module
+        Plans exist only after the first run, in the instance that ran.
+
+    Returns
+    -------
+    list of tvm.runtime.Module
+        In order of the imports, each once.
+    """
+    return [module for module in imported_modules(lib) if module.type_key == "dnnl_json"]
+
+
+def primitives(runner, function, repeat):
+    """Time the oneDNN primitives of a model, those of all its partitions in their order.
+
+    Parameters
+    ----------
+    runner : Runner
+        A model that was run.
+    function : str
+        ``"measure_primitives"`` for each alone and hot, ``"profile_primitives"`` for each in its
+        turn.
+    repeat : int
+        How many times each is run.
+
+    Returns
+    -------
+    list of dict
+    """
+    return [
+        row
+        for module in dnnl_modules(runner)
+        for row in json.loads(module.get_function(function)(repeat))
+    ]
+
+
+def _plans_of_c_source(path):
+    """Return a plan for each partition of a library of C source: its ops' plans in one."""
+    found = {}
+    for op in json.loads(tvm.get_global_func("runtime.contrib.dnnl.get_op_plans")(path)):
+        plan = found.setdefault(op["symbol"], {"symbol": op["symbol"], "primitives": []})
+        plan["primitives"] += op["primitives"]
+    return list(found.values())
+
+
+def plans(runner):
+    """Return the plan of each partition that a Runner has run, as a list of dict.
+
+    Those of C source have the symbol and the primitives only.
+    """
+    found = [json.loads(module.get_function("get_plan")()) for module in dnnl_modules(runner)]
+    path = getattr(runner, "path", None)
+    return found + (_plans_of_c_source(path) if path else [])
+
+
+def imported_modules(lib):
+    """Return the modules that a compiled or loaded library consists of, each once.
+
+    Parameters
+    ----------
+    lib : Runner, factory of an executor, tvm.runtime.vm.Executable or tvm.runtime.Module
+        The library.
+    """
+    for attribute in ("lib", "module", "mod"):
+        while not isinstance(lib, tvm.runtime.Module) and hasattr(lib, attribute):
+            lib = getattr(lib, attribute)
+    found, stack = [], [lib]
+    while stack:
+        module = stack.pop()
+        if module not in found:
+            found.append(module)
+            stack.extend(reversed(module.imported_modules))
+    return found
+
+
+def c_sources(lib):
+    """Return the texts of the C source that is to be compiled before a library can run."""
+    modules = [module for module in imported_modules(lib) if module.type_key == "c"]
+    # A model of which nothing is left to TVM may have a C module of an empty statement.
+    return [text for text in (module.get_source() for module in modules) if text.strip() != ";"]
+
+
+def export(lib, path, **options):
+    """Write a library of either executor to a file, with the options that its C source needs.
+
+    Parameters
+    ----------
+    lib : factory of an executor, or tvm.runtime.vm.Executable
+        The library.
+    path : str or Path
+        The file.
+    options : dict
+        What ``export_library`` takes.
+    """
+    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+
+    if c_sources(lib):
+        options.setdefault("options", dnnl.c_source_options())
+    getattr(lib, "mod", lib).export_library(str(path), **options)
+
+
+def compiled(lib):
+    """Make a library that can run: one with C source is exported and loaded again.
+
+    The compiler is told to be quick. What it made of a text is kept until the process ends, but
+    each library has its own file: two models may have the same code and other constants.
+
+    Parameters
+    ----------
+    lib : factory of an executor, tvm.runtime.vm.Executable or tvm.runtime.Module
+        The library. One that was loaded from a file has no C source.
+
+    Returns
+    -------
+    lib : the same, or tvm.runtime.Module
+        What can run.
+    path : str or None
+        From where it was loaded, if it was; nothing is there any more.
+    """
+    if not c_sources(lib):
+        return lib, None
+    with tempfile.TemporaryDirectory(prefix="dnnl_c_source_") as folder:
+        path = os.path.join(folder, "lib.so")
+        export(lib, path, fcompile=_compile_quickly)
+        loaded = tvm.runtime.load_module(path)
+    return loaded, path
+
+
+@functools.cache
+def _object_folder():
+    folder = tempfile.mkdtemp(prefix="dnnl_objects_")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _object_of(source, options):
+    """Compile a C file, or take what came out for the same text before."""
+    command = [cc.get_cc(), "-O0", "-fPIC", "-c", *[o for o in options if o.startswith("-I")]]
+    with open(source, "rb") as file:
+        text = file.read()
+    key = hashlib.sha256(repr(command).encode() + text).hexdigest()
+    made = os.path.join(_object_folder(), f"{key}.o")
+    if not os.path.exists(made):
+        subprocess.run([*command, source, "-o", made], check=True)
+    return made
+
+
+def _compile_quickly(output, files, options):
+    files = [_object_of(name, options) if name.endswith(".c") else name for name in files]
+    cc.create_shared(output, files, options)

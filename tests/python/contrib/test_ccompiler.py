@@ -22,8 +22,8 @@ import subprocess
 import numpy as np
 import pytest
 import tvm
-from dnnl_reference import rand
-from dnnl_relay import compiler_of
+from dnnl_tests.reference import rand
+from dnnl_tests.relay import compiler_of
 from tvm import relay
 from tvm.contrib import cc
 from tvm.relay.op.contrib import ccompiler, dnnl

@@ -19,7 +19,7 @@
 import numpy as np
 import pytest
 import tvm
-from dnnl_reference import RTOL, batch_norm, conv2d, dense, rand
+from dnnl_tests.reference import RTOL, batch_norm, conv2d, dense, rand
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing

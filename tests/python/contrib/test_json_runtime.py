@@ -18,12 +18,12 @@
 
 import json
 
-import dnnl_small_graph as small
 import numpy as np
 import pytest
 import tvm
-from dnnl_marks import json_only
-from dnnl_reference import RTOL
+from dnnl_tests import small_graph as small
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import RTOL
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing

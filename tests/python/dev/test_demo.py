@@ -21,9 +21,9 @@ import types
 
 import numpy as np
 import pytest
+from dnnl_tests.models import ocr
 from PIL import Image
 from tvm.testing import dnnl as testing
-from tvm.testing import dnnl_ocr
 
 from scripts import cli, table
 from scripts.bench import bench, codegens, measure, throughput
@@ -59,7 +59,7 @@ def test_a_directory_or_half_an_image_is_refused(tmp_path):
     with pytest.raises(SetupError, match="is a directory"):
         text_line.read(str(tmp_path))
     whole = tmp_path / "whole.png"
-    dnnl_ocr.draw_line("Hello").save(whole)
+    ocr.draw_line("Hello").save(whole)
     half = tmp_path / "half.png"
     half.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
     with pytest.raises(SetupError, match="half.png"):
@@ -72,7 +72,7 @@ def test_images_of_all_modes_become_rgb(tmp_path, mode):
     Image.new(mode, (90, 30), 1).save(path)
     line = text_line.read(str(path))
     assert line.image.mode == "RGB"
-    data = dnnl_ocr.to_input(line.image, 320)
+    data = ocr.to_input(line.image, 320)
     assert data.shape == (1, 3, 48, 320)
     assert data.dtype == np.float32
     assert -1 <= data.min() <= data.max() <= 1
@@ -104,8 +104,8 @@ def test_a_font_that_is_none_is_named(tmp_path):
 
 
 def test_wide_lines_get_a_wider_recogniser_up_to_a_limit():
-    assert text_line.draw("Hello").width() == dnnl_ocr.REC_WIDTH
-    assert dnnl_ocr.REC_WIDTH < text_line.draw("Hello " * 8).width() < text_line.MOST
+    assert text_line.draw("Hello").width() == ocr.REC_WIDTH
+    assert ocr.REC_WIDTH < text_line.draw("Hello " * 8).width() < text_line.MOST
     assert text_line.draw("Hello " * 80).width() == text_line.MOST
 
 
@@ -114,14 +114,14 @@ def test_decoding_joins_runs_and_drops_blanks():
     steps = [1, 1, 0, 1, 2, 2, 0, 0, 3, 2]
     probabilities = np.full((1, len(steps), 4), 0.1, "float32")
     probabilities[0, np.arange(len(steps)), steps] = 0.7
-    text, confidence = dnnl_ocr.decode(probabilities, classes)
+    text, confidence = ocr.decode(probabilities, classes)
     assert text == "aab b"
     assert confidence == pytest.approx(0.7)
     blank = np.zeros((1, 5, 4), "float32")
     blank[..., 0] = 1
-    assert dnnl_ocr.decode(blank, classes) == ("", 0.0)
+    assert ocr.decode(blank, classes) == ("", 0.0)
     with pytest.raises(ValueError, match="expected an output of shape"):
-        dnnl_ocr.decode(blank, classes[:3])
+        ocr.decode(blank, classes[:3])
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,8 @@ def test_tvm_home_must_be_a_built_tree(tmp_path):
     assert environment.tvm_home(environ) == tmp_path
 
     variables = environment.variables(Layout(), {**environ, "PATH": "/bin"})
-    assert variables["PYTHONPATH"] == str(tmp_path / "python")
+    ours = Layout().root / "tests/python/contrib"
+    assert variables["PYTHONPATH"] == f"{tmp_path / 'python'}{os.pathsep}{ours}"
     assert variables["TVM_LIBRARY_PATH"] == str(tmp_path / "build")
     assert environment.tvm_home({}) is None
 

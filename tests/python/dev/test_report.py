@@ -20,7 +20,7 @@ import json
 
 import onnx
 import pytest
-from tvm.testing.dnnl_onnx_networks import Network
+from dnnl_tests.models.onnx_networks import Network
 
 from scripts.__main__ import main
 from scripts.errors import SetupError

@@ -1,0 +1,272 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Composites of the DNNL backend: what is fused, and that the fused primitive is right."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import RTOL, conv2d, dense, rand
+
+LAYOUTS = {"nchw": ("NCHW", "OIHW", (16, 1, 1)), "nhwc": ("NHWC", "HWIO", (16,))}
+
+
+def var(name, shape):
+    return relay.var(name, shape=shape, dtype="float32")
+
+
+def run_with_plans(mod, inputs, params, reference, rtol=RTOL):
+    """Partition, run, compare; return the composites and the post-ops of each primitive."""
+    partitioned = dnnl.partition_for_dnnl(mod, params)
+    runner = testing.Runner(testing.build(partitioned))
+    testing.assert_close(runner(inputs), reference, rtol)
+    primitives = [step for plan in testing.plans(runner) for step in plan["primitives"]]
+    return (
+        dict(testing.offload(partitioned).composites),
+        [step["post_ops"] for step in primitives if step["kind"] != "reorder"],
+    )
+
+
+def conv_case(layout, groups=1):
+    """Return attributes, data and weights of a conv2d with 16 channels in and out."""
+    data_layout, kernel_layout, _ = LAYOUTS[layout]
+    attrs = dict(kernel_size=(3, 3), channels=16, padding=(1, 1), groups=groups)
+    attrs.update(data_layout=data_layout, kernel_layout=kernel_layout)
+    x = rand(*[dict(N=1, C=16, H=8, W=10)[c] for c in data_layout])
+    w = rand(*[dict(O=16, I=16 // groups, H=3, W=3)[c] for c in kernel_layout], seed=1)
+    return attrs, x, w
+
+
+BIASES = {
+    "add-per-channel": lambda out, b, axis: out + b,
+    "add-bias-first": lambda out, b, axis: b + out,
+    "bias_add": lambda out, b, axis: relay.nn.bias_add(out, b, axis=axis),
+}
+
+
+@pytest.mark.parametrize("relu", [True, False], ids=["relu", "linear"])
+@pytest.mark.parametrize("constant", [True, False], ids=["const-bias", "var-bias"])
+@pytest.mark.parametrize("groups", [1, 4, 16])
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_conv2d_bias(layout, bias, groups, constant, relu):
+    attrs, x, w = conv_case(layout, groups)
+    axis = attrs["data_layout"].index("C")
+    b = rand(16, seed=2) if bias == "bias_add" else rand(*LAYOUTS[layout][2], seed=2)
+    expr = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    expr = BIASES[bias](expr, var("b", b.shape), axis)
+    expected = conv2d(x, w, attrs) + b.reshape(LAYOUTS[layout][2])
+    if relu:
+        expr, expected = relay.nn.relu(expr), np.maximum(expected, 0)
+    inputs, params = ({"x": x}, {"w": w, "b": b}) if constant else ({"x": x, "b": b}, {"w": w})
+    composites, post_ops = run_with_plans(tvm.IRModule.from_expr(expr), inputs, params, [expected])
+    assert composites == {"dnnl.conv2d_bias_relu" if relu else "dnnl.conv2d_bias": 1}
+    assert post_ops == [["bias", "eltwise_relu"] if relu else ["bias"]]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_conv2d_relu(layout):
+    attrs, x, w = conv_case(layout)
+    expr = relay.nn.relu(relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs))
+    expected = np.maximum(conv2d(x, w, attrs), 0)
+    mod = tvm.IRModule.from_expr(expr)
+    composites, post_ops = run_with_plans(mod, {"x": x}, {"w": w}, [expected])
+    assert composites == {"dnnl.conv2d_relu": 1}
+    assert post_ops == [["eltwise_relu"]]
+
+
+@pytest.mark.parametrize("relu", [True, False], ids=["relu", "linear"])
+@pytest.mark.parametrize("shape", [(1, 64), (6, 33), (2, 3, 20)], ids=str)
+@pytest.mark.parametrize("bias", BIASES)
+def test_dense_bias(bias, shape, relu):
+    x, w, b = rand(*shape), rand(24, shape[-1], seed=1), rand(24, seed=2)
+    expr = relay.nn.dense(var("x", shape), var("w", w.shape))
+    expr, expected = BIASES[bias](expr, var("b", b.shape), -1), dense(x, w) + b
+    if relu:
+        expr, expected = relay.nn.relu(expr), np.maximum(expected, 0)
+    mod = tvm.IRModule.from_expr(expr)
+    composites, post_ops = run_with_plans(mod, {"x": x}, {"w": w, "b": b}, [expected])
+    assert composites == {"dnnl.dense_bias_relu" if relu else "dnnl.dense_bias": 1}
+    assert post_ops == [["bias", "eltwise_relu"] if relu else ["bias"]]
+
+
+def not_a_bias_cases():
+    """What looks like a conv2d with a bias and is none: (expression, inputs, expected)."""
+    attrs, x, w = conv_case("nchw")
+    square = rand(1, 16, 16, 16, seed=5)
+    conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    on_square = relay.nn.conv2d(var("x", square.shape), var("w", w.shape), **attrs)
+    out, out_square = conv2d(x, w, attrs), conv2d(square, w, attrs)
+    residual, vector, scalar = rand(*out.shape, seed=3), rand(16, seed=4), np.float32(0.7)
+    z = var("z", residual.shape)
+    with_bias = relay.nn.bias_add(conv, var("b", (16,)))
+    out_bias = out + vector.reshape(16, 1, 1)
+    return {
+        "vector-along-the-width": (
+            on_square + var("b", (16,)),
+            {"x": square, "b": vector},
+            out_square + vector,
+        ),
+        "scalar": (conv + relay.const(scalar), {"x": x}, out + scalar),
+        "residual": (conv + z, {"x": x, "z": residual}, out + residual),
+        "residual-tanh": (
+            relay.tanh(conv + z),
+            {"x": x, "z": residual},
+            np.tanh(out + residual),
+        ),
+        "residual-relu": (
+            relay.nn.relu(conv + z),
+            {"x": x, "z": residual},
+            np.maximum(out + residual, 0),
+        ),
+        "var-plus-conv-bias": (
+            z + with_bias,
+            {"x": x, "z": residual, "b": vector},
+            residual + out_bias,
+        ),
+        "own-input-is-the-residual": (conv + var("x", x.shape), {"x": x}, out + x),
+        "multiply": (conv * z, {"x": x, "z": residual}, out * residual),
+    }
+
+
+# C source passes the input twice, so that it is reordered twice: the second copy may be spoilt.
+OWN_INPUT = "sum" if dnnl.dnnl_codegen() == "C_SRC" else "binary_add"
+NOT_A_BIAS = {
+    "vector-along-the-width": ({}, [[], []]),
+    "scalar": ({"dnnl.conv2d_add": 1}, [["binary_add"]]),
+    "residual": ({"dnnl.conv2d_sum": 1}, [["sum"]]),
+    "residual-tanh": ({"dnnl.conv2d_sum_tanh": 1}, [["sum", "eltwise_tanh"]]),
+    "residual-relu": ({"dnnl.conv2d_sum_relu": 1}, [["sum", "eltwise_relu"]]),
+    "var-plus-conv-bias": ({"dnnl.conv2d_bias_sum": 1}, [["bias", "sum"]]),
+    "own-input-is-the-residual": ({"dnnl.conv2d_sum": 1}, [[OWN_INPUT]]),
+    "multiply": ({"dnnl.conv2d_multiply": 1}, [["binary_mul"]]),
+}
+
+
+@pytest.mark.parametrize("name", NOT_A_BIAS)
+def test_not_a_bias(name):
+    """What is not added per channel is a binary post-op or an op of its own, and is right."""
+    expr, inputs, expected = not_a_bias_cases()[name]
+    if name == "own-input-is-the-residual":
+        x = [v for v in relay.analysis.free_vars(expr) if v.name_hint == "x"]
+        expr = relay.bind(expr, {x[1]: x[0]}) if len(x) == 2 else expr
+    _, _, w = conv_case("nchw")
+    mod = tvm.IRModule.from_expr(expr)
+    composites, post_ops = run_with_plans(mod, inputs, {"w": w}, [expected])
+    assert (composites, post_ops) == NOT_A_BIAS[name]
+
+
+def test_dense_with_a_residual():
+    x, w, z = rand(4, 32), rand(32, 32, seed=1), rand(4, 32, seed=2)
+    expr = relay.nn.dense(var("x", x.shape), var("w", w.shape)) + var("z", z.shape)
+    mod = tvm.IRModule.from_expr(expr)
+    composites, post_ops = run_with_plans(mod, {"x": x, "z": z}, {"w": w}, [dense(x, w) + z])
+    assert (composites, post_ops) == ({"dnnl.dense_sum": 1}, [["binary_add"]])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_chain_of_post_ops_keeps_its_order(layout):
+    """Per-tensor, per-channel and whole operands, in any order; the second add is no bias."""
+    attrs, x, w = conv_case(layout)
+    conv, out = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs), conv2d(x, w, attrs)
+    scale, shift = rand(*LAYOUTS[layout][2], seed=3), rand(*LAYOUTS[layout][2], seed=4)
+    residual, factor = rand(*out.shape, seed=5), np.float32(0.3)
+    expr = relay.nn.relu(conv * var("a", scale.shape)) + var("z", residual.shape)
+    expr = relay.nn.relu(expr * relay.const(factor) + var("b", shift.shape))
+    expected = np.maximum((np.maximum(out * scale, 0) + residual) * factor + shift, 0)
+    # A constant factor would go into the weight.
+    inputs = {"x": x, "z": residual, "a": scale}
+    composites, post_ops = run_with_plans(
+        tvm.IRModule.from_expr(expr), inputs, {"w": w, "b": shift}, [expected]
+    )
+    assert composites == {"dnnl.conv2d_multiply_relu_sum_multiply_add_relu": 1}
+    mul, add, relu = "binary_mul", "binary_add", "eltwise_relu"
+    # What is reordered first, the convolution adds in the memory of the copy.
+    first_add = "sum" if layout == "nchw" else add
+    assert post_ops == [[mul, relu, first_add, mul, add, relu]]
+
+
+def test_a_value_that_is_used_twice_ends_the_chain():
+    attrs, x, w = conv_case("nchw")
+    conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    expr = relay.nn.relu(conv) * conv
+    out = conv2d(x, w, attrs)
+    mod = tvm.IRModule.from_expr(expr)
+    composites, _ = run_with_plans(mod, {"x": x}, {"w": w}, [np.maximum(out, 0) * out])
+    assert composites == {"dnnl.relu_multiply": 1}
+
+
+def test_a_chain_that_oneDNN_has_no_code_for_is_run_in_steps():
+    """The composite stays one node of the graph; the plan has a step for each of its ops."""
+    x, y, z = rand(2, 3, 4, 5), rand(2, 3, 4, 5, seed=1), rand(2, 3, 4, 5, seed=2)
+    expr = relay.nn.relu(var("x", x.shape)) * var("y", y.shape) + var("z", z.shape)
+    mod = tvm.IRModule.from_expr(expr)
+    partitioned = dnnl.partition_for_dnnl(mod, prune=False)
+    runner = testing.Runner(testing.build(partitioned))
+    testing.assert_close(runner({"x": x, "y": y, "z": z}), [np.maximum(x, 0) * y + z], RTOL)
+    steps = [step for plan in testing.plans(runner) for step in plan["primitives"]]
+    assert not any(step["impl"].startswith("ref") for step in steps)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_residual_that_is_read_again_is_not_overwritten(layout):
+    """The sum is read twice more after it was added: an in-place sum would spoil it."""
+    attrs, x, w = conv_case(layout)
+    data, weight = var("x", x.shape), var("w", w.shape)
+    first = relay.nn.relu(relay.nn.conv2d(data, weight, **attrs))
+    second = relay.nn.conv2d(first, weight, **attrs) + first
+    third = relay.nn.conv2d(second, weight, **attrs) + first
+    expr = third * second + first
+    a = np.maximum(conv2d(x, w, attrs), 0)
+    b = conv2d(a, w, attrs) + a
+    c = conv2d(b, w, attrs) + a
+    # Three convolutions in a row: the errors of each add up.
+    mod = tvm.IRModule.from_expr(expr)
+    composites, _ = run_with_plans(mod, {"x": x}, {"w": w}, [c * b + a], 3 * RTOL)
+    assert composites == {
+        "dnnl.conv2d_relu": 1,
+        "dnnl.conv2d_sum": 1,
+        "dnnl.conv2d_sum_multiply_sum": 1,
+    }
+
+
+@json_only
+def test_layouts_are_passed_on_from_conv_to_conv():
+    """Between two convolutions with an add there is no way through row-major layout."""
+    attrs, x, w = conv_case("nchw")
+    data, weight = var("x", x.shape), var("w", w.shape)
+    first = relay.nn.relu(relay.nn.conv2d(data, weight, **attrs))
+    second = relay.nn.relu(relay.nn.conv2d(first, weight, **attrs))
+    mod = tvm.IRModule.from_expr(second + first)
+    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod, {"w": w})))
+    a = np.maximum(conv2d(x, w, attrs), 0)
+    expected = np.maximum(conv2d(a, w, attrs), 0) + a
+    testing.assert_close(runner({"x": x}), [expected], 2 * RTOL)
+    (plan,) = testing.plans(runner)
+    reorders = [step for step in plan["primitives"] if step["kind"] == "reorder"]
+    # At most one into the plan and one out of it; the weights are packed before the first run.
+    assert len(reorders) <= 2
+    inner = [step["src"] for step in plan["primitives"] if step["kind"] != "reorder"][1:]
+    assert all(layout != "abcd" for layout in inner)
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

@@ -1,0 +1,104 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Functions of two elements, with every kind of second operand."""
+
+from tvm import relay
+
+from ..draw import ANY
+from ..row import Row, op, positive
+
+
+def _mask(draw, rank):
+    """Choose the axes along which a parameter varies; the others are broadcast."""
+    kind = draw.choice(["full", "axis", "axis", "scalar", "last", "any"])
+    if kind == "axis":
+        axis = draw.choice([0, 1, 1, 1, rank - 1]) % rank
+        return tuple(int(i == axis) for i in range(rank))
+    if kind == "last":
+        axis = draw.integer(0, rank - 1)
+        return tuple(int(i >= axis) for i in range(rank))
+    if kind == "any":
+        return tuple(draw.integer(0, 1) for _ in range(rank))
+    return (int(kind == "full"),) * rank
+
+
+def _draw(draw):
+    x = draw.data(dtypes=ANY)
+    found = draw.tensor(x)
+    swapped = draw.chance(0.4)
+    if found.dtype != "float32" or draw.chance(0.55):
+        # A second tensor: a residual, a gate, or one that is broadcast.
+        def fits(other):
+            pairs = zip(reversed(found.shape), reversed(other.shape))
+            return other.rank <= found.rank and all(b in (a, 1) for a, b in pairs)
+
+        return [x, draw.data(dtypes=(found.dtype,), where=fits)], dict(swapped=swapped)
+    mask = _mask(draw, found.rank)
+    # Leading dimensions of one may be left out.
+    cut = draw.choice([0, next((i for i, full in enumerate(mask) if full), found.rank)])
+    return [x], dict(swapped=swapped, mask=mask, cut=cut)
+
+
+def _binary(name, second=lambda b, y: y.expr):
+    def build(b, x, y=None, *, swapped, mask=(), cut=0):
+        if y is None:
+            shape = [dim if full else 1 for dim, full in zip(x.shape, mask)][cut:]
+            y = x._replace(expr=b.param(shape))
+            relay.transform.InferTypeLocal(y.expr)
+        first, other = (y, x) if swapped else (x, y)
+        return op(name)(first.expr, second(b, other))
+
+    return Row(name, _draw, build, 4)
+
+
+def _draw_bias_add(draw):
+    x = draw.data()
+    rank = draw.tensor(x).rank
+    return [x], dict(axis=draw.choice([min(1, rank - 1), -1, draw.integer(-rank, rank - 1)]))
+
+
+def _bias_add(b, x, axis):
+    return relay.nn.bias_add(x.expr, b.param([x.shape[axis]]), axis)
+
+
+def _draw_comparison(draw):
+    # Of what is computed the last bit may decide.
+    x = draw.data(inputs_only=True)
+    found = draw.tensor(x)
+    return [x], dict(swapped=draw.chance(0.4), mask=_mask(draw, found.rank))
+
+
+def _comparison(name):
+    return Row(name, _draw_comparison, _binary(name).build, 1)
+
+
+ROWS = (
+    _comparison("equal"),
+    _comparison("not_equal"),
+    _comparison("less"),
+    _comparison("less_equal"),
+    _comparison("greater"),
+    _comparison("greater_equal"),
+    _binary("add")._replace(weight=8),
+    _binary("subtract"),
+    # One factor is bounded, or products of products would overflow.
+    _binary("multiply", lambda b, y: relay.clip(y.expr, -2.0, 2.0)),
+    _binary("divide", positive),
+    _binary("maximum"),
+    _binary("minimum"),
+    Row("nn.bias_add", _draw_bias_add, _bias_add, 3),
+)

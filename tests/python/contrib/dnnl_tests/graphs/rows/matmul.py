@@ -1,0 +1,89 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Products of matrices."""
+
+from tvm import relay
+
+from ..row import Row
+
+UNITS = (1, 3, 8, 16, 17, 32)
+
+
+def _draw_dense(draw):
+    return [draw.data([2, 2, 2, 3, 4])], dict(units=draw.choice(UNITS))
+
+
+def _dense(bias=False, relu=False):
+    def build(b, x, units):
+        inner = x.shape[-1]
+        found = relay.nn.dense(x.expr, b.param([units, inner], fan_in=inner))
+        if bias:
+            found = found + b.param([units])
+        return relay.nn.relu(found) if relu else found
+
+    return build
+
+
+def _draw_matmul(draw):
+    x = draw.data([2, 2, 3])
+    transpose_a = draw.tensor(x).rank == 2 and draw.chance(0.3)
+    flags = dict(transpose_a=transpose_a, transpose_b=draw.chance(0.5))
+    return [x], dict(units=draw.choice(UNITS), **flags)
+
+
+def _matmul(b, x, units, transpose_a, transpose_b):
+    inner = x.shape[-2] if transpose_a else x.shape[-1]
+    shape = [units, inner] if transpose_b else [inner, units]
+    weight = b.param(shape, fan_in=inner)
+    return relay.nn.matmul(x.expr, weight, None, "", transpose_a, transpose_b)
+
+
+def _draw_batch_matmul(draw):
+    x = draw.data([3])
+    found = draw.tensor(x)
+    flags = dict(transpose_a=draw.chance(0.3), transpose_b=draw.chance(0.7))
+    inner = found.shape[1 if flags["transpose_a"] else 2]
+
+    def fits(other):
+        same = other.shape[0] == found.shape[0] or 1 in (other.shape[0], found.shape[0])
+        return same and other.shape[2 if flags["transpose_b"] else 1] == inner
+
+    if draw.chance(0.5):
+        return [x, draw.data([3], where=fits)], flags
+    batch = draw.choice([1, found.shape[0]])
+    return [x], dict(units=draw.choice(UNITS), batch=batch, **flags)
+
+
+def _batch_matmul(b, x, y=None, *, transpose_a, transpose_b, units=0, batch=1):
+    inner = x.shape[1] if transpose_a else x.shape[2]
+    if y is None:
+        shape = [batch, units, inner] if transpose_b else [batch, inner, units]
+        other = b.param(shape, fan_in=inner)
+    else:
+        # One factor is bounded, or products of products would overflow.
+        other = relay.tanh(y.expr)
+    return relay.nn.batch_matmul(x.expr, other, transpose_a=transpose_a, transpose_b=transpose_b)
+
+
+ROWS = (
+    Row("nn.dense", _draw_dense, _dense(), 6),
+    Row("nn.matmul", _draw_matmul, _matmul, 3),
+    Row("nn.batch_matmul", _draw_batch_matmul, _batch_matmul, 5),
+    Row("dnnl.dense_bias_relu", _draw_dense, _dense(True, True)),
+    Row("dnnl.dense_bias", _draw_dense, _dense(True, False)),
+    Row("dnnl.dense_relu", _draw_dense, _dense(False, True)),
+)

@@ -1,0 +1,228 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Random graphs on oneDNN and on TVM without it, and the generator that draws them."""
+
+import pytest
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests import graphs as random_graphs
+from dnnl_tests.graphs import draw, judging, shrinking
+from dnnl_tests.graphs import graph as graphs
+from dnnl_tests.isolated import Crashed, Raised, isolated, isolated_each
+
+ROWS = random_graphs.ROWS
+
+
+def singles(row):
+    """Yield graphs of one step of a row."""
+    for seed in range(12):
+        try:
+            yield random_graphs.single(seed, row, ROWS)
+        except draw.Unfit:
+            continue
+
+
+def offloaded(graph, name):
+    """Return whether oneDNN runs the op, virtual op or composite in a graph."""
+    # A view alone is no partition: something computes with each result.
+    steps, outputs = dict(graph.steps), []
+    for ref in graph.outputs:
+        number = max(steps) + 1
+        steps[number] = random_graphs.Step("nn.relu", (ref,), {})
+        outputs.append((number, 0))
+    graph = random_graphs.Graph(steps, outputs)
+    mod = dnnl.partition_for_dnnl(graph.module(ROWS), prune=False)
+    report = dnnl.offload_report(mod)
+    # The name of a composite tells its virtual ops by the last part.
+    short = name.split(".")[-1]
+    inside = any(short in composite for composite in report.composites)
+    return bool(report.taken.get(name) or inside)
+
+
+@pytest.mark.parametrize("name", dnnl._TABLE.names())
+def test_every_row_of_the_policy_is_drawn_and_offloaded(name):
+    assert name in ROWS, f"add a row for {name} to one of the files dnnl_graphs/rows_*.py"
+    assert any(offloaded(graph, name) for graph in singles(ROWS[name]))
+
+
+def test_every_row_can_be_drawn():
+    rare = [name for name, row in ROWS.items() if len(list(singles(row))) < 6]
+    assert not rare, f"rarely or never a legal graph: {rare}"
+
+
+def test_graphs_are_the_same_for_the_same_seed():
+    for seed in range(5):
+        first, second = (random_graphs.random_graph(seed, ROWS) for _ in "ab")
+        assert (first.steps, first.outputs) == (second.steps, second.outputs)
+        assert str(first.module(ROWS)) == str(second.module(ROWS))
+
+
+def residual():
+    """Return a graph of five steps with a diamond and two outputs."""
+    step = random_graphs.Step
+    steps = {
+        0: step("input", (), {"shape": (1, 4, 6, 6), "dtype": "float32"}),
+        1: step("nn.relu", ((0, 0),), {}),
+        2: step("tanh", ((1, 0),), {}),
+        3: step("add", ((2, 0), (1, 0)), {"swapped": False}),
+        4: step("nn.softmax", ((3, 0),), {"axis": 1}),
+        5: step("sigmoid", ((4, 0),), {}),
+    }
+    return random_graphs.Graph(steps, [(4, 0), (5, 0)])
+
+
+def test_a_failure_is_made_small():
+    """A graph that "fails" as long as it has a softmax ends as nothing but that."""
+
+    def fails(graph):
+        return any(step.op == "nn.softmax" for step in graph.steps.values())
+
+    smallest = shrinking.shrink(residual(), fails)
+    assert [step.op for step in smallest.steps.values()] == ["input", "nn.softmax"]
+    assert smallest.outputs == [(4, 0)]
+    assert smallest.steps[3].attrs["shape"] == (1, 1, 1, 1)
+
+
+def test_a_graph_that_ends_the_process_is_not_built_here():
+    """TVM's rule of the types of group_norm crashes on a tensor of rank 0."""
+    step = random_graphs.Step
+    affine = dict(epsilon=0.1, num_groups=1, scale=False, center=False)
+    steps = {
+        0: step("input", (), {"shape": (1, 1), "dtype": "float32"}),
+        1: step("min", ((0, 0),), {"axis": (0, 1), "keepdims": True}),
+        2: step("nn.group_norm", ((1, 0),), {"axis": 0, **affine}),
+    }
+
+    def fails(graph):
+        return {"min", "nn.group_norm"} <= {step.op for step in graph.steps.values()}
+
+    smallest = shrinking.shrink(random_graphs.Graph(steps, [(2, 0)]), fails)
+    assert smallest.steps[1].attrs["keepdims"]
+
+
+def test_depth():
+    assert residual().depth == 5
+
+
+def test_a_wrong_number_is_seen(monkeypatch):
+    run = testing.run
+
+    def wrong(mod, inputs, params=None, **options):
+        outputs = run(mod, inputs, params, **options)
+        is_partitioned = len(mod.get_global_vars()) > 1
+        return [x * 1.001 for x in outputs] if is_partitioned else outputs
+
+    assert random_graphs.judge(residual()).kind == judging.SAME
+    monkeypatch.setattr(testing, "run", wrong)
+    verdict = random_graphs.judge(residual())
+    assert verdict.kind == judging.DIFFERENT and "output 0 differs" in verdict.text
+
+
+def test_a_partitioner_that_fails_is_seen(monkeypatch):
+    def broken(mod, **options):
+        raise ValueError("no good")
+
+    monkeypatch.setattr(dnnl, "partition_for_dnnl", broken)
+    assert random_graphs.judge(residual()) == judging.Verdict(judging.RAISED, "ValueError: no good")
+
+
+def test_relay_text_runs_again():
+    text = residual().module(ROWS).astext()
+    verdict = random_graphs.replay(text)
+    assert verdict.kind == judging.SAME and verdict.report["offloaded"] == 5
+
+
+@pytest.mark.parametrize("real", ["float64", "float16", "bfloat16"])
+def test_other_types_of_real_numbers(real):
+    step = random_graphs.Step
+    steps = {
+        0: step("input", (), {"shape": (2, 8), "dtype": "float32"}),
+        1: step("nn.dense", ((0, 0),), {"units": 3, "constant": True}),
+        2: step("nn.bias_add", ((1, 0),), {"axis": 1, "constant": False}),
+    }
+    mod = random_graphs.Graph(steps, [(2, 0)]).module(ROWS, real)
+    assert {var.checked_type.dtype for var in mod["main"].params} == {real}
+    assert mod["main"].checked_type.ret_type.dtype == real
+
+
+def test_values_depend_on_the_name_and_the_shape_only():
+    first = graphs.values("x0", [2, 3], "float32")
+    assert (first == graphs.values("x0", [2, 3], "float64")).all()
+    assert (first != graphs.values("x1", [2, 3], "float32")).any()
+    assert graphs.values("pos0", [9], "float32").min() >= 0.5
+
+
+# Fixed, so that the test does the same at each run; `dev.py fuzz` looks further.
+SEED, COUNT, MAX_OPS = 1000, 40, 10
+
+
+def test_random_graphs_agree_with_tvm():
+    found = random_graphs.fuzz(SEED, COUNT, max_ops=MAX_OPS, shrink_seconds=60)
+    failures = [f"seed {f.seed}: {f.smallest}\n{f.text}" for f in found.failures]
+    assert not failures, "\n\n".join(failures)
+    assert found.graphs == COUNT
+    # Most graphs must be worth the run.
+    assert found.verdicts[judging.SAME] > 0.8 * COUNT, str(found)
+    assert sum(found.offloaded.values()) > 0.4 * sum(found.calls.values()), str(found)
+
+
+def test_a_process_of_its_own():
+    assert isolated(divmod, 7, 2) == (3, 1)
+    with pytest.raises(Raised, match="ZeroDivisionError"):
+        isolated(divmod, 1, 0)
+    with pytest.raises(Crashed, match="code 3"):
+        isolated(exec, "import os; os._exit(3)")
+    with pytest.raises(Crashed, match="no result after 5 s"):
+        isolated(exec, "import time; time.sleep(600)", timeout=5)
+
+
+def test_calls_after_a_crash_have_a_process_too():
+    calls = [(7, 2), (1, 0), (9, 2)]
+    first, second, third = isolated_each(divmod, calls)
+    assert (first, third) == ((3, 1), (4, 1)) and isinstance(second, Raised)
+    texts = ["pass", "import os; os._exit(3)", "pass"]
+    results = list(isolated_each(exec, [(text,) for text in texts]))
+    assert [type(result) for result in results] == [type(None), Crashed, type(None)]
+
+
+def pool(kind, **attrs):
+    """Return a graph of a pool whose last window is behind the data if it is there."""
+    attrs = dict(pool_size=(2,), strides=(3,), padding=(1, 1), layout="NCW", **attrs)
+    steps = {
+        0: random_graphs.Step("input", (), {"shape": (1, 2, 4), "dtype": "float32"}),
+        1: random_graphs.Step(f"nn.{kind}_pool1d", ((0, 0),), attrs),
+        2: random_graphs.Step("tanh", ((1, 0),), {}),
+    }
+    return random_graphs.Graph(steps, [(2, 0)])
+
+
+@pytest.mark.parametrize("real", ["float32", "float16", "bfloat16"])
+def test_the_maximum_of_nothing_goes_no_further(real):
+    verdict = random_graphs.judge(pool("max", ceil_mode=False), real=real)
+    assert verdict.kind == judging.SAME and verdict.report["offloaded"] == 2
+    verdict = random_graphs.judge(pool("max", ceil_mode=True), real=real)
+    # TVM's lowest number is not in the output, and the pool is not on oneDNN.
+    assert verdict.kind == judging.SAME and verdict.report["ops"]["clip"]["offloaded"] == 1
+    assert verdict.report["ops"]["nn.max_pool1d"]["offloaded"] == 0
+
+
+def test_there_is_no_mean_of_nothing():
+    counts = dict(count_include_pad=False)
+    assert random_graphs.judge(pool("avg", ceil_mode=False, **counts)).kind == judging.SAME
+    with pytest.raises(ValueError, match="nothing but padding"):
+        pool("avg", ceil_mode=True, **counts).module(ROWS)

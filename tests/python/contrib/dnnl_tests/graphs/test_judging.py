@@ -1,0 +1,180 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""How a difference between oneDNN and a reference is judged."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.graphs import comparing, judging, numpy_ops, partitions
+from dnnl_tests.graphs import graph as graphs
+from dnnl_tests.graphs.evaluate import at_random, evaluate, nearest
+
+
+def typed(body):
+    """Return a module of a function main."""
+    func = relay.Function(relay.analysis.free_vars(body), body)
+    return relay.transform.InferType()(tvm.IRModule.from_expr(func))
+
+
+def test_rounding_that_a_graph_magnifies_is_no_difference():
+    """Three values that are nearly equal: their last bits are most of what layer_norm is given."""
+    x = relay.var("x", shape=(1, 3), dtype="bfloat16")
+    one, vector = relay.const(1.0, "bfloat16"), relay.var("v", shape=(3,), dtype="bfloat16")
+    close = one / relay.sqrt(relay.abs(x) + relay.const(4.0, "bfloat16"))
+    mod = typed(relay.nn.layer_norm(close, vector, vector, center=False, scale=False))
+    inputs = {
+        "x": np.array([[0.1, 0.2, 0.35]]).astype(ml_dtypes.bfloat16),
+        "v": np.ones(3).astype(ml_dtypes.bfloat16),
+    }
+    exact, rounded = (evaluate(mod, inputs, rounding=way) for way in (None, nearest))
+    assert testing.difference(rounded, exact).relative > 0.1
+    found = judging.judge_module(mod, inputs).kind
+    assert found in (judging.SAME, judging.ILL, judging.NOTHING)
+
+
+def wave():
+    """Return tanh(sin(tanh(x))), of which TVM runs the sine, and its inputs."""
+    inner = relay.sin(relay.tanh(relay.var("x", shape=(4, 16))))
+    mod = typed(relay.tanh(inner))
+    return mod, graphs.inputs_of(mod)
+
+
+def test_what_tvm_makes_is_not_held_against_onednn(monkeypatch):
+    """As if TVM's sine was wrong."""
+    assert judging.judge_module(*wave()).kind == judging.SAME
+    right = numpy_ops.OPS["sin"]
+    monkeypatch.setitem(numpy_ops.OPS, "sin", lambda call, x: 1.01 * right(call, x))
+    verdict = judging.judge_module(*wave())
+    assert verdict.kind == judging.APART and "output 0 differs" in verdict.text
+
+
+def test_what_onednn_makes_is_held_against_it(monkeypatch):
+    right = testing.run
+
+    def wrong(mod, inputs, params=None, **options):
+        outputs = right(mod, inputs, params, **options)
+        is_partitioned = len(mod.get_global_vars()) > 1
+        return [x * 1.01 for x in outputs] if is_partitioned else outputs
+
+    monkeypatch.setattr(testing, "run", wrong)
+    verdict = judging.judge_module(*wave())
+    assert verdict.kind == judging.DIFFERENT and "dnnl_main_0: output 0" in verdict.text
+
+
+def test_a_partitioned_graph_that_is_another_is_a_difference(monkeypatch):
+    right = dnnl.partition_for_dnnl
+    half = relay.sin(relay.tanh(relay.var("x", shape=(4, 16)))) * relay.const(0.5)
+    monkeypatch.setattr(
+        dnnl, "partition_for_dnnl", lambda mod, **options: right(typed(relay.tanh(half)), **options)
+    )
+    verdict = judging.judge_module(*wave())
+    assert verdict.kind == judging.DIFFERENT and "computes something else" in verdict.text
+
+
+def test_outputs_that_another_run_does_not_have_are_a_difference(monkeypatch):
+    right, runs = testing.run, []
+
+    def wrong(mod, inputs, params=None, **options):
+        runs.append(mod)
+        outputs = right(mod, inputs, params, **options)
+        return [x * 1.01 for x in outputs] if len(runs) == 1 else outputs
+
+    monkeypatch.setattr(testing, "run", wrong)
+    verdict = judging.judge_module(*wave())
+    assert verdict.kind == judging.DIFFERENT and "watched" in verdict.text
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_short_sums_of_tvm(dtype):
+    """A sum to rank 0 stays on TVM, which adds up in short numbers: of these, only some."""
+    if not cpu.computes(dtype):
+        pytest.skip(f"this CPU has no {dtype}")
+    mod = typed(relay.sum(relay.nn.relu(relay.var("pos", shape=(4400,), dtype=dtype))))
+    inputs = {"pos": np.ones(4400, graphs.numpy_type(dtype))}
+    verdict = judging.judge_module(mod, inputs)
+    assert verdict.kind == judging.APART and verdict.report["offloaded"] == 1
+
+
+def test_partitions_are_watched():
+    """With tuples between partitions, fused ops and virtual ops inside of them."""
+    x = relay.var("x", shape=(1, 4, 8, 8))
+    weight = relay.const(graphs.values("w", (4, 4, 3, 3), "float32"))
+    conv = relay.nn.conv2d(x, weight, channels=4, kernel_size=(3, 3), padding=(1, 1))
+    parts = relay.split(conv * relay.sigmoid(conv), 2, axis=1)
+    mod = typed(relay.tanh(relay.concatenate([relay.sin(parts[0]), parts[1]], 1)))
+    inputs = graphs.inputs_of(mod)
+    partitioned = dnnl.partition_for_dnnl(mod, prune=False)
+    seams = partitions.Seams(mod, partitioned, inputs)
+    assert seams.why_unlike(comparing.run(partitioned, inputs), 1e-5) is None
+    first, second = seams.partitions
+    assert (len(first.inputs), len(first.outputs)) == (1, 2) and len(second.inputs) == 2
+    for part in seams.partitions:
+        reference = evaluate(part.mod, part.inputs)
+        assert not comparing.wrong_outputs(part.outputs, reference, 1e-5)
+    assert (first.depth, second.depth) == (4, 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_rounding_at_random(dtype):
+    type_ = graphs.numpy_type(dtype)
+    values = np.concatenate([np.linspace(-3, 3, 1000), [0.0, 1.0, 1e-9, 6e4]])
+    near = values.astype(type_).astype("float64")
+    assert (nearest(values, type_) == (values if dtype == "float32" else near)).all()
+    runs = np.stack([at_random(seed)(values, type_) for seed in range(64)])
+    assert (runs == near).any(axis=0).all()
+    is_exact = near == values
+    assert (runs[:, is_exact] == values[is_exact]).all()
+    # Nothing is more than a neighbour away, and what is not exact goes to both sides.
+    lowest, highest = runs.min(axis=0), runs.max(axis=0)
+    between = ~is_exact & (np.abs(values) < 1e3)
+    assert (lowest[between] < values[between]).all() and (highest[between] > values[between]).all()
+    above = np.nextafter(lowest.astype(type_), type_.type(np.inf)).astype("float64")
+    assert (highest[between] == above[between]).all()
+    # Twice the error of rounding to nearest.
+    spread = np.sqrt(((runs - values) ** 2)[:, :1000].mean() / ((near - values) ** 2)[:1000].mean())
+    assert 1.8 < spread < 2.2
+
+
+def test_an_error_beyond_rounding_is_seen():
+    """Rounding may change what is left of a difference, but no more than it does here."""
+    x = relay.var("x", shape=(64,), dtype="bfloat16")
+    mod = typed(relay.tanh(x) - relay.tanh(x + relay.const(0.03125, "bfloat16")))
+    inputs = graphs.inputs_of(mod)
+    rtol = comparing.allowed(mod, 3)
+    truth = evaluate(mod, inputs, rounding=None)
+    rounded = evaluate(mod, inputs)
+    assert testing.difference(rounded, truth).relative > rtol
+    assert comparing.is_arithmetic(mod, inputs, rounded, [0], rtol)
+    wrong = [truth[0] + 4 * (rounded[0] - truth[0])]
+    assert not comparing.is_arithmetic(mod, inputs, wrong, [0], rtol)
+
+
+def test_one_lucky_rounding_is_no_measure():
+    """1 + exp(-10) may be near a number of float32 or between two: that says nothing of oneDNN."""
+    x = relay.var("x", shape=(1,))
+    mod = typed(relay.log(relay.const(1.0) + relay.exp(x)))
+    for value in np.linspace(-10.5, -9.5, 20):
+        inputs = {"x": np.array([value], "float32")}
+        (truth,) = evaluate(mod, inputs, rounding=None)
+        assert comparing.is_arithmetic(mod, inputs, [truth + 9e-7], [0], 1e-4)
+        assert not comparing.is_arithmetic(mod, inputs, [truth + 3e-6], [0], 1e-4)

@@ -1,0 +1,68 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Whole networks stay on oneDNN, and give what onnxruntime gives."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.models import work, workloads
+
+# Float32 through some fifty layers, relative to the largest output.
+RTOL = 1e-4
+# The most partitions of each network.
+NETWORKS = {"mobilenet_v2": 1, "bert": 1, "det": 1}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network(name):
+    workload = workloads.WORKLOADS[name]
+    partitioned = dnnl.partition_for_dnnl(*workload.load())
+    assert dnnl.offload_report(partitioned).partitions <= NETWORKS[name]
+    assert work.work(partitioned).share > 0.98
+
+    x = np.random.default_rng(0).uniform(-1, 1, workload.shape).astype("float32")
+    expected = workloads.onnx_session(workload.onnx_path()).run(None, {workload.input_name: x})
+    testing.assert_close(testing.run(partitioned, {workload.input_name: x}), expected, RTOL)
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [("conv2d", 2 * 16 * 36 * 4 * 9), ("dense", 2 * 5 * 3 * 7), ("add", 6), ("reshape", 0)],
+)
+def test_flops(name, expected):
+    def var(*shape):
+        return relay.var(f"x{len(shape)}", shape=shape)
+
+    expr = {
+        "conv2d": lambda: relay.nn.conv2d(
+            var(1, 8, 8, 8), relay.const(np.ones((16, 4, 3, 3), "float32")), groups=2
+        ),
+        "dense": lambda: relay.nn.dense(var(5, 7), relay.const(np.ones((3, 7), "float32"))),
+        "add": lambda: var(2, 3) + relay.const(1.0),
+        "reshape": lambda: relay.reshape(var(2, 3), (6,)),
+    }[name]()
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(expr))
+    found = work.work(mod)
+    assert (found.flops, found.all_flops) == (0, expected)
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

@@ -1,0 +1,148 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reading text with the PP-OCR models on oneDNN: the same text as onnxruntime reads."""
+
+import pytest
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.models import ocr, workloads
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("PIL")
+
+# All fit the recogniser at this width, so that it is compiled once.
+WIDTH = 384
+LINES = [
+    "Hello, oneDNN 3.2!",
+    "The quick brown fox",
+    "0123456789",
+    "TVM Relay BYOC",
+    "a+b=c; x<y?",
+    "user@example.com",
+    "50% off / 24h",
+    "Room 101, Floor 7",
+    "[1] {2} #3 & *4*",
+    "Don't panic!",
+    "ABCdefGHJkmn",
+    "3.14159 > 22/7",
+]
+# Outputs are probabilities; float32 sums in another order differ by far less.
+RTOL = 1e-4
+
+
+class Model:
+    """An OCR model compiled with DNNL, and the same in onnxruntime."""
+
+    def __init__(self, name, width=None):
+        self.workload = workloads.ocr(name, width)
+        self.mod, self.params = self.workload.load()
+        self.original = testing.offload(self.mod).host_ops
+        self.partitioned = dnnl.partition_for_dnnl(self.mod, self.params)
+        self.lib = testing.build(self.partitioned, self.params)
+        self.runner = testing.Runner(self.lib)
+        self.session = workloads.onnx_session(self.workload.onnx_path())
+
+    def inputs(self, image):
+        return {ocr.INPUT: ocr.to_input(image, self.workload.shape[3])}
+
+    def run(self, image):
+        """Return the outputs of DNNL and of onnxruntime."""
+        inputs = self.inputs(image)
+        return self.runner(inputs), self.session.run(None, inputs)
+
+
+@pytest.fixture(scope="module")
+def cls():
+    return Model("cls")
+
+
+@pytest.fixture(scope="module")
+def rec():
+    return Model("rec", WIDTH)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    return ocr.characters()
+
+
+@pytest.mark.parametrize("text", LINES)
+def test_reads_what_onnxruntime_reads(rec, classes, text):
+    image = ocr.draw_line(text)
+    assert ocr.natural_width(image) <= WIDTH
+    outputs, expected = rec.run(image)
+    testing.assert_close(outputs, expected, RTOL)
+    read, confidence = ocr.decode(outputs[0], classes)
+    assert read == ocr.decode(expected[0], classes)[0]
+    # The picture was legible: equal nonsense would prove little.
+    assert read.replace(" ", "") == text.replace(" ", "")
+    assert confidence > 0.8
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["upright", "turned"])
+@pytest.mark.parametrize("text", LINES[:4])
+def test_sees_the_angle_that_onnxruntime_sees(cls, text, turned):
+    image = ocr.draw_line(text)
+    outputs, expected = cls.run(image.rotate(180) if turned else image)
+    testing.assert_close(outputs, expected, RTOL)
+    assert ocr.is_upside_down(outputs[0]) == turned
+
+
+def test_agrees_with_onnxruntime_where_the_angle_is_unclear(cls):
+    # On text the classifier is so sure that its outputs are 0 and 1; on noise it is not.
+    inputs = cls.workload.inputs()
+    expected = cls.session.run(None, inputs)
+    assert 0.1 < expected[0].min() < expected[0].max() < 0.9
+    testing.assert_close(cls.runner(inputs), expected, RTOL)
+
+
+@pytest.mark.parametrize("name", ["cls", "rec"])
+def test_convolutions_run_on_dnnl(name, request):
+    model = request.getfixturevalue(name)
+    report = dnnl.offload_report(model.partitioned)
+    found = testing.offload(model.partitioned)
+    assert found.partitions > 0
+    assert found.partitions == report.partitions
+    assert sum(found.ops.values()) == report.offloaded
+    assert found.composites == report.composites
+    assert found.ops["nn.conv2d"] == model.original["nn.conv2d"]
+    assert not found.host_ops["nn.conv2d"]
+    assert sum(n for c, n in found.composites.items() if c.startswith("dnnl.conv2d")) > 0
+    # The library holds what the module says, and all of it ran.
+    image = ocr.draw_line("oneDNN")
+    model.runner(model.inputs(image))
+    plans = testing.plans(model.runner)
+    assert len(plans) == found.partitions
+    kinds = [primitive["kind"] for plan in plans for primitive in plan["primitives"]]
+    assert kinds.count("convolution") == found.ops["nn.conv2d"]
+
+
+def test_recogniser_without_dnnl_agrees(rec):
+    inputs = rec.inputs(ocr.draw_line(LINES[0]))
+    reference = testing.run(rec.mod, inputs, rec.params, opt_level=1)
+    testing.assert_close(rec.runner(inputs), reference, RTOL)
+
+
+def test_exported_recogniser_runs_in_a_new_process(rec, classes, tmp_path):
+    path = tmp_path / "rec.so"
+    testing.export(rec.lib, path)
+    inputs = rec.inputs(ocr.draw_line(LINES[0]))
+    outputs = testing.run_in_new_process(path, inputs)
+    testing.assert_close(outputs, rec.runner(inputs), 1e-6)
+    assert ocr.decode(outputs[0], classes)[0] == LINES[0]

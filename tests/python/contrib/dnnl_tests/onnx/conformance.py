@@ -1,0 +1,305 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The conformance cases of the `onnx` package, each run through Relay and oneDNN.
+
+A case is a small model with inputs and the outputs that the standard demands. ``python -m
+dnnl_tests.onnx.conformance`` runs all of them and prints what became of them.
+"""
+
+import argparse
+import collections
+import pathlib
+import re
+import sys
+import textwrap
+import time
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import onnx
+import onnx.backend.test
+import tvm
+from onnx import numpy_helper
+from tvm import relay
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.isolated import Crashed, Raised, isolated_each
+
+FOLDERS = ("node", "simple", "pytorch-operator", "pytorch-converted")
+# The tolerance of the conformance suite itself.
+RTOL, ATOL = 1e-3, 1e-6
+CHUNK = 60
+COLUMNS = 100
+# Long, so that a busy machine does not look like a case that hangs.
+SECONDS = 300.0
+# What Relay wants to know of the operands of these, and models that people export tell.
+PARAMETERS = ("BatchNormalization", "Clip", "CumSum", "Dropout", "Resize")
+
+PASSES = "passes"
+NOT_OFFLOADED = "nothing offloaded"
+NOT_IMPORTED = "not imported"
+TVM_FAILS = "fails without DNNL too"
+DNNL_FAILS = "fails with DNNL only"
+CRASHES = "crashes"
+KNOWN = (NOT_IMPORTED, TVM_FAILS, CRASHES)
+
+
+class Outcome(NamedTuple):
+    """What became of a case.
+
+    Attributes
+    ----------
+    kind : str
+        One of the constants of this module.
+    reason : str
+        Why it does not pass.
+    offloaded : tuple of str
+        The Relay ops that oneDNN ran.
+    """
+
+    kind: str
+    reason: str = ""
+    offloaded: tuple = ()
+
+
+def cases():
+    """Return the folders of all cases by name."""
+    data = pathlib.Path(onnx.backend.test.__file__).parent / "data"
+    found = [path.parent for name in FOLDERS for path in data.glob(f"{name}/*/model.onnx")]
+    return {f"{path.parent.name}/{path.name.removeprefix('test_')}": path for path in sorted(found)}
+
+
+def _read(folder, kind, types):
+    """Return the arrays of a case's inputs or outputs."""
+    values = []
+    for number, info in enumerate(types):
+        if info.type.WhichOneof("value") != "tensor_type":
+            raise NotImplementedError(f"a {info.type.WhichOneof('value')} is no tensor")
+        tensor = onnx.TensorProto()
+        path = folder / "test_data_set_0" / f"{kind}_{number}.pb"
+        tensor.ParseFromString(path.read_bytes())
+        values.append(numpy_helper.to_array(tensor))
+    return values
+
+
+def load(folder):
+    """Import a case.
+
+    Parameters, and integers after the first input, such as axes and shapes, become constants.
+
+    Returns
+    -------
+    module, params, inputs, outputs
+        The outputs are those that are expected.
+    """
+    model = onnx.load(str(folder / "model.onnx"))
+    infos = list(model.graph.input)
+    held = {tensor.name for tensor in model.graph.initializer}
+    infos = [info for info in infos if info.name not in held]
+    values = _read(folder, "input", infos)
+    outputs = _read(folder, "output", model.graph.output)
+    inputs = {}
+    has_parameters = model.graph.node[0].op_type in PARAMETERS
+    for number, (info, value) in enumerate(zip(infos, values)):
+        if number and (value.dtype == "int64" or has_parameters):
+            model.graph.initializer.append(numpy_helper.from_array(value, info.name))
+        else:
+            inputs[info.name] = value
+    shapes = {name: value.shape for name, value in inputs.items()}
+    dtypes = {name: str(value.dtype) for name, value in inputs.items()}
+    mod, params = relay.frontend.from_onnx(model, shapes, dtypes)
+    names = {var.name_hint for var in mod["main"].params}
+    inputs = {name: value for name, value in inputs.items() if name in names}
+    return mod, params, inputs, outputs
+
+
+def _has_dynamic_shape(mod):
+    return "?" in mod["main"].astext(show_meta_data=False)
+
+
+def _run(mod, params, inputs, wanted):
+    """Run a module and return what is wrong with its outputs; an empty text if nothing is."""
+    executor = "vm" if _has_dynamic_shape(mod) else "graph"
+    found = testing.run(mod, inputs, params, executor=executor, opt_level=1)
+    if len(found) != len(wanted):
+        return f"{len(found)} outputs instead of {len(wanted)}"
+    for got, want in zip(found, wanted):
+        if got.shape != want.shape:
+            return f"shape {got.shape} instead of {want.shape}"
+        if not np.allclose(got, want, RTOL, ATOL, equal_nan=True):
+            return "wrong numbers"
+    return ""
+
+
+def _attempt(function, *args):
+    """Call a function that returns what is wrong; an exception is wrong too."""
+    try:
+        return function(*args)
+    # TVM raises whatever it likes.
+    except Exception as error:  # pylint: disable=broad-except
+        return _reason(error)
+
+
+def _reason(error):
+    """Return a line that tells an error, without what differs from run to run."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[-1] if lines else ""
+    for noise in (
+        r"^.*\.(cc|h|py):\d+: ",  # Where in the source.
+        r"^.*Check failed: (.* is false: )?",
+        r"^(\w*Error: )+",
+        r": \[Var\(.*$",
+        r" for frontend ONNX: .*$",  # The name of the case tells the op.
+    ):
+        text = re.sub(noise, "", text)
+    return textwrap.shorten(f"{type(error).__name__}: {text}", 75, placeholder=" ...")
+
+
+def run_case(folder):
+    """Run one case; return its Outcome."""
+    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+
+    try:
+        mod, params, inputs, outputs = load(pathlib.Path(folder))
+    # The importer raises whatever it likes.
+    except Exception as error:  # pylint: disable=broad-except
+        return Outcome(NOT_IMPORTED, _reason(error))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", dnnl_warning())
+            partitioned = dnnl.partition_for_dnnl(mod, params, prune=False)
+            report = dnnl.offload_report(partitioned)
+    except Exception as error:  # pylint: disable=broad-except
+        wrong = _attempt(_run, mod, params, inputs, outputs)
+        return Outcome(TVM_FAILS, wrong) if wrong else Outcome(DNNL_FAILS, _reason(error))
+    if not report.partitions:
+        return Outcome(NOT_OFFLOADED)
+    taken = tuple(sorted(report.taken))
+    wrong = _attempt(_run, partitioned, params, inputs, outputs)
+    if not wrong:
+        return Outcome(PASSES, "", taken)
+    alone = _attempt(_run, mod, params, inputs, outputs)
+    return Outcome(TVM_FAILS, alone, taken) if alone else Outcome(DNNL_FAILS, wrong, taken)
+
+
+def dnnl_warning():
+    """Return the class of the warnings about functions that were left alone."""
+    from tvm.relay.op.contrib._dnnl import (
+        pipeline as partition,
+    )  # pylint: disable=import-outside-toplevel
+
+    return partition.PartitionWarning
+
+
+def run_all(names=(), progress=None):
+    """Run cases.
+
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Some of `cases`. Default: all.
+    progress : callable, optional
+        Called with the number of cases done and of all.
+
+    Returns
+    -------
+    dict of str to Outcome
+    """
+    found = cases()
+    chosen = [name for name in found if not names or name in names]
+    outcomes = {}
+    results = isolated_each(run_case, [(str(found[name]),) for name in chosen], SECONDS, CHUNK)
+    for name, result in zip(chosen, results):
+        # A call that raises is one whose process could not answer.
+        failed = isinstance(result, (Crashed, Raised))
+        outcomes[name] = Outcome(CRASHES, str(result).splitlines()[-1]) if failed else result
+        if progress:
+            progress(len(outcomes), len(chosen))
+    return outcomes
+
+
+def summary(outcomes):
+    """Return a text that tells how many cases import, have ops offloaded, and pass."""
+    kinds = collections.Counter(outcome.kind for outcome in outcomes.values())
+    ops = sorted({op for outcome in outcomes.values() for op in outcome.offloaded})
+    imported = len(outcomes) - kinds[NOT_IMPORTED]
+    offloaded = sum(bool(outcome.offloaded) for outcome in outcomes.values())
+    lines = [
+        f"{len(outcomes)} cases: {imported} import, {offloaded} of them have ops offloaded, "
+        f"{kinds[PASSES]} of these pass",
+        *(f"{count:5} {kind}" for kind, count in kinds.most_common()),
+        _wrap(f"ops offloaded: {', '.join(ops)}").strip(),
+    ]
+    failed = [name for name, outcome in outcomes.items() if outcome.kind == DNNL_FAILS]
+    return "\n".join(lines + [f"FAILED {name}: {outcomes[name].reason}" for name in failed])
+
+
+def read_known(path):
+    """Read the list of cases that are known not to pass: kind by name."""
+    known, kind = {}, ""
+    for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            kind = line[1 : line.index("]")]
+        elif line.startswith("  "):
+            known.update((name, kind) for name in line.split())
+    return known
+
+
+def _wrap(text):
+    style = dict(initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    return textwrap.fill(text, COLUMNS, break_long_words=False, **style)
+
+
+def write_known(path, outcomes, head):
+    """Write the list of cases that do not pass, under their reasons."""
+    groups = collections.defaultdict(list)
+    for name, outcome in outcomes.items():
+        if outcome.kind in KNOWN:
+            groups[KNOWN.index(outcome.kind), outcome.reason].append(name)
+    lines = [head.rstrip("\n")]
+    for (kind, reason), names in sorted(groups.items()):
+        lines += ["", f"[{KNOWN[kind]}] {reason}", _wrap(" ".join(names))]
+    pathlib.Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main(argv):
+    """Run the cases and print what became of them."""
+    parser = argparse.ArgumentParser(prog="python -m dnnl_tests.onnx.conformance")
+    parser.add_argument("--write", metavar="FILE", help="renew the list of known failures")
+    parser.add_argument("names", nargs="*", help="the cases (default: all)")
+    args = parser.parse_args(argv)
+    start = time.monotonic()
+
+    def progress(done, total):
+        if done % CHUNK == 0 or done == total:
+            print(f"{done} of {total}", file=sys.stderr, flush=True)
+
+    outcomes = run_all(args.names, progress)
+    print(f"TVM {tvm.__version__}, onnx {onnx.__version__}, {time.monotonic() - start:.0f} s")
+    print(summary(outcomes))
+    if args.names:
+        for name, outcome in outcomes.items():
+            print(f"{name}: {outcome.kind} {outcome.reason} {' '.join(outcome.offloaded)}")
+    if args.write:
+        old = pathlib.Path(args.write).read_text(encoding="utf-8").split("\n\n[")[0]
+        write_known(args.write, outcomes, old)
+    return 1 if any(outcome.kind == DNNL_FAILS for outcome in outcomes.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

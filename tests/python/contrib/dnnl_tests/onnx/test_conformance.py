@@ -1,0 +1,120 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The conformance cases of the `onnx` package on oneDNN."""
+
+import collections
+import pathlib
+
+import pytest
+import tvm
+
+from dnnl_tests.onnx import conformance
+
+# Cases that TVM itself does not pass; renewed by `python -m dnnl_tests.onnx.conformance --write`.
+KNOWN = pathlib.Path(__file__).with_name("known.txt")
+# The list is that of the TVM that the prebuilt tree has.
+PREBUILT = "0.16.dev0"
+
+# All cases are run for the first test.
+pytestmark = pytest.mark.timeout(3600)
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return conformance.run_all()
+
+
+def test_no_case_fails_because_of_dnnl(outcomes):
+    wrong = {
+        name: outcome.reason
+        for name, outcome in outcomes.items()
+        if outcome.kind == conformance.DNNL_FAILS
+    }
+    assert not wrong, wrong
+
+
+@pytest.mark.skipif(tvm.__version__ != PREBUILT, reason="the list is of another TVM")
+def test_the_known_failures_fail_and_no_others(outcomes):
+    known = conformance.read_known(KNOWN)
+    found = {name: out.kind for name, out in outcomes.items() if out.kind in conformance.KNOWN}
+    assert {name: kind for name, kind in found.items() if name not in known} == {}, "new failures"
+    assert sorted(set(known) - set(found)) == [], "these pass now: take them out of the list"
+    assert found == known
+
+
+def test_enough_cases_run_on_onednn(outcomes):
+    kinds = collections.Counter(outcome.kind for outcome in outcomes.values())
+    print(conformance.summary(outcomes))
+    assert len(outcomes) > 1400
+    assert kinds[conformance.PASSES] > 550, kinds
+    ops = {op for outcome in outcomes.values() for op in outcome.offloaded}
+    assert ops >= {"nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.max_pool2d", "nn.softmax"}
+
+
+@pytest.mark.parametrize(
+    "text, reason",
+    [
+        ("Traceback:\n  0: f()\nInternalError: Check failed: (a == b) is false: a is 1", "a is 1"),
+        ("TVMError: TVMError: in f(): [20:48:29] /src/type.h:449: unknown type", "unknown type"),
+        ("has free variables: [Var(x, ty=TensorType([3], float32))]", "has free variables"),
+        ("these are not supported for frontend ONNX: Det, Col2Im", "these are not supported"),
+        ("", ""),
+    ],
+)
+def test_a_reason_is_short(text, reason):
+    assert conformance._reason(ValueError(text)) == f"ValueError: {reason}".rstrip()
+
+
+class TestTheRunner:
+    """That failures are seen, on one case."""
+
+    FOLDER = conformance.cases()["node/relu"]
+
+    def test_a_case_that_passes(self):
+        assert conformance.run_case(self.FOLDER) == (conformance.PASSES, "", ("nn.relu",))
+
+    def test_wrong_numbers(self, monkeypatch):
+        run = conformance.testing.run
+
+        def wrong(mod, *args, **options):
+            outputs = run(mod, *args, **options)
+            return [x + 1 for x in outputs] if len(mod.get_global_vars()) > 1 else outputs
+
+        monkeypatch.setattr(conformance.testing, "run", wrong)
+        outcome = conformance.run_case(self.FOLDER)
+        assert outcome == (conformance.DNNL_FAILS, "wrong numbers", ("nn.relu",))
+
+    def test_wrong_with_and_without(self, monkeypatch):
+        monkeypatch.setattr(conformance.testing, "run", lambda *args, **options: [])
+        outcome = conformance.run_case(self.FOLDER)
+        assert outcome.kind == conformance.TVM_FAILS
+        assert outcome.reason == "0 outputs instead of 1"
+
+    def test_the_list_is_read_as_it_was_written(self, tmp_path):
+        outcomes = {
+            "node/a": conformance.Outcome(conformance.NOT_IMPORTED, "no [converter] for A"),
+            "node/b": conformance.Outcome(conformance.PASSES),
+            "node/c": conformance.Outcome(conformance.CRASHES, "code -11"),
+            **{f"node/d{i}": conformance.Outcome(conformance.TVM_FAILS, "x") for i in range(30)},
+        }
+        path = tmp_path / "known.txt"
+        conformance.write_known(path, outcomes, "# Head.")
+        assert path.read_text().startswith("# Head.\n\n[not imported] no [converter] for A\n")
+        wanted = {"node/a": conformance.NOT_IMPORTED, "node/c": conformance.CRASHES}
+        wanted.update((f"node/d{i}", conformance.TVM_FAILS) for i in range(30))
+        assert conformance.read_known(path) == wanted
+        assert max(map(len, path.read_text().splitlines())) <= conformance.COLUMNS

@@ -1,0 +1,161 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Functions of two elements on oneDNN, with numpy's broadcasting, against numpy."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.alone import reasons, run_alone, var
+from dnnl_tests.reference import conv2d, rand
+
+OPS = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+# Runs of axes that are broadcast, and not: all that oneDNN has fast code for, once neighbouring
+# dimensions are one.
+SHAPES = [
+    ((2, 3, 4), (2, 3, 4)),
+    ((2, 3, 4), (3, 4)),
+    ((2, 3, 4), (4,)),
+    ((2, 3, 4), (3, 1)),
+    ((2, 3, 4), (2, 1, 4)),
+    ((2, 3, 4), (2, 1, 1)),
+    ((2, 3, 4), (2, 3, 1)),
+    ((2, 3, 4), ()),
+    ((5, 6, 7, 8), (1, 1, 7, 1)),
+    ((5, 6, 7, 8), (5, 1, 1, 1)),
+    ((5, 6, 7, 8), (5, 6, 7, 1)),
+    ((5, 6, 7, 8), (6, 7, 1)),
+    ((5, 6, 7, 8), (5, 1, 1, 8)),
+    ((1, 6, 1, 8), (1, 1, 1, 8)),
+    ((1, 6, 7, 1, 8), (1, 6, 1, 1, 8)),
+    ((2, 3, 4, 2, 3, 2), (2, 3, 4, 1, 1, 1)),
+    ((2,) * 12, (2,) * 6),
+    ((1, 1), (1,)),
+]
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["const", "var"])
+@pytest.mark.parametrize("full, small", SHAPES, ids=str)
+@pytest.mark.parametrize("op", OPS)
+def test_second_operand_is_broadcast(op, full, small, constant):
+    x, y = rand(*full), np.float32(2) + rand(*small, seed=1)
+    expr = getattr(relay, op)(var("x", full), var("y", small))
+    inputs, params = ({"x": x}, {"y": y}) if constant else ({"x": x, "y": y}, None)
+    run_alone(expr, inputs, params, OPS[op](x, y), kinds=["binary"], rtol=0)
+
+
+@pytest.mark.parametrize("full, small", [s for s in SHAPES if s[0] != s[1]], ids=str)
+@pytest.mark.parametrize("op", [op for op in OPS if op != "divide"])
+def test_first_operand_is_broadcast(op, full, small):
+    x, y = rand(*full), rand(*small, seed=1)
+    expr = getattr(relay, op)(var("y", small), var("x", full))
+    run_alone(expr, {"x": x, "y": y}, None, OPS[op](y, x), kinds=["binary"], rtol=0)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_operand_that_is_used_twice(op):
+    x = rand(4, 8) + np.float32(2)
+    data = var("x", x.shape)
+    expr = getattr(relay, op)(data, data)
+    run_alone(expr, {"x": x}, None, OPS[op](x, x), kinds=["binary"], rtol=0)
+
+
+@pytest.mark.parametrize(
+    "small", [(1, 20, 1, 1), (20, 1, 1), (1, 1, 7, 7), (7,), (7, 1), ()], ids=str
+)
+@pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
+@pytest.mark.parametrize("op", OPS)
+def test_between_convolutions(op, first, small):
+    """20 channels in blocks of 8 or 16 leave padding: what is there must not come back."""
+    if op == "divide" and not first:
+        pytest.skip("a broadcast first operand is refused")
+    x, y = rand(1, 20, 9, 9), np.float32(2) + rand(*small, seed=1)
+    w, v = rand(20, 20, 3, 3, seed=2), rand(20, 20, 3, 3, seed=3)
+    attrs = dict(kernel_size=(3, 3), channels=20)
+    conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    operands = [conv, var("y", small)]
+    middle = getattr(relay, op)(*(operands if first else operands[::-1]))
+    # Another user of the convolution, so that nothing is fused to it.
+    expr = relay.Tuple([relay.nn.conv2d(middle, var("v", v.shape), **attrs), conv])
+    out = conv2d(x, w, attrs)
+    between = OPS[op](*((out, y) if first else (y, out)))
+    mod = tvm.IRModule.from_expr(expr)
+    partitioned = dnnl.partition_for_dnnl(mod, {"w": w, "v": v})
+    assert testing.offload(partitioned).partitions == 1
+    runner = testing.Runner(testing.build(partitioned, opt_level=1))
+    outputs = runner({"x": x, "y": y})
+    testing.assert_close(outputs, [conv2d(between, v, attrs), out], 4e-5)
+    (plan,) = testing.plans(runner)
+    assert not [step for step in plan["primitives"] if step["impl"].startswith("ref")]
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_fused_to_a_convolution_with_padding(op):
+    x, y = rand(1, 20, 9, 9), np.float32(2) + rand(20, 1, 1, seed=1)
+    w, v = rand(20, 20, 3, 3, seed=2), rand(20, 20, 3, 3, seed=3)
+    attrs = dict(kernel_size=(3, 3), channels=20)
+    middle = getattr(relay, op)(
+        relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs), var("y", y.shape)
+    )
+    expr = relay.nn.conv2d(middle, var("v", v.shape), **attrs)
+    between = OPS[op](conv2d(x, w, attrs), y)
+    mod = tvm.IRModule.from_expr(expr)
+    partitioned = dnnl.partition_for_dnnl(mod, {"w": w, "v": v, "y": y})
+    found = testing.run(partitioned, {"x": x}, opt_level=1)
+    testing.assert_close(found, [conv2d(between, v, attrs)], 4e-5)
+
+
+def refused(op, lhs, rhs, dtype="float32"):
+    operands = (relay.var(name, shape=s, dtype=dtype) for name, s in (("x", lhs), ("y", rhs)))
+    return getattr(relay, op)(*operands)
+
+
+REFUSED = {
+    "both": (refused("add", (4, 1), (1, 5)), "both operands broadcast"),
+    "alternating": (refused("add", (2, 3, 4, 5), (3, 1, 5)), "axes that are not neighbours"),
+    "alternating-first": (refused("maximum", (2, 1, 4, 1), (2, 3, 4, 5)), "are not neighbours"),
+    "divide": (refused("divide", (5,), (4, 5)), "divides by a broadcast operand only"),
+    "scalars": (refused("multiply", (), ()), "the result is a scalar"),
+    "float64": (
+        refused("subtract", (4,), (4,), "float64"),
+        "float64, not float32, bfloat16 or float16",
+    ),
+    "int32": (refused("minimum", (4,), (4,), "int32"), "int32, not float32, bfloat16 or float16"),
+    "logical": (refused("logical_and", (4,), (4,), "bool"), "no rule for this op"),
+    "dynamic": (refused("add", (relay.Any(), 4), (4,)), "dynamic"),
+    "empty": (refused("add", (0, 4), (4,)), "no elements"),
+}
+
+
+@pytest.mark.parametrize("expr, text", REFUSED.values(), ids=REFUSED.keys())
+def test_refused(expr, text):
+    (reason,) = reasons(expr)
+    assert text in reason
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

@@ -1,0 +1,115 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Conversions between data types on oneDNN, against ml_dtypes."""
+
+import numpy as np
+import pytest
+import tvm
+from ml_dtypes import bfloat16
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.alone import reasons, run_alone, var
+from dnnl_tests.reference import conv2d, rand
+
+# Halfway between two bfloat16 values, just beside them, and at the ends of the range. Not
+# denormals, which the CPU's instruction for it takes for zero.
+SPECIAL = np.array(
+    [1.00390625, 1.01171875, 1.0039063, 1.0117187, 0.0, -0.0, np.inf, -np.inf, 3.4e38, 1e-37],
+    "float32",
+)
+
+
+@pytest.mark.parametrize(
+    "x", [SPECIAL, 100 * rand(2, 3, 4, 5), rand(7)], ids=["special", "4d", "1d"]
+)
+def test_to_bfloat16(x):
+    """Numpy has no such type: TVM returns the bits."""
+    mod = tvm.IRModule.from_expr(relay.cast(var("x", x.shape), "bfloat16"))
+    partitioned = dnnl.partition_for_dnnl(mod, prune=False)
+    assert testing.offload(partitioned).partitions == 1
+    (found,) = testing.run(partitioned, {"x": x})
+    np.testing.assert_array_equal(found, x.astype(bfloat16).view("uint16"))
+
+
+@pytest.mark.parametrize("x", [SPECIAL, rand(2, 3, 4, 5)], ids=["special", "4d"])
+def test_from_bfloat16(x):
+    x = x.astype(bfloat16)
+    expr = relay.cast(relay.var("x", shape=x.shape, dtype="bfloat16"), "float32")
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
+    assert testing.offload(mod).partitions == 1
+    (found,) = testing.run(mod, {"x": x.view("uint16")})
+    np.testing.assert_array_equal(found, x.astype("float32"))
+
+
+def test_there_and_back():
+    x = 10 * rand(3, 5)
+    expr = relay.cast(relay.cast(var("x", x.shape), "bfloat16"), "float32")
+    reference = x.astype(bfloat16).astype("float32")
+    run_alone(expr, {"x": x}, None, reference, kinds=[], rtol=0)
+
+
+def test_to_the_same_type_does_nothing():
+    x = rand(3, 5)
+    expr = relay.tanh(relay.cast(var("x", x.shape), "float32"))
+    run_alone(expr, {"x": x}, None, np.tanh(x), kinds=["eltwise"], rtol=1e-6)
+
+
+def test_behind_a_convolution():
+    """20 channels leave padding in the blocks."""
+    x, w = rand(1, 20, 9, 9), rand(20, 20, 3, 3, seed=1)
+    attrs = dict(kernel_size=(3, 3), channels=20)
+    conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    mod = tvm.IRModule.from_expr(relay.cast(conv, "bfloat16"))
+    (found,) = testing.run(dnnl.partition_for_dnnl(mod, {"w": w}), {"x": x})
+    expected = conv2d(x, w, attrs)
+    # Half a step of bfloat16, and what float32 leaves open near the middle of two values.
+    testing.assert_close([found.view(bfloat16).astype("float32")], [expected], 2.0**-8)
+
+
+def test_from_bool():
+    x = rand(3, 7) > 0
+    expr = relay.cast(relay.var("x", shape=x.shape, dtype="bool"), "float32")
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
+    assert testing.offload(mod).partitions == 1
+    (found,) = testing.run(mod, {"x": x})
+    np.testing.assert_array_equal(found, x.astype("float32"))
+
+
+def cast(dtype, to, shape=(4,)):
+    return relay.cast(relay.var("x", shape=shape, dtype=dtype), to)
+
+
+REFUSED = {
+    "to-int8": (cast("float32", "int8"), "result is int8"),
+    "to-float64": (cast("float32", "float64"), "result is float64"),
+    "from-int32": (cast("int32", "float32"), "data is int32"),
+    "to-bool": (cast("float32", "bool"), "result is bool"),
+    "scalar": (cast("float32", "bfloat16", ()), "at least rank 1"),
+    "dynamic": (cast("float32", "bfloat16", (relay.Any(),)), "dynamic"),
+}
+
+
+@pytest.mark.parametrize("expr, text", REFUSED.values(), ids=REFUSED.keys())
+def test_refused(expr, text):
+    (reason,) = reasons(expr)
+    assert text in reason
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

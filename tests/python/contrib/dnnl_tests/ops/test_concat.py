@@ -1,0 +1,348 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Ops that put tensors together and take them apart: in place where memory allows."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.alone import run_alone, var
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import RTOL, rand
+from dnnl_tests.relay import conv, module, partition
+from dnnl_tests.single_op import refusal
+
+
+def values(*shapes):
+    """Return an array for each shape, and the variables that stand for them."""
+    arrays = {f"x{i}": rand(*shape, seed=i) for i, shape in enumerate(shapes)}
+    return arrays, [var(name, x.shape) for name, x in arrays.items()]
+
+
+CONCAT = {
+    "channels": ([(2, 3, 4, 5), (2, 8, 4, 5), (2, 1, 4, 5)], 1),
+    "first": ([(2, 5), (3, 5)], 0),
+    "last": ([(3, 4, 5), (3, 4, 7)], -1),
+    "vectors": ([(5,), (3,), (1,)], 0),
+    "one": ([(2, 3)], 1),
+    "rank-6": ([(2, 1, 3, 1, 2, 2), (2, 1, 2, 1, 2, 2)], 2),
+    "many": ([(2, 3)] * 40, 1),
+}
+
+
+@pytest.mark.parametrize("shapes, axis", CONCAT.values(), ids=CONCAT.keys())
+@pytest.mark.parametrize("is_computed", [False, True], ids=["inputs", "computed"])
+def test_concatenate(shapes, axis, is_computed):
+    arrays, variables = values(*shapes)
+    expected = np.concatenate(list(arrays.values()), axis)
+    if is_computed:
+        variables, expected = [relay.abs(x) for x in variables], np.abs(expected)
+    mod = module(relay.concatenate(variables, axis))
+    partitioned = partition(mod, prune=False)
+    found = testing.offload(partitioned)
+    assert found.partitions == 1 and not found.host_ops and found.ops["concatenate"] == 1
+    outputs = testing.run(partitioned, arrays)
+    testing.assert_close(outputs, [expected], 0)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_stack(axis):
+    arrays, variables = values((3, 4), (3, 4), (3, 4))
+    expected = np.stack([np.abs(x) for x in arrays.values()], axis)
+    mod = module(relay.stack([relay.abs(x) for x in variables], axis))
+    partitioned = partition(mod, prune=False)
+    assert testing.offload(partitioned).ops["stack"] == 1
+    testing.assert_close(testing.run(partitioned, arrays), [expected], 0)
+
+
+def steps_of(mod, arrays, rtol=RTOL):
+    """Run a module as one partition, check it, and return the kinds of its steps."""
+    partitioned = partition(mod)
+    found = testing.offload(partitioned)
+    assert found.partitions == 1 and not found.host_ops, partitioned
+    runner = testing.Runner(testing.build(partitioned))
+    testing.assert_close(runner(arrays), testing.run(mod, arrays, opt_level=1), rtol)
+    (plan,) = testing.plans(runner)
+    assert not [step for step in plan["primitives"] if step["impl"].startswith("ref")]
+    return [step["kind"] for step in plan["primitives"]]
+
+
+X = rand(1, 16, 6, 6)
+
+
+def branches(x, channels=(16, 32)):
+    return [conv(x, n, 3, 16, seed=n) for n in channels]
+
+
+@json_only
+class TestInPlace:
+    """What is concatenated is computed where it belongs."""
+
+    def test_channels_of_one_image(self):
+        arrays = {"x": rand(1, 16, 128, 128)}
+        x = var("x", arrays["x"].shape)
+        mod = module(relay.tanh(relay.concatenate([relay.exp(x), relay.abs(x)], 1)))
+        assert steps_of(mod, arrays) == ["eltwise"] * 3
+
+    def test_channels_of_a_convolution(self):
+        """Whether they lie together or not, they are not moved to another layout."""
+        x = var("x", X.shape)
+        mod = module(conv(relay.concatenate(branches(x), 1), 16, 3, 48))
+        kinds = steps_of(mod, {"x": X})
+        assert kinds.count("convolution") == 3 and kinds.count("reorder") <= 2
+
+    def test_images(self):
+        x = var("x", X.shape)
+        mod = module(conv(relay.concatenate(branches(x, (16, 16)), 0), 16, 3, 16))
+        kinds = steps_of(mod, {"x": X})
+        assert "concat" not in kinds and kinds.count("reorder") <= 2
+
+    def test_the_same_twice(self):
+        (y,) = branches(var("x", X.shape), (16,))
+        steps_of(module(conv(relay.concatenate([y, y], 1), 16, 3, 32)), {"x": X})
+
+    def test_a_part_of_two(self):
+        x = var("x", X.shape)
+        a, b = branches(x)
+        one, two = relay.concatenate([a, b], 1), relay.concatenate([b, a], 1)
+        steps_of(module(conv(one + two, 16, 3, 48)), {"x": X})
+
+    def test_a_part_of_a_part(self):
+        x = var("x", X.shape)
+        a, b = branches(x)
+        inner = relay.concatenate([a, b], 1)
+        outer = relay.concatenate([inner, relay.tanh(inner), a], 1)
+        kinds = steps_of(module(conv(outer, 16, 3, 112)), {"x": X})
+        assert kinds.count("reorder") <= 2
+
+    def test_a_part_that_is_read_again(self):
+        x = var("x", X.shape)
+        a, b = branches(x)
+        joined = conv(relay.concatenate([a, b], 1), 16, 3, 48)
+        for seed in range(3):
+            joined = conv(joined, 16, 3, 16, seed=seed)
+        steps_of(module(relay.concatenate([joined, a], 1) * relay.const(2.0)), {"x": X})
+
+    def test_parts_that_are_results(self):
+        x = var("x", X.shape)
+        a, b = branches(x)
+        mod = module(a, relay.concatenate([a, x, b], 1), b)
+        testing.check(mod, {"x": X}, partitions=1, rtol=RTOL, executors=("graph", "vm"))
+
+    def test_result_is_the_concatenation(self):
+        x = var("x", X.shape)
+        mod = module(relay.concatenate([relay.reshape(y, (-1, 6)) for y in branches(x)], 0))
+        steps_of(mod, {"x": X})
+
+    def test_channels_that_are_not_whole_blocks(self):
+        x = var("x", X.shape)
+        mod = module(conv(relay.concatenate(branches(x, (3, 5, 16)), 1), 16, 3, 24))
+        steps_of(mod, {"x": X})
+
+    def test_batch(self):
+        x = rand(3, 16, 6, 6)
+        mod = module(conv(relay.concatenate(branches(var("x", x.shape)), 1), 16, 3, 48))
+        steps_of(mod, {"x": x})
+
+    def test_input_and_constant(self):
+        x = var("x", X.shape)
+        parts = [x, relay.const(rand(1, 3, 6, 6)), relay.exp(x)]
+        steps_of(module(conv(relay.concatenate(parts, 1), 16, 3, 35)), {"x": X})
+
+
+SPLIT = {
+    "sections": ((4, 6), 3, 1),
+    "indices": ((4, 7), (1, 5), 1),
+    "first": ((6, 4), 2, 0),
+    "negative": ((2, 6, 4), (3,), -2),
+    "one": ((4, 6), 1, 0),
+}
+
+
+@pytest.mark.parametrize("shape, sections, axis", SPLIT.values(), ids=SPLIT.keys())
+def test_split(shape, sections, axis):
+    x = rand(*shape)
+    parts = relay.split(relay.abs(var("x", shape)), sections, axis)
+    expr = relay.Tuple([relay.exp(part) for part in parts])
+    expected = [np.exp(part) for part in np.split(np.abs(x), sections, axis)]
+    partitioned = partition(module(expr), prune=False)
+    found = testing.offload(partitioned)
+    assert found.partitions == 1 and not found.host_ops and found.ops["split"] == 1
+    testing.assert_close(testing.run(partitioned, {"x": x}), expected, 1e-6)
+
+
+def test_some_fields_of_a_split():
+    """Of queries, keys and values in one tensor, one is read elsewhere."""
+    x = rand(64, 48)
+    parts = relay.split(relay.nn.dense(var("x", x.shape), relay.const(rand(96, 48))), 3, 1)
+    mod = module(relay.nn.dense(parts[0], parts[1]), relay.sin(parts[2]))
+    testing.check(mod, {"x": x}, ops={"split": 1, "nn.dense": 2}, partitions=1, rtol=RTOL)
+
+
+def test_a_split_input_of_which_a_field_is_read_elsewhere():
+    x = rand(64, 96)
+    parts = relay.split(var("x", x.shape), 2, 1)
+    mod = module(relay.nn.dense(parts[0], relay.const(rand(32, 48))), relay.sin(parts[1]))
+    partitioned = testing.check(mod, {"x": x}, partitions=1, rtol=RTOL)
+    assert testing.offload(partitioned).host_ops["split"] == 1
+
+
+SLICES = {
+    "inner": (dict(begin=[0, 2, 1], end=[3, 6, 4]), np.s_[0:3, 2:6, 1:4]),
+    "outer": (dict(begin=[1], end=[3]), np.s_[1:3]),
+    "negative": (dict(begin=[0, -3, 0], end=[3, -1, 5]), np.s_[:, -3:-1]),
+    "beyond": (dict(begin=[0, 2, 0], end=[100, 100, 100]), np.s_[:, 2:]),
+    "steps": (dict(begin=[0, 1, 0], end=[3, 8, 3], strides=[1, 4, 2]), np.s_[:, 1:8:4, :3:2]),
+    "one-step": (dict(begin=[1, 1, 0], end=[3, 8, 5], strides=[3]), np.s_[1:3:3, 1:]),
+    "axes": (dict(begin=[2, 1], end=[6, 3], strides=[1, 1], axes=[1, 2]), np.s_[:, 2:6, 1:3]),
+    "axes-steps": (dict(begin=[2], end=[8], strides=[2], axes=[1]), np.s_[:, 2:8:2]),
+    "size": (
+        dict(begin=[1, 2, 0], end=[2, -1, 3], slice_mode="size"),
+        np.s_[1:3, 2:, :3],
+    ),
+}
+
+
+@pytest.mark.parametrize("attrs, index", SLICES.values(), ids=SLICES.keys())
+@pytest.mark.parametrize("is_edge", [False, True], ids=["between", "edge"])
+def test_strided_slice(attrs, index, is_edge):
+    x = rand(3, 8, 5)
+    if is_edge:
+        expr = relay.strided_slice(var("x", x.shape), **attrs)
+        run_alone(expr, {"x": x}, None, x[index].copy(), kinds=[], rtol=0)
+        return
+    expr = relay.exp(relay.strided_slice(relay.abs(var("x", x.shape)), **attrs))
+    run_alone(expr, {"x": x}, None, np.exp(np.abs(x[index])), kinds=["eltwise"] * 2, rtol=1e-6)
+
+
+CHANNELS = {
+    "few": (2, 6),
+    "blocks": (0, 16),
+    "last-block": (16, 32),
+    "cut": (5, 21),
+    "step": (0, 32, 2),
+}
+
+
+@pytest.mark.parametrize("begin, end, step", [(*c, 1)[:3] for c in CHANNELS.values()], ids=CHANNELS)
+def test_slice_of_a_convolution(begin, end, step):
+    """As in shuffled and split networks: the tensor is in blocks of channels."""
+    x = var("x", X.shape)
+    y = conv(x, 32, 3, 16)
+    part = relay.strided_slice(y, [begin], [end], [step], axes=[1])
+    channels = len(range(begin, end, step))
+    steps_of(module(conv(part, 16, 3, channels), relay.nn.relu(part)), {"x": X})
+
+
+def test_slice_of_a_part_of_a_block():
+    y = conv(var("x", X.shape), 32, 3, 16)
+    steps_of(module(relay.tanh(relay.strided_slice(y, [2], [6], [1], axes=[1]))), {"x": X})
+
+
+def test_slice_of_a_constant_and_of_an_input():
+    x = rand(4, 6)
+    part = relay.strided_slice(var("x", x.shape), [0, 3], [4, 6])
+    mod = module(relay.nn.dense(part, relay.const(rand(5, 3))), relay.nn.dense(part, part))
+    testing.check(mod, {"x": x}, partitions=1, ops={"strided_slice": 1}, rtol=RTOL)
+
+
+def test_channel_shuffle():
+    x = var("x", X.shape)
+    y = relay.reshape(conv(x, 32, 3, 16), (1, 2, 16, 6, 6))
+    y = relay.reshape(relay.transpose(y, (0, 2, 1, 3, 4)), (1, 32, 6, 6))
+    a, b = relay.split(y, 2, 1)
+    steps_of(module(relay.concatenate([a, conv(b, 16, 3, 16)], 1) * relay.const(2.0)), {"x": X})
+
+
+class TestPartitions:
+    def test_moves_alone_stay(self):
+        arrays, variables = values((512, 512), (512, 512))
+        mod = partition(module(relay.concatenate(variables, 1)))
+        report = dnnl.offload_report(mod)
+        assert report.reasons["concatenate"] == {
+            "pruned: nothing to compute, elements are only moved": 1
+        }
+
+    def test_does_not_cut(self):
+        x = var("x", X.shape)
+        a, b = branches(x)
+        c = relay.sin(b)
+        mod = module(conv(relay.concatenate([a, b], 1), 16, 3, 48), c)
+        testing.check(mod, {"x": X}, partitions=1, ops={"concatenate": 1}, rtol=RTOL)
+
+    def test_a_tuple_that_is_also_a_result(self):
+        x = var("x", X.shape)
+        parts = relay.Tuple(branches(x))
+        mod = module(relay.Tuple([parts, conv(relay.concatenate(parts, 1), 16, 3, 48)]))
+        testing.check(mod, {"x": X}, rtol=RTOL, executors=("vm",))
+
+    def test_one_tuple_of_two_calls(self):
+        x = var("x", X.shape)
+        parts = relay.Tuple(branches(x, (16, 16)))
+        sums = [conv(relay.concatenate(parts, 1), 16, 3, 32), relay.concatenate(parts, 0)]
+        testing.check(module(*sums), {"x": X}, partitions=1, ops={"concatenate": 2}, rtol=RTOL)
+
+    def test_no_cycle_through_a_tuple(self):
+        """The concatenation needs both what the region computes and what is computed from it."""
+        x = var("x", X.shape)
+        a, b = branches(x)
+        mod = module(conv(relay.concatenate([a, relay.sin(b)], 1), 16, 3, 48))
+        testing.check(mod, {"x": X}, partitions=2, rtol=RTOL)
+
+
+PARTS = relay.split(var("x", (2, 6)), 2, 1)
+TUPLE = relay.var("t", type_annotation=relay.TupleType([relay.TensorType((2, 3))] * 2))
+
+
+def of_tuple(value):
+    """Concatenate what is a tuple already."""
+    call = relay.concatenate([PARTS[0], PARTS[1]], 0)
+    return relay.Call(call.op, [value], call.attrs)
+
+
+REFUSED = {
+    "tuple": (of_tuple(PARTS.astuple()), "another call"),
+    "parameter": (of_tuple(TUPLE), "another call"),
+    "int32": (
+        relay.concatenate([relay.var("x", shape=(2, 3), dtype="int32")] * 2, 0),
+        "tensor 0 is int32",
+    ),
+    "last-step": (
+        relay.strided_slice(var("x", (3, 5)), [0, 0], [3, 5], [1, 2]),
+        "3 steps of 2 reach beyond the 5 values of an axis",
+    ),
+    "backwards": (
+        relay.strided_slice(var("x", (8,)), [7], [0], [-1]),
+        "strides=[-1] go backwards",
+    ),
+    "dynamic": (
+        relay.strided_slice(relay.var("x", shape=(relay.Any(), 4)), [0], [1]),
+        "dynamic shape",
+    ),
+}
+
+
+@pytest.mark.parametrize("expr, text", REFUSED.values(), ids=REFUSED.keys())
+def test_refused(expr, text):
+    assert text in refusal(expr)
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

@@ -1,0 +1,285 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Convolutions and transposed convolutions over one to three dimensions, against numpy."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.reference import RTOL, batch_norm, conv, conv_transpose, rand
+from dnnl_tests.single_op import refusal, run_fused, run_single, var
+
+SIZES = {1: dict(W=13), 2: dict(H=9, W=11), 3: dict(D=5, H=6, W=7)}
+KERNELS = {1: dict(W=3), 2: dict(H=3, W=2), 3: dict(D=2, H=3, W=3)}
+
+# Attributes by number of spatial dimensions, where they differ.
+CASES = {
+    "plain": {},
+    "padding": dict(padding={1: 1, 2: (1, 1), 3: (1, 1, 1)}),
+    "asymmetric-padding": dict(padding={1: (0, 2), 2: (0, 1, 2, 1), 3: (0, 1, 2, 1, 1, 0)}),
+    "strides": dict(strides={1: 2, 2: (2, 3), 3: (1, 2, 3)}),
+    "dilation": dict(dilation={1: 3, 2: (2, 3), 3: (2, 1, 2)}),
+    "groups": dict(groups=4),
+    "groups-of-uneven-size": dict(groups=2, channels=6),
+    "depthwise": dict(groups=16, channels=16),
+    "depthwise-twice": dict(groups=16, channels=32),
+    "one-channel-out": dict(channels=1),
+    "all": dict(
+        groups=2,
+        padding={1: (1, 0), 2: (1, 0, 2, 1), 3: (1, 0, 1, 0, 1, 1)},
+        strides={1: 2, 2: (1, 2), 3: (2, 1, 1)},
+        dilation={1: 2, 2: (2, 1), 3: (1, 2, 1)},
+    ),
+}
+
+TRANSPOSED_CASES = {
+    **{name: case for name, case in CASES.items() if "depthwise-twice" != name},
+    "output-padding": dict(
+        strides={1: 3, 2: (2, 3), 3: (2, 2, 3)},
+        output_padding={1: 2, 2: (1, 2), 3: (1, 0, 1)},
+        padding={1: 1, 2: (1, 1), 3: (1, 1, 1)},
+    ),
+    "output-padding-alone": dict(strides=2, output_padding=1),
+    "strides-larger-than-kernel": dict(strides=4),
+}
+
+
+def shape(layout, sizes):
+    return tuple(sizes[letter] for letter in layout)
+
+
+def make(case, spatial, channels_last=False, kernel_layout=None, transposed=False):
+    """Return the op, its attributes, data and weight of a case."""
+    attrs = {k: v[spatial] if isinstance(v, dict) else v for k, v in case.items()}
+    for key in ("padding", "strides", "dilation", "output_padding"):
+        # The transposed ones take no plain integers.
+        if isinstance(attrs.get(key), int):
+            attrs[key] = (attrs[key],) * spatial
+    attrs.setdefault("channels", 20)
+    letters = "DHW"[3 - spatial :]
+    attrs["data_layout"] = f"N{letters}C" if channels_last else f"NC{letters}"
+    attrs["kernel_layout"] = kernel_layout or ("IO" if transposed else "OI") + letters
+    attrs["kernel_size"] = shape(letters, KERNELS[spatial])
+    groups, channels = attrs.get("groups", 1), attrs["channels"]
+    weight = dict(O=channels, I=16 // groups)
+    if transposed:
+        weight = dict(O=channels // groups, I=16)
+    x = rand(*shape(attrs["data_layout"], dict(N=2, C=16, **SIZES[spatial])))
+    w = rand(*shape(attrs["kernel_layout"], dict(**weight, **KERNELS[spatial])), seed=1)
+    return f"nn.conv{spatial}d{'_transpose' if transposed else ''}", attrs, x, w
+
+
+def relay_conv(op, attrs, x, w):
+    return getattr(relay.nn, op[3:])(var("x", x.shape), var("w", w.shape), **attrs)
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["ncx", "nxc"])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_conv(spatial, case, channels_last):
+    op, attrs, x, w = make(CASES[case], spatial, channels_last)
+    expr = relay_conv(op, attrs, x, w)
+    run_single(expr, {"x": x}, {"w": w}, conv(x, w, attrs), op, "convolution")
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["ncx", "nxc"])
+@pytest.mark.parametrize("case", TRANSPOSED_CASES)
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_conv_transpose(spatial, case, channels_last):
+    op, attrs, x, w = make(TRANSPOSED_CASES[case], spatial, channels_last, transposed=True)
+    expr = relay_conv(op, attrs, x, w)
+    run_single(expr, {"x": x}, {"w": w}, conv_transpose(x, w, attrs), op, "deconvolution")
+
+
+KERNEL_LAYOUTS = {
+    False: {1: ["WIO"], 2: ["HWIO", "OHWI", "HWOI"], 3: ["DHWIO", "ODHWI"]},
+    True: {1: ["OIW", "WIO"], 2: ["OIHW", "HWIO", "HWOI"], 3: ["OIDHW", "DHWOI"]},
+}
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize(
+    "transposed, spatial, layout",
+    [(t, s, layout) for t in (False, True) for s in (1, 2, 3) for layout in KERNEL_LAYOUTS[t][s]],
+)
+def test_kernel_layout(transposed, spatial, layout, groups):
+    """The letters say what each dimension is, also where TVM's own kernels ignore them."""
+    case = dict(groups=groups, padding={1: 1, 2: (1, 1), 3: (1, 1, 1)})
+    op, attrs, x, w = make(case, spatial, True, layout, transposed)
+    kind, reference = ("deconvolution", conv_transpose) if transposed else ("convolution", conv)
+    run_single(relay_conv(op, attrs, x, w), {"x": x}, {"w": w}, reference(x, w, attrs), op, kind)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 16])
+@pytest.mark.parametrize("transposed", [False, True], ids=["conv", "transposed"])
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_weight_that_is_not_constant(spatial, transposed, groups):
+    op, attrs, x, w = make(dict(groups=groups, channels=16), spatial, transposed=transposed)
+    kind, reference = ("deconvolution", conv_transpose) if transposed else ("convolution", conv)
+    expr = relay_conv(op, attrs, x, w)
+    run_single(expr, {"x": x, "w": w}, None, reference(x, w, attrs), op, kind)
+
+
+@pytest.mark.parametrize("multiplier", [1, 2])
+def test_conv3d_depthwise_with_the_multiplier_as_input_channels(multiplier):
+    attrs = dict(kernel_size=(2, 2, 2), channels=16 * multiplier, groups=16)
+    x, w = rand(1, 16, 4, 5, 6), rand(16, multiplier, 2, 2, 2, seed=1)
+    expr = relay_conv("nn.conv3d", attrs, x, w)
+    run_single(expr, {"x": x}, {"w": w}, conv(x, w, attrs), "nn.conv3d", "convolution")
+
+
+@pytest.mark.parametrize("case", ["plain", "groups", "output-padding"])
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_conv_transpose_is_what_tvm_computes(spatial, case):
+    """Relay leaves the meaning of layouts and groups open; what TVM computes does not."""
+    if spatial == 3 and case == "groups":
+        pytest.skip("TVM has no grouped conv3d_transpose on this target")
+    op, attrs, x, w = make(TRANSPOSED_CASES[case], spatial, transposed=True)
+    mod = tvm.IRModule.from_expr(relay_conv(op, attrs, x, w))
+    testing.check(mod, {"x": x}, {"w": w}, ops={op: 1}, partitions=1, rtol=RTOL)
+
+
+def chains(out, axis):
+    """Return what is fused after a result: relay function, numpy function, operands."""
+    per_channel = [1] * out.ndim
+    per_channel[axis] = out.shape[axis]
+    row = [1] * out.ndim
+    row[-1] = out.shape[-1]
+    b, m, r, z = rand(*per_channel, seed=3), rand(*per_channel), rand(*row), rand(*out.shape)
+    names = [var(name, value.shape) for name, value in zip("bmrz", (b, m, r, z))]
+    vb, vm, vr, vz = names
+
+    def relu(y):
+        return np.maximum(y, 0)
+
+    return {
+        "bias": (lambda y: y + vb, lambda y: y + b, dict(b=b)),
+        "bias-relu": (lambda y: relay.nn.relu(y + vb), lambda y: relu(y + b), dict(b=b)),
+        "channel-scale": (lambda y: y * vm, lambda y: y * m, dict(m=m)),
+        "along-the-last-axis": (lambda y: y * vr, lambda y: y * r, dict(r=r)),
+        "residual-relu": (lambda y: relay.nn.relu(y + vz), lambda y: relu(y + z), dict(z=z)),
+        "all": (
+            lambda y: relay.nn.relu((y + vb) * vz) + vr,
+            lambda y: relu((y + b) * z) + r,
+            dict(b=b, z=z, r=r),
+        ),
+    }
+
+
+CHAINS = ["bias", "bias-relu", "channel-scale", "along-the-last-axis", "residual-relu", "all"]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("case", ["plain", "groups", "depthwise", "strides"])
+@pytest.mark.parametrize("transposed", [False, True], ids=["conv", "transposed"])
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_fused(spatial, transposed, case, chain):
+    """Where oneDNN has no fast code for what is fused, it becomes steps of their own."""
+    op, attrs, x, w = make(CASES[case], spatial, spatial == 3, transposed=transposed)
+    out = (conv_transpose if transposed else conv)(x, w, attrs)
+    fuse, expected, operands = chains(out, attrs["data_layout"].index("C"))[chain]
+    body = fuse(relay_conv(op, attrs, x, w))
+    primitives = run_fused(body, {"x": x, "w": w, **operands}, expected(out))
+    assert primitives and not any(step["impl"].startswith("ref") for step in primitives)
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("transposed", [False, True], ids=["conv", "transposed"])
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_batch_norm_is_folded(spatial, transposed, groups):
+    op, attrs, x, w = make(dict(groups=groups), spatial, transposed=transposed)
+    statistics = [np.abs(rand(20, seed=i)) + 0.1 for i in range(4)]
+    constants = [relay.const(value) for value in statistics]
+    expr = relay.nn.batch_norm(relay_conv(op, attrs, x, w), *constants)[0]
+    out = (conv_transpose if transposed else conv)(x, w, attrs)
+    expected = batch_norm(out, *statistics, {})
+    mod = tvm.IRModule.from_expr(expr)
+    partitioned = testing.check(
+        mod, {"x": x}, {"w": w}, ops={op: 1}, reference=[expected], rtol=RTOL
+    )
+    assert "nn.batch_norm" not in testing.offload(partitioned).ops
+
+
+def typed(op, data, weight, **attrs):
+    return getattr(relay.nn, op)(var("x", data), var("w", weight), **attrs)
+
+
+REFUSED = {
+    "blocked-layout": (
+        lambda: typed("conv3d", (1, 1, 4, 4, 4, 8), (8, 8, 3, 3, 3), data_layout="NCDHW8c"),
+        "data_layout=NCDHW8c is not NCDHW or NDHWC",
+    ),
+    "batch-last": (
+        lambda: typed("conv1d", (8, 9, 1), (4, 8, 3), data_layout="CWN"),
+        "data_layout=CWN is not NCW or NWC",
+    ),
+    "out-layout": (
+        lambda: typed("conv1d", (1, 8, 9), (4, 8, 3), out_layout="NWC"),
+        "out_layout=NWC differs from data_layout=NCW",
+    ),
+    "grouped-kernel-layout": (
+        lambda: typed(
+            "conv2d_transpose",
+            (1, 8, 5, 5),
+            (2, 4, 4, 3, 3),
+            groups=2,
+            channels=8,
+            kernel_size=(3, 3),
+            kernel_layout="GIOHW",
+        ),
+        "kernel_layout=GIOHW is not an order of the letters OIHW",
+    ),
+    # Without `channels`, Relay takes the outputs of one group for all.
+    "groups-without-channels": (
+        lambda: typed("conv2d_transpose", (1, 8, 5, 5), (8, 4, 3, 3), groups=2),
+        "the weight has O, I = (4, 8), but 8 input and 4 output channels in groups=2 need (2, 8)",
+    ),
+    "negative-padding": (
+        lambda: typed("conv3d", (1, 8, 5, 5, 5), (4, 8, 3, 3, 3), padding=(0, 0, -1, 0, 0, 0)),
+        "padding=[0, 0, -1, 0, 0, 0] is negative",
+    ),
+    "output-padding": (
+        lambda: typed("conv1d_transpose", (1, 8, 5), (8, 4, 3), output_padding=(1,)),
+        "output_padding=[1] is not less than strides=[1]",
+    ),
+    "float64": (
+        lambda: relay.nn.conv1d(var("x", (1, 8, 5), "float64"), var("w", (4, 8, 3), "float64")),
+        "data is float64, not float32, bfloat16 or float16",
+    ),
+    "int8-to-int32": (
+        lambda: relay.nn.conv1d(
+            var("x", (1, 8, 5), "int8"), var("w", (4, 8, 3), "int8"), out_dtype="int32"
+        ),
+        "data is int8, not float32, bfloat16 or float16",
+    ),
+    "dynamic": (
+        lambda: typed("conv3d", (relay.Any(), 8, 5, 5, 5), (4, 8, 3, 3, 3)),
+        "data has a dynamic shape (?, 8, 5, 5, 5)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    make_call, reason = REFUSED[name]
+    assert refusal(make_call()) == reason
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

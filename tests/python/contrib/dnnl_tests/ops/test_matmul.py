@@ -1,0 +1,208 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Products of matrices on oneDNN, against float64."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.alone import reasons, run_alone, var
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import RTOL, rand
+
+FLAGS = list(itertools.product([False, True], repeat=2))
+
+
+def transposed(array, flag):
+    return np.swapaxes(array, -1, -2) if flag else array
+
+
+def product(a, b, transpose_a, transpose_b):
+    """Multiply matrices, or batches of them, in float64."""
+    a, b = (x.astype("float64") for x in (transposed(a, transpose_a), transposed(b, transpose_b)))
+    return (a @ b).astype("float32")
+
+
+MATRICES = {
+    "matrix": ((5, 33), 48),
+    "row": ((1, 64), 100),
+    "column": ((40, 7), 1),
+    "rows-of-rows": ((2, 3, 40), 24),
+    "rank-4": ((2, 3, 4, 10), 20),
+}
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["const-weight", "var-weight"])
+@pytest.mark.parametrize("flags", FLAGS, ids=["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("shape, units", MATRICES.values(), ids=MATRICES.keys())
+def test_matmul(shape, units, flags, constant):
+    inner = shape[-1]
+    if flags[0]:
+        shape = (*shape[:-2], shape[-1], shape[-2])
+    x, w = rand(*shape), rand(*((units, inner) if flags[1] else (inner, units)), seed=1)
+    expr = relay.nn.matmul(
+        var("x", x.shape), var("w", w.shape), transpose_a=flags[0], transpose_b=flags[1]
+    )
+    inputs, params = ({"x": x}, {"w": w}) if constant else ({"x": x, "w": w}, None)
+    # Relay makes a dense of a product with a transposed weight.
+    kind = "inner_product" if constant and flags == (False, True) else "matmul"
+    run_alone(expr, inputs, params, product(x, w, *flags), kinds=[kind], rtol=RTOL)
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["const", "var"])
+@pytest.mark.parametrize("flags", FLAGS, ids=["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("batches", [(3, 3), (3, 1), (1, 3), (1, 1)], ids=str)
+def test_batch_matmul(batches, flags, constant):
+    a = transposed(rand(batches[0], 5, 33), flags[0])
+    b = transposed(rand(batches[1], 33, 7, seed=1), flags[1])
+    expr = relay.nn.batch_matmul(
+        var("a", a.shape), var("b", b.shape), transpose_a=flags[0], transpose_b=flags[1]
+    )
+    inputs, params = ({"a": a}, {"b": b}) if constant else ({"a": a, "b": b}, None)
+    run_alone(expr, inputs, params, product(a, b, *flags), kinds=["matmul"], rtol=RTOL)
+
+
+def test_dense_with_weights_that_are_computed_is_not_packed():
+    x, w = rand(20, 64), rand(48, 64, seed=1)
+    expr = relay.nn.dense(var("x", x.shape), var("w", w.shape))
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr))
+    runner = testing.Runner(testing.build(mod))
+    testing.assert_close(runner({"x": x, "w": w}), [product(x, w, False, True)], RTOL)
+    (plan,) = testing.plans(runner)
+    assert [step["kind"] for step in plan["primitives"]] == ["matmul"]
+    assert plan["primitives"][0]["form"] == "matmul, weights as they are"
+
+
+@pytest.mark.parametrize(
+    "op, rows, form",
+    [
+        (relay.nn.dense, 128, "inner_product, weights packed once"),
+        (relay.nn.dense, 129, "matmul, weights packed once"),
+        (relay.nn.matmul, 20, "matmul, weights packed once"),
+    ],
+    ids=["dense", "dense-of-many-rows", "matmul"],
+)
+def test_the_plan_names_the_form(op, rows, form):
+    x, w = rand(rows, 64), rand(64, 64, seed=1)
+    expected = product(x, w, False, op is relay.nn.dense)
+    expr = op(var("x", x.shape), var("w", w.shape))
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": w})
+    runner = testing.Runner(testing.build(mod))
+    testing.assert_close(runner({"x": x}), [expected], RTOL)
+    (plan,) = testing.plans(runner)
+    (step,) = [step for step in plan["primitives"] if step["kind"] != "reorder"]
+    assert step["form"] == form
+
+
+@json_only
+def test_what_is_fused_to_a_dense_of_many_rows():
+    x, w, bias, other = rand(197, 64), rand(48, 64, seed=1), rand(48, seed=2), rand(197, 48, seed=3)
+    dense = relay.nn.dense(var("x", x.shape), var("w", w.shape))
+    expr = relay.nn.relu(relay.nn.bias_add(dense, var("bias", bias.shape))) + var("y", other.shape)
+    expected = np.maximum(product(x, w, False, True) + bias, 0) + other
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": w, "bias": bias})
+    runner = testing.Runner(testing.build(mod))
+    testing.assert_close(runner({"x": x, "y": other}), [expected], RTOL)
+    (plan,) = testing.plans(runner)
+    (step,) = [step for step in plan["primitives"] if step["kind"] != "reorder"]
+    assert step["form"] == "matmul, weights packed once"
+    assert step["post_ops"] == ["bias", "eltwise_relu", "binary_add"]
+
+
+POST_OPS = {
+    "bias": (lambda y, v: y + v["b"], ["bias"]),
+    "bias_add": (lambda y, v: relay.nn.bias_add(y, v["b"], axis=-1), ["bias"]),
+    "bias-relu": (lambda y, v: relay.nn.relu(y + v["b"]), ["bias", "eltwise_relu"]),
+    "scaled": (lambda y, v: y * relay.const(0.125), ["binary_mul"]),
+    "divided": (lambda y, v: y / relay.const(8.0), ["binary_div"]),
+    "residual": (lambda y, v: y + v["r"], ["binary_add"]),
+    "residual-first": (lambda y, v: v["r"] - y, ["binary_add"]),
+    "scaled-residual-tanh": (
+        lambda y, v: relay.tanh(y * relay.const(0.125) + v["r"]),
+        ["binary_mul", "binary_add", "eltwise_tanh"],
+    ),
+    "silu": (lambda y, v: (y + v["b"]) * relay.sigmoid(y + v["b"]), None),
+}
+
+
+@pytest.mark.parametrize("kind", ["matmul", "matmul-rank-3", "dense", "batch_matmul"])
+@pytest.mark.parametrize("name", POST_OPS)
+def test_post_ops(name, kind):
+    """All of it in one primitive, and the numbers of TVM."""
+    function, names = POST_OPS[name]
+    shape = {"matmul": (6, 32), "dense": (6, 32)}.get(kind, (3, 4, 32))
+    weight = {"batch_matmul": (3, 24, 32), "dense": (24, 32)}.get(kind, (32, 24))
+    out = (*shape[:-1], 24)
+    values = {
+        "x": rand(*shape),
+        "w": rand(*weight, seed=1),
+        "b": rand(24, seed=2),
+        "r": rand(*out, seed=3),
+    }
+    variables = {key: var(key, value.shape) for key, value in values.items()}
+    op = getattr(relay.nn, kind.split("-")[0])
+    expr = function(op(variables["x"], variables["w"]), variables)
+    mod = tvm.IRModule.from_expr(expr)
+    values = {v.name_hint: values[v.name_hint] for v in relay.analysis.free_vars(expr)}
+    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod)))
+    testing.assert_close(runner(values), testing.run(mod, values, opt_level=1), RTOL)
+    (plan,) = testing.plans(runner)
+    if names:
+        (step,) = [step for step in plan["primitives"] if step["kind"] != "reorder"]
+        assert step["kind"] == "matmul" and not step["impl"].startswith("ref")
+        assert [name.replace("eltwise_linear", "") for name in step["post_ops"]] == names
+
+
+REFUSED = {
+    "float64": (
+        relay.nn.batch_matmul(
+            relay.var("a", shape=(2, 3, 4), dtype="float64"),
+            relay.var("b", shape=(2, 5, 4), dtype="float64"),
+        ),
+        "float64, not float32, bfloat16 or float16",
+    ),
+    "int8": (
+        relay.nn.matmul(
+            relay.var("a", shape=(3, 4), dtype="int8"),
+            relay.var("b", shape=(4, 5), dtype="int8"),
+            out_dtype="int32",
+        ),
+        "int8, not float32, bfloat16 or float16",
+    ),
+    "dynamic": (
+        relay.nn.batch_matmul(
+            relay.var("a", shape=(relay.Any(), 3, 4), dtype="float32"), var("b", (1, 5, 4))
+        ),
+        "dynamic shape (?, 3, 4)",
+    ),
+    "empty": (relay.nn.matmul(var("a", (0, 4)), var("b", (4, 5))), "no elements"),
+}
+
+
+@pytest.mark.parametrize("expr, text", REFUSED.values(), ids=REFUSED.keys())
+def test_refused(expr, text):
+    (reason,) = reasons(expr)
+    assert text in reason
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

@@ -1,0 +1,363 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Softmax and normalizations on oneDNN, against float64."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.alone import reasons, run_alone, var
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import RTOL, conv2d, rand
+
+# exp is up to five roundings off, and so is the quotient.
+SOFTMAX_RTOL = 1e-6
+# Sums of a few hundred squares; what is left is about one.
+NORM_RTOL = 3e-6
+
+
+def softmax(x, axis):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def log_softmax(x, axis):
+    shifted = x - x.max(axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
+
+
+SOFTMAX = {
+    "softmax": (relay.nn.softmax, softmax),
+    "fast_softmax": (relay.nn.fast_softmax, softmax),
+    "log_softmax": (relay.nn.log_softmax, log_softmax),
+}
+SOFTMAX_CASES = {
+    "vector": ((100,), -1),
+    "rows": ((4, 1000), -1),
+    "columns": ((30, 20), 0),
+    "attention": ((2, 3, 16, 16), 3),
+    "channels": ((2, 21, 6, 5), 1),
+    "middle": ((2, 3, 7, 5), 2),
+    "rank-6": ((2, 3, 2, 3, 2, 5), -2),
+    "one-class": ((3, 1), 1),
+    "one-value": ((1,), 0),
+}
+
+
+@pytest.mark.parametrize("shape, axis", SOFTMAX_CASES.values(), ids=SOFTMAX_CASES.keys())
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_softmax(name, shape, axis):
+    op, function = SOFTMAX[name]
+    x = 20 * rand(*shape)
+    reference = function(x.astype("float64"), axis)
+    expr = op(var("x", shape), axis=axis)
+    run_alone(expr, {"x": x}, None, reference, kinds=["softmax"], rtol=SOFTMAX_RTOL)
+
+
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_softmax_of_large_values(name):
+    """Whoever forgets to subtract the maximum gets infinities."""
+    op, function = SOFTMAX[name]
+    x = np.array([[1e4, 1e4 - 1, -1e4], [-3e4, -3e4, -3e4]], "float32")
+    reference = function(x.astype("float64"), 1)
+    run_alone(op(var("x", x.shape)), {"x": x}, None, reference, kinds=["softmax"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 1000])
+def test_log_softmax_of_small_values(classes):
+    """The log of a sum is off in oneDNN by up to 4e-6; the least result is -log(classes) or so."""
+    x = np.float32(0.1) * rand(100, classes)
+    reference = log_softmax(x.astype("float64"), 1)
+    expr = relay.nn.log_softmax(var("x", x.shape))
+    run_alone(expr, {"x": x}, None, reference, kinds=["softmax"], rtol=4e-6)
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+def test_softmax_in_the_layout_of_a_convolution(axis):
+    """20 channels leave padding in the blocks, which must not count."""
+    x, w = rand(1, 20, 9, 9), rand(20, 20, 3, 3, seed=1)
+    attrs = dict(kernel_size=(3, 3), channels=20)
+    conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    mod = tvm.IRModule.from_expr(relay.nn.softmax(conv, axis=axis))
+    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod, {"w": w})))
+    reference = softmax(conv2d(x, w, attrs).astype("float64"), axis)
+    testing.assert_close(runner({"x": x}), [reference], RTOL)
+    (plan,) = testing.plans(runner)
+    assert not [step for step in plan["primitives"] if step["impl"].startswith("ref")]
+
+
+def normalized(x, axes, epsilon):
+    mean = x.mean(axes, keepdims=True)
+    return (x - mean) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
+
+
+def scaled(x, gamma, beta, axis, attrs):
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    x = x * gamma.astype("float64").reshape(shape) if attrs.get("scale", True) else x
+    return x + beta.astype("float64").reshape(shape) if attrs.get("center", True) else x
+
+
+def run_norm(op, shape, axis, attrs, reference, kinds):
+    """Run a normalization with random factors; `reference` is the result without them."""
+    x = 3 + 2 * rand(*shape)
+    gamma, beta = rand(shape[axis], seed=1), rand(shape[axis], seed=2)
+    names = {"gamma": gamma, "beta": beta}
+    variables = [var(name, value.shape) for name, value in names.items()]
+    expr = op(var("x", shape), *variables, axis=axis, **attrs)
+    expected = scaled(reference(x.astype("float64")), gamma, beta, axis, attrs)
+    run_alone(expr, {"x": x}, names, expected, kinds=kinds, rtol=NORM_RTOL)
+
+
+FLAGS = {
+    "both": {},
+    "no-scale": dict(scale=False),
+    "no-center": dict(center=False),
+    "neither": dict(scale=False, center=False),
+    "epsilon": dict(epsilon=0.3),
+}
+LAYER_NORM_CASES = {
+    "rows": ((6, 768), -1),
+    "tokens": ((2, 5, 33), 2),
+    "first-axis": ((12, 7), 0),
+    "channels": ((2, 20, 5, 4), 1),
+    "rank-6": ((2, 3, 2, 2, 2, 9), -1),
+}
+
+
+@pytest.mark.parametrize("attrs", FLAGS.values(), ids=FLAGS.keys())
+@pytest.mark.parametrize("shape, axis", LAYER_NORM_CASES.values(), ids=LAYER_NORM_CASES.keys())
+def test_layer_norm(shape, axis, attrs):
+    def reference(x):
+        return normalized(x, axis, attrs.get("epsilon", 1e-5))
+
+    run_norm(relay.nn.layer_norm, shape, axis, attrs, reference, ["layer_normalization"])
+
+
+def test_layer_norm_of_little_variance_depends_on_epsilon():
+    """An epsilon of 0 or of another magnitude would be far off."""
+    x = 1e-3 * rand(4, 32)
+    gamma, beta = np.ones(32, "float32"), np.zeros(32, "float32")
+    expr = relay.nn.layer_norm(var("x", x.shape), var("g", (32,)), var("b", (32,)), epsilon=1e-6)
+    reference = normalized(x.astype("float64"), -1, 1e-6)
+    params = {"g": gamma, "b": beta}
+    kinds = ["layer_normalization"]
+    run_alone(expr, {"x": x}, params, reference, kinds=kinds, rtol=NORM_RTOL)
+
+
+GROUP_NORM_CASES = {
+    "image": ((2, 12, 5, 4), 1, 3),
+    "one-group": ((2, 12, 5, 4), 1, 1),
+    "instance": ((2, 12, 5, 4), 1, 12),
+    "matrix": ((4, 12), 1, 4),
+    "volume": ((1, 6, 3, 4, 5), 1, 2),
+    # Relay leaves the axes in front of the channels alone.
+    "last-axis": ((2, 3, 4, 12), 3, 3),
+    "middle-axis": ((2, 3, 8, 5), 2, 2),
+}
+
+
+def binary_kinds(attrs):
+    """A primitive more, unless there is neither a factor nor a shift."""
+    return ["binary"] if attrs.get("scale", True) or attrs.get("center", True) else []
+
+
+@pytest.mark.parametrize("attrs", FLAGS.values(), ids=FLAGS.keys())
+@pytest.mark.parametrize(
+    "shape, axis, groups", GROUP_NORM_CASES.values(), ids=GROUP_NORM_CASES.keys()
+)
+def test_group_norm(shape, axis, groups, attrs):
+    def reference(x):
+        split = (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :])
+        axes = tuple(range(axis + 1, len(split)))
+        return normalized(x.reshape(split), axes, attrs.get("epsilon", 1e-5)).reshape(shape)
+
+    attrs = dict(attrs, num_groups=groups)
+    kinds = ["layer_normalization", *binary_kinds(attrs)]
+    run_norm(relay.nn.group_norm, shape, axis, attrs, reference, kinds)
+
+
+def test_group_norm_is_what_tvm_computes():
+    """The reference above is of our own making where the axis is not the second."""
+    x, g, b = rand(2, 3, 4, 12), rand(12, seed=1), rand(12, seed=2)
+    expr = relay.nn.group_norm(var("x", x.shape), var("g", (12,)), var("b", (12,)), 3, axis=3)
+    testing.check(
+        tvm.IRModule.from_expr(expr),
+        {"x": x},
+        {"g": g, "b": b},
+        rtol=NORM_RTOL,
+        options={"prune": False},
+    )
+
+
+INSTANCE_NORM_CASES = {
+    "images": ((2, 12, 5, 4), 1),
+    "nhwc-images": ((2, 5, 4, 12), 3),
+    "image": ((1, 12, 5, 4), 1),
+    "signal": ((2, 6, 50), 1),
+    "volume": ((2, 6, 3, 4, 5), 1),
+    "first-axis": ((6, 5, 4), 0),
+    "rank-6": ((1, 6, 3, 2, 2, 5), 1),
+}
+
+
+@pytest.mark.parametrize("attrs", FLAGS.values(), ids=FLAGS.keys())
+@pytest.mark.parametrize(
+    "shape, axis", INSTANCE_NORM_CASES.values(), ids=INSTANCE_NORM_CASES.keys()
+)
+def test_instance_norm(shape, axis, attrs):
+    def reference(x):
+        axes = tuple(i for i in range(1, len(shape)) if i != axis)
+        return normalized(x, axes, attrs.get("epsilon", 1e-5))
+
+    kinds = ["layer_normalization", *binary_kinds(attrs)]
+    run_norm(relay.nn.instance_norm, shape, axis, attrs, reference, kinds)
+
+
+@pytest.mark.parametrize("attrs", FLAGS.values(), ids=FLAGS.keys())
+def test_instance_norm_of_one_image_with_channels_last(attrs):
+    """OneDNN's batch normalization has fast code for it."""
+
+    def reference(x):
+        return normalized(x, (1, 2), attrs.get("epsilon", 1e-5))
+
+    kinds = ["batch_normalization"]
+    run_norm(relay.nn.instance_norm, (1, 6, 5, 20), 3, attrs, reference, kinds)
+
+
+@json_only
+def test_instance_norm_stays_in_the_layout_of_a_convolution():
+    x, w = rand(1, 32, 9, 9), rand(32, 32, 3, 3, seed=1)
+    g, b = rand(32, seed=2), rand(32, seed=3)
+    attrs = dict(kernel_size=(3, 3), channels=32)
+    y = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    y = relay.nn.relu(relay.nn.instance_norm(y, var("g", g.shape), var("b", b.shape)))
+    y = relay.nn.conv2d(y, var("v", w.shape), **attrs)
+    mod = tvm.IRModule.from_expr(y)
+    params = {"w": w, "v": w, "g": g, "b": b}
+    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod, params)))
+    middle = conv2d(x, w, attrs).astype("float64")
+    middle = scaled(normalized(middle, (2, 3), 1e-5), g, b, 1, {})
+    expected = conv2d(np.maximum(middle, 0).astype("float32"), w, attrs)
+    testing.assert_close(runner({"x": x}), [expected], 2 * RTOL)
+    (plan,) = testing.plans(runner)
+    kinds = [step["kind"] for step in plan["primitives"] if step["kind"] != "reorder"]
+    assert kinds == ["convolution", "batch_normalization", "eltwise", "convolution"]
+    assert len(plan["primitives"]) - len(kinds) <= 2
+
+
+def lrn(x, size, axis, alpha, beta, bias):
+    """Relay's definition: over a window of channels, as many before as after."""
+    x = np.moveaxis(x, axis, 1)
+    squares = np.pad(x * x, ((0, 0), (size // 2, size // 2), (0, 0), (0, 0)))
+    total = sum(squares[:, i : i + x.shape[1]] for i in range(size))
+    return np.moveaxis(x / (bias + alpha * total / size) ** beta, 1, axis)
+
+
+LRN_CASES = {
+    "defaults": {},
+    "alexnet": dict(size=5, alpha=1e-4, beta=0.75, bias=1),
+    "window-3": dict(size=3, alpha=0.1),
+    "window-1": dict(size=1, alpha=0.1),
+    "window-11": dict(size=11, alpha=0.1),
+    "power-1": dict(size=5, alpha=0.1, beta=1.0),
+}
+
+
+@pytest.mark.parametrize("axis", [1, 3])
+@pytest.mark.parametrize("channels", [3, 20, 32])
+@pytest.mark.parametrize("attrs", LRN_CASES.values(), ids=LRN_CASES.keys())
+def test_lrn(attrs, channels, axis):
+    full = dict(dict(size=5, alpha=1e-5, beta=0.75, bias=2), **attrs, axis=axis)
+    shape = (2, channels, 6, 5) if axis == 1 else (2, 6, 5, channels)
+    x = 10 * rand(*shape)
+    reference = lrn(x.astype("float64"), **full)
+    expr = relay.nn.lrn(var("x", shape), **full)
+    run_alone(expr, {"x": x}, None, reference, kinds=["lrn"], rtol=SOFTMAX_RTOL)
+
+
+L2_CASES = {
+    "channels": ((2, 20, 6, 5), [1], 1e-5),
+    "rows": ((4, 768), [1], 1e-12),
+    "all": ((4, 33), [0, 1], 1e-5),
+    "two-axes": ((2, 3, 4, 5), [1, 3], 1e-5),
+    "large-eps": ((2, 20, 6, 5), [1], 100.0),
+}
+L2_KINDS = ["eltwise", "reduction", "binary"]
+
+
+@pytest.mark.parametrize("shape, axis, eps", L2_CASES.values(), ids=L2_CASES.keys())
+def test_l2_normalize(shape, axis, eps):
+    x = rand(*shape)
+    squares = (x.astype("float64") ** 2).sum(tuple(axis), keepdims=True)
+    reference = x / np.sqrt(np.maximum(squares, eps))
+    expr = relay.nn.l2_normalize(var("x", shape), eps, axis)
+    run_alone(expr, {"x": x}, None, reference, kinds=L2_KINDS, rtol=SOFTMAX_RTOL)
+
+
+def test_l2_normalize_of_zeros():
+    """Eps is the least sum of squares, and keeps 0 / 0 away."""
+    x = np.zeros((2, 8), "float32")
+    expr = relay.nn.l2_normalize(var("x", x.shape), 1e-5, [1])
+    run_alone(expr, {"x": x}, None, x, kinds=L2_KINDS, rtol=0)
+
+
+@pytest.mark.parametrize("size", [2.0**-13, 300.0], ids=["small", "large"])
+def test_l2_normalize_of_float16(size):
+    """The squares are out of the range of float16, what comes out is not."""
+    if not cpu.computes("float16"):
+        pytest.skip("this CPU has no float16")
+    x = np.full((2, 8), size, "float16")
+    expr = relay.nn.l2_normalize(relay.var("x", shape=x.shape, dtype="float16"), 1e-12, [1])
+    reference = np.full(x.shape, 8**-0.5)
+    run_alone(expr, {"x": x}, None, reference, kinds=L2_KINDS, rtol=2.0**-11)
+
+
+X = var("x", (2, 6, 5, 4))
+DOUBLE = relay.var("x", shape=(2, 6), dtype="float64")
+REFUSED = {
+    "softmax-float64": (relay.nn.softmax(DOUBLE), "float64, not float32, bfloat16 or float16"),
+    "softmax-dynamic": (
+        relay.nn.softmax(relay.var("x", shape=(relay.Any(), 4), dtype="float32")),
+        "dynamic",
+    ),
+    "lrn-power": (relay.nn.lrn(X, beta=0.5), "beta=0.5 is not 0.75 or 1"),
+    "lrn-rank": (relay.nn.lrn(var("x", (2, 6, 5))), "1 or 3 of 4 are needed"),
+    "lrn-axis": (relay.nn.lrn(X, axis=2), "axis=2 of data"),
+    "lrn-window": (relay.nn.lrn(X, size=4), "size=4 is not odd"),
+    "group_norm": (
+        relay.nn.group_norm(X, var("g", (6,)), var("b", (6,)), num_groups=4),
+        "num_groups=4 does not divide 6 channels",
+    ),
+    "l2-one-value": (relay.nn.l2_normalize(var("x", (2, 1, 5)), 1e-5, [1]), "is one value"),
+    "l2-all-of-one-value": (relay.nn.l2_normalize(var("x", (1, 1)), 1e-5), "is one value"),
+    "l2-axis": (relay.nn.l2_normalize(X, 1e-5, [7]), "axis=7 is out of range"),
+}
+
+
+@pytest.mark.parametrize("expr, text", REFUSED.values(), ids=REFUSED.keys())
+def test_refused(expr, text):
+    (reason,) = reasons(expr)
+    assert text in reason
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

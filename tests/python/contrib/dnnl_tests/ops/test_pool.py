@@ -1,0 +1,248 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Pooling over windows, over everything, and adaptive, against numpy."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import RTOL, pool, rand
+from dnnl_tests.single_op import refusal, run_fused, run_single, var
+
+SIZES = {1: (14,), 2: (9, 14), 3: (5, 8, 9)}
+ALL = (1, 2, 3)
+
+# Attributes, by number of spatial dimensions where they differ.
+CASES = {
+    "no-padding": dict(pool_size=2, strides=2),
+    "padding": dict(pool_size=3, strides=2, padding=1),
+    "asymmetric-padding": dict(
+        pool_size=3, strides=1, padding={1: (1, 0), 2: (0, 1, 2, 0), 3: (0, 1, 2, 1, 0, 1)}
+    ),
+    "uneven-windows": dict(
+        pool_size={1: 4, 2: (2, 3), 3: (1, 2, 3)}, strides={1: 3, 2: (1, 3), 3: (2, 1, 2)}
+    ),
+    "ceil-mode": dict(pool_size=2, strides=2, ceil_mode=True),
+    "ceil-mode-with-padding": dict(pool_size=3, strides=2, padding=1, ceil_mode=True),
+    "ceil-mode-to-the-last-value": dict(pool_size=3, strides=3, ceil_mode=True),
+    "window-of-one": dict(pool_size=1, strides=1),
+    "strides-larger-than-window": dict(pool_size=1, strides=2),
+}
+
+
+def make(kind, case, spatial, channels_last=False, channels=16):
+    """Return the op, its attributes and the data of a case."""
+    attrs = {k: v[spatial] if isinstance(v, dict) else v for k, v in case.items()}
+    for key in ("pool_size", "strides", "padding"):
+        if isinstance(attrs.get(key), int):
+            attrs[key] = (attrs[key],) * spatial
+    letters = "DHW"[3 - spatial :]
+    attrs["layout"] = f"N{letters}C" if channels_last else f"NC{letters}"
+    size = SIZES[spatial]
+    x = rand(2, *size, channels) if channels_last else rand(2, channels, *size)
+    return f"nn.{kind}_pool{spatial}d", attrs, x
+
+
+def relay_pool(op, attrs, x):
+    return getattr(relay.nn, op[3:])(var("x", x.shape), **attrs)
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["ncx", "nxc"])
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("spatial", ALL)
+def test_pool(spatial, kind, case, channels_last):
+    op, attrs, x = make(kind, CASES[case], spatial, channels_last)
+    steps = run_single(
+        relay_pool(op, attrs, x), {"x": x}, None, pool(x, kind, attrs), op, "pooling"
+    )
+    assert all(step["impl"].startswith("jit") for step in steps)
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["ncx", "nxc"])
+@pytest.mark.parametrize("case", ["no-padding", "padding", "asymmetric-padding", "uneven-windows"])
+@pytest.mark.parametrize("spatial", ALL)
+def test_avg_pool_that_counts_the_padding(spatial, case, channels_last):
+    op, attrs, x = make("avg", dict(CASES[case], count_include_pad=True), spatial, channels_last)
+    run_single(relay_pool(op, attrs, x), {"x": x}, None, pool(x, "avg", attrs), op, "pooling")
+
+
+def test_avg_pool_that_counts_the_padding_up_to_the_end_of_the_last_window():
+    """ceil_mode is exact where it adds no output, or only reaches what is padded anyway."""
+    attrs = dict(pool_size=(3, 3), strides=(2, 2), padding=(1, 1), ceil_mode=True)
+    attrs.update(count_include_pad=True)
+    x = rand(1, 16, 9, 11)
+    expr = relay_pool("nn.avg_pool2d", attrs, x)
+    run_single(expr, {"x": x}, None, pool(x, "avg", attrs), "nn.avg_pool2d", "pooling")
+
+
+@pytest.mark.parametrize("channels", [1, 3, 17])
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("spatial", ALL)
+def test_channels_that_fill_no_vector(spatial, kind, channels):
+    op, attrs, x = make(kind, CASES["padding"], spatial, channels=channels)
+    run_single(relay_pool(op, attrs, x), {"x": x}, None, pool(x, kind, attrs), op, "pooling")
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("spatial", ALL)
+def test_what_tvm_computes(spatial, kind, case):
+    """The reference of the other tests is ours; this one is TVM's own result."""
+    op, attrs, x = make(kind, CASES[case], spatial, channels=3)
+    mod = tvm.IRModule.from_expr(relay_pool(op, attrs, x))
+    options = {"prune": False}
+    testing.check(mod, {"x": x}, ops={op: 1}, partitions=1, rtol=RTOL, options=options)
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("shape", [(2, 16, 7, 7), (1, 3, 20, 1), (1, 5, 1, 1)], ids=str)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_global_pool(layout, shape, kind):
+    x = rand(*shape) if layout == "NCHW" else rand(shape[0], *shape[2:], shape[1])
+    axes = (2, 3) if layout == "NCHW" else (1, 2)
+    expr = getattr(relay.nn, f"global_{kind}_pool2d")(var("x", x.shape), layout=layout)
+    reduce = np.max if kind == "max" else np.mean
+    expected = reduce(x.astype("float64"), axis=axes, keepdims=True).astype("float32")
+    run_single(expr, {"x": x}, None, expected, f"nn.global_{kind}_pool2d", "pooling")
+
+
+# Input sizes and output sizes with windows of one size at even distances.
+ADAPTIVE = {
+    1: [((12,), (4,)), ((7,), (1,)), ((5,), (5,)), ((5,), (4,))],
+    2: [((12, 6), (4, 3)), ((7, 9), (1, 1)), ((8, 9), (4, 1)), ((6, 3), (6, 2))],
+    3: [((4, 6, 8), (2, 2, 2)), ((3, 5, 7), (1, 1, 1))],
+}
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["ncx", "nxc"])
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("size, out", [case for cases in ADAPTIVE.values() for case in cases])
+def test_adaptive_pool(size, out, kind, channels_last):
+    letters = "DHW"[3 - len(size) :]
+    layout = f"N{letters}C" if channels_last else f"NC{letters}"
+    x = rand(2, *size, 6) if channels_last else rand(2, 6, *size)
+    op = f"adaptive_{kind}_pool{len(size)}d"
+    expr = getattr(relay.nn, op)(var("x", x.shape), output_size=out, layout=layout)
+    reference = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
+    run_single(expr, {"x": x}, None, reference, f"nn.{op}", "pooling")
+
+
+@pytest.mark.parametrize("output_size", [None, (), (2,), (2, 2)], ids=str)
+def test_adaptive_output_size(output_size):
+    """An absent size is that of the input, a single one counts for both dimensions."""
+    x = rand(1, 4, 6, 6)
+    expr = relay.nn.adaptive_avg_pool2d(var("x", x.shape), output_size=output_size)
+    expected = x if not output_size else x.reshape(1, 4, 2, 3, 2, 3).mean((3, 5), dtype="float64")
+    expected = expected.astype("float32")
+    run_single(expr, {"x": x}, None, expected, "nn.adaptive_avg_pool2d", "pooling")
+
+
+@pytest.mark.parametrize("spatial", ALL)
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_fused(kind, spatial):
+    op, attrs, x = make(kind, CASES["padding"], spatial)
+    out = pool(x, kind, attrs)
+    scale, z = rand(16, *[1] * spatial, seed=2), rand(*out.shape, seed=3)
+    body = relay.nn.relu(relay_pool(op, attrs, x) * var("s", scale.shape)) + var("z", z.shape)
+    expected = np.maximum(out * scale, 0) + z
+    steps = run_fused(body, {"x": x, "s": scale, "z": z}, expected)
+    (step,) = (step for step in steps if step["kind"] != "reorder")
+    assert step["post_ops"] == ["binary_mul", "eltwise_relu", "binary_add"]
+    assert step["impl"].startswith("jit")
+
+
+@json_only
+def test_the_layout_of_a_convolution_is_kept():
+    x, w = rand(1, 16, 12, 12), rand(32, 16, 3, 3, seed=1)
+    conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), channels=32, kernel_size=(3, 3))
+    pooled = relay.nn.max_pool2d(conv, pool_size=(2, 2), strides=(2, 2))
+    mod = tvm.IRModule.from_expr(relay.nn.global_avg_pool2d(pooled))
+    partitioned = testing.check(mod, {"x": x}, {"w": w}, partitions=1, rtol=RTOL)
+    runner = testing.Runner(testing.build(partitioned))
+    runner({"x": x})
+    (plan,) = testing.plans(runner)
+    pools = [step for step in plan["primitives"] if step["kind"] == "pooling"]
+    kinds = [step["kind"] for step in plan["primitives"]]
+    assert kinds[1:] == ["convolution", "pooling", "pooling"] and pools[0]["src"] != "abcd"
+
+
+def pooled(op, shape=(1, 4, 8, 8), **attrs):
+    return getattr(relay.nn, op)(var("x", shape), **attrs)
+
+
+REFUSED = {
+    "dilation": (
+        lambda: pooled("max_pool2d", pool_size=(2, 2), dilation=(2, 2)),
+        "dilation=[2, 2]: oneDNN has only slow code for dilated windows",
+    ),
+    "ceil-mode-counts-what-is-not-padded": (
+        lambda: pooled(
+            "avg_pool2d", pool_size=3, strides=2, ceil_mode=True, count_include_pad=True
+        ),
+        "along H, ceil_mode moves the last window 1 beyond the padding, which it counts",
+    ),
+    "ceil-mode-leaves-the-data": (
+        lambda: pooled("max_pool1d", (1, 4, 5), pool_size=2, strides=3, padding=1, ceil_mode=True),
+        "along W, the last window of 2 holds nothing but padding",
+    ),
+    "padding-as-large-as-the-window": (
+        lambda: pooled("max_pool2d", pool_size=(2, 2), padding=(2, 0)),
+        "along H, the first window of 2 holds nothing but padding",
+    ),
+    "blocked-layout": (
+        lambda: pooled("max_pool2d", (1, 1, 8, 8, 4), layout="NCHW4c"),
+        "layout=NCHW4c is not NCHW or NHWC",
+    ),
+    "other-layout": (
+        lambda: pooled("global_avg_pool2d", layout="HWNC"),
+        "layout=HWNC is not NCHW or NHWC",
+    ),
+    "out-layout": (
+        lambda: pooled("avg_pool2d", out_layout="NHWC"),
+        "out_layout=NHWC differs from layout=NCHW",
+    ),
+    "uneven-adaptive-windows": (
+        lambda: pooled("adaptive_avg_pool2d", output_size=(3, 4)),
+        "8 values along H make no 3 windows of one size and distance",
+    ),
+    "adaptive-more-outputs-than-inputs": (
+        lambda: pooled("adaptive_max_pool2d", output_size=(16, 16)),
+        "8 values along H make no 16 windows of one size and distance",
+    ),
+    "dynamic": (
+        lambda: pooled("max_pool2d", (relay.Any(), 4, 8, 8)),
+        "data has a dynamic shape (?, 4, 8, 8)",
+    ),
+    "int32": (
+        lambda: relay.nn.max_pool2d(relay.var("x", shape=(1, 4, 8, 8), dtype="int32")),
+        "data is int32, not float32, bfloat16 or float16",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    make_call, reason = REFUSED[name]
+    assert refusal(make_call()) == reason
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

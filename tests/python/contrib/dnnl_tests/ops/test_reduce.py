@@ -1,0 +1,150 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reductions on oneDNN, against float64."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.alone import reasons, run_alone, var
+from dnnl_tests.reference import conv2d, rand
+
+# Sums of up to a few hundred terms in float32.
+RTOL = 2e-6
+
+OPS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
+CASES = {
+    "last": ((4, 5, 6), dict(axis=-1)),
+    "first": ((4, 5, 6), dict(axis=0)),
+    "middle": ((4, 5, 6), dict(axis=1)),
+    "two": ((4, 5, 6), dict(axis=[0, 2])),
+    "unsorted": ((4, 5, 6), dict(axis=[2, 0])),
+    "exclude": ((4, 5, 6), dict(axis=1, exclude=True)),
+    "exclude-two": ((4, 5, 6), dict(axis=[0, -1], exclude=True)),
+    "all": ((4, 5, 6), dict(keepdims=True)),
+    "image": ((2, 20, 7, 7), dict(axis=[2, 3])),
+    "nhwc": ((2, 7, 7, 20), dict(axis=[1, 2])),
+    "rank-6": ((2, 3, 2, 3, 2, 3), dict(axis=[1, 4])),
+    "ones": ((4, 1, 6), dict(axis=1)),
+    "wide": ((3, 400), dict(axis=1)),
+}
+
+
+def reduced_axes(shape, attrs):
+    """Return the axes that Relay's attributes mean."""
+    rank, axis = len(shape), attrs.get("axis")
+    listed = list(range(rank)) if axis is None else [axis] if isinstance(axis, int) else axis
+    listed = {i % rank for i in listed}
+    return tuple(i for i in range(rank) if (i in listed) != attrs.get("exclude", False))
+
+
+@pytest.mark.parametrize("keepdims", [False, True], ids=["drop", "keep"])
+@pytest.mark.parametrize("shape, attrs", CASES.values(), ids=CASES.keys())
+@pytest.mark.parametrize("op", OPS)
+def test_reduce(op, shape, attrs, keepdims):
+    attrs = dict(dict(keepdims=keepdims), **attrs)
+    # Near one, so that a product stays in range.
+    x = np.float32(1) + np.float32(0.1) * rand(*shape)
+    axes = reduced_axes(shape, attrs)
+    reference = OPS[op](x.astype("float64"), axes, keepdims=attrs["keepdims"])
+    kinds = [] if all(shape[i] == 1 for i in axes) else ["reduction"]
+    expr = getattr(relay, op)(var("x", shape), **attrs)
+    rtol = 0 if op in ("max", "min") else RTOL * (10 if op == "prod" else 1)
+    expected = reference.astype("float32") if rtol == 0 else reference
+    run_alone(expr, {"x": x}, None, expected, kinds=kinds, rtol=rtol)
+
+
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+def test_values_of_both_signs(op):
+    """A maximum that began with zero would be wrong for rows of negative values."""
+    x = rand(5, 40)
+    x[0] = -np.abs(x[0])
+    x[1] = np.abs(x[1])
+    expr = getattr(relay, op)(var("x", x.shape), axis=1)
+    reference = OPS[op](x.astype("float64"), 1)
+    run_alone(expr, {"x": x}, None, reference, kinds=["reduction"], rtol=RTOL)
+
+
+POST_OPS = {
+    "rsqrt": (lambda y, z: relay.rsqrt(y + relay.const(1.5))),
+    "binary": (lambda y, z: relay.sqrt((y + z) * z)),
+    "clip": (lambda y, z: relay.clip(y, 1.0, 1.02)),
+}
+
+
+@pytest.mark.parametrize("keepdims", [False, True], ids=["drop", "keep"])
+@pytest.mark.parametrize("name", POST_OPS)
+def test_post_ops(name, keepdims):
+    x = np.float32(1) + np.float32(0.1) * rand(4, 5, 6)
+    y = relay.mean(var("x", x.shape), axis=1, keepdims=keepdims)
+    z = np.float32(2) + rand(*((4, 1, 6) if keepdims else (4, 6)), seed=1)
+    expr = POST_OPS[name](y, var("z", z.shape))
+    values = {"x": x, "z": z}
+    values = {v.name_hint: values[v.name_hint] for v in relay.analysis.free_vars(expr)}
+    reference = testing.run(tvm.IRModule.from_expr(expr), values, opt_level=1)
+    run_alone(expr, values, None, reference, kinds=["reduction"], rtol=RTOL)
+
+
+def test_post_ops_of_a_reduction_over_nothing():
+    x = rand(4, 1, 6)
+    expr = relay.tanh(relay.sum(var("x", x.shape), axis=1))
+    reference = np.tanh(x.astype("float64")).reshape(4, 6)
+    run_alone(expr, {"x": x}, None, reference, kinds=["eltwise"], rtol=RTOL)
+
+
+@pytest.mark.parametrize("op", ["mean", "max"])
+def test_in_the_layout_of_a_convolution(op):
+    x, w = rand(1, 20, 9, 9), rand(20, 20, 3, 3, seed=1)
+    attrs = dict(kernel_size=(3, 3), channels=20)
+    conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    mod = tvm.IRModule.from_expr(getattr(relay, op)(conv, axis=[2, 3]))
+    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod, {"w": w})))
+    reference = OPS[op](conv2d(x, w, attrs).astype("float64"), (2, 3))
+    testing.assert_close(runner({"x": x}), [reference], 2e-5)
+    (plan,) = testing.plans(runner)
+    assert not [step for step in plan["primitives"] if step["impl"].startswith("ref")]
+
+
+X = var("x", (2, 6, 5))
+REFUSED = {
+    "scalar": (relay.sum(X), "result has shape (); at least rank 1"),
+    "scalar-mean": (relay.mean(X, axis=[0, 1, 2]), "result has shape ()"),
+    "int32": (
+        relay.sum(relay.var("x", shape=(2, 6), dtype="int32"), axis=1),
+        "int32, not float32, bfloat16 or float16",
+    ),
+    "bool": (relay.all(relay.var("x", shape=(2, 6), dtype="bool"), axis=1), "no rule"),
+    "dynamic": (
+        relay.sum(relay.var("x", shape=(relay.Any(), 4), dtype="float32"), axis=1),
+        "dynamic",
+    ),
+    "empty": (relay.sum(var("x", (0, 4)), axis=1), "no elements"),
+    "nothing": (relay.sum(X, axis=[0, 1, 2], exclude=True), "excludes all axes of (2, 6, 5)"),
+}
+
+
+@pytest.mark.parametrize("expr, text", REFUSED.values(), ids=REFUSED.keys())
+def test_refused(expr, text):
+    (reason,) = reasons(expr)
+    assert text in reason
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

@@ -1,0 +1,198 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Images of another size: oneDNN's places between the values are not always Relay's."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.alone import run_alone, var
+from dnnl_tests.reference import RTOL, rand
+from dnnl_tests.relay import conv, module
+from dnnl_tests.single_op import refusal
+
+NEAREST = dict(method="nearest_neighbor", coordinate_transformation_mode="asymmetric")
+LINEAR = dict(method="linear", coordinate_transformation_mode="half_pixel")
+LINEAR_TORCH = dict(method="linear", coordinate_transformation_mode="pytorch_half_pixel")
+
+
+def resize(shape, size, **attrs):
+    """Return a resized variable, by the op of its rank."""
+    op = getattr(relay.image, f"resize{len(shape) - 2}d")
+    letters = "DHW"[5 - len(shape) :]
+    attrs.setdefault("layout", "NC" + letters)
+    return op(var("x", shape), size=size, **attrs)
+
+
+ACCEPTED = {
+    "nearest-2": ((1, 16, 5, 7), (10, 14), NEAREST),
+    "nearest-3": ((2, 5, 5, 7), (15, 21), dict(NEAREST, rounding_method="floor")),
+    "nearest-one-axis": ((1, 16, 5, 7), (5, 28), NEAREST),
+    "nearest-half-pixel": (
+        (1, 16, 5, 7),
+        (8, 9),
+        dict(NEAREST, coordinate_transformation_mode="half_pixel", rounding_method="round"),
+    ),
+    "nearest-nhwc": ((1, 5, 7, 16), (10, 14), dict(NEAREST, layout="NHWC")),
+    "nearest-1d": ((2, 6, 9), (18,), NEAREST),
+    "nearest-3d": ((1, 4, 3, 4, 5), (6, 8, 10), NEAREST),
+    "linear-2": ((1, 16, 5, 7), (10, 14), LINEAR),
+    "linear-fraction": ((2, 5, 5, 7), (8, 9), LINEAR),
+    "linear-down": ((1, 16, 12, 14), (5, 7), LINEAR),
+    "linear-torch": ((1, 16, 5, 7), (10, 14), LINEAR_TORCH),
+    "linear-nhwc": ((1, 5, 7, 16), (10, 14), dict(LINEAR, layout="NHWC")),
+    "linear-1d": ((2, 6, 9), (21,), LINEAR),
+    "linear-3d": ((1, 4, 3, 4, 5), (6, 7, 10), LINEAR),
+    "linear-from-one": (
+        (1, 16, 1, 1),
+        (3, 4),
+        dict(LINEAR, coordinate_transformation_mode="align_corners"),
+    ),
+}
+
+
+@pytest.mark.parametrize("shape, size, attrs", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_resize(shape, size, attrs):
+    x = rand(*shape)
+    expr = resize(shape, size, **attrs)
+    (reference,) = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
+    rtol = 0 if attrs["method"] == "nearest_neighbor" else 1e-5
+    run_alone(expr, {"x": x}, None, reference, kinds=["resampling"], rtol=rtol)
+
+
+UPSAMPLING = {
+    "nearest": ("nearest_neighbor", (1, 8, 5, 6), dict(scale_h=2, scale_w=3)),
+    "nearest-nhwc": ("nearest_neighbor", (1, 5, 6, 8), dict(scale_h=2, scale_w=2, layout="NHWC")),
+}
+
+
+@pytest.mark.parametrize("method, shape, attrs", UPSAMPLING.values(), ids=UPSAMPLING.keys())
+def test_upsampling(method, shape, attrs):
+    x = rand(*shape)
+    expr = relay.nn.upsampling(var("x", shape), method=method, **attrs)
+    (reference,) = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
+    run_alone(expr, {"x": x}, None, reference, kinds=["resampling"], rtol=0)
+
+
+def test_upsampling3d():
+    x = rand(1, 8, 3, 4, 5)
+    expr = relay.nn.upsampling3d(
+        var("x", x.shape), 2, 2, 3, coordinate_transformation_mode="asymmetric"
+    )
+    reference = x.repeat(2, 2).repeat(2, 3).repeat(3, 4)
+    run_alone(expr, {"x": x}, None, reference, kinds=["resampling"], rtol=0)
+
+
+def test_between_convolutions_with_a_sum():
+    """As in feature pyramids."""
+    x, z = rand(1, 8, 6, 6), rand(1, 8, 12, 12, seed=1)
+    y = conv(var("x", x.shape))
+    y = relay.nn.upsampling(y, 2, 2) + var("z", z.shape)
+    mod = module(conv(relay.nn.relu(y)))
+    testing.check(
+        mod,
+        {"x": x, "z": z},
+        partitions=1,
+        composites={"dnnl.upsampling_sum_relu": 1},
+        ops={"nn.conv2d": 2},
+        rtol=RTOL,
+    )
+
+
+@pytest.mark.parametrize("method", [NEAREST, LINEAR], ids=["nearest", "linear"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("operand", [(2, 10, 14, 8), (8,), (1,)], ids=str)
+def test_post_ops(operand, layout, method):
+    """The loops of oneDNN that take a sum of two images are wrong, and must not run."""
+    shape = (2, 5, 7, 8) if layout == "NHWC" else (2, 8, 5, 7)
+    z = rand(*operand, seed=1)
+    if layout == "NCHW":
+        z = z.transpose(0, 3, 1, 2).copy() if z.ndim == 4 else z.reshape(-1, 1, 1)
+    x = rand(*shape)
+    y = resize(shape, (10, 14), layout=layout, **method)
+    expr = relay.nn.relu(y + var("z", z.shape))
+    inputs = {"x": x, "z": z}
+    (reference,) = testing.run(tvm.IRModule.from_expr(expr), inputs, opt_level=1)
+    kinds = ["resampling"] + (["binary", "eltwise"] if len(operand) == 4 else [])
+    run_alone(expr, inputs, None, reference, kinds=kinds, rtol=1e-5)
+
+
+def asked(size, **attrs):
+    return resize((1, 4, 5, 7), size, **attrs)
+
+
+REFUSED = {
+    "align-corners": (
+        asked((10, 14), method="linear", coordinate_transformation_mode="align_corners"),
+        "align_corners takes values from other places than oneDNN, from H=5 to 10",
+    ),
+    "asymmetric": (
+        asked((10, 14), method="linear", coordinate_transformation_mode="asymmetric"),
+        "asymmetric takes values from other places",
+    ),
+    "floor": (
+        asked((8, 7), **dict(NEAREST, coordinate_transformation_mode="half_pixel")),
+        "half_pixel and floor take other values than oneDNN's nearest ones, from H=5 to 8",
+    ),
+    "fraction": (asked((5, 9), **NEAREST), "asymmetric and floor take other values"),
+    "cubic": (asked((10, 14), method="cubic"), "method=cubic is none that oneDNN has"),
+    "crop": (
+        asked((10, 14), method="linear", coordinate_transformation_mode="tf_crop_and_resize"),
+        "tf_crop_and_resize is none that oneDNN has",
+    ),
+    "layout": (
+        relay.image.resize2d(var("x", (1, 5, 7, 2, 4)), size=(10, 14), layout="NHWC4c"),
+        "layout=NHWC4c is not",
+    ),
+    "bilinear": (
+        relay.nn.upsampling(var("x", (1, 4, 5, 7)), 2, 2, method="bilinear"),
+        "asymmetric takes values from other places",
+    ),
+    "dynamic": (
+        relay.image.resize2d(
+            relay.var("x", shape=(relay.Any(), 4, 5, 7), dtype="float32"), size=(10, 14)
+        ),
+        "dynamic",
+    ),
+}
+
+
+@pytest.mark.parametrize("expr, text", REFUSED.values(), ids=REFUSED.keys())
+def test_refused(expr, text):
+    assert text in refusal(expr)
+
+
+@pytest.mark.parametrize("size, out", [(1, 3), (2, 4), (3, 2), (3, 9), (5, 8), (8, 5), (6, 6)])
+@pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("method", ["linear", "nearest_neighbor"])
+def test_what_is_accepted_has_the_same_places(method, mode, size, out):
+    """Of a ramp, linear values are the places themselves, up to the edges."""
+    expr = resize((1, 1, size), (out,), method=method, coordinate_transformation_mode=mode)
+    if refusal(expr) is not None:
+        return
+    places = np.clip((np.arange(out) + 0.5) * size / out - 0.5, 0, size - 1)
+    if method == "nearest_neighbor":
+        places = np.floor(places + 0.5)
+    x = np.arange(size, dtype="float32").reshape(1, 1, size)
+    (reference,) = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
+    np.testing.assert_allclose(reference.reshape(-1), places, atol=1e-5)
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

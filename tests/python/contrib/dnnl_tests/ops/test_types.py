@@ -1,0 +1,158 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""bfloat16 and float16 on oneDNN: where the CPU has them, and refused with a reason elsewhere."""
+
+import math
+import re
+
+import ml_dtypes
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.testing import dnnl as testing
+
+from dnnl_tests import graphs as random_graphs
+from dnnl_tests.alone import reasons, var
+from dnnl_tests.graphs import draw, judging
+from dnnl_tests.graphs.graph import inputs_of
+from dnnl_tests.reference import rand
+
+ROWS = random_graphs.ROWS
+SHORT = ("bfloat16", "float16")
+
+
+def modules(name, dtype, count=3):
+    """Yield modules of one step of a row in which all real numbers are of a type."""
+    for seed in range(30):
+        try:
+            graph = random_graphs.single(seed, ROWS[name], ROWS)
+        except draw.Unfit:
+            continue
+        mod = graph.module(ROWS, dtype)
+        found = dnnl.offload_report(dnnl.partition_for_dnnl(mod, prune=False))
+        if found.offloaded == found.total:
+            count -= 1
+            yield mod
+        if count == 0:
+            return
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+@pytest.mark.parametrize("name", [name for name in dnnl._TABLE.ops if name in ROWS])
+def test_op(name, dtype):
+    if not cpu.computes(dtype):
+        pytest.skip(f"this CPU has no {dtype}")
+    ran = 0
+    for mod in modules(name, dtype):
+        verdict = judging.judge_module(mod, inputs_of(mod), depth=2)
+        assert verdict.kind == judging.SAME, f"{verdict.text}\n{mod}"
+        ran += 1
+    assert ran, "nothing was offloaded"
+
+
+def block(x):
+    """Return a convolution, a pooling, a softmax and a product, with functions between them."""
+    weight = relay.const(rand(16, 8, 3, 3))
+    y = relay.nn.conv2d(x, weight, channels=16, kernel_size=(3, 3), padding=(1, 1))
+    y = relay.nn.relu(relay.nn.bias_add(y, relay.const(rand(16, seed=1))))
+    y = relay.nn.batch_flatten(relay.nn.max_pool2d(y, (2, 2), (2, 2)))
+    y = relay.nn.dense(y, relay.const(rand(64, 16 * 9, seed=2)))
+    gate = relay.erf(y / relay.const(math.sqrt(2.0))) + relay.const(1.0)
+    y = relay.nn.softmax((y * gate) * relay.const(0.5))
+    return relay.nn.dense(y, relay.const(rand(8, 64, seed=3)))
+
+
+def test_option_bf16():
+    data = rand(2, 8, 6, 6)
+    mod = tvm.IRModule.from_expr(block(var("x", data.shape)))
+    found = dnnl.partition_for_dnnl(mod, bf16=True, prune=False)
+    report = dnnl.offload_report(found)
+    assert (report.partitions, report.offloaded) == (1, report.total), f"{report}\n{found}"
+    assert report.composites["dnnl.dense_gelu_erf"] == 1
+    # What ToMixedPrecision leaves in float32 as well.
+    assert re.search(r"nn.softmax\(%\d+\) /\* ty=Tensor\[\(2, 64\), bfloat16\]", str(found))
+    (got,), (want,) = testing.run(found, {"x": data}), testing.run(mod, {"x": data}, opt_level=1)
+    assert got.dtype == "float32"
+    diff = testing.difference([got], [want]).relative
+    assert 1e-5 < diff < 2e-2
+
+
+def test_option_bf16_without_it(monkeypatch):
+    monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
+    mod = tvm.IRModule.from_expr(relay.nn.relu(var("x", (4,))))
+    with pytest.raises(ValueError, match="bf16=True: oneDNN cannot compute with bfloat16 on this"):
+        dnnl.partition_for_dnnl(mod, bf16=True)
+
+
+def conv(dtype, out_dtype=""):
+    x, w = (
+        relay.var(n, shape=s, dtype=dtype) for n, s in (("x", (1, 4, 5, 5)), ("w", (3, 4, 3, 3)))
+    )
+    return relay.nn.conv2d(x, w, kernel_size=(3, 3), channels=3, out_dtype=out_dtype)
+
+
+CALLS = {
+    "conv2d": conv,
+    "softmax": lambda dtype: relay.nn.softmax(relay.var("x", shape=(4, 4), dtype=dtype)),
+    "add": lambda dtype: relay.add(*(relay.var(n, shape=(4, 4), dtype=dtype) for n in "xy")),
+}
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+@pytest.mark.parametrize("name", CALLS)
+def test_refused_where_the_cpu_has_no_such_numbers(name, dtype, monkeypatch):
+    monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
+    (reason,) = reasons(CALLS[name](dtype))
+    assert reason.endswith(f"is {dtype}, which oneDNN cannot compute with on this CPU")
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+@pytest.mark.parametrize("name", CALLS)
+def test_accepted_where_it_has(name, dtype, monkeypatch):
+    monkeypatch.setattr(cpu, "computes", lambda dtype: True)
+    mod = tvm.IRModule.from_expr(CALLS[name](dtype))
+    assert dnnl.offload_report(dnnl.partition_for_dnnl(mod, prune=False)).offloaded == 1
+
+
+def test_sum_in_float32():
+    """What is multiplied is short, the result is not."""
+    if not cpu.computes("bfloat16"):
+        pytest.skip("this CPU has no bfloat16")
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(conv("bfloat16", "float32")))
+    assert judging.judge_module(mod, inputs_of(mod)).kind == judging.SAME
+
+
+def test_other_mixtures_are_refused(monkeypatch):
+    monkeypatch.setattr(cpu, "computes", lambda dtype: True)
+    x = relay.var("x", shape=(2, 4), dtype="float16")
+    (reason,) = reasons(relay.nn.dense(x, relay.var("w", shape=(3, 4), dtype="float32")))
+    assert "data is float16, but weight is float32" in reason
+
+
+def test_batch_norm_is_folded_in_bfloat16():
+    if not cpu.computes("bfloat16"):
+        pytest.skip("this CPU has no bfloat16")
+    graph = {"x": (1, 8, 6, 6), "w": (8, 8, 3, 3), **{name: (8,) for name in "gbmv"}}
+    x, w, *stats = (relay.var(n, shape=s, dtype="bfloat16") for n, s in graph.items())
+    out = relay.nn.batch_norm(relay.nn.conv2d(x, w, kernel_size=(3, 3), channels=8), *stats)[0]
+    values = {n: (rand(*s) + (n == "v") * 1.5).astype(ml_dtypes.bfloat16) for n, s in graph.items()}
+    params = {n: tvm.nd.array(v) for n, v in values.items() if n != "x"}
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(out), params)
+    report = dnnl.offload_report(mod)
+    assert report.folded == {"nn.batch_norm": 1} and report.composites == {"dnnl.conv2d_bias": 1}

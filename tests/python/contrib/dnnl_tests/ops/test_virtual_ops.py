@@ -1,0 +1,369 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Virtual ops: formulas of several Relay ops that oneDNN has as one."""
+
+import math
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.alone import run_alone, var
+from dnnl_tests.reference import conv2d, rand
+
+# oneDNN's erf is off by up to 1.5e-7, its exp by five roundings; the rest is rounding to float32.
+RTOL = 4e-7
+F = relay.const
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def erf(x):
+    return np.vectorize(math.erf)(x)
+
+
+def gelu(x):
+    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def hard_swish(x):
+    return x * np.clip(x / 6 + 0.5, 0, 1)
+
+
+def hard_sigmoid(x):
+    return np.clip(x / 6 + 0.5, 0, 1)
+
+
+def relay_sqrt2(x):
+    return relay.erf(x / F(math.sqrt(2)))
+
+
+def cubic(x):
+    return F(math.sqrt(2 / math.pi)) * (x + F(0.044715) * relay.power(x, F(3.0)))
+
+
+def softplus(x):
+    return relay.log(F(1.0) + relay.exp(x))
+
+
+def elu_tail(x):
+    return relay.nn.relu(F(1.0) - relay.exp(x))
+
+
+# name: (virtual op, expression, numpy function)
+FORMULAS = {
+    # As the importers of ONNX and PyTorch, and the exporters of PyTorch write them.
+    "gelu-onnx": ("gelu_erf", lambda x: (F(0.5) * x) * (F(1.0) + relay_sqrt2(x)), gelu),
+    "gelu-torch": (
+        "gelu_erf",
+        lambda x: x * (F(0.5) + relay.erf(x * F(0.5**0.5)) * F(0.5)),
+        gelu,
+    ),
+    "gelu-exported": ("gelu_erf", lambda x: x * (relay_sqrt2(x) + F(1.0)) * F(0.5), gelu),
+    "gelu-half-first": ("gelu_erf", lambda x: F(0.5) * (x * (F(1.0) + relay_sqrt2(x))), gelu),
+    "gelu-divided": ("gelu_erf", lambda x: (x * (F(1.0) + relay_sqrt2(x))) / F(2.0), gelu),
+    "gelu-factor-first": ("gelu_erf", lambda x: (relay_sqrt2(x) + F(1.0)) * (x * F(0.5)), gelu),
+    "fast-gelu-onnx": (
+        "gelu_tanh",
+        lambda x: (F(0.5) * x)
+        * (
+            F(1.0)
+            + relay.tanh(
+                F(math.sqrt(2 / math.pi)) * x
+                + F(0.044715 * math.sqrt(2 / math.pi)) * relay.power(x, F(3.0))
+            )
+        ),
+        gelu_tanh,
+    ),
+    "gelu-new": ("gelu_tanh", lambda x: F(0.5) * x * (F(1.0) + relay.tanh(cubic(x))), gelu_tanh),
+    "gelu-new-products": (
+        "gelu_tanh",
+        lambda x: F(0.5)
+        * x
+        * (F(1.0) + relay.tanh(x * F(0.7978845608) * (F(1.0) + F(0.044715) * x * x))),
+        gelu_tanh,
+    ),
+    "silu": ("swish", lambda x: x * relay.sigmoid(x), lambda x: x * sigmoid(x)),
+    "silu-swapped": ("swish", lambda x: relay.sigmoid(x) * x, lambda x: x * sigmoid(x)),
+    "quick-gelu": (
+        "swish",
+        lambda x: x * relay.sigmoid(F(1.702) * x),
+        lambda x: x * sigmoid(1.702 * x),
+    ),
+    "silu-quotient": (
+        "swish",
+        lambda x: x / (F(1.0) + relay.exp(relay.negative(x))),
+        lambda x: x * sigmoid(x),
+    ),
+    "hard-swish-onnx": (
+        "hard_swish",
+        lambda x: x * relay.clip(x * F(1 / 6) + F(0.5), 0, 1),
+        hard_swish,
+    ),
+    "hard-swish-torch": (
+        "hard_swish",
+        lambda x: x * (relay.clip(x + F(3.0), 0.0, 6.0) / F(6.0)),
+        hard_swish,
+    ),
+    "hard-swish-exported": (
+        "hard_swish",
+        lambda x: (x * relay.clip(x + F(3.0), 0.0, 6.0)) / F(6.0),
+        hard_swish,
+    ),
+    "hard-swish-sixth": (
+        "hard_swish",
+        lambda x: F(1 / 6) * (relay.clip(F(3.0) + x, 0.0, 6.0) * x),
+        hard_swish,
+    ),
+    "hard-swish-other": (
+        "hard_swish",
+        lambda x: x * relay.clip(x * F(0.2) + F(0.4), 0, 1),
+        lambda x: x * np.clip(x * 0.2 + 0.4, 0, 1),
+    ),
+    "hard-sigmoid-onnx": (
+        "hard_sigmoid",
+        lambda x: relay.clip(x * F(0.2) + F(0.5), 0, 1),
+        lambda x: np.clip(x * 0.2 + 0.5, 0, 1),
+    ),
+    "hard-sigmoid-torch": (
+        "hard_sigmoid",
+        lambda x: relay.clip(x + F(3.0), 0.0, 6.0) / F(6.0),
+        hard_sigmoid,
+    ),
+    "hard-sigmoid-minus": (
+        "hard_sigmoid",
+        lambda x: relay.clip(x - F(-3.0), 0.0, 6.0) * F(1 / 6),
+        hard_sigmoid,
+    ),
+    "softplus": ("softplus", softplus, lambda x: np.log1p(np.exp(x))),
+    "mish": (
+        "mish",
+        lambda x: x * relay.tanh(softplus(x)),
+        lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    ),
+    "elu-onnx": (
+        "elu",
+        lambda x: F(-0.7) * elu_tail(x) + relay.nn.relu(x),
+        lambda x: np.where(x > 0, x, 0.7 * np.expm1(np.minimum(x, 0))),
+    ),
+    "elu-difference": (
+        "elu",
+        lambda x: relay.nn.relu(x) - elu_tail(x),
+        lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    ),
+    "rsqrt": ("rsqrt", lambda x: F(1.0) / relay.sqrt(x), lambda x: 1 / np.sqrt(x)),
+    "reciprocal": ("pow", lambda x: F(2.5) / x, lambda x: 2.5 / x),
+    "square": ("pow", lambda x: relay.power(x, F(2.0)), lambda x: x**2),
+    "root": ("pow", lambda x: relay.power(x, F(0.5)), np.sqrt),
+    "cube": ("pow", lambda x: relay.power(x, F(3.0)), lambda x: x**3),
+    "fraction": ("pow", lambda x: relay.power(x, F(0.7)), lambda x: x ** np.float64(0.7)),
+    "difference": ("linear", lambda x: F(2.5) - x, lambda x: 2.5 - x),
+}
+POSITIVE = ("rsqrt", "reciprocal", "root", "fraction")
+SHAPE = (4, 8, 16)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formula(name):
+    """Any of the spellings becomes the one op, and its numbers are those of the formula."""
+    op, expr, function = FORMULAS[name]
+    low = 0.5 if name in POSITIVE else -8
+    x = np.linspace(low, 8, math.prod(SHAPE), dtype="float32").reshape(SHAPE)
+    kinds = ["eltwise"] * (2 if op == "rsqrt" else 1)
+    reference = function(x.astype("float64"))
+    run_alone(
+        expr(var("x", SHAPE)),
+        {"x": x},
+        None,
+        reference,
+        kinds=kinds,
+        rtol=RTOL,
+        composites={f"dnnl.{op}": 1},
+    )
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_tvm_runs_what_is_pruned(name):
+    """Nothing of a virtual op is left in what goes back to TVM."""
+    _, expr, function = FORMULAS[name]
+    low = 0.5 if name in POSITIVE else -8
+    x = np.linspace(low, 8, 100, dtype="float32")
+    mod = tvm.IRModule.from_expr(expr(var("x", x.shape)))
+    pruned = dnnl.partition_for_dnnl(mod)
+    assert testing.offload(pruned).partitions == 0
+    assert not testing.offload(pruned).composites
+    tvm.ir.assert_structural_equal(pruned["main"], relay.transform.InferType()(mod)["main"])
+    testing.assert_close(testing.run(pruned, {"x": x}), [function(x.astype("float64"))], 1e-6)
+
+
+def test_a_pruned_composite_leaves_nothing_of_a_virtual_op():
+    x, y = var("x", SHAPE), var("y", SHAPE)
+    total = x + y
+    mod = tvm.IRModule.from_expr(total * F(0.5) * (F(1.0) + relay_sqrt2(total)))
+    kept = dnnl.partition_for_dnnl(mod, prune=False)
+    assert testing.offload(kept).composites == {"dnnl.add_gelu_erf": 1}
+    pruned = dnnl.partition_for_dnnl(mod)["main"]
+    tvm.ir.assert_structural_equal(pruned, relay.transform.InferType()(mod)["main"])
+
+
+NEAR_MISSES = {
+    "gelu-short-root": lambda x: x * F(0.5) * (F(1.0) + relay.erf(x / F(1.41421))),
+    "gelu-no-half": lambda x: x * (F(1.0) + relay_sqrt2(x)),
+    "gelu-other-half": lambda x: x * F(0.5001) * (F(1.0) + relay_sqrt2(x)),
+    "gelu-other-one": lambda x: x * F(0.5) * (F(0.999) + relay_sqrt2(x)),
+    "gelu-shifted": lambda x: x * F(0.5) * (F(1.0) + relay_sqrt2(x + F(0.1))),
+    "gelu-minus": lambda x: x * F(0.5) * (F(1.0) - relay_sqrt2(x)),
+    "gelu-tanh-short": lambda x: x
+    * F(0.5)
+    * (F(1.0) + relay.tanh(F(0.7979) * (x + F(0.044715) * relay.power(x, F(3.0))))),
+    "gelu-tanh-square": lambda x: x
+    * F(0.5)
+    * (F(1.0) + relay.tanh(F(0.7978845608) * (x + F(0.044715) * relay.power(x, F(2.0))))),
+    "silu-shifted": lambda x: x * relay.sigmoid(x + F(0.1)),
+    "silu-twice": lambda x: F(2.0) * (x * relay.sigmoid(x)) * x,
+    "hard-swish-bound": lambda x: x * relay.clip(x + F(3.0), 0.0, 5.0) / F(6.0),
+    "hard-swish-low": lambda x: x * relay.clip(x + F(3.0), 0.1, 6.0) / F(6.0),
+    "hard-swish-six": lambda x: x * relay.clip(x + F(3.0), 0.0, 6.0) / F(6.001),
+    "hard-sigmoid-high": lambda x: relay.clip(x * F(0.2) + F(0.5), 0, 0.999),
+    "clip": lambda x: relay.clip(x * F(2.0), 0, 1),
+    "mish-two": lambda x: x * relay.tanh(relay.log(F(2.0) + relay.exp(x))),
+    "mish-twice": lambda x: x * relay.tanh(relay.log(F(1.0) + relay.exp(x * F(2.0)))),
+    "elu-one": lambda x: relay.nn.relu(x) - relay.nn.relu(F(0.9) - relay.exp(x)),
+    "elu-other-input": lambda x: relay.nn.relu(x) - elu_tail(x + F(0.1)),
+}
+
+
+def virtual_ops(expr, **options):
+    """Return the names of the virtual ops in the partitions of an expression."""
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False, **options)
+    found = set()
+
+    def visit(node):
+        if isinstance(node, relay.Function) and node.attrs and "dnnl_op" in node.attrs:
+            found.add(str(node.attrs["dnnl_op"])[len("dnnl.") :])
+
+    for func in mod.functions.values():
+        relay.analysis.post_order_visit(func, visit)
+    return found
+
+
+@pytest.mark.parametrize("name", NEAR_MISSES)
+def test_a_near_miss_is_no_formula(name):
+    """Not with another constant, however near; and what runs is still right."""
+    x = np.linspace(-3, 3, math.prod(SHAPE), dtype="float32").reshape(SHAPE)
+    expr = NEAR_MISSES[name](var("x", SHAPE))
+    # A constant minus something is an op of its own; others may be a part of something.
+    parts = {"linear", "pow", {"silu-twice": "swish", "mish-twice": "softplus"}.get(name)}
+    assert virtual_ops(expr) <= parts
+    mod = tvm.IRModule.from_expr(expr)
+    partitioned = dnnl.partition_for_dnnl(mod, prune=False)
+    testing.assert_close(testing.run(partitioned, {"x": x}), testing.run(mod, {"x": x}), 1e-6)
+
+
+def test_an_inner_value_that_is_used_elsewhere_is_left_alone():
+    x = var("x", SHAPE)
+    gate = relay.sigmoid(x)
+    assert virtual_ops(relay.Tuple([x * gate, gate])) == set()
+
+
+def test_different_operands_are_no_formula():
+    x, y = var("x", SHAPE), var("y", SHAPE)
+    assert virtual_ops(x * relay.sigmoid(y)) == set()
+    assert virtual_ops(x * F(0.5) * (F(1.0) + relay_sqrt2(y))) == set()
+
+
+def test_a_constant_that_adds_dimensions_is_no_formula():
+    scale = relay.const(np.full((1, 1, 1, 1), 0.5, "float32"))
+    x = var("x", SHAPE)
+    assert virtual_ops(x * scale * (F(1.0) + relay_sqrt2(x))) == set()
+    one = relay.const(np.full((1, 1), 0.5, "float32"))
+    assert virtual_ops(x * one * (F(1.0) + relay_sqrt2(x))) == {"gelu_erf"}
+
+
+def test_the_operand_may_itself_have_a_constant():
+    """Of 2x * sigmoid(2x) the operand is 2x; of 2x * sigmoid(x) there is no formula."""
+    x = var("x", SHAPE)
+    doubled = x * F(2.0)
+    assert virtual_ops(doubled * relay.sigmoid(doubled)) == {"swish"}
+    assert virtual_ops(doubled * relay.sigmoid(x)) == set()
+
+
+@pytest.mark.parametrize("name", ["dnnl.gelu_erf", "erf", "multiply"])
+def test_excluded(name):
+    x = var("x", SHAPE)
+    assert virtual_ops(x * F(0.5) * (F(1.0) + relay_sqrt2(x)), exclude=[name]) == set()
+
+
+def test_other_types_are_left_alone():
+    x = relay.var("x", shape=SHAPE, dtype="float64")
+    mod = tvm.IRModule.from_expr(x * relay.sigmoid(x))
+    assert testing.offload(dnnl.partition_for_dnnl(mod, prune=False)).partitions == 0
+
+
+def test_one_formula_in_another():
+    """The operand of a gelu is a silu, in a network with a convolution in front of it."""
+    x, w = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1)
+    attrs = dict(kernel_size=(3, 3), channels=8)
+    y = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    y = y * relay.sigmoid(y)
+    y = y * F(0.5) * (F(1.0) + relay_sqrt2(y))
+    out = conv2d(x, w, attrs).astype("float64")
+    out = gelu(out * sigmoid(out))
+    mod = tvm.IRModule.from_expr(y)
+    partitioned = dnnl.partition_for_dnnl(mod, {"w": w})
+    found = testing.offload(partitioned)
+    assert found.partitions == 1 and not found.host_ops
+    for executor in ("graph", "vm"):
+        outputs = testing.run(partitioned, {"x": x}, executor=executor)
+        testing.assert_close(outputs, [out], 2e-5)
+
+
+def test_constants_after_those_of_a_formula():
+    """The constants inside of a virtual op are part of its body and get no number."""
+    x, w = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1)
+    attrs = dict(kernel_size=(3, 3), channels=8)
+    data = var("x", x.shape)
+    y = data * F(0.5) * (F(1.0) + relay_sqrt2(data))
+    partitioned = dnnl.partition_for_dnnl(
+        tvm.IRModule.from_expr(relay.nn.conv2d(y, F(w), **attrs)), prune=False
+    )
+    assert testing.offload(partitioned).partitions == 1
+    expected = conv2d(gelu(x).astype("float32"), w, attrs)
+    for executor in ("graph", "vm"):
+        outputs = testing.run(partitioned, {"x": x}, executor=executor)
+        testing.assert_close(outputs, [expected], 2e-5)
+
+
+def test_the_report_counts_the_ops_of_a_formula():
+    x = var("x", SHAPE)
+    mod = tvm.IRModule.from_expr(x * F(0.5) * (F(1.0) + relay_sqrt2(x)))
+    report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, prune=False))
+    assert report.offloaded == report.total == 5
+    assert report.composites == {"dnnl.gelu_erf": 1}
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

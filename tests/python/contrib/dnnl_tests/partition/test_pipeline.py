@@ -1,0 +1,146 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The backend through TVM's own BYOC passes, as its tutorials write them."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay import testing as models
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib.register import get_pattern_table
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.reference import RTOL, conv2d, rand
+
+
+def byoc_pipeline(mod, params=None, composites=True):
+    """Annotate, merge and partition with nothing but TVM's passes."""
+    if params:
+        mod["main"] = relay.build_module.bind_params_by_name(mod["main"], params)
+    passes = [
+        relay.transform.SimplifyInference(),
+        relay.transform.FoldConstant(),
+        relay.transform.FoldScaleAxis(),
+        relay.transform.FoldConstant(),
+        relay.transform.MergeComposite(get_pattern_table("dnnl")) if composites else None,
+        relay.transform.AnnotateTarget(["dnnl"]),
+        relay.transform.MergeCompilerRegions(),
+        relay.transform.PartitionGraph(),
+    ]
+    with tvm.transform.PassContext(opt_level=3):
+        return tvm.transform.Sequential([p for p in passes if p])(mod)
+
+
+def conv_bias_relu():
+    """Return a module, its input, its weights and the expected result."""
+    attrs = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
+    x, w, b = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1), rand(8, 1, 1, seed=2)
+    data, weight, bias = (
+        relay.var(name, shape=value.shape) for name, value in zip("xwb", (x, w, b))
+    )
+    expr = relay.nn.relu(relay.nn.conv2d(data, weight, **attrs) + bias)
+    expected = np.maximum(conv2d(x, w, attrs) + b, 0)
+    return tvm.IRModule.from_expr(expr), {"x": x}, {"w": w, "b": b}, expected
+
+
+@pytest.mark.parametrize("executor", ["graph", "vm"])
+def test_patterns(executor):
+    mod, inputs, params, expected = conv_bias_relu()
+    partitioned = byoc_pipeline(mod, params)
+    assert testing.offload(partitioned).composites == {"dnnl.conv2d_bias_relu": 1}
+    testing.assert_close(testing.run(partitioned, inputs, executor=executor), [expected], RTOL)
+
+
+SIGMOID = relay.sigmoid, lambda value: 1 / (1 + np.exp(-value))
+RELU = relay.nn.relu, lambda value: np.maximum(value, 0)
+PATTERNS = {
+    "conv2d_sigmoid": (False, None, SIGMOID),
+    "conv2d_bias_sigmoid": (True, None, SIGMOID),
+    "conv2d_bias_sum": (True, "second", None),
+    "conv2d_bias_sum_relu": (True, "first", RELU),
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_of_the_table(name):
+    """Each pattern makes one composite, with the residual on either side."""
+    has_bias, residual, post = PATTERNS[name]
+    attrs = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
+    x, w, b, r = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1), rand(8, 1, 1), rand(1, 8, 6, 6, seed=3)
+    data, other = relay.var("x", shape=x.shape), relay.var("r", shape=r.shape)
+    expr, expected = relay.nn.conv2d(data, relay.const(w), **attrs), conv2d(x, w, attrs)
+    if has_bias:
+        expr, expected = expr + relay.const(b), expected + b
+    if residual:
+        expr = expr + other if residual == "second" else other + expr
+        expected = expected + r
+    if post:
+        expr, expected = post[0](expr), post[1](expected)
+    partitioned = byoc_pipeline(tvm.IRModule.from_expr(expr))
+    assert testing.offload(partitioned).composites == {f"dnnl.{name}": 1}
+    inputs = {"x": x, "r": r} if residual else {"x": x}
+    testing.assert_close(testing.run(partitioned, inputs), [expected], RTOL)
+
+
+def residual_of(kind, conv):
+    """What is added to a convolution of 1x8x6x6, but is no residual that oneDNN could add."""
+    return {
+        "broadcast": lambda: relay.var("r", shape=(6, 6)),
+        "from-the-root": lambda: relay.nn.relu(conv),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["broadcast", "from-the-root"])
+def test_what_is_no_residual(kind):
+    conv = relay.nn.conv2d(relay.var("x", shape=(1, 8, 6, 6)), relay.const(rand(8, 8, 1, 1)))
+    bias = relay.const(rand(8, 1, 1))
+    partitioned = byoc_pipeline(tvm.IRModule.from_expr((conv + bias) + residual_of(kind, conv)))
+    composites = testing.offload(partitioned).composites
+    assert "dnnl.conv2d_bias_sum" not in composites
+    assert set(composites) <= {"dnnl.conv2d_bias"}
+
+
+def test_single_ops():
+    mod, inputs, params, expected = conv_bias_relu()
+    partitioned = byoc_pipeline(mod, params, composites=False)
+    found = testing.offload(partitioned)
+    assert not found.composites and not found.host_ops and found.partitions == 1
+    testing.assert_close(testing.run(partitioned, inputs), [expected], RTOL)
+
+
+def test_the_same_is_offloaded_as_by_partition_for_dnnl():
+    """On a network without branches, TVM's passes offload what ours do, but for the views."""
+    mod, params = models.mobilenet.get_workload(image_shape=(3, 32, 32))
+    ours = testing.offload(dnnl.partition_for_dnnl(mod, params))
+    passes = testing.offload(byoc_pipeline(mod, params))
+    assert passes.composites == ours.composites
+    assert passes.host_ops == ours.host_ops + Counter(["nn.batch_flatten"])
+    assert (passes.partitions, ours.partitions) == (2, 1)
+
+
+def test_a_view_is_no_partition():
+    """TVM's passes do not prune what computes nothing."""
+    data = relay.var("x", shape=(2, 3, 4))
+    partitioned = byoc_pipeline(tvm.IRModule.from_expr(relay.cumsum(relay.nn.batch_flatten(data))))
+    assert testing.offload(partitioned).partitions == 0
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

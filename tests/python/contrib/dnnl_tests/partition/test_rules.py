@@ -1,0 +1,329 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What the policy takes and refuses, op by op, and the reason that it gives."""
+
+import numpy as np
+import pytest
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+
+from dnnl_tests.relay import const, module, partition, var
+
+
+def conv2d(data=(1, 8, 6, 6), weight=(4, 8, 3, 3), dtype="float32", **attrs):
+    return relay.nn.conv2d(var("x", *data, dtype=dtype), var("w", *weight, dtype=dtype), **attrs)
+
+
+def dense(data, weight, dtype="float32", **attrs):
+    return relay.nn.dense(var("x", *data, dtype=dtype), var("w", *weight, dtype=dtype), **attrs)
+
+
+def batch_norm(*shape, axis=1, dtype="float32", **attrs):
+    channels = shape[axis]
+    stats = [var(name, channels, dtype=dtype) for name in ("gamma", "beta", "mean", "var")]
+    return relay.nn.batch_norm(var("x", *shape, dtype=dtype), *stats, axis=axis, **attrs)[0]
+
+
+def relu(*shape, dtype="float32"):
+    return relay.nn.relu(var("x", *shape, dtype=dtype))
+
+
+def bias_add(*shape, axis=1, dtype="float32"):
+    return relay.nn.bias_add(
+        var("x", *shape, dtype=dtype), var("b", shape[axis], dtype=dtype), axis=axis
+    )
+
+
+def binary(op, lhs, rhs, dtype="float32"):
+    return op(var("a", *lhs, dtype=dtype), var("b", *rhs, dtype=dtype))
+
+
+ACCEPTED = {
+    "conv2d": lambda: conv2d(),
+    "conv2d-NHWC-HWIO": lambda: conv2d(
+        (1, 6, 6, 8), (3, 3, 8, 4), data_layout="NHWC", kernel_layout="HWIO"
+    ),
+    "conv2d-NHWC-HWOI": lambda: conv2d(
+        (1, 6, 6, 8), (3, 3, 4, 8), data_layout="NHWC", kernel_layout="HWOI"
+    ),
+    "conv2d-NHWC-OHWI": lambda: conv2d(
+        (1, 6, 6, 8), (4, 3, 3, 8), data_layout="NHWC", kernel_layout="OHWI"
+    ),
+    "conv2d-NCHW-HWIO": lambda: conv2d(weight=(3, 3, 8, 4), kernel_layout="HWIO"),
+    "conv2d-NCHW-IOHW": lambda: conv2d(weight=(8, 4, 3, 3), kernel_layout="IOHW"),
+    "conv2d-out-layout-given": lambda: conv2d(out_layout="NCHW"),
+    "conv2d-out-dtype-given": lambda: conv2d(out_dtype="float32"),
+    "conv2d-padding-1": lambda: conv2d(padding=1),
+    "conv2d-padding-2": lambda: conv2d(padding=(1, 2)),
+    "conv2d-padding-4": lambda: conv2d(padding=(0, 1, 2, 3)),
+    "conv2d-dilation": lambda: conv2d(dilation=(2, 1), padding=(2, 1)),
+    "conv2d-strides": lambda: conv2d(strides=(2, 3)),
+    "conv2d-groups": lambda: conv2d(weight=(4, 4, 3, 3), groups=2),
+    "conv2d-depthwise": lambda: conv2d(weight=(8, 1, 3, 3), groups=8),
+    # One input channel makes two outputs: the weight is (input channels, outputs of each, ...).
+    "conv2d-depthwise-twice": lambda: conv2d(
+        weight=(8, 2, 3, 3), groups=8, channels=16, kernel_size=(3, 3)
+    ),
+    "conv2d-depthwise-HWOI": lambda: conv2d(
+        (1, 6, 6, 8),
+        (3, 3, 8, 2),
+        groups=8,
+        channels=16,
+        kernel_size=(3, 3),
+        data_layout="NHWC",
+        kernel_layout="HWOI",
+    ),
+    "dense": lambda: dense((2, 8), (4, 8)),
+    "dense-units-given": lambda: dense((2, 8), (4, 8), units=4),
+    "dense-out-dtype-given": lambda: dense((2, 8), (4, 8), out_dtype="float32"),
+    "dense-rank-3": lambda: dense((2, 3, 8), (4, 8)),
+    "dense-rank-5": lambda: dense((1, 2, 3, 2, 8), (4, 8)),
+    "batch-norm-axis-1": lambda: batch_norm(1, 8, 4, 4),
+    "batch-norm-axis-0": lambda: batch_norm(8, 4, axis=0),
+    "batch-norm-axis-3": lambda: batch_norm(1, 4, 4, 8, axis=3),
+    "batch-norm-axis-last": lambda: batch_norm(1, 4, 8, axis=-1),
+    "batch-norm-no-scale": lambda: batch_norm(1, 8, 4, 4, scale=False, center=False),
+    "batch-norm-epsilon": lambda: batch_norm(1, 8, 4, 4, epsilon=1e-2),
+    "relu-rank-1": lambda: relu(8),
+    "relu-rank-5": lambda: relu(1, 2, 3, 4, 5),
+    "relu-rank-12": lambda: relu(*[1] * 11, 2),
+    "bias-add": lambda: bias_add(2, 8, 3),
+    "bias-add-axis-last": lambda: bias_add(2, 3, 8, axis=-1),
+    "add": lambda: binary(relay.add, (2, 8), (2, 8)),
+    "add-broadcast-right": lambda: binary(relay.add, (2, 8, 4), (8, 1)),
+    "add-broadcast-left": lambda: binary(relay.add, (8, 1), (2, 8, 4)),
+    "add-broadcast-last": lambda: binary(relay.add, (2, 8, 4), (2, 8, 1)),
+    "add-scalar": lambda: binary(relay.add, (2, 8), ()),
+    "add-scalar-left": lambda: binary(relay.add, (), (2, 8)),
+    "add-size-1": lambda: binary(relay.add, (1,), (1, 1)),
+    "multiply": lambda: binary(relay.multiply, (2, 8), (2, 8)),
+    "multiply-broadcast": lambda: binary(relay.multiply, (1, 8), (2, 3, 8)),
+    "multiply-scalar": lambda: binary(relay.multiply, (2, 8), ()),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_accepted(name):
+    mod = module(ACCEPTED[name]())
+    report = dnnl.offload_report(partition(mod, prune=False))
+    assert (report.total, report.offloaded, report.partitions) == (1, 1, 1)
+    assert not report.reasons
+    # Before partitioning the report says the same.
+    (reasons,) = dnnl.offload_report(mod).reasons.values()
+    assert list(reasons) == ["can be offloaded; the module is not partitioned"]
+
+
+BLOCKED = dict(data_layout="NCHW4c", kernel_layout="OIHW4i4o")
+REFUSED = {
+    "conv2d-float64": (
+        lambda: conv2d(dtype="float64"),
+        "data is float64, not float32, bfloat16 or float16",
+    ),
+    "conv2d-int8": (lambda: conv2d(dtype="int8"), "data is int8, not float32, bfloat16 or float16"),
+    "conv2d-int16": (
+        lambda: conv2d(dtype="int16"),
+        "data is int16, not float32, bfloat16 or float16",
+    ),
+    "conv2d-out-dtype": (
+        lambda: conv2d(out_dtype="float64"),
+        "result is float64, not float32, bfloat16 or float16",
+    ),
+    "conv2d-any-batch": (
+        lambda: conv2d((None, 8, 6, 6)),
+        "data has a dynamic shape (?, 8, 6, 6)",
+    ),
+    "conv2d-any-width": (
+        lambda: conv2d((1, 8, 6, None)),
+        "data has a dynamic shape (1, 8, 6, ?)",
+    ),
+    "conv2d-no-batch": (
+        lambda: conv2d((0, 8, 6, 6)),
+        "data has shape (0, 8, 6, 6) and so no elements",
+    ),
+    "conv2d-no-output": (
+        lambda: conv2d((1, 8, 2, 6)),
+        "result has shape (1, 4, 0, 4) and so no elements",
+    ),
+    "conv2d-blocked": (
+        lambda: conv2d((1, 2, 6, 6, 4), (1, 2, 3, 3, 4, 4), **BLOCKED),
+        "data_layout=NCHW4c is not NCHW or NHWC",
+    ),
+    "conv2d-blocked-weight": (
+        lambda: conv2d(weight=(1, 2, 3, 3, 4, 4), kernel_layout="OIHW4i4o"),
+        "kernel_layout=OIHW4i4o is not an order of the letters OIHW",
+    ),
+    "conv2d-data-layout": (
+        lambda: conv2d((8, 6, 6, 1), data_layout="CHWN"),
+        "data_layout=CHWN is not NCHW or NHWC",
+    ),
+    "conv2d-out-layout": (
+        lambda: conv2d(out_layout="NHWC"),
+        "out_layout=NHWC differs from data_layout=NCHW",
+    ),
+    "conv2d-negative-padding": (
+        lambda: conv2d(padding=(-1, 0, 0, 0)),
+        "padding=[-1, 0, 0, 0] is negative",
+    ),
+    # Relay's type relation divides without a look at the remainder.
+    "conv2d-groups-and-inputs": (
+        lambda: conv2d(weight=(4, 4, 3, 3), data=(1, 9, 6, 6), groups=2),
+        "groups=2 does not divide 9 input channels",
+    ),
+    "conv2d-groups-and-outputs": (
+        lambda: conv2d(weight=(5, 4, 3, 3), groups=2),
+        "groups=2 does not divide 5 output channels",
+    ),
+    "dense-float64": (
+        lambda: dense((2, 8), (4, 8), dtype="float64"),
+        "data is float64, not float32, bfloat16 or float16",
+    ),
+    "dense-int8": (
+        lambda: dense((2, 8), (4, 8), dtype="int8", out_dtype="int32"),
+        "data is int8, not float32, bfloat16 or float16",
+    ),
+    "dense-any-batch": (
+        lambda: dense((None, 8), (4, 8)),
+        "data has a dynamic shape (?, 8)",
+    ),
+    "dense-rank-1": (
+        lambda: dense((8,), (4, 8)),
+        "data has shape (8,); at least rank 2 is needed",
+    ),
+    "dense-no-inputs": (
+        lambda: dense((2, 0), (4, 0)),
+        "data has shape (2, 0) and so no elements",
+    ),
+    "batch-norm-float64": (
+        lambda: batch_norm(1, 8, 4, 4, dtype="float64"),
+        "data is float64, not float32, bfloat16 or float16",
+    ),
+    "batch-norm-any-batch": (
+        lambda: batch_norm(None, 8, 4, 4),
+        "data has a dynamic shape (?, 8, 4, 4)",
+    ),
+    "batch-norm-rank-1": (
+        lambda: batch_norm(8, axis=0),
+        "data has shape (8,); at least rank 2 is needed",
+    ),
+    "relu-int32": (
+        lambda: relu(8, dtype="int32"),
+        "data is int32, not float32, bfloat16 or float16",
+    ),
+    "relu-scalar": (lambda: relu(), "data has shape (); at least rank 1 is needed"),
+    "relu-rank-13": (
+        lambda: relu(*[1] * 13),
+        "data has rank 13; oneDNN has at most 12 dimensions",
+    ),
+    "relu-empty": (lambda: relu(3, 0), "data has shape (3, 0) and so no elements"),
+    "relu-any": (lambda: relu(3, None), "data has a dynamic shape (3, ?)"),
+    "bias-add-int32": (
+        lambda: bias_add(2, 8, dtype="int32"),
+        "data is int32, not float32, bfloat16 or float16",
+    ),
+    "add-int64": (
+        lambda: binary(relay.add, (2,), (2,), dtype="int64"),
+        "lhs is int64, not float32, bfloat16 or float16",
+    ),
+    "add-bool-like": (
+        lambda: binary(relay.add, (2,), (2,), dtype="uint8"),
+        "lhs is uint8, not float32, bfloat16 or float16",
+    ),
+    "add-scalars": (lambda: binary(relay.add, (), ()), "the result is a scalar"),
+    "add-any": (
+        lambda: binary(relay.add, (None, 4), (1, 4)),
+        "lhs has a dynamic shape (?, 4)",
+    ),
+    "add-both-broadcast": (
+        lambda: binary(relay.add, (3, 1), (1, 4)),
+        "both operands broadcast: (3, 1) and (1, 4) to (3, 4); oneDNN needs one of the full shape",
+    ),
+    "multiply-both-broadcast": (
+        lambda: binary(relay.multiply, (2, 3, 1), (4,)),
+        "both operands broadcast: (2, 3, 1) and (4,) to (2, 3, 4); "
+        "oneDNN needs one of the full shape",
+    ),
+    "multiply-float64": (
+        lambda: binary(relay.multiply, (2,), (2,), dtype="float64"),
+        "lhs is float64, not float32, bfloat16 or float16",
+    ),
+    "softmax": (lambda: relay.cos(var("x", 2, 8)), "no rule for this op"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_with_a_reason(name):
+    build, reason = REFUSED[name]
+    mod = module(build())
+    for checked in (mod, partition(mod, prune=False)):
+        report = dnnl.offload_report(checked)
+        assert (report.total, report.offloaded, report.partitions) == (1, 0, 0)
+        (reasons,) = report.reasons.values()
+        assert reasons == {reason: 1}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int16", "int64"])
+def test_network_of_a_refused_dtype_is_left_as_it_is(dtype):
+    data, weight = var("x", 1, 8, 4, 4, dtype=dtype), const(8, 8, 1, 1, dtype=dtype)
+    mod = module(relay.nn.relu(relay.nn.conv2d(data, weight) + const(8, 1, 1, dtype=dtype)))
+    assert not dnnl.offload_report(partition(mod)).offloaded
+
+
+def test_any_batch_leaves_a_network_as_it_is():
+    data = var("x", None, 3, 8, 8)
+    out = relay.nn.relu(relay.nn.conv2d(data, const(4, 3, 3, 3)) + const(4, 1, 1))
+    report = dnnl.offload_report(partition(module(out)))
+    assert not report.offloaded
+    assert all("dynamic shape (?, " in text for texts in report.reasons.values() for text in texts)
+
+
+def test_weight_computed_in_the_graph_is_accepted():
+    weight = relay.cos(var("w", 4, 8, 3, 3))
+    out = relay.nn.conv2d(var("x", 1, 8, 6, 6), weight)
+    assert dnnl.offload_report(partition(module(out))).taken == {"nn.conv2d": 1}
+
+
+def test_pipeline_of_tvm():
+    """MergeComposite and AnnotateTarget find the patterns and the rules, too."""
+    mod = module(relay.cos(relay.nn.relu(relay.nn.relu(conv2d()))))
+    for pass_ in (
+        relay.transform.MergeComposite(relay.op.contrib.get_pattern_table("dnnl")),
+        relay.transform.AnnotateTarget("dnnl"),
+        relay.transform.MergeCompilerRegions(),
+        relay.transform.PartitionGraph(),
+    ):
+        mod = pass_(mod)
+    report = dnnl.offload_report(mod)
+    assert report.taken == {"nn.conv2d": 1, "nn.relu": 2}
+    assert report.composites == {"dnnl.conv2d_relu": 1}
+    assert report.partitions == 1
+
+
+def test_import_again():
+    """Registering the rules once more is no error."""
+    import importlib  # pylint: disable=import-outside-toplevel
+
+    before = len(relay.op.contrib.get_pattern_table("dnnl"))
+    importlib.reload(dnnl)
+    assert len(relay.op.contrib.get_pattern_table("dnnl")) == before
+    assert dnnl.offload_report(partition(module(conv2d()))).offloaded == 1
+
+
+def test_constant_arithmetic_is_folded_first():
+    weight = relay.transpose(relay.const(np.ones((3, 3, 8, 4), "float32")), (3, 2, 0, 1))
+    out = relay.nn.conv2d(var("x", 1, 8, 6, 6), weight)
+    report = dnnl.offload_report(partition(module(out)))
+    assert (report.total, report.offloaded) == (1, 1)

@@ -1,0 +1,244 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The table of what oneDNN runs, read off the rows of the policy and found by asking its rules."""
+
+import collections
+import inspect
+import itertools
+import re
+from unittest import mock
+
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
+
+from dnnl_tests import graphs as random_graphs
+from dnnl_tests.graphs.draw import Unfit
+from dnnl_tests.graphs.row import op
+
+DTYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int8")
+SEEDS = range(10)
+# So many of the graphs are asked about types other than float32.
+FEW = 2
+READY = "can be offloaded; the module is not partitioned"
+# The attributes that are layouts, and which operand has the layout.
+LAYOUTS = {"data_layout": 0, "kernel_layout": 1, "layout": 0}
+
+HEAD = """# What runs on oneDNN
+
+This file is written by `./dev.py ops --write`, which asks the rules of the policy about calls of
+each op that are drawn at random; with `--run` it also runs them and compares the results. A test
+fails when it is out of date.
+
+- **types**: those that are accepted, `bfloat16` and `float16` on a CPU that has them. All rows
+  refuse other types, symbolic shapes and tensors of no elements, with a reason.
+- **layouts**: those that are accepted, of the data and of the weight; ops without an entry have no
+  such attribute.
+- **takes**: what may be fused behind the op, each used by the next alone: `eltwise` and `binary`
+  are the ops that have this entry in the column **fused as**.
+- **fused as**: what the op is when it is fused behind another.
+
+Names that begin with `dnnl.` are no ops of Relay: the first of them are written as several ops, in
+any of the ways that exporters do, and those at the end are names of composites.
+"""
+
+REFUSED_HEAD = """## Refused, as seen with random calls in float32
+
+Numbers are left out here; `offload_report` tells each call's.
+"""
+
+ALWAYS_HEAD = """## Without a row, on purpose
+"""
+
+
+def _texts(values):
+    return ", ".join(f"`{value}`" for value in values)
+
+
+def _module(graph, real):
+    try:
+        return graph.module(random_graphs.ROWS, real)
+    # Some ops take some types only.
+    except Exception:  # pylint: disable=broad-except
+        return None
+
+
+def graphs(name):
+    """Return graphs of one step of a row."""
+    found = []
+    for seed in SEEDS:
+        try:
+            found.append(random_graphs.single(seed, random_graphs.ROWS[name], random_graphs.ROWS))
+        except Unfit:
+            continue
+    return found
+
+
+def template(reason):
+    """Return a reason without its numbers and axes."""
+    reason = re.sub(r"\([\d?, ]*\)", "(...)", reason)
+    reason = re.sub(r"\[[-\d, ]*\]", "[...]", reason)
+    reason = re.sub(r"(?<![\w.])-?\d+(\.\d+)?(?![\w.]|-D)", "n", reason)
+    return re.sub(r"\b[DHW]=", "", re.sub(r"\balong [DHW]\b", "along an axis", reason))
+
+
+def _reasons(mod, name):
+    """Return what the policy says about the calls of an op in a module."""
+    return set(dnnl.offload_report(mod).reasons.get(name, {}))
+
+
+def _in_layout(call, key, layout):
+    """Return a module of the same call with another layout of one operand."""
+    function = op(call.op.name)
+    names = [name for name in inspect.signature(function).parameters if hasattr(call.attrs, name)]
+    attrs = {name: getattr(call.attrs, name) for name in names}
+    # Some of Relay's functions take a tuple, but no array.
+    attrs.update({name: tuple(x) for name, x in attrs.items() if isinstance(x, tvm.ir.Array)})
+    letters, place = str(attrs[key]), LAYOUTS[key]
+    shapes = [[int(dim) for dim in arg.checked_type.shape] for arg in call.args]
+    shapes[place] = [shapes[place][letters.index(letter)] for letter in layout]
+    args = [relay.var(f"x{i}", shape=shape) for i, shape in enumerate(shapes)]
+    made = function(*args, **{**attrs, key: layout})
+    return relay.transform.InferType()(tvm.IRModule.from_expr(made))
+
+
+def layouts(call):
+    """Return a text of the layouts that the policy accepts in the place of a call's own."""
+    texts = []
+    for key in LAYOUTS:
+        if not hasattr(call.attrs, key):
+            continue
+        orders = ["".join(order) for order in itertools.permutations(getattr(call.attrs, key))]
+        found = []
+        for layout in orders:
+            try:
+                mod = _in_layout(call, key, layout)
+            # Relay itself has no type for some.
+            except Exception:  # pylint: disable=broad-except
+                continue
+            if READY in _reasons(mod, call.op.name):
+                found.append(layout)
+        is_any = len(found) == len(orders)
+        texts.append(f"any order of `{found[0]}`" if is_any else _texts(sorted(found)))
+    return "; ".join(texts)
+
+
+class Support:
+    """What is found about an op, a virtual op or a composite."""
+
+    def __init__(self, spec):
+        self.spec, self.name = spec, spec.name
+        self.dtypes, self.accepted = set(), None
+        self.refused = set()
+        for number, graph in enumerate(graphs(spec.name)):
+            for dtype in DTYPES if number < FEW else DTYPES[:1]:
+                mod = _module(graph, dtype)
+                if mod is not None:
+                    self._ask(mod, dtype)
+
+    def _ask(self, mod, dtype):
+        """Ask the rules about the calls of a module."""
+        if self.spec.chain is None and not self.name.startswith("dnnl."):
+            reasons = _reasons(mod, self.name)
+            taken = READY in reasons
+        else:
+            report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, prune=False))
+            short, reasons = self.name.split(".")[-1], set()
+            taken = any(short in found for found in report.composites)
+        if taken:
+            self.dtypes.add(dtype)
+        if dtype == "float32":
+            self.refused.update(template(reason) for reason in reasons - {READY})
+            if reasons == {READY} and self.accepted is None:
+                relay.analysis.post_order_visit(mod["main"], self._note)
+
+    def _note(self, expr):
+        if isinstance(expr, relay.Call) and expr.op.name == self.name:
+            self.accepted = expr
+
+    @property
+    def layouts(self):
+        """The layouts that are accepted, as a text."""
+        if self.spec.chain is not None:
+            return f"as `{self.spec.chain.root}`"
+        return "" if self.accepted is None else layouts(self.accepted)
+
+
+def _row(support):
+    """Return the cells of an op."""
+    spec = support.spec
+    takes, post = ", ".join(spec.fuses), spec.post or ""
+    if spec.chain is not None:
+        post = "a whole composite"
+    dtypes = [dtype for dtype in DTYPES if dtype in support.dtypes]
+    return [f"`{spec.name}`", _texts(dtypes), support.layouts, takes, post]
+
+
+def _table(titles, rows):
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _by_reason(reasons):
+    """Return rows of a reason and the ops that it is given for, of pairs of op and reason."""
+    names = collections.defaultdict(list)
+    for name, reason in reasons:
+        names[reason].append(name)
+    return [[reason, _texts(found)] for reason, found in sorted(names.items())]
+
+
+def text():
+    """Return the text of the file, which is the same on every CPU."""
+    with mock.patch.object(cpu, "computes", lambda dtype: dtype in cpu.REAL):
+        return _text()
+
+
+def _text():
+    table = dnnl._TABLE  # pylint: disable=protected-access
+    found = [Support(spec) for spec in (*table.ops.values(), *table.composites)]
+    rows = [_row(support) for support in found]
+    reasons = [(support.name, reason) for support in found for reason in support.refused]
+    parts = [
+        HEAD,
+        _table(["op", "types", "layouts", "takes", "fused as"], rows),
+        REFUSED_HEAD,
+        _table(["reason", "ops"], _by_reason(reasons)),
+        ALWAYS_HEAD,
+        _table(["reason", "ops"], _by_reason(sorted(without_row().items()))),
+    ]
+    return "\n".join(parts)
+
+
+def without_row():
+    """Return why ops have no row, by op."""
+    from tvm.relay.op.contrib._dnnl.policy import refused  # pylint: disable=import-outside-toplevel
+
+    return refused.REFUSED
+
+
+def run(progress=None):
+    """Run calls of each row on oneDNN and compare; return what is wrong, by row."""
+    wrong = {}
+    for name in dnnl._TABLE.names():  # pylint: disable=protected-access
+        if progress:
+            progress(name)
+        verdicts = [random_graphs.judge(graph) for graph in graphs(name)[:3]]
+        failed = [verdict.text for verdict in verdicts if random_graphs.is_failure(verdict)]
+        if failed:
+            wrong[name] = failed[0]
+    return wrong

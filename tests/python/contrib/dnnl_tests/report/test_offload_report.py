@@ -1,0 +1,200 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What offload_report tells, as numbers and as text."""
+
+import json
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay import testing as networks
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.partition.prune import LIGHT_ELEMENTS
+
+from dnnl_tests.relay import const, conv, module, partition, var
+
+SHAPE = (1, 8, 6, 6)
+X = var("x", *SHAPE)
+relu, sin = relay.nn.relu, relay.sin
+
+
+def network():
+    """Return a module with something for every part of the report."""
+    stats = [relay.const(np.ones(8, "float32")) for _ in range(4)]
+    y = relay.nn.batch_norm(conv(X), *stats)[0]
+    y = sin(relu(relay.nn.dropout(y)))
+    y = relay.nn.batch_flatten(conv(y, seed=1) + const(6))
+    return module(relay.cast(relay.nn.dense(y, const(4, 288)) + const(4), "float64"), relu(X))
+
+
+def test_counts():
+    report = dnnl.offload_report(partition(network()))
+    assert report.calls == {
+        "nn.conv2d": 2,
+        "add": 3,
+        "nn.relu": 2,
+        "sin": 1,
+        "nn.batch_flatten": 1,
+        "nn.dense": 1,
+        "cast": 1,
+    }
+    assert report.taken == {
+        "nn.conv2d": 2,
+        "add": 3,
+        "nn.relu": 1,
+        "nn.batch_flatten": 1,
+        "nn.dense": 1,
+    }
+    assert (report.total, report.offloaded, report.partitions) == (11, 8, 2)
+    assert report.composites == {"dnnl.conv2d_bias_relu": 1, "dnnl.dense_bias": 1}
+    assert report.folded == {"nn.batch_norm": 1, "nn.dropout": 1}
+    assert report.reasons == {
+        "sin": {"no rule for this op": 1},
+        "cast": {"result is float64, not float32, bfloat16 or float16": 1},
+        "nn.relu": {f"pruned: no heavy op and 288 elements, fewer than {LIGHT_ELEMENTS}": 1},
+    }
+
+
+def test_every_call_is_offloaded_or_has_a_reason():
+    for options in ({}, {"prune": False}, {"exclude": ["add", "nn.dense"]}):
+        report = dnnl.offload_report(partition(network(), **options))
+        for op, calls in report.calls.items():
+            explained = sum(report.reasons.get(op, {}).values())
+            assert calls == report.taken.get(op, 0) + explained, op
+
+
+def test_module_that_is_not_partitioned():
+    report = dnnl.offload_report(network())
+    assert (report.offloaded, report.partitions) == (0, 0)
+    assert not report.composites and not report.folded
+    ready = "can be offloaded; the module is not partitioned"
+    assert report.reasons["nn.conv2d"] == {ready: 2}
+    assert report.reasons["sin"] == {"no rule for this op": 1}
+
+
+def test_module_without_types():
+    mod = tvm.IRModule.from_expr(relu(conv(X)))
+    assert dnnl.offload_report(mod).total == 2
+
+
+def test_reasons_of_one_op_are_counted_apart():
+    small, large = var("a", None, 4), var("b", 2, 4, dtype="float64")
+    mod = module(relu(small), relu(large), relu(large + large), relu(var("c", 2, 4)))
+    report = dnnl.offload_report(partition(mod))
+    assert report.reasons["nn.relu"] == {
+        "data has a dynamic shape (?, 4)": 1,
+        "data is float64, not float32, bfloat16 or float16": 2,
+        f"pruned: no heavy op and 8 elements, fewer than {LIGHT_ELEMENTS}": 1,
+    }
+
+
+def test_record_survives_passes_and_text():
+    mod = partition(network(), exclude=["add"])
+    want = dnnl.offload_report(mod).to_dict()
+    assert want["ops"]["add"]["reasons"] == {"excluded by option": 3}
+    passes = [relay.transform.InferType(), relay.transform.ToBasicBlockNormalForm()]
+    assert dnnl.offload_report(tvm.transform.Sequential(passes)(mod)).to_dict() == want
+    assert dnnl.offload_report(tvm.ir.load_json(tvm.ir.save_json(mod))).to_dict() == want
+
+
+def test_to_dict_is_plain():
+    found = dnnl.offload_report(partition(network())).to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert found["ops"]["nn.relu"] == {
+        "calls": 2,
+        "offloaded": 1,
+        "reasons": {f"pruned: no heavy op and 288 elements, fewer than {LIGHT_ELEMENTS}": 1},
+    }
+    assert set(found) == {
+        "total",
+        "offloaded",
+        "partitions",
+        "ops",
+        "composites",
+        "folded",
+        "failures",
+    }
+
+
+def test_text():
+    y = relu(conv(X) + const(8, 1, 1))
+    mod = partition(module(relay.cos(y), relu(X), relu(var("i", 2, dtype="int32"))))
+    assert str(dnnl.offload_report(mod)) == "\n".join(
+        [
+            "op         calls  oneDNN  why the others stayed on TVM",
+            "-" * 84,
+            "nn.relu        3       1  1 x pruned: no heavy op and 288 elements, fewer than "
+            f"{LIGHT_ELEMENTS}",
+            "                          1 x data is int32, not float32, bfloat16 or float16",
+            "add            1       1",
+            "cos            1       0  1 x no rule for this op",
+            "nn.conv2d      1       1",
+            "-" * 84,
+            "total          6       3  in 1 partition",
+            "composites: 1 x dnnl.conv2d_bias_relu",
+        ]
+    )
+
+
+def test_text_of_nothing():
+    text = str(dnnl.offload_report(module(X)))
+    assert text.splitlines()[-1] == "total      0       0  in 0 partitions"
+
+
+@pytest.mark.parametrize("name", ["mobilenet", "resnet", "vgg"])
+def test_convolutional_network(name):
+    """Every conv2d, batch_norm, relu and dense is on oneDNN."""
+    mod, params = getattr(networks, name).get_workload(1)
+    report = dnnl.offload_report(partition(mod, params))
+    for op in ("nn.conv2d", "nn.batch_norm", "nn.relu", "nn.dense"):
+        assert report.calls.get(op, 0) == report.taken.get(op, 0), report.reasons
+    assert report.taken["nn.conv2d"] >= 8
+    assert set(report.reasons) <= {
+        "nn.softmax",
+        "nn.global_avg_pool2d",
+        "nn.max_pool2d",
+    }
+
+
+def test_wrong_module():
+    with pytest.raises(TypeError, match="mod must be a tvm.IRModule, not Call"):
+        dnnl.offload_report(relu(X))
+
+
+class TestAvailability:
+    """Whether there is a code generator does not matter to the policy."""
+
+    def test_available_is_a_bool(self):
+        present = tvm.get_global_func("relay.ext.dnnl", allow_missing=True) is not None
+        assert dnnl.is_dnnl_available() is present
+
+    def test_version(self):
+        if tvm.get_global_func("runtime.contrib.dnnl.version", allow_missing=True) is None:
+            with pytest.raises(RuntimeError, match="no DNNL runtime; build it with USE_DNNL_CODE"):
+                dnnl.dnnl_version()
+        else:
+            assert [part.isdigit() for part in dnnl.dnnl_version().split(".")] == [True] * 3
+
+    def test_missing(self, monkeypatch):
+        monkeypatch.setattr(tvm, "get_global_func", lambda name, allow_missing=False: None)
+        assert not dnnl.is_dnnl_available()
+        with pytest.raises(RuntimeError, match="USE_DNNL_CODEGEN"):
+            dnnl.dnnl_version()
+
+    def test_public_names(self):
+        assert set(dnnl.__all__) <= set(dir(relay.op.contrib))

@@ -1,0 +1,47 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The table of what runs on oneDNN: that it is up to date, and how it is made."""
+
+import pathlib
+
+import pytest
+from tvm.relay.op.contrib import dnnl
+
+from dnnl_tests.report import support
+
+PATH = pathlib.Path(__file__).parents[5] / "docs" / "supported_ops.md"
+
+
+@pytest.mark.skipif(not PATH.exists(), reason="a TVM source tree has no docs of ours")
+def test_the_table_is_up_to_date():
+    assert PATH.read_text(encoding="utf-8") == support.text(), "run ./dev.py ops --write"
+
+
+def test_reasons_lose_their_numbers():
+    reason = support.template("weight has shape (3, ?), not (2, 3) with axis=[0, -1] of -2.5")
+    assert reason == "weight has shape (...), not (...) with axis=[...] of n"
+    reason = support.template("along W, the last window of 3 holds padding, from H=4 to 9")
+    assert reason == "along an axis, the last window of n holds padding, from n to n"
+    assert support.template("the data of conv2d is int32") == "the data of conv2d is int32"
+
+
+def test_types_and_layouts_of_an_op():
+    specs = {spec.name: spec for spec in dnnl._TABLE.ops.values()}
+    conv = support.Support(specs["nn.conv2d"])
+    assert {"float32"} <= conv.dtypes <= {"float32", "bfloat16", "float16"}
+    assert conv.layouts == "`NCHW`, `NHWC`; any order of `OIHW`"
+    assert {"float32", "bfloat16"} <= support.Support(specs["cast"]).dtypes

@@ -1,0 +1,191 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Convolutions that compute only what the strided 1x1 convolutions behind them read."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.reference import rand
+from dnnl_tests.relay import const, conv, module, partition, var
+
+x = var("x", 1, 8, 12, 16)
+relu = relay.nn.relu
+
+
+def every(data, *strides, seed=1, **attrs):
+    """A 1x1 convolution that reads every so many pixels."""
+    return conv(data, kernel=1, strides=strides, seed=seed, **attrs)
+
+
+def both(data):
+    """Two convolutions that skip the same pixels."""
+    return every(data, 2, 2) + every(data, 2, 2, seed=2)
+
+
+def batch_norm(data):
+    values = [relay.const(np.abs(rand(8, seed=seed)) + np.float32(0.5)) for seed in range(4)]
+    return relay.nn.batch_norm(data, *values)[0]
+
+
+def hard_swish(data):
+    bounded = relay.clip(data + relay.const(3.0), 0.0, 6.0)
+    return data * bounded / relay.const(6.0)
+
+
+def conv_nd(rank, data, kernel, layout, kernel_layout, in_channels=8, **attrs):
+    """A convolution over any number of dimensions, to 8 channels."""
+    sizes = {"O": 8, "I": in_channels, **dict.fromkeys("DHW", kernel)}
+    weight = const(*(sizes[letter] for letter in kernel_layout))
+    return getattr(relay.nn, f"conv{rank}d")(
+        data,
+        weight,
+        channels=8,
+        kernel_size=(kernel,) * rank,
+        padding=(kernel // 2,) * rank,
+        data_layout=layout,
+        kernel_layout=kernel_layout,
+        **attrs,
+    )
+
+
+def pair(rank, shape, layout, kernel_layout):
+    """A convolution and a strided 1x1 convolution behind it."""
+    first = conv_nd(rank, var("x", *shape), 3, layout, kernel_layout)
+    return conv_nd(rank, relu(first), 1, layout, kernel_layout, strides=(2,) * rank)
+
+
+# By name: the expression, the strides of its convolutions afterwards, and how many slices it has.
+THINNED = {
+    "relu": (every(relu(conv(x)), 2, 2), [(2, 2), (1, 1)], 0),
+    "one-axis": (every(relu(conv(x)), 1, 2), [(1, 2), (1, 1)], 0),
+    "two-readers": (both(relu(conv(x) + const(8, 1, 1))), [(2, 2), (1, 1), (1, 1)], 0),
+    "residual": (both(relu(conv(x) + x)), [(2, 2), (1, 1), (1, 1)], 1),
+    "pre-activated": (both(relu(batch_norm(conv(x) + x))), [(2, 2), (1, 1), (1, 1)], 1),
+    "formula": (every(hard_swish(conv(x)), 2, 2), [(2, 2), (1, 1)], 0),
+    "through-1x1": (every(conv(conv(x), kernel=1), 2, 2), [(2, 2), (1, 1), (1, 1)], 0),
+    "strides-multiply": (
+        every(relu(every(conv(x, strides=(1, 2)), 2, 2)), 2, 1),
+        [(4, 4), (1, 1), (1, 1)],
+        0,
+    ),
+    "as-far-as-shared": (
+        both(every(relu(conv(x)), 2, 2) + every(x, 2, 2)),
+        [(4, 4), (4, 4), (1, 1), (1, 1), (1, 1)],
+        0,
+    ),
+    "odd-size": (
+        every(relu(conv(var("x", 1, 8, 9, 7))), 2, 2),
+        [(2, 2), (1, 1)],
+        0,
+    ),
+    "channels-last": (pair(2, (1, 6, 8, 8), "NHWC", "HWIO"), [(2, 2), (1, 1)], 0),
+    "signal": (pair(1, (1, 8, 20), "NCW", "OIW"), [(2,), (1,)], 0),
+    "volume": (pair(3, (1, 8, 4, 6, 6), "NCDHW", "OIDHW"), [(2, 2, 2), (1, 1, 1)], 0),
+}
+
+
+def convs_and_slices(mod):
+    """Return the strides of the convolutions of a module, sorted, and the number of slices."""
+    calls = [call for func in mod.functions.values() for call in op_calls(func)]
+    strides = [
+        tuple(map(int, call.attrs.strides)) for call in calls if call.op.name.startswith("nn.conv")
+    ]
+    return sorted(strides), sum(call.op.name == "strided_slice" for call in calls)
+
+
+def data_of(mod):
+    return {
+        param.name_hint: rand(*map(int, param.checked_type.shape)) for param in mod["main"].params
+    }
+
+
+@pytest.mark.parametrize("name", THINNED)
+def test_thinned(name):
+    expr, strides, slices = THINNED[name]
+    mod = module(expr)
+    found = testing.check(mod, data_of(mod), partitions=1)
+    strides_found, slices_found = convs_and_slices(found)
+    assert strides_found == sorted(strides) and slices_found == slices
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 14, 14), (2, 3, 8, 8)])
+def test_what_is_left_is_not_changed(shape):
+    """The result is that of the same convolution with a longer stride."""
+    data = var("x", *shape)
+    channels = shape[1]
+    plain = module(conv(conv(data, in_channels=channels, strides=(2, 2)), kernel=1))
+    thinned = module(every(conv(data, in_channels=channels), 2, 2, seed=0))
+    inputs = {"x": rand(*shape)}
+    (want,) = testing.run(partition(plain), inputs)
+    (found,) = testing.run(partition(thinned), inputs)
+    np.testing.assert_array_equal(found, want)
+
+
+y = relu(conv(x))
+KEPT = {
+    "result": relay.Tuple([y, every(y, 2, 2)]),
+    "other-strides": relay.concatenate(
+        [relay.reshape(every(y, 2, 2), (-1,)), relay.reshape(every(y, 2, 1), (-1,))], 0
+    ),
+    "whole-reader": relay.Tuple([every(y, 2, 2), conv(y)]),
+    "3x3": conv(y, strides=(2, 2)),
+    "padded": every(y, 2, 2, padding=(1, 1)),
+    "input": every(relu(x), 2, 2),
+    "pool": every(relay.nn.max_pool2d(y, (2, 2)), 2, 2),
+    "varies-on-rows": every(y * var("f", 16), 2, 2),
+    "residual-of-odd-size": every(conv(var("x", 1, 8, 9, 7)) + var("r", 1, 8, 9, 7), 2, 2),
+    "channels-of-another-layout": conv_nd(
+        2, conv(x, kernel=1), 1, "NHWC", "HWIO", strides=(2, 1), in_channels=16
+    ),
+    "weight": relay.nn.conv2d(
+        relu(conv(var("x", 8, 8, 1, 1), kernel=1)),
+        relu(conv(var("w", 8, 8, 1, 1), kernel=1)),
+        kernel_size=(1, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_kept(name):
+    expr = KEPT[name]
+    mod = module(*(expr.fields if isinstance(expr, relay.Tuple) else [expr]))
+    found = partition(mod, prune=False)
+    assert convs_and_slices(found) == convs_and_slices(mod)
+    testing.assert_close(
+        testing.run(found, data_of(mod)), testing.run(mod, data_of(mod), opt_level=1)
+    )
+
+
+def test_no_slice_is_made_where_slices_stay_on_tvm():
+    mod = module(both(relu(conv(x) + x)))
+    found = partition(mod, exclude=["strided_slice"])
+    assert convs_and_slices(found) == convs_and_slices(mod)
+
+
+def test_a_branch_is_not_looked_into():
+    """What is computed outside of a branch is there whichever is taken."""
+    flag = relay.var("flag", shape=(), dtype="bool")
+    data = relu(conv(x))
+    body = relay.If(flag, every(data, 2, 2), every(data, 2, 2, seed=2))
+    mod = tvm.IRModule.from_expr(relay.Function([flag, x], body))
+    mod = relay.transform.InferType()(mod)
+    strides, slices = convs_and_slices(partition(mod, prune=False))
+    assert strides == [(1, 1), (2, 2), (2, 2)] and slices == 0

@@ -1,0 +1,108 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Takes of one index that is known, which become slices."""
+
+import numpy as np
+import pytest
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.reference import rand
+from dnnl_tests.relay import const, module, partition, var
+
+SHAPE = (2, 5, 8)
+TAKEN = {
+    "first": dict(indices=0, axis=1),
+    "last": dict(indices=4, axis=1),
+    "negative-axis": dict(indices=3, axis=-1),
+    "outermost": dict(indices=1, axis=0),
+    "axis-kept": dict(indices=[2], axis=1),
+    "axes-added": dict(indices=[[2]], axis=1),
+    "clip": dict(indices=4, axis=1, mode="clip"),
+    "fast": dict(indices=4, axis=1, mode="fast"),
+    "wrap": dict(indices=4, axis=1, mode="wrap"),
+}
+LEFT = {
+    "negative": dict(indices=-1, axis=1, mode="wrap"),
+    "out-of-range": dict(indices=5, axis=1),
+    "two": dict(indices=[0, 1], axis=1),
+    "flat": dict(indices=3, axis=None),
+    "batch": dict(indices=[[0], [0]], axis=1, batch_dims=1),
+}
+
+
+def taken(data, indices, dtype="int32", **attrs):
+    return relay.take(data, relay.const(np.array(indices, dtype)), **attrs)
+
+
+def classified(data, **attrs):
+    """Between two ops of oneDNN, as a transformer's classifier takes its token."""
+    return relay.nn.relu(taken(relay.tanh(data), **attrs))
+
+
+@pytest.mark.parametrize("attrs", TAKEN.values(), ids=TAKEN.keys())
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_one_partition(attrs, dtype):
+    x = rand(*SHAPE)
+    mod = module(classified(var("x", *SHAPE), dtype=dtype, **attrs))
+    found = dnnl.offload_report(partition(mod, prune=False))
+    assert found.partitions == 1 and found.offloaded == found.total
+    assert "take" not in found.calls and found.calls["strided_slice"] == 1
+    reference = np.maximum(np.take(np.tanh(x), attrs["indices"], attrs["axis"]), 0)
+    testing.check(mod, {"x": x}, options={"prune": False}, reference=[reference])
+
+
+@pytest.mark.parametrize("attrs", LEFT.values(), ids=LEFT.keys())
+def test_others_stay(attrs):
+    found = dnnl.offload_report(
+        partition(module(classified(var("x", *SHAPE), **attrs)), prune=False)
+    )
+    assert found.calls["take"] == 1 and "strided_slice" not in found.calls
+
+
+STAYS = {
+    "integers": var("x", *SHAPE, dtype="int32"),
+    "symbolic": var("x", None, 5, 8),
+}
+
+
+@pytest.mark.parametrize("data", STAYS.values(), ids=STAYS.keys())
+def test_data_that_stays(data):
+    taken_out = taken(data, 0, axis=1)
+    found = dnnl.offload_report(partition(module(taken_out, relay.nn.relu(var("y", 2, 3)))))
+    assert found.calls["take"] == 1
+
+
+@pytest.mark.parametrize("name", ["strided_slice", "reshape"])
+def test_excluded(name):
+    mod = module(classified(var("x", *SHAPE), indices=0, axis=1))
+    found = dnnl.offload_report(partition(mod, prune=False, exclude=[name]))
+    assert found.calls["take"] == 1 and name not in found.calls
+
+
+def test_a_variable_index_stays():
+    taken_out = relay.take(relay.tanh(var("x", *SHAPE)), var("i", dtype="int32"), axis=1)
+    found = dnnl.offload_report(partition(module(relay.nn.relu(taken_out)), prune=False))
+    assert found.calls["take"] == 1 and found.partitions == 2
+
+
+def test_the_classifier_of_a_transformer():
+    """Only the row that is taken goes through the last product."""
+    normal = relay.nn.layer_norm(var("x", 1, 197, 64), const(64), const(64, seed=1))
+    logits = relay.nn.dense(taken(normal, 0, "int64", axis=1), const(10, 64, seed=2))
+    testing.check(module(logits), {"x": rand(1, 197, 64)}, partitions=1, ops={"nn.dense": 1})

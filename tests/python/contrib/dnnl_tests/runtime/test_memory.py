@@ -1,0 +1,187 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""How often constants are in memory: once, in the library's file or as oneDNN has packed them."""
+
+import gc
+import shutil
+import struct
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.isolated import isolated
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import RTOL
+
+pytestmark = json_only
+
+WIDTH = 512
+ATTRS = {"kernel_size": (3, 3), "channels": WIDTH, "padding": 1}
+X = np.random.default_rng(0).standard_normal((1, WIDTH, 7, 7)).astype("float32")
+
+
+def weights(layers, seed=1):
+    """Weights of 3x3 convolutions, 9.4 MB each."""
+    rng = np.random.default_rng(seed)
+    scale = np.float32(np.sqrt(2 / (9 * WIDTH)))
+    shape = (WIDTH, WIDTH, 3, 3)
+    return [rng.standard_normal(shape, dtype="float32") * scale for _ in range(layers)]
+
+
+def convolutions(values):
+    """A chain of convolutions and relus, partitioned and built."""
+    x = expr = relay.var("x", shape=X.shape)
+    for value in values:
+        expr = relay.nn.conv2d(expr, relay.const(value), **ATTRS)
+        expr = relay.nn.relu(expr)
+    mod = tvm.IRModule.from_expr(relay.Function([x], expr))
+    return testing.build(dnnl.partition_for_dnnl(mod))
+
+
+def expected(values):
+    """The same chain without oneDNN, and without TVM's convolutions by Winograd."""
+    expr = relay.var("x", shape=X.shape)
+    params = {}
+    for i, value in enumerate(values):
+        params[f"w{i}"] = value
+        weight = relay.var(f"w{i}", shape=value.shape)
+        expr = relay.nn.relu(relay.nn.conv2d(expr, weight, **ATTRS))
+    return testing.run(tvm.IRModule.from_expr(expr), {"x": X}, params, opt_level=2)
+
+
+def exported(values, path):
+    """The path of the exported chain."""
+    testing.export(convolutions(values), str(path))
+    return str(path)
+
+
+def loaded(path):
+    """A runner of a library, one partition of which runs on oneDNN."""
+    runner = testing.Runner(tvm.runtime.load_module(path), "graph")
+    assert len(testing.dnnl_modules(runner)) == 1
+    return runner
+
+
+def const_loader(runner):
+    """The one const loader of a runner."""
+    (found,) = [m for m in testing.imported_modules(runner) if m.type_key == "const_loader"]
+    return found
+
+
+def resident_megabytes():
+    """The memory that this process has now, mapped files included."""
+    with open("/proc/self/status", encoding="ascii") as status:
+        (line,) = [line for line in status if line.startswith("VmRSS")]
+    return int(line.split()[1]) / 1e3
+
+
+def growth(small, large):
+    """Load and run a small library, then a large one; the megabytes that the large one adds."""
+    kept = [loaded(small)]
+    kept[0]({"x": X})
+    before = resident_megabytes()
+    kept.append(loaded(large))
+    kept[1]({"x": X})
+    return resident_megabytes() - before
+
+
+def test_loaded_constants_are_in_memory_once(tmp_path):
+    """TVM's own const loader makes it three times: mapped, copied and packed."""
+    layers = weights(8)
+    small = exported(layers[:1], tmp_path / "small.so")
+    large = exported(layers[1:], tmp_path / "large.so")
+    megabytes = sum(value.nbytes for value in layers[1:]) / 1e6
+    assert isolated(growth, small, large) < 1.2 * megabytes
+
+
+def test_a_loaded_library_gives_right_numbers_and_its_constants(tmp_path):
+    layers = weights(3)
+    runner = loaded(exported(layers, tmp_path / "model.so"))
+    loader = const_loader(runner)
+    for _ in range(2):
+        constants = loader.get_function("get_const_var_ndarray")()
+        found = sorted(float(value.numpy().sum()) for value in constants.values())
+        np.testing.assert_allclose(found, sorted(float(value.sum()) for value in layers), rtol=1e-6)
+        # Once more after the run, when the copies that oneDNN was given are gone.
+        testing.assert_close(runner({"x": X}), expected(layers), RTOL)
+
+
+def test_the_file_may_go_after_loading(tmp_path):
+    layers = weights(2)
+    path = exported(layers, tmp_path / "model.so")
+    runner = loaded(path)
+    shutil.rmtree(tmp_path)
+    gc.collect()
+    testing.assert_close(runner({"x": X}), expected(layers), RTOL)
+
+
+def test_libraries_that_differ_in_one_number_only(tmp_path):
+    """Names, shapes and all but one number are the same: each library has constants of its own."""
+    one = weights(2)
+    other = [value.copy() for value in one]
+    other[1][100, 200, 1, 1] += 100
+    paths = [exported(one, tmp_path / "one.so"), exported(other, tmp_path / "other.so")]
+    runners = [loaded(path) for path in paths]
+    for runner, layers in zip(reversed(runners), [other, one]):
+        testing.assert_close(runner({"x": X}), expected(layers), RTOL)
+
+
+def plan(runner):
+    """The one plan of a runner that was run."""
+    (found,) = testing.plans(runner)
+    return found
+
+
+def test_equal_constants_of_two_modules_are_packed_once(tmp_path):
+    same, own = weights(2), weights(1, seed=2)
+    first = loaded(exported(same, tmp_path / "first.so"))
+    first({"x": X})
+    second = loaded(exported(same + own, tmp_path / "second.so"))
+    testing.assert_close(second({"x": X}), expected(same + own), RTOL)
+    total = sum(value.nbytes for value in same)
+    assert plan(first)["constant_bytes"] == total
+    assert plan(first)["constant_bytes_shared"] == 0
+    assert plan(second)["constant_bytes"] == total + own[0].nbytes
+    assert plan(second)["constant_bytes_shared"] == total
+    # What is shared outlives the module that packed it.
+    del first
+    gc.collect()
+    testing.assert_close(second({"x": X}), expected(same + own), RTOL)
+
+
+def test_constants_in_a_module_that_was_not_exported():
+    """TVM's own const loader hands them in."""
+    layers = weights(2)
+    runner = testing.Runner(convolutions(layers))
+    testing.assert_close(runner({"x": X}), expected(layers), RTOL)
+    assert plan(runner)["constant_bytes"] == sum(value.nbytes for value in layers)
+
+
+def test_damaged_constants_are_an_error(tmp_path):
+    path = exported(weights(1), tmp_path / "model.so")
+    with open(path, "rb") as file:
+        data = file.read()
+    magic = struct.pack("<Q", 0xDD5E40F096B4A13F)
+    assert magic in data
+    with open(tmp_path / "damaged.so", "wb") as file:
+        file.write(data.replace(magic, b"\0" * 8))
+    with pytest.raises(tvm.TVMError, match="constants of a library are cut off or damaged"):
+        tvm.runtime.load_module(str(tmp_path / "damaged.so"))

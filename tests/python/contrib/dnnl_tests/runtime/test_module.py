@@ -1,0 +1,283 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Modules of the DNNL runtime: edges, constants, export, executors, threads, bad calls."""
+
+import json
+import re
+import threading
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import RTOL, conv2d, rand
+
+ATTRS = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
+X, W, B = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1), rand(8, 1, 1, seed=2)
+
+
+def var(name, value):
+    return relay.var(name, shape=value.shape, dtype=str(value.dtype))
+
+
+def conv_bias_relu(data, weight, bias):
+    return relay.nn.relu(relay.nn.conv2d(data, weight, **ATTRS) + bias)
+
+
+def expected_conv_bias_relu(x=X):
+    return np.maximum(conv2d(x, W, ATTRS) + B, 0)
+
+
+def conv_module():
+    return tvm.IRModule.from_expr(conv_bias_relu(var("x", X), var("w", W), var("b", B)))
+
+
+def dnnl_module(params=None, mod=None):
+    """Return the one runtime module of a partitioned module, not initialised yet."""
+    lib = testing.build(dnnl.partition_for_dnnl(mod or conv_module(), params))
+    (module,) = testing.dnnl_modules(lib)
+    return module
+
+
+@pytest.mark.parametrize(
+    "constant", [("w", "b"), ("w",), ("b",), ()], ids=lambda names: "+".join(names) or "none"
+)
+@pytest.mark.parametrize("executor", ["graph", "vm"])
+def test_partial_constants(constant, executor):
+    values = {"w": W, "b": B}
+    params = {name: values[name] for name in constant}
+    inputs = {"x": X, **{name: v for name, v in values.items() if name not in constant}}
+    testing.check(
+        conv_module(),
+        inputs,
+        params,
+        composites={"dnnl.conv2d_bias_relu": 1},
+        partitions=1,
+        reference=[expected_conv_bias_relu()],
+        executors=[executor],
+        rtol=RTOL,
+    )
+
+
+def test_several_partitions():
+    """An op that only TVM has, in the middle: the partitions before and after keep apart."""
+    x, w, b = var("x", X), var("w", W), var("b", B)
+    middle = relay.cumsum(conv_bias_relu(x, w, b), axis=1)
+    mod = tvm.IRModule.from_expr(conv_bias_relu(middle, w, b))
+    middle_value = np.cumsum(expected_conv_bias_relu(), axis=1)
+    testing.check(
+        mod,
+        {"x": X},
+        {"w": W, "b": B},
+        composites={"dnnl.conv2d_bias_relu": 2},
+        partitions=2,
+        reference=[expected_conv_bias_relu(middle_value)],
+        executors=["graph", "vm"],
+        rtol=2 * RTOL,
+    )
+
+
+@pytest.mark.parametrize("executor", ["graph", "vm"])
+def test_outputs(executor):
+    """A tuple with an inner value, a result, and one result twice."""
+    x, w, b = var("x", X), var("w", W), var("b", B)
+    first = conv_bias_relu(x, w, b)
+    second = relay.nn.conv2d(first, w, **ATTRS)
+    expr = relay.Tuple([first, second, second, relay.nn.relu(second)])
+    a = expected_conv_bias_relu()
+    c = conv2d(a, W, ATTRS)
+    testing.check(
+        tvm.IRModule.from_expr(expr),
+        {"x": X},
+        {"w": W, "b": B},
+        partitions=1,
+        reference=[a, c, c, np.maximum(c, 0)],
+        executors=[executor],
+        rtol=2 * RTOL,
+    )
+
+
+@pytest.mark.parametrize("executor", ["graph", "vm"])
+def test_export_and_load_in_a_new_process(executor, tmp_path):
+    lib = testing.build(dnnl.partition_for_dnnl(conv_module(), {"w": W, "b": B}), executor=executor)
+    path = str(tmp_path / "model.so")
+    testing.export(lib, path)
+    outputs = testing.run_in_new_process(path, {"x": X}, executor=executor)
+    testing.assert_close(outputs, [expected_conv_bias_relu()], RTOL)
+
+
+@json_only
+def test_the_graph_json_has_no_constants_and_names_what_is_fused():
+    module = dnnl_module({"w": W, "b": B})
+    graph = json.loads(module.get_source("json"))
+    symbol = module.get_function("get_symbol")()
+    names = [str(name) for name in module.get_function("get_const_vars")()]
+    assert sorted(names) == [f"dnnl_{symbol}_const_0", f"dnnl_{symbol}_const_1"]
+    kinds = [node["op"] for node in graph["nodes"]]
+    assert kinds == ["input", "const", "const", "kernel"]
+    kernel = graph["nodes"][3]
+    assert kernel["name"] == "dnnl.conv2d_bias_relu"
+    assert kernel["attrs"]["root_op"] == [["nn.conv2d"]]
+    assert kernel["attrs"]["post_ops"] == [["add", "nn.relu"]]
+    assert kernel["attrs"]["post_ops.0.operand"] == [["2"]]
+    assert kernel["attrs"]["padding"] == [["1", "1", "1", "1"]]
+    assert len(module.get_source("json")) < 4000
+
+
+@json_only
+def test_weights_are_held_once_when_they_need_no_packing():
+    """The arena shares memory between intermediates whose lives do not overlap."""
+    x, w = var("x", X), var("w", W)
+    expr = x
+    for _ in range(6):
+        expr = relay.nn.relu(relay.nn.conv2d(expr, w, **ATTRS))
+    runner = testing.Runner(
+        testing.build(dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": W}))
+    )
+    runner({"x": X})
+    (plan,) = testing.plans(runner)
+    assert plan["arena_bytes"] <= plan["arena_bytes_unshared"] / 2
+
+
+@json_only
+def test_concurrent_calls_of_one_module():
+    """Eight threads on one module, each with its own input, get what one thread gets."""
+    module = dnnl_module({"w": W, "b": B})
+    symbol = module.get_function("get_symbol")()
+    order = [int(str(n).rsplit("_", 1)[1]) for n in module.get_function("get_const_vars")()]
+    # The names count the constants in the order in which the function's body meets them.
+    consts = [tvm.nd.array([W, B][i]) for i in order]
+    assert module.get_function("__init_" + symbol)(consts) == 0
+    call = module.get_function(symbol)
+    failures = []
+
+    def work(seed):
+        x = rand(*X.shape, seed=seed)
+        expected = expected_conv_bias_relu(x)
+        source, target = tvm.nd.array(x), tvm.nd.empty(expected.shape)
+        for _ in range(50):
+            call(source, target)
+            try:
+                testing.assert_close([target], [expected], RTOL)
+            except AssertionError as error:
+                failures.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@json_only
+def test_a_call_before_init_says_so():
+    module = dnnl_module({"w": W, "b": B})
+    call = module.get_function(module.get_function("get_symbol")())
+    with pytest.raises(tvm.TVMError, match="2 constants and was not initialised"):
+        call(tvm.nd.array(X), tvm.nd.empty((1, 8, 6, 6)))
+
+
+def init_and_call(*args):
+    module = dnnl_module()
+    module.get_function(module.get_function("get_symbol")())(*args)
+
+
+GOOD = [tvm.nd.array(X), tvm.nd.array(W), tvm.nd.array(B), tvm.nd.empty((1, 8, 6, 6))]
+BAD_CALLS = {
+    "too-few": (GOOD[:3], "4 inputs and outputs are expected, but 3"),
+    "too-many": (GOOD + GOOD[:1], "4 inputs and outputs are expected, but 5"),
+    "shape": ([tvm.nd.empty((1, 8, 6, 7))] + GOOD[1:], r"float32 \[1, 8, 6, 6\], but is .*7\]"),
+    "rank": ([tvm.nd.empty((8, 6, 6))] + GOOD[1:], r"but is float32 \[8, 6, 6\]"),
+    "dtype": ([tvm.nd.empty((1, 8, 6, 6), "float64")] + GOOD[1:], "but is float64"),
+    "not-a-tensor": ([7] + GOOD[1:], "expected NDArray or DLTensor|DLTensor\\* or NDArray|int"),
+    "none": ([None] + GOOD[1:], "null"),
+}
+
+
+@json_only
+@pytest.mark.parametrize("args, message", BAD_CALLS.values(), ids=BAD_CALLS.keys())
+def test_bad_calls_are_errors(args, message):
+    with pytest.raises((tvm.TVMError, TypeError), match=message):
+        init_and_call(*args)
+
+
+@json_only
+def test_a_good_call_without_constants_needs_no_init():
+    init_and_call(*GOOD)
+    testing.assert_close([GOOD[3]], [expected_conv_bias_relu()], RTOL)
+
+
+def rewritten(change):
+    """Return the error of a module whose JSON graph was changed by `change(kernel attrs)`."""
+    module = dnnl_module()
+    graph = json.loads(module.get_source("json"))
+    change(graph["nodes"][-1]["attrs"])
+    create = tvm.get_global_func("runtime.DNNLJSONRuntimeCreate")
+    symbol = module.get_function("get_symbol")()
+    with pytest.raises(tvm.TVMError) as error:
+        create(symbol, json.dumps(graph), [])[symbol](*GOOD)
+    return str(error.value)
+
+
+@json_only
+def test_a_composite_that_only_its_name_describes():
+    """Relax's codegen writes no list of post-ops; what the name says is known for a few."""
+    module = dnnl_module()
+    graph = json.loads(module.get_source("json"))
+    attrs = graph["nodes"][-1]["attrs"]
+    for key in [key for key in attrs if key == "root_op" or key.startswith("post_ops")]:
+        del attrs[key]
+    symbol = module.get_function("get_symbol")()
+    create = tvm.get_global_func("runtime.DNNLJSONRuntimeCreate")
+    create(symbol, json.dumps(graph), [])[symbol](*GOOD)
+    testing.assert_close([GOOD[3]], [expected_conv_bias_relu()], RTOL)
+
+
+def set_attr(key, value):
+    return lambda attrs: attrs.__setitem__(key, value)
+
+
+BAD_ATTRS = {
+    "unknown-op": (set_attr("root_op", [["nn.nonsense"]]), "no op nn.nonsense"),
+    "layout": (set_attr("data_layout", [["NCHW16c"]]), "layout NCHW16c"),
+    "kernel-layout": (set_attr("kernel_layout", [["OIHX"]]), "layout OIHX"),
+    "groups": (set_attr("groups", [["3"]]), "do not fit 3 groups"),
+    "groups-text": (set_attr("groups", [["many"]]), "'groups' is .*many"),
+    "padding": (set_attr("padding", [["1", "2", "3"]]), "padding \\[1, 2, 3\\]"),
+    "stride-zero": (set_attr("strides", [["0", "1"]]), "oneDNN .* cannot run this"),
+    "output-shape": (set_attr("shape", [[[1, 8, 6, 9]]]), "oneDNN .* cannot run this"),
+    "post-op": (set_attr("post_ops", [["add", "nn.conv2d"]]), "nn.conv2d.*cannot be fused"),
+    "operand": (set_attr("post_ops.0.operand", [["9"]]), "input 9 is missing"),
+    "no-operand": (lambda attrs: attrs.pop("post_ops.0.operand"), "has 3 inputs"),
+}
+
+
+@json_only
+@pytest.mark.parametrize("change, message", BAD_ATTRS.values(), ids=BAD_ATTRS.keys())
+def test_a_graph_that_cannot_run_is_an_error_that_names_the_node(change, message):
+    text = rewritten(change)
+    assert "node 3" in text or "dnnl.conv2d_bias_relu" in text
+    assert re.search(message, text), text
+
+
+if __name__ == "__main__":
+    tvm.testing.main()
