@@ -199,11 +199,9 @@ def run_case(folder):
 
 def dnnl_warning():
     """Return the class of the warnings about functions that were left alone."""
-    from tvm.relay.op.contrib._dnnl import (
-        pipeline as partition,
-    )  # pylint: disable=import-outside-toplevel
+    from tvm.relay.op.contrib._dnnl import pipeline  # pylint: disable=import-outside-toplevel
 
-    return partition.PartitionWarning
+    return pipeline.PartitionWarning
 
 
 def run_all(names=(), progress=None):
