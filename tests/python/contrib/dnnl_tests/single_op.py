@@ -19,6 +19,7 @@
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy.op_spec import Rules
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.reference import RTOL
@@ -117,4 +118,4 @@ def refusal(expr):
     call = mod["main"].body
     while isinstance(call, relay.TupleGetItem):
         call = call.tuple_value
-    return dnnl._TABLE.refusal(call)
+    return Rules(dnnl._TABLE).refusal(call)

@@ -37,6 +37,7 @@ from ._dnnl.pipeline import partition
 from ._dnnl.policy.op_spec import (
     FUNCTION,
     OpSpec,
+    Rules,
     SpecTable,
     binary,
     copy,
@@ -291,7 +292,7 @@ def partition_for_dnnl(
         num_threads=num_threads,
     )
     options = make_options(mod_name, given, _TABLE.names())
-    return partition(check_module(mod), params, options, _TABLE)
+    return partition(check_module(mod), params, Rules(_TABLE, options))
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:

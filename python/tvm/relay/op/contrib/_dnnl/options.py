@@ -14,15 +14,13 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The options of a partitioning run, and how the rules see them."""
+"""The options of partition_for_dnnl, checked."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import difflib
-from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 
 import tvm
 
@@ -56,15 +54,12 @@ class Options:
     exclude : frozenset[str]
         Ops and composites that stay on TVM.
     bf16 : bool
-        Whether real numbers are made shorter first.
+        Whether to compute in bfloat16.
     keep_bias_order : bool
         Whether a bias is added where the module adds it.
     num_threads : int | None
         How many threads the partitions run on, 0 for what the process says; None if it is for the
         PassContext of the compilation to say.
-    known : dict
-        What the rules of ops said in this run, by call: they are asked for each composite that a
-        call could be in.
     """
 
     mod_name: str = "default"
@@ -73,7 +68,6 @@ class Options:
     bf16: bool = False
     keep_bias_order: bool = True
     num_threads: int | None = None
-    known: dict = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
 
 def make_options(mod_name: str, given: dict, rows: Sequence[str]) -> Options:
@@ -164,23 +158,3 @@ def check_module(mod) -> tvm.IRModule:
             "tvm.IRModule.from_expr makes one of an expression"
         )
     return mod
-
-
-# TVM calls the rules through registered functions that take nothing but an expression, so the
-# options of the run that is under way are found here. Outside a run these are the defaults.
-_ACTIVE: ContextVar[Options] = ContextVar("dnnl_partition_options")
-
-
-def active() -> Options:
-    """Return the options of the run under way."""
-    return _ACTIVE.get(None) or Options()
-
-
-@contextlib.contextmanager
-def activate(options: Options) -> Iterator[None]:
-    """Make `options` those of the run under way."""
-    token = _ACTIVE.set(options)
-    try:
-        yield
-    finally:
-        _ACTIVE.reset(token)

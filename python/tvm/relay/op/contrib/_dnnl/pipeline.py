@@ -26,11 +26,10 @@ from tvm.relay import transform
 from tvm.relay.dataflow_pattern import rewrite
 
 from .ir.dataflow_graph import OPAQUE, has_attr, op_calls
-from .options import Options, activate
 from .partition.fuse import fuse
 from .partition.outline import cut
 from .partition.single_calls import keep_calls_single
-from .policy.op_spec import SpecTable
+from .policy.op_spec import Rules
 from .policy.tensors import op_name, tensor_reason
 from .report.record import ATTR, Record
 from .rewrites.bias_order import bias_first
@@ -52,24 +51,21 @@ class PartitionWarning(UserWarning):
     """A function was left as it was because a pass could not cope with it."""
 
 
-def partition(
-    mod: tvm.IRModule, params: dict | None, options: Options, table: SpecTable
-) -> tvm.IRModule:
+def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRModule:
     """Partition every function of a module that has something for oneDNN.
 
     See :py:func:`tvm.relay.op.contrib.dnnl.partition_for_dnnl`.
     """
-    record = Record(excluded=sorted(options.exclude))
+    record = Record(excluded=sorted(rules.options.exclude))
     mod = bind_params(record.attach(mod), params)
     mod = transform.InferType()(mod)
-    with activate(options):
-        for name in _candidates(mod, table, record):
-            for step in _STEPS:
-                mod = _attempt(mod, name, step, table, options, record)
+    for name in _candidates(mod, rules, record):
+        for step in _STEPS:
+            mod = _attempt(mod, name, step, rules, record)
     return record.attach(mod)
 
 
-def _candidates(mod: tvm.IRModule, table: SpecTable, record: Record) -> list[str]:
+def _candidates(mod: tvm.IRModule, rules: Rules, record: Record) -> list[str]:
     """Name the functions that are ours to change and have a call that oneDNN can run."""
     names = []
     for var, func in mod.functions.items():
@@ -78,7 +74,7 @@ def _candidates(mod: tvm.IRModule, table: SpecTable, record: Record) -> list[str
         if any(has_attr(func, key) for key in (*OPAQUE, _SKIP)):
             continue
         calls = op_calls(func)
-        if not any(_is_of_interest(call, table) for call in calls):
+        if not any(_is_of_interest(call, rules) for call in calls):
             continue
         if any(op_name(call).startswith("annotation.compiler_") for call in calls):
             record.failures[var.name_hint] = "left alone: annotated for another compiler"
@@ -87,19 +83,19 @@ def _candidates(mod: tvm.IRModule, table: SpecTable, record: Record) -> list[str
     return sorted(names)
 
 
-def _is_of_interest(call: relay.Call, table: SpecTable) -> bool:
+def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     name = op_name(call)
-    if name in table.ops and table.reason(call) is None:
+    if name in rules.ops and rules.reason(call) is None:
         return True
     # Of constants, these are virtual ops, whatever the row says.
     return name in ("divide", "power") and tensor_reason("result", call.checked_type, 1) is None
 
 
-def _attempt(mod, name, step, table, options, record):
+def _attempt(mod, name, step, rules, record):
     """Run a step on one function; when it cannot cope, keep the function as it was and warn."""
     try:
         # A copy: steps change the module that they get.
-        changed = step(mod.with_attr(ATTR, mod.get_attr(ATTR)), name, table, options, record)
+        changed = step(mod.with_attr(ATTR, mod.get_attr(ATTR)), name, rules, record)
         same = changed[name].same_as(mod[name])
         return mod if same else transform.InferType()(changed)
     # A pass of TVM raises whatever it likes, and a model must not fail to compile because a part
@@ -114,7 +110,7 @@ def _attempt(mod, name, step, table, options, record):
         return mod
 
 
-def _remove_dropout(mod, name, table, options, record):
+def _remove_dropout(mod, name, rules, record):
     dropout = RemoveDropout()
     mod[name] = rewrite(dropout, mod[name], mod)
     if dropout.removed:
@@ -122,7 +118,7 @@ def _remove_dropout(mod, name, table, options, record):
     return mod
 
 
-def _fold_constants(mod, name, table, options, record):
+def _fold_constants(mod, name, rules, record):
     mod[name] = _without_constants(mod, name)
     return mod
 
@@ -135,71 +131,71 @@ def _without_constants(mod, name):
         return mod[name]
 
 
-def _fold_scale(mod, name, table, options, record):
-    mod[name], folded = fold_scale(mod[name], table)
+def _fold_scale(mod, name, rules, record):
+    mod[name], folded = fold_scale(mod[name], rules)
     record.folded.update(folded)
     return mod
 
 
-def _fold_pad(mod, name, table, options, record):
-    mod[name], folded = fold_pad(mod[name], table)
+def _fold_pad(mod, name, rules, record):
+    mod[name], folded = fold_pad(mod[name], rules)
     if folded:
         record.folded["nn.pad"] += folded
     return mod
 
 
-def _fold_layer_norm(mod, name, table, options, record):
-    mod[name], folded = fold_layer_norm(mod[name], table)
+def _fold_layer_norm(mod, name, rules, record):
+    mod[name], folded = fold_layer_norm(mod[name], rules)
     record.folded.update(folded)
     return mod
 
 
-def _slice_fixed_takes(mod, name, table, options, record):
-    mod[name] = slice_fixed_takes(mod[name], table)
+def _slice_fixed_takes(mod, name, rules, record):
+    mod[name] = slice_fixed_takes(mod[name], rules)
     return mod
 
 
-def _thin(mod, name, table, options, record):
-    mod[name] = thin(mod[name], table)
+def _thin(mod, name, rules, record):
+    mod[name] = thin(mod[name], rules)
     return mod
 
 
-def _bias_first(mod, name, table, options, record):
-    if not options.keep_bias_order:
-        mod[name] = bias_first(mod[name], table)
+def _bias_first(mod, name, rules, record):
+    if not rules.options.keep_bias_order:
+        mod[name] = bias_first(mod[name], rules)
     return mod
 
 
-def _wrap_virtual_ops(mod, name, table, options, record):
-    func = wrap_rms_norms(mod[name], table)
+def _wrap_virtual_ops(mod, name, rules, record):
+    func = wrap_rms_norms(mod[name], rules)
     if not func.same_as(mod[name]):
         mod[name] = func
         mod = transform.InferType()(mod)
-    mod[name] = wrap_virtual_ops(mod[name], table)
+    mod[name] = wrap_virtual_ops(mod[name], rules)
     return mod
 
 
-def _to_bfloat16(mod, name, table, options, record):
+def _to_bfloat16(mod, name, rules, record):
     """Make numbers shorter; the parameters were folded before, and their casts are after."""
-    if not options.bf16:
+    if not rules.options.bf16:
         return mod
     mod[name] = to_mixed(mod, name)
     mod[name] = _without_constants(mod, name)
     mod = transform.InferType()(mod)
-    mod[name] = narrow(mod[name], table)
+    mod[name] = narrow(mod[name], rules)
     return mod
 
 
-def _offload(mod, name, table, options, record):
+def _offload(mod, name, rules, record):
     """Make composites, then cut out what oneDNN runs."""
-    func = fuse(mod[name], table)
+    func = fuse(mod[name], rules)
     if not func.same_as(mod[name]):
         mod[name] = func
         mod = transform.InferType()(mod)
-    return cut(mod, name, table, options, record)
+    return cut(mod, name, rules, record)
 
 
-def _keep_calls_single(mod, name, table, options, record):
+def _keep_calls_single(mod, name, rules, record):
     mod[name] = keep_calls_single(mod, name)
     return mod
 

@@ -25,11 +25,11 @@ from __future__ import annotations
 from tvm import relay
 
 from ..ir.dataflow_graph import Graph
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.tensors import op_name
 
 
-def trimmed(graph: Graph, members: list[int], table: SpecTable) -> list[int]:
+def trimmed(graph: Graph, members: list[int], rules: Rules) -> list[int]:
     """Return a region without those of its views that are better left outside.
 
     What is left out is either computed from nothing inside or used by nothing inside, so no path
@@ -41,14 +41,14 @@ def trimmed(graph: Graph, members: list[int], table: SpecTable) -> list[int]:
         The function.
     members : list[int]
         The region, in order.
-    table : SpecTable
+    rules : Rules
         The policy, which tells the views.
     """
     inside = set(members)
     views: set[int] = set()
     for i in members:
         field = isinstance(graph.nodes[i], relay.TupleGetItem) and graph.children[i][0] in views
-        if field or table.moves(op_name(graph.nodes[i])) == "view":
+        if field or rules.moves(op_name(graph.nodes[i])) == "view":
             views.add(i)
     while True:
         dropped = _worse_inside(graph, sorted(inside), inside, views)

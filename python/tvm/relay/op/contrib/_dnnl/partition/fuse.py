@@ -24,9 +24,8 @@ import tvm
 from tvm import relay, tir
 from tvm.relay import expr as relay_expr
 
-from .. import options
 from ..ir.dataflow_graph import Graph
-from ..policy.op_spec import OpSpec, SpecTable
+from ..policy.op_spec import OpSpec, Rules
 from ..policy.tensors import COMPILER, VIRTUAL_OP, op_name, shape_of
 from .chain import channel_bias_reason
 
@@ -82,10 +81,10 @@ def operand_kind(
 class Fused:
     """A root and its post-ops, by their numbers in the graph."""
 
-    def __init__(self, graph: Graph, table: SpecTable, root: int):
-        self.graph, self.table = graph, table
+    def __init__(self, graph: Graph, rules: Rules, root: int):
+        self.graph, self.rules = graph, rules
         self.chain = [root]
-        self.root_spec: OpSpec = table.ops[spec_name(graph.nodes[root])]
+        self.root_spec: OpSpec = rules.ops[spec_name(graph.nodes[root])]
         axis = self.root_spec.channel_axis
         self.channel_axis = axis(graph.nodes[root]) if axis else None
         # The part of the name of each op; None for one that shows in no name.
@@ -115,9 +114,9 @@ class Fused:
             self._parts.append(part)
         self._drop_last_reshapes()
 
-    def shorten(self, exclude: frozenset[str]) -> None:
+    def shorten(self) -> None:
         """Drop post-ops from the end until the composite is not one that stays on TVM."""
-        while len(self.chain) > 1 and self.name in exclude:
+        while len(self.chain) > 1 and self.rules.excludes(self.name):
             self.chain.pop()
             self._parts.pop()
             self._drop_last_reshapes()
@@ -141,7 +140,7 @@ class Fused:
         """Whether a user only gives other dimensions to the rows, or matrices, of the last op."""
         root, expr = self.graph.nodes[self.chain[0]], self.graph.nodes[user]
         kept = KEPT_DIMS.get(spec_name(root))
-        if kept is None or spec_name(expr) not in RESHAPES or self.table.refusal(expr) is not None:
+        if kept is None or spec_name(expr) not in RESHAPES or self.rules.refusal(expr) is not None:
             return False
         # An operand of all elements would be of other dimensions than the result.
         if self._has_full_operand or self.graph.scope[user] != self.graph.scope[last]:
@@ -155,11 +154,11 @@ class Fused:
         """Return what to call a user of the last op in the name; None if it cannot be fused."""
         expr = self.graph.nodes[user]
         name = spec_name(expr)
-        if name not in self.table.ops or self.graph.scope[user] != self.graph.scope[last]:
+        if name not in self.rules.ops or self.graph.scope[user] != self.graph.scope[last]:
             return None
-        spec = self.table.ops[name]
+        spec = self.rules.ops[name]
         shape = shape_of(self.graph.nodes[last])
-        refused = op_name(expr) is not None and self.table.refusal(expr) is not None
+        refused = op_name(expr) is not None and self.rules.refusal(expr) is not None
         is_fused = spec.post in self.root_spec.fuses or name in self.root_spec.fuses
         if not is_fused or refused or shape_of(expr) != shape:
             return None
@@ -236,29 +235,28 @@ class Fused:
         ]
 
 
-def find_fused(graph: Graph, table: SpecTable) -> Iterator[Fused]:
+def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
     """Yield what to fuse: heavy ops first, so that a light one does not take their post-ops."""
-    exclude = options.active().exclude
     taken: set[int] = set()
     roots = []
     for number, expr in enumerate(graph.nodes):
         name = spec_name(expr)
-        if name in table.ops and table.ops[name].fuses:
-            if op_name(expr) is None or table.refusal(expr) is None:
+        if name in rules.ops and rules.ops[name].fuses:
+            if op_name(expr) is None or rules.refusal(expr) is None:
                 roots.append(number)
-    roots.sort(key=lambda number: not table.ops[spec_name(graph.nodes[number])].heavy)
+    roots.sort(key=lambda number: not rules.ops[spec_name(graph.nodes[number])].heavy)
     for root in roots:
         if root in taken:
             continue
-        fused = Fused(graph, table, root)
+        fused = Fused(graph, rules, root)
         fused.grow(taken)
-        fused.shorten(exclude)
+        fused.shorten()
         if len(fused.chain) > 1:
             taken.update(fused.chain)
             yield fused
 
 
-def fuse(func: relay.Function, table: SpecTable) -> relay.Function:
+def fuse(func: relay.Function, rules: Rules) -> relay.Function:
     """Put every chain of an op and its post-ops into a composite.
 
     TVM's MergeComposite needs a pattern for each chain, and tries all of them at each place. The
@@ -268,7 +266,7 @@ def fuse(func: relay.Function, table: SpecTable) -> relay.Function:
     ----------
     func : relay.Function
         A typed function.
-    table : SpecTable
+    rules : Rules
         The policy.
 
     Returns
@@ -277,5 +275,5 @@ def fuse(func: relay.Function, table: SpecTable) -> relay.Function:
         The function with calls of composites, or `func` itself where there is nothing to fuse.
     """
     graph = Graph(func)
-    found = find_fused(graph, table)
+    found = find_fused(graph, rules)
     return graph.replace({each.chain[-1]: (each.outside(), each.build) for each in found})

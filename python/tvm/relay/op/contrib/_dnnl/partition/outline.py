@@ -27,8 +27,7 @@ import tvm
 from tvm import relay, tir
 
 from ..ir.dataflow_graph import Graph, inlined, is_composite, op_calls
-from ..options import Options
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.tensors import COMPILER, op_name
 from ..report.record import Record
 from .edge_views import trimmed
@@ -127,9 +126,7 @@ class Partition:
         return relay.Tuple(values) if isinstance(expr.checked_type, relay.TupleType) else values[0]
 
 
-def cut(
-    mod: tvm.IRModule, name: str, table: SpecTable, options: Options, record: Record
-) -> tvm.IRModule:
+def cut(mod: tvm.IRModule, name: str, rules: Rules, record: Record) -> tvm.IRModule:
     """Move what oneDNN runs of the function `name` into new functions of `mod`, which is changed.
 
     TVM's AnnotateTarget, MergeCompilerRegions and PartitionGraph do this for functions that are
@@ -138,24 +135,24 @@ def cut(
     """
     graph = Graph(mod[name])
     composites = {i for i, expr in enumerate(graph.nodes) if is_composite(expr)}
-    regions = Regions(graph, _supported(graph, composites, table))
-    prefix = re.sub(r"\W", "_", f"tvmgen_{options.mod_name}_{COMPILER}_{name}")
+    regions = Regions(graph, _supported(graph, composites, rules))
+    prefix = re.sub(r"\W", "_", f"tvmgen_{rules.options.mod_name}_{COMPILER}_{name}")
     taken = {var.name_hint for var in mod.functions}
     names = (f"{prefix}_{number}" for number in itertools.count())
     partitions: dict[int, Partition] = {}
     for members in regions.members:
         calls = [call for i in members for call in _calls(graph.nodes[i], i in composites)]
-        reason = why_prune(calls, table, options)
+        reason = why_prune(calls, rules)
         if reason is None:
-            if options.prune:
-                kept = trimmed(graph, members, table)
+            if rules.options.prune:
+                kept = trimmed(graph, members, rules)
                 left = [op_name(graph.nodes[i]) for i in set(members).difference(kept)]
                 record.prune(
                     "left out: a view at the edge of a partition", Counter(filter(None, left))
                 )
                 members = kept
             free = next(name for name in names if name not in taken)
-            partition = Partition(free, regions, members, options.num_threads)
+            partition = Partition(free, regions, members, rules.options.num_threads)
             partitions.update((i, partition) for i in members)
         elif calls:
             record.prune(reason, Counter(op_name(call) for call in calls))
@@ -189,13 +186,13 @@ def _calls(expr: relay.Expr, composite: bool) -> list[relay.Call]:
     return []
 
 
-def _supported(graph: Graph, composites: Container[int], table: SpecTable):
+def _supported(graph: Graph, composites: Container[int], rules: Rules):
     """Return the predicate that tells what oneDNN computes, for Regions."""
     known = [False] * len(graph.nodes)
 
     def is_accepted(i: int) -> bool:
         expr = graph.nodes[i]
-        return op_name(expr) in table.ops and table.refusal(expr) is None
+        return op_name(expr) in rules.ops and rules.refusal(expr) is None
 
     def supported(i: int) -> bool:
         expr = graph.nodes[i]

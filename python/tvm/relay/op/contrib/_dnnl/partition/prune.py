@@ -20,8 +20,7 @@ from __future__ import annotations
 
 from tvm import relay
 
-from ..options import Options
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.tensors import op_name, result_elements
 
 # A region without a heavy op only moves memory. TVM fuses such ops into their neighbours, which
@@ -43,26 +42,24 @@ from ..policy.tensors import op_name, result_elements
 LIGHT_ELEMENTS = 1 << 16
 
 
-def why_prune(calls: list[relay.Call], table: SpecTable, options: Options) -> str | None:
+def why_prune(calls: list[relay.Call], rules: Rules) -> str | None:
     """Say why a region stays on TVM; None to make it a partition.
 
     Parameters
     ----------
     calls : list[relay.Call]
         The calls of Relay ops in the region.
-    table : SpecTable
+    rules : Rules
         The policy, which tells the heavy ops.
-    options : Options
-        Of the run.
     """
     if not calls:
         return "pruned: no op"
-    if not options.prune or any(table.is_heavy(op_name(call)) for call in calls):
+    if not rules.options.prune or any(rules.is_heavy(op_name(call)) for call in calls):
         return None
-    computed = [call for call in calls if not table.moves(op_name(call))]
+    computed = [call for call in calls if not rules.moves(op_name(call))]
     if not computed:
         return "pruned: nothing to compute, elements are only moved"
-    elements = sum(table.gain(op_name(call)) * result_elements(call) for call in computed)
+    elements = sum(rules.cost_weight(op_name(call)) * result_elements(call) for call in computed)
     if elements >= LIGHT_ELEMENTS:
         return None
     return f"pruned: no heavy op and {elements} elements, fewer than {LIGHT_ELEMENTS}"

@@ -25,14 +25,14 @@ import tvm.ir
 from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern
 
-from .. import options
+from ..options import Options
 from ..partition.chain import Chain, bias_reason, residual_reason
 from .refused import REFUSED
 from .tensors import COMPILER, op_name
 
 EXCLUDED = "excluded by option"
 
-# What an element counts where oneDNN has vector code and TVM calls a function of the C library.
+# The cost weight where oneDNN has vector code and TVM calls a function of the C library.
 FUNCTION = 64
 
 
@@ -54,8 +54,9 @@ class OpSpec:
         For an op that takes a bias: the channel axis of a call's result.
     heavy : bool
         Whether the op computes enough to be worth a partition of its own.
-    gain : int
-        For an op that is not heavy: what an element of its result counts for a partition.
+    cost_weight : int
+        For an op that is not heavy: what an element of its result counts when a partition is
+        weighed against TVM.
     moves : str | None
         For an op that computes nothing: "view" if it names elements in another way, "copy" if it
         may have to move them. A partition may reach through it, but not be made of it.
@@ -70,7 +71,7 @@ class OpSpec:
     reason: Callable[[relay.Call], str | None] | None = None
     channel_axis: Callable[[relay.Call], int] | None = None
     heavy: bool = False
-    gain: int = 1
+    cost_weight: int = 1
     moves: str | None = None
     post: str | None = None
     fuses: tuple[str, ...] = ()
@@ -83,12 +84,12 @@ def root(name: str, reason, channel_axis=None, fuses=("eltwise", "binary")) -> O
 
 def light(name: str, reason, channel_axis=None, fuses=("eltwise", "binary")) -> OpSpec:
     """Make the row of an op that alone gains nothing, to which others are fused."""
-    return OpSpec(name, reason=reason, channel_axis=channel_axis, gain=0, fuses=fuses)
+    return OpSpec(name, reason=reason, channel_axis=channel_axis, cost_weight=0, fuses=fuses)
 
 
 def function(name: str, reason) -> OpSpec:
     """Make the row of an op that computes functions such as exp, and to which nothing is fused."""
-    return OpSpec(name, reason=reason, gain=FUNCTION)
+    return OpSpec(name, reason=reason, cost_weight=FUNCTION)
 
 
 def view(name: str, reason) -> OpSpec:
@@ -101,9 +102,9 @@ def copy(name: str, reason) -> OpSpec:
     return OpSpec(name, reason=reason, moves="copy")
 
 
-def eltwise(name: str, reason, gain: int = 1) -> OpSpec:
+def eltwise(name: str, reason, cost_weight: int = 1) -> OpSpec:
     """Make the row of a function of one element."""
-    return OpSpec(name, reason=reason, gain=gain, post="eltwise", fuses=("binary",))
+    return OpSpec(name, reason=reason, cost_weight=cost_weight, post="eltwise", fuses=("binary",))
 
 
 def binary(name: str, reason) -> OpSpec:
@@ -127,60 +128,11 @@ class SpecTable:
         """Return the names of all rows."""
         return [*self.ops, *(row.name for row in self.composites)]
 
-    def is_heavy(self, name: str) -> bool:
-        """Whether the Relay op `name` is worth a partition of its own."""
-        return name in self.ops and self.ops[name].heavy
-
-    def gain(self, name: str) -> int:
-        """Say what an element of an op's result counts; without a row, it is part of a function."""
-        return self.ops[name].gain if name in self.ops else FUNCTION
-
-    def moves(self, name: str | None) -> str | None:
-        """Say how the Relay op `name` moves elements, if it does nothing else."""
-        return self.ops[name].moves if name in self.ops else None
-
-    def reason(self, call: relay.Call) -> str | None:
-        """Ask the rule of an op that has a row; once for each call in a run."""
-        known = options.active().known
-        if call not in known:
-            known[call] = self.ops[op_name(call)].reason(call)
-        return known[call]
-
-    def refusal(self, call: relay.Call) -> str | None:
-        """Say why a call of a Relay op stays on TVM; None if oneDNN can run it."""
-        name = op_name(call)
-        if name in options.active().exclude:
-            return EXCLUDED
-        if name in self.ops:
-            return self.reason(call)
-        fused = [spec for spec in self.composites if name in spec.chain.op_names()]
-        for spec in fused:
-            if spec.chain.parse(call) is not None and self.composite_refusal(spec, call):
-                return self.composite_refusal(spec, call)
-        if fused:
-            return f"runs only fused, as in {fused[-1].name}"
-        return REFUSED.get(name, "no rule for this op")
-
-    def composite_refusal(self, spec: OpSpec, call: relay.Call) -> str | None:
-        """Say why a call cannot end the composite `spec`; None if it can."""
-        parsed = spec.chain.parse(call)
-        if parsed is None:
-            return f"not of the form of {spec.name}"
-        exclude = options.active().exclude
-        if spec.name in exclude or any(op_name(part) in exclude for part in parsed.calls):
-            return EXCLUDED
-        reason = self.reason(parsed.root)
-        if reason is None and parsed.bias is not None:
-            reason = bias_reason(parsed, self.ops[spec.chain.root].channel_axis)
-        if reason is None and parsed.residual is not None:
-            reason = residual_reason(parsed)
-        return reason
-
     def pattern_table(self) -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
         """Return (name, pattern, check) of each composite, as MergeComposite takes them."""
 
         def check(spec):
-            return lambda call: self.composite_refusal(spec, call) is None
+            return lambda call: Rules(self).composite_refusal(spec, call) is None
 
         return [(row.name, row.chain.pattern(), check(row)) for row in self.composites]
 
@@ -199,4 +151,69 @@ class SpecTable:
             tvm.ir.register_op_attr(name, attr, self._accepts)
 
     def _accepts(self, call: relay.Call) -> bool:
-        return self.refusal(call) is None
+        return Rules(self).refusal(call) is None
+
+
+class Rules:
+    """What oneDNN runs, by the rows and by the options of one run.
+
+    Parameters
+    ----------
+    table : SpecTable
+        The rows.
+    options : Options | None
+        What the caller asked for; None for nothing.
+
+    Attributes
+    ----------
+    ops : dict[str, OpSpec]
+        The rows of ops by name.
+    """
+
+    def __init__(self, table: SpecTable, options: Options | None = None):
+        self.ops, self.options = table.ops, options or Options()
+        # What the rules of ops said: several passes ask about one call.
+        self._reasons: dict[relay.Call, str | None] = {}
+
+    def is_heavy(self, name: str | None) -> bool:
+        """Whether the Relay op `name` is worth a partition of its own."""
+        return name in self.ops and self.ops[name].heavy
+
+    def cost_weight(self, name: str | None) -> int:
+        """Return the cost weight of the Relay op `name`; without a row, it is part of a formula."""
+        return self.ops[name].cost_weight if name in self.ops else FUNCTION
+
+    def moves(self, name: str | None) -> str | None:
+        """Say how the Relay op `name` moves elements, if it does nothing else."""
+        return self.ops[name].moves if name in self.ops else None
+
+    def excludes(self, *names: str) -> bool:
+        """Whether one of these ops or composites is to stay on TVM."""
+        return not self.options.exclude.isdisjoint(names)
+
+    def reason(self, call: relay.Call) -> str | None:
+        """Ask the rule of an op that has a row; once for each call in a run."""
+        if call not in self._reasons:
+            self._reasons[call] = self.ops[op_name(call)].reason(call)
+        return self._reasons[call]
+
+    def refusal(self, call: relay.Call) -> str | None:
+        """Say why a call of a Relay op stays on TVM; None if oneDNN can run it."""
+        name = op_name(call)
+        if self.excludes(name):
+            return EXCLUDED
+        if name in self.ops:
+            return self.reason(call)
+        return REFUSED.get(name, "no rule for this op")
+
+    def composite_refusal(self, spec: OpSpec, call: relay.Call) -> str | None:
+        """Say why a call cannot end the composite `spec`; None if it can."""
+        parsed = spec.chain.parse(call)
+        if parsed is None:
+            return f"not of the form of {spec.name}"
+        reason = self.reason(parsed.root)
+        if reason is None and parsed.bias is not None:
+            reason = bias_reason(parsed, self.ops[spec.chain.root].channel_axis)
+        if reason is None and parsed.residual is not None:
+            reason = residual_reason(parsed)
+        return reason

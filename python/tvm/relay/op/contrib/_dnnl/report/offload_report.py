@@ -37,8 +37,8 @@ from ..ir.dataflow_graph import (
     is_partition,
     op_calls,
 )
-from ..options import Options, activate
-from ..policy.op_spec import SpecTable
+from ..options import Options
+from ..policy.op_spec import Rules, SpecTable
 from ..policy.tensors import op_name
 from .flow import Node, make_nodes
 from .record import Record
@@ -184,7 +184,9 @@ def make_report(mod: tvm.IRModule, table: SpecTable) -> OffloadReport:
         known = _known_reasons(func, report.failures.get(var.name_hint))
         why.extend((call, known[call]) for call in calls if call in known)
         stayed.extend(call for call in calls if call not in known)
-    why.extend(_explain(stayed, record, table))
+    excluded = frozenset() if record is None else frozenset(record.excluded)
+    rules = Rules(table, Options(exclude=excluded))
+    why.extend(_explain(stayed, record, rules))
     for call, reason in why:
         report.reasons.setdefault(op_name(call), Counter())[reason] += 1
     report.nodes = make_nodes(mod, dict(why))
@@ -218,19 +220,17 @@ def _known_reasons(func: relay.Function, failure: str | None) -> dict[relay.Call
 
 
 def _explain(
-    stayed: list[relay.Call], record: Record | None, table: SpecTable
+    stayed: list[relay.Call], record: Record | None, rules: Rules
 ) -> Iterator[tuple[relay.Call, str]]:
     """Yield a reason for each call that the partitioner could have taken."""
     pruned = {} if record is None else {why: Counter(n) for why, n in record.pruned.items()}
-    excluded = frozenset() if record is None else frozenset(record.excluded)
-    with activate(Options(exclude=excluded)):
-        for call in stayed:
-            reason = table.refusal(call)
-            if reason is None:
-                reason = _LEFT if record is not None else _UNPARTITIONED
-                for why, counts in pruned.items():
-                    if counts[op_name(call)] > 0:
-                        counts[op_name(call)] -= 1
-                        reason = why
-                        break
-            yield call, reason
+    for call in stayed:
+        reason = rules.refusal(call)
+        if reason is None:
+            reason = _LEFT if record is not None else _UNPARTITIONED
+            for why, counts in pruned.items():
+                if counts[op_name(call)] > 0:
+                    counts[op_name(call)] -= 1
+                    reason = why
+                    break
+        yield call, reason

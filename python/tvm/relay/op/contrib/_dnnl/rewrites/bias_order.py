@@ -27,18 +27,18 @@ from tvm import relay
 
 from ..ir.dataflow_graph import Graph
 from ..partition.chain import BIAS_OPS, channel_bias_reason
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.tensors import op_name, shape_of
 
 
-def bias_first(func: relay.Function, table: SpecTable) -> relay.Function:
+def bias_first(func: relay.Function, rules: Rules) -> relay.Function:
     """Turn (root + residual) + bias into (root + bias) + residual.
 
     Parameters
     ----------
     func : relay.Function
         A typed function.
-    table : SpecTable
+    rules : Rules
         The policy, which tells the roots.
 
     Returns
@@ -50,7 +50,7 @@ def bias_first(func: relay.Function, table: SpecTable) -> relay.Function:
     found = {}
     taken: set[int] = set()
     for outer in range(len(graph.nodes)):
-        parts = _read(graph, outer, table)
+        parts = _read(graph, outer, rules)
         if parts is not None and parts[0] not in taken:
             found[outer] = list(parts), partial(_ordered, graph.nodes[outer])
             taken.add(parts[0])
@@ -64,7 +64,7 @@ def _ordered(
     return relay.add(relay.Call(outer.op, [root, bias], outer.attrs, span=outer.span), residual)
 
 
-def _read(graph: Graph, outer: int, table: SpecTable) -> tuple[int, int, int] | None:
+def _read(graph: Graph, outer: int, rules: Rules) -> tuple[int, int, int] | None:
     """Read a call as (root + residual) + bias; return these three by number."""
     if op_name(graph.nodes[outer]) not in BIAS_OPS:
         return None
@@ -77,7 +77,7 @@ def _read(graph: Graph, outer: int, table: SpecTable) -> tuple[int, int, int] | 
         return None
     for root, residual in (graph.children[inner], reversed(graph.children[inner])):
         call = graph.nodes[root]
-        if not table.is_heavy(op_name(call)) or graph.users[root] != [inner]:
+        if not rules.is_heavy(op_name(call)) or graph.users[root] != [inner]:
             continue
         out = shape_of(call)
         if (
@@ -85,7 +85,7 @@ def _read(graph: Graph, outer: int, table: SpecTable) -> tuple[int, int, int] | 
             or len({graph.scope[i] for i in (root, inner, outer)}) != 1
         ):
             continue
-        axis = table.ops[op_name(call)].channel_axis(call)
+        axis = rules.ops[op_name(call)].channel_axis(call)
         if op_name(graph.nodes[outer]) == "nn.bias_add":
             fits = int(graph.nodes[outer].attrs.axis) % len(out) == axis
         else:

@@ -32,10 +32,9 @@ import tvm
 from tvm import relay
 from tvm.relay import transform
 
-from .. import options
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import Graph
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.tensors import op_name, shape_of
 
 
@@ -213,14 +212,14 @@ def _call(graph: Graph, match: Match, *made: relay.Expr) -> relay.Call:
     )
 
 
-def fold_layer_norm(func: relay.Function, table: SpecTable) -> tuple[relay.Function, Counter]:
+def fold_layer_norm(func: relay.Function, rules: Rules) -> tuple[relay.Function, Counter]:
     """Replace layer normalizations that are written out by Relay's op.
 
     Parameters
     ----------
     func : relay.Function
         A typed function.
-    table : SpecTable
+    rules : Rules
         The policy: its rules decide whether oneDNN runs the op.
 
     Returns
@@ -232,7 +231,6 @@ def fold_layer_norm(func: relay.Function, table: SpecTable) -> tuple[relay.Funct
     """
     graph = Graph(func)
     reader = LayerNormReader(graph)
-    exclude = options.active().exclude
     found = {}
     folded: Counter = Counter()
     taken: set[int] = set()
@@ -245,7 +243,7 @@ def fold_layer_norm(func: relay.Function, table: SpecTable) -> tuple[relay.Funct
         if inside is None or not taken.isdisjoint(inside):
             continue
         names = Counter(op_name(graph.nodes[i]) for i in inside)
-        if not exclude.isdisjoint(names) or not _is_accepted(graph, root, match, table):
+        if rules.excludes(*names) or not _is_accepted(graph, root, match, rules):
             continue
         found[root] = match.operands(), partial(_call, graph, match)
         taken.update(inside)
@@ -253,7 +251,7 @@ def fold_layer_norm(func: relay.Function, table: SpecTable) -> tuple[relay.Funct
     return graph.replace(found), folded
 
 
-def _is_accepted(graph: Graph, root: int, match: Match, table: SpecTable) -> bool:
+def _is_accepted(graph: Graph, root: int, match: Match, rules: Rules) -> bool:
     """Whether oneDNN runs Relay's op in the place of a match."""
     operands = [graph.nodes[i] for i in match.operands()]
     operands = [
@@ -264,4 +262,4 @@ def _is_accepted(graph: Graph, root: int, match: Match, table: SpecTable) -> boo
     func = relay.Function(relay.analysis.free_vars(call), call)
     call = transform.InferType()(tvm.IRModule.from_expr(func))["main"].body
     same = graph.nodes[match.data].checked_type == graph.nodes[root].checked_type
-    return same and table.refusal(call) is None
+    return same and rules.refusal(call) is None

@@ -27,9 +27,8 @@ import math
 from tvm import relay
 from tvm.relay import transform
 
-from .. import options
 from ..ir.dataflow_graph import Graph, with_attrs
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.rules.conv import SPATIAL
 from ..policy.tensors import ints, op_name
 
@@ -87,7 +86,7 @@ def _padding(pad: relay.Call, call: relay.Call) -> list[int] | None:
     return [a + b for a, b in zip(own, sides)]
 
 
-def _folded(call: relay.Call, pad: relay.Call, data: relay.Expr, table: SpecTable):
+def _folded(call: relay.Call, pad: relay.Call, data: relay.Expr, rules: Rules):
     """Return what stands for a call of a padded tensor; None to leave it."""
     padding = _padding(pad, call) if _is_neutral(pad, call) else None
     if padding is None:
@@ -97,19 +96,19 @@ def _folded(call: relay.Call, pad: relay.Call, data: relay.Expr, table: SpecTabl
         attrs["count_include_pad"] = True
     # The rules need types, so they see the call with the data as it was.
     typed = with_attrs(call, [pad.args[0], *call.args[1:]], **attrs)
-    if transform.InferTypeLocal(typed) != call.checked_type or table.refusal(typed) is not None:
+    if transform.InferTypeLocal(typed) != call.checked_type or rules.refusal(typed) is not None:
         return None
     return with_attrs(call, [data, *call.args[1:]], **attrs)
 
 
-def fold_pad(func: relay.Function, table: SpecTable) -> tuple[relay.Function, int]:
+def fold_pad(func: relay.Function, rules: Rules) -> tuple[relay.Function, int]:
     """Fold pads into the convolutions and pools that oneDNN runs.
 
     Parameters
     ----------
     func : relay.Function
         A typed function.
-    table : SpecTable
+    rules : Rules
         The policy: its rules decide whether oneDNN runs the result.
 
     Returns
@@ -127,14 +126,14 @@ def fold_pad(func: relay.Function, table: SpecTable) -> tuple[relay.Function, in
         pad = graph.children[i][0]
         if op_name(graph.nodes[pad]) == "nn.pad":
             calls[i] = pad
-    if not calls or "nn.pad" in options.active().exclude:
+    if not calls or rules.excludes("nn.pad"):
         return func, 0
     gone = set()
 
     def build(i, done):
         if i in calls:
             pad = calls[i]
-            call = _folded(graph.nodes[i], graph.nodes[pad], done[graph.children[pad][0]], table)
+            call = _folded(graph.nodes[i], graph.nodes[pad], done[graph.children[pad][0]], rules)
             if call is not None:
                 gone.add(pad)
                 return call

@@ -33,7 +33,7 @@ from tvm import relay
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import Graph
 from ..partition.chain import channel_bias_reason
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.rules.conv import conv_geometry, is_transposed
 from ..policy.tensors import op_name, shape_of
 
@@ -94,12 +94,12 @@ class Folded(NamedTuple):
 class _Walk:
     """Follows the users of a root as long as they multiply and add constants of channels."""
 
-    def __init__(self, graph: Graph, table: SpecTable, root: int):
-        self.graph, self.table = graph, table
+    def __init__(self, graph: Graph, rules: Rules, root: int):
+        self.graph, self.rules = graph, rules
         self.root = self.last = root
         self.call: relay.Call = graph.nodes[root]
         self.out = shape_of(self.call)
-        self.axis = table.ops[op_name(self.call)].channel_axis(self.call)
+        self.axis = rules.ops[op_name(self.call)].channel_axis(self.call)
         self.scale, self.shift = np.ones(self.out[self.axis]), np.zeros(self.out[self.axis])
         self.ops: Counter = Counter()
 
@@ -112,7 +112,7 @@ class _Walk:
         if op_name(user) == "nn.batch_norm":
             return self._batch_norm(users[0])
         name = op_name(user)
-        if name not in (*ADDITIONS, *FACTORS) or self.table.refusal(user) is not None:
+        if name not in (*ADDITIONS, *FACTORS) or self.rules.refusal(user) is not None:
             return False
         if name == "negative":
             scale, shift = -1.0, 0.0
@@ -140,7 +140,7 @@ class _Walk:
         bn = self.graph.nodes[i]
         if not all(isinstance(arg, relay.Constant) for arg in bn.args[1:]):
             return False
-        if self.table.refusal(bn) or int(bn.attrs.axis) % len(self.out) != self.axis:
+        if self.rules.refusal(bn) or int(bn.attrs.axis) % len(self.out) != self.axis:
             return False
         fields = [self.graph.nodes[user] for user in self.graph.users[i]]
         if len(fields) != 1 or not isinstance(fields[0], relay.TupleGetItem):
@@ -181,28 +181,28 @@ class _Walk:
         return Folded(self.root, self.last, weight, bias if has_bias else None, +ops)
 
 
-def _follow(graph: Graph, table: SpecTable, root: int) -> Folded | None:
+def _follow(graph: Graph, rules: Rules, root: int) -> Folded | None:
     """Return what can be folded into a root."""
     call = graph.nodes[root]
-    if op_name(call) not in ROOTS or table.refusal(call) is not None:
+    if op_name(call) not in ROOTS or rules.refusal(call) is not None:
         return None
     if not isinstance(call.args[1], relay.Constant):
         return None
-    walk, found = _Walk(graph, table, root), None
+    walk, found = _Walk(graph, rules, root), None
     while walk.step():
         if not (walk.scale == 1.0).all():
             found = walk.folded() or found
     return found
 
 
-def fold_scale(func: relay.Function, table: SpecTable) -> tuple[relay.Function, Counter]:
+def fold_scale(func: relay.Function, rules: Rules) -> tuple[relay.Function, Counter]:
     """Fold constants behind convolutions and products into their weights and biases.
 
     Parameters
     ----------
     func : relay.Function
         A typed function.
-    table : SpecTable
+    rules : Rules
         The policy: only what oneDNN runs is folded.
 
     Returns
@@ -215,7 +215,7 @@ def fold_scale(func: relay.Function, table: SpecTable) -> tuple[relay.Function, 
     graph = Graph(func)
     found = [
         item
-        for item in (_follow(graph, table, root) for root in range(len(graph.nodes)))
+        for item in (_follow(graph, rules, root) for root in range(len(graph.nodes)))
         if item is not None
     ]
     made = {

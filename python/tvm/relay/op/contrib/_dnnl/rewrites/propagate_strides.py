@@ -29,9 +29,8 @@ from typing import Optional
 
 from tvm import relay
 
-from .. import options
 from ..ir.dataflow_graph import Graph, with_attrs
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.rules.conv import SPATIAL, is_transposed
 from ..policy.tensors import ints, op_name, shape_of
 
@@ -68,8 +67,8 @@ class _Conv:
 class _Thinner:
     """Finds what may be thinned out in a graph, and by how much."""
 
-    def __init__(self, graph: Graph, table: SpecTable):
-        self.graph, self.table = graph, table
+    def __init__(self, graph: Graph, rules: Rules):
+        self.graph, self.rules = graph, rules
         self.convs: dict[int, _Conv] = {}
         self.eltwise: set[int] = set()
         # The first result of a batch_norm, and the batch_norm where that is all that is used.
@@ -82,14 +81,14 @@ class _Thinner:
         if isinstance(expr, relay.TupleGetItem):
             if self.graph.children[i][0] in self.norms:
                 self.norms.add(i)
-        elif name in self.table.ops and self.table.refusal(expr) is None:
+        elif name in self.rules.ops and self.rules.refusal(expr) is None:
             if name.startswith("nn.conv") and not is_transposed(expr):
                 self.convs[i] = _Conv(expr)
             elif name == "nn.batch_norm":
                 fields = [self.graph.nodes[user] for user in self.graph.users[i]]
                 if all(isinstance(use, relay.TupleGetItem) and use.index == 0 for use in fields):
                     self.norms.add(i)
-            elif self.table.ops[name].post is not None:
+            elif self.rules.ops[name].post is not None:
                 self.eltwise.add(i)
 
     @cached_property
@@ -164,7 +163,7 @@ class _Thinner:
     def _slice(self, data: relay.Expr, steps: tuple[int, ...], made: relay.Expr | None = None):
         """Leave elements out of a whole tensor; None where oneDNN cannot."""
         shape = shape_of(data)
-        if "strided_slice" in options.active().exclude:
+        if self.rules.excludes("strided_slice"):
             return None
         if any(-(-size // step) * step > size for size, step in zip(shape, steps)):
             return None
@@ -216,14 +215,14 @@ def _with_strides(call: relay.Call, strides: list[int], *args: relay.Expr) -> re
     return with_attrs(call, args, strides=strides)
 
 
-def thin(func: relay.Function, table: SpecTable) -> relay.Function:
+def thin(func: relay.Function, rules: Rules) -> relay.Function:
     """Have convolutions compute only what those that follow read.
 
     Parameters
     ----------
     func : relay.Function
         A typed function.
-    table : SpecTable
+    rules : Rules
         The policy: only what oneDNN runs is changed.
 
     Returns
@@ -235,4 +234,4 @@ def thin(func: relay.Function, table: SpecTable) -> relay.Function:
     # Few models have one, and to ask the rules about each call takes long.
     if not any(map(_may_skip_pixels, graph.nodes)):
         return func
-    return graph.replace(_Thinner(graph, table).replacements())
+    return graph.replace(_Thinner(graph, rules).replacements())

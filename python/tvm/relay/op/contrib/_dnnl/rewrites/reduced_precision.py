@@ -29,7 +29,7 @@ from tvm.relay import transform
 
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import Graph
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.tensors import VIRTUAL_OP, op_name
 
 SHORT = "bfloat16"
@@ -44,14 +44,14 @@ def to_mixed(mod: tvm.IRModule, name: str) -> relay.Function:
         return transform.ToMixedPrecision(SHORT)(mod)[name]
 
 
-def narrow(func: relay.Function, table: SpecTable) -> relay.Function:
+def narrow(func: relay.Function, rules: Rules) -> relay.Function:
     """Let ops between casts from and to bfloat16 compute with bfloat16.
 
     Parameters
     ----------
     func : relay.Function
         A typed function.
-    table : SpecTable
+    rules : Rules
         The policy, which tells what oneDNN runs.
 
     Returns
@@ -60,7 +60,7 @@ def narrow(func: relay.Function, table: SpecTable) -> relay.Function:
         The same where there is nothing between casts.
     """
     graph = Graph(func)
-    inside = _between_casts(graph, table)
+    inside = _between_casts(graph, rules)
     if not inside:
         return func
 
@@ -90,7 +90,7 @@ def _is_cast(graph: Graph, i: int, dtype: str) -> bool:
     return {dtype, expr.args[0].checked_type.dtype} == {SHORT, "float32"}
 
 
-def _is_candidate(graph: Graph, i: int, table: SpecTable) -> bool:
+def _is_candidate(graph: Graph, i: int, rules: Rules) -> bool:
     """Whether oneDNN runs a call in float32 that says nowhere that it is float32."""
     expr = graph.nodes[i]
     type_ = getattr(expr, "checked_type", None)
@@ -102,12 +102,12 @@ def _is_candidate(graph: Graph, i: int, table: SpecTable) -> bool:
         return expr.op.attrs is not None and VIRTUAL_OP in expr.op.attrs
     if op_name(expr) is None or (expr.attrs is not None and "out_dtype" in expr.attrs.keys()):
         return False
-    return table.refusal(expr) is None
+    return rules.refusal(expr) is None
 
 
-def _between_casts(graph: Graph, table: SpecTable) -> set[int]:
+def _between_casts(graph: Graph, rules: Rules) -> set[int]:
     """Return the calls all of whose operands come from bfloat16 and whose results go there."""
-    inside = {i for i in range(len(graph.nodes)) if _is_candidate(graph, i, table)}
+    inside = {i for i in range(len(graph.nodes)) if _is_candidate(graph, i, rules)}
 
     def stays(i):
         from_short = any(

@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from tvm import relay
 
-from .. import options
 from ..ir.dataflow_graph import Graph
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.tensors import op_name
 from .fold_layer_norm import LayerNormReader, Match
 from .virtual_ops import caller, virtual_op
@@ -41,14 +40,14 @@ class RMSNormReader(LayerNormReader):
         return self._scaled(root)
 
 
-def wrap_rms_norms(func: relay.Function, table: SpecTable) -> relay.Function:
+def wrap_rms_norms(func: relay.Function, rules: Rules) -> relay.Function:
     """Put the calls of each normalization into the function of a virtual op.
 
     Parameters
     ----------
     func : relay.Function
         A typed function.
-    table : SpecTable
+    rules : Rules
         The policy: its rule decides whether oneDNN runs the op.
 
     Returns
@@ -58,7 +57,6 @@ def wrap_rms_norms(func: relay.Function, table: SpecTable) -> relay.Function:
     """
     graph = Graph(func)
     reader = RMSNormReader(graph)
-    exclude = options.active().exclude
     found = {}
     taken: set[int] = set()
     # From the results to the inputs: with the factor before without.
@@ -75,7 +73,7 @@ def wrap_rms_norms(func: relay.Function, table: SpecTable) -> relay.Function:
         operands = match.operands()
         wrapped = virtual_op(graph, NAME, {"epsilon": match.epsilon}, operands, calls)
         args = [graph.nodes[i] for i in operands]
-        if not exclude.isdisjoint(names) or table.ops[NAME].reason(relay.Call(wrapped, args)):
+        if rules.excludes(*names) or rules.ops[NAME].reason(relay.Call(wrapped, args)):
             continue
         found[root] = operands, caller(wrapped, graph.nodes[root].span)
         taken.update(calls)

@@ -27,7 +27,7 @@ from tvm import relay
 from tvm.relay import transform
 
 from ..ir.dataflow_graph import Graph
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.tensors import op_name, shape_of
 
 
@@ -55,24 +55,24 @@ def _reshaped(shape: tuple[int, ...], axis: int, index: int, data: relay.Expr) -
     return relay.reshape(_slice(axis, index, data), shape)
 
 
-def _is_accepted(call: relay.Call, axis: int, index: int, table: SpecTable) -> bool:
+def _is_accepted(call: relay.Call, axis: int, index: int, rules: Rules) -> bool:
     """Whether oneDNN runs what would stand for a take."""
     part = _slice(axis, index, call.args[0])
     # The rules need types.
     transform.InferTypeLocal(part)
     result = relay.reshape(part, shape_of(call))
     transform.InferTypeLocal(result)
-    return table.refusal(part) is None and table.refusal(result) is None
+    return rules.refusal(part) is None and rules.refusal(result) is None
 
 
-def slice_fixed_takes(func: relay.Function, table: SpecTable) -> relay.Function:
+def slice_fixed_takes(func: relay.Function, rules: Rules) -> relay.Function:
     """Write takes of one known index as a slice and a reshape, where oneDNN runs both.
 
     Parameters
     ----------
     func : relay.Function
         A typed function.
-    table : SpecTable
+    rules : Rules
         The policy.
 
     Returns
@@ -84,6 +84,6 @@ def slice_fixed_takes(func: relay.Function, table: SpecTable) -> relay.Function:
     made = {}
     for i, call in enumerate(graph.nodes):
         place = _place(call) if op_name(call) == "take" else None
-        if place is not None and _is_accepted(call, *place, table):
+        if place is not None and _is_accepted(call, *place, rules):
             made[i] = graph.children[i][:1], partial(_reshaped, shape_of(call), *place)
     return graph.replace(made)

@@ -27,21 +27,20 @@ from collections.abc import Callable
 from tvm import relay, tir
 from tvm.runtime import String
 
-from .. import options
 from ..ir.dataflow_graph import Graph
-from ..policy.op_spec import SpecTable
+from ..policy.op_spec import Rules
 from ..policy.tensors import VIRTUAL_OP, op_name
 from .formulas import Formula, FormulaReader
 
 
-def wrap_virtual_ops(func: relay.Function, table: SpecTable) -> relay.Function:
+def wrap_virtual_ops(func: relay.Function, rules: Rules) -> relay.Function:
     """Put the calls of each formula that oneDNN has an op for into a function.
 
     Parameters
     ----------
     func : relay.Function
         The typed function.
-    table : SpecTable
+    rules : Rules
         The policy: a virtual op without a row, or whose rule refuses it, is left as it is.
 
     Returns
@@ -62,7 +61,7 @@ def wrap_virtual_ops(func: relay.Function, table: SpecTable) -> relay.Function:
             if calls is None or not taken.isdisjoint(calls):
                 continue
             wrapped = virtual_op(graph, formula.name, formula.attrs, [formula.data], calls)
-            if _is_accepted(graph, formula, calls, wrapped, table):
+            if _is_accepted(graph, formula, calls, wrapped, rules):
                 found[root] = [formula.data], caller(wrapped, graph.nodes[root].span)
                 taken.update(calls)
                 break
@@ -136,14 +135,13 @@ def caller(func: relay.Function, span: relay.Span | None) -> Callable[..., relay
 
 
 def _is_accepted(
-    graph: Graph, formula: Formula, calls: list[int], wrapped: relay.Function, table: SpecTable
+    graph: Graph, formula: Formula, calls: list[int], wrapped: relay.Function, rules: Rules
 ) -> bool:
     data = graph.nodes[formula.data]
     # A constant with more dimensions than the data would add them to the result.
     if data.checked_type != graph.nodes[calls[-1]].checked_type:
         return False
-    exclude = options.active().exclude
-    if any(name in exclude for name in (formula.name, *(op_name(graph.nodes[i]) for i in calls))):
+    if rules.excludes(formula.name, *(op_name(graph.nodes[i]) for i in calls)):
         return False
-    spec = table.ops.get(formula.name)
+    spec = rules.ops.get(formula.name)
     return spec is not None and spec.reason(relay.Call(wrapped, [data])) is None
