@@ -19,19 +19,189 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import json
 from collections import Counter
-from pathlib import Path
+from dataclasses import dataclass
 
 from scripts.errors import SetupError
-from scripts.patchset.apply_patchset import PatchSet
-from scripts.patchset.apply_plan import Plan, Site
-from scripts.patchset.apply_tree import STATE_DIR, Tree
+from scripts.patchset.patch_set import Patch, PatchError, PatchSet
+from scripts.patchset.tree import ABSENT, FORMAT, STATE_DIR, State, Tree, file_state, parents
 
 _DESCRIPTION = f"""\
 Bring the patch set into a TVM source tree: copy the overlay, remove what patches/remove.list names
 and apply patches/series with zero fuzz. All of it happens or nothing; a run that was killed is
 undone by the next one. The tree keeps the originals in {STATE_DIR}/, so --reverse gives back the
 same bytes. Files that are neither TVM's nor ours, or that you changed, are never overwritten."""
+
+_NEXT_STEPS = """\
+next: in that tree's build folder, add to config.cmake
+    set(USE_DNNL_CODEGEN ON)
+    set(USE_DNNL /path/to/oneDNN)    # 3.2 or newer
+and build TVM as its guide says.
+undo: ./dev.py apply --tvm %s --reverse"""
+
+_MANIFEST = STATE_DIR + "/manifest.json"
+
+
+@dataclass
+class Plan:
+    """What a run changes: worked out in full before anything is touched.
+
+    Parameters
+    ----------
+    tree : Tree
+        The TVM tree.
+    originals : dict
+        State without the patch set, by path, for all that the patch set deals with or once did.
+    wanted : dict
+        State with the patch set, by path; empty to take it out.
+    patches : list
+        Those of the series that fit the tree.
+    made_dirs : list
+        Folders that are ours.
+    tag : str
+        The release of TVM in the tree, where the patch set goes in.
+    """
+
+    tree: Tree
+    originals: dict
+    wanted: dict
+    patches: list
+    made_dirs: list
+    tag: str = ""
+
+    def after(self, path: str) -> State:
+        return self.wanted.get(path, self.originals[path])
+
+    def pending(self) -> dict:
+        """By path, what happens to those files that change: a verb."""
+        found = {}
+        for path in sorted(self.originals):
+            if self.tree.read(path).key == self.after(path).key:
+                continue
+            before, after = self.originals[path] == ABSENT, self.after(path) == ABSENT
+            if path not in self.wanted:
+                found[path] = "delete" if before else "restore"
+            elif any(path == patch.path for patch in self.patches):
+                found[path] = "patch"
+            else:
+                found[path] = "add" if before else "remove" if after else "replace"
+        return found
+
+    def commit(self) -> None:
+        """Change the tree; the manifest tells the next run what to take back."""
+        changes = {path: self.after(path) for path in self.originals}
+        changes.update({_MANIFEST: ABSENT, STATE_DIR + "/.gitignore": ABSENT})
+        if self.wanted:
+            made = self.tree.missing_dirs(path for path in changes if changes[path] != ABSENT)
+            files = {}
+            for path, state in self.wanted.items():
+                before = self.originals[path]
+                files[path] = {
+                    "before": [before.mode, before.data.decode("utf-8", "surrogateescape")],
+                    "after": state.key,
+                    "patches": [patch.text for patch in self.patches if patch.path == path],
+                }
+            manifest = {
+                "format": FORMAT,
+                "made_dirs": sorted({*made, *self.made_dirs}),
+                "files": files,
+            }
+            changes[_MANIFEST] = file_state(json.dumps(manifest, indent=1).encode())
+            changes[STATE_DIR + "/.gitignore"] = file_state(b"*\n")
+        self.tree.commit(changes, self.made_dirs)
+
+
+def make_plan(tree: Tree, patch_set: PatchSet, link=False, reverse=False) -> Plan:
+    """Plan to bring the patch set in or up to date, or to take it out.
+
+    Raises
+    ------
+    SetupError
+        A file is not TVM's or was changed, or a patch does not fit; it names all of them.
+    """
+    manifest = tree.read(_MANIFEST)
+    record = tree.load(manifest) if manifest != ABSENT else {"files": {}, "made_dirs": []}
+    plan = Plan(tree, {}, {}, [], record["made_dirs"])
+    changed = _read_originals(plan, record["files"])
+    problems = [] if reverse else _read_patch_set(plan, patch_set, link)
+    for path in changed:
+        if tree.read(path).key != plan.after(path).key:
+            problems.append(f"{path}: was changed after the patch set was applied")
+    if problems and reverse:
+        raise SetupError(
+            f"files of the patch set were changed in {tree.root}; nothing was undone",
+            "save your changes elsewhere, delete these files, and run this again.",
+            "\n".join(problems),
+        )
+    if problems:
+        raise SetupError(
+            f"the patch set does not go onto {tree.root}; nothing was changed",
+            "move the named files away, or get TVM's own back (`git checkout -- PATH` in the"
+            " TVM tree), and run this again.",
+            "\n".join(problems),
+        )
+    return plan
+
+
+def _read_originals(plan, files):
+    """Fill in the originals of an earlier run; return the paths that were edited since.
+
+    A file that was patched and then edited elsewhere keeps the edit.
+    """
+    changed = []
+    for path, entry in files.items():
+        mode, text = entry["before"]
+        original = State(mode, text.encode("utf-8", "surrogateescape"))
+        now = plan.tree.read(path)
+        if now.key not in (ABSENT.key, entry["after"], original.key):
+            try:
+                data = now.data
+                for text in reversed(entry["patches"]):
+                    data = Patch(path, text).apply(data, "-R")
+            except PatchError:
+                data = now.data
+            if data == now.data:
+                changed.append(path)
+            else:
+                original = State(now.mode, data)
+        plan.originals[path] = original
+    return changed
+
+
+def _read_patch_set(plan, patch_set, link):
+    """Fill in what the patch set wants; return what is in its way."""
+    plan.tag = tag = patch_set.tag_of(plan.tree)
+    problems = []
+    for path in [*patch_set.overlay, *patch_set.removed]:
+        before = plan.originals.setdefault(path, plan.tree.read(path))
+        plan.wanted[path] = patch_set.state(path, link)
+        if not patch_set.may_replace(path, before):
+            problems.append(f"{path}: {_unknown(before, plan.wanted[path], path, patch_set, tag)}")
+    for patch in patch_set.patches(tag):
+        before = plan.originals.setdefault(patch.path, plan.tree.read(patch.path))
+        before = plan.wanted.get(patch.path, before)
+        try:
+            plan.wanted[patch.path] = before._replace(data=patch.apply(before.data))
+            plan.patches.append(patch)
+        except PatchError as error:
+            problems.append(str(error))
+    for folder in parents(path for path, state in plan.wanted.items() if state != ABSENT):
+        kind = plan.tree.read(folder).kind
+        if kind in ("file", "link"):
+            problems.append(f"{folder}: is a {kind}, a folder is needed there")
+    return problems
+
+
+def _unknown(before, wanted, path, patch_set, tag):
+    if before.kind != "file":
+        return "is not a plain file"
+    if before.key == wanted.key:
+        return f"is ours already, but {STATE_DIR}/, which kept the original, is gone"
+    if path in patch_set.upstream:
+        return f"was changed, it is not the file of TVM {tag}"
+    return "is neither TVM's nor ours"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,84 +232,45 @@ def main(argv, patch_set=None) -> int:
     args = parser().parse_args(argv)
     if args.reverse and args.link:
         raise SetupError("--link has no meaning with --reverse", "leave it out.")
-    root = Path(args.tvm).expanduser().resolve()
-    if not root.is_dir():
-        raise SetupError(f"there is no folder {root}", "give --tvm the top of a TVM source tree.")
-    tree = Tree(root)
+    tree = Tree.at(args.tvm)
     try:
         with tree.locked():
             return _run(args, tree, patch_set or PatchSet())
     except OSError as error:
-        if error.errno == 28:  # dev.py has the words for a full disk
+        if error.errno == errno.ENOSPC:  # dev.py has the words for a full disk
             raise
         raise SetupError(
-            f"{error.strerror or error}: {error.filename or root}",
-            "the tree is as it was before; see to the file or folder, and run this again.",
+            f"{error.strerror or error}: {error.filename or tree.root}",
+            "see to the file or folder, and run this again; it first undoes what this run could"
+            " not.",
         ) from error
 
 
 def _run(args, tree, patch_set):
-    undone = bool(tree.interrupted())
+    if tree.interrupted():
+        done = "would undo" if args.check else "undid"
+        print(f"an earlier run was interrupted; {done} it first")
     if not args.check:
         tree.recover()
-    if undone:
-        print(f"an earlier run was interrupted; {'would undo' if args.check else 'undid'} it first")
-    site = Site(tree)
-    if args.reverse:
-        return _reverse(args, site)
-    plan = site.plan_apply(patch_set, args.link)
-    pending = site.pending(plan)
+    plan = make_plan(tree, patch_set, args.link, args.reverse)
+    pending = plan.pending()
     if args.check:
-        _list(plan, pending)
-        if not pending:
-            print(f"the patch set is in {tree.root} (TVM {plan.tag}) already; nothing would change")
-        return 0
-    tree.commit(plan.changes, plan.drop_dirs)
+        for path, action in pending.items():
+            print(f"would {action} {path}")
+    else:
+        plan.commit()
     if not pending:
-        print(f"the patch set is in {tree.root} (TVM {plan.tag}) already; nothing to do")
-        return 0
-    print(f"TVM {plan.tag} in {tree.root}: {_counts(plan, pending)}")
-    print(
-        "next: in that tree's build folder, add to config.cmake\n"
-        "    set(USE_DNNL_CODEGEN ON)\n"
-        "    set(USE_DNNL /path/to/oneDNN)    # 3.2 or newer\n"
-        "and build TVM as its guide says.\n"
-        f"undo: ./dev.py apply --tvm {tree.root} --reverse"
-    )
+        state = "not in" if args.reverse else "in"
+        nothing = "nothing would change" if args.check else "nothing to do"
+        print(f"the patch set is {state} {tree.root} already; {nothing}")
+    elif args.reverse and not args.check:
+        print(f"took the patch set out of {tree.root}: {_counts(pending)}")
+    elif not args.check:
+        print(f"TVM {plan.tag} in {tree.root}: {_counts(pending)}\n{_NEXT_STEPS % tree.root}")
     return 0
 
 
-def _reverse(args, site):
-    root = site.tree.root
-    if site.record is None:
-        print(f"the patch set is not in {root}; nothing to do")
-        return 0
-    plan = site.plan_reverse()
-    pending = site.pending(plan)
-    if args.check:
-        _list(plan, pending, reverse=True)
-        return 0
-    site.tree.commit(plan.changes, plan.drop_dirs)
-    print(f"took the patch set out of {root}: {len(pending)} files are TVM's again or gone")
-    return 0
-
-
-def _list(plan: Plan, pending, reverse=False):
-    for path in sorted(pending):
-        action = plan.actions.get(path)
-        if reverse or action is None:
-            # Not part of the patch set (any more): back to what it was.
-            action = "delete" if plan.changes[path].kind == "absent" else "restore"
-        print(f"would {action} {path}")
-
-
-def _counts(plan: Plan, pending):
-    counts = Counter(plan.actions.get(path, "take back") for path in pending)
-    words = {
-        "add": "added",
-        "replace": "replaced",
-        "remove": "removed",
-        "patch": "patched",
-        "take back": "taken back",
-    }
-    return ", ".join(f"{counts[action]} {word}" for action, word in words.items() if counts[action])
+def _counts(pending):
+    counts = Counter(pending.values())
+    order = ("add", "replace", "remove", "patch", "delete", "restore")
+    return ", ".join(f"{counts[do]} {do.rstrip('e')}ed" for do in order if counts[do])

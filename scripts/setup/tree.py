@@ -18,18 +18,19 @@
 
 import json
 import os
+import re
 import shutil
 
 from scripts.errors import SetupError
-from scripts.patchset import apply_diff
 from scripts.setup import wheels
 from scripts.setup.stamps import is_source, write_atomic
 
 HOOKED = "tvm/_ffi/base.py"
 # Files of the wheel that our overlay replaces as a whole. They are never unpacked.
 REPLACED = ("tvm/relay/op/contrib/dnnl.py",)
-# Those of patches/series that the prebuilt tree needs too: they hook into Python files.
-PATCHES = ("driver/offer-dnnl-in-tvmc.patch",)
+# Those of patches/ that the prebuilt tree, which was on its way to v0.16, needs too: they hook into
+# Python files.
+PATCHES = ("v0.16.0/driver/offer-dnnl-in-tvmc.patch",)
 # By file: a line of the wheel that is wrong, and what it should be. This wheel's RPC client sends
 # three arguments where its server takes one, so `tvmc run` and remote modules always failed.
 MENDED = {
@@ -93,7 +94,9 @@ def replace_line(name, text, line, new):
 
 
 def patch(package, path):
-    """Apply a patch to the Python files that a TVM source tree has below python/.
+    """Apply a patch to the Python file that a TVM source tree has below python/.
+
+    Set-up must not need git, and this file is known to the byte: exact replacements will do.
 
     Parameters
     ----------
@@ -102,12 +105,19 @@ def patch(package, path):
     path : Path
         The patch.
     """
-    try:
-        for part in apply_diff.parse(path.name, path.read_bytes()).files:
-            file = package / part.path.removeprefix("python/")
-            file.write_bytes(apply_diff.apply_file(path.name, part, file.read_bytes()))
-    except apply_diff.PatchError as error:
-        raise SetupError(str(error), "the wheel is not the pinned one: remove build/.") from None
+    head, *hunks = re.split(r"^@@ .*\n", path.read_text(), flags=re.MULTILINE)
+    name = re.search(r"^--- a/python/(.+)$", head, re.MULTILINE).group(1)
+    file = package / name
+    text = file.read_text()
+    for lines in (hunk.splitlines(keepends=True) for hunk in hunks):
+        old, new = ("".join(s[1:] for s in lines if s[0] != mark) for mark in "+-")
+        if text.count(old) != 1:
+            raise SetupError(
+                f"{path.name}: does not fit {name} of the prebuilt tree",
+                "the wheel is not the pinned one: remove build/ and run again.",
+            )
+        text = text.replace(old, new)
+    file.write_text(text)
 
 
 def unpack(wheel, target, patches=()):

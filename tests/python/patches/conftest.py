@@ -19,7 +19,7 @@
 import pytest
 import small_tree
 
-from scripts.patchset.apply_patchset import PatchSet
+from scripts.patchset.patch_set import PatchSet
 
 
 @pytest.fixture

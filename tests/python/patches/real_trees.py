@@ -34,7 +34,7 @@ import zipfile
 from pathlib import Path
 
 from scripts.layout import Layout
-from scripts.patchset.apply_patchset import PatchSet
+from scripts.patchset.patch_set import PatchSet
 from scripts.setup import stamps, wheels
 
 LAYOUT = Layout()
@@ -145,6 +145,6 @@ def available() -> list:
     """The trees that tests can have."""
     found = ["wheel"]
     if TREES:
-        tags = PatchSet().versions.commits
+        tags = PatchSet().commits
         found += [tag for tag in sorted(tags) if (Path(TREES).expanduser() / tag).is_dir()]
     return found

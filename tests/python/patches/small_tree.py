@@ -71,6 +71,40 @@ Forwarded: no
  B="${B}"
 """
 
+PULL_REQUEST = """\
+[cover]
+subject = Support oneDNN 3
+body =
+    One paragraph.
+
+    - a point
+    - another one
+
+[remove]
+subject = [DNNL] Remove the old backend
+body = It does not build.
+removes = src/runtime/*
+
+[runtime]
+subject = [Runtime][DNNL] Rewrite the runtime
+body = One plan.
+large = It cannot be split.
+paths =
+    src/runtime/*
+
+[cmake]
+subject = [CMake] Find oneDNN
+body =
+paths =
+    CMakeLists.txt
+    cmake/*
+
+[relay]
+subject = [Relay][DNNL] Offload by tables
+body = What oneDNN cannot do is refused.
+paths = python/*
+"""
+
 
 def scratch_folder():
     """A folder for trees that are made and thrown away by the hundred: in memory if possible."""
@@ -129,6 +163,7 @@ def make_checkout(root: Path) -> Path:
             "patches/remove.list": "src/runtime/contrib/dnnl/old.h  # ours has another name\n",
             "patches/overlay.list": "cmake/modules/contrib\nsrc\npython\n",
             "patches/upstream.sha256": "\n".join(hashes) + "\n",
+            "patches/pull_request.ini": PULL_REQUEST,
             "README.md": "not for the tree\n",
         },
     )

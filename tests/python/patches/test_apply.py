@@ -24,7 +24,7 @@ from small_tree import FILES, OPTION_PATCH, make_tvm, snapshot, write
 
 from scripts.errors import SetupError
 from scripts.patchset import apply
-from scripts.patchset.apply_patchset import PatchSet
+from scripts.patchset.patch_set import PatchSet
 
 UTILS = "src/runtime/contrib/dnnl/dnnl_utils.cc"
 REMOVED = "src/runtime/contrib/dnnl/old.h"

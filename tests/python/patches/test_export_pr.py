@@ -25,7 +25,10 @@ from small_tree import make_checkout, make_tvm, snapshot, write
 
 from scripts.errors import SetupError
 from scripts.patchset import apply, export_pr
-from scripts.patchset.apply_patchset import PatchSet
+from scripts.patchset.patch_set import PatchSet
+
+UTILS = "src/runtime/contrib/dnnl/dnnl_utils.cc"
+IDENTITY = "[user]\n\tname = A Tester\n\temail = tester@example.org\n"
 
 pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not on this machine")
 
@@ -34,7 +37,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="git is not on t
 def identity(monkeypatch, tmp_path):
     """A user that git knows, and none of the settings of whoever runs the tests."""
     config = tmp_path / "gitconfig"
-    config.write_text("[user]\n\tname = A Tester\n\temail = tester@example.org\n")
+    config.write_text(IDENTITY)
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
@@ -61,6 +64,12 @@ def run(tvm, checkout, out, *flags):
     return export_pr.main(["--tvm", str(tvm), "--out", str(out), *flags], PatchSet(checkout))
 
 
+def am(repo, out):
+    """Take a series as the command tells to."""
+    files = map(str, sorted(out.iterdir()))
+    git(repo, "am", "--keep-non-patch", "--empty=drop", "--quiet", *files)
+
+
 @pytest.fixture
 def repo(tmp_path):
     """The small tree as a git repository, as `git clone` of TVM gives it."""
@@ -80,8 +89,7 @@ def test_am_gives_what_apply_gives(state, tvm, checkout, repo, tmp_path, capsys)
     assert run(tvm, checkout, tmp_path / "out") == 0
     assert "git am" in capsys.readouterr().out
     assert snapshot(tvm) == before
-    files = sorted((tmp_path / "out").iterdir())
-    git(repo, "am", "--keep-non-patch", "--quiet", *map(str, files))
+    am(repo, tmp_path / "out")
     apply.main(["--tvm", str(tvm)], PatchSet(checkout))
     assert content(repo) == content(tvm)
     assert git(repo, "status", "--short") == ""
@@ -89,21 +97,46 @@ def test_am_gives_what_apply_gives(state, tvm, checkout, repo, tmp_path, capsys)
 
 def test_one_commit_for_each_concern(tvm, checkout, repo, tmp_path):
     run(tvm, checkout, tmp_path / "out")
-    git(repo, "am", "--keep-non-patch", "--quiet", *map(str, sorted((tmp_path / "out").iterdir())))
-    log = git(repo, "log", "--reverse", "--format=%s", "HEAD~3..").splitlines()
-    assert [subject.split("]")[0] + "]" for subject in log] == ["[Runtime]", "[CMake]", "[Relay]"]
+    am(repo, tmp_path / "out")
+    log = git(repo, "log", "--reverse", "--format=%s", "HEAD~4..").splitlines()
+    assert [line.split("]")[0] for line in log] == ["[DNNL", "[Runtime", "[CMake", "[Relay"]
     message = git(repo, "log", "-1", "--format=%B%n%an", "--grep=CMake")
     assert "Add the option. It is needed. Very much so." in message
     assert "A Tester" in message
     assert max(map(len, message.splitlines())) <= 72
+    assert "It cannot be split." in git(repo, "log", "-1", "--format=%B", "--grep=Runtime")
+    touched = git(repo, "log", "-1", "--format=", "--name-status", "--grep=old backend")
+    assert touched.split() == ["D", UTILS, "D", "src/runtime/contrib/dnnl/old.h"]
     touched = git(repo, "log", "-1", "--format=", "--name-status", "--grep=Runtime")
-    assert "D\tsrc/runtime/contrib/dnnl/old.h" in touched
-    assert "A\tsrc/runtime/contrib/dnnl/core/ops/conv.cc" in touched
+    assert touched.split() == ["A", UTILS, "A", "src/runtime/contrib/dnnl/ops/conv.cc"]
+
+
+def test_cover_letter(tvm, checkout, tmp_path):
+    run(tvm, checkout, tmp_path / "out")
+    text = (tmp_path / "out/0000-cover-letter.patch").read_text()
+    assert "Subject: [PATCH 0/4] Support oneDNN 3\n" in text
+    assert "\n\nOne paragraph.\n\n- a point\n- another one\n" in text
+    assert "[CMake] Find oneDNN" in text and "CMakeLists.txt" in text
+
+
+def test_settings_of_the_user_do_not_count(tvm, checkout, repo, tmp_path):
+    (tmp_path / "hooks").mkdir()
+    hook = tmp_path / "hooks/pre-commit"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    with open(tmp_path / "gitconfig", "a") as config:
+        config.write(
+            f"[core]\n\thooksPath = {hook.parent}\n\tautocrlf = true\n"
+            "[diff]\n\tnoprefix = true\n[commit]\n\tgpgSign = true\n"
+        )
+    run(tvm, checkout, tmp_path / "out")
+    (tmp_path / "gitconfig").write_text(IDENTITY)
+    am(repo, tmp_path / "out")
 
 
 def test_check_writes_nothing(tvm, checkout, tmp_path, capsys):
     run(tvm, checkout, tmp_path / "out", "--check")
-    assert "[Runtime][DNNL] Rewrite the runtime for oneDNN 3: 3 files" in capsys.readouterr().out
+    assert "[Runtime][DNNL] Rewrite the runtime: 2 files" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
 
 
@@ -124,15 +157,7 @@ def test_path_without_a_commit_is_named(tvm, tmp_path):
 def test_unknown_user_is_explained(tvm, checkout, tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.delenv("EMAIL", raising=False)
-    with pytest.raises(SetupError, match="git commit failed") as failure:
+    with pytest.raises(SetupError, match="git does not know who you are") as failure:
         run(tvm, checkout, tmp_path / "out")
     assert "user.email" in str(failure.value)
     assert not (tmp_path / "out").exists()
-
-
-def test_every_overlay_path_has_a_commit():
-    patch_set = PatchSet()
-    paths = [*patch_set.overlay, *patch_set.removed]
-    for patch in patch_set.patches(patch_set.versions.pinned):
-        paths += [part.path for part in patch.files]
-    assert [path for path in paths if export_pr.commit_of(path) is None] == []

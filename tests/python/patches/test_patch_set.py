@@ -22,12 +22,11 @@ import re
 import pytest
 
 from scripts.layout import ROOT
-from scripts.patchset import apply_diff
-from scripts.patchset.apply_patchset import PatchSet, read_list
+from scripts.patchset.patch_set import Patch, PatchSet, read_list
 
 PATCH_SET = PatchSet()
 PATCHES = sorted((ROOT / "patches").rglob("*.patch"))
-TAGS = sorted(PATCH_SET.versions.commits)
+TAGS = sorted(PATCH_SET.commits)
 
 ONEDNN = {"dnnl.h", "dnnl.hpp", "dnnl_debug.h"}
 
@@ -37,9 +36,9 @@ def name_of(path):
 
 
 def test_versions():
-    assert PATCH_SET.versions.pinned == "v0.19.0"
+    assert PATCH_SET.pinned == "v0.19.0"
     assert TAGS == ["v0.16.0", "v0.17.0", "v0.18.0", "v0.19.0"]
-    assert all(re.fullmatch("[0-9a-f]{40}", sha) for sha in PATCH_SET.versions.commits.values())
+    assert all(re.fullmatch("[0-9a-f]{40}", sha) for sha in PATCH_SET.commits.values())
 
 
 def test_series_names_every_patch_once():
@@ -51,16 +50,23 @@ def test_series_names_every_patch_once():
 
 @pytest.mark.parametrize("path", PATCHES, ids=name_of)
 def test_patch_keeps_the_rules(path):
-    patch = apply_diff.parse(name_of(path), path.read_bytes())
+    patch = Patch(name_of(path), path.read_text())
     assert list(patch.header) == ["Subject", "Why", "Forwarded"]
     assert patch.header["Forwarded"] == "no" or patch.header["Forwarded"].startswith("http")
     assert len(patch.header["Subject"]) <= 72
-    assert len(patch.files) == 1, "one concern in one file"
     lines = path.read_text().splitlines()
     assert max(map(len, lines)) <= 110 and len(lines) <= 60
-    for hunk in patch.files[0].hunks:
-        assert len(hunk.old) == 2 and len(hunk.new) > 2, "a hook only adds, between two lines"
-        assert (hunk.new[0], hunk.new[-1]) == hunk.old
+    assert sum(line.startswith("--- ") for line in lines) == 1, "one concern in one file"
+    for hunk in hunks(patch):
+        marks = "".join(line[0] for line in hunk)
+        assert re.fullmatch(
+            r" {3}\++( +\++)* {3}", marks
+        ), "a hook only adds, three lines around it"
+
+
+def hunks(patch):
+    """The lines of each hunk."""
+    return [part.splitlines()[1:] for part in re.split("^@@", patch.text, flags=re.MULTILINE)[1:]]
 
 
 def test_remove_list_names_known_files_of_tvm():

@@ -1,0 +1,233 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The patch set as this checkout holds it: overlay, patches, remove.list and the TVM versions."""
+
+from __future__ import annotations
+
+import email
+import os
+import re
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from scripts.errors import SetupError
+from scripts.layout import ROOT
+from scripts.patchset.tree import ABSENT, State, Tree, file_state
+from scripts.setup.stamps import is_source
+
+# Where a TVM tree says its version; a release has the same in all three.
+_VERSION_FILES = {
+    "version.py": rb'^__version__ = "([^"+]+)',
+    "python/tvm/_ffi/libinfo.py": rb'^__version__ = "([^"+]+)',
+    "include/tvm/runtime/c_runtime_api.h": rb'^#define TVM_VERSION "([^"+]+)',
+}
+
+
+class PatchError(Exception):
+    """A patch that does not fit the file it names."""
+
+
+def no_settings(folder: str) -> dict:
+    """An environment in which git knows no settings, and no repository that is around a folder."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    parent = os.path.dirname(os.path.realpath(folder))
+    env.update(HOME=folder, XDG_CONFIG_HOME=folder, GIT_CONFIG_NOSYSTEM="1", LC_ALL="C")
+    return {**env, "GIT_CEILING_DIRECTORIES": parent}
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A patch of one file: its name in the series and its text."""
+
+    name: str
+    text: str
+
+    @property
+    def path(self) -> str:
+        """The file that it patches."""
+        match = re.search(r"^--- a/(.+)\n\+\+\+ b/\1\n@@ ", self.text, re.MULTILINE)
+        if not match:
+            raise SetupError(
+                f"{self.name} does not change a file",
+                "a patch has '--- a/PATH' and '+++ b/PATH' with the same PATH: other files come"
+                " and go by overlay.list and remove.list.",
+            )
+        return match.group(1)
+
+    @property
+    def header(self) -> dict:
+        """The fields before the diff."""
+        return dict(email.message_from_string(self.text).items())
+
+    def apply(self, data: bytes, *flags) -> bytes:
+        """Apply the patch to the file's content; `-R` as a flag takes it back.
+
+        git works on a copy in a folder of its own: inside a repository that a TVM tree may be, or
+        lie in, `git apply` skips files without a word, and takes over the settings of its user.
+        """
+        with tempfile.TemporaryDirectory(prefix="dnnl-apply-") as name:
+            folder = os.path.realpath(name)
+            file = Path(folder, self.path)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+            command = ["git", "apply", "--whitespace=nowarn", *flags, "-"]
+            try:
+                done = subprocess.run(
+                    command,
+                    cwd=folder,
+                    env=no_settings(folder),
+                    input=self.text.encode(),
+                    capture_output=True,
+                )
+            except FileNotFoundError:
+                raise SetupError(
+                    "the patches need git", "install git and run this again."
+                ) from None
+            if done.returncode == 0:
+                return file.read_bytes()
+        hint = ""
+        if b"\r\n" in data:
+            hint = "the file has CRLF line ends, check it out with LF; "
+        elif "-R" not in flags and self._is_in(data):
+            hint = "it is there already; "
+        told = re.sub(r"\s+", " ", done.stderr.decode("utf-8", "replace")).strip()
+        raise PatchError(f"{self.name}: does not fit {self.path} ({hint}git says: {told})")
+
+    def _is_in(self, data):
+        try:
+            self.apply(data, "-R")
+        except PatchError:
+            return False
+        return True
+
+
+def read_list(path: Path) -> list:
+    """Read the lines of a list file, less its comments."""
+    lines = (line.split("#", 1)[0].strip() for line in path.read_text().splitlines())
+    return [line for line in lines if line]
+
+
+class PatchSet:
+    """All that `apply` brings to a tree.
+
+    Parameters
+    ----------
+    root : Path
+        The checkout. Tests pass a small one of their own.
+    """
+
+    def __init__(self, root: Path = ROOT):
+        self.root = root
+        versions = [line.split() for line in read_list(root / "TVM_VERSION")]
+        self.commits = {tag: commit for _, tag, commit in versions}
+        self.pinned = next(tag for kind, tag, _ in versions if kind == "pinned")
+        self.overlay = self._find_overlay(read_list(root / "patches/overlay.list"))
+        self.removed = read_list(root / "patches/remove.list")
+        self.upstream: dict[str, set] = {}  # path in the tree -> the sha256 that TVM has there
+        for line in read_list(root / "patches/upstream.sha256"):
+            sha256, path = line.split(None, 1)
+            self.upstream.setdefault(path, set()).add(sha256)
+        both = sorted(set(self.overlay) & set(self.removed))
+        if both:
+            raise SetupError(
+                "patches/remove.list names files that are in the overlay",
+                "take them out of patches/remove.list: the overlay replaces them.",
+                "\n".join(both),
+            )
+
+    def _find_overlay(self, entries):
+        """Path in the tree -> file of the checkout."""
+        left_out = tuple(entry[1:] for entry in entries if entry.startswith("!"))
+        found = {}
+        for base in (self.root / entry for entry in entries if not entry.startswith("!")):
+            for source in [base] if base.is_file() else sorted(base.rglob("*")):
+                path = source.relative_to(self.root).as_posix()
+                if is_source(source) and not f"{path}/".startswith(left_out):
+                    found[path] = source
+        return found
+
+    def state(self, path: str, link: bool) -> State:
+        """What a path of the overlay or remove.list is to hold: our file, a link to it, nothing."""
+        if path in self.removed:
+            return ABSENT
+        source = self.overlay[path]
+        if link:
+            return State(stat.S_IFLNK | 0o777, os.fsencode(source.resolve()))
+        return file_state(source.read_bytes(), executable=bool(source.stat().st_mode & 0o100))
+
+    def may_replace(self, path: str, state: State) -> bool:
+        """Whether nobody's work is lost if this state of the path goes.
+
+        An empty file holds nothing that could be lost: such stubs are what a tree has whose files
+        were emptied.
+        """
+        known = self.upstream.get(path, ())
+        return state == ABSENT or (
+            state.kind == "file" and (not state.data or state.key.split()[1] in known)
+        )
+
+    def patches(self, tag: str) -> list:
+        """Read the series for a tag, in order."""
+        folder = self.root / "patches"
+        found = []
+        for name in read_list(folder / "series"):
+            files = [path for path in (folder / tag / name, folder / name) if path.is_file()]
+            if not files:
+                raise SetupError(
+                    f"patches/series names {name}, which is not there",
+                    "add the patch, or take its line out of patches/series.",
+                )
+            patch = Patch(name, files[0].read_bytes().decode())
+            if patch.path in self.overlay or patch.path in self.removed:
+                raise SetupError(
+                    f"{name} patches {patch.path}, which the overlay or remove.list deals with",
+                    "a path is patched, replaced or removed, never two of them.",
+                )
+            found.append(patch)
+        return found
+
+    def tag_of(self, tree: Tree) -> str:
+        """Tell which release of TVM a tree holds, from its files, without git."""
+        needed = ("CMakeLists.txt", "cmake/modules/LibInfo.cmake")
+        if any(tree.read(path).kind != "file" for path in needed):
+            raise SetupError(
+                f"{tree.root} is not a TVM source tree",
+                "give --tvm the top folder of a TVM checkout, the one with CMakeLists.txt, cmake/"
+                f" and src/: git clone --recursive --branch {self.pinned} of apache/tvm gives one.",
+            )
+        found = {}
+        for path, pattern in _VERSION_FILES.items():
+            match = re.search(pattern, tree.read(path).data, re.MULTILINE)
+            if match:
+                found[path] = "v" + match.group(1).decode()
+        tags = set(found.values())
+        supported = ", ".join(sorted(self.commits))
+        if len(tags) == 1 and tags <= set(self.commits):
+            return tags.pop()
+        problem = f"cannot tell the TVM version of {tree.root}"
+        if len(tags) == 1:
+            problem = f"{tree.root} is TVM {tags.pop()[1:]}; the patch set is for {supported}"
+        elif tags:
+            problem = f"the files of {tree.root} disagree about its TVM version"
+        raise SetupError(
+            problem,
+            f"check it out again at one of {supported}, best {self.pinned}.",
+            "\n".join(f"{path}: {found.get(path, 'no version')}" for path in _VERSION_FILES),
+        )
