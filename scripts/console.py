@@ -48,21 +48,32 @@ class Console:
         """Show what the running step does now (on a terminal only)."""
         self._note = text
 
-    def step(self, label):
-        """Return a context manager for one step."""
-        return _Step(self, label)
+    def step(self, label, after=0.0):
+        """Return a context manager for one step, silent if it ends within `after` seconds."""
+        return _Step(self, label, after)
 
 
 class _Step:
-    def __init__(self, console, label):
+    def __init__(self, console, label, after):
         self.console = console
         self.label = label
+        self.after = after
         self.start = 0.0
+        self.shown = False
         self.done = threading.Event()
-        self.ticker = None
+        self.ticker = threading.Thread(target=self._draw, daemon=True)
+
+    def _show(self):
+        self.shown = True
+        if self.console.live:
+            print(f"\r{self.label}", end="", file=self.console.stream, flush=True)
+        else:
+            self.console.say(f"{self.label} ...")
 
     def _draw(self):
-        while not self.done.wait(1.0):
+        if not self.shown and not self.done.wait(self.after):
+            self._show()
+        while self.console.live and not self.done.wait(1.0):
             seconds = time.monotonic() - self.start
             line = f"{self.label:<44}{seconds:7.1f} s  {self.console._note}"
             # A line that wraps could not be redrawn.
@@ -72,18 +83,17 @@ class _Step:
     def __enter__(self):
         self.start = time.monotonic()
         self.console._note = ""
-        if self.console.live:
-            print(f"\r{self.label}", end="", file=self.console.stream, flush=True)
-            self.ticker = threading.Thread(target=self._draw, daemon=True)
-            self.ticker.start()
-        else:
-            self.console.say(f"{self.label} ...")
+        if not self.after:
+            self._show()
+        self.ticker.start()
         return self
 
     def __exit__(self, kind, value, trace):
         self.done.set()
-        if self.ticker:
-            self.ticker.join()
+        self.ticker.join()
+        if not self.shown and kind is None:
+            return False
+        if self.console.live:
             print("\r\x1b[K", end="", file=self.console.stream)
         seconds = time.monotonic() - self.start
         if kind is None:

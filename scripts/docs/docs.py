@@ -21,12 +21,14 @@ No warning and no broken link between pages is allowed.
 
 import shutil
 
-from scripts.docs import links
 from scripts.layout import Layout
 from scripts.setup.environment import prepare, variables
 from scripts.test.test import run_command
 
 # What the pages show is made while they are built; the block with this command comes before.
+# Every warning is an error, such as one about a link to a page or a title that is not there.
+SPHINX = ("-b", "html", "-E", "-W", "--keep-going", "-q")
+TEST = "tests/python/dev/test_dev_docs.py"
 TUTORIAL = ("apps/bring_your_own_codegen", "tutorial")
 
 
@@ -53,20 +55,25 @@ def main(args):
     source, target = layout.root / "docs", layout.build / "docs"
     failed = 0
     if not args.pages:
-        words = [layout.python, "-m", "pytest", "-p", "scripts.docs.blocks", "docs"]
+        # The test of the pages needs Sphinx, which is not there before.
+        words = [layout.python, "-m", "pytest", "-p", "scripts.docs.blocks", "docs", TEST]
         failed = run_command(runner, words, environ, layout.root)
     if args.blocks:
         return failed
     failed = build_tutorial(runner, layout, environ) or failed
     if not args.dry_run:
         shutil.rmtree(target, ignore_errors=True)
-    words = [layout.python, "-m", "sphinx", "-b", "html", "-E", "-W", "--keep-going", "-q"]
-    words += ["-d", layout.build / "doctrees", source, target]
+    words = [
+        layout.python,
+        "-m",
+        "sphinx",
+        *SPHINX,
+        "-d",
+        layout.build / "doctrees",
+        source,
+        target,
+    ]
     code = run_command(runner, words, environ, layout.root)
-    if args.dry_run or code:
-        return code or failed
-    broken = list(links.broken_links(target))
-    for message in broken:
-        print(message)
-    print(f"{target / 'index.html'}: {len(list(target.rglob('*.html')))} pages")
-    return 1 if broken else failed
+    if not (args.dry_run or code):
+        print(f"{target / 'index.html'}: {len(list(target.rglob('*.html')))} pages")
+    return code or failed

@@ -90,8 +90,7 @@ def main(args):
         for _, command in tools:
             runner.show(command)
         runner.plan("check licence headers, file sizes and forbidden strings")
-        for source in sorted(path for glob in newest_onednn.SOURCES for path in root.glob(glob)):
-            runner.show(newest_onednn.command_for(layout, source))
+        newest_onednn.NewestBuild(runner, layout).build("all", options=("-k", "0"))
         return 0
 
     checks = [(name, run_tool(name, command, root)) for name, command in tools]
@@ -105,7 +104,7 @@ def main(args):
         ),
         (
             f"compiles with oneDNN {newest_onednn.newest_version(layout)}",
-            newest_onednn.check_compiles(layout, console),
+            newest_onednn.check_compiles(runner, layout),
         ),
     ]
     failed = 0

@@ -14,17 +14,14 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Compiles our C++ against the newest oneDNN headers, without making object files."""
+"""Compiles the C++ against the headers of the newest oneDNN that is supported."""
 
-import os
+import json
 import re
-import subprocess
-from concurrent.futures import ThreadPoolExecutor
 
-from scripts.setup import machine
-from scripts.setup.stamps import Stamp, digest
-
-SOURCES = ("src/relay/backend/contrib/dnnl/**/*.cc", "src/runtime/contrib/dnnl/**/*.cc")
+from scripts.errors import SetupError
+from scripts.setup.lock import exclusive
+from scripts.setup.native import NativeBuild
 
 
 def newest_version(layout):
@@ -36,42 +33,39 @@ def newest_version(layout):
     return ".".join(parts)
 
 
-def command_for(layout, source):
-    """Return the compiler's command line for one source file."""
-    tvm = layout.tvm
-    includes = [tvm / "include", tvm / "dmlc-core/include", tvm / "dlpack/include"]
-    includes.append(layout.onednn_newest / "include")
-    command = [machine.find_compiler(), "-std=c++17", "-fsyntax-only", "-Wall", "-Wextra"]
-    # The ABI only changes names of symbols, which a check of the syntax does not make.
-    command += ["-Werror", "-DDMLC_USE_FOPEN64=0", "-DTVM_DNNL_CODEGEN_JSON=1"]
-    command.append("-DDMLC_USE_LOGGING_LIBRARY=<tvm/runtime/logging.h>")
-    for include in includes:
-        command += ["-isystem", include]
-    return [str(part) for part in [*command, source]]
+class NewestBuild(NativeBuild):
+    """A build that stops at the objects: there is no library for the newest headers."""
+
+    def __init__(self, runner, layout):
+        super().__init__(runner, layout, layout.build / "newest")
+
+    def configure_command(self):
+        """Return CMake's command line."""
+        replaced = {
+            f"-DUSE_DNNL={self.layout.onednn}": f"-DUSE_DNNL={self.layout.onednn_newest}",
+            "-DCMAKE_BUILD_TYPE=Release": "-DCMAKE_BUILD_TYPE=Debug",
+        }
+        command = [replaced.get(word, word) for word in super().configure_command()]
+        flags = ["-DCMAKE_CXX_FLAGS_DEBUG=-O0 -Werror", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+        return [*command, *flags]
+
+    def objects(self):
+        """Return the targets of our sources; those of the tests are left out."""
+        found = json.loads((self.folder / "compile_commands.json").read_text())
+        sources = f"{self.layout.root / 'src'}/"
+        return [entry["output"] for entry in found if entry["file"].startswith(sources)]
 
 
-def check_compiles(layout, console, jobs=None):
-    """Yield a message for each source file that does not compile, or compiles with a warning."""
-    sources = sorted(path for glob in SOURCES for path in layout.root.glob(glob))
-    stamp = Stamp(layout.build / ".compiled-newest")
-    key = digest(layout.root / "src", layout.requirements / "wheel-onednn-newest.txt")
-    key = digest(key, layout.requirements / "wheel-tvm.txt", machine.find_compiler().resolve())
-    if stamp.matches(key):
-        return
-
-    def compile_one(source):
-        result = subprocess.run(
-            command_for(layout, source), capture_output=True, text=True, errors="replace"
-        )
-        console.note(source.name)
-        return source, result
-
-    clean = True
-    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        for source, result in pool.map(compile_one, sources):
-            if result.returncode != 0:
-                clean = False
-                head = "\n".join(result.stderr.splitlines()[:12])
-                yield f"{source.relative_to(layout.root)}:\n{head}"
-    if clean:
-        stamp.write(key)
+def check_compiles(runner, layout):
+    """Yield the compiler's messages, if a source does not compile, or compiles with a warning."""
+    # CMake looks for a library beside the headers. Nothing is linked with it.
+    library = layout.onednn_newest / "lib" / "libdnnl.so"
+    library.parent.mkdir(exist_ok=True)
+    library.touch()
+    build = NewestBuild(runner, layout)
+    try:
+        with exclusive(layout.build / ".lock-newest", runner.console):
+            build.configure()
+            build.build(*build.objects(), options=("-k", "0"))
+    except SetupError as error:
+        yield f"{error.details}\n{error.remedy}"

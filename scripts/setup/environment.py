@@ -145,20 +145,19 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=()):
 def run_steps(chain, runner):
     """Run the steps that are due."""
     start = time.monotonic()
-    done = 0
-    shown = [step for step in chain if not step.quick]
-    for step in chain:
+    shown = False
+    for number, step in enumerate(chain, 1):
         if step.current():
             if runner.dry_run:
                 runner.plan(f"{step.title}: up to date")
             continue
         if runner.dry_run:
             runner.plan(f"{step.title}:")
-        if runner.dry_run or step.quick:
             step.run()
             continue
-        done += 1
-        with runner.console.step(f"[{shown.index(step) + 1}/{len(shown)}] {step.title}"):
+        progress = runner.console.step(f"[{number}/{len(chain)}] {step.title}", step.after)
+        with progress:
             step.run()
-    if done and not runner.dry_run:
+        shown = shown or progress.shown
+    if shown:
         runner.console.say(f"the environment is ready ({time.monotonic() - start:.0f} s)")

@@ -41,7 +41,7 @@ def explain_build_failure(output, command, log):
 
 
 class NativeBuild:
-    """The CMake build directory of one checkout.
+    """A CMake build directory. Ninja knows what is due in it; here is only what it was made for.
 
     Parameters
     ----------
@@ -49,12 +49,14 @@ class NativeBuild:
         Runs the commands.
     layout : Layout
         The checkout.
+    folder : Path, optional
+        The build directory; the layout's by default.
     """
 
-    def __init__(self, runner, layout):
+    def __init__(self, runner, layout, folder=None):
         self.runner = runner
         self.layout = layout
-        self.configured = Stamp(layout.cmake / ".configured")
+        self.folder = folder or layout.cmake
 
     def configure_command(self):
         """Return CMake's command line."""
@@ -66,7 +68,7 @@ class NativeBuild:
             "-S",
             layout.root,
             "-B",
-            layout.cmake,
+            self.folder,
             "-DCMAKE_BUILD_TYPE=Release",
             f"-DCMAKE_MAKE_PROGRAM={layout.bin / 'ninja'}",
             f"-DCMAKE_CXX_COMPILER={machine.find_compiler()}",
@@ -75,41 +77,23 @@ class NativeBuild:
             f"-DUSE_DNNL_CODEGEN={layout.codegen.upper()}",
         ]
 
-    def _configure_key(self):
+    def configure(self):
+        """Configure the directory anew if it was made for something else, or not to its end."""
         flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS")]
-        build = self.layout.requirements
-        trees = [build / "build.txt", build / "wheel-tvm.txt", build / "wheel-onednn.txt"]
-        return digest(*map(str, self.configure_command()), *flags, *trees)
-
-    def _sources(self):
-        root = self.layout.root
-        return [root / "CMakeLists.txt", root / "cmake", root / "src"]
-
-    def _stamp(self, target):
-        return Stamp(self.layout.cmake / f".built-{target}")
-
-    def _build_key(self, target):
-        sources = self._sources() + (
-            [self.layout.root / "tests" / "cpp"] if "test" in target else []
-        )
-        return digest(self._configure_key(), *sources)
-
-    def is_current(self, target="tvm_dnnl"):
-        """Tell if a target was built from the present sources."""
-        if target == "tvm_dnnl" and not self.layout.library.is_file():
-            return False
-        return self._stamp(target).matches(self._build_key(target))
-
-    def build(self, target="tvm_dnnl"):
-        """Configure if needed and build a target."""
-        key = self._build_key(target)
-        if not self.configured.matches(self._configure_key()):
-            if not self.runner.dry_run:
-                shutil.rmtree(self.layout.cmake, ignore_errors=True)
-            self.runner.run(self.configure_command(), "cmake", explain=explain_build_failure)
-            if not self.runner.dry_run:
-                self.configured.write(self._configure_key())
-        command = [self.layout.bin / "cmake", "--build", self.layout.cmake, "--target", target]
-        self.runner.run(command, f"build-{target}", explain=explain_build_failure)
+        pins = ("build.txt", "wheel-tvm.txt", "wheel-onednn.txt")
+        files = [self.layout.requirements / name for name in pins]
+        key = digest(*map(str, self.configure_command()), *flags, *files)
+        stamp = Stamp(self.folder / ".configured")
+        if stamp.matches(key):
+            return
         if not self.runner.dry_run:
-            self._stamp(target).write(key)
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.runner.run(self.configure_command(), "cmake", explain=explain_build_failure)
+        if not self.runner.dry_run:
+            stamp.write(key)
+
+    def build(self, *targets, options=()):
+        """Bring targets up to date."""
+        self.configure()
+        command = [self.layout.bin / "ninja", "-C", self.folder, *options, *targets]
+        self.runner.run(command, f"build-{self.folder.name}", explain=explain_build_failure)

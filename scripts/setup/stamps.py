@@ -22,13 +22,8 @@ from pathlib import Path
 
 
 def _feed(state, part):
-    """Add a value, a file's content or a whole directory to the hash."""
+    """Add a value or a file's content to the hash."""
     if isinstance(part, Path):
-        if part.is_dir():
-            for path in sorted(p for p in part.rglob("*") if is_source(p)):
-                _feed(state, path.relative_to(part).as_posix())
-                _feed(state, path)
-            return
         data = part.read_bytes() if part.is_file() else b"<missing>"
     else:
         data = str(part).encode()
@@ -49,7 +44,7 @@ def is_source(path):
 
 
 def digest(*parts):
-    """Return one hash for values, files and directories.
+    """Return one hash for values and files.
 
     Parameters
     ----------
@@ -94,7 +89,3 @@ class Stamp:
     def write(self, key):
         """Mark the product as finished."""
         write_atomic(self.path, key)
-
-    def clear(self):
-        """Mark the product as unfinished."""
-        self.path.unlink(missing_ok=True)

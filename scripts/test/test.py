@@ -24,11 +24,13 @@ Other words go to pytest. When they name files, only those are run, and the C++ 
   ./dev.py test --codegen c_src -k conv2d
 """
 
+import contextlib
 import subprocess
 
 from scripts.errors import SetupError
 from scripts.layout import CODEGENS, Layout
 from scripts.setup.environment import prepare, tvm_home, variables
+from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
 
 CPP_TARGET = "dnnl_cpptest"
@@ -57,12 +59,9 @@ def run_cpp_tests(runner, layout, environ):
     if tvm_home():
         runner.console.say("C++ tests are left out: they are built with the prebuilt tree only")
         return 0
-    native = NativeBuild(runner, layout)
-    if runner.dry_run:
-        native.build(CPP_TARGET)
-    elif not native.is_current(CPP_TARGET):
-        with runner.console.step("compile the C++ tests"):
-            native.build(CPP_TARGET)
+    waiting = contextlib.nullcontext() if runner.dry_run else exclusive(layout.lock, runner.console)
+    with waiting, runner.console.step("compile the C++ tests", after=1.0):
+        NativeBuild(runner, layout).build(CPP_TARGET)
     return run_command(runner, [layout.cmake / CPP_TARGET], environ, layout.root)
 
 

@@ -16,27 +16,49 @@
 # under the License.
 """The checks of the documentation find what they are there for."""
 
+import subprocess
+import sys
+
 import pytest
 
 from scripts import cli
-from scripts.docs import links
+from scripts.docs import docs
 from scripts.errors import SetupError
+from scripts.layout import ROOT
 
 
-def test_broken_links(tmp_path):
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "a.html").write_text(
-        '<h1 id="top"></h1><a href="#top"></a><a href="sub/b.html#here"></a><a href="a.html"></a>'
-        '<a href="https://example.org/#x"></a><a href="mailto:a@example.org"></a>'
-        '<a href="#nowhere"></a><a href="sub/b.html#there"></a><img src="no%20image.png">'
+def build(folder, *lines):
+    """Build a small folder of pages as `./dev.py docs` does; return the exit code and messages."""
+    pytest.importorskip("sphinx", reason="`./dev.py docs` installs it, and runs this")
+    text = "\n\n".join(["# A title", "```{toctree}\nother\n```", *lines])
+    (folder / "index.md").write_text(text + "\n")
+    (folder / "other.md").write_text("# Another\n")
+    command = [sys.executable, "-m", "sphinx", *docs.SPHINX, "-c", ROOT / "docs"]
+    done = subprocess.run(
+        [*command, folder, folder / "built"], capture_output=True, text=True, timeout=120
     )
-    (tmp_path / "sub" / "b.html").write_text('<a name="here"></a><a href="../c.html">c</a>')
-    assert list(links.broken_links(tmp_path)) == [
-        "a.html: the link #nowhere leads to no place in the page",
-        "a.html: the link no%20image.png leads to no file",
-        "a.html: the link sub/b.html#there leads to no place in the page",
-        "sub/b.html: the link ../c.html leads to no file",
-    ]
+    return done.returncode, done.stderr
+
+
+def test_links_that_lead_somewhere(tmp_path):
+    inside = "[x](#a-title) [y](other.md#another) [z](other.md) <project:other.md>"
+    outside = "[x](https://example.org/#x) [y](mailto:a@example.org)"
+    code, messages = build(tmp_path, inside, outside)
+    assert code == 0, messages
+
+
+def test_a_broken_link_is_an_error(tmp_path):
+    broken = {
+        "[x](#nowhere)": "cross-reference target not found: 'nowhere'",
+        "[x](other.md#nowhere)": "local id not found in doc 'other': 'nowhere'",
+        "[x](../a.md)": "cross-reference target not found: '../a.md'",
+        "[x](a.txt)": "cross-reference target not found: 'a.txt'",
+        "![x](no%20image.png)": "image file not readable: no%20image.png",
+        "{py:func}`no_such`": "py:func reference target not found: no_such",
+    }
+    code, messages = build(tmp_path, *broken)
+    assert code != 0
+    assert [message for message in broken.values() if message not in messages] == []
 
 
 def test_wrong_arguments(capsys):

@@ -16,12 +16,15 @@
 # under the License.
 """The checks of `dev.py lint` that are our own."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from scripts.layout import ROOT
-from scripts.lint import text_rules
+from scripts.console import Console
+from scripts.layout import ROOT, Layout
+from scripts.lint import includes, newest_onednn, text_rules
+from scripts.runner import Runner
 
 TABLES = ROOT / "scripts" / "lint"
 
@@ -82,3 +85,66 @@ def test_harmless_lines_pass(tmp_path):
 def test_the_checkouts_own_tables_are_well_formed():
     for name, columns in (("sizes.txt", 3), ("forbidden.txt", 3)):
         assert all(len(row) == columns for row in text_rules._rows(TABLES / name))
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """Return a checkout of one source and one test, with the real CMake and Ninja."""
+    made = Layout(tmp_path)
+    made.bin = Layout().bin
+    if not (made.bin / "ninja").exists():
+        pytest.skip("set-up has not installed CMake and Ninja")
+    write(
+        tmp_path,
+        "CMakeLists.txt",
+        "cmake_minimum_required(VERSION 3.18)\nproject(small CXX)\nadd_compile_options(-Wall)\n"
+        "include_directories(SYSTEM ${USE_DNNL}/include)\n"
+        "add_library(ours OBJECT src/a.cc)\nadd_library(theirs OBJECT tests/b.cc)\n",
+    )
+    write(tmp_path, "tests/b.cc", "not C++;\n")
+    write(tmp_path, "build/onednn-newest/include/version.h", "#define NEWEST 1\n")
+    (tmp_path / "requirements").mkdir()
+    return made
+
+
+def test_the_newest_headers_are_compiled_without_a_warning(tmp_path, layout):
+    def messages():
+        runner = Runner(Console(open(os.devnull, "w")), layout.logs)
+        return list(newest_onednn.check_compiles(runner, layout))
+
+    write(tmp_path, "src/a.cc", '#include "version.h"\nint a = NEWEST;\n')
+    assert messages() == []
+    write(tmp_path, "src/a.cc", "void f() { int unused; }\n")
+    for _ in range(2):
+        (message,) = messages()
+        assert "src/a.cc:1:16: error: unused variable" in message
+    write(tmp_path, "src/a.cc", "int a = NEWEST;\n")
+    (message,) = messages()
+    assert "NEWEST" in message
+
+
+CORE = "src/runtime/contrib/dnnl/core/"
+
+
+@pytest.mark.parametrize(
+    "name, text, way",
+    [
+        ("plan.cc", "#include <tvm/runtime/logging.h>", "tvm/runtime/logging.h"),
+        ("plan.h", "#  include <dmlc/json.h>", "dmlc/json.h"),
+        ("ops/conv.cc", '#include "tvm/runtime/ndarray.h"', "tvm/runtime/ndarray.h"),
+        ("ops/conv.cc", '#include "../../shell.h"', "../../shell.h > tvm/runtime/module.h"),
+    ],
+)
+def test_the_core_includes_no_tvm(tmp_path, name, text, way):
+    write(
+        tmp_path,
+        "src/runtime/contrib/dnnl/shell.h",
+        '#include "shell.h"\n#include <tvm/runtime/module.h>\n',
+    )
+    write(tmp_path, CORE + "error.h", "#include <string>\n#include <dlpack/dlpack.h>\n")
+    write(
+        tmp_path, CORE + "ops/pool.cc", '#include "../error.h"\n#include "dnnl.hpp"\n// tvm/x.h\n'
+    )
+    assert list(includes.check_core(tmp_path)) == []
+    write(tmp_path, CORE + name, f"#include <vector>\n{text}\n")
+    assert list(includes.check_core(tmp_path)) == [f"{CORE}{name}: the core includes TVM: {way}"]
