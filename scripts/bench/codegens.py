@@ -20,12 +20,12 @@ One process compiles and exports the model, another one loads and runs it, so th
 neither hides in the other's. Those that run take turns.
 """
 
-import json
+import contextlib
+import multiprocessing
 import resource
-import subprocess
-import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from scripts.bench import bench, measure
@@ -63,12 +63,19 @@ def megabytes_of_constants(mod):
     return sum(sizes) / 1e6
 
 
-def build(workload, codegen, path):
+def workload_of(name):
+    """Return a workload by its name."""
+    from dnnl_tests.models import workloads  # pylint: disable=import-outside-toplevel
+
+    return workloads.WORKLOADS[name]
+
+
+def build(name, codegen, path):
     """Compile and export a model; return the figures."""
     from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
 
-    mod, params = workload.load()
+    mod, params = workload_of(name).load()
     begin = time.perf_counter()
     mod = dnnl.partition_for_dnnl(mod, params)
     start = time.perf_counter()
@@ -99,12 +106,12 @@ def resident_megabytes():
     return pages * resource.getpagesize() / 1e6
 
 
-def run(workload, path):
-    """Load and run a model, then answer each number on stdin with so many samples."""
+def load(name, path):
+    """Load a model and run it once, for `sample` to run it again; return the figures."""
     import tvm  # pylint: disable=import-outside-toplevel
     from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
 
-    inputs = workload.inputs()
+    inputs = workload_of(name).inputs()
     before, resident = peak_megabytes(), resident_megabytes()
     start = time.perf_counter()
     runner = testing.Runner(tvm.runtime.load_module(path), "graph")
@@ -113,93 +120,64 @@ def run(workload, path):
     begin = time.perf_counter()
     runner.invoke()
     end = time.perf_counter()
-    figures = {"load_ms": (loaded - start) * 1e3, "first_ms": (end - begin) * 1e3}
-    figures["peak_mb"] = peak_megabytes() - before
-    figures["resident_mb"] = resident_megabytes() - resident
-    print(json.dumps(figures), flush=True)
-    for line in sys.stdin:
-        print(json.dumps(measure.sample(runner.invoke, int(line))), flush=True)
+    _LOADED.append(runner)
+    return {
+        "load_ms": (loaded - start) * 1e3,
+        "first_ms": (end - begin) * 1e3,
+        "peak_mb": peak_megabytes() - before,
+        "resident_mb": resident_megabytes() - resident,
+    }
 
 
-class Child:
-    """A process of this module.
-
-    Parameters
-    ----------
-    words : list of str
-        Its arguments.
-    """
-
-    def __init__(self, *words):
-        command = [sys.executable, "-m", "scripts.bench.codegens", *map(str, words)]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def read(self):
-        """Return the next thing that it prints."""
-        line = self.process.stdout.readline()
-        if not line:
-            self.close()
-            raise RuntimeError(f"{self.process.args} ended with code {self.process.returncode}")
-        return json.loads(line)
-
-    def sample(self, repeat):
-        """Ask for samples and return them."""
-        print(repeat, file=self.process.stdin, flush=True)
-        return self.read()
-
-    def close(self):
-        """Let the process end, and wait for it."""
-        self.process.stdin.close()
-        self.process.wait()
+# The model of a process that has called `load`.
+_LOADED = []
 
 
-def measure_workload(workload, repeat, console):
+def sample(repeat):
+    """Run the model that was loaded; return the samples."""
+    return measure.sample(_LOADED[0].invoke, repeat)
+
+
+def process():
+    """Return an executor of one process, which starts without what this one has imported."""
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+def measure_workload(name, repeat, console):
     """Return the figures of each code generator for a model, as a list of dict."""
-    rows, children = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        for codegen in CODEGENS:
-            path = Path(folder) / f"{codegen}.so"
-            with console.step(f"{workload.name}: compile with {codegen}"):
-                child = Child("build", workload.name, codegen, path)
-                rows[codegen] = {"model": workload.name, "codegen": codegen, **child.read()}
-                child.close()
-        with console.step(f"{workload.name}: load"):
-            for codegen in CODEGENS:
-                children[codegen] = Child("run", workload.name, Path(folder) / f"{codegen}.so")
-                rows[codegen].update(children[codegen].read())
-    with console.step(f"{workload.name}: measure"):
-        samplers = {codegen: child.sample for codegen, child in children.items()}
-        for codegen, rounds in bench.take_turns(samplers, repeat).items():
-            timing = measure.Timing.of(sum(rounds, []))
-            figures = {"median_ms": timing.median, "low_ms": timing.low, "high_ms": timing.high}
-            rows[codegen].update(figures, samples=timing.count)
-            children[codegen].close()
+    rows = {}
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        paths = {codegen: str(folder / f"{codegen}.so") for codegen in CODEGENS}
+        for codegen, path in paths.items():
+            with console.step(f"{name}: compile with {codegen}"), process() as child:
+                figures = child.submit(build, name, codegen, path).result()
+                rows[codegen] = {"model": name, "codegen": codegen, **figures}
+        children = {codegen: stack.enter_context(process()) for codegen in CODEGENS}
+        with console.step(f"{name}: load"):
+            for codegen, child in children.items():
+                rows[codegen].update(child.submit(load, name, paths[codegen]).result())
+        with console.step(f"{name}: measure"):
+            samplers = {
+                codegen: lambda repeat, child=child: child.submit(sample, repeat).result()
+                for codegen, child in children.items()
+            }
+            for codegen, rounds in bench.take_turns(samplers, repeat).items():
+                timing = measure.Timing.of(sum(rounds, []))
+                rows[codegen].update(
+                    median_ms=timing.median,
+                    low_ms=timing.low,
+                    high_ms=timing.high,
+                    samples=timing.count,
+                )
     return list(rows.values())
 
 
 def compare(workloads, repeat, console):
     """Measure workloads; return the titles and rows of a table, and rows for JSON."""
-    rows = [row for w in workloads for row in measure_workload(w, repeat, console)]
+    rows = [row for w in workloads for row in measure_workload(w.name, repeat, console)]
     cells = []
     for row in rows:
         figures = [bench.digits(row[name]) for name in _COLUMNS]
         cells.append([f"{row['model']}, {row['codegen']}", *figures])
     return ["batch 1, float32", *_COLUMNS.values()], cells, rows
-
-
-def main(argv):
-    """Be one of the processes."""
-    from dnnl_tests.models import workloads  # pylint: disable=import-outside-toplevel
-
-    task, name, *rest = argv
-    workload = workloads.WORKLOADS[name]
-    if task == "build":
-        print(json.dumps(build(workload, *rest)))
-    else:
-        run(workload, *rest)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -70,15 +70,17 @@ def backends(models, titles, path, subtitle):
     first = next(iter(titles))
     share = 0.8 / len(titles)
     for number, (name, title) in enumerate(titles.items()):
-        places, heights, texts = [], [], []
-        for place, (_, samples) in enumerate(models):
+        positions, heights, texts = [], [], []
+        for position, (_, samples) in enumerate(models):
             if name not in samples or first not in samples:
                 continue
             median = statistics.median(samples[name])
-            places.append(place + (number - (len(titles) - 1) / 2) * share)
+            positions.append(position + (number - (len(titles) - 1) / 2) * share)
             heights.append(median / statistics.median(samples[first]))
             texts.append(f"{median * 1e3:.3g}")
-        bars = axes.bar(places, heights, share, label=title, color=COLOURS[number % len(COLOURS)])
+        bars = axes.bar(
+            positions, heights, share, label=title, color=COLOURS[number % len(COLOURS)]
+        )
         axes.bar_label(bars, texts, fontsize=7, rotation=90, padding=2)
     names = [textwrap.fill(title, 16) for title, _ in models]
     axes.set_xticks(range(len(models)), names, fontsize=8)
@@ -104,10 +106,10 @@ def primitives(rows, path, title):
     figure, axes = _figure(10, 4.5)
     kinds = sorted({row["kind"] for row in rows})
     for number, kind in enumerate(kinds):
-        mine = [(place, row) for place, row in enumerate(rows) if row["kind"] == kind]
+        mine = [(position, row) for position, row in enumerate(rows) if row["kind"] == kind]
         total = sum(row["microseconds"] for _, row in mine)
         axes.bar(
-            [place for place, _ in mine],
+            [position for position, _ in mine],
             [row["microseconds"] for _, row in mine],
             0.9,
             label=f"{kind}, {len(mine)}: {total / 1e3:.2f} ms",

@@ -17,9 +17,9 @@
 """Runs a model on oneDNN and prints where the time goes, primitive by primitive.
 
 For each primitive it tells the time in its turn and alone, what it is fused with, its code, which
-form of the op was chosen where there are several, layouts, GFLOP/s and the share of the peak.
+variant of the op was chosen where there are several, layouts, GFLOP/s and the share of the peak.
 
-The peak is what a large product of matrices reaches in the same process. A primitive that is fast
+The peak is what a large matmul reaches in the same process. A primitive that is fast
 alone and slow in its turn waits for its weights or inputs, which are not in the caches then.
 """
 
@@ -56,7 +56,7 @@ def add_arguments(parser):
 
 
 def peak_gflops(repeat):
-    """Return the GFLOP/s of a large product of matrices."""
+    """Return the GFLOP/s of a large matmul."""
     import numpy as np  # pylint: disable=import-outside-toplevel
     import tvm  # pylint: disable=import-outside-toplevel
     from tvm import relay  # pylint: disable=import-outside-toplevel

@@ -36,35 +36,35 @@ def runners(case, callers, threads):
     dnnl.set_num_threads(threads)
     try:
         lib = testing.build(*case.partitioned)
-        made = [testing.Runner(lib) for _ in range(callers)]
-        for runner in made:
+        executors = [testing.Runner(lib) for _ in range(callers)]
+        for runner in executors:
             runner(case.inputs)
     finally:
         dnnl.set_num_threads(0)
-    return made
+    return executors
 
 
-def runs_per_second(made, runs):
+def runs_per_second(executors, runs):
     """Have every executor run so many times, all at once; return the rate of all together.
 
     One executor runs on the thread of the caller, where it ran before. For a further thread GNU
     OpenMP would start a second team, find more threads than CPUs and no longer have them spin.
     """
-    barrier = threading.Barrier(len(made))
+    barrier = threading.Barrier(len(executors))
 
     def work(runner):
         barrier.wait()
         for _ in range(runs):
             runner.invoke()
 
-    threads = [threading.Thread(target=work, args=(runner,)) for runner in made[1:]]
+    threads = [threading.Thread(target=work, args=(runner,)) for runner in executors[1:]]
     for thread in threads:
         thread.start()
     start = time.perf_counter()
-    work(made[0])
+    work(executors[0])
     for thread in threads:
         thread.join()
-    return runs * len(made) / (time.perf_counter() - start)
+    return runs * len(executors) / (time.perf_counter() - start)
 
 
 def measure_case(case, repeat, console):
@@ -79,9 +79,9 @@ def measure_case(case, repeat, console):
     rates = {way: [] for way in ways}
     with console.step(f"{name}: measure"):
         for _ in range(rounds):
-            for way, made in ways.items():
-                rates[way].append(runs_per_second(made, -(-repeat // rounds)))
-    return {way: statistics.median(found) for way, found in rates.items()}
+            for way, executors in ways.items():
+                rates[way].append(runs_per_second(executors, -(-repeat // rounds)))
+    return {way: statistics.median(seen) for way, seen in rates.items()}
 
 
 def compare(cases, repeat, console):

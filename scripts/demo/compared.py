@@ -66,15 +66,17 @@ class Result:
 
     def problems(self):
         """Return what is wrong with the result as a list of sentences."""
-        found = []
+        problems = []
         title = self.workload.title
         if not self.report.offloaded:
-            found.append(f"{title}: nothing ran on oneDNN")
+            problems.append(f"{title}: nothing ran on oneDNN")
         peers = ("TVM without DNNL", "onnxruntime")
         for peer, diff in zip(peers, self.differences()):
             if diff and not diff.relative <= TOLERANCE:
-                found.append(f"{title}: differs from {peer} by {diff.relative:.1e} of the largest")
-        return found
+                problems.append(
+                    f"{title}: differs from {peer} by {diff.relative:.1e} of the largest"
+                )
+        return problems
 
 
 def run(workload, inputs, repeat, console):

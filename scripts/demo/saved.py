@@ -115,8 +115,8 @@ def read_index(folder):
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise SetupError(f"--load: {path} is not of the format {FORMAT}", remedy)
     models = index.get("models")
-    whole = all(key in index for key in KEYS) and isinstance(models, list) and models
-    if not whole or not all(isinstance(m, dict) and set(MODEL_KEYS) <= m.keys() for m in models):
+    complete = all(key in index for key in KEYS) and isinstance(models, list) and models
+    if not complete or not all(isinstance(m, dict) and set(MODEL_KEYS) <= m.keys() for m in models):
         raise SetupError(f"--load: {path} is damaged: entries are missing", remedy)
     if index["machine"] != platform.machine():
         raise SetupError(

@@ -82,7 +82,7 @@ def run_all(args, line, console):
 
 def print_results(results):
     """Print the table of models."""
-    header = ["model", "calls", "folded", "on\noneDNN", "parti-\ntions", "median\nlatency"]
+    header = ["model", "ops", "folded", "on\noneDNN", "parti-\ntions", "median\nlatency"]
     header += ["difference from\nTVM without DNNL", "difference from\nonnxruntime"]
     rows = []
     for result in results:

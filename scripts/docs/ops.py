@@ -30,7 +30,7 @@ PATH = ROOT / "docs" / "supported_ops.md"
 def add_arguments(parser):
     """Add the command's options."""
     parser.add_argument("--write", action="store_true", help="write it to docs/supported_ops.md")
-    parser.add_argument("--run", action="store_true", help="run calls of each op, and compare")
+    parser.add_argument("--run", action="store_true", help="run samples of each op, and compare")
 
 
 def main(args):
@@ -43,7 +43,7 @@ def main(args):
         text = support.text()
     wrong = {}
     if args.run:
-        with console.step("run calls of each op"):
+        with console.step("run samples of each op"):
             wrong = support.run(console.note)
     if args.write:
         PATH.parent.mkdir(exist_ok=True)

@@ -78,7 +78,7 @@ def add_arguments(parser):
 
 
 def main(args):
-    """Run all checks and return 1 if one found something."""
+    """Run all checks and return 1 if one fails."""
     layout = Layout()
     args.no_build = True
     os.environ.pop("TVM_HOME", None)  # the sources are checked against the prebuilt tree
@@ -109,11 +109,11 @@ def main(args):
     ]
     failed = 0
     for name, messages in checks:
-        found = list(messages)
-        failed += bool(found)
-        verdict = console.paint("failed", "31") if found else console.paint("ok", "32")
+        problems = list(messages)
+        failed += bool(problems)
+        verdict = console.paint("failed", "31") if problems else console.paint("ok", "32")
         print(f"{name}: {verdict}", flush=True)
-        for message in found:
+        for message in problems:
             print("  " + message.replace("\n", "\n  "), flush=True)
     print(f"{len(checks) - failed} checks passed, {failed} failed")
     if failed and not args.fix:

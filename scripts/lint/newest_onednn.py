@@ -51,9 +51,9 @@ class NewestBuild(NativeBuild):
 
     def objects(self):
         """Return the targets of our sources; those of the tests are left out."""
-        found = json.loads((self.folder / "compile_commands.json").read_text())
+        entries = json.loads((self.folder / "compile_commands.json").read_text())
         sources = f"{self.layout.root / 'src'}/"
-        return [entry["output"] for entry in found if entry["file"].startswith(sources)]
+        return [entry["output"] for entry in entries if entry["file"].startswith(sources)]
 
 
 def check_compiles(runner, layout):

@@ -14,7 +14,12 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Checks of the text of files: licence headers, sizes and forbidden strings."""
+"""Checks of text: licence headers, the length of files, and strings that must not appear.
+
+Our own, as no tool that others keep has the first two for all kinds of files. pre-commit's hook for
+blanks at the end of lines repairs files, where `./dev.py lint` must only tell; and as there is a
+table of forbidden strings, such blanks and the marks of a merge are two rows of it.
+"""
 
 import re
 import subprocess

@@ -47,7 +47,11 @@ def explain_venv_failure(output, command, log):
 
 
 class Step:
-    """One step: `current` tells if there is nothing to do, `run` does it."""
+    """One step: `current` tells if there is nothing to do, `run` does it.
+
+    A step whose product nothing else keeps track of leaves a stamp in it, with a key of what the
+    product was made from.
+    """
 
     title = ""
     after = 0.0  # seconds that it takes before it is worth a line of progress
@@ -56,9 +60,17 @@ class Step:
         self.runner = runner
         self.layout = layout
 
+    def stamp(self):
+        """Return the stamp in the step's product."""
+        raise NotImplementedError
+
+    def key(self):
+        """Return the key of what the product is made from."""
+        raise NotImplementedError
+
     def current(self):
         """Tell if the step's product is up to date."""
-        raise NotImplementedError
+        return self.stamp().matches(self.key())
 
     def run(self):
         """Make the product."""
@@ -70,17 +82,17 @@ class CheckMachine(Step):
 
     title = "check the machine"
 
-    def _stamp(self):
+    def stamp(self):
         return Stamp(self.layout.build / ".machine")
 
-    def _key(self):
+    def key(self):
         compiler = machine.find_compiler()
         status = compiler.stat()
         return digest(str(compiler), str(compiler.resolve()), status.st_size, status.st_mtime_ns)
 
     def current(self):
         machine.check_platform()
-        return self._stamp().matches(self._key())
+        return super().current()
 
     def run(self):
         if self.runner.plan("check: Linux x86_64, C++17 compiler, 3 GB of disk, write access"):
@@ -91,7 +103,7 @@ class CheckMachine(Step):
             machine.check_disk(self.layout.build)
         machine.check_shared_libraries()
         machine.check_compiler(machine.find_compiler())
-        self._stamp().write(self._key())
+        self.stamp().write(self.key())
 
 
 class VirtualEnvironment(Step):
@@ -99,10 +111,10 @@ class VirtualEnvironment(Step):
 
     title = "virtual environment"
 
-    def _stamp(self):
+    def stamp(self):
         return Stamp(self.layout.venv / ".stamp")
 
-    def _key(self):
+    def key(self):
         # Scripts in a virtual environment hold its path: a moved checkout needs a new one.
         return digest("venv 1", str(self.layout.venv))
 
@@ -111,8 +123,8 @@ class VirtualEnvironment(Step):
         return self.layout.venv / ".installing"
 
     def current(self):
-        whole = self.layout.python.exists() and not self.busy().exists()
-        return whole and self._stamp().matches(self._key())
+        intact = self.layout.python.exists() and not self.busy().exists()
+        return intact and super().current()
 
     def run(self):
         if not self.runner.dry_run:
@@ -123,7 +135,7 @@ class VirtualEnvironment(Step):
             tvmc = self.layout.bin / "tvmc"
             write_atomic(tvmc, _TVMC)
             tvmc.chmod(0o755)
-            self._stamp().write(self._key())
+            self.stamp().write(self.key())
 
 
 class Packages(Step):
@@ -173,12 +185,12 @@ class PrebuiltTree(Step):
         self.requirements = layout.requirements / "wheel-tvm.txt"
         self.patches = [layout.root / "patches" / name for name in tree.PATCHES]
 
-    def _key(self):
+    def stamp(self):
+        return Stamp(self.layout.prebuilt / ".stamp")
+
+    def key(self):
         how = (tree.HOOKED, tree.REPLACED, tree.MENDED, tree._FUNCTION, tree._CALL)
         return digest(self.requirements, *how, *self.patches)
-
-    def current(self):
-        return Stamp(self.layout.prebuilt / ".stamp").matches(self._key())
 
     def wheel(self):
         """Return the wheel's path, downloading it if it is gone."""
@@ -190,7 +202,7 @@ class PrebuiltTree(Step):
             self.runner.plan(f"unpack hhb-tvm into {self.layout.prebuilt}, hook {tree.HOOKED}")
             return
         new = tree.unpack(self.wheel(), self.layout.prebuilt, self.patches)
-        Stamp(new / ".stamp").write(self._key())
+        Stamp(new / ".stamp").write(self.key())
         wheels.replace_directory(new, self.layout.prebuilt)
 
 
@@ -206,21 +218,21 @@ class OneDNN(Step):
         self.requirements = layout.requirements / self.pins
         self.target = layout.build / self.directory
 
-    def _key(self):
+    def stamp(self):
+        return Stamp(self.target / ".stamp")
+
+    def key(self):
         return digest(self.requirements)
 
-    def current(self):
-        return Stamp(self.target / ".stamp").matches(self._key())
-
     def run(self):
-        found = wheels.fetch(self.runner, self.layout, self.requirements)
+        downloaded = wheels.fetch(self.runner, self.layout, self.requirements)
         if self.runner.plan(f"unpack oneDNN's headers and library into {self.target}"):
             return
         new = self.target.with_name(self.target.name + ".new")
         shutil.rmtree(new, ignore_errors=True)
-        for wheel in found:
+        for wheel in downloaded:
             wheels.unpack_data(wheel, new)
-        Stamp(new / ".stamp").write(self._key())
+        Stamp(new / ".stamp").write(self.key())
         wheels.replace_directory(new, self.target)
 
 
@@ -271,17 +283,14 @@ class SmokeTest(Step):
 
     title = "import tvm"
 
-    def _stamp(self):
+    def stamp(self):
         return Stamp(self.layout.native / ".imported")
 
-    def _key(self):
+    def key(self):
         library = self.layout.library
         stat = library.stat() if library.exists() else None
         seen = stat and (stat.st_mtime_ns, stat.st_size)
         return digest(self.layout.prebuilt / ".stamp", str(seen))
-
-    def current(self):
-        return self._stamp().matches(self._key())
 
     def run(self):
         from scripts.setup.environment import variables  # the environment is made of these steps
@@ -300,4 +309,4 @@ class SmokeTest(Step):
                 "`./dev.py clean` and then the same command again.",
                 tail(result.stdout + result.stderr),
             )
-        self._stamp().write(self._key())
+        self.stamp().write(self.key())

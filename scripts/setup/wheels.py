@@ -62,18 +62,18 @@ def _find(directory, name, version, sha256):
 def fetch(runner, layout, requirements):
     """Return the paths of the wheels that a requirements file pins; download what is missing."""
     pins = pinned(requirements)
-    found = [_find(layout.wheels, *pin) for pin in pins]
-    if None in found:
+    paths = [_find(layout.wheels, *pin) for pin in pins]
+    if None in paths:
         command = [layout.python, "-m", "pip", *PIP_DOWNLOAD, "-r", requirements]
         command += ["-d", layout.wheels]
         runner.run(command, f"pip-{requirements.stem}", explain=explain_pip_failure)
         if runner.dry_run:
             return []
-        found = [_find(layout.wheels, *pin) for pin in pins]
-    for pin, path in zip(pins, found):
+        paths = [_find(layout.wheels, *pin) for pin in pins]
+    for pin, path in zip(pins, paths):
         if path is None:
             raise SetupError(f"pip did not fetch {pin[0]}=={pin[1]}", f"see {layout.logs}")
-    return found
+    return paths
 
 
 def replace_directory(new, target):

@@ -67,18 +67,18 @@ def print_failure(failure):
     print("file and run: ./dev.py fuzz --relay FILE", flush=True)
 
 
-def print_statistics(found):
+def print_statistics(statistics):
     """Print what was offloaded, op by op."""
     rows = [
-        [name, count, found.offloaded[name], f"{found.offloaded[name] / count:.0%}"]
-        for name, count in sorted(found.calls.items())
+        [name, count, statistics.offloaded[name], f"{statistics.offloaded[name] / count:.0%}"]
+        for name, count in sorted(statistics.calls.items())
     ]
-    print(table.render(["op", "calls", "on oneDNN", ""], rows))
-    for note, count in found.notes.most_common():
+    print(table.render(["op", "count", "on oneDNN", ""], rows))
+    for note, count in statistics.notes.most_common():
         print(f"TVM cannot run it, {count} x {note}")
-    for seed, verdict in found.explained.items():
+    for seed, verdict in statistics.explained.items():
         print(f"seed {seed}: {verdict.kind}\n  " + verdict.text.replace("\n", "\n  "))
-    print(found)
+    print(statistics)
 
 
 def main(args):
@@ -97,21 +97,21 @@ def main(args):
 
     console, last, told = Console(), [time.monotonic()], []
 
-    def progress(seed, found):
-        console.note(f"seed {seed}, {found.graphs} graphs, {len(found.failures)} failed")
-        for failure in found.failures[len(told) :]:
+    def progress(seed, statistics):
+        console.note(f"seed {seed}, {statistics.graphs} graphs, {len(statistics.failures)} failed")
+        for failure in statistics.failures[len(told) :]:
             told.append(failure)
             print_failure(failure)
         if not console.live and time.monotonic() - last[0] > 30:
             last[0] = time.monotonic()
-            console.say(f"seed {seed}: {found}")
+            console.say(f"seed {seed}: {statistics}")
 
     with console.step(f"graphs from seed {args.seed}"):
-        found = random_graphs.fuzz(
+        statistics = random_graphs.fuzz(
             args.seed, args.count, args.seconds, args.max_ops, progress=progress
         )
-    print_statistics(found)
-    if not sum(found.offloaded.values()):
+    print_statistics(statistics)
+    if not sum(statistics.offloaded.values()):
         print("FAILED: nothing was offloaded")
         return 1
-    return 1 if found.failures else 0
+    return 1 if statistics.failures else 0

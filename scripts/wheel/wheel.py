@@ -105,8 +105,8 @@ def write_project(layout, folder):
     (folder / "licenses").mkdir(parents=True, exist_ok=True)
     (folder / "LICENSE").write_bytes((layout.root / "LICENSE").read_bytes())
     for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
-        found = layout.onednn / "share" / "doc" / "onednn" / name
-        (folder / "licenses" / f"oneDNN-{name}.txt").write_bytes(found.read_bytes())
+        text = layout.onednn / "share" / "doc" / "onednn" / name
+        (folder / "licenses" / f"oneDNN-{name}.txt").write_bytes(text.read_bytes())
     text = _PROJECT.format(
         name=json.dumps(NAME),
         version=json.dumps(VERSION),

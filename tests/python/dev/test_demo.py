@@ -17,7 +17,9 @@
 """The demo and the benchmark: what they print, and what they say when something is wrong."""
 
 import json
+import os
 import types
+from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -258,16 +260,17 @@ def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
     figures = dict.fromkeys(codegens._COLUMNS, 12.3)
     rows = [{"model": "m", "codegen": codegen, **figures} for codegen in codegens.CODEGENS]
     monkeypatch.setattr(codegens, "measure_workload", lambda *_: rows)
-    titles, cells, found = codegens.compare(["workload"], 5, Console())
+    titles, cells, found = codegens.compare([types.SimpleNamespace(name="m")], 5, Console())
     assert found == rows
     assert [row[0] for row in cells] == ["m, JSON", "m, C_SRC"]
     assert all(len(row) == len(titles) for row in cells)
 
 
 def test_bench_says_that_a_process_failed():
-    child = codegens.Child("build", "no-such-model")
-    with pytest.raises(RuntimeError, match="ended with code 1"):
-        child.read()
+    with codegens.process() as child, pytest.raises(KeyError, match="no-such-model"):
+        child.submit(codegens.build, "no-such-model", "JSON", "x.so").result()
+    with codegens.process() as child, pytest.raises(BrokenProcessPool):
+        child.submit(os._exit, 1).result()
 
 
 def test_timing_is_in_milliseconds():
