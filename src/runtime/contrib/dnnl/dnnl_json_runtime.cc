@@ -125,7 +125,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
     }
     for (size_t id = 0; id < nodes_.size(); ++id) {
       if (nodes_[id].GetOpType() != "kernel") continue;
-      AddPostOpsByName(&nodes_[id]);
+      AddPostOpsByName(&nodes_, id);
       LowerNode(NodeReader(nodes_[id], id, symbol_name_), &builder);
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {

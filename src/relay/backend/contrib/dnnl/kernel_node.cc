@@ -23,8 +23,13 @@
  */
 #include "kernel_node.h"
 
+#include <tvm/relay/attrs/nn.h>
+#include <tvm/relay/op_attr_types.h>
+
 #include <memory>
 #include <string>
+
+#include "../../../../runtime/contrib/dnnl/tvm/channel_bias.h"
 
 namespace tvm {
 namespace relay {
@@ -35,6 +40,8 @@ namespace {
 
 using backend::contrib::JSONGraphObjectPtr;
 using backend::contrib::OpAttrExtractor;
+using tvm::runtime::contrib::dnnl_backend::BiasAxis;
+using tvm::runtime::contrib::dnnl_backend::LiesAlong;
 using tvm::runtime::json::JSONGraphNode;
 
 /*! \brief Set the attributes of one op; those of a virtual op are its function's. */
@@ -45,14 +52,59 @@ void SetOpAttributes(const CallNode* call, const JSONGraphObjectPtr& node) {
   OpAttrExtractor(node).Extract(const_cast<Object*>(attrs));
 }
 
+/*! \brief The axis of a bias, counted from the end as a reshape of the rows leaves it. */
+int AxisFromEnd(const BiasAddAttrs& attrs, int rank) {
+  return attrs.axis < 0 ? attrs.axis : attrs.axis - rank;
+}
+
+std::vector<int64_t> ShapeOf(const Expr& expr) {
+  std::vector<int64_t> shape;
+  for (const PrimExpr& dim : Downcast<TensorType>(expr->checked_type())->shape) {
+    const auto* known = dim.as<IntImmNode>();
+    shape.push_back(known ? known->value : -1);
+  }
+  return shape;
+}
+
+/*! \brief Whether an op gives the same elements other dimensions. */
+bool IsReshape(const CallNode* call) {
+  static const auto is_reshape = Op::GetAttrMap<TReshapeOp>("TReshapeOp");
+  const auto* op = call->op.as<OpNode>();
+  return op != nullptr && is_reshape.get(GetRef<Op>(op), false);
+}
+
+/*!
+ * \brief Whether a post-op, the first one on the elements of the result, is what the primitive does
+ * with its bias argument. Nothing else decides this: the runtime reads it.
+ */
+bool IsBias(const KernelCall& kernel, const PostOp& post_op, const JSONGraphNode& root) {
+  const std::string op = OpNameOf(post_op.call);
+  if (op != "add" && op != "nn.bias_add") return false;
+  const std::vector<int64_t> result = ShapeOf(GetRef<Expr>(post_op.call));
+  const int axis = BiasAxis(root, result.size());
+  if (const auto* attrs = post_op.call->attrs.as<BiasAddAttrs>()) {
+    const int rank = static_cast<int>(result.size());
+    return axis >= 0 && AxisFromEnd(*attrs, rank) == axis - rank;
+  }
+  return LiesAlong(axis, ShapeOf(kernel.inputs.at(post_op.operand)), result);
+}
+
 void SetPostOps(const KernelCall& kernel, JSONGraphNode* node) {
   std::vector<std::string> names;
+  bool is_first = true;
   for (const PostOp& post_op : kernel.post_ops) {
     const std::string prefix = "post_ops." + std::to_string(names.size()) + ".";
     auto attrs = std::make_shared<JSONGraphNode>();
     SetOpAttributes(post_op.call, attrs);
+    if (const auto* bias_add = post_op.call->attrs.as<BiasAddAttrs>()) {
+      attrs->SetAttr("axis", AxisFromEnd(*bias_add, ShapeOf(GetRef<Expr>(post_op.call)).size()));
+    }
     if (post_op.operand >= 0) attrs->SetAttr("operand", std::to_string(post_op.operand));
     if (post_op.operand_first) attrs->SetAttr("operand_first", "1");
+    if (!IsReshape(post_op.call)) {
+      if (is_first && IsBias(kernel, post_op, *node)) attrs->SetAttr("is_bias", "1");
+      is_first = false;
+    }
     node->CaptureAttrs(*attrs, prefix);
     names.push_back(OpNameOf(post_op.call));
   }

@@ -56,8 +56,8 @@ std::string ValueText(const JSONAttr::Rows& rows) {
 
 /*! \brief ", name=value" for each attribute of the op that has this prefix. */
 std::string AttributesText(const JSONGraphNode& node, const std::string& prefix) {
-  const std::set<std::string> ours = {"root_op", kPostOps, "operand", "operand_first",
-                                      "num_threads"};
+  const std::set<std::string> ours = {"root_op",       kPostOps,  "operand",
+                                      "operand_first", "is_bias", "num_threads"};
   std::string text;
   for (const auto& [name, rows] : OpAttributes(node)) {
     if (name.compare(0, prefix.size(), prefix) != 0) continue;

@@ -111,6 +111,8 @@ bool IsCommutative(dnnl::algorithm algorithm) {
 
 Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operand, size_t rank) {
   Dims dims = operand.dims();
+  // Between a post-op and the result of the last one a reshape may have dropped dimensions of one.
+  while (dims.size() > rank && dims.front() == 1) dims.erase(dims.begin());
   ICHECK_LE(dims.size(), rank) << node.Where() << ": an operand of shape " << ToText(dims)
                                << " does not broadcast to rank " << rank;
   dims.insert(dims.begin(), rank - dims.size(), 1);

@@ -24,7 +24,8 @@
 #include "named_composites.h"
 
 #include <string>
-#include <vector>
+
+#include "channel_bias.h"
 
 namespace tvm {
 namespace runtime {
@@ -48,15 +49,24 @@ const NamedComposite kNamedComposites[] = {
 
 }  // namespace
 
-void AddPostOpsByName(tvm::runtime::json::JSONGraphNode* node) {
+void AddPostOpsByName(std::vector<json::JSONGraphNode>* nodes, size_t id) {
+  json::JSONGraphNode* node = &nodes->at(id);
   if (node->HasAttr("root_op")) return;
   for (const NamedComposite& composite : kNamedComposites) {
     if (node->GetOpName() != composite.name) continue;
     node->SetAttr("root_op", composite.root_op);
     if (composite.post_ops.empty()) return;
     node->SetAttr("post_ops", composite.post_ops);
-    // The bias is the input behind data and weights.
-    if (composite.post_ops[0] == "add") node->SetAttr("post_ops.0.operand", "2");
+    if (composite.post_ops[0] != "add") return;
+    // What is added is the input behind data and weights.
+    node->SetAttr("post_ops.0.operand", "2");
+    const auto inputs = node->GetInputs();
+    if (inputs.size() != 3) return;
+    const std::vector<int64_t> result = node->GetOpShape().at(0);
+    const auto operand = nodes->at(inputs[2].id_).GetOpShape().at(inputs[2].index_);
+    if (LiesAlong(BiasAxis(*node, result.size()), operand, result)) {
+      node->SetAttr("post_ops.0.is_bias", "1");
+    }
     return;
   }
 }

@@ -24,6 +24,8 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_TVM_NAMED_COMPOSITES_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_TVM_NAMED_COMPOSITES_H_
 
+#include <vector>
+
 #include "../../json/json_node.h"
 
 namespace tvm {
@@ -35,8 +37,10 @@ namespace dnnl_backend {
  * \brief Give the node of a known name the attributes root_op and post_ops, where it has none.
  *
  * Relax's DNNL codegen writes the attributes of the root op only.
+ * \param nodes All nodes of the graph.
+ * \param id The number of the node.
  */
-void AddPostOpsByName(tvm::runtime::json::JSONGraphNode* node);
+void AddPostOpsByName(std::vector<json::JSONGraphNode>* nodes, size_t id);
 
 }  // namespace dnnl_backend
 }  // namespace contrib

@@ -264,6 +264,19 @@ class TestReshapesInAChain:
         y = relay.reshape(relay.nn.relu(self.dense()), (6, 5, 1)) + const(5, 1)
         self.check(y, "dnnl.dense_relu")
 
+    @pytest.mark.parametrize("units", [3, 5])
+    def test_bias_before_more_dimensions(self, units):
+        """The axis of the bias counts in the result before the reshape."""
+        y = relay.nn.dense(var("x", (6, 8)), const(units, 8))
+        y = relay.reshape(relay.nn.bias_add(y, const(units), axis=1), (2, 3, units))
+        self.check(relay.nn.relu(y), "dnnl.dense_bias_relu")
+
+    @pytest.mark.parametrize("op", ["bias", "relu_add"])
+    def test_operand_before_fewer_dimensions(self, op):
+        y = relay.nn.batch_matmul(relay.reshape(var("x", (6, 8)), (1, 6, 8)), const(1, 5, 8))
+        y = (relay.nn.relu(y) if op == "relu_add" else y) + const(1, 1, 5)
+        self.check(relay.nn.relu(relay.squeeze(y, [0])), f"dnnl.batch_matmul_{op}_relu")
+
     def test_residual_before_a_reshape(self):
         y = relay.reshape(self.dense() + var("r", (6, 5)), (2, 3, 5)) + const(5)
         self.check(y, "dnnl.dense_sum", {"r": rand(6, 5)})

@@ -138,6 +138,7 @@ def test_the_graph_json_has_no_constants_and_names_what_is_fused():
     assert kernel["attrs"]["root_op"] == [["nn.conv2d"]]
     assert kernel["attrs"]["post_ops"] == [["add", "nn.relu"]]
     assert kernel["attrs"]["post_ops.0.operand"] == [["2"]]
+    assert kernel["attrs"]["post_ops.0.is_bias"] == [["1"]]
     assert kernel["attrs"]["padding"] == [["1", "1", "1", "1"]]
     assert len(module.get_source("json")) < 4000
 
