@@ -22,7 +22,7 @@ import argparse
 import errno
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scripts.errors import SetupError
 from scripts.patchset.patch_set import Patch, PatchError, PatchSet
@@ -42,106 +42,87 @@ and build TVM as its guide says.
 undo: ./dev.py apply --tvm %s --reverse"""
 
 _MANIFEST = STATE_DIR + "/manifest.json"
+_GITIGNORE = STATE_DIR + "/.gitignore"
 
 
 @dataclass
 class Plan:
-    """What a run changes: worked out in full before anything is touched.
-
-    Parameters
-    ----------
-    tree : Tree
-        The TVM tree.
-    originals : dict
-        State without the patch set, by path, for all that the patch set deals with or once did.
-    wanted : dict
-        State with the patch set, by path; empty to take it out.
-    patches : list
-        Those of the series that fit the tree.
-    made_dirs : list
-        Folders that are ours.
-    tag : str
-        The release of TVM in the tree, where the patch set goes in.
-    """
+    """What a run changes: worked out in full before anything is touched."""
 
     tree: Tree
-    originals: dict
-    wanted: dict
-    patches: list
-    made_dirs: list
-    tag: str = ""
+    originals: dict  # State without the patch set, by path, of all that it deals with or once did
+    made_dirs: list  # folders that an earlier run made
+    wanted: dict = field(default_factory=dict)  # State with the patch set; empty to take it out
+    patches: list = field(default_factory=list)
+    tag: str = ""  # the release of TVM
 
     def after(self, path: str) -> State:
         return self.wanted.get(path, self.originals[path])
 
     def pending(self) -> dict:
         """By path, what happens to those files that change: a verb."""
+        patched = {patch.path for patch in self.patches}
         found = {}
-        for path in sorted(self.originals):
-            if self.tree.read(path).key == self.after(path).key:
-                continue
-            before, after = self.originals[path] == ABSENT, self.after(path) == ABSENT
+        for path, original in sorted(self.originals.items()):
+            after = self.after(path)
             if path not in self.wanted:
-                found[path] = "delete" if before else "restore"
-            elif any(path == patch.path for patch in self.patches):
-                found[path] = "patch"
+                action = "delete" if original == ABSENT else "restore"
+            elif original == ABSENT:
+                action = "add"
             else:
-                found[path] = "add" if before else "remove" if after else "replace"
+                action = "patch" if path in patched else "remove" if after == ABSENT else "replace"
+            if self.tree.read(path).key != after.key:
+                found[path] = action
         return found
 
     def commit(self) -> None:
         """Change the tree; the manifest tells the next run what to take back."""
         changes = {path: self.after(path) for path in self.originals}
-        changes.update({_MANIFEST: ABSENT, STATE_DIR + "/.gitignore": ABSENT})
-        if self.wanted:
-            made = self.tree.missing_dirs(path for path in changes if changes[path] != ABSENT)
-            files = {}
-            for path, state in self.wanted.items():
-                before = self.originals[path]
-                files[path] = {
-                    "before": [before.mode, before.data.decode("utf-8", "surrogateescape")],
-                    "after": state.key,
-                    "patches": [patch.text for patch in self.patches if patch.path == path],
-                }
-            manifest = {
-                "format": FORMAT,
-                "made_dirs": sorted({*made, *self.made_dirs}),
-                "files": files,
+        made = self.tree.missing_dirs(path for path in changes if changes[path] != ABSENT)
+        files = {
+            path: {
+                "before": _encode(self.originals[path]),
+                "after": state.key,
+                "patches": [patch.text for patch in self.patches if patch.path == path],
             }
-            changes[_MANIFEST] = file_state(json.dumps(manifest, indent=1).encode())
-            changes[STATE_DIR + "/.gitignore"] = file_state(b"*\n")
+            for path, state in self.wanted.items()
+        }
+        manifest = {"format": FORMAT, "made_dirs": sorted({*made, *self.made_dirs}), "files": files}
+        text = json.dumps(manifest, indent=1).encode()
+        changes[_MANIFEST] = file_state(text) if files else ABSENT
+        changes[_GITIGNORE] = file_state(b"*\n") if files else ABSENT
         self.tree.commit(changes, self.made_dirs)
+
+
+def _encode(state):
+    return [state.mode, state.data.decode("utf-8", "surrogateescape")]
+
+
+def _decode(mode, text):
+    return State(mode, text.encode("utf-8", "surrogateescape"))
 
 
 def make_plan(tree: Tree, patch_set: PatchSet, link=False, reverse=False) -> Plan:
     """Plan to bring the patch set in or up to date, or to take it out.
 
-    Raises
-    ------
-    SetupError
-        A file is not TVM's or was changed, or a patch does not fit; it names all of them.
+    An error names all files that are not TVM's or were changed, and the patches that do not fit.
     """
     manifest = tree.read(_MANIFEST)
     record = tree.load(manifest) if manifest != ABSENT else {"files": {}, "made_dirs": []}
-    plan = Plan(tree, {}, {}, [], record["made_dirs"])
+    plan = Plan(tree, {}, record["made_dirs"])
     changed = _read_originals(plan, record["files"])
     problems = [] if reverse else _read_patch_set(plan, patch_set, link)
     for path in changed:
         if tree.read(path).key != plan.after(path).key:
             problems.append(f"{path}: was changed after the patch set was applied")
-    if problems and reverse:
-        raise SetupError(
-            f"files of the patch set were changed in {tree.root}; nothing was undone",
-            "save your changes elsewhere, delete these files, and run this again.",
-            "\n".join(problems),
-        )
     if problems:
-        raise SetupError(
-            f"the patch set does not go onto {tree.root}; nothing was changed",
-            "move the named files away, or get TVM's own back (`git checkout -- PATH` in the"
-            " TVM tree), and run this again.",
-            "\n".join(problems),
-        )
+        problem = f"the patch set does not go onto {tree.root}; nothing was changed"
+        remedy = "move the named files away, or get TVM's own back (`git checkout -- PATH` in the"
+        remedy += " TVM tree), and run this again."
+        if reverse:
+            problem = f"files of the patch set were changed in {tree.root}; nothing was undone"
+            remedy = "save your changes elsewhere, delete these files, and run this again."
+        raise SetupError(problem, remedy, "\n".join(problems))
     return plan
 
 
@@ -152,12 +133,10 @@ def _read_originals(plan, files):
     """
     changed = []
     for path, entry in files.items():
-        mode, text = entry["before"]
-        original = State(mode, text.encode("utf-8", "surrogateescape"))
-        now = plan.tree.read(path)
+        original, now = _decode(*entry["before"]), plan.tree.read(path)
         if now.key not in (ABSENT.key, entry["after"], original.key):
+            data = now.data
             try:
-                data = now.data
                 for text in reversed(entry["patches"]):
                     data = Patch(path, text).apply(data, "-R")
             except PatchError:
@@ -172,14 +151,14 @@ def _read_originals(plan, files):
 
 def _read_patch_set(plan, patch_set, link):
     """Fill in what the patch set wants; return what is in its way."""
-    plan.tag = tag = patch_set.tag_of(plan.tree)
+    plan.tag = patch_set.tag_of(plan.tree)
     problems = []
     for path in [*patch_set.overlay, *patch_set.removed]:
         before = plan.originals.setdefault(path, plan.tree.read(path))
         plan.wanted[path] = patch_set.state(path, link)
-        if not patch_set.may_replace(path, before):
-            problems.append(f"{path}: {_unknown(before, plan.wanted[path], path, patch_set, tag)}")
-    for patch in patch_set.patches(tag):
+        reason = patch_set.objection(path, before, plan.wanted[path], plan.tag)
+        problems += [f"{path}: {reason}"] if reason else []
+    for patch in patch_set.patches(plan.tag):
         before = plan.originals.setdefault(patch.path, plan.tree.read(patch.path))
         before = plan.wanted.get(patch.path, before)
         try:
@@ -192,16 +171,6 @@ def _read_patch_set(plan, patch_set, link):
         if kind in ("file", "link"):
             problems.append(f"{folder}: is a {kind}, a folder is needed there")
     return problems
-
-
-def _unknown(before, wanted, path, patch_set, tag):
-    if before.kind != "file":
-        return "is not a plain file"
-    if before.key == wanted.key:
-        return f"is ours already, but {STATE_DIR}/, which kept the original, is gone"
-    if path in patch_set.upstream:
-        return f"was changed, it is not the file of TVM {tag}"
-    return "is neither TVM's nor ours"
 
 
 def parser() -> argparse.ArgumentParser:

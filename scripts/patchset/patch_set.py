@@ -29,7 +29,7 @@ from pathlib import Path
 
 from scripts.errors import SetupError
 from scripts.layout import ROOT
-from scripts.patchset.tree import ABSENT, State, Tree, file_state
+from scripts.patchset.tree import ABSENT, STATE_DIR, State, Tree, file_state
 from scripts.setup.stamps import is_source
 
 # Where a TVM tree says its version; a release has the same in all three.
@@ -172,16 +172,23 @@ class PatchSet:
             return State(stat.S_IFLNK | 0o777, os.fsencode(source.resolve()))
         return file_state(source.read_bytes(), executable=bool(source.stat().st_mode & 0o100))
 
-    def may_replace(self, path: str, state: State) -> bool:
-        """Whether nobody's work is lost if this state of the path goes.
+    def objection(self, path: str, before: State, after: State, tag: str) -> str | None:
+        """Say whose work would be lost if a path held another state, if it would.
 
         An empty file holds nothing that could be lost: such stubs are what a tree has whose files
         were emptied.
         """
-        known = self.upstream.get(path, ())
-        return state == ABSENT or (
-            state.kind == "file" and (not state.data or state.key.split()[1] in known)
-        )
+        if before == ABSENT:
+            return None
+        if before.kind != "file":
+            return "is not a plain file"
+        if not before.data or before.key.split()[1] in self.upstream.get(path, ()):
+            return None
+        if before.key == after.key:
+            return f"is ours already, but {STATE_DIR}/, which kept the original, is gone"
+        if path in self.upstream:
+            return f"was changed, it is not the file of TVM {tag}"
+        return "is neither TVM's nor ours"
 
     def patches(self, tag: str) -> list:
         """Read the series for a tag, in order."""
@@ -217,15 +224,15 @@ class PatchSet:
             match = re.search(pattern, tree.read(path).data, re.MULTILINE)
             if match:
                 found[path] = "v" + match.group(1).decode()
-        tags = set(found.values())
+        tags = sorted(set(found.values()))
+        if len(tags) == 1 and tags[0] in self.commits:
+            return tags[0]
         supported = ", ".join(sorted(self.commits))
-        if len(tags) == 1 and tags <= set(self.commits):
-            return tags.pop()
-        problem = f"cannot tell the TVM version of {tree.root}"
         if len(tags) == 1:
-            problem = f"{tree.root} is TVM {tags.pop()[1:]}; the patch set is for {supported}"
-        elif tags:
-            problem = f"the files of {tree.root} disagree about its TVM version"
+            problem = f"{tree.root} is TVM {tags[0][1:]}; the patch set is for {supported}"
+        else:
+            what = "the files disagree about" if tags else "cannot tell"
+            problem = f"{what} the TVM version of {tree.root}"
         raise SetupError(
             problem,
             f"check it out again at one of {supported}, best {self.pinned}.",

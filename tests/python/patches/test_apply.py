@@ -290,7 +290,7 @@ def test_version_folder_wins(checkout, tmp_path):
     "files, message",
     [
         ({name: FILES[name].replace("0.19.0", "0.20.0") for name in FILES}, "is TVM 0.20.0"),
-        ({"version.py": '__version__ = "0.18.0"\n'}, "disagree about its TVM version"),
+        ({"version.py": '__version__ = "0.18.0"\n'}, "disagree about the TVM version"),
         ({"version.py": "", "python/tvm/_ffi/libinfo.py": ""}, "cannot tell the TVM version"),
     ],
 )
