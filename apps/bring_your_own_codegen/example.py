@@ -23,7 +23,7 @@ import tutorial
 import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
-from tvm.relay.op.contrib.dnnl import host_target
+from tvm.testing.dnnl import host_target
 
 tutorial.load_library(sys.argv[1])
 codegen = sys.argv[2] if len(sys.argv) > 2 else "JSON"

@@ -32,9 +32,11 @@ from pathlib import Path
 from scripts.errors import SetupError
 from scripts.patchset.apply import Plan, make_plan
 from scripts.patchset.patch_set import PatchSet, no_settings
-from scripts.patchset.tree import ABSENT, Tree
+from scripts.patchset.tree import ABSENT, State, Tree
 
 SERIES = "patches/pull_request.ini"
+# Ends the lines that name what the cover's `left_out` keeps out of the series.
+MARK = "# not for TVM"
 
 
 @dataclass
@@ -61,6 +63,11 @@ def owner(series, path: str, field: str = "paths") -> str | None:
     return None
 
 
+def exported(state: State) -> State:
+    """Take out the lines with the mark."""
+    return state._replace(data=re.sub(rf".*{MARK}\n".encode(), b"", state.data))
+
+
 def commits_of(plan: Plan, series) -> list:
     """Deal the changes of a plan out to the commits that have something to do."""
     found = {}
@@ -69,7 +76,9 @@ def commits_of(plan: Plan, series) -> list:
         found[name] = Commit(series[name]["subject"], "\n\n".join(body), {})
     homeless = []
     for path, before in sorted(plan.originals.items()):
-        after = plan.after(path)
+        if owner(series, path, "left_out"):
+            continue
+        after = exported(plan.after(path))
         leaves, comes = owner(series, path, "removes"), owner(series, path)
         if before != ABSENT and leaves:
             found[leaves].states[path] = before = ABSENT

@@ -42,11 +42,15 @@ from tvm import relay
 from tvm.contrib import cc, graph_executor
 from tvm.relay.backend import Executor
 from tvm.relay.backend.executor_factory import AOTExecutorFactoryModule
-from tvm.relay.op.contrib.dnnl import host_target
+from tvm.relay.op.contrib import dnnl
 from tvm.runtime import vm as vm_runtime
 from tvm.runtime.executor import AotModule
 
 COMPILER = "dnnl"
+
+# The LLVM target of this machine. A prebuilt TVM may be made for another one, and then has this
+# function; one that was built from source is for this machine.
+host_target = getattr(dnnl, "host_target", lambda: tvm.target.Target("llvm"))
 
 
 def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codegen=None):
@@ -61,7 +65,7 @@ def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codeg
     executor : str
         ``"graph"``, ``"vm"`` or ``"aot"``. AOT runs no partition of the JSON codegen.
     target : tvm.target.Target, optional
-        Default: :py:func:`tvm.relay.op.contrib.dnnl.host_target`.
+        Default: :py:func:`host_target`.
     opt_level : int
         Relay's optimisation level.
     codegen : str, optional
@@ -272,8 +276,6 @@ def check(mod, inputs, params=None, *, composites=None, ops=None, partitions=Non
         The partitioned module.
     """
     # Imported here so that the helpers above also serve a TVM that has no DNNL policy.
-    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
-
     executors, reference = kw.pop("executors", ("graph",)), kw.pop("reference", None)
     partitioned = dnnl.partition_for_dnnl(mod, params, **kw.pop("options", {}))
     assert not kw, f"unknown arguments {sorted(kw)}"
@@ -435,8 +437,6 @@ def export(lib, path, **options):
     options : dict
         What ``export_library`` takes.
     """
-    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
-
     if c_sources(lib):
         options.setdefault("options", dnnl.c_source_options())
     getattr(lib, "mod", lib).export_library(str(path), **options)

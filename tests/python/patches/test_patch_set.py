@@ -86,15 +86,16 @@ def test_overlay_needs_nothing_that_stays_behind():
         if source.suffix == ".py":
             text = source.read_text()
             assert not re.search(r"^\s*(from|import) (scripts|dev)\b", text, re.MULTILINE), path
-        elif source.suffix in (".cc", ".h"):
-            assert not re.search(r'^#include "(src|tests)/', source.read_text(), re.MULTILINE), path
 
 
 def test_overlay_includes_resolve_in_a_tvm_tree():
-    """An include of ours by a relative path names a file that is beside it in the tree too."""
+    """An include of ours names a file that is beside it in the tree, too; in tests, one of ours."""
     for path, source in PATCH_SET.overlay.items():
         if source.suffix not in (".cc", ".h"):
             continue
         for name in re.findall(r'^#include "([^"]+)"', source.read_text(), re.MULTILINE):
             target = os.path.normpath(os.path.join(os.path.dirname(path), name))
-            assert target in PATCH_SET.overlay or name in ONEDNN, f"{path} includes {name}"
+            ours = target in PATCH_SET.overlay or (
+                path.startswith("tests/") and name in PATCH_SET.overlay
+            )
+            assert ours or name in ONEDNN, f"{path} includes {name}"

@@ -30,7 +30,7 @@ from tvm.relay.dataflow_pattern import DFPattern
 
 from ._dnnl.integration.c_source import c_source_options
 from ._dnnl.integration.profiling import DNNLMetricCollector
-from ._dnnl.integration.target import host_target
+from ._dnnl.integration.target import host_target  # not for TVM
 from ._dnnl.options import check_module, make_options
 from ._dnnl.partition.chain import chain
 from ._dnnl.pipeline import partition
@@ -87,7 +87,7 @@ __all__ = [
     "c_source_options",
     "dnnl_codegen",
     "dnnl_version",
-    "host_target",
+    "host_target",  # not for TVM
     "is_dnnl_available",
     "num_threads",
     "offload_report",

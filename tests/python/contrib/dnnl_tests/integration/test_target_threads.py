@@ -55,7 +55,7 @@ def compiled(num_threads=None, codegen=None, **options):
     mod = dnnl.partition_for_dnnl(module(), **options)
     assert testing.offload(mod).composites == {"dnnl.conv2d_relu": 1}
     with context(num_threads, codegen):
-        return relay.build(mod, target=dnnl.host_target())
+        return relay.build(mod, target=testing.host_target())
 
 
 def threads_of(lib):
@@ -100,10 +100,10 @@ def test_number_of_the_context_of_the_partition():
 def test_partition_goes_before_the_compilation():
     mod = dnnl.partition_for_dnnl(module(), num_threads=3)
     with context(2):
-        assert threads_of(relay.build(mod, target=dnnl.host_target())) == 3
+        assert threads_of(relay.build(mod, target=testing.host_target())) == 3
     mod = dnnl.partition_for_dnnl(module(), num_threads=0)
     with context(dnnl.num_threads() + 1):
-        lib = relay.build(mod, target=dnnl.host_target())
+        lib = relay.build(mod, target=testing.host_target())
     assert threads_of(lib) == dnnl.num_threads()
 
 

@@ -27,7 +27,7 @@ from tvm.driver.tvmc import TVMCException
 from tvm.driver.tvmc.composite_target import get_codegen_by_target
 from tvm.driver.tvmc.main import _main as tvmc
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib.dnnl import host_target
+from tvm.testing.dnnl import host_target
 
 from dnnl_tests.marks import json_only
 from dnnl_tests.models.onnx_networks import Network
