@@ -108,7 +108,7 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=()):
 
     Parameters
     ----------
-    options : Options
+    options : argparse.Namespace
         `dry_run` prints the commands of the steps that are due; `no_build` leaves out the
         compilation.
     layout : Layout, optional
