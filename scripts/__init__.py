@@ -14,4 +14,8 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the subcommands of dev.py do, one module each."""
+"""What the commands of dev.py do: a folder for each stage, and on top what they share.
+
+A command is in the file that has its name. `add_arguments` declares its options, which needs the
+standard library only: `--help` works before anything is prepared. `main` runs it.
+"""

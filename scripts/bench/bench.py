@@ -178,7 +178,7 @@ def check_writable(path):
 
 def compare(workloads, backends, args, console):
     """Measure workloads on backends; return the titles and rows of a table, and rows for JSON."""
-    from scripts.bench import peers  # pylint: disable=import-outside-toplevel
+    from scripts.bench import peers
 
     ours = peers.OURS
     cells, rows, models = [], [], []
@@ -199,11 +199,11 @@ def main(args):
     """Run the benchmark; return the exit code."""
     limit_threads(args.threads)
     # After the threads are set: these import tvm.
-    import tvm  # pylint: disable=import-outside-toplevel
-    from dnnl_tests.models import workloads  # pylint: disable=import-outside-toplevel
-    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+    import tvm
+    from dnnl_tests.models import workloads
+    from tvm.relay.op.contrib import dnnl
 
-    from scripts.bench import (  # pylint: disable=import-outside-toplevel
+    from scripts.bench import (
         codegens,
         peers,
         throughput,

@@ -49,8 +49,8 @@ _COLUMNS = {
 
 def megabytes_of_constants(mod):
     """Return the size of the constants in the functions of a module."""
-    from tvm import relay  # pylint: disable=import-outside-toplevel
-    from tvm.relay.analysis import post_order_visit  # pylint: disable=import-outside-toplevel
+    from tvm import relay
+    from tvm.relay.analysis import post_order_visit
 
     sizes = []
 
@@ -65,15 +65,15 @@ def megabytes_of_constants(mod):
 
 def workload_of(name):
     """Return a workload by its name."""
-    from dnnl_tests.models import workloads  # pylint: disable=import-outside-toplevel
+    from dnnl_tests.models import workloads
 
     return workloads.WORKLOADS[name]
 
 
 def build(name, codegen, path):
     """Compile and export a model; return the figures."""
-    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
-    from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
+    from tvm.relay.op.contrib import dnnl
+    from tvm.testing import dnnl as testing
 
     mod, params = workload_of(name).load()
     begin = time.perf_counter()
@@ -108,8 +108,8 @@ def resident_megabytes():
 
 def load(name, path):
     """Load a model and run it once, for `sample` to run it again; return the figures."""
-    import tvm  # pylint: disable=import-outside-toplevel
-    from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
+    import tvm
+    from tvm.testing import dnnl as testing
 
     inputs = workload_of(name).inputs()
     before, resident = peak_megabytes(), resident_megabytes()

@@ -37,8 +37,8 @@ def add_arguments(parser):
 def main(args):
     """Print the table; return the exit code."""
     # After the arguments are parsed: these import tvm.
-    from dnnl_tests.models import work, workloads  # pylint: disable=import-outside-toplevel
-    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+    from dnnl_tests.models import work, workloads
+    from tvm.relay.op.contrib import dnnl
 
     console, rows, reports = Console(), [], []
     for workload in bench.choose("models", args.models, workloads.WORKLOADS):

@@ -93,7 +93,7 @@ def prepare_openvino(case):
     if case.workload.onnx_path is None:
         return None
     # Imported here: importing it takes a second, and only this backend needs it.
-    import openvino  # pylint: disable=import-outside-toplevel
+    import openvino
 
     core = openvino.Core()
     model = core.read_model(case.workload.onnx_path())

@@ -38,10 +38,10 @@ def check_path(option, path):
 
 
 def _figure(width, height):
-    import matplotlib  # pylint: disable=import-outside-toplevel
+    import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot  # pylint: disable=import-outside-toplevel
+    from matplotlib import pyplot
 
     return pyplot.subplots(figsize=(width, height), layout="constrained")
 

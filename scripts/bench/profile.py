@@ -57,11 +57,11 @@ def add_arguments(parser):
 
 def peak_gflops(repeat):
     """Return the GFLOP/s of a large matmul."""
-    import numpy as np  # pylint: disable=import-outside-toplevel
-    import tvm  # pylint: disable=import-outside-toplevel
-    from tvm import relay  # pylint: disable=import-outside-toplevel
-    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
-    from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
+    import numpy as np
+    import tvm
+    from tvm import relay
+    from tvm.relay.op.contrib import dnnl
+    from tvm.testing import dnnl as testing
 
     data = relay.var("data", shape=(ROWS, ROWS))
     weight = relay.const(np.full((ROWS, ROWS), 0.5, "float32"))
@@ -114,10 +114,10 @@ def main(args):
     """Print the profile; return the exit code."""
     bench.limit_threads(args.threads)
     # After the threads are set: these import tvm.
-    from dnnl_tests.models import workloads  # pylint: disable=import-outside-toplevel
-    from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
+    from dnnl_tests.models import workloads
+    from tvm.testing import dnnl as testing
 
-    from scripts.bench import peers  # pylint: disable=import-outside-toplevel
+    from scripts.bench import peers
 
     chosen = bench.choose("model", args.model, workloads.WORKLOADS)
     if "," in args.model or len(chosen) != 1:

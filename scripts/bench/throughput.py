@@ -29,8 +29,8 @@ from scripts.bench import bench
 
 def runners(case, callers, threads):
     """Compile a model, prepare it for a number of threads, and return an executor per caller."""
-    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
-    from tvm.testing import dnnl as testing  # pylint: disable=import-outside-toplevel
+    from tvm.relay.op.contrib import dnnl
+    from tvm.testing import dnnl as testing
 
     # A model keeps the number of threads that there is at its first run.
     dnnl.set_num_threads(threads)

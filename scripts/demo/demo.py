@@ -76,9 +76,9 @@ def main(args):
     if args.font and args.text is None:
         raise SetupError("--font is for --text", "give the text, too.")
     # These import tvm.
-    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+    from tvm.relay.op.contrib import dnnl
 
-    from scripts.demo import show  # pylint: disable=import-outside-toplevel
+    from scripts.demo import show
 
     if not dnnl.is_dnnl_available():
         raise SetupError(

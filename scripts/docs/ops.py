@@ -36,7 +36,7 @@ def add_arguments(parser):
 def main(args):
     """Print or write the table; return the exit code."""
     # After the arguments are parsed: this imports tvm.
-    from dnnl_tests.report import support  # pylint: disable=import-outside-toplevel
+    from dnnl_tests.report import support
 
     console = Console()
     with console.step("ask the rules"):

@@ -64,8 +64,8 @@ def add_arguments(parser):
 
 def load(args, console):
     """Import the model into Relay; say which inputs need a shape."""
-    import onnx  # pylint: disable=import-outside-toplevel
-    from tvm import relay  # pylint: disable=import-outside-toplevel
+    import onnx
+    from tvm import relay
 
     try:
         model = onnx.load(args.model)
@@ -105,7 +105,7 @@ def write(path, text):
 def main(args):
     """Print and write the report; return the exit code."""
     # After the arguments are parsed: this imports tvm.
-    from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
+    from tvm.relay.op.contrib import dnnl
 
     exclude = [name for name in args.exclude.split(",") if name]
     console = Console()

@@ -48,7 +48,7 @@ def add_arguments(parser):
 
 def replay(path):
     """Run the Relay text of a file; return the exit code."""
-    from dnnl_tests import graphs as random_graphs  # pylint: disable=import-outside-toplevel
+    from dnnl_tests import graphs as random_graphs
 
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ def main(args):
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if args.relay:
         return replay(args.relay)
-    from dnnl_tests import graphs as random_graphs  # pylint: disable=import-outside-toplevel
+    from dnnl_tests import graphs as random_graphs
 
     console, last, told = Console(), [time.monotonic()], []
 
