@@ -17,8 +17,11 @@
 """Runs the C++ tests of tests/cpp, then pytest on tests/.
 
 Other words go to pytest. When they name files, only those are run, and the C++ tests are not.
+The files are shared out to one process for each CPU, unless a single one is named or a word of
+pytest says how to run (-n, -s, --pdb).
 
   ./dev.py test
+  ./dev.py test --quick
   ./dev.py test -k conv2d -x
   ./dev.py test tests/python/contrib/test_dnnl.py
   ./dev.py test --codegen c_src -k conv2d
@@ -27,19 +30,41 @@ Other words go to pytest. When they name files, only those are run, and the C++ 
 import contextlib
 import subprocess
 
+from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import CODEGENS, Layout
 from scripts.setup.environment import prepare, tvm_home, variables
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
+from scripts.test import quick
 
 CPP_TARGET = "dnnl_cpptest"
+# Each process of the tests compiles models: more of them need more memory than they save time.
+MOST_WORKERS = 8
+# Words of pytest that want the tests in this process, or say themselves how they are shared out.
+ONE_PROCESS = ("-n", "-s", "--pdb", "--trace", "--capture", "--co", "--dist", "--numprocesses")
+# What --codegen c_src leaves out, beside most cases of single ops (`sample`): the policy, which
+# knows no codegen, and hundreds of ONNX cases.
+ANY_CODEGEN = ("partition", "rewrites", "report", "onnx")
 
 
 def names_files(arguments):
     """Tell if pytest's arguments name files or directories, as `tests/x.py::test_y` does."""
     plain = (word.split("::")[0] for word in arguments if not word.startswith("-"))
     return any(word.endswith(".py") or word.startswith("tests") for word in plain)
+
+
+def sharing(words):
+    """Return the words and variables with which pytest shares the tests out to processes.
+
+    The tests of a file stay together: they share what they have compiled.
+    """
+    files = [word for word in words if ".py" in word]
+    if len(files) == 1 or any(word.startswith(ONE_PROCESS) for word in words):
+        return [], {}
+    workers = min(options.cpus(), MOST_WORKERS)
+    threads = {"OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1"}
+    return ["-n", str(workers), "--dist", "loadfile"], threads
 
 
 def run_command(runner, command, environ, directory):
@@ -67,7 +92,18 @@ def run_cpp_tests(runner, layout, environ):
 
 def add_arguments(parser):
     """Add the command's options. pytest has more: no word of its own may be taken for one."""
-    parser.usage = "./dev.py test [--codegen NAME] [--dry-run] [--no-build] [WORDS OF PYTEST ...]"
+    parser.usage = (
+        "./dev.py test [--quick [COMMIT]] [--codegen NAME] [--dry-run] [--no-build] "
+        "[WORDS OF PYTEST ...]"
+    )
+    parser.add_argument(
+        "--quick",
+        nargs="?",
+        const="",
+        metavar="COMMIT",
+        help="run the tests of what changed since COMMIT (default: where the branch left main), "
+        "without those that are marked as slow",
+    )
     parser.add_argument(
         "--codegen",
         choices=CODEGENS,
@@ -89,12 +125,20 @@ def main(args):
     layout = Layout().with_codegen(codegen)
     runner = prepare(args, layout)
     environ = variables(layout)
-    selected = names_files(words)
-    failed = 0
-    if not selected and is_default and not args.no_build:
+    selected, has_cpp, failed = names_files(words), True, 0
+    if args.quick is not None:
+        tests, has_cpp = quick.choose(layout.root, quick.changed(layout.root, args.quick))
+        selected, words = bool(tests), ["-m", "not slow", *words, *tests]
+    if has_cpp and (args.quick is not None or not selected) and is_default and not args.no_build:
         failed = run_cpp_tests(runner, layout, environ)
-    command = [layout.python, "-m", "pytest", *words]
-    if not selected:
-        command.append("tests" if is_default else "tests/python/contrib")
-    code = run_command(runner, command, environ, layout.root)
-    return code or failed
+    if args.quick is not None and not selected:
+        runner.console.say("no test of Python is about what changed")
+        return failed
+    if not selected and is_default:
+        words = [*words, "tests"]
+    elif not selected:
+        ignored = [f"--ignore={quick.STAGES}{stage}" for stage in ANY_CODEGEN]
+        words = [*words, "-p", "scripts.test.sample", *ignored, quick.BACKEND]
+    shared, threads = sharing(words)
+    command = [layout.python, "-m", "pytest", *shared, *words]
+    return run_command(runner, command, {**threads, **environ}, layout.root) or failed

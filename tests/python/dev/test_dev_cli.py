@@ -24,11 +24,12 @@ import sys
 
 import pytest
 
-from scripts import cli
+from scripts import cli, options
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
 from scripts.setup.environment import variables
+from scripts.test import test
 
 
 def dev(*arguments, **environ):
@@ -167,7 +168,9 @@ def test_with_tvm_home_nothing_of_the_prebuilt_tree_is_prepared(fresh, capsys, s
 
 def test_dry_run_of_test_names_pytest_and_its_arguments(fresh, capsys):
     assert cli.main(["test", "--dry-run", "-k", "conv2d"]) == 0
-    assert capsys.readouterr().out.endswith("-m pytest -k conv2d tests\n")
+    workers = min(options.cpus(), test.MOST_WORKERS)
+    shared = f"-m pytest -n {workers} --dist loadfile -k conv2d tests\n"
+    assert capsys.readouterr().out.endswith(shared)
     assert cli.main(["test", "--dry-run", "tests/x.py::test_y"]) == 0
     assert capsys.readouterr().out.endswith("-m pytest tests/x.py::test_y\n")
 
@@ -179,7 +182,8 @@ def test_the_other_codegen_has_a_build_of_its_own(fresh, capsys, words):
     assert f"-B {fresh.build}/c_src/cmake " in printed and "-DUSE_DNNL_CODEGEN=C_SRC" in printed
     # The C++ tests, and the tests of dev.py, would be the same.
     assert "dnnl_cpptest" not in printed
-    assert printed.endswith("-m pytest -x tests/python/contrib\n")
+    assert " -x -p scripts.test.sample --ignore=tests/python/contrib/dnnl_tests/" in printed
+    assert printed.endswith(" tests/python/contrib/\n")
 
 
 def test_the_other_library_is_the_one_that_is_opened(fresh):

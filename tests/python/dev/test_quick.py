@@ -1,0 +1,119 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Which tests `dev.py test` runs: those of what changed, and in how many processes."""
+
+import subprocess
+
+import pytest
+
+from scripts.errors import SetupError
+from scripts.layout import ROOT
+from scripts.test import quick
+from scripts.test.test import sharing
+
+STAGES = quick.STAGES
+RUNTIME = "src/runtime/contrib/dnnl/"
+POLICY = "python/tvm/relay/op/contrib/_dnnl/"
+
+
+@pytest.mark.parametrize(
+    "path, tests, has_cpp",
+    [
+        (
+            RUNTIME + "core/ops/conv.cc",
+            [STAGES + "ops/test_conv.py", quick.FIRST],
+            True,
+        ),
+        (RUNTIME + "core/ops/window.cc", [STAGES + "ops", quick.FIRST], True),
+        (RUNTIME + "core/plan/plan.cc", [STAGES + "runtime", quick.FIRST], True),
+        (RUNTIME + "dnnl_kernel.h", [STAGES + "c_source"], True),
+        (
+            POLICY + "rewrites/fold_pad.py",
+            [STAGES + "rewrites/test_fold_pad.py"],
+            False,
+        ),
+        (
+            POLICY + "rewrites/simplify.py",
+            [STAGES + "rewrites"],
+            False,
+        ),
+        (STAGES + "ops/test_pool.py", [STAGES + "ops/test_pool.py"], False),
+        (STAGES + "ops/test_gone.py", [], False),
+        (STAGES + "graphs/rows/conv.py", [STAGES + "graphs"], False),
+        (STAGES + "relay.py", [STAGES + "fusion", quick.FIRST], False),
+        ("patches/series", ["tests/python/patches"], False),
+        ("scripts/lint/lint.py", ["tests/python/dev"], False),
+        ("docs/api.md", [], False),
+        ("tests/cpp/json_node_test.cc", [], True),
+    ],
+)
+def test_a_change_has_the_tests_of_its_stage(path, tests, has_cpp):
+    assert quick.choose(ROOT, [path]) == (tests, has_cpp)
+
+
+def test_every_stage_is_in_a_rule():
+    """A stage that no rule can choose would be tested by changes of itself only."""
+    for folder in (ROOT / POLICY).iterdir():
+        if folder.is_dir() and folder.name != "__pycache__":
+            assert quick.choose(ROOT, [f"{POLICY}{folder.name}/x.py"])[0]
+    for folder in (ROOT / "src").rglob("*"):
+        if folder.is_dir():
+            assert quick.choose(ROOT, [f"{folder.relative_to(ROOT)}/x.cc"])[1]
+
+
+def test_a_file_is_not_named_beside_its_folder():
+    paths = [STAGES + "ops/test_pool.py", RUNTIME + "core/ops/window.cc"]
+    assert quick.choose(ROOT, paths)[0] == [STAGES + "ops", quick.FIRST]
+
+
+@pytest.fixture
+def repository(tmp_path):
+    def git(*words):
+        name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", tmp_path, *name, *words], check=True, capture_output=True)
+
+    git("init", "-b", "main")
+    for name in ("first", "second"):
+        (tmp_path / name).write_text(name)
+        git("add", ".")
+        git("commit", "-m", name)
+    return tmp_path, git
+
+
+def test_what_changed(repository):
+    root, git = repository
+    assert quick.changed(root) == ["second"], "on main, what the last commit changed"
+    (root / "new").write_text("")
+    assert quick.changed(root) == ["new"]
+    git("checkout", "-b", "branch")
+    git("add", ".")
+    git("commit", "-m", "new")
+    (root / "first").write_text("other")
+    assert quick.changed(root) == ["first", "new"], "since the branch left main"
+    assert quick.changed(root, "HEAD") == ["first"]
+
+
+def test_a_commit_that_is_not_there(repository):
+    with pytest.raises(SetupError, match="git cannot tell what changed.*nowhere"):
+        quick.changed(repository[0], "nowhere")
+
+
+def test_a_single_file_is_run_in_one_process():
+    assert sharing(["tests/python/dev/test_quick.py"]) == ([], {})
+    assert sharing(["tests", "-n0"]) == ([], {})
+    words, variables = sharing(["-x", "tests/a.py", "tests/b.py"])
+    assert words[-2:] == ["--dist", "loadfile"] and variables["OMP_NUM_THREADS"] == "1"
