@@ -28,6 +28,7 @@ from small_tree import scratch_folder, snapshot
 from scripts.layout import ROOT
 from scripts.patchset import apply, export_pr
 from scripts.patchset.patch_set import PatchSet
+from scripts.patchset.tree import ABSENT, Tree
 
 PATCH_SET = PatchSet()
 
@@ -113,16 +114,37 @@ def test_hashes_are_those_of_the_release():
 
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not on this machine")
 def test_exports(real, tmp_path, monkeypatch):
+    """The series gives what apply gives, less what is not for TVM, in patches that can be read."""
     for name, value in {"NAME": "A Tester", "EMAIL": "tester@example.org"}.items():
         monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
         monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
     _, tree = real
-    export_pr.main(["--tvm", str(tree), "--out", str(tmp_path / "out")])
-    files = sorted((tmp_path / "out").iterdir())
+    out = tmp_path / "out"
+    export_pr.main(["--tvm", str(tree), "--out", str(out)])
+    files = sorted(out.iterdir())
     series = export_pr.read_series(ROOT)
     assert len(files) == len(series.sections()), "a commit is empty"
     for name, file in zip(series.sections()[1:], files[1:]):
-        command = ["git", "apply", "--numstat", file]
-        told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-        lines = sum(int(n) for row in told.stdout.splitlines() for n in row.split()[:2])
+        told = git(tmp_path, "apply", "--numstat", file)
+        lines = sum(int(n) for row in told.splitlines() for n in row.split()[:2])
         assert lines <= 2000 or series[name].get("large"), f"{name} has {lines} lines"
+
+    repo = shutil.copytree(tree, tree.with_name("repo"), symlinks=True)
+    git(repo, "init", "--quiet", ".")
+    git(repo, "add", "--all", "--force")
+    git(repo, "commit", "--quiet", "-m", "TVM")
+    git(repo, "am", "--keep-non-patch", "--quiet", "--empty=drop", *files)
+    apply.main(["--tvm", str(tree)])
+    for path in {*PATCH_SET.overlay, *PATCH_SET.upstream}:
+        wanted = export_pr.exported(Tree(tree).get(path))
+        if export_pr.owner(series, path, "left_out"):
+            wanted = ABSENT
+        assert Tree(repo).get(path).key == wanted.key, path
+    assert git(repo, "status", "--short") == ""
+
+
+def git(folder, *args):
+    command = ["git", *map(str, args)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
