@@ -109,9 +109,11 @@ def newer(tmp_path_factory):
 
 
 @pytest.fixture
-def states(checkout, newer):
+def states(checkout, newer, monkeypatch):
     """The tree without the patch set, with it, and with the newer one; and a copy to work on."""
     with scratch_folder() as folder:
+        # What a killed process leaves in the folder for temporary files goes with this one.
+        monkeypatch.setattr("tempfile.tempdir", folder)
         found = {}
         folder = Path(folder)
         tree = make_tvm(folder / "tvm")
