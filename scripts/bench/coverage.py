@@ -23,7 +23,7 @@ from scripts import table
 from scripts.bench import bench
 from scripts.console import Console
 
-HEADER = ["model", "calls", "folded", "on\noneDNN", "parti-\ntions", "floating-\npoint work"]
+HEADER = ["model", "ops", "folded", "on\noneDNN", "parti-\ntions", "floating-\npoint work"]
 
 
 def add_arguments(parser):
@@ -44,10 +44,10 @@ def main(args):
     for workload in bench.choose("models", args.models, workloads.WORKLOADS):
         with console.step(f"{workload.name}: partition for oneDNN"):
             partitioned = dnnl.partition_for_dnnl(*workload.load())
-            report, found = dnnl.offload_report(partitioned), work.work(partitioned)
+            report, share = dnnl.offload_report(partitioned), work.work(partitioned).share
         folded = sum(report.folded.values())
-        cells = [workload.title, found.all_calls, folded, found.calls, report.partitions]
-        rows.append([*cells, f"{found.share:.2%}"])
+        cells = [workload.title, report.total, folded, report.offloaded, report.partitions]
+        rows.append([*cells, f"{share:.2%}"])
         reports.append(f"\n{workload.title}\n{report}")
     print(table.render(HEADER, rows))
     print("\n".join(reports if args.report else []), end="")

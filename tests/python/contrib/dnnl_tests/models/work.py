@@ -19,9 +19,8 @@
 import math
 from typing import NamedTuple
 
-import tvm
 from tvm import relay
-from tvm.testing.dnnl import COMPILER
+from tvm.relay.op.contrib._dnnl.report.walk import Walk
 
 # These move values, or only look at them in another way.
 NO_WORK = {
@@ -32,10 +31,8 @@ NO_WORK = {
 
 
 class Work(NamedTuple):
-    """Calls and floating-point operations, those on oneDNN and all."""
+    """Floating-point operations, those on oneDNN and all."""
 
-    calls: int
-    all_calls: int
     flops: float
     all_flops: float
 
@@ -52,7 +49,7 @@ def _shape(type_):
 def flops(call):
     """Count the floating-point operations of a call of a Relay op with static shapes.
 
-    A product of matrices or a convolution takes two for each element of the weight that an element
+    A matmul or a convolution takes two for each element of the weight that an element
     of the result needs, a pooling or a reduction one for each element that it looks at, all else
     one for each element of the result.
     """
@@ -79,19 +76,7 @@ def flops(call):
 
 
 def work(partitioned):
-    """Count the calls and the floating-point operations of a partitioned module."""
-    calls, counts = [0, 0], [0.0, 0.0]
-    for func in relay.transform.InferType()(partitioned).functions.values():
-        if not isinstance(func, relay.Function):
-            continue
-        inside = "Compiler" in (func.attrs or {}) and func.attrs["Compiler"] == COMPILER
-
-        def visit(expr, inside=inside):
-            if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
-                found = flops(expr)
-                for i in range(2 if inside else 1):
-                    calls[i] += 1
-                    counts[i] += found
-
-        relay.analysis.post_order_visit(func, visit)
-    return Work(calls[1], calls[0], counts[1], counts[0])
+    """Count the floating-point operations of a partitioned module."""
+    units = Walk(relay.transform.InferType()(partitioned)).units
+    counts = [(unit.offloaded, flops(call)) for unit in units for call in unit.ops]
+    return Work(sum(n for offloaded, n in counts if offloaded), sum(n for _, n in counts))

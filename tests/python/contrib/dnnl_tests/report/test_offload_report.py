@@ -103,6 +103,77 @@ def test_reasons_of_one_op_are_counted_apart():
     }
 
 
+def light(elements):
+    return f"pruned: no heavy op and {elements} elements, fewer than {LIGHT_ELEMENTS}"
+
+
+def stayed(mod):
+    """Return each op that stayed on TVM, with the shape of its result, and why."""
+    nodes = dnnl.offload_report(mod).nodes
+    return {(node.name, node.shape): node.reason for node in nodes if node.kind == "tvm"}
+
+
+class TestEachOpHasItsOwnReason:
+    """Two calls of one op stay for different reasons."""
+
+    SMALL = var("a", 2, 4)
+
+    def test_two_regions_that_are_too_small(self):
+        found = stayed(partition(module(relu(self.SMALL), relu(X))))
+        assert found == {("nn.relu", "2x4"): light(8), ("nn.relu", "1x8x6x6"): light(288)}
+
+    def test_a_view_left_out_and_a_region_of_views(self):
+        y = conv(X)
+        alone, edge = relay.reshape(self.SMALL, (8,)), relay.reshape(y, (8, 36))
+        assert stayed(partition(module(y, alone, edge))) == {
+            ("reshape", "8x36"): "left out: a view at the edge of a partition",
+            ("reshape", "8"): "pruned: nothing to compute, elements are only moved",
+        }
+
+    def test_what_was_fused_and_went_back(self):
+        pooled = relay.nn.max_pool2d(X, (2, 2), (2, 2))
+        found = stayed(partition(module(relu(self.SMALL), relu(pooled))))
+        assert found == {
+            ("nn.relu", "2x4"): light(8),
+            ("nn.max_pool2d", "1x8x3x3"): light(72),
+            ("nn.relu", "1x8x3x3"): light(72),
+        }
+
+    def test_two_functions(self):
+        mod = module(relu(self.SMALL))
+        mod["another"] = relay.Function([X], relu(X))
+        found = stayed(partition(mod))
+        assert found == {("nn.relu", "2x4"): light(8), ("nn.relu", "1x8x6x6"): light(288)}
+
+    def test_text_and_passes(self):
+        mod = partition(module(relu(self.SMALL), relu(X), conv(X)))
+        want = stayed(mod)
+        passes = [relay.transform.ToANormalForm(), relay.transform.ToGraphNormalForm()]
+        assert stayed(tvm.transform.Sequential(passes)(mod)) == want
+        assert stayed(tvm.ir.load_json(tvm.ir.save_json(mod))) == want
+
+    def test_a_module_that_was_changed_since(self):
+        mod = partition(module(relu(self.SMALL), sin(relu(X)), relay.tanh(X)))
+        main = mod["main"]
+        body = relay.Tuple([relu(var("b", 3)), *main.body.fields])
+        mod["main"] = relay.Function(relay.analysis.free_vars(body), body)
+        left = "can be offloaded, but was in no partition"
+        assert stayed(mod) == {
+            ("nn.relu", "3"): left,
+            ("nn.relu", "2x4"): left,
+            ("nn.relu", "1x8x6x6"): left,
+            ("sin", "1x8x6x6"): "no rule for this op",
+            ("tanh", "1x8x6x6"): light(64 * 288),
+        }
+
+
+def test_partitioning_twice_counts_once():
+    once = partition(network())
+    want = dnnl.offload_report(once)
+    again = dnnl.offload_report(partition(once))
+    assert (again.folded, again.reasons) == (want.folded, want.reasons)
+
+
 def test_record_survives_passes_and_text():
     mod = partition(network(), exclude=["add"])
     want = dnnl.offload_report(mod).to_dict()
@@ -136,7 +207,7 @@ def test_text():
     mod = partition(module(relay.cos(y), relu(X), relu(var("i", 2, dtype="int32"))))
     assert str(dnnl.offload_report(mod)) == "\n".join(
         [
-            "op         calls  oneDNN  why the others stayed on TVM",
+            "op         count  oneDNN  why the others stayed on TVM",
             "-" * 84,
             "nn.relu        3       1  1 x pruned: no heavy op and 288 elements, fewer than "
             f"{LIGHT_ELEMENTS}",

@@ -56,7 +56,8 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
     See :py:func:`tvm.relay.op.contrib.dnnl.partition_for_dnnl`.
     """
-    record = Record(excluded=sorted(rules.options.exclude))
+    record = Record.of(mod) or Record()
+    record.excluded = sorted(rules.options.exclude)
     mod = bind_params(record.attach(mod), params)
     mod = transform.InferType()(mod)
     for name in _candidates(mod, rules, record):

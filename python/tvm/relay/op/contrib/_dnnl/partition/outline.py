@@ -20,19 +20,20 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Container
 
 import tvm
 from tvm import relay, tir
 
-from ..ir.dataflow_graph import Graph, inlined, is_composite, op_calls
+from ..ir.dataflow_graph import Graph, edges, inlined, is_composite, op_calls
 from ..policy.op_spec import Rules
 from ..policy.tensors import COMPILER, op_name
 from ..report.record import Record
 from .edge_views import trimmed
 from .prune import why_prune
 from .regions import Regions
+
+_AT_THE_EDGE = "left out: a view at the edge of a partition"
 
 
 class Partition:
@@ -140,22 +141,21 @@ def cut(mod: tvm.IRModule, name: str, rules: Rules, record: Record) -> tvm.IRMod
     taken = {var.name_hint for var in mod.functions}
     names = (f"{prefix}_{number}" for number in itertools.count())
     partitions: dict[int, Partition] = {}
+    reasons: dict[int, str] = {}
+    stayed: dict[relay.Call, str] = {}
     for members in regions.members:
         calls = [call for i in members for call in _calls(graph.nodes[i], i in composites)]
         reason = why_prune(calls, rules)
         if reason is None:
             if rules.options.prune:
                 kept = trimmed(graph, members, rules)
-                left = [op_name(graph.nodes[i]) for i in set(members).difference(kept)]
-                record.prune(
-                    "left out: a view at the edge of a partition", Counter(filter(None, left))
-                )
+                reasons.update(dict.fromkeys(set(members).difference(kept), _AT_THE_EDGE))
                 members = kept
             free = next(name for name in names if name not in taken)
             partition = Partition(free, regions, members, rules.options.num_threads)
             partitions.update((i, partition) for i in members)
-        elif calls:
-            record.prune(reason, Counter(op_name(call) for call in calls))
+        else:
+            reasons.update(dict.fromkeys(members, reason))
 
     def needs(i):
         return partitions[i].inputs if i in partitions else graph.children[i]
@@ -165,18 +165,40 @@ def cut(mod: tvm.IRModule, name: str, rules: Rules, record: Record) -> tvm.IRMod
         if i in partitions:
             return partitions[i].result(i, expr, done)
         if i in composites:
-            return inlined(expr, [done[child] for child in graph.children[i][1:]])
+            operands = [done[child] for child in graph.children[i][1:]]
+            result = inlined(expr, operands)
+            if i in reasons:
+                stayed.update((call, reasons[i]) for call in _calls_above(result, operands))
+            return result
         if isinstance(expr, relay.TupleGetItem):
             source = done[graph.children[i][0]]
             if isinstance(source, relay.Tuple):
                 return source.fields[expr.index]
-        return graph.remake(i, done)
+        result = graph.remake(i, done)
+        if i in reasons and isinstance(result, relay.Call):
+            stayed[result] = reasons[i]
+        return result
 
     func = graph.rebuild(needs, build)
     for partition in dict.fromkeys(partitions.values()):
         mod[partition.var] = partition.func
     mod[name] = func
+    record.stay(name, func, stayed)
     return mod
+
+
+def _calls_above(expr: relay.Expr, operands: list[relay.Expr]) -> list[relay.Call]:
+    """Return the calls of Relay ops between an expression and what it is computed from."""
+    seen = {operand.handle.value for operand in operands}
+    calls, stack = [], [expr]
+    while stack:
+        expr = stack.pop()
+        if expr.handle.value not in seen:
+            seen.add(expr.handle.value)
+            if op_name(expr):
+                calls.append(expr)
+            stack.extend(child for child, _ in edges(expr))
+    return calls
 
 
 def _calls(expr: relay.Expr, composite: bool) -> list[relay.Call]:

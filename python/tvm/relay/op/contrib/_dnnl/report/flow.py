@@ -14,11 +14,11 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""A module as a graph of plain data: each call, where it runs, and what it reads."""
+"""A module as a graph of plain data: each op, where it runs, and what it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
 from dataclasses import dataclass, field
 
 import tvm
@@ -26,11 +26,12 @@ from tvm import relay
 
 from ..ir.dataflow_graph import Graph, has_attr, is_composite, is_partition
 from ..policy.tensors import op_name
+from .walk import Walk
 
 
 @dataclass
 class Node:
-    """One call, input or output of a module.
+    """An op, a composite, an input or an output of a module.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class Node:
     ops : list[str]
         What it computes, in order: several names for a composite.
     details : str
-        The attributes that tell one call of an op from another, for people.
+        The attributes that tell one use of an op from another, for people.
     shape : str
         Of the result, with its type if that is not float32.
     partition : str | None
@@ -74,11 +75,6 @@ def type_text(kind) -> str:
     sizes = [str(int(size)) if isinstance(size, tvm.tir.IntImm) else "?" for size in kind.shape]
     text = "x".join(sizes) or "scalar"
     return text if kind.dtype == "float32" else f"{text} {kind.dtype}"
-
-
-def body_ops(call: relay.Call) -> list[relay.Call]:
-    """Return the calls that a composite is made of, in order; a composite in it is one of them."""
-    return [expr for expr in Graph(call.op.body).nodes if isinstance(expr, relay.Call)]
 
 
 def _name(call: relay.Call) -> str:
@@ -114,9 +110,8 @@ def call_details(call: relay.Call) -> str:
 class _Flow:
     """Collects the nodes of a module, function by function."""
 
-    def __init__(self, mod: tvm.IRModule, reasons: dict[relay.Call, str]):
-        self.mod = mod
-        self.reasons = reasons
+    def __init__(self, walk: Walk):
+        self.walk = walk
         self.nodes: list[Node] = []
 
     def add(self, node: Node) -> list[int]:
@@ -124,86 +119,76 @@ class _Flow:
         return [len(self.nodes) - 1]
 
     def function(self, name: str, func: relay.Function) -> None:
-        """Add a function that no compiler has taken."""
+        """Add a function that is TVM's."""
         given = {}
         for param in func.params:
             node = Node("input", param.name_hint, name, shape=type_text(param.checked_type))
             given[param] = self.add(node)
-        results = self.body(name, func.body, given, None)
+        results = self.body(name, self.walk.graphs[name], given, None)
         shape = type_text(func.body.checked_type)
         self.add(Node("output", "result", name, shape=shape, inputs=results))
 
-    def body(self, name: str, body: relay.Expr, given: dict, partition: str | None) -> list[int]:
-        """Add what an expression is made of; return the nodes that its value comes from.
+    def body(self, name: str, graph: Graph, given: dict, partition: str | None) -> list[int]:
+        """Add the nodes of the body of a function; return those that its value comes from.
 
         `given` has, by variable, the nodes that its value comes from.
         """
-        graph = Graph(body)
         bound = {
             expr.var: graph.children[i][0]
             for i, expr in enumerate(graph.nodes)
             if isinstance(expr, relay.Let)
         }
-        made: list[list[int]] = []
+        # By expression: the nodes that its value comes from.
+        sources: list[list[int]] = []
         for i, expr in enumerate(graph.nodes):
-            children = [made[child] for child in graph.children[i]]
+            children = [sources[child] for child in graph.children[i]]
             if isinstance(expr, relay.Let):
-                made.append(children[1])
+                sources.append(children[1])
             elif isinstance(expr, relay.Var):
                 value = bound.get(expr)
-                # In its own value, a function that calls itself is not made yet.
-                is_made = value is not None and value < len(made)
-                made.append(made[value] if is_made else given.get(expr, []))
+                # In its own value, a function that calls itself is not there yet.
+                is_there = value is not None and value < len(sources)
+                sources.append(sources[value] if is_there else given.get(expr, []))
             elif isinstance(expr, relay.TupleGetItem) and isinstance(expr.tuple_value, relay.Tuple):
-                made.append(made[graph.children[graph.children[i][0]][expr.index]])
+                sources.append(sources[graph.children[graph.children[i][0]][expr.index]])
             elif isinstance(expr, relay.Call):
-                made.append(self.call(name, expr, children, partition))
+                sources.append(self.call(name, expr, children, partition))
             else:
-                made.append(list(dict.fromkeys(_flat(children))))
-        return made[-1]
+                sources.append(_merged(children))
+        return sources[-1]
 
     def call(self, name, call, children, partition) -> list[int]:
-        """Add a call, or what the partition is made of that it calls."""
-        args = children[len(children) - len(call.args) :]
-        if isinstance(call.op, tvm.ir.GlobalVar):
-            func = self.mod[call.op]
-            if is_partition(func):
-                inner = dict(zip(func.params, args))
-                return self.body(name, func.body, inner, call.op.name_hint)
-        composite = is_composite(call)
-        parts = body_ops(call) if composite else [call]
-        node = Node(
-            "tvm" if partition is None else "dnnl",
-            call.op.name_hint if isinstance(call.op, tvm.ir.GlobalVar) else _name(call),
-            name,
-            ops=[_name(part) for part in parts],
-            details=", ".join(filter(None, (call_details(part) for part in parts))),
-            shape=type_text(call.checked_type),
-            partition=partition,
-            inputs=list(dict.fromkeys(_flat(children))),
+        """Add a call, or the nodes of the partition that it calls."""
+        callee = call.op.name_hint if isinstance(call.op, tvm.ir.GlobalVar) else None
+        if callee and is_partition(self.walk.mod[callee]):
+            args = children[len(children) - len(call.args) :]
+            inner = dict(zip(self.walk.mod[callee].params, args))
+            return self.body(name, self.walk.graphs[callee], inner, callee)
+        unit = self.walk.unit_of(call)
+        parts = unit.parts if is_composite(call) else [call]
+        return self.add(
+            Node(
+                "tvm" if partition is None else "dnnl",
+                callee or _name(call),
+                name,
+                ops=[_name(part) for part in parts],
+                details=", ".join(filter(None, (call_details(part) for part in parts))),
+                shape=type_text(call.checked_type),
+                partition=partition,
+                reason=unit.reason if unit and partition is None else None,
+                inputs=_merged(children),
+            )
         )
-        if partition is None:
-            node.reason = self.reasons.get(call)
-        return self.add(node)
 
 
-def _flat(children: list[list[int]]) -> Iterator[int]:
-    for child in children:
-        yield from child
+def _merged(children: list[list[int]]) -> list[int]:
+    return list(dict.fromkeys(itertools.chain(*children)))
 
 
-def make_nodes(mod: tvm.IRModule, reasons: dict[relay.Call, str]) -> list[Node]:
-    """Return the nodes of all functions of a module that has types.
-
-    Parameters
-    ----------
-    mod : tvm.IRModule
-        The module. Its partitions are shown where they are called.
-    reasons : dict[relay.Call, str]
-        Why calls stayed on TVM.
-    """
-    flow = _Flow(mod, reasons)
-    for var, func in mod.functions.items():
+def make_nodes(walk: Walk) -> list[Node]:
+    """Return the nodes of all functions of a module; partitions are shown where they are called."""
+    flow = _Flow(walk)
+    for var, func in walk.mod.functions.items():
         if isinstance(func, relay.Function) and not has_attr(func, "Compiler"):
             flow.function(var.name_hint, func)
     return flow.nodes

@@ -14,34 +14,24 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Which calls of a module run on oneDNN, and why the others do not."""
+"""Which ops of a module run on oneDNN, and why the others do not."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
 import tvm
-from tvm import relay
 from tvm.relay import transform
-from tvm.relay.analysis import post_order_visit
 
-from ..ir.dataflow_graph import (
-    OPAQUE,
-    Graph,
-    has_attr,
-    is_composite,
-    is_opaque,
-    is_partition,
-    op_calls,
-)
+from ..ir.dataflow_graph import is_partition
 from ..options import Options
 from ..policy.op_spec import Rules, SpecTable
 from ..policy.tensors import op_name
 from .flow import Node, make_nodes
 from .record import Record
+from .walk import Walk
 
 _UNPARTITIONED = "can be offloaded; the module is not partitioned"
 _LEFT = "can be offloaded, but was in no partition"
@@ -49,27 +39,27 @@ _LEFT = "can be offloaded, but was in no partition"
 
 @dataclass
 class OffloadReport:
-    """How the op calls of a module are divided between oneDNN and TVM.
+    """How the ops of a module are divided between oneDNN and TVM.
 
     Parameters
     ----------
     calls : dict[str, int]
-        By Relay op: its calls in the module, those in composites included.
+        By Relay op: how many there are in the module, those in composites included.
     taken : dict[str, int]
-        By Relay op: those of them that are in a partition.
+        By Relay op: how many of them are in a partition.
     reasons : dict[str, dict[str, int]]
-        By Relay op: why calls stayed on TVM, and how many for each reason.
+        By Relay op: why some stayed on TVM, and how many for each reason.
     composites : dict[str, int]
         By name: the composites in all partitions.
     partitions : int
         The number of functions that oneDNN runs.
     folded : dict[str, int]
-        By Relay op: calls that the partitioner folded into others or removed. They are in no
-        other number.
+        By Relay op: how many the partitioner folded into others or removed. They are in no other
+        number.
     failures : dict[str, str]
         By function: why it was left as it was.
     nodes : list[Node]
-        The module as a graph: each call, where it runs, what it reads and, if it stayed, why.
+        The module as a graph: each op, where it runs, what it reads and, if it stayed, why.
     """
 
     calls: dict[str, int] = field(default_factory=Counter)
@@ -83,12 +73,12 @@ class OffloadReport:
 
     @property
     def total(self) -> int:
-        """The calls of Relay ops in the module."""
+        """How many Relay ops the module has."""
         return sum(self.calls.values())
 
     @property
     def offloaded(self) -> int:
-        """The calls of Relay ops that oneDNN runs."""
+        """How many of them oneDNN runs."""
         return sum(self.taken.values())
 
     def to_dict(self) -> dict:
@@ -136,7 +126,7 @@ class OffloadReport:
         return make_page(self, title)
 
     def __str__(self) -> str:
-        rows = [("op", "calls", "oneDNN", "why the others stayed on TVM")]
+        rows = [("op", "count", "oneDNN", "why the others stayed on TVM")]
         for name in sorted(self.calls, key=lambda name: (-self.calls[name], name)):
             reasons = Counter(self.reasons.get(name, {})).most_common()
             texts = [f"{count} x {reason}" for reason, count in reasons] or [""]
@@ -165,72 +155,36 @@ def _count(partitions: int) -> str:
 def make_report(mod: tvm.IRModule, table: SpecTable) -> OffloadReport:
     """Compare a module with the policy; see :py:func:`tvm.relay.op.contrib.dnnl.offload_report`."""
     record = Record.of(mod)
-    report = OffloadReport()
+    walk = Walk(transform.InferType()(mod))
+    _explain(walk, record, table)
+    report = OffloadReport(nodes=make_nodes(walk))
+    report.partitions = sum(is_partition(func) for func in walk.mod.functions.values())
     if record is not None:
         report.folded, report.failures = record.folded, record.failures
-    stayed: list[relay.Call] = []
-    why: list[tuple[relay.Call, str]] = []
-    mod = transform.InferType()(mod)
-    for var, func in mod.functions.items():
-        if not isinstance(func, relay.Function):
-            continue
-        calls = op_calls(func)
-        report.calls.update(op_name(call) for call in calls)
-        if is_partition(func):
-            report.partitions += 1
-            report.taken.update(op_name(call) for call in calls)
-            report.composites.update(_composites(func))
-            continue
-        known = _known_reasons(func, report.failures.get(var.name_hint))
-        why.extend((call, known[call]) for call in calls if call in known)
-        stayed.extend(call for call in calls if call not in known)
-    excluded = frozenset() if record is None else frozenset(record.excluded)
-    rules = Rules(table, Options(exclude=excluded))
-    why.extend(_explain(stayed, record, rules))
-    for call, reason in why:
-        report.reasons.setdefault(op_name(call), Counter())[reason] += 1
-    report.nodes = make_nodes(mod, dict(why))
+    for unit in walk.units:
+        names = Counter(op_name(call) for call in unit.ops)
+        report.calls.update(names)
+        if unit.offloaded:
+            report.taken.update(names)
+            report.composites.update([unit.composite] if unit.composite else [])
+        else:
+            for name, count in names.items():
+                report.reasons.setdefault(name, Counter())[unit.reason] += count
     return report
 
 
-def _composites(func: relay.Function) -> list[str]:
-    """Return the names of the composites in a partition."""
-    return [
-        str(expr.op.attrs["Composite"]) for expr in Graph(func.body).nodes if is_composite(expr)
-    ]
-
-
-def _known_reasons(func: relay.Function, failure: str | None) -> dict[relay.Call, str]:
-    """Return the calls of a function that stayed for a reason that is not in the call itself."""
-    found: dict[relay.Call, str] = {}
-
-    def opaque(expr):
-        if not is_opaque(expr):
-            return
-        if has_attr(expr, "Compiler"):
-            reason = f"taken by the compiler '{expr.attrs['Compiler']}'"
-        else:
-            reason = f"in a function marked '{next(key for key in OPAQUE if has_attr(expr, key))}'"
-        found.update((call, reason) for call in op_calls(expr.body))
-
-    if failure is not None:
-        found.update((call, failure) for call in op_calls(func))
-    post_order_visit(func, opaque)
-    return found
-
-
-def _explain(
-    stayed: list[relay.Call], record: Record | None, rules: Rules
-) -> Iterator[tuple[relay.Call, str]]:
-    """Yield a reason for each call that the partitioner could have taken."""
-    pruned = {} if record is None else {why: Counter(n) for why, n in record.pruned.items()}
-    for call in stayed:
-        reason = rules.refusal(call)
-        if reason is None:
-            reason = _LEFT if record is not None else _UNPARTITIONED
-            for why, counts in pruned.items():
-                if counts[op_name(call)] > 0:
-                    counts[op_name(call)] -= 1
-                    reason = why
-                    break
-        yield call, reason
+def _explain(walk: Walk, record: Record | None, table: SpecTable) -> None:
+    """Give a reason to each op that stays on TVM."""
+    left = _UNPARTITIONED if record is None else _LEFT
+    record = record or Record()
+    known = {}
+    for name in walk.graphs:
+        known.update(record.reasons(name, walk.mod[name]))
+    rules = Rules(table, Options(exclude=frozenset(record.excluded)))
+    for unit in walk.units:
+        if not unit.offloaded and unit.reason is None:
+            unit.reason = (
+                record.failures.get(unit.function)
+                or rules.refusal(unit.expr)
+                or known.get(unit.expr, left)
+            )

@@ -23,8 +23,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import tvm
+from tvm import relay
+
+from ..ir.dataflow_graph import op_calls
+from ..policy.tensors import op_name
 
 ATTR = "dnnl_partition_record"
+
+
+def _by_op(func: relay.Function) -> dict[str, list[relay.Call]]:
+    """Return the calls of a function by Relay op, in the order of evaluation."""
+    calls: dict[str, list[relay.Call]] = {}
+    for call in op_calls(func):
+        calls.setdefault(op_name(call), []).append(call)
+    return calls
 
 
 @dataclass
@@ -34,9 +46,11 @@ class Record:
     Parameters
     ----------
     folded : Counter
-        Calls by op name that were folded into others or removed before the partitioning.
-    pruned : dict[str, Counter]
-        By reason: calls by op name that were in a partition that went back to TVM.
+        Ops by name that were folded into others or removed before the partitioning.
+    stayed : dict[str, dict[str, list[str | None]]]
+        By function and op: for each call of the op, in order, why it was not offloaded although
+        oneDNN could run it, or None. No pass keeps the identity of a call or an attribute of ours;
+        what they keep is the order.
     excluded : list[str]
         The option `exclude`.
     failures : dict[str, str]
@@ -44,42 +58,35 @@ class Record:
     """
 
     folded: Counter = field(default_factory=Counter)
-    pruned: dict[str, Counter] = field(default_factory=dict)
+    stayed: dict[str, dict[str, list[str | None]]] = field(default_factory=dict)
     excluded: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
-    def prune(self, reason: str, calls: Counter) -> None:
-        """Note that the calls of a partition went back to TVM."""
-        if calls:
-            self.pruned.setdefault(reason, Counter()).update(calls)
+    def stay(self, name: str, func: relay.Function, reasons: dict[relay.Call, str]) -> None:
+        """Note why calls of the function `name`, which has become `func`, were not offloaded."""
+        ops = {op: [reasons.get(call) for call in calls] for op, calls in _by_op(func).items()}
+        self.stayed[name] = {op: texts for op, texts in ops.items() if any(texts)}
+
+    def reasons(self, name: str, func: relay.Function) -> dict[relay.Call, str]:
+        """Return what `stay` noted of a function.
+
+        Of an op that has not as many calls as then, nothing is known: a pass has changed them.
+        """
+        texts, found = self.stayed.get(name, {}), {}
+        for op, calls in _by_op(func).items() if texts else ():
+            if len(texts.get(op, ())) == len(calls):
+                found.update((call, text) for call, text in zip(calls, texts[op]) if text)
+        return found
 
     def attach(self, mod: tvm.IRModule) -> tvm.IRModule:
-        """Return `mod` with this record, merged with what an earlier run left there."""
-        earlier = Record.of(mod)
-        if earlier is not None:
-            self.folded.update(earlier.folded)
-            self.failures = {**earlier.failures, **self.failures}
-        text = json.dumps(
-            {
-                "folded": self.folded,
-                "pruned": self.pruned,
-                "excluded": sorted(self.excluded),
-                "failures": self.failures,
-            },
-            sort_keys=True,
-        )
-        return mod.with_attr(ATTR, tvm.runtime.String(text))
+        """Return a copy of `mod` with this record."""
+        return mod.with_attr(ATTR, tvm.runtime.String(json.dumps(vars(self), sort_keys=True)))
 
     @staticmethod
-    def of(mod: tvm.IRModule):
+    def of(mod: tvm.IRModule) -> Record | None:
         """Read the record of a module; None if it has none."""
         text = mod.get_attr(ATTR)
         if text is None:
             return None
         fields = json.loads(str(text))
-        return Record(
-            Counter(fields["folded"]),
-            {reason: Counter(calls) for reason, calls in fields["pruned"].items()},
-            fields["excluded"],
-            fields["failures"],
-        )
+        return Record(**{**fields, "folded": Counter(fields["folded"])})
