@@ -21,16 +21,9 @@ import sys
 from scripts import cli
 from scripts.errors import SetupError
 
-
-def main(argv):
-    """Run a command without preparing anything; return its exit code."""
-    args = cli.parse(argv)
-    return cli.module_of(args.command).main(args)
-
-
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:]))
+        sys.exit(cli.run(sys.argv[1:]))
     except SetupError as error:
         sys.exit(f"\n{error}")
     except KeyboardInterrupt:

@@ -138,13 +138,17 @@ def parse(argv):
     return args
 
 
+def run(argv, *more):
+    """Run a command in this process as it is, without preparing anything; return its exit code."""
+    args = parse(argv)
+    return module_of(args.command).main(args, *more)
+
+
 def dispatch(argv):
     """Run the command that `argv` names and return its exit code."""
-    flags, command, rest = split(argv)
+    _, command, rest = split(argv)
     if command == "help":
         argv, command = ["--help"], None
-    if command in COMMANDS and not hasattr(module_of(command), "add_arguments"):
-        return module_of(command).main(flags + rest)
     args = parse(argv)
     if command is None:
         make_parser(None)[0].print_help()

@@ -14,7 +14,13 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""`./dev.py apply`: bring the patch set into a TVM source tree, and take it out again."""
+"""Brings the patch set into a TVM source tree, and takes it out again.
+
+It copies the overlay, removes what patches/remove.list names and applies patches/series with zero
+fuzz. All of it happens or nothing; a run that was killed is undone by the next one. The tree keeps
+the originals, so --reverse gives back the same bytes. Files that are neither TVM's nor ours, or
+that you changed, are never overwritten.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +33,6 @@ from dataclasses import dataclass, field
 from scripts.errors import SetupError
 from scripts.patchset.patch_set import Patch, PatchError, PatchSet
 from scripts.patchset.tree import ABSENT, FORMAT, STATE_DIR, State, Tree, file_state, parents
-
-_DESCRIPTION = f"""\
-Bring the patch set into a TVM source tree: copy the overlay, remove what patches/remove.list names
-and apply patches/series with zero fuzz. All of it happens or nothing; a run that was killed is
-undone by the next one. The tree keeps the originals in {STATE_DIR}/, so --reverse gives back the
-same bytes. Files that are neither TVM's nor ours, or that you changed, are never overwritten."""
 
 _NEXT_STEPS = """\
 next: in that tree's build folder, add to config.cmake
@@ -173,32 +173,26 @@ def _read_patch_set(plan, patch_set, link):
     return problems
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    parse = argparse.ArgumentParser(
-        prog="./dev.py apply",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parse.add_argument("--tvm", metavar="DIR", required=True, help="the TVM source tree")
-    parse.add_argument(
+def add_arguments(parser):
+    """Add the command's options."""
+    parser.add_argument("--tvm", metavar="DIR", required=True, help="the TVM source tree")
+    parser.add_argument(
         "--check",
-        "--dry-run",
+        dest="dry_run",
         action="store_true",
-        help="tell what would change, and change nothing; fails where the run itself would",
+        default=argparse.SUPPRESS,
+        help="as --dry-run: tell what would change; fails where the run itself would",
     )
-    parse.add_argument("--reverse", action="store_true", help="take the patch set out again")
-    parse.add_argument(
+    parser.add_argument("--reverse", action="store_true", help="take the patch set out again")
+    parser.add_argument(
         "--link",
         action="store_true",
         help="link to this checkout's files instead of copying them, to develop in the tree",
     )
-    return parse
 
 
-def main(argv, patch_set=None) -> int:
+def main(args, patch_set=None) -> int:
     """Run the command; `patch_set` is this checkout's unless a test gives its own."""
-    args = parser().parse_args(argv)
     if args.reverse and args.link:
         raise SetupError("--link has no meaning with --reverse", "leave it out.")
     tree = Tree.at(args.tvm)
@@ -217,24 +211,24 @@ def main(argv, patch_set=None) -> int:
 
 def _run(args, tree, patch_set):
     if tree.interrupted():
-        done = "would undo" if args.check else "undid"
+        done = "would undo" if args.dry_run else "undid"
         print(f"an earlier run was interrupted; {done} it first")
-    if not args.check:
+    if not args.dry_run:
         tree.recover()
     plan = make_plan(tree, patch_set, args.link, args.reverse)
     pending = plan.pending()
-    if args.check:
+    if args.dry_run:
         for path, action in pending.items():
             print(f"would {action} {path}")
     else:
         plan.commit()
     if not pending:
         state = "not in" if args.reverse else "in"
-        nothing = "nothing would change" if args.check else "nothing to do"
+        nothing = "nothing would change" if args.dry_run else "nothing to do"
         print(f"the patch set is {state} {tree.root} already; {nothing}")
-    elif args.reverse and not args.check:
+    elif args.reverse and not args.dry_run:
         print(f"took the patch set out of {tree.root}: {_counts(pending)}")
-    elif not args.check:
+    elif not args.dry_run:
         print(f"TVM {plan.tag} in {tree.root}: {_counts(pending)}\n{_NEXT_STEPS % tree.root}")
     return 0
 

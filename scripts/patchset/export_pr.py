@@ -14,7 +14,11 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""`./dev.py export-pr`: the change that `apply` makes, as a series of commits for `git am`."""
+"""Writes the change that `./dev.py apply` makes to a TVM tree as a series for `git am`.
+
+They are files of `git format-patch`, with a cover letter; patches/pull_request.ini tells the
+commits. The tree is only read; it may have the patch set or not.
+"""
 
 from __future__ import annotations
 
@@ -101,27 +105,23 @@ def commits_of(plan: Plan, series) -> list:
     return [commit for commit in found.values() if commit.states]
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    parse = argparse.ArgumentParser(
-        prog="./dev.py export-pr",
-        description="Write the change that `./dev.py apply` makes to a TVM tree as a series of"
-        " `git format-patch` files with a cover letter. The tree is only read; it may have the"
-        f" patch set or not. {SERIES} tells the commits.",
-    )
-    parse.add_argument("--tvm", metavar="DIR", required=True, help="the TVM source tree")
-    parse.add_argument(
+def add_arguments(parser):
+    """Add the command's options."""
+    parser.add_argument("--tvm", metavar="DIR", required=True, help="the TVM source tree")
+    parser.add_argument(
         "--out", metavar="DIR", required=True, help="where the files go; must be new"
     )
-    parse.add_argument(
-        "--check", "--dry-run", action="store_true", help="list the commits, write nothing"
+    parser.add_argument(
+        "--check",
+        dest="dry_run",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="as --dry-run: list the commits, write nothing",
     )
-    return parse
 
 
-def main(argv, patch_set=None) -> int:
+def main(args, patch_set=None) -> int:
     """Run the command; `patch_set` is this checkout's unless a test gives its own."""
-    args = parser().parse_args(argv)
     tree = Tree.at(args.tvm)
     out = Path(args.out).expanduser().resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -136,7 +136,7 @@ def main(argv, patch_set=None) -> int:
             )
         plan = make_plan(tree, patch_set)
     commits = commits_of(plan, series)
-    if args.check:
+    if args.dry_run:
         for commit in commits:
             print(f"{commit.subject}: {len(commit.states)} files")
         return 0

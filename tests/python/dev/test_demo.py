@@ -30,7 +30,7 @@ from tvm.testing import dnnl as testing
 from scripts import cli, table
 from scripts.bench import bench, codegens, measure, throughput
 from scripts.console import Console
-from scripts.demo import demo, saved, text_line
+from scripts.demo import saved, text_line
 from scripts.errors import SetupError
 
 
@@ -153,7 +153,7 @@ def test_wrong_options_are_explained(argv, words, capsys):
 )
 def test_options_that_do_not_go_together_are_explained(argv, words):
     with pytest.raises(SetupError, match=words):
-        demo.main(cli.parse(["demo", *argv]))
+        cli.run(["demo", *argv])
 
 
 def test_models_keep_the_order_in_which_they_depend():

@@ -223,7 +223,7 @@ def test_set_up_without_network(checkout):
 
 def test_a_full_disk_while_set_up_writes(checkout, monkeypatch):
     (checkout / "scripts/setup/setup.py").write_text(
-        "def main(argv):\n    raise OSError(28, 'no space')\n"
+        "def add_arguments(parser): pass\ndef main(args): raise OSError(28, 'no space')\n"
     )
     code, output = run_dev(checkout, "setup")
     assert code == 1 and "error: the disk is full" in output
@@ -234,7 +234,9 @@ from pathlib import Path
 from scripts.runner import Runner
 from scripts.console import Console
 
-def main(argv):
+def add_arguments(parser): pass
+
+def main(args):
     Runner(Console(), Path("logs")).run(["sh", "-c", "echo $$ > pid; exec sleep 60"], "sleep")
 """
 

@@ -22,7 +22,7 @@ import onnx
 import pytest
 from dnnl_tests.models.onnx_networks import Network
 
-from scripts.__main__ import main
+from scripts import cli
 from scripts.errors import SetupError
 
 
@@ -37,7 +37,7 @@ def model(tmp_path):
 
 def run(words):
     """Run the command as it runs in the environment; return its exit code."""
-    return main(["report", *words])
+    return cli.run(["report", *words])
 
 
 def words(text):

@@ -22,8 +22,8 @@ import shutil
 import pytest
 from small_tree import FILES, OPTION_PATCH, make_tvm, snapshot, write
 
+from scripts import cli
 from scripts.errors import SetupError
-from scripts.patchset import apply
 from scripts.patchset.patch_set import PatchSet
 
 UTILS = "src/runtime/contrib/dnnl/dnnl_utils.cc"
@@ -36,7 +36,7 @@ def run(tvm, checkout, capsys):
     """Run `apply` on the tree; gives what it printed."""
 
     def call(*flags):
-        assert apply.main(["--tvm", str(tvm), *flags], PatchSet(checkout)) == 0
+        assert cli.run(["apply", "--tvm", str(tvm), *flags], PatchSet(checkout)) == 0
         return capsys.readouterr().out
 
     return call
@@ -282,7 +282,7 @@ def test_version_folder_wins(checkout, tmp_path):
     write(checkout, {"patches/v0.18.0/cmake/add-option.patch": other})
     for version, option in ("0.18.0", "option(DNNL_OF_0_18)"), ("0.19.0", "option(DNNL)"):
         tree = make_tvm(tmp_path / version, version)
-        apply.main(["--tvm", str(tree)], PatchSet(checkout))
+        cli.run(["apply", "--tvm", str(tree)], PatchSet(checkout))
         assert option in (tree / "CMakeLists.txt").read_text()
 
 
@@ -308,9 +308,9 @@ def test_development_build_of_a_release_is_taken(run, tvm):
 
 def test_not_a_tvm_tree(tmp_path, patch_set):
     with pytest.raises(SetupError, match="is not a TVM source tree"):
-        apply.main(["--tvm", str(tmp_path)], patch_set)
+        cli.run(["apply", "--tvm", str(tmp_path)], patch_set)
     with pytest.raises(SetupError, match="there is no folder"):
-        apply.main(["--tvm", str(tmp_path / "missing")], patch_set)
+        cli.run(["apply", "--tvm", str(tmp_path / "missing")], patch_set)
 
 
 def test_things_in_the_way(refuse, tvm):

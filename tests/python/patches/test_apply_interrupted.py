@@ -25,8 +25,8 @@ from pathlib import Path
 import pytest
 from small_tree import make_checkout, make_tvm, scratch_folder, snapshot, write
 
+from scripts import cli
 from scripts.errors import SetupError
-from scripts.patchset import apply
 from scripts.patchset.patch_set import PatchSet
 from scripts.patchset.tree import Tree
 
@@ -63,7 +63,7 @@ def no_sync(monkeypatch):
 
 def run(tvm, checkout, *flags):
     """Run `apply`."""
-    return apply.main(["--tvm", str(tvm), *flags], PatchSet(checkout))
+    return cli.run(["apply", "--tvm", str(tvm), *flags], PatchSet(checkout))
 
 
 def count_steps(tvm, checkout, *flags):

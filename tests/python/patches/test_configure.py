@@ -26,8 +26,8 @@ import pytest
 import real_trees
 from small_tree import scratch_folder
 
+from scripts import cli
 from scripts.layout import ROOT, Layout
-from scripts.patchset import apply
 
 CODEGEN = "src/relay/backend/contrib/dnnl/"
 RUNTIME = "src/runtime/contrib/dnnl/"
@@ -63,7 +63,7 @@ class Build:
     def __init__(self, folder: Path):
         self.tree = real_trees.copy_of("wheel", folder / "tvm", WHOLE)
         (self.tree / "3rdparty").symlink_to(real_trees.WHEEL_TREE / "3rdparty")
-        apply.main(["--tvm", str(self.tree)])
+        cli.run(["apply", "--tvm", str(self.tree)])
         self.folder = folder / "build"
         self.folder.mkdir()
         self.onednn = folder / "onednn"

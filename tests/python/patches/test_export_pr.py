@@ -23,8 +23,8 @@ import subprocess
 import pytest
 from small_tree import make_checkout, make_tvm, snapshot, write
 
+from scripts import cli
 from scripts.errors import SetupError
-from scripts.patchset import apply, export_pr
 from scripts.patchset.patch_set import PatchSet
 
 UTILS = "src/runtime/contrib/dnnl/dnnl_utils.cc"
@@ -61,7 +61,7 @@ def content(root):
 
 
 def run(tvm, checkout, out, *flags):
-    return export_pr.main(["--tvm", str(tvm), "--out", str(out), *flags], PatchSet(checkout))
+    return cli.run(["export-pr", "--tvm", str(tvm), "--out", str(out), *flags], PatchSet(checkout))
 
 
 def am(repo, out):
@@ -84,13 +84,13 @@ def repo(tmp_path):
 def test_am_gives_what_apply_gives(state, tvm, checkout, repo, tmp_path, capsys):
     if state != "pristine":
         flags = ["--link"] if state == "linked" else []
-        apply.main(["--tvm", str(tvm), *flags], PatchSet(checkout))
+        cli.run(["apply", "--tvm", str(tvm), *flags], PatchSet(checkout))
     before = snapshot(tvm)
     assert run(tvm, checkout, tmp_path / "out") == 0
     assert "git am" in capsys.readouterr().out
     assert snapshot(tvm) == before
     am(repo, tmp_path / "out")
-    apply.main(["--tvm", str(tvm)], PatchSet(checkout))
+    cli.run(["apply", "--tvm", str(tvm)], PatchSet(checkout))
     helper, tool = "python/tvm/testing/dnnl.py", "python/tvm/testing/prebuilt.py"
     assert (repo / helper).read_text() == "# our helpers\n"
     assert (tvm / helper).read_text() == "# our helpers\nimport prebuilt  # not for TVM\n"

@@ -22,8 +22,8 @@ import subprocess
 import pytest
 from small_tree import snapshot
 
+from scripts import cli
 from scripts.errors import SetupError
-from scripts.patchset import apply
 from scripts.patchset.patch_set import Patch, PatchError
 
 TEXT = b"a\nb\nc\nd\ne\nf\ng\nh\n"
@@ -148,10 +148,10 @@ def test_tree_inside_a_repository(where, tvm, patch_set):
     if where == "ignored by another":
         (tvm.parent / ".gitignore").write_text("*\n")
     before = snapshot(tvm)
-    apply.main(["--tvm", str(tvm)], patch_set)
+    cli.run(["apply", "--tvm", str(tvm)], patch_set)
     assert "option(DNNL)" in (tvm / "CMakeLists.txt").read_text()
     assert "DNNL" in (tvm / "cmake/modules/LibInfo.cmake").read_text()
-    apply.main(["--tvm", str(tvm), "--reverse"], patch_set)
+    cli.run(["apply", "--tvm", str(tvm), "--reverse"], patch_set)
     assert snapshot(tvm) == before
 
 

@@ -25,8 +25,9 @@ import pytest
 import real_trees
 from small_tree import scratch_folder, snapshot
 
+from scripts import cli
 from scripts.layout import ROOT
-from scripts.patchset import apply, export_pr
+from scripts.patchset import export_pr
 from scripts.patchset.patch_set import PatchSet
 from scripts.patchset.tree import ABSENT, Tree
 
@@ -45,9 +46,9 @@ def test_there_and_back(real, flags):
     name, tree = real
     tag = "v0.19.0" if name == "wheel" else name
     before = snapshot(tree)
-    assert apply.main(["--tvm", str(tree), *flags]) == 0
+    assert cli.run(["apply", "--tvm", str(tree), *flags]) == 0
     once = snapshot(tree)
-    assert apply.main(["--tvm", str(tree), *flags]) == 0
+    assert cli.run(["apply", "--tvm", str(tree), *flags]) == 0
     assert snapshot(tree) == once
     for path in PATCH_SET.overlay:
         assert (tree / path).read_bytes() == (ROOT / path).read_bytes()
@@ -57,14 +58,14 @@ def test_there_and_back(real, flags):
     ours = {*PATCH_SET.overlay, *PATCH_SET.removed, *patched}
     others = {path: state for path, state in before.items() if path not in ours}
     assert {path: once.get(path) for path in others} == others
-    assert apply.main(["--tvm", str(tree), "--reverse"]) == 0
+    assert cli.run(["apply", "--tvm", str(tree), "--reverse"]) == 0
     assert snapshot(tree) == before
 
 
 def test_libinfo_tells_every_option(real):
     """TVM's own lint (tests/lint/check_cmake_options.py) wants just these lines."""
     _, tree = real
-    apply.main(["--tvm", str(tree)])
+    cli.run(["apply", "--tvm", str(tree)])
     options = re.findall(r"tvm_option\((\S+) ", (tree / "CMakeLists.txt").read_text())
     assert "USE_DNNL_CODEGEN" in options
     told = (tree / "src/support/libinfo.cc").read_text()
@@ -94,7 +95,7 @@ def test_other_tools_take_the_series_too(real, tool):
         pytest.skip(f"{tool} is not on this machine")
     name, tree = real
     expected = shutil.copytree(tree, tree.with_name("expected"), symlinks=True)
-    apply.main(["--tvm", str(expected)])
+    cli.run(["apply", "--tvm", str(expected)])
     tag = PATCH_SET.pinned if name == "wheel" else name
     commands = {"patch": ["patch", "-p1", "--fuzz=0"], "git": ["git", "apply", "-"]}
     for patch in PATCH_SET.patches(tag):
@@ -120,7 +121,7 @@ def test_exports(real, tmp_path, monkeypatch):
         monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
     _, tree = real
     out = tmp_path / "out"
-    export_pr.main(["--tvm", str(tree), "--out", str(out)])
+    cli.run(["export-pr", "--tvm", str(tree), "--out", str(out)])
     files = sorted(out.iterdir())
     series = export_pr.read_series(ROOT)
     assert len(files) == len(series.sections()), "a commit is empty"
@@ -134,7 +135,7 @@ def test_exports(real, tmp_path, monkeypatch):
     git(repo, "add", "--all", "--force")
     git(repo, "commit", "--quiet", "-m", "TVM")
     git(repo, "am", "--keep-non-patch", "--quiet", "--empty=drop", *files)
-    apply.main(["--tvm", str(tree)])
+    cli.run(["apply", "--tvm", str(tree)])
     for path in {*PATCH_SET.overlay, *PATCH_SET.upstream}:
         wanted = export_pr.exported(Tree(tree).get(path))
         if export_pr.owner(series, path, "left_out"):
