@@ -60,11 +60,14 @@ def read_series(root: Path) -> configparser.ConfigParser:
 
 
 def owner(series, path: str, field: str = "paths") -> str | None:
-    """Name the commit that a path belongs to: the first that has a pattern for it."""
-    for name in series.sections():
-        if any(fnmatchcase(path, pattern) for pattern in series[name].get(field, "").split()):
-            return name
-    return None
+    """Name the commit that a path belongs to: the one that has the longest pattern for it."""
+    found = [
+        (len(pattern), name)
+        for name in series.sections()
+        for pattern in series[name].get(field, "").split()
+        if fnmatchcase(path, pattern)
+    ]
+    return max(found)[1] if found else None
 
 
 def exported(state: State) -> State:
