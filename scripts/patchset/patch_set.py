@@ -97,9 +97,8 @@ class Patch:
                     capture_output=True,
                 )
             except FileNotFoundError:
-                raise SetupError(
-                    "the patches need git", "install git and run this again."
-                ) from None
+                remedy = "install git and run this again."
+                raise SetupError("the patches need git", remedy) from None
             if done.returncode == 0:
                 return file.read_bytes()
         hint = ""
@@ -154,7 +153,7 @@ class PatchSet:
 
     def _find_overlay(self, entries):
         """Path in the tree -> file of the checkout."""
-        left_out = tuple(entry[1:] for entry in entries if entry.startswith("!"))
+        left_out = tuple(entry[1:] + "/" for entry in entries if entry.startswith("!"))
         found = {}
         for base in (self.root / entry for entry in entries if not entry.startswith("!")):
             for source in [base] if base.is_file() else sorted(base.rglob("*")):

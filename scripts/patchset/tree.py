@@ -122,13 +122,13 @@ class Tree:
         """Keep a second run out of the tree for the length of a `with`."""
         handle = os.open(self.root, os.O_RDONLY)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                remedy = "wait for it to end and run this again."
+                raise SetupError(f"another run is changing {self.root}", remedy) from None
             self._undone = {path: self.get(old) for path, _, old in self._begun()}
             yield
-        except BlockingIOError:
-            raise SetupError(
-                f"another run is changing {self.root}", "wait for it to end and run this again."
-            ) from None
         finally:
             os.close(handle)
 
