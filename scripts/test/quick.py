@@ -46,7 +46,7 @@ RULES = (
     (r"scripts/|requirements/|dev\.py$|cmake/|CMakeLists", ("tests/python/dev",)),
     (r"apps/", ("tests/python/apps",)),
 )
-CPP = re.compile(r"src/|tests/cpp/|cmake/|CMakeLists")
+CPP = re.compile(r"src/|tests/cpp-runtime/|cmake/|CMakeLists")
 
 
 def _git(root, *words):

@@ -207,14 +207,17 @@ if(NOT DNNL_CODEGEN STREQUAL "OFF")
 
   # codegen_json/ and json/ are headers only: other backends use them without this module.
   file(GLOB DNNL_COMPILER_SRCS CONFIGURE_DEPENDS src/relay/backend/contrib/dnnl/*.cc)
-  file(GLOB DNNL_RUNTIME_SRCS CONFIGURE_DEPENDS
-       src/runtime/contrib/dnnl/*.cc
+  # The core, which includes no header of TVM, and what ties it to TVM.
+  file(GLOB DNNL_CORE_SRCS CONFIGURE_DEPENDS
        src/runtime/contrib/dnnl/core/*.cc
        src/runtime/contrib/dnnl/core/exec/*.cc
        src/runtime/contrib/dnnl/core/ops/*.cc
-       src/runtime/contrib/dnnl/core/plan/*.cc
+       src/runtime/contrib/dnnl/core/plan/*.cc)
+  file(GLOB DNNL_SHELL_SRCS CONFIGURE_DEPENDS
+       src/runtime/contrib/dnnl/*.cc
        src/runtime/contrib/dnnl/c_source/*.cc
        src/runtime/contrib/dnnl/tvm/*.cc)
+  set(DNNL_RUNTIME_SRCS ${DNNL_CORE_SRCS} ${DNNL_SHELL_SRCS})
 
   # What a TVM tree has beside these: relax's codegen, which creates our JSON runtime by name, and
   # tvm.contrib.dnnl.matmul. Not a part of this backend, so they go without its definitions.
@@ -242,4 +245,20 @@ if(NOT DNNL_CODEGEN STREQUAL "OFF")
   list(APPEND RUNTIME_SRCS ${DNNL_RUNTIME_SRCS} ${DNNL_TVM_RUNTIME_SRCS})
   list(APPEND TVM_RUNTIME_LINKER_LIBS "${DNNL_LIBRARY}")
   message(STATUS "Build with the oneDNN backend, codegen ${DNNL_CODEGEN}")
+
+  # The unit tests of the core, which need no libtvm. Built only when asked for:
+  #   cmake --build . --target dnnl_core_cpptest
+  function(dnnl_add_core_cpptest core)
+    file(GLOB tests CONFIGURE_DEPENDS
+         tests/cpp-runtime/harness/*.cc tests/cpp-runtime/dnnl/core/*.cc)
+    add_executable(dnnl_core_cpptest EXCLUDE_FROM_ALL ${tests} ${core})
+    target_include_directories(dnnl_core_cpptest PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
+    target_include_directories(dnnl_core_cpptest SYSTEM PRIVATE "${DNNL_INCLUDE_DIR}")
+    find_package(Threads REQUIRED)
+    target_link_libraries(dnnl_core_cpptest PRIVATE
+      "${DNNL_LIBRARY}" ${CMAKE_DL_LIBS} Threads::Threads)
+  endfunction()
+  if(PROJECT_NAME STREQUAL "tvm")
+    dnnl_add_core_cpptest("${DNNL_CORE_SRCS}")
+  endif()
 endif()

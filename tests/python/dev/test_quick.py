@@ -58,7 +58,7 @@ POLICY = "python/tvm/relay/op/contrib/_dnnl/"
         ("patches/series", ["tests/python/patches"], False),
         ("scripts/lint/lint.py", ["tests/python/dev"], False),
         ("docs/api.md", [], False),
-        ("tests/cpp/json_node_test.cc", [], True),
+        ("tests/cpp-runtime/json/node_test.cc", [], True),
     ],
 )
 def test_a_change_has_the_tests_of_its_stage(path, tests, has_cpp):

@@ -24,6 +24,7 @@
 #include <tvm/runtime/ndarray.h>
 #include <tvm/runtime/registry.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,11 +34,13 @@
 #include "core/exec/fork.h"
 #include "core/exec/profile.h"
 #include "core/exec/recorder.h"
-#include "core/node_reader.h"
+#include "core/exec/threads.h"
+#include "core/library.h"
+#include "core/lowering.h"
 #include "core/op_table.h"
 #include "core/plan/plan.h"
-#include "core/plan/plan_builder.h"
-#include "tvm/named_composites.h"
+#include "tvm/errors.h"
+#include "tvm/json_graph.h"
 
 namespace tvm {
 namespace runtime {
@@ -73,9 +76,9 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
   const char* type_key() const final { return "dnnl_json"; }
 
   void Init(const Array<NDArray>& consts) final {
-    CheckLibraryVersion();
     CheckConstants(consts);
-    plan_ = CallWithOpenMP([&]() { return MakePlan(consts); });
+    const Graph graph = MakeGraph(consts);
+    plan_ = WithTVMErrors([&]() { return CallWithOpenMP([&]() { return MakePlan(graph); }); });
     contexts_ = std::make_unique<ContextPool>(plan_);
   }
 
@@ -90,7 +93,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
         << args.size() << " were passed";
     for (int i = 0; i < args.size(); ++i) (*addresses)[i] = Address(args[i], i);
     Recorder* recorder = Recorder::OfThread();
-    CallWithOpenMP([&]() { context->Run(*addresses, recorder); });
+    WithTVMErrors([&]() { CallWithOpenMP([&]() { context->Run(*addresses, recorder); }); });
     contexts_->Return(std::move(context));
   }
 
@@ -109,53 +112,51 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
       const bool is_alone = name == "measure_primitives";
       return TypedPackedFunc<String(int)>([sptr_to_self, this, name, is_alone](int repeat) {
         CheckInitialised(name.c_str());
-        return CallWithOpenMP([&]() { return MeasurePrimitives(plan_, repeat, is_alone); });
+        return WithTVMErrors([&]() {
+          return CallWithOpenMP([&]() { return MeasurePrimitives(plan_, repeat, is_alone); });
+        });
       });
     }
     return JSONRuntimeBase::GetFunction(name, sptr_to_self);
   }
 
  private:
-  std::shared_ptr<const Plan> MakePlan(const Array<NDArray>& consts) {
-    PlanBuilder builder(symbol_name_, /*owns_constants=*/true, NumThreadsOfModel());
-    for (uint32_t eid : input_var_eid_) AddInput(eid, &builder);
+  /*! \brief The graph as the core reads it. */
+  Graph MakeGraph(const Array<NDArray>& consts) const {
+    Graph graph;
+    graph.symbol = graph.name = symbol_name_;
+    for (uint32_t eid : input_var_eid_) graph.inputs.push_back(InputOf(eid));
     for (size_t i = 0; i < const_idx_.size(); ++i) {
-      const uint32_t id = const_idx_[i];
-      builder.AddConstant({id, 0, 0}, consts[i], symbol_name_ + ": " + nodes_[id].GetOpName());
+      graph.constants.push_back(ConstantOf(const_idx_[i], consts[i]));
     }
-    for (size_t id = 0; id < nodes_.size(); ++id) {
-      if (nodes_[id].GetOpType() != "kernel") continue;
-      AddPostOpsByName(&nodes_, id);
-      LowerNode(NodeReader(nodes_[id], id, symbol_name_), &builder);
+    for (uint32_t id = 0; id < nodes_.size(); ++id) {
+      if (!nodes_[id].IsLeaf()) graph.nodes.push_back(NodeOf(nodes_, id));
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      builder.AddOutput(outputs_[i], DescribeArgument(outputs_[i], "output " + std::to_string(i)));
+      graph.outputs.push_back(EdgeOf(outputs_[i], "output " + std::to_string(i)));
     }
-    return builder.Finish();
+    return graph;
   }
 
-  Argument DescribeArgument(const JSONGraphNodeEntry& entry, const std::string& name) const {
-    const auto& node = nodes_[entry.id_];
-    return Argument{name, node.GetOpShape()[entry.index_], node.GetOpDataType()[entry.index_]};
+  Edge EdgeOf(const JSONGraphNodeEntry& entry, const std::string& name) const {
+    return {{entry.id_, entry.index_}, {name, OutputTypes(nodes_[entry.id_])[entry.index_]}};
   }
 
-  /*! \brief Add the input variable whose entry id is `eid`. */
-  void AddInput(uint32_t eid, PlanBuilder* builder) const {
-    for (uint32_t id : input_nodes_) {
-      const uint32_t first = EntryID(id, 0);
-      if (eid < first || eid >= first + nodes_[id].GetNumOutput()) continue;
-      const JSONGraphNodeEntry entry(id, eid - first, 0);
-      builder->AddInput(entry, DescribeArgument(entry, "input " + nodes_[id].GetOpName()));
-    }
+  /*! \brief The input variable whose entry id is `eid`. */
+  Edge InputOf(uint32_t eid) const {
+    const auto next = std::upper_bound(node_row_ptr_.begin(), node_row_ptr_.end(), eid);
+    const auto id = static_cast<uint32_t>(next - node_row_ptr_.begin() - 1);
+    return EdgeOf({id, eid - node_row_ptr_[id]}, "input " + nodes_[id].GetOpName());
   }
 
-  /*! \brief How many threads the model was compiled for: all of its kernels say the same. */
-  int NumThreadsOfModel() const {
-    for (size_t id = 0; id < nodes_.size(); ++id) {
-      if (nodes_[id].GetOpType() != "kernel") continue;
-      return NodeReader(nodes_[id], id, symbol_name_).NumThreads();
-    }
-    return 0;
+  Constant ConstantOf(uint32_t id, const NDArray& value) const {
+    const std::string name = symbol_name_ + ": " + nodes_[id].GetOpName();
+    ICHECK(value.IsContiguous()) << name << ": the constant is not contiguous";
+    const ShapeTuple shape = value.Shape();
+    void* data = static_cast<char*>(value->data) + value->byte_offset;
+    // The array stays TVM's.
+    return {{{id, 0}, {name, {{shape.begin(), shape.end()}, value->dtype}}},
+            std::shared_ptr<void>(data, [keep = value](void*) {})};
   }
 
   void CheckInitialised(const char* name) const {
@@ -169,9 +170,10 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
     const DLTensor* tensor = value.operator DLTensor*();
     ICHECK(tensor != nullptr && tensor->data != nullptr)
         << symbol_name_ << ": " << expected.name << " is null";
-    ICHECK(HasShape(*tensor, expected.shape) && TypeEqual(tensor->dtype, expected.dtype))
-        << symbol_name_ << ": " << expected.name << " must be " << DLDataType2String(expected.dtype)
-        << " " << ToText(expected.shape) << ", but is " << DLDataType2String(tensor->dtype) << " "
+    ICHECK(HasShape(*tensor, expected.type.shape) && TypeEqual(tensor->dtype, expected.type.dtype))
+        << symbol_name_ << ": " << expected.name << " must be "
+        << DLDataType2String(expected.type.dtype) << " " << ToText(expected.type.shape)
+        << ", but is " << DLDataType2String(tensor->dtype) << " "
         << ToText(Dims(tensor->shape, tensor->shape + tensor->ndim));
     ICHECK(IsCompact(*tensor)) << symbol_name_ << ": " << expected.name
                                << " has strides that are not those of a row-major tensor";
@@ -201,7 +203,15 @@ TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.version").set_body_typed([]() -> Strin
 });
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.computes").set_body_typed([](DataType dtype) {
-  return dnnl_backend::Computes(dtype);
+  return dnnl_backend::WithTVMErrors([&]() { return dnnl_backend::Computes(dtype); });
+});
+
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed([](int num_threads) {
+  dnnl_backend::WithTVMErrors([&]() { dnnl_backend::SetNumThreads(num_threads); });
+});
+
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.get_num_threads").set_body_typed([]() {
+  return dnnl_backend::WithTVMErrors([]() { return dnnl_backend::NumThreads(); });
 });
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.ops").set_body_typed([]() {

@@ -20,17 +20,15 @@
 /*!
  * \file src/runtime/contrib/json/json_attr.h
  * \brief The value of one attribute of a JSON graph node.
+ *
+ * It needs the C++ library only, so that a backend whose core knows no TVM can read attributes.
  */
 #ifndef TVM_RUNTIME_CONTRIB_JSON_JSON_ATTR_H_
 #define TVM_RUNTIME_CONTRIB_JSON_JSON_ATTR_H_
 
-#include <dmlc/any.h>
-#include <dmlc/json.h>
-#include <tvm/runtime/logging.h>
-
+#include <cstdint>
 #include <string>
 #include <type_traits>
-#include <typeinfo>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -62,37 +60,14 @@ class JSONAttr {
   template <typename T, typename = std::enable_if_t<std::is_arithmetic<T>::value>>
   JSONAttr(T value) : JSONAttr(TextOf(value)) {}  // NOLINT(*)
 
-  /*!
-   * \brief Convert what the JSON backends of TVM pass: one dmlc::any for each row.
-   *
-   * The conversion is done here, at the call, by the C++ type alone. dmlc's JSON registry of
-   * dmlc::any types is not used: it lives once per shared library, so a type that one library has
-   * registered is unknown in another, and saving or loading would depend on who linked what.
-   * \param key The attribute's name, for the error message.
-   * \param values The rows, or one list of shapes.
-   */
-  static JSONAttr FromAny(const std::string& key, const std::vector<dmlc::any>& values) {
-    if (values.size() == 1 && values[0].type() == typeid(Shapes)) {
-      return JSONAttr(dmlc::get<Shapes>(values[0]));
-    }
-    Rows rows;
-    for (const dmlc::any& value : values) {
-      if (value.type() == typeid(Row)) {
-        rows.push_back(dmlc::get<Row>(value));
-      } else if (value.type() == typeid(std::string)) {
-        rows.push_back(Row{dmlc::get<std::string>(value)});
-      } else {
-        LOG(FATAL) << "Attribute '" << key
-                   << "' of a JSON graph node is set to a value of C++ type " << value.type().name()
-                   << ". Pass std::vector<std::string> for each row, or "
-                   << "one std::vector<std::vector<int64_t>> for shapes.";
-      }
-    }
-    return JSONAttr(std::move(rows));
-  }
-
   /*! \brief Whether this is a list of shapes. */
   bool IsShapes() const { return std::holds_alternative<Shapes>(value_); }
+
+  /*! \brief Whether this stands for an absent value, which is written as one empty text. */
+  bool IsNull() const {
+    const Rows* rows = std::get_if<Rows>(&value_);
+    return rows && rows->size() == 1 && (*rows)[0].size() == 1 && (*rows)[0][0].empty();
+  }
 
   /*!
    * \brief Read one value.
@@ -130,8 +105,9 @@ class JSONAttr {
     return true;
   }
 
-  /*! \brief Write the value as our one line of JSON. */
-  void Save(dmlc::JSONWriter* writer) const {
+  /*! \brief Write the value as our one line of JSON, with a writer such as dmlc::JSONWriter. */
+  template <typename Writer>
+  void Save(Writer* writer) const {
     writer->BeginArray(false);
     if (const Shapes* shapes = std::get_if<Shapes>(&value_)) {
       writer->WriteArraySeperator();
@@ -145,34 +121,61 @@ class JSONAttr {
     writer->EndArray();
   }
 
-  /*! \brief Read `[["text", ...], ...]`. */
-  void Load(dmlc::JSONReader* reader) {
+  /*! \brief Read `[["text", ...], ...]` with a reader such as dmlc::JSONReader. */
+  template <typename Reader>
+  void Load(Reader* reader) {
     Rows rows;
     reader->Read(&rows);
     value_ = std::move(rows);
   }
 
-  /*! \brief Read `[[[1, 2], ...]]`, the form of the attribute "shape". */
-  void LoadShapes(dmlc::JSONReader* reader) {
+  /*!
+   * \brief Read `[[[1, 2], ...]]`, the form of the attribute "shape".
+   * \return Whether it is one list of shapes.
+   */
+  template <typename Reader>
+  bool LoadShapes(Reader* reader) {
     std::vector<Shapes> lists;
     reader->Read(&lists);
-    CHECK_EQ(lists.size(), 1U) << "\"shape\" must be one list that holds a shape for each output";
+    if (lists.size() != 1) return false;
     value_ = std::move(lists[0]);
+    return true;
   }
 
   /*! \brief The value as JSON text, for error messages. A long value is cut. */
   std::string Repr() const {
-    std::ostringstream os;
-    os.imbue(std::locale::classic());
-    dmlc::JSONWriter writer(&os);
+    ReprWriter writer;
     Save(&writer);
-    std::string text = os.str();
-    if (text.size() > kMaxRepr) text.replace(kMaxRepr, std::string::npos, "...");
-    return text;
+    if (writer.text.size() > kMaxRepr) writer.text.replace(kMaxRepr, std::string::npos, "...");
+    return writer.text;
   }
 
  private:
   static constexpr size_t kMaxRepr = 200;
+
+  /*! \brief So much of dmlc::JSONWriter as Save needs. */
+  struct ReprWriter {
+    std::string text;
+
+    void BeginArray(bool) { text += '['; }
+    void EndArray() { text += ']'; }
+    void WriteArraySeperator() {
+      if (text.back() != '[') text += ", ";
+    }
+    void WriteArrayItem(int64_t item) {
+      WriteArraySeperator();
+      text += TextOf(item);
+    }
+    void WriteArrayItem(const std::string& item) {
+      WriteArraySeperator();
+      text += '"';
+      for (char c : item) {
+        if (c == '"' || c == '\\') text += '\\';
+        text += c;
+      }
+      text += '"';
+    }
+  };
 
   template <typename T>
   static bool ReadRow(const Row& row, std::vector<T>* out) {
@@ -195,14 +198,15 @@ class JSONAttr {
     return rows;
   }
 
-  template <typename T>
-  static void SaveFlat(dmlc::JSONWriter* writer, const std::vector<T>& items) {
+  template <typename Writer, typename T>
+  static void SaveFlat(Writer* writer, const std::vector<T>& items) {
     writer->BeginArray(false);
     for (const T& item : items) writer->WriteArrayItem(item);
     writer->EndArray();
   }
 
-  static void SaveNested(dmlc::JSONWriter* writer, const Shapes& shapes) {
+  template <typename Writer>
+  static void SaveNested(Writer* writer, const Shapes& shapes) {
     writer->BeginArray(false);
     for (const std::vector<int64_t>& shape : shapes) {
       writer->WriteArraySeperator();

@@ -35,6 +35,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,34 @@
 namespace tvm {
 namespace runtime {
 namespace json {
+
+/*!
+ * \brief Convert what the JSON backends of TVM pass: one dmlc::any for each row.
+ *
+ * The conversion is done here, at the call, by the C++ type alone. dmlc's JSON registry of
+ * dmlc::any types is not used: it lives once per shared library, so a type that one library has
+ * registered is unknown in another, and saving or loading would depend on who linked what.
+ * \param key The attribute's name, for the error message.
+ * \param values The rows, or one list of shapes.
+ */
+inline JSONAttr JSONAttrFromAny(const std::string& key, const std::vector<dmlc::any>& values) {
+  if (values.size() == 1 && values[0].type() == typeid(JSONAttr::Shapes)) {
+    return JSONAttr(dmlc::get<JSONAttr::Shapes>(values[0]));
+  }
+  JSONAttr::Rows rows;
+  for (const dmlc::any& value : values) {
+    if (value.type() == typeid(JSONAttr::Row)) {
+      rows.push_back(dmlc::get<JSONAttr::Row>(value));
+    } else if (value.type() == typeid(std::string)) {
+      rows.push_back(JSONAttr::Row{dmlc::get<std::string>(value)});
+    } else {
+      LOG(FATAL) << "Attribute '" << key << "' of a JSON graph node is set to a value of C++ type "
+                 << value.type().name() << ". Pass std::vector<std::string> for each row, or "
+                 << "one std::vector<std::vector<int64_t>> for shapes.";
+    }
+  }
+  return JSONAttr(std::move(rows));
+}
 
 /*! \brief One output of one node, as an input of another node or a head of the graph. */
 class JSONGraphNodeEntry {
@@ -158,9 +187,9 @@ class JSONGraphNode {
   /*! \brief Set an attribute to a string, a number, rows of strings or shapes. */
   void SetAttr(const std::string& key, JSONAttr value) { attrs_[key] = std::move(value); }
 
-  /*! \brief Set an attribute in the form that TVM's JSON codegens pass, see JSONAttr::FromAny. */
+  /*! \brief Set an attribute in the form that TVM's JSON codegens pass, see JSONAttrFromAny. */
   void SetAttr(const std::string& key, const std::vector<dmlc::any>& values) {
-    attrs_[key] = JSONAttr::FromAny(key, values);
+    attrs_[key] = JSONAttrFromAny(key, values);
   }
 
   /*!
@@ -275,7 +304,8 @@ inline bool JSONGraphNode::LoadAttrs(dmlc::JSONReader* reader) {
     } else if (key == "num_outputs") {
       num_outputs_ = LoadCount(key, reader);
     } else if (key == "shape") {
-      attrs_[key].LoadShapes(reader);
+      CHECK(attrs_[key].LoadShapes(reader))
+          << "\"shape\" must be one list that holds a shape for each output";
     } else {
       attrs_[key].Load(reader);
     }

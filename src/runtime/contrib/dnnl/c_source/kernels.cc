@@ -35,6 +35,7 @@
 
 #include "../../json/json_graph.h"
 #include "../dnnl_kernel.h"
+#include "../tvm/errors.h"
 #include "kernel_cache.h"
 #include "op_kernel.h"
 #include "prepared_ops.h"
@@ -161,7 +162,7 @@ void ReportError(const TVMDNNLOp* op, const std::exception& error) noexcept {
 template <typename Function>
 int Guard(const TVMDNNLOp* op, Function function) {
   try {
-    function();
+    WithTVMErrors(function);
     return 0;
   } catch (const std::exception& error) {
     ReportError(op, error);

@@ -23,16 +23,16 @@
  */
 #include "op_kernel.h"
 
-#include <tvm/runtime/device_api.h>
+#include <tvm/runtime/data_type.h>
 #include <tvm/runtime/logging.h>
-#include <tvm/runtime/ndarray.h>
 
-#include "../../json/json_node.h"
+#include <cstring>
+
 #include "../core/exec/fork.h"
 #include "../core/exec/recorder.h"
-#include "../core/node_reader.h"
-#include "../core/op_table.h"
-#include "../core/plan/plan_builder.h"
+#include "../core/graph.h"
+#include "../core/lowering.h"
+#include "../core/plan/allocator.h"
 #include "attr_text.h"
 
 namespace tvm {
@@ -42,9 +42,6 @@ namespace dnnl_backend {
 
 namespace {
 
-using json::JSONGraphNode;
-using json::JSONGraphNodeEntry;
-
 std::vector<int64_t> ShapeOf(const TVMDNNLTensor& tensor, const std::string& where) {
   ICHECK(tensor.ndim >= 0 && tensor.ndim <= TVM_DNNL_MAX_NDIM)
       << where << ": a tensor has rank " << tensor.ndim << ", outside of 0 to "
@@ -52,83 +49,63 @@ std::vector<int64_t> ShapeOf(const TVMDNNLTensor& tensor, const std::string& whe
   return std::vector<int64_t>(tensor.shape, tensor.shape + tensor.ndim);
 }
 
+TensorType TypeOf(const TVMDNNLTensor& tensor, const std::string& where) {
+  return {ShapeOf(tensor, where), String2DLDataType(tensor.dtype)};
+}
+
 Argument ArgumentOf(const TVMDNNLOp& op, int index, const std::string& where) {
   const bool is_input = index < op.num_inputs;
   const std::string name = is_input ? "input " + std::to_string(index)
                                     : "output " + std::to_string(index - op.num_inputs);
-  const TVMDNNLTensor& tensor = op.tensors[index];
-  return {where + ", " + name, ShapeOf(tensor, where), String2DLDataType(tensor.dtype)};
+  return {where + ", " + name, TypeOf(op.tensors[index], where)};
 }
 
 /*! \brief Where the nodes of the inputs begin, so that the op's own number is free. */
 constexpr uint32_t kInputs = 1u << 30;
 
 /*! \brief The node that the JSON codegen would have written for the op. */
-JSONGraphNode NodeOf(const TVMDNNLOp& op, const std::string& where) {
-  std::vector<JSONGraphNodeEntry> inputs;
-  for (int i = 0; i < op.num_inputs; ++i) inputs.emplace_back(kInputs + i, 0);
-  JSONGraphNode node(op.name, "kernel", inputs, op.num_outputs);
+Node NodeOf(const TVMDNNLOp& op, const std::string& where) {
+  Node node{static_cast<uint32_t>(op.id), op.name, {}, {}, {}};
+  for (int i = 0; i < op.num_inputs; ++i) node.inputs.push_back({kInputs + i, 0});
   for (int i = 0; i < op.num_attrs; ++i) {
-    node.SetAttr(op.attrs[i].name, FromAttrText(op.attrs[i].value));
+    node.attrs[op.attrs[i].name] = FromAttrText(op.attrs[i].value);
   }
-  std::vector<std::vector<int64_t>> shapes;
-  std::vector<std::string> dtypes;
   for (int i = 0; i < op.num_outputs; ++i) {
-    const TVMDNNLTensor& tensor = op.tensors[op.num_inputs + i];
-    shapes.push_back(ShapeOf(tensor, where));
-    dtypes.push_back(tensor.dtype);
+    node.outputs.push_back(TypeOf(op.tensors[op.num_inputs + i], where));
   }
-  node.SetAttr("shape", std::move(shapes));
-  node.SetAttr("dtype", std::move(dtypes));
   return node;
 }
 
-void DeleteManaged(DLManagedTensor* tensor) {
-  delete[] tensor->dl_tensor.shape;
-  delete tensor;
+/*! \brief The values at an address; they are copied only when not aligned. */
+std::shared_ptr<void> ValuesAt(void* data, const TensorType& type) {
+  if (reinterpret_cast<uintptr_t>(data) % kAlignment == 0) return {data, [](void*) {}};
+  size_t bytes = (type.dtype.bits * type.dtype.lanes + 7) / 8;
+  for (int64_t dim : type.shape) bytes *= dim;
+  std::shared_ptr<void> copy = AllocAligned(bytes);
+  std::memcpy(copy.get(), data, bytes);
+  return copy;
 }
 
-/*! \brief The values at an address as an array of TVM; they are copied only when not aligned. */
-NDArray ArrayAt(void* data, const Argument& type) {
-  const ShapeTuple shape(type.shape.begin(), type.shape.end());
-  const Device cpu{kDLCPU, 0};
-  if (reinterpret_cast<uintptr_t>(data) % kAllocAlignment != 0) {
-    NDArray copy = NDArray::Empty(shape, type.dtype, cpu);
-    copy.CopyFromBytes(data, GetDataSize(*copy.operator->()));
-    return copy;
-  }
-  auto* managed = new DLManagedTensor{};
-  managed->dl_tensor.data = data;
-  managed->dl_tensor.device = cpu;
-  managed->dl_tensor.ndim = static_cast<int>(type.shape.size());
-  managed->dl_tensor.dtype = type.dtype;
-  managed->dl_tensor.shape = new int64_t[type.shape.size() + 1];
-  std::copy(type.shape.begin(), type.shape.end(), managed->dl_tensor.shape);
-  managed->deleter = DeleteManaged;
-  return NDArray::FromDLPack(managed);
-}
-
-std::shared_ptr<const Plan> BuildPlan(const TVMDNNLOp& op, const std::vector<void*>& constants) {
-  CheckLibraryVersion();
-  const std::string where = WhereIs(op);
-  const JSONGraphNode node = NodeOf(op, where);
-  const NodeReader reader(node, op.id, op.symbol);
+Graph GraphOf(const TVMDNNLOp& op, const std::vector<void*>& constants) {
+  Graph graph;
+  graph.symbol = op.symbol;
+  graph.name = WhereIs(op);
   // The constants are the caller's, who only promises to keep them as long as this op.
-  PlanBuilder builder(where, /*owns_constants=*/false, reader.NumThreads());
+  graph.owns_constants = false;
+  graph.nodes.push_back(NodeOf(op, graph.name));
   for (int i = 0; i < op.num_inputs; ++i) {
-    const JSONGraphNodeEntry entry(kInputs + i, 0);
-    const Argument argument = ArgumentOf(op, i, where);
+    const Edge edge{{kInputs + i, 0}, ArgumentOf(op, i, graph.name)};
     if (constants[i] != nullptr) {
-      builder.AddConstant(entry, ArrayAt(constants[i], argument), argument.name);
+      graph.constants.push_back({edge, ValuesAt(constants[i], edge.argument.type)});
     } else {
-      builder.AddInput(entry, argument);
+      graph.inputs.push_back(edge);
     }
   }
-  LowerNode(reader, &builder);
-  for (int i = 0; i < op.num_outputs; ++i) {
-    builder.AddOutput(JSONGraphNodeEntry(op.id, i), ArgumentOf(op, op.num_inputs + i, where));
+  for (uint32_t i = 0; i < static_cast<uint32_t>(op.num_outputs); ++i) {
+    graph.outputs.push_back(
+        {{graph.nodes[0].id, i}, ArgumentOf(op, op.num_inputs + i, graph.name)});
   }
-  return builder.Finish();
+  return graph;
 }
 
 }  // namespace
@@ -138,7 +115,7 @@ std::string WhereIs(const TVMDNNLOp& op) {
 }
 
 OpKernel::OpKernel(const TVMDNNLOp& op, const std::vector<void*>& constants)
-    : plan_(CallWithOpenMP([&]() { return BuildPlan(op, constants); })), contexts_(plan_) {
+    : plan_(CallWithOpenMP([&]() { return MakePlan(GraphOf(op, constants)); })), contexts_(plan_) {
   for (int i = 0; i < op.num_inputs + op.num_outputs; ++i) {
     if (i < op.num_inputs && constants[i] != nullptr) {
       constants_.emplace_back(i, constants[i]);

@@ -27,7 +27,7 @@
 #include <tvm/runtime/registry.h>
 
 #include "../core/exec/profile.h"
-#include "../core/utils.h"
+#include "../core/library.h"
 
 namespace tvm {
 namespace runtime {

@@ -23,41 +23,30 @@
  */
 #include "node_reader.h"
 
-#include <tvm/runtime/logging.h>
-
 #include "exec/threads.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
-NodeReader::NodeReader(const JSONGraphNode& node, size_t id, const std::string& symbol)
-    : node_(&node),
-      id_(id),
-      symbol_(symbol),
-      op_name_(node.GetOpName()),
-      inputs_(node.GetInputs()) {
-  if (Has("root_op")) op_name_ = Get<std::string>("root_op");
+NodeReader::NodeReader(const Node& node, const std::string& symbol)
+    : node_(&node), symbol_(symbol), op_name_(node.name), inputs_(node.inputs) {
+  op_name_ = Get<std::string>("root_op", op_name_);
   post_ops_ = Get<std::vector<std::string>>("post_ops", {});
 }
 
 std::string NodeReader::Where() const {
-  std::string where = symbol_ + ", node " + std::to_string(id_) + " " + op_name_;
+  std::string where = symbol_ + ", node " + std::to_string(id()) + " " + op_name_;
   if (NodeName() != op_name_) where += " of " + NodeName();
   return where;
 }
 
-bool NodeReader::Has(const std::string& key) const {
-  if (!node_->HasAttr(prefix_ + key)) return false;
-  // A null attribute is written as one empty string.
-  const auto rows = node_->GetAttr<std::vector<std::vector<std::string>>>(prefix_ + key);
-  return !(rows.size() == 1 && rows[0].size() == 1 && rows[0][0].empty());
+const json::JSONAttr* NodeReader::Find(const std::string& key) const {
+  const auto it = node_->attrs.find(prefix_ + key);
+  return it == node_->attrs.end() || it->second.IsNull() ? nullptr : &it->second;
 }
 
 int NodeReader::Axis(const std::string& key, int otherwise, int rank) const {
   const int axis = Get<int>(key, otherwise);
-  ICHECK(axis >= -rank && axis < rank)
+  CORE_CHECK(axis >= -rank && axis < rank)
       << Where() << ": " << key << " " << axis << " is outside of rank " << rank;
   return axis < 0 ? axis + rank : axis;
 }
@@ -70,21 +59,20 @@ int NodeReader::NumRootInputs() const {
   return count;
 }
 
-Dims NodeReader::OutDims(int index) const {
-  const auto shapes = node_->GetOpShape();
-  ICHECK_LT(index, shapes.size()) << Where() << ": output " << index << " does not exist";
-  return ToDims(shapes[index], Where());
+const TensorType& NodeReader::Output(int index) const {
+  CORE_CHECK(index < NumOutputs()) << Where() << ": output " << index << " does not exist";
+  return node_->outputs[index];
 }
 
+Dims NodeReader::OutDims(int index) const { return ToDims(Output(index).shape, Where()); }
+
 dnnl::memory::data_type NodeReader::OutType(int index) const {
-  const auto dtypes = node_->GetOpDataType();
-  ICHECK_LT(index, dtypes.size()) << Where() << ": output " << index << " does not exist";
-  return ToDNNLType(dtypes[index], Where());
+  return ToDNNLType(Output(index).dtype, Where());
 }
 
 int NodeReader::NumThreads() const {
   const int num_threads = Get<int>("num_threads", 0);
-  ICHECK(num_threads >= 0 && num_threads <= kMaxThreads)
+  CORE_CHECK(num_threads >= 0 && num_threads <= kMaxThreads)
       << Where() << ": num_threads must be from 0 to " << kMaxThreads << ", but is " << num_threads;
   return num_threads;
 }
@@ -94,10 +82,11 @@ NodeReader NodeReader::PostOp(int index) const {
   reader.op_name_ = post_ops_.at(index);
   reader.prefix_ = "post_ops." + std::to_string(index) + ".";
   reader.post_ops_.clear();
-  reader.inputs_ = {JSONGraphNodeEntry(static_cast<int>(id_), 0)};
+  reader.inputs_ = {{id(), 0}};
   const int operand = reader.Operand();
   if (operand < 0) return reader;
-  ICHECK_LT(operand, inputs_.size()) << reader.Where() << ": input " << operand << " is missing";
+  CORE_CHECK(operand < static_cast<int>(inputs_.size()))
+      << reader.Where() << ": input " << operand << " is missing";
   const bool operand_first = reader.Get<bool>("operand_first", false);
   reader.inputs_.insert(operand_first ? reader.inputs_.begin() : reader.inputs_.end(),
                         inputs_[operand]);
@@ -111,7 +100,4 @@ NodeReader NodeReader::WithoutPostOps() const {
   return reader;
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

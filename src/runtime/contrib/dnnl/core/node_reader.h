@@ -28,13 +28,11 @@
 #include <utility>
 #include <vector>
 
-#include "../../json/json_node.h"
-#include "utils.h"
+#include "desc.h"
+#include "error.h"
+#include "graph.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
  * \brief A kernel node as a lowering sees it.
@@ -44,10 +42,8 @@ namespace dnnl_backend {
  */
 class NodeReader {
  public:
-  using JSONGraphNode = tvm::runtime::json::JSONGraphNode;
-  using JSONGraphNodeEntry = tvm::runtime::json::JSONGraphNodeEntry;
-
-  NodeReader(const JSONGraphNode& node, size_t id, const std::string& symbol);
+  /*! \brief A reader of a node that outlives it, of the function `symbol`. */
+  NodeReader(const Node& node, const std::string& symbol);
 
   /*! \brief "tvmgen_default_dnnl_main_0, node 7 nn.conv2d": the start of every error. */
   std::string Where() const;
@@ -55,33 +51,38 @@ class NodeReader {
   /*! \brief The Relay op to lower: the root op of a composite. */
   const std::string& OpName() const { return op_name_; }
   /*! \brief The node's own name: for a composite, the composite's. */
-  std::string NodeName() const { return node_->GetOpName(); }
-  size_t id() const { return id_; }
+  const std::string& NodeName() const { return node_->name; }
+  uint32_t id() const { return node_->id; }
 
   /*! \brief A required attribute. */
   template <typename T>
   T Get(const std::string& key) const {
-    ICHECK(Has(key)) << Where() << ": attribute " << prefix_ << key << " is missing";
-    return node_->GetAttr<T>(prefix_ + key);
+    const json::JSONAttr* attr = Find(key);
+    CORE_CHECK(attr != nullptr) << Where() << ": attribute " << prefix_ << key << " is missing";
+    T value{};
+    CORE_CHECK(attr->Read(&value))
+        << Where() << ": attribute " << prefix_ << key << " is " << attr->Repr()
+        << ", expected: " << json::AttrTypeName<T>::Get();
+    return value;
   }
 
   /*! \brief An attribute with a default for when it is absent or null. */
   template <typename T>
   T Get(const std::string& key, T otherwise) const {
-    return Has(key) ? node_->GetAttr<T>(prefix_ + key) : std::move(otherwise);
+    return Has(key) ? Get<T>(key) : std::move(otherwise);
   }
 
   /*! \brief Whether the attribute is there and not null. */
-  bool Has(const std::string& key) const;
+  bool Has(const std::string& key) const { return Find(key) != nullptr; }
 
   /*! \brief An axis, from the start: negative ones count from the end. */
   int Axis(const std::string& key, int otherwise, int rank) const;
 
   /*! \brief All inputs: those of the root op, then the operands of the post-ops. */
-  const std::vector<JSONGraphNodeEntry>& Inputs() const { return inputs_; }
+  const std::vector<Entry>& Inputs() const { return inputs_; }
   /*! \brief How many of the inputs belong to the root op. */
   int NumRootInputs() const;
-  int NumOutputs() const { return static_cast<int>(node_->GetNumOutput()); }
+  int NumOutputs() const { return static_cast<int>(node_->outputs.size()); }
 
   /*! \brief The dims of an output; {1} for a scalar. */
   Dims OutDims(int index = 0) const;
@@ -99,18 +100,18 @@ class NodeReader {
   int NumThreads() const;
 
  private:
-  const JSONGraphNode* node_;
-  size_t id_;
+  /*! \brief The attribute; nullptr where it is absent or null. */
+  const json::JSONAttr* Find(const std::string& key) const;
+  const TensorType& Output(int index) const;
+
+  const Node* node_;
   std::string symbol_;
   std::string op_name_;
   std::string prefix_;
   std::vector<std::string> post_ops_;
-  std::vector<JSONGraphNodeEntry> inputs_;
+  std::vector<Entry> inputs_;
 };
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_NODE_READER_H_

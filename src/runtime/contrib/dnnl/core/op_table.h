@@ -30,12 +30,9 @@
 
 #include "dnnl.hpp"
 #include "node_reader.h"
-#include "plan/plan_builder.h"
+#include "plan/builder.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 // The lowerings, one file per family in ops/.
 void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan);
@@ -95,12 +92,6 @@ std::string AlgorithmName(dnnl::algorithm algorithm);
 /*! \brief The names of all ops, in the order of the table. */
 std::vector<std::string> OpNames();
 
-/*! \brief Append the steps of a node to the plan; every error names the node. */
-void LowerNode(const NodeReader& node, PlanBuilder* plan);
-
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OP_TABLE_H_

@@ -23,22 +23,17 @@
  */
 #include "post_ops.h"
 
-#include <tvm/runtime/logging.h>
-
 #include <algorithm>
 
 #include "op_table.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
 /*! \brief The post-op's operand with the rank of the result, in Relay's order of dimensions. */
 Tensor OperandInRelayOrder(const NodeReader& node, const NodeReader& post_op, PlanBuilder* plan) {
-  ICHECK_GE(post_op.Operand(), 0) << post_op.Where() << ": the second operand is missing";
+  CORE_CHECK(post_op.Operand() >= 0) << post_op.Where() << ": the second operand is missing";
   const Tensor operand = plan->Input(node, post_op.Operand());
   const size_t rank = node.OutDims().size();
   if (post_op.OpName() != "nn.bias_add") return AlignRank(node, plan, operand, rank);
@@ -85,7 +80,7 @@ void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Tensor& ope
     chain->AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
     algorithm = dnnl::algorithm::binary_add;
   } else {
-    ICHECK(!post_op.Get<bool>("operand_first", false) || IsCommutative(algorithm))
+    CORE_CHECK(!post_op.Get<bool>("operand_first", false) || IsCommutative(algorithm))
         << post_op.Where() << ": cannot be fused with the result as its second operand";
   }
   // An operand of the result's shape takes the result's layout, which oneDNN has yet to choose.
@@ -113,8 +108,8 @@ Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operan
   Dims dims = operand.dims();
   // Between a post-op and the result of the last one a reshape may have dropped dimensions of one.
   while (dims.size() > rank && dims.front() == 1) dims.erase(dims.begin());
-  ICHECK_LE(dims.size(), rank) << node.Where() << ": an operand of shape " << ToText(dims)
-                               << " does not broadcast to rank " << rank;
+  CORE_CHECK(dims.size() <= rank) << node.Where() << ": an operand of shape " << ToText(dims)
+                                  << " does not broadcast to rank " << rank;
   dims.insert(dims.begin(), rank - dims.size(), 1);
   return plan->Reshaped(node, operand, dims);
 }
@@ -140,7 +135,7 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
     const OpSpec* op = FindOp(post_op.OpName());
     // The primitive computes the elements in the same order, whatever their dimensions are.
     if (op != nullptr && op->lower == LowerReshape) continue;
-    ICHECK(op != nullptr && (op->IsEltwise() || op->IsBinary()))
+    CORE_CHECK(op != nullptr && (op->IsEltwise() || op->IsBinary()))
         << post_op.Where() << ": cannot be fused";
     if (op->IsEltwise()) {
       const auto [alpha, beta] = op->AlphaBeta(post_op);
@@ -171,7 +166,4 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
   return fused;
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -29,13 +29,10 @@
 #include <vector>
 
 #include "node_reader.h"
-#include "plan/plan_builder.h"
+#include "plan/builder.h"
 #include "plan/tensor.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief How the root op's primitive sees its result. */
 struct ResultView {
@@ -111,9 +108,6 @@ bool IsCommutative(dnnl::algorithm algorithm);
 /*! \brief A second operand with ones in front, so that it has the rank of the result. */
 Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operand, size_t rank);
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_

@@ -35,8 +35,9 @@
 #include <utility>
 #include <vector>
 
+#include "../core/desc.h"
 #include "../core/exec/recorder.h"
-#include "../core/utils.h"
+#include "../core/library.h"
 #include "dnnl_debug.h"
 
 namespace tvm {

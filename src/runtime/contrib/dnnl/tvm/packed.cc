@@ -33,6 +33,7 @@
 #include "../c_source/kernel_cache.h"
 #include "../c_source/op_kernel.h"
 #include "../dnnl_kernel.h"
+#include "errors.h"
 
 namespace tvm {
 namespace runtime {
@@ -91,7 +92,8 @@ TVM_REGISTER_GLOBAL(kConv2D).set_body([](TVMArgs args, TVMRetValue*) {
       {"strides", strides.c_str()},
   };
   const TVMDNNLOp op = {kConv2D, 0, "nn.conv2d", attrs, 5, tensors, 2, 1, nullptr};
-  dnnl_backend::KernelCache::Global()->Get(op)->Run(op, data);
+  dnnl_backend::WithTVMErrors(
+      [&]() { dnnl_backend::KernelCache::Global()->Get(op)->Run(op, data); });
 });
 
 }  // namespace contrib

@@ -33,10 +33,7 @@
 #include <thread>
 #include <utility>
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -98,7 +95,4 @@ void CallOnNewThread(const std::function<void()>& function) {
   deputy->Call(function);
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -29,10 +29,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
  * \brief Whether the calling thread came through a fork.
@@ -64,9 +61,6 @@ auto CallWithOpenMP(const Function& function) -> decltype(function()) {
   }
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_FORK_H_

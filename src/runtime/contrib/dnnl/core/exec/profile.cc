@@ -23,53 +23,68 @@
  */
 #include "profile.h"
 
-#include <dmlc/json.h>
-#include <tvm/runtime/logging.h>
-
 #include <algorithm>
 #include <cstring>
-#include <sstream>
+#include <type_traits>
 #include <vector>
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+#include "../../../json/json_text.h"
+#include "../error.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-void WriteInfo(const StepInfo& info, dmlc::JSONWriter* writer) {
-  writer->WriteObjectKeyValue("node", info.node);
-  writer->WriteObjectKeyValue("op", info.op);
-  writer->WriteObjectKeyValue("kind", info.kind);
-  writer->WriteObjectKeyValue("impl", info.impl);
-  writer->WriteObjectKeyValue("form", info.form);
-  writer->WriteObjectKeyValue("post_ops", info.post_ops);
-  writer->WriteObjectKeyValue("src", info.src_layout);
-  writer->WriteObjectKeyValue("dst", info.dst_layout);
-  writer->WriteObjectKeyValue("threads", info.num_threads);
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + '"';
 }
 
-struct DescribedStep {
-  const StepInfo& info;
-  void Save(dmlc::JSONWriter* writer) const {
-    writer->BeginObject();
-    WriteInfo(info, writer);
-    writer->EndObject();
+std::string InBrackets(const std::vector<std::string>& items, const char* separator) {
+  std::string text = "[";
+  for (const std::string& item : items) text += (text.size() > 1 ? separator : "") + item;
+  return text + "]";
+}
+
+/*! \brief The text of a JSON object. */
+class JSONObject {
+ public:
+  JSONObject& Add(const char* key, const std::string& text) { return AddJSON(key, Quoted(text)); }
+  JSONObject& Add(const char* key, const std::vector<std::string>& texts) {
+    std::vector<std::string> items;
+    for (const std::string& text : texts) items.push_back(Quoted(text));
+    return AddJSON(key, InBrackets(items, ", "));
   }
+  template <typename Number, typename = std::enable_if_t<std::is_arithmetic_v<Number>>>
+  JSONObject& Add(const char* key, Number number) {
+    return AddJSON(key, json::TextOf(number));
+  }
+  JSONObject& AddJSON(const char* key, const std::string& value) {
+    text_ += (text_.empty() ? "" : ", ") + Quoted(key) + ": " + value;
+    return *this;
+  }
+  std::string str() const { return "{" + text_ + "}"; }
+
+ private:
+  std::string text_;
 };
 
-struct MeasuredStep {
-  const StepInfo& info;
-  double microseconds;
-  void Save(dmlc::JSONWriter* writer) const {
-    writer->BeginObject();
-    WriteInfo(info, writer);
-    writer->WriteObjectKeyValue("flops", info.flops);
-    writer->WriteObjectKeyValue("microseconds", microseconds);
-    writer->EndObject();
-  }
-};
+JSONObject ObjectOf(const StepInfo& info) {
+  return JSONObject()
+      .Add("node", info.node)
+      .Add("op", info.op)
+      .Add("kind", info.kind)
+      .Add("impl", info.impl)
+      .Add("form", info.form)
+      .Add("post_ops", info.post_ops)
+      .Add("src", info.src_layout)
+      .Add("dst", info.dst_layout)
+      .Add("threads", info.num_threads);
+}
 
 double Median(std::vector<double>* samples) {
   const auto middle = samples->begin() + samples->size() / 2;
@@ -99,24 +114,21 @@ constexpr int kWarmUp = 2;
 }  // namespace
 
 std::string DescribePlan(const std::string& symbol, const Plan& plan) {
-  std::vector<DescribedStep> steps;
-  for (const Step& step : plan.steps) steps.push_back({step.info});
-  std::ostringstream os;
-  dmlc::JSONWriter writer(&os);
-  writer.BeginObject();
-  writer.WriteObjectKeyValue("symbol", symbol);
-  writer.WriteObjectKeyValue("arena_bytes", plan.arena_bytes);
-  writer.WriteObjectKeyValue("arena_bytes_unshared", plan.arena_bytes_unshared);
-  writer.WriteObjectKeyValue("scratchpad_bytes", plan.scratchpad_bytes);
-  writer.WriteObjectKeyValue("constant_bytes", plan.constant_bytes);
-  writer.WriteObjectKeyValue("constant_bytes_shared", plan.constant_bytes_shared);
-  writer.WriteObjectKeyValue("primitives", steps);
-  writer.EndObject();
-  return os.str();
+  std::vector<std::string> steps;
+  for (const Step& step : plan.steps) steps.push_back(ObjectOf(step.info).str());
+  return JSONObject()
+      .Add("symbol", symbol)
+      .Add("arena_bytes", plan.arena_bytes)
+      .Add("arena_bytes_unshared", plan.arena_bytes_unshared)
+      .Add("scratchpad_bytes", plan.scratchpad_bytes)
+      .Add("constant_bytes", plan.constant_bytes)
+      .Add("constant_bytes_shared", plan.constant_bytes_shared)
+      .AddJSON("primitives", InBrackets(steps, ",\n"))
+      .str();
 }
 
 std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat, bool is_alone) {
-  ICHECK_GE(repeat, 1) << "repeat must be at least 1, but is " << repeat;
+  CORE_CHECK(repeat >= 1) << "repeat must be at least 1, but is " << repeat;
 
   std::vector<std::shared_ptr<void>> storage(plan->arguments.size());
   std::vector<void*> addresses(plan->arguments.size());
@@ -138,16 +150,13 @@ std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repea
   for (int run = -kWarmUp; !is_alone && run < repeat; ++run) {
     for (size_t i = 0; i < num_steps; ++i) watch.Run(i, run >= 0);
   }
-  std::vector<MeasuredStep> measured;
-  for (size_t i = 0; i < num_steps; ++i)
-    measured.push_back({plan->steps[i].info, watch.MedianOf(i)});
-  std::ostringstream os;
-  dmlc::JSONWriter writer(&os);
-  writer.Write(measured);
-  return os.str();
+  std::vector<std::string> measured;
+  for (size_t i = 0; i < num_steps; ++i) {
+    JSONObject object = ObjectOf(plan->steps[i].info);
+    object.Add("flops", plan->steps[i].info.flops).Add("microseconds", watch.MedianOf(i));
+    measured.push_back(object.str());
+  }
+  return InBrackets(measured, ",\n");
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -29,10 +29,7 @@
 
 #include "../plan/plan.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
  * \brief The plan as JSON: symbol, arena_bytes, arena_bytes_unshared, scratchpad_bytes, and for
@@ -50,9 +47,6 @@ std::string DescribePlan(const std::string& symbol, const Plan& plan);
  */
 std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat, bool is_alone);
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_PROFILE_H_

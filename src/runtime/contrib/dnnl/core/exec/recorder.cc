@@ -25,10 +25,7 @@
 
 #include <utility>
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -87,7 +84,4 @@ std::vector<RecordedStep> Recorder::Since(size_t first) const {
   return std::vector<RecordedStep>(steps_.begin() + first, steps_.end());
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

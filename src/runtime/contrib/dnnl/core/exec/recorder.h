@@ -32,10 +32,7 @@
 
 #include "../plan/plan.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief One primitive that ran. */
 struct RecordedStep {
@@ -89,9 +86,6 @@ class Recorder {
   std::vector<RecordedStep> steps_;
 };
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_RECORDER_H_

@@ -26,20 +26,16 @@
 #ifndef _WIN32
 #include <dlfcn.h>
 #endif
-#include <tvm/runtime/logging.h>
-#include <tvm/runtime/registry.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <string>
 #include <thread>
 
-#include "../utils.h"
+#include "../error.h"
+#include "../library.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -85,7 +81,7 @@ int FromEnvironment() {
   if (text == nullptr || *text == '\0') return 0;
   char* end = nullptr;
   const int64_t value = std::strtol(text, &end, 10);
-  ICHECK(*end == '\0' && value > 0 && value <= kMaxThreads)
+  CORE_CHECK(*end == '\0' && value > 0 && value <= kMaxThreads)
       << kVariable << " must be a number of threads from 1 to " << kMaxThreads << ", but is \""
       << text << "\"";
   return static_cast<int>(value);
@@ -120,10 +116,10 @@ int NumThreads(int of_model) {
 }
 
 void SetNumThreads(int num_threads) {
-  ICHECK(num_threads >= 0 && num_threads <= kMaxThreads)
+  CORE_CHECK(num_threads >= 0 && num_threads <= kMaxThreads)
       << "set_num_threads: the number of threads must be positive, or 0 for the default, and at "
       << "most " << kMaxThreads << ", but is " << num_threads;
-  ICHECK(num_threads == 0 || OpenMP::OfDNNL().set_num_threads != nullptr)
+  CORE_CHECK(num_threads == 0 || OpenMP::OfDNNL().set_num_threads != nullptr)
       << "set_num_threads: this oneDNN does not run on OpenMP, so its threads cannot be set here";
   chosen = num_threads;
 }
@@ -146,13 +142,4 @@ void ThreadScope::Change(int num_threads) {
 
 ThreadScope::~ThreadScope() { Change(before_); }
 
-TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed(SetNumThreads);
-
-TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.get_num_threads").set_body_typed([]() {
-  return NumThreads();
-});
-
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -24,10 +24,7 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_THREADS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_THREADS_H_
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief More threads than these are a mistake: OpenMP ends the process that cannot have them. */
 constexpr int kMaxThreads = 4096;
@@ -68,9 +65,6 @@ class ThreadScope {
   int num_threads_;
 };
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_THREADS_H_

@@ -21,8 +21,6 @@
  * \file src/runtime/contrib/dnnl/core/ops/batch_norm.cc
  * \brief Batch normalization with the moving statistics (inference).
  */
-#include <tvm/runtime/logging.h>
-
 #include <numeric>
 #include <string>
 #include <vector>
@@ -30,10 +28,7 @@
 #include "../op_table.h"
 #include "rows.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -105,7 +100,4 @@ void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan) {
   if (node.NumOutputs() > 2) plan->SetOutput(node, plan->Input(node, 4), 2);
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

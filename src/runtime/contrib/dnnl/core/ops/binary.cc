@@ -21,17 +21,13 @@
  * \file src/runtime/contrib/dnnl/core/ops/binary.cc
  * \brief Functions of two elements, with numpy's broadcasting.
  */
-#include <tvm/runtime/logging.h>
-
 #include <utility>
 
+#include "../library.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -128,8 +124,8 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   const bool is_negated = is_swapped && algorithm == dnnl::algorithm::binary_sub;
   const bool is_comparison = IsComparison(algorithm);
   if (is_swapped) algorithm = Swapped(algorithm);
-  ICHECK(lhs.dims() == dims &&
-         (!is_swapped || is_negated || is_comparison || IsCommutative(algorithm)))
+  CORE_CHECK(lhs.dims() == dims &&
+             (!is_swapped || is_negated || is_comparison || IsCommutative(algorithm)))
       << node.Where() << ": the first operand, " << ToText((is_swapped ? rhs : lhs).dims())
       << ", is broadcast to " << ToText(dims);
   lhs = view(lhs);
@@ -174,7 +170,4 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, plan->Reshaped(node, dst, dims));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -23,10 +23,7 @@
  */
 #include "../op_table.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 void LowerCast(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);
@@ -41,7 +38,4 @@ void LowerCast(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, plan->InLayout(node, src, want));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -26,12 +26,10 @@
 #include <utility>
 #include <vector>
 
+#include "../library.h"
 #include "../op_table.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -128,7 +126,4 @@ void LowerStack(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, Concatenated(node, plan, parts, axis));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -21,8 +21,6 @@
  * \file src/runtime/contrib/dnnl/core/ops/conv.cc
  * \brief Convolutions and transposed convolutions over one to three spatial dimensions.
  */
-#include <tvm/runtime/logging.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -31,10 +29,7 @@
 #include "../post_ops.h"
 #include "window.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -61,7 +56,7 @@ Tensor GroupWeights(const NodeReader& node, PlanBuilder* plan, const Tensor& wei
                     int64_t groups, int64_t out_channels) {
   const Dims dims = weights.dims();
   const bool is_multiplier_form = dims[0] == groups && dims[0] * dims[1] == out_channels;
-  ICHECK((dims[0] == out_channels || is_multiplier_form) && out_channels % groups == 0)
+  CORE_CHECK((dims[0] == out_channels || is_multiplier_form) && out_channels % groups == 0)
       << node.Where() << ": weights of shape " << ToText(dims) << " do not fit " << groups
       << " groups and " << out_channels << " output channels";
   Dims grouped = {groups, out_channels / groups, is_multiplier_form ? 1 : dims[1]};
@@ -73,7 +68,7 @@ Tensor GroupWeights(const NodeReader& node, PlanBuilder* plan, const Tensor& wei
 Tensor GroupTransposedWeights(const NodeReader& node, PlanBuilder* plan, const Tensor& weights,
                               int64_t groups, int64_t out_channels) {
   const Dims dims = weights.dims();
-  ICHECK(dims[0] * groups == out_channels && dims[1] % groups == 0)
+  CORE_CHECK(dims[0] * groups == out_channels && dims[1] % groups == 0)
       << node.Where() << ": weights of shape " << ToText(dims) << " do not fit " << groups
       << " groups and " << out_channels << " output channels";
   Dims split = {dims[0], groups, dims[1] / groups};
@@ -227,7 +222,4 @@ void LowerConvTranspose(const NodeReader& node, PlanBuilder* plan) {
                                         dnnl::algorithm::deconvolution_direct, {});
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

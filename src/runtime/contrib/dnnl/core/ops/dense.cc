@@ -21,16 +21,11 @@
  * \file src/runtime/contrib/dnnl/core/ops/dense.cc
  * \brief Fully connected layers.
  */
-#include <tvm/runtime/logging.h>
-
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "rows.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -61,7 +56,7 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
   if (!is_constant || AsRows(out_dims)[0] > kRowsOfInnerProduct) return LowerMatMul(node, plan);
   const Tensor src = FlattenRows(node, plan, plan->Input(node, 0));
   const Tensor weights = plan->Input(node, 1);
-  ICHECK(weights.dims().size() == 2 && weights.dims()[1] == src.dims()[1])
+  CORE_CHECK(weights.dims().size() == 2 && weights.dims()[1] == src.dims()[1])
       << node.Where() << ": weights of shape " << ToText(weights.dims()) << " do not fit rows of "
       << src.dims()[1];
   const dnnl::memory::desc dst_any(AsRows(out_dims), node.OutType(), dnnl::memory::format_tag::any);
@@ -90,7 +85,4 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

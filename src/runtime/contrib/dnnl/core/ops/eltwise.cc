@@ -21,13 +21,11 @@
  * \file src/runtime/contrib/dnnl/core/ops/eltwise.cc
  * \brief Functions of one element.
  */
+#include "../library.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -75,7 +73,4 @@ void LowerEltwise(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, dst);
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

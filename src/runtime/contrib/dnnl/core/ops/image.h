@@ -29,10 +29,7 @@
 #include "../post_ops.h"
 #include "window.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
  * \brief Describe a primitive for an image in its own layout or, where oneDNN has no vector code
@@ -64,9 +61,6 @@ void EmitForImage(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
   plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_IMAGE_H_

@@ -23,12 +23,10 @@
  */
 #include <vector>
 
+#include "../library.h"
 #include "../op_table.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 void LowerLRN(const NodeReader& node, PlanBuilder* plan) {
   using LRN = dnnl::lrn_forward;
@@ -55,7 +53,4 @@ void LowerLRN(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, is_nhwc ? dst.Permuted(to_nhwc) : dst);
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

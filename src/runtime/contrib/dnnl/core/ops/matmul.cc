@@ -21,21 +21,17 @@
  * \file src/runtime/contrib/dnnl/core/ops/matmul.cc
  * \brief Products of matrices, alone and in batches.
  */
-#include <tvm/runtime/logging.h>
-
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../library.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "rows.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -159,7 +155,4 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

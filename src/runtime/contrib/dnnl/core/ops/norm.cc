@@ -28,10 +28,7 @@
 #include "../op_table.h"
 #include "rows.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -179,7 +176,4 @@ void LowerInstanceNorm(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, dst.Permuted(InversePermutation(axes)));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -21,8 +21,6 @@
  * \file src/runtime/contrib/dnnl/core/ops/pool.cc
  * \brief Maximum and average pooling over windows, over everything, and adaptive.
  */
-#include <tvm/runtime/logging.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -30,10 +28,7 @@
 #include "../op_table.h"
 #include "image.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -100,7 +95,4 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
   EmitForImage<Pool>(node, plan, src, desc, fused, axes);
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

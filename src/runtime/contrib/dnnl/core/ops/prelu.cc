@@ -21,12 +21,10 @@
  * \file src/runtime/contrib/dnnl/core/ops/prelu.cc
  * \brief The rectifier with a slope per channel.
  */
+#include "../library.h"
 #include "../op_table.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -86,7 +84,4 @@ void LowerPReLU(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, dst.Reshaped(dims));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -30,10 +30,7 @@
 #include "../post_ops.h"
 #include "rows.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -113,7 +110,4 @@ void LowerL2Normalize(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, rows.Restore(dst));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

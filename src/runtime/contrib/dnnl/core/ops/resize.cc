@@ -27,10 +27,7 @@
 #include "../op_table.h"
 #include "image.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 void LowerResize(const NodeReader& node, PlanBuilder* plan) {
   using Resampling = dnnl::resampling_forward;
@@ -56,7 +53,4 @@ void LowerResize(const NodeReader& node, PlanBuilder* plan) {
   EmitForImage<Resampling>(node, plan, src, desc, fused, axes);
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

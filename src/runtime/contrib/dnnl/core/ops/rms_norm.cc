@@ -27,10 +27,7 @@
 #include "../op_table.h"
 #include "rows.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -79,7 +76,4 @@ void LowerRMSNorm(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

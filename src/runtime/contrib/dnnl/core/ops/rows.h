@@ -28,12 +28,9 @@
 #include <utility>
 #include <vector>
 
-#include "../plan/plan_builder.h"
+#include "../plan/builder.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief A row-major vector of float32, which oneDNN wants of statistics, factors and shifts. */
 inline Tensor PlainFloats(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
@@ -93,9 +90,6 @@ class RowsAlong {
   Tensor matrix_;
 };
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_ROWS_H_

@@ -26,10 +26,7 @@
 
 #include "../op_table.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 void LowerSplit(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);
@@ -61,7 +58,4 @@ void LowerStridedSlice(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, plan->Sliced(node, src, slice));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

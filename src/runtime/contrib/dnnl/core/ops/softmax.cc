@@ -21,13 +21,11 @@
  * \file src/runtime/contrib/dnnl/core/ops/softmax.cc
  * \brief Softmax and its logarithm, along any axis.
  */
+#include "../library.h"
 #include "../op_table.h"
 #include "rows.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
   using Softmax = dnnl::softmax_forward;
@@ -52,7 +50,4 @@ void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, rows.Restore(dst));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

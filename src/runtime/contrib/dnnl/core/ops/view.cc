@@ -21,8 +21,6 @@
  * \file src/runtime/contrib/dnnl/core/ops/view.cc
  * \brief Ops that give the same elements other dimensions: views, so far as the layout allows.
  */
-#include <tvm/runtime/logging.h>
-
 #include <numeric>
 #include <string>
 #include <utility>
@@ -30,10 +28,7 @@
 
 #include "../op_table.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -137,7 +132,4 @@ void LowerLayoutTransform(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, SplitBlocks(node, plan, joined, ReadLayout(node, "dst_layout")));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

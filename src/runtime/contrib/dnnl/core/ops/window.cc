@@ -23,12 +23,7 @@
  */
 #include "window.h"
 
-#include <tvm/runtime/logging.h>
-
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -36,8 +31,8 @@ namespace {
 Dims ReadSpatial(const NodeReader& node, const std::string& key, size_t spatial) {
   const Dims values = node.Get<std::vector<int64_t>>(key, Dims(spatial, 1));
   if (values.size() == 1) return Dims(spatial, values[0]);
-  ICHECK_EQ(values.size(), spatial) << node.Where() << ": " << key << " " << ToText(values)
-                                    << " does not fit " << spatial << " spatial dimensions";
+  CORE_CHECK(values.size() == spatial) << node.Where() << ": " << key << " " << ToText(values)
+                                       << " does not fit " << spatial << " spatial dimensions";
   return values;
 }
 
@@ -49,12 +44,12 @@ std::string ChannelsFirst(const std::string& channels, size_t spatial) {
 
 std::vector<int> LayoutAxes(const NodeReader& node, const std::string& layout,
                             const std::string& order) {
-  ICHECK_EQ(layout.size(), order.size())
+  CORE_CHECK(layout.size() == order.size())
       << node.Where() << ": layout " << layout << " is not a permutation of " << order;
   std::vector<int> axes;
   for (char letter : order) {
     const size_t position = layout.find(letter);
-    ICHECK(position != std::string::npos)
+    CORE_CHECK(position != std::string::npos)
         << node.Where() << ": layout " << layout << " is not a permutation of " << order;
     axes.push_back(static_cast<int>(position));
   }
@@ -92,14 +87,11 @@ Window Window::Read(const NodeReader& node, size_t spatial) {
   Dims padding = node.Get<std::vector<int64_t>>("padding", {0});
   if (padding.size() == 1) padding = Dims(spatial, padding[0]);
   if (padding.size() == spatial) padding.insert(padding.end(), padding.begin(), padding.end());
-  ICHECK_EQ(padding.size(), 2 * spatial) << node.Where() << ": padding " << ToText(padding)
-                                         << " does not fit " << spatial << " spatial dimensions";
+  CORE_CHECK(padding.size() == 2 * spatial) << node.Where() << ": padding " << ToText(padding)
+                                            << " does not fit " << spatial << " spatial dimensions";
   window.pad_begin = Dims(padding.begin(), padding.begin() + spatial);
   window.pad_end = Dims(padding.begin() + spatial, padding.end());
   return window;
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

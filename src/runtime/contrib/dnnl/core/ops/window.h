@@ -30,10 +30,7 @@
 #include "../node_reader.h"
 #include "../plan/tensor.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief oneDNN's order of dimensions: "NC" for data or "OI" for weights, then "W", "HW" or "DHW".
  */
@@ -71,9 +68,6 @@ struct Window {
   void MakeRow();
 };
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_WINDOW_H_

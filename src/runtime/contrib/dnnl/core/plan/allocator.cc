@@ -31,10 +31,7 @@
 #include <sys/mman.h>
 #endif
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -79,7 +76,4 @@ void MemoryPool::TakeBack(const std::shared_ptr<void>& data) {
   if (chunk_ != nullptr && at >= begin && at < begin + used_) used_ = at - begin;
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

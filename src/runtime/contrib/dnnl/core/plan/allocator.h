@@ -27,10 +27,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief Where tensors begin: at a cache line, which is also the widest vector register. */
 constexpr size_t kAlignment = 64;
@@ -63,9 +60,6 @@ class MemoryPool {
   size_t used_{0};
 };
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_ALLOCATOR_H_

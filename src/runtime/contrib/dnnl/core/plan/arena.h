@@ -31,10 +31,7 @@
 #include "dnnl.hpp"
 #include "plan.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief A step that can compute its result in the memory of one of its operands. */
 struct InPlaceOffer {
@@ -62,9 +59,6 @@ void ComputeInPlace(const std::vector<InPlaceOffer>& offers, Plan* plan);
  */
 void PlaceArena(Plan* plan);
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_ARENA_H_

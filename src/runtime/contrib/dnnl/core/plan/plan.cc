@@ -23,18 +23,14 @@
  */
 #include "plan.h"
 
-#include <tvm/runtime/logging.h>
-
 #include <algorithm>
 #include <chrono>
 
+#include "../error.h"
 #include "../exec/recorder.h"
 #include "../exec/threads.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 bool IsReference(const StepInfo& step) {
   if (step.impl.rfind("ref", 0) == 0) return true;
@@ -98,7 +94,8 @@ void Context::Bind(const std::vector<void*>& arguments) {
     void* address = static_cast<char*>(arguments[bound.argument]) + bound.offset;
     const dnnl_status_t status =
         dnnl_memory_set_data_handle(memories_[bound.tensor].get(), address);
-    ICHECK_EQ(status, dnnl_success) << "oneDNN refused the address of argument " << bound.argument;
+    CORE_CHECK(status == dnnl_success)
+        << "oneDNN refused the address of argument " << bound.argument;
   }
 }
 
@@ -108,8 +105,8 @@ void Context::Execute(size_t index) {
   // The C call: the C++ one copies the arguments into a container at every run.
   const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), stream_.get(),
                                                       static_cast<int>(args.size()), args.data());
-  ICHECK_EQ(status, dnnl_success) << step.info.node << ": oneDNN's " << step.info.kind << " ("
-                                  << step.info.impl << ") failed with status " << status;
+  CORE_CHECK(status == dnnl_success) << step.info.node << ": oneDNN's " << step.info.kind << " ("
+                                     << step.info.impl << ") failed with status " << status;
 }
 
 void Context::Run(const std::vector<void*>& arguments, Recorder* recorder) {
@@ -158,7 +155,4 @@ void ContextPool::Return(std::unique_ptr<Context> context) {
   free_.push_back(std::move(context));
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -30,14 +30,12 @@
 #include <utility>
 #include <vector>
 
+#include "../graph.h"
 #include "allocator.h"
 #include "dnnl.hpp"
 #include "tensor.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 class Recorder;
 
@@ -66,13 +64,6 @@ struct Step {
   /*! \brief DNNL_ARG_* and the index of the tensor in Plan::tensors. */
   std::vector<std::pair<int, int>> args;
   StepInfo info;
-};
-
-/*! \brief What a caller must pass at one position. */
-struct Argument {
-  std::string name;
-  std::vector<int64_t> shape;
-  DLDataType dtype;
 };
 
 /*!
@@ -158,9 +149,6 @@ class ContextPool {
   std::vector<std::unique_ptr<Context>> free_;
 };
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_H_

@@ -25,10 +25,7 @@
 
 #include <algorithm>
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 std::vector<int> InversePermutation(const std::vector<int>& axes) {
   std::vector<int> inverse(axes.size());
@@ -138,7 +135,4 @@ std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, c
   return {md.submemory_desc(slice.dims, nowhere, /*allow_empty=*/true), bytes};
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

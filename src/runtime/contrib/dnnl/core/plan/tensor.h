@@ -28,13 +28,10 @@
 #include <utility>
 #include <vector>
 
-#include "../utils.h"
+#include "../desc.h"
 #include "dnnl.hpp"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief Who owns a buffer, and so where its address comes from. */
 enum class BufferKind {
@@ -109,9 +106,6 @@ Dims PermutedDims(const Dims& dims, const std::vector<int>& axes);
 /*! \brief The permutation that undoes `axes`. */
 std::vector<int> InversePermutation(const std::vector<int>& axes);
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_TENSOR_H_

@@ -18,16 +18,15 @@
  */
 
 /*!
- * \file tests/cpp/json_node_test.cc
+ * \file tests/cpp-runtime/json/node_test.cc
  * \brief Attributes and nodes of a JSON graph: values to text, text to values, errors.
  */
-#include "src/runtime/contrib/json/json_node.h"
-
 #include <clocale>
 #include <limits>
 #include <locale>
 
-#include "tests/cpp/test_main.h"
+#include "src/runtime/contrib/json/json_node.h"
+#include "tests/cpp-runtime/harness/test.h"
 
 namespace {
 

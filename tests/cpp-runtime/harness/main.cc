@@ -18,10 +18,10 @@
  */
 
 /*!
- * \file tests/cpp/test_main.cc
+ * \file tests/cpp-runtime/harness/main.cc
  * \brief Runs the test cases: all of them, or those whose name holds the first argument.
  */
-#include "test_main.h"
+#include "test.h"
 
 namespace tvm_test {
 

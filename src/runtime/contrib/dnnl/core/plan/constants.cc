@@ -18,19 +18,19 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/plan/constant_pool.cc
- * \brief Constants that are the same in several plans of a process are in memory once.
+ * \file src/runtime/contrib/dnnl/core/plan/constants.cc
+ * \brief The constants of a plan that is built: packed at once, and in memory once.
  */
-#include "constant_pool.h"
+#include "constants.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+#include "builder.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -85,7 +85,55 @@ void SharedConstants::RemoveExpired() {
   next_removal_ = std::max<size_t>(1024, 2 * known_.size());
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+void PlanBuilder::AddConstant(const Constant& constant) {
+  const auto& [name, type] = constant.edge.argument;
+  const auto md = PlainDesc(ToDims(type.shape, name), ToDNNLType(type.dtype, name));
+  Buffer buffer(BufferKind::kConstant, md.get_size());
+  buffer.data = constant.data;
+  values_[constant.edge.entry] = Tensor{AddBuffer(std::move(buffer)), md};
+}
+
+bool PlanBuilder::IsConstant(const Tensor& value) const {
+  return plan_->buffers[plan_->Locate(value.buffer).first].kind == BufferKind::kConstant;
+}
+
+Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want) {
+  Buffer buffer(BufferKind::kConstant, want.get_size());
+  const std::shared_ptr<void> packed = pool_.Alloc(buffer.bytes);
+  const auto [root, offset] = plan_->Locate(value.buffer);
+  char* raw = static_cast<char*>(plan_->buffers[root].data.get()) + offset;
+  dnnl::memory from(value.md, plan_->engine, raw);
+  dnnl::memory to(want, plan_->engine, packed.get());
+  dnnl::reorder(from, to).execute(stream_, from, to);
+  stream_.wait();
+  buffer.data = packed;
+  Share(&buffer);
+  if (buffer.is_shared) pool_.TakeBack(packed);
+  return Tensor{AddBuffer(std::move(buffer)), want};
+}
+
+void PlanBuilder::Share(Buffer* buffer) {
+  std::shared_ptr<void> shared = SharedConstants::Global()->Share(buffer->data, buffer->bytes);
+  if (shared == buffer->data) return;
+  buffer->data = std::move(shared);
+  buffer->is_shared = true;
+}
+
+void PlanBuilder::FinishConstants() {
+  std::vector<bool> is_used(plan_->buffers.size(), false);
+  for (const Tensor& tensor : plan_->tensors) is_used[plan_->Locate(tensor.buffer).first] = true;
+  for (size_t i = 0; i < is_used.size(); ++i) {
+    Buffer& buffer = plan_->buffers[i];
+    if (buffer.kind != BufferKind::kConstant) continue;
+    if (!is_used[i]) {
+      // It only served to make a packed one.
+      buffer.data.reset();
+      continue;
+    }
+    if (owns_constants_) Share(&buffer);
+    plan_->constant_bytes += buffer.bytes;
+    if (buffer.is_shared) plan_->constant_bytes_shared += buffer.bytes;
+  }
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend

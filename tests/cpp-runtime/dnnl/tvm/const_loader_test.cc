@@ -18,7 +18,7 @@
  */
 
 /*!
- * \file tests/cpp/dnnl_const_loader_test.cc
+ * \file tests/cpp-runtime/dnnl/tvm/const_loader_test.cc
  * \brief The const loader of loaded modules, read from memory that is no library's.
  */
 #include <dmlc/memory_io.h>
@@ -34,7 +34,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/cpp/test_main.h"
+#include "tests/cpp-runtime/harness/test.h"
 
 namespace {
 

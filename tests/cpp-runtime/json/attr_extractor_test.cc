@@ -18,7 +18,7 @@
  */
 
 /*!
- * \file tests/cpp/json_attr_extractor_test.cc
+ * \file tests/cpp-runtime/json/attr_extractor_test.cc
  * \brief Every kind of attribute that a Relay op can have becomes text in a JSON graph node.
  */
 #include <tvm/ir/attrs.h>
@@ -29,7 +29,7 @@
 #include <limits>
 
 #include "src/relay/backend/contrib/codegen_json/op_attr_extractor.h"
-#include "tests/cpp/test_main.h"
+#include "tests/cpp-runtime/harness/test.h"
 
 namespace tvm {
 namespace json_test {

@@ -18,22 +18,17 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/plan/plan_builder.cc
+ * \file src/runtime/contrib/dnnl/core/plan/builder.cc
  * \brief What the lowerings build a plan with.
  */
-#include "plan_builder.h"
-
-#include <tvm/runtime/logging.h>
+#include "builder.h"
 
 #include <algorithm>
 #include <tuple>
 
 #include "dnnl_debug.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
@@ -96,39 +91,40 @@ int PlanBuilder::AddBuffer(Buffer buffer) {
   return static_cast<int>(plan_->buffers.size()) - 1;
 }
 
-void PlanBuilder::AddInput(const Entry& entry, Argument argument) {
-  const Dims dims = ToDims(argument.shape, argument.name);
-  const auto md = PlainDesc(dims, ToDNNLType(argument.dtype, argument.name));
+void PlanBuilder::AddInput(const Edge& edge) {
+  const auto& [shape, dtype] = edge.argument.type;
+  const Dims dims = ToDims(shape, edge.argument.name);
+  const auto md = PlainDesc(dims, ToDNNLType(dtype, edge.argument.name));
   Buffer buffer(BufferKind::kArgument, md.get_size());
   buffer.argument = static_cast<int>(plan_->arguments.size());
-  values_[{entry.id_, entry.index_}] = Tensor{AddBuffer(std::move(buffer)), md};
-  plan_->arguments.push_back(std::move(argument));
+  values_[edge.entry] = Tensor{AddBuffer(std::move(buffer)), md};
+  plan_->arguments.push_back(edge.argument);
 }
 
-void PlanBuilder::AddOutput(const Entry& entry, Argument argument) {
-  outputs_.emplace_back(entry, static_cast<int>(plan_->arguments.size()));
-  plan_->arguments.push_back(std::move(argument));
+void PlanBuilder::AddOutput(const Edge& edge) {
+  outputs_.emplace_back(edge.entry, static_cast<int>(plan_->arguments.size()));
+  plan_->arguments.push_back(edge.argument);
 }
 
 const Tensor& PlanBuilder::Value(const Entry& entry, const std::string& where) const {
-  const auto it = values_.find({entry.id_, entry.index_});
-  ICHECK(it != values_.end()) << where << ": output " << entry.index_ << " of node " << entry.id_
-                              << " is not computed";
+  const auto it = values_.find(entry);
+  CORE_CHECK(it != values_.end()) << where << ": output " << entry.index << " of node "
+                                  << entry.node << " is not computed";
   return it->second;
 }
 
 Tensor PlanBuilder::Input(const NodeReader& node, int index) const {
   const auto inputs = node.Inputs();
-  ICHECK(index >= 0 && index < static_cast<int>(inputs.size()))
+  CORE_CHECK(index >= 0 && index < static_cast<int>(inputs.size()))
       << node.Where() << ": input " << index << " is missing, there are " << inputs.size();
   return Value(inputs[index], node.Where());
 }
 
 void PlanBuilder::SetOutput(const NodeReader& node, const Tensor& value, int index) {
-  ICHECK(value.dims() == node.OutDims(index) && value.dtype() == node.OutType(index))
+  CORE_CHECK(value.dims() == node.OutDims(index) && value.dtype() == node.OutType(index))
       << node.Where() << ": output " << index << " has shape " << ToText(node.OutDims(index))
       << " in the graph, but oneDNN computes " << ToText(value.dims());
-  Tensor& output = values_[{static_cast<uint32_t>(node.id()), static_cast<uint32_t>(index)}];
+  Tensor& output = values_[{node.id(), static_cast<uint32_t>(index)}];
   output = value;
   // Whoever reads a view of row-major memory shall see no odd stride of a dimension of size one.
   if (IsPlain(value.md)) output.md = PlainDesc(value.dims(), value.dtype());
@@ -140,7 +136,7 @@ Tensor PlanBuilder::NewTensor(const dnnl::memory::desc& md) {
 
 Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
                              const dnnl::memory::desc& want) {
-  ICHECK(value.dims() == want.get_dims())
+  CORE_CHECK(value.dims() == want.get_dims())
       << node.Where() << ": a tensor of shape " << ToText(value.dims()) << " is wanted as "
       << ToText(want.get_dims());
   if (value.md == want) return value;
@@ -164,7 +160,7 @@ Tensor PlanBuilder::Plain(const NodeReader& node, const Tensor& value) {
 }
 
 Tensor PlanBuilder::Reshaped(const NodeReader& node, const Tensor& value, const Dims& dims) {
-  ICHECK_EQ(NumElements(value.dims()), NumElements(dims))
+  CORE_CHECK(NumElements(value.dims()) == NumElements(dims))
       << node.Where() << ": " << ToText(value.dims()) << " cannot be reshaped to " << ToText(dims);
   const Tensor view = value.Reshaped(dims);
   return view.defined() ? view : Plain(node, value).Reshaped(dims);
@@ -210,12 +206,11 @@ bool PlanBuilder::SetInputLayouts(
   bool is_changed = false;
   for (size_t i = first; i < node.Inputs().size(); ++i) {
     const Entry& entry = node.Inputs()[i];
-    const std::pair<uint32_t, uint32_t> key = {entry.id_, entry.index_};
     const Tensor value = Value(entry, node.Where());
     const dnnl::memory::desc want = layout(value.md);
     if (value.md == want) continue;
-    replaced_.emplace_back(key, value);
-    values_[key] = InLayout(node, value, want);
+    replaced_.emplace_back(entry, value);
+    values_[entry] = InLayout(node, value, want);
     is_changed = true;
   }
   return is_changed;
@@ -327,7 +322,4 @@ std::shared_ptr<const Plan> PlanBuilder::Finish() {
   return std::move(plan_);
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -18,11 +18,9 @@
  */
 
 /*!
- * \file tests/cpp/dnnl_kernel_test.cc
+ * \file tests/cpp-runtime/dnnl/c_source/kernel_test.cc
  * \brief The C functions that generated C source calls, and the cache behind them.
  */
-#include "src/runtime/contrib/dnnl/dnnl_kernel.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -33,7 +31,8 @@
 
 #include "src/runtime/contrib/dnnl/c_source/attr_text.h"
 #include "src/runtime/contrib/dnnl/c_source/kernel_cache.h"
-#include "tests/cpp/test_main.h"
+#include "src/runtime/contrib/dnnl/dnnl_kernel.h"
+#include "tests/cpp-runtime/harness/test.h"
 
 namespace {
 

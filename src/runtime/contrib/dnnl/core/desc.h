@@ -18,42 +18,28 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/utils.h
- * \brief Small conversions between TVM's and oneDNN's vocabulary.
+ * \file src/runtime/contrib/dnnl/core/desc.h
+ * \brief Dims, data types and memory descriptors.
  */
-#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_UTILS_H_
-#define TVM_RUNTIME_CONTRIB_DNNL_CORE_UTILS_H_
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_DESC_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_DESC_H_
 
-#include <tvm/runtime/data_type.h>
+#include <dlpack/dlpack.h>
 
 #include <string>
+#include <vector>
 
 #include "dnnl.hpp"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 using Dims = dnnl::memory::dims;
 
-/*! \brief "3.2.0": the version of the oneDNN library that is loaded. */
-std::string LibraryVersion();
-
-/*! \brief The path of the library that an address belongs to; empty if it is in none. */
-std::string LibraryAt(const void* address);
-
-/*! \brief Fails when the loaded library is not the oneDNN release that the headers belong to. */
-void CheckLibraryVersion();
-
 /*!
- * \brief The oneDNN data type of a TVM one.
+ * \brief The oneDNN data type of an element type.
  * \param where Names the tensor in the error for a type that oneDNN lacks.
  */
 dnnl::memory::data_type ToDNNLType(DLDataType dtype, const std::string& where);
-
-/*! \brief Whether oneDNN has fast code for a floating-point type on this CPU. */
-bool Computes(DLDataType dtype);
 
 /*! \brief The dims of a Relay shape. oneDNN has no tensors of rank 0, so a scalar becomes {1}. */
 Dims ToDims(const std::vector<int64_t>& shape, const std::string& where);
@@ -67,21 +53,18 @@ dnnl::memory::desc AnyDesc(const dnnl::memory::desc& md);
 /*! \brief Whether the descriptor is a dense row-major tensor, as TVM's tensors are. */
 bool IsPlain(const dnnl::memory::desc& md);
 
-/*! \brief Whether oneDNN has only its plain loops for this, which are far slower than the rest. */
-bool IsReference(const dnnl::primitive_desc_base& desc);
-
 /*! \brief The product of the dims. */
 int64_t NumElements(const Dims& dims);
 
 /*! \brief "[1, 3, 224, 224]". */
 std::string ToText(const Dims& dims);
 
+/*! \brief "float32", "uint8x4": an element type as TVM writes it. */
+std::string ToText(DLDataType dtype);
+
 /*! \brief A layout in the notation of oneDNN's format tags, such as "aBcd16b". */
 std::string LayoutText(const dnnl::memory::desc& md);
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_UTILS_H_
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_DESC_H_

@@ -18,80 +18,41 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/utils.cc
- * \brief Small conversions between TVM's and oneDNN's vocabulary.
+ * \file src/runtime/contrib/dnnl/core/desc.cc
+ * \brief Dims, data types and memory descriptors.
  */
-#include "utils.h"
-
-#ifndef _WIN32
-#include <dlfcn.h>
-#endif
-#include <tvm/runtime/logging.h>
+#include "desc.h"
 
 #include <algorithm>
 #include <numeric>
 #include <sstream>
-#include <vector>
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+#include "error.h"
 
-std::string LibraryVersion() {
-  const dnnl_version_t* version = dnnl_version();
-  std::ostringstream os;
-  os << version->major << "." << version->minor << "." << version->patch;
-  return os.str();
-}
-
-std::string LibraryAt(const void* address) {
-#ifdef _WIN32
-  return "";
-#else
-  Dl_info info;
-  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
-#endif
-}
-
-void CheckLibraryVersion() {
-  const dnnl_version_t* version = dnnl_version();
-  ICHECK(version->major == DNNL_VERSION_MAJOR && version->minor == DNNL_VERSION_MINOR)
-      << "oneDNN " << LibraryVersion() << " was loaded, but the DNNL backend was built with the "
-      << "headers of " << DNNL_VERSION_MAJOR << "." << DNNL_VERSION_MINOR
-      << ". Put the matching libdnnl first on the library path, or build the backend again";
-}
+namespace tvm::runtime::contrib::dnnl_backend {
 
 dnnl::memory::data_type ToDNNLType(DLDataType dtype, const std::string& where) {
   using Type = dnnl::memory::data_type;
-  const DataType type(dtype);
-  if (type == DataType::Float(32)) return Type::f32;
-  if (type == DataType::BFloat(16)) return Type::bf16;
-  if (type == DataType::Float(16)) return Type::f16;
-  if (type == DataType::Int(32)) return Type::s32;
-  if (type == DataType::Int(8)) return Type::s8;
-  if (type == DataType::UInt(8)) return Type::u8;
-  // One byte, 0 or 1.
-  if (type == DataType::Bool()) return Type::u8;
-  LOG(FATAL) << where << ": oneDNN has no data type " << type;
-}
-
-bool Computes(DLDataType dtype) {
-  const auto type = ToDNNLType(dtype, "the DNNL backend");
-  const dnnl::memory::desc md({16, 16}, type, dnnl::memory::format_tag::any);
-  // Matrix multiplications of a type are there if anything is.
-  const dnnl::matmul::primitive_desc desc(dnnl::engine(dnnl::engine::kind::cpu, 0), md, md, md,
-                                          dnnl::primitive_attr(), /*allow_empty=*/true);
-  return desc && !IsReference(desc);
+  const auto is = [&dtype](int code, int bits) {
+    return dtype.code == code && dtype.bits == bits && dtype.lanes == 1;
+  };
+  if (is(kDLFloat, 32)) return Type::f32;
+  if (is(kDLBfloat, 16)) return Type::bf16;
+  if (is(kDLFloat, 16)) return Type::f16;
+  if (is(kDLInt, 32)) return Type::s32;
+  if (is(kDLInt, 8)) return Type::s8;
+  // TVM's bool has one bit, but takes up a byte that is 0 or 1.
+  if (is(kDLUInt, 8) || is(kDLUInt, 1)) return Type::u8;
+  CORE_FAIL() << where << ": oneDNN has no data type " << ToText(dtype);
 }
 
 Dims ToDims(const std::vector<int64_t>& shape, const std::string& where) {
-  ICHECK_LE(shape.size(), DNNL_MAX_NDIMS)
+  CORE_CHECK(shape.size() <= DNNL_MAX_NDIMS)
       << where << ": rank " << shape.size() << " exceeds oneDNN's limit of " << DNNL_MAX_NDIMS;
   for (int64_t dim : shape) {
-    ICHECK_GT(dim, 0) << where << ": shape " << ToText(shape)
-                      << (dim < 0 ? " has a dimension that is not static"
-                                  : " has a dimension of size zero");
+    CORE_CHECK(dim > 0) << where << ": shape " << ToText(shape)
+                        << (dim < 0 ? " has a dimension that is not static"
+                                    : " has a dimension of size zero");
   }
   return shape.empty() ? Dims{1} : Dims(shape.begin(), shape.end());
 }
@@ -123,10 +84,6 @@ bool IsPlain(const dnnl::memory::desc& md) {
   return true;
 }
 
-bool IsReference(const dnnl::primitive_desc_base& desc) {
-  return std::string(desc.impl_info_str()).rfind("ref", 0) == 0;
-}
-
 int64_t NumElements(const Dims& dims) {
   return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<int64_t>());
 }
@@ -136,6 +93,30 @@ std::string ToText(const Dims& dims) {
   os << "[";
   for (size_t i = 0; i < dims.size(); ++i) os << (i ? ", " : "") << dims[i];
   os << "]";
+  return os.str();
+}
+
+std::string ToText(DLDataType dtype) {
+  if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
+  std::ostringstream os;
+  switch (dtype.code) {
+    case kDLInt:
+      os << "int";
+      break;
+    case kDLUInt:
+      os << "uint";
+      break;
+    case kDLFloat:
+      os << "float";
+      break;
+    case kDLBfloat:
+      os << "bfloat";
+      break;
+    default:
+      os << "type" << static_cast<int>(dtype.code) << "_";
+  }
+  os << static_cast<int>(dtype.bits);
+  if (dtype.lanes != 1) os << "x" << dtype.lanes;
   return os.str();
 }
 
@@ -159,7 +140,4 @@ std::string LayoutText(const dnnl::memory::desc& md) {
   return os.str();
 }
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -18,7 +18,7 @@
  */
 
 /*!
- * \file tests/cpp/json_serializer_test.cc
+ * \file tests/cpp-runtime/json/serializer_test.cc
  * \brief Relay functions become JSON graphs: expressions, names of constants, errors.
  */
 #include <tvm/relay/analysis.h>
@@ -30,7 +30,7 @@
 #include "src/relay/backend/contrib/codegen_json/codegen_json.h"
 #include "src/relay/backend/contrib/dnnl/json_codegen.h"
 #include "src/runtime/contrib/json/json_graph_check.h"
-#include "tests/cpp/test_main.h"
+#include "tests/cpp-runtime/harness/test.h"
 
 namespace {
 

@@ -18,13 +18,11 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/plan/plan_builder.h
+ * \file src/runtime/contrib/dnnl/core/plan/builder.h
  * \brief What the lowerings build a plan with.
  */
-#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_BUILDER_H_
-#define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_BUILDER_H_
-
-#include <tvm/runtime/ndarray.h>
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_BUILDER_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_BUILDER_H_
 
 #include <functional>
 #include <map>
@@ -42,10 +40,7 @@
 #include "plan.h"
 #include "tensor.h"
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
  * \brief Collects the values and the steps of a plan.
@@ -57,7 +52,6 @@ namespace dnnl_backend {
  */
 class PlanBuilder {
  public:
-  using Entry = tvm::runtime::json::JSONGraphNodeEntry;
   using Args = std::vector<std::pair<int, Tensor>>;
 
   /*!
@@ -70,10 +64,10 @@ class PlanBuilder {
   const dnnl::engine& engine() const { return plan_->engine; }
 
   // The edges of the subgraph.
-  void AddInput(const Entry& entry, Argument argument);
-  void AddConstant(const Entry& entry, const NDArray& value, const std::string& where);
+  void AddInput(const Edge& edge);
+  void AddConstant(const Constant& constant);
   /*! \brief Append an output of the call; all inputs come first. */
-  void AddOutput(const Entry& entry, Argument argument);
+  void AddOutput(const Edge& edge);
 
   // The values of the graph.
   /*! \brief The node's input, in Relay's dims and whatever layout its producer chose. */
@@ -188,11 +182,11 @@ class PlanBuilder {
   dnnl::stream stream_;
   /*! \brief Where the packed constants lie. */
   MemoryPool pool_;
-  std::map<std::pair<uint32_t, uint32_t>, Tensor> values_;
+  std::map<Entry, Tensor> values_;
   /*! \brief Reordered copies by the buffer they were made from: the source and the copy. */
   std::unordered_map<int, std::vector<std::pair<Tensor, Tensor>>> reordered_;
   /*! \brief Values as they were before they were made row-major. */
-  std::vector<std::pair<std::pair<uint32_t, uint32_t>, Tensor>> replaced_;
+  std::vector<std::pair<Entry, Tensor>> replaced_;
   /*! \brief Tensors of the plan by buffer, to find equal ones. */
   std::unordered_map<int, std::vector<int>> tensors_of_buffer_;
   std::vector<std::pair<Entry, int>> outputs_;
@@ -201,9 +195,6 @@ class PlanBuilder {
   bool keeps_blocks_{false};
 };
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_BUILDER_H_
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_BUILDER_H_

@@ -18,13 +18,13 @@
  */
 
 /*!
- * \file tests/cpp/test_main.h
+ * \file tests/cpp-runtime/harness/test.h
  * \brief A small test harness: cases that register themselves, and checks that print file:line.
  *
  * The prebuilt tree has no test library, and one of ours must be built with libtvm's own ABI.
  */
-#ifndef TESTS_CPP_TEST_MAIN_H_
-#define TESTS_CPP_TEST_MAIN_H_
+#ifndef TESTS_CPP_RUNTIME_HARNESS_TEST_H_
+#define TESTS_CPP_RUNTIME_HARNESS_TEST_H_
 
 #include <exception>
 #include <iostream>
@@ -140,4 +140,4 @@ bool CheckThrows(F&& code, const std::vector<std::string>& texts, const char* wh
 #define ASSERT_EQ(actual, expected) \
   if (!EXPECT_EQ(actual, expected)) throw ::tvm_test::AssertionFailed()
 
-#endif  // TESTS_CPP_TEST_MAIN_H_
+#endif  // TESTS_CPP_RUNTIME_HARNESS_TEST_H_

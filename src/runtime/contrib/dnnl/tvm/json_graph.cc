@@ -18,10 +18,10 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/tvm/named_composites.cc
- * \brief Composites of writers that say what is fused by the composite's name alone.
+ * \file src/runtime/contrib/dnnl/tvm/json_graph.cc
+ * \brief The nodes of a JSON graph as those of the core.
  */
-#include "named_composites.h"
+#include "json_graph.h"
 
 #include <string>
 
@@ -47,10 +47,8 @@ const NamedComposite kNamedComposites[] = {
     {"dnnl.conv2d_bias_relu", "nn.conv2d", {"add", "nn.relu"}},
 };
 
-}  // namespace
-
-void AddPostOpsByName(std::vector<json::JSONGraphNode>* nodes, size_t id) {
-  json::JSONGraphNode* node = &nodes->at(id);
+/*! \brief Give a node of a known name the attributes root_op and post_ops, where it has none. */
+void AddPostOpsByName(const std::vector<json::JSONGraphNode>& nodes, json::JSONGraphNode* node) {
   if (node->HasAttr("root_op")) return;
   for (const NamedComposite& composite : kNamedComposites) {
     if (node->GetOpName() != composite.name) continue;
@@ -63,12 +61,32 @@ void AddPostOpsByName(std::vector<json::JSONGraphNode>* nodes, size_t id) {
     const auto inputs = node->GetInputs();
     if (inputs.size() != 3) return;
     const std::vector<int64_t> result = node->GetOpShape().at(0);
-    const auto operand = nodes->at(inputs[2].id_).GetOpShape().at(inputs[2].index_);
+    const auto operand = nodes.at(inputs[2].id_).GetOpShape().at(inputs[2].index_);
     if (LiesAlong(BiasAxis(*node, result.size()), operand, result)) {
       node->SetAttr("post_ops.0.is_bias", "1");
     }
     return;
   }
+}
+
+}  // namespace
+
+std::vector<TensorType> OutputTypes(const json::JSONGraphNode& node) {
+  const auto shapes = node.GetOpShape();
+  const auto dtypes = node.GetOpDataType();
+  std::vector<TensorType> types;
+  for (size_t i = 0; i < shapes.size(); ++i) types.push_back({shapes[i], dtypes[i]});
+  return types;
+}
+
+Node NodeOf(const std::vector<json::JSONGraphNode>& nodes, uint32_t id) {
+  json::JSONGraphNode node = nodes.at(id);
+  AddPostOpsByName(nodes, &node);
+  Node result{id, node.GetOpName(), node.attrs(), {}, OutputTypes(node)};
+  for (const json::JSONGraphNodeEntry& input : node.GetInputs()) {
+    result.inputs.push_back({input.id_, input.index_});
+  }
+  return result;
 }
 
 }  // namespace dnnl_backend

@@ -18,33 +18,39 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/tvm/named_composites.h
- * \brief Composites of writers that say what is fused by the composite's name alone.
+ * \file src/runtime/contrib/dnnl/tvm/errors.h
+ * \brief The errors of the core as errors of TVM.
  */
-#ifndef TVM_RUNTIME_CONTRIB_DNNL_TVM_NAMED_COMPOSITES_H_
-#define TVM_RUNTIME_CONTRIB_DNNL_TVM_NAMED_COMPOSITES_H_
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_TVM_ERRORS_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_TVM_ERRORS_H_
 
-#include <vector>
+#include <tvm/runtime/logging.h>
 
-#include "../../json/json_node.h"
+#include <string>
+
+#include "../core/error.h"
 
 namespace tvm {
 namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
 
-/*!
- * \brief Give the node of a known name the attributes root_op and post_ops, where it has none.
- *
- * Relax's DNNL codegen writes the attributes of the root op only.
- * \param nodes All nodes of the graph.
- * \param id The number of the node.
- */
-void AddPostOpsByName(std::vector<json::JSONGraphNode>* nodes, size_t id);
+/*! \brief Call a function of the core; what it throws is what TVM's own checks would throw. */
+template <typename Function>
+auto WithTVMErrors(const Function& function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    // Python takes the word in front of the colon for the class of the error.
+    const bool is_check = text.rfind("Check failed", 0) == 0;
+    throw InternalError(error.file(), error.line(), (is_check ? "InternalError: " : "") + text);
+  }
+}
 
 }  // namespace dnnl_backend
 }  // namespace contrib
 }  // namespace runtime
 }  // namespace tvm
 
-#endif  // TVM_RUNTIME_CONTRIB_DNNL_TVM_NAMED_COMPOSITES_H_
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_TVM_ERRORS_H_

@@ -18,11 +18,11 @@
  */
 
 /*!
- * \file src/runtime/contrib/dnnl/core/plan/constant_pool.h
+ * \file src/runtime/contrib/dnnl/core/plan/constants.h
  * \brief Constants that are the same in several plans of a process are in memory once.
  */
-#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_CONSTANT_POOL_H_
-#define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_CONSTANT_POOL_H_
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_CONSTANTS_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_CONSTANTS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -30,10 +30,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace tvm {
-namespace runtime {
-namespace contrib {
-namespace dnnl_backend {
+namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
  * \brief The constants of all plans of this process, as they are packed.
@@ -66,9 +63,6 @@ class SharedConstants {
   size_t next_removal_{1024};
 };
 
-}  // namespace dnnl_backend
-}  // namespace contrib
-}  // namespace runtime
-}  // namespace tvm
+}  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_CONSTANT_POOL_H_
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_CONSTANTS_H_

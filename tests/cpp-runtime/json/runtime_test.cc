@@ -18,17 +18,16 @@
  */
 
 /*!
- * \file tests/cpp/json_runtime_test.cc
+ * \file tests/cpp-runtime/json/runtime_test.cc
  * \brief The base class of JSON modules, by a small module that adds and rectifies floats.
  */
-#include "src/runtime/contrib/json/json_runtime.h"
-
 #include <dmlc/memory_io.h>
 
 #include <algorithm>
 #include <thread>
 
-#include "tests/cpp/test_main.h"
+#include "src/runtime/contrib/json/json_runtime.h"
+#include "tests/cpp-runtime/harness/test.h"
 
 namespace {
 

@@ -18,14 +18,13 @@
  */
 
 /*!
- * \file tests/cpp/json_graph_check_test.cc
+ * \file tests/cpp-runtime/json/graph_check_test.cc
  * \brief A JSON graph from a damaged or hostile file gives an error that says what is wrong.
  */
-#include "src/runtime/contrib/json/json_graph_check.h"
-
 #include <random>
 
-#include "tests/cpp/test_main.h"
+#include "src/runtime/contrib/json/json_graph_check.h"
+#include "tests/cpp-runtime/harness/test.h"
 
 namespace {
 

@@ -1,0 +1,74 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/library.cc
+ * \brief The oneDNN library that is loaded.
+ */
+#include "library.h"
+
+#ifndef _WIN32
+#include <dlfcn.h>
+#endif
+
+#include <sstream>
+
+#include "desc.h"
+#include "error.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+std::string LibraryVersion() {
+  const dnnl_version_t* version = dnnl_version();
+  std::ostringstream os;
+  os << version->major << "." << version->minor << "." << version->patch;
+  return os.str();
+}
+
+std::string LibraryAt(const void* address) {
+#ifdef _WIN32
+  return "";
+#else
+  Dl_info info;
+  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+#endif
+}
+
+void CheckLibraryVersion() {
+  const dnnl_version_t* version = dnnl_version();
+  CORE_CHECK(version->major == DNNL_VERSION_MAJOR && version->minor == DNNL_VERSION_MINOR)
+      << "oneDNN " << LibraryVersion() << " was loaded, but the DNNL backend was built with the "
+      << "headers of " << DNNL_VERSION_MAJOR << "." << DNNL_VERSION_MINOR
+      << ". Put the matching libdnnl first on the library path, or build the backend again";
+}
+
+bool Computes(DLDataType dtype) {
+  const auto type = ToDNNLType(dtype, "the DNNL backend");
+  const dnnl::memory::desc md({16, 16}, type, dnnl::memory::format_tag::any);
+  // Matrix multiplications of a type are there if anything is.
+  const dnnl::matmul::primitive_desc desc(dnnl::engine(dnnl::engine::kind::cpu, 0), md, md, md,
+                                          dnnl::primitive_attr(), /*allow_empty=*/true);
+  return desc && !IsReference(desc);
+}
+
+bool IsReference(const dnnl::primitive_desc_base& desc) {
+  return std::string(desc.impl_info_str()).rfind("ref", 0) == 0;
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -1,0 +1,52 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/library.h
+ * \brief The oneDNN library that is loaded.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_LIBRARY_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_LIBRARY_H_
+
+#include <dlpack/dlpack.h>
+
+#include <string>
+
+#include "dnnl.hpp"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief "3.2.0": the version of the oneDNN library that is loaded. */
+std::string LibraryVersion();
+
+/*! \brief The path of the library that an address belongs to; empty if it is in none. */
+std::string LibraryAt(const void* address);
+
+/*! \brief Fails when the loaded library is not the oneDNN release that the headers belong to. */
+void CheckLibraryVersion();
+
+/*! \brief Whether oneDNN has fast code for a floating-point type on this CPU. */
+bool Computes(DLDataType dtype);
+
+/*! \brief Whether oneDNN has only its plain loops for this, which are far slower than the rest. */
+bool IsReference(const dnnl::primitive_desc_base& desc);
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_LIBRARY_H_

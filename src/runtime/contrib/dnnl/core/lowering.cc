@@ -1,0 +1,198 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/lowering.cc
+ * \brief From a graph to a plan: each node in the way that oneDNN runs best.
+ */
+#include "lowering.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <vector>
+
+#include "error.h"
+#include "exec/threads.h"
+#include "library.h"
+#include "op_table.h"
+#include "ops/window.h"
+#include "plan/builder.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+/*! \brief Lower a node as it is. */
+void LowerWhole(const NodeReader& node, PlanBuilder* plan) {
+  const OpSpec* op = FindOp(node.OpName());
+  CORE_CHECK(op != nullptr) << node.Where() << ": the DNNL runtime has no op " << node.OpName()
+                            << ". Was the library made by a newer version?";
+  const int inputs = node.NumRootInputs();
+  CORE_CHECK(inputs >= op->min_inputs && inputs <= op->max_inputs)
+      << node.Where() << ": has " << inputs << " inputs, but " << op->min_inputs << " to "
+      << op->max_inputs << " are expected";
+  op->lower(node, plan);
+}
+
+/*! \brief Lower the ops of a node one by one. */
+void LowerParts(const NodeReader& node, PlanBuilder* plan) {
+  LowerWhole(node.WithoutPostOps(), plan);
+  for (int i = 0; i < node.NumPostOps(); ++i) LowerWhole(node.PostOp(i), plan);
+}
+
+/*!
+ * \brief Whether a layout is one that tensors of networks have: row-major, channels last or in
+ * blocks, without gaps. Some primitives of oneDNN 3.2 take others, of views, for one of these.
+ */
+bool IsCommonLayout(const dnnl::memory::desc& md) {
+  if (IsPlain(md)) return true;
+  if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return false;
+  const Dims padded = md.get_padded_dims(), strides = md.get_strides();
+  const Dims blocks = md.get_inner_blks(), blocked = md.get_inner_idxs();
+  if (padded.size() < 3 || blocked.size() > 1) return false;
+  // The order of the dimensions in memory: with blocks the channels are second, else last.
+  const int channel = blocked.empty() ? 1 : static_cast<int>(blocked[0]);
+  std::vector<int> order = {0};
+  if (!blocked.empty() && channel != 0) order.push_back(channel);
+  for (int i = 1; i < static_cast<int>(padded.size()); ++i) {
+    if (i != channel) order.push_back(i);
+  }
+  if (blocked.empty()) order.push_back(channel);
+  int64_t expected = blocked.empty() ? 1 : blocks[0];
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    // Those of dimensions of size one too: they make oneDNN take one order for another.
+    if (strides[*it] != expected) return false;
+    expected *= !blocked.empty() && *it == channel ? padded[*it] / blocks[0] : padded[*it];
+  }
+  return true;
+}
+
+/*! \brief Whether the lowering of an op copes with any layout of the op's own inputs. */
+bool ReadsAnyLayout(const NodeReader& node) {
+  const OpSpec* op = FindOp(node.OpName());
+  if (op == nullptr || (op->IsEltwise() && node.NumPostOps() == 0)) return true;
+  for (const auto lower : {LowerCast, LowerConcat, LowerConv, LowerConvTranspose, LowerDense,
+                           LowerLayoutTransform, LowerMatMul, LowerReduce, LowerReshape, LowerSplit,
+                           LowerStack, LowerStridedSlice, LowerTranspose}) {
+    if (op->lower == lower) return true;
+  }
+  return false;
+}
+
+/*! \brief The layout to read a tensor in: its own, unless that might be read wrongly. */
+dnnl::memory::desc AsCommonLayout(const dnnl::memory::desc& md) {
+  if (IsCommonLayout(md)) return md;
+  // Of a part of a tensor, the order of the dimensions is kept: what comes next wants that, too.
+  const bool has_order = md.get_format_kind() == dnnl::memory::format_kind::blocked &&
+                         md.get_inner_blks().empty() && md.get_ndims() >= 3;
+  if (has_order && md.get_dims()[1] > 1 && md.get_strides()[1] == 1) return ChannelsLast(md);
+  return PlainDesc(md.get_dims(), md.get_data_type());
+}
+
+dnnl::memory::desc AsPlain(const dnnl::memory::desc& md) {
+  return IsPlain(md) ? md : PlainDesc(md.get_dims(), md.get_data_type());
+}
+
+using Lowering = void (*)(const NodeReader& node, PlanBuilder* plan);
+
+/*!
+ * \brief Whether one thread does a node in less time than it takes to wake the others.
+ *
+ * Measured on two cores: products below 0.4 million multiplications and additions, 3 to 6 µs, and
+ * other ops on 128 kB of float32 take up to three times as long on both, which also have to fetch
+ * from each other what they wrote before.
+ */
+bool IsSmall(const NodeReader& node, const PlanBuilder& plan) {
+  constexpr double kFlops = 4e5, kElements = 32768;
+  const OpSpec* op = FindOp(node.OpName());
+  const auto size = [](const Dims& dims) { return static_cast<double>(NumElements(dims)); };
+  const double results = size(node.OutDims());
+  const auto is_lowered_by = [op](std::initializer_list<Lowering> lowerings) {
+    return op != nullptr &&
+           std::find(lowerings.begin(), lowerings.end(), op->lower) != lowerings.end();
+  };
+  if (is_lowered_by({LowerConv, LowerConvTranspose})) {
+    // Of a transposed one this counts what is multiplied for each result, on the average.
+    const size_t channel = node.Get<std::string>("data_layout", "NCHW").find('C');
+    if (channel >= node.OutDims().size()) return false;
+    return 2 * results * size(plan.Input(node, 1).dims()) / node.OutDims()[channel] < kFlops;
+  }
+  double elements = results;
+  for (int i = 0; i < node.NumRootInputs(); ++i) {
+    elements = std::max(elements, size(plan.Input(node, i).dims()));
+  }
+  if (is_lowered_by({LowerDense, LowerMatMul})) {
+    const double rows = results / node.OutDims().back();
+    return 2 * results * size(plan.Input(node, 0).dims()) / rows < kFlops;
+  }
+  return elements < kElements;
+}
+
+/*! \brief Lower a node in a way; false where oneDNN has no good code for that. */
+bool LowerWell(const NodeReader& node, PlanBuilder* plan, Lowering lower) {
+  const PlanBuilder::Mark mark = plan->Here();
+  try {
+    lower(node, plan);
+    if (!plan->HasReferenceSince(mark)) return true;
+  } catch (const dnnl::error&) {
+    // What is wrong with an op itself shows again when it is lowered in the last way.
+  }
+  plan->BackTo(mark);
+  return false;
+}
+
+/*! \brief Lower a node with its post-ops fused or, where that is not good, one by one. */
+bool LowerWell(const NodeReader& node, PlanBuilder* plan) {
+  return LowerWell(node, plan, LowerWhole) ||
+         (node.NumPostOps() > 0 && LowerWell(node, plan, LowerParts));
+}
+
+}  // namespace
+
+static void LowerNode(const NodeReader& node, PlanBuilder* plan) {
+  const ThreadScope threads(IsSmall(node, *plan) ? 1 : CurrentNumThreads());
+  try {
+    plan->SetInputLayouts(node, ReadsAnyLayout(node) ? node.NumRootInputs() : 0, AsCommonLayout);
+    if (LowerWell(node, plan)) return;
+    // A view may be in a layout that oneDNN has no good code for.
+    const PlanBuilder::Mark mark = plan->Here();
+    if (plan->SetInputLayouts(node, 0, AsPlain) && LowerWell(node, plan)) return;
+    plan->BackTo(mark);
+    LowerParts(node, plan);
+  } catch (const dnnl::error& e) {
+    CORE_FAIL() << node.Where() << ": oneDNN " << LibraryVersion()
+                << " cannot run this: " << e.what() << " (status " << static_cast<int>(e.status)
+                << "). Set ONEDNN_VERBOSE=all to see oneDNN's reason";
+  }
+}
+
+std::shared_ptr<const Plan> MakePlan(const Graph& graph) {
+  CheckLibraryVersion();
+  int num_threads = 0;
+  // All kernels of a model say the same.
+  if (!graph.nodes.empty()) num_threads = NodeReader(graph.nodes[0], graph.symbol).NumThreads();
+  PlanBuilder builder(graph.name, graph.owns_constants, num_threads);
+  for (const Edge& input : graph.inputs) builder.AddInput(input);
+  for (const Constant& constant : graph.constants) builder.AddConstant(constant);
+  for (const Node& node : graph.nodes) LowerNode(NodeReader(node, graph.symbol), &builder);
+  for (const Edge& output : graph.outputs) builder.AddOutput(output);
+  return builder.Finish();
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
