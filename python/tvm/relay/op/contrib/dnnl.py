@@ -22,23 +22,24 @@ partitions is in the private package ``_dnnl``.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 
 import tvm
 from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern
 
+from ._dnnl.integration import coming_from_tvm
 from ._dnnl.integration.c_source import c_source_options
 from ._dnnl.integration.profiling import DNNLMetricCollector
 from ._dnnl.integration.target import host_target  # not for TVM
 from ._dnnl.options import check_module, make_options
-from ._dnnl.partition.chain import chain
+from ._dnnl.partition import pattern_table as patterns
 from ._dnnl.pipeline import partition
 from ._dnnl.policy.op_spec import (
     FUNCTION,
     OpSpec,
     Rules,
-    SpecTable,
     binary,
     copy,
     eltwise,
@@ -96,17 +97,23 @@ __all__ = [
     "set_num_threads",
 ]
 
-_TABLE = SpecTable(
-    [
+_TABLE = {
+    row.name: row
+    for row in [
         root("nn.conv1d", conv_reason, conv_channel_axis),
-        root("nn.conv2d", conv_reason, conv_channel_axis),
+        root(
+            "nn.conv2d",
+            conv_reason,
+            conv_channel_axis,
+            patterns="bias_sum_relu bias_sum bias_relu bias bias_sigmoid relu sigmoid",
+        ),
         root("nn.conv3d", conv_reason, conv_channel_axis),
         root("nn.conv1d_transpose", conv_reason, conv_channel_axis),
         root("nn.conv2d_transpose", conv_reason, conv_channel_axis),
         root("nn.conv3d_transpose", conv_reason, conv_channel_axis),
-        root("nn.dense", dense_reason, last_axis),
-        root("nn.matmul", matmul_reason, last_axis),
-        root("nn.batch_matmul", batch_matmul_reason, last_axis),
+        root("nn.dense", dense_reason, last_axis, kept_dims=1, patterns="bias_relu bias relu"),
+        root("nn.matmul", matmul_reason, last_axis, kept_dims=1),
+        root("nn.batch_matmul", batch_matmul_reason, last_axis, kept_dims=2),
         light("nn.max_pool1d", pool_reason, pool_channel_axis),
         light("nn.max_pool2d", pool_reason, pool_channel_axis),
         light("nn.max_pool3d", pool_reason, pool_channel_axis),
@@ -158,57 +165,45 @@ _TABLE = SpecTable(
         OpSpec("nn.prelu", reason=prelu_reason),
         eltwise("abs", eltwise_reason),
         eltwise("clip", clip_reason),
-        eltwise("exp", eltwise_reason, FUNCTION),
+        eltwise("exp", eltwise_reason, cost_weight=FUNCTION),
         eltwise("negative", eltwise_reason),
         eltwise("rsqrt", eltwise_reason),
-        eltwise("sigmoid", eltwise_reason, FUNCTION),
+        eltwise("sigmoid", eltwise_reason, cost_weight=FUNCTION),
         eltwise("sqrt", eltwise_reason),
-        eltwise("tanh", eltwise_reason, FUNCTION),
-        eltwise("dnnl.elu", virtual_reason, FUNCTION),
-        eltwise("dnnl.gelu_erf", virtual_reason, FUNCTION),
-        eltwise("dnnl.gelu_tanh", virtual_reason, FUNCTION),
+        eltwise("tanh", eltwise_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.elu", virtual_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.gelu_erf", virtual_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.gelu_tanh", virtual_reason, cost_weight=FUNCTION),
         eltwise("dnnl.hard_sigmoid", virtual_reason),
         eltwise("dnnl.hard_swish", virtual_reason),
         eltwise("dnnl.linear", virtual_reason),
-        eltwise("dnnl.mish", virtual_reason, FUNCTION),
-        eltwise("dnnl.pow", virtual_reason, FUNCTION),
+        eltwise("dnnl.mish", virtual_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.pow", virtual_reason, cost_weight=FUNCTION),
         eltwise("dnnl.rsqrt", virtual_reason),
-        eltwise("dnnl.softplus", virtual_reason, FUNCTION),
-        eltwise("dnnl.swish", virtual_reason, FUNCTION),
+        eltwise("dnnl.softplus", virtual_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.swish", virtual_reason, cost_weight=FUNCTION),
         binary("nn.bias_add", axis_reason),
-        binary("add", binary_reason),
-        binary("subtract", binary_reason),
-        binary("multiply", binary_reason),
+        binary("add", binary_reason, swaps=True),
+        binary("subtract", binary_reason, swaps=True),
+        binary("multiply", binary_reason, swaps=True),
         binary("divide", divide_reason),
-        binary("maximum", binary_reason),
-        binary("minimum", binary_reason),
+        binary("maximum", binary_reason, swaps=True),
+        binary("minimum", binary_reason, swaps=True),
         OpSpec("equal", reason=comparison_reason),
         OpSpec("not_equal", reason=comparison_reason),
         OpSpec("less", reason=comparison_reason),
         OpSpec("less_equal", reason=comparison_reason),
         OpSpec("greater", reason=comparison_reason),
         OpSpec("greater_equal", reason=comparison_reason),
-        OpSpec(
-            "dnnl.conv2d_bias_sum_relu", chain("nn.conv2d", bias=True, sum=True, post="nn.relu")
-        ),
-        OpSpec("dnnl.conv2d_bias_sum", chain("nn.conv2d", bias=True, sum=True)),
-        OpSpec("dnnl.conv2d_bias_relu", chain("nn.conv2d", bias=True, post="nn.relu")),
-        OpSpec("dnnl.conv2d_bias", chain("nn.conv2d", bias=True)),
-        OpSpec("dnnl.conv2d_bias_sigmoid", chain("nn.conv2d", bias=True, post="sigmoid")),
-        OpSpec("dnnl.conv2d_relu", chain("nn.conv2d", post="nn.relu")),
-        OpSpec("dnnl.conv2d_sigmoid", chain("nn.conv2d", post="sigmoid")),
-        OpSpec("dnnl.dense_bias_relu", chain("nn.dense", bias=True, post="nn.relu")),
-        OpSpec("dnnl.dense_bias", chain("nn.dense", bias=True)),
-        OpSpec("dnnl.dense_relu", chain("nn.dense", post="nn.relu")),
     ]
-)
-_TABLE.register()
+}
+patterns.register(_TABLE)
 
 
 @register_pattern_table("dnnl")
 def pattern_table() -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
     """Return (name, pattern, check) of each composite, for MergeComposite."""
-    return _TABLE.pattern_table()
+    return patterns.pattern_table(_TABLE)
 
 
 def partition_for_dnnl(
@@ -291,7 +286,7 @@ def partition_for_dnnl(
         keep_bias_order=keep_bias_order,
         num_threads=num_threads,
     )
-    options = make_options(mod_name, given, _TABLE.names())
+    options = make_options(mod_name, given, [*_TABLE, *patterns.composites(_TABLE)])
     return partition(check_module(mod), params, Rules(_TABLE, options))
 
 
@@ -395,3 +390,8 @@ def dnnl_codegen() -> str:
             "C_SRC in config.cmake"
         )
     return str(codegen())
+
+
+def __getattr__(name: str):
+    """Say what takes the place of a name that TVM's own module for DNNL has."""
+    raise coming_from_tvm.missing(__name__, name, inspect.currentframe().f_back)

@@ -18,6 +18,7 @@
 
 import pytest
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.partition.pattern_table import composites
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import graphs as random_graphs
@@ -54,7 +55,7 @@ def offloaded(graph, name):
     return bool(report.taken.get(name) or inside)
 
 
-@pytest.mark.parametrize("name", dnnl._TABLE.names())
+@pytest.mark.parametrize("name", [*dnnl._TABLE, *composites(dnnl._TABLE)])
 def test_every_row_of_the_policy_is_drawn_and_offloaded(name):
     assert name in ROWS, f"add a row for {name} to one of the files dnnl_graphs/rows_*.py"
     assert any(offloaded(graph, name) for graph in singles(ROWS[name]))

@@ -54,7 +54,7 @@ def modules(name, dtype, count=3):
 
 
 @pytest.mark.parametrize("dtype", SHORT)
-@pytest.mark.parametrize("name", [name for name in dnnl._TABLE.ops if name in ROWS])
+@pytest.mark.parametrize("name", [name for name in dnnl._TABLE if name in ROWS])
 def test_op(name, dtype):
     if not cpu.computes(dtype):
         pytest.skip(f"this CPU has no {dtype}")

@@ -117,6 +117,26 @@ def test_what_is_no_residual(kind):
     assert set(composites) <= {"dnnl.conv2d_bias"}
 
 
+NO_BIAS = {
+    "row": lambda conv: conv + relay.const(rand(8)),
+    "bias_add-of-rows": lambda conv: relay.nn.bias_add(conv, relay.const(rand(8)), axis=3),
+    "from-the-root": lambda conv: conv + relay.max(conv, axis=[0, 2, 3], keepdims=True),
+}
+BIAS = {
+    "left": lambda conv: relay.const(rand(8, 1, 1)) + conv,
+    "bias_add": lambda conv: relay.nn.bias_add(conv, relay.const(rand(8)), axis=1),
+}
+
+
+@pytest.mark.parametrize("kind", [*NO_BIAS, *BIAS])
+def test_what_is_a_bias(kind):
+    """As wide as the channels are many, so that the shape alone does not tell."""
+    conv = relay.nn.conv2d(relay.var("x", shape=(1, 8, 6, 8)), relay.const(rand(8, 8, 1, 1)))
+    partitioned = byoc_pipeline(tvm.IRModule.from_expr({**NO_BIAS, **BIAS}[kind](conv)))
+    found = testing.offload(partitioned).composites
+    assert found == ({"dnnl.conv2d_bias": 1} if kind in BIAS else {})
+
+
 def test_single_ops():
     mod, inputs, params, expected = conv_bias_relu()
     partitioned = byoc_pipeline(mod, params, composites=False)

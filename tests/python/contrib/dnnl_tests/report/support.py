@@ -25,6 +25,8 @@ from unittest import mock
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
+from tvm.relay.op.contrib._dnnl.partition import pattern_table
 from tvm.relay.op.contrib._dnnl.policy import cpu
 
 from dnnl_tests import graphs as random_graphs
@@ -33,7 +35,7 @@ from dnnl_tests.graphs.row import op
 
 DTYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int8")
 SEEDS = range(10)
-# So many of the graphs are asked about types other than float32.
+# So many of the calls that are accepted are asked about other types than float32.
 FEW = 2
 READY = "can be offloaded; the module is not partitioned"
 # The attributes that are layouts, and which operand has the layout.
@@ -49,7 +51,7 @@ fails when it is out of date.
   refuse other types, symbolic shapes and tensors of no elements, with a reason.
 - **layouts**: those that are accepted, of the data and of the weight; ops without an entry have no
   such attribute.
-- **takes**: what may be fused behind the op, each used by the next alone: `eltwise` and `binary`
+- **fuses**: what may be fused behind the op, each used by the next alone: `eltwise` and `binary`
   are the ops that have this entry in the column **fused as**.
 - **fused as**: what the op is when it is fused behind another.
 
@@ -138,55 +140,70 @@ def layouts(call):
     return "; ".join(texts)
 
 
+def _calls(mod, name):
+    """Return the calls of a Relay op in a typed module."""
+    return [call for call in op_calls(mod["main"]) if call.op.name == name]
+
+
 class Support:
-    """What is found about an op, a virtual op or a composite."""
+    """What the rules of an op, virtual or not, accept.
+
+    An op is asked about calls that are drawn at random, in float32. The first few that are
+    accepted are asked about again in each other type, with the same shapes and attributes.
+    """
 
     def __init__(self, spec):
         self.spec, self.name = spec, spec.name
-        self.dtypes, self.accepted = set(), None
-        self.refused = set()
-        for number, graph in enumerate(graphs(spec.name)):
-            for dtype in DTYPES if number < FEW else DTYPES[:1]:
-                mod = _module(graph, dtype)
-                if mod is not None:
-                    self._ask(mod, dtype)
+        self.dtypes, self.refused, self.accepted = set(), set(), None
+        if self.name.startswith("dnnl."):
+            self.dtypes = {dtype for dtype in DTYPES if self._accepts_virtual(dtype)}
+            return
+        ready = []
+        for graph in graphs(self.name):
+            reasons = self._reasons(graph, DTYPES[0])
+            self.refused.update(template(reason) for reason in reasons - {None})
+            if reasons == {None}:
+                ready.append(graph)
+        for dtype in DTYPES if ready else ():
+            if any(self._reasons(graph, dtype) == {None} for graph in ready[:FEW]):
+                self.dtypes.add(dtype)
+        if ready:
+            *_, self.accepted = _calls(_module(ready[0], DTYPES[0]), self.name)
 
-    def _ask(self, mod, dtype):
-        """Ask the rules about the calls of a module."""
-        if self.spec.chain is None and not self.name.startswith("dnnl."):
-            reasons = _reasons(mod, self.name)
-            taken = READY in reasons
-        else:
-            report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, prune=False))
-            short, reasons = self.name.split(".")[-1], set()
-            taken = any(short in found for found in report.composites)
-        if taken:
-            self.dtypes.add(dtype)
-        if dtype == "float32":
-            self.refused.update(template(reason) for reason in reasons - {READY})
-            if reasons == {READY} and self.accepted is None:
-                relay.analysis.post_order_visit(mod["main"], self._note)
+    def _accepts_virtual(self, dtype):
+        """Whether the rule of a virtual op accepts an operand of a type."""
+        data = relay.var("data", shape=(2, 3), dtype=dtype)
+        call = relay.Call(relay.Function([data], data), [data])
+        relay.transform.InferTypeLocal(data)
+        return self.spec.reason(call) is None
 
-    def _note(self, expr):
-        if isinstance(expr, relay.Call) and expr.op.name == self.name:
-            self.accepted = expr
+    def _reasons(self, graph, dtype):
+        """Return what the rule says of the calls in a graph, None for one that is accepted."""
+        mod = _module(graph, dtype)
+        return set() if mod is None else {self.spec.reason(call) for call in _calls(mod, self.name)}
 
     @property
     def layouts(self):
         """The layouts that are accepted, as a text."""
-        if self.spec.chain is not None:
-            return f"as `{self.spec.chain.root}`"
         return "" if self.accepted is None else layouts(self.accepted)
 
 
 def _row(support):
     """Return the cells of an op."""
     spec = support.spec
-    takes, post = ", ".join(spec.fuses), spec.post or ""
-    if spec.chain is not None:
-        post = "a whole composite"
-    dtypes = [dtype for dtype in DTYPES if dtype in support.dtypes]
-    return [f"`{spec.name}`", _texts(dtypes), support.layouts, takes, post]
+    return [
+        f"`{spec.name}`",
+        _texts(dtype for dtype in DTYPES if dtype in support.dtypes),
+        support.layouts,
+        ", ".join(spec.fuses),
+        spec.post or "",
+    ]
+
+
+def _composite_row(name, root):
+    """Return the cells of a composite, whose operands are those of its root."""
+    dtypes = _texts(dtype for dtype in DTYPES if dtype in root.dtypes)
+    return [f"`{name}`", dtypes, f"as `{root.name}`", "", "a whole composite"]
 
 
 def _table(titles, rows):
@@ -210,12 +227,14 @@ def text():
 
 def _text():
     table = dnnl._TABLE  # pylint: disable=protected-access
-    found = [Support(spec) for spec in (*table.ops.values(), *table.composites)]
-    rows = [_row(support) for support in found]
-    reasons = [(support.name, reason) for support in found for reason in support.refused]
+    found = {name: Support(spec) for name, spec in table.items()}
+    rows = [_row(support) for support in found.values()]
+    for name, ((root,), *_) in pattern_table.composites(table).items():
+        rows.append(_composite_row(name, found[root]))
+    reasons = [(name, reason) for name, support in found.items() for reason in support.refused]
     parts = [
         HEAD,
-        _table(["op", "types", "layouts", "takes", "fused as"], rows),
+        _table(["op", "types", "layouts", "fuses", "fused as"], rows),
         REFUSED_HEAD,
         _table(["reason", "ops"], _by_reason(reasons)),
         ALWAYS_HEAD,
@@ -231,10 +250,16 @@ def without_row():
     return refused.REFUSED
 
 
+def names():
+    """Return the names of all rows and composites."""
+    table = dnnl._TABLE  # pylint: disable=protected-access
+    return [*table, *pattern_table.composites(table)]
+
+
 def run(progress=None):
     """Run calls of each row on oneDNN and compare; return what is wrong, by row."""
     wrong = {}
-    for name in dnnl._TABLE.names():  # pylint: disable=protected-access
+    for name in names():
         if progress:
             progress(name)
         verdicts = [random_graphs.judge(graph) for graph in graphs(name)[:3]]

@@ -20,6 +20,7 @@ import pathlib
 
 import pytest
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
 
 from dnnl_tests.report import support
 
@@ -40,8 +41,15 @@ def test_reasons_lose_their_numbers():
 
 
 def test_types_and_layouts_of_an_op():
-    specs = {spec.name: spec for spec in dnnl._TABLE.ops.values()}
+    specs = {spec.name: spec for spec in dnnl._TABLE.values()}
     conv = support.Support(specs["nn.conv2d"])
     assert {"float32"} <= conv.dtypes <= {"float32", "bfloat16", "float16"}
     assert conv.layouts == "`NCHW`, `NHWC`; any order of `OIHW`"
     assert {"float32", "bfloat16"} <= support.Support(specs["cast"]).dtypes
+
+
+@pytest.mark.parametrize("name", ["nn.matmul", "image.resize1d", "nn.upsampling3d", "dnnl.swish"])
+def test_types_are_those_of_the_rule(name, monkeypatch):
+    """Few random calls of these are legal: what the others are refused for is not the type."""
+    monkeypatch.setattr(cpu, "computes", lambda dtype: dtype in cpu.REAL)
+    assert support.Support(dnnl._TABLE[name]).dtypes == {"float32", "bfloat16", "float16"}

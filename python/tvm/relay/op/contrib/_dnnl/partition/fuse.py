@@ -26,19 +26,13 @@ from tvm.relay import expr as relay_expr
 
 from ..ir.dataflow_graph import Graph
 from ..policy.op_spec import OpSpec, Rules
+from ..policy.operands import BIAS_OPS, operand_kind
 from ..policy.tensors import COMPILER, VIRTUAL_OP, op_name, shape_of
-from .chain import channel_bias_reason
 
 # oneDNN's limit of post-ops on one primitive is 32.
 MAX_POST_OPS = 32
 
-# For these roots, how many of the last dimensions a reshape between the post-ops must keep: the
-# primitive sees all the others as one.
-KEPT_DIMS = {"nn.dense": 1, "nn.matmul": 1, "nn.batch_matmul": 2}
 RESHAPES = ("expand_dims", "reshape", "squeeze")
-
-# What may be fused to its second operand.
-SWAPPABLE = ("add", "maximum", "minimum", "multiply", "subtract")
 
 
 def spec_name(expr: relay.Expr) -> str | None:
@@ -49,33 +43,6 @@ def spec_name(expr: relay.Expr) -> str | None:
         attrs = expr.op.attrs
         return str(attrs[VIRTUAL_OP]) if attrs is not None and VIRTUAL_OP in attrs else None
     return op_name(expr)
-
-
-def operand_kind(
-    operand: tuple[int, ...], result: tuple[int, ...], channel_axis: int | None
-) -> str | None:
-    """Say how a second operand lies on a result, if in a way that oneDNN fuses.
-
-    Parameters
-    ----------
-    operand, result : tuple[int, ...]
-        The shapes, aligned from the right as numpy does.
-    channel_axis : int | None
-        The channel axis of the result, for an op that has one.
-
-    Returns
-    -------
-    kind : str | None
-        "scalar", "channel" or "full"; None for any other broadcast.
-    """
-    if len(operand) > len(result):
-        return None
-    padded = (1,) * (len(result) - len(operand)) + operand
-    if channel_axis is not None and channel_bias_reason(operand, result, channel_axis) is None:
-        return "channel"
-    if padded == result:
-        return "full"
-    return "scalar" if all(dim == 1 for dim in padded) else None
 
 
 class Fused:
@@ -139,7 +106,7 @@ class Fused:
     def _is_reshape_of_rows(self, last: int, user: int) -> bool:
         """Whether a user only gives other dimensions to the rows, or matrices, of the last op."""
         root, expr = self.graph.nodes[self.chain[0]], self.graph.nodes[user]
-        kept = KEPT_DIMS.get(spec_name(root))
+        kept = self.root_spec.kept_dims
         if kept is None or spec_name(expr) not in RESHAPES or self.rules.refusal(expr) is not None:
             return False
         # An operand of all elements would be of other dimensions than the result.
@@ -163,30 +130,26 @@ class Fused:
         if not is_fused or refused or shape_of(expr) != shape:
             return None
         short = name.split(".")[-1]
-        return short if spec.post == "eltwise" else self._binary_part(expr, last, short)
+        return short if spec.post == "eltwise" else self._binary_part(expr, last, spec)
 
     def _channel_axis(self, shape: tuple[int, ...]) -> int | None:
         """Return the channel axis of a result of this shape."""
         is_reshaped = len(shape) != len(shape_of(self.graph.nodes[self.chain[0]]))
         return len(shape) - 1 if is_reshaped else self.channel_axis
 
-    def _binary_part(self, expr: relay.Call, last: int, short: str) -> str | None:
+    def _binary_part(self, expr: relay.Call, last: int, spec: OpSpec) -> str | None:
         is_first = expr.args[0].same_as(self.graph.nodes[last])
-        operand, shape = expr.args[1 if is_first else 0], shape_of(expr)
-        if op_name(expr) == "nn.bias_add":
-            if not is_first or int(expr.attrs.axis) % len(shape) != self._channel_axis(shape):
-                return None
-            kind = "channel"
-        else:
-            kind = operand_kind(shape_of(operand), shape, self._channel_axis(shape))
-        if kind is None or not (is_first or short in SWAPPABLE):
+        operand, shape = shape_of(expr.args[1 if is_first else 0]), shape_of(expr)
+        kind = operand_kind(expr, operand, shape, self._channel_axis(shape))
+        if kind is None or not (is_first or spec.swaps):
             return None
         # The first thing that is added per channel is the primitive's bias argument.
         self._has_full_operand = self._has_full_operand or kind == "full"
-        is_bias = short in ("add", "bias_add") and kind == "channel" and not any(self._parts[1:])
+        is_bias = spec.name in BIAS_OPS and kind == "channel" and not any(self._parts[1:])
         if is_bias and self.root_spec.heavy:
             return "bias"
-        return "sum" if short == "add" and kind == "full" else short
+        is_sum = spec.name == "add" and (kind == "full" or operand == shape)
+        return "sum" if is_sum else spec.name.split(".")[-1]
 
     def build(self, *outside: relay.Expr) -> relay.Call:
         """Return the call of the composite.

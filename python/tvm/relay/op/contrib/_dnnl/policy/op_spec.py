@@ -14,21 +14,18 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""OpSpec, the row of the policy table, and what is derived from the rows."""
+"""The rows of the policy, and the rules of one run that are made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import tvm.ir
 from tvm import relay
-from tvm.relay.dataflow_pattern import DFPattern
 
 from ..options import Options
-from ..partition.chain import Chain, bias_reason, residual_reason
 from .refused import REFUSED
-from .tensors import COMPILER, op_name
+from .tensors import op_name
 
 EXCLUDED = "excluded by option"
 
@@ -38,20 +35,16 @@ FUNCTION = 64
 
 @dataclass(frozen=True)
 class OpSpec:
-    """All that the partitioner knows about one op or one composite.
+    """All that the partitioner knows about one op.
 
     Parameters
     ----------
     name : str
-        The Relay op, or the name of a composite or a virtual op, which starts with "dnnl.".
-    chain : Chain | None
-        What the composite is made of; None for an op, virtual or not. Its root must be an op
-        with a row.
-    reason : Callable | None
-        The rule of an op: returns None for a call that oneDNN can run, else why it cannot.
-        A composite has the rule of its root.
+        The Relay op, or the name of a virtual op, which starts with "dnnl.".
+    reason : Callable
+        The rule: returns None for a call that oneDNN can run, else why it cannot.
     channel_axis : Callable | None
-        For an op that takes a bias: the channel axis of a call's result.
+        For an op that accepts a bias: the channel axis of a call's result.
     heavy : bool
         Whether the op computes enough to be worth a partition of its own.
     cost_weight : int
@@ -62,96 +55,66 @@ class OpSpec:
         may have to move them. A partition may reach through it, but not be made of it.
     post : str | None
         "eltwise" or "binary" for an op that can be fused to the result of another.
+    swaps : bool
+        Whether a binary op can be fused to its second operand.
     fuses : tuple[str, ...]
         What can be fused to the result of this op: kinds as in `post`, or ops by name.
+    kept_dims : int | None
+        How many of the last dimensions a reshape between the post-ops must keep, since the
+        primitive sees all the others as one; None where no reshape may be there.
+    patterns : str
+        The composites that the pattern table has of this op: what is fused to it, in words
+        separated by spaces.
     """
 
     name: str
-    chain: Chain | None = None
-    reason: Callable[[relay.Call], str | None] | None = None
+    reason: Callable[[relay.Call], str | None]
     channel_axis: Callable[[relay.Call], int] | None = None
     heavy: bool = False
     cost_weight: int = 1
     moves: str | None = None
     post: str | None = None
+    swaps: bool = False
     fuses: tuple[str, ...] = ()
+    kept_dims: int | None = None
+    patterns: str = ""
 
 
-def root(name: str, reason, channel_axis=None, fuses=("eltwise", "binary")) -> OpSpec:
+def root(name: str, reason, channel_axis, **fields) -> OpSpec:
     """Make the row of an op that computes much, to which others are fused."""
-    return OpSpec(name, reason=reason, channel_axis=channel_axis, heavy=True, fuses=fuses)
+    fuses = ("eltwise", "binary")
+    return OpSpec(name, reason, channel_axis, heavy=True, fuses=fuses, **fields)
 
 
-def light(name: str, reason, channel_axis=None, fuses=("eltwise", "binary")) -> OpSpec:
-    """Make the row of an op that alone gains nothing, to which others are fused."""
-    return OpSpec(name, reason=reason, channel_axis=channel_axis, cost_weight=0, fuses=fuses)
+def light(name: str, reason, channel_axis=None, **fields) -> OpSpec:
+    """Make the row of an op that wins nothing alone, to which others are fused."""
+    fuses = ("eltwise", "binary")
+    return OpSpec(name, reason, channel_axis, cost_weight=0, fuses=fuses, **fields)
 
 
-def function(name: str, reason) -> OpSpec:
+def function(name: str, reason, **fields) -> OpSpec:
     """Make the row of an op that computes functions such as exp, and to which nothing is fused."""
-    return OpSpec(name, reason=reason, cost_weight=FUNCTION)
+    return OpSpec(name, reason, cost_weight=FUNCTION, **fields)
 
 
 def view(name: str, reason) -> OpSpec:
     """Make the row of an op that names or orders elements in another way."""
-    return OpSpec(name, reason=reason, moves="view")
+    return OpSpec(name, reason, moves="view")
 
 
 def copy(name: str, reason) -> OpSpec:
     """Make the row of an op that puts elements together in another way."""
-    return OpSpec(name, reason=reason, moves="copy")
+    return OpSpec(name, reason, moves="copy")
 
 
-def eltwise(name: str, reason, cost_weight: int = 1) -> OpSpec:
-    """Make the row of a function of one element."""
-    return OpSpec(name, reason=reason, cost_weight=cost_weight, post="eltwise", fuses=("binary",))
+def eltwise(name: str, reason, **fields) -> OpSpec:
+    """Make the row of a unary elementwise op."""
+    return OpSpec(name, reason, post="eltwise", fuses=("binary",), **fields)
 
 
-def binary(name: str, reason) -> OpSpec:
-    """Make the row of a function of two elements, the second of which may be broadcast."""
-    return OpSpec(name, reason=reason, post="binary", fuses=("eltwise", "binary"))
-
-
-class SpecTable:
-    """The rows by name, the pattern table and the op attributes that come of them."""
-
-    def __init__(self, rows: Iterable[OpSpec]):
-        rows = tuple(rows)
-        self.ops: dict[str, OpSpec] = {row.name: row for row in rows if row.chain is None}
-        # Longer composites first, since what one has taken the next cannot.
-        self.composites: list[OpSpec] = sorted(
-            (row for row in rows if row.chain is not None),
-            key=lambda row: -(row.chain.bias + row.chain.sum + len(row.chain.post)),
-        )
-
-    def names(self) -> list[str]:
-        """Return the names of all rows."""
-        return [*self.ops, *(row.name for row in self.composites)]
-
-    def pattern_table(self) -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
-        """Return (name, pattern, check) of each composite, as MergeComposite takes them."""
-
-        def check(spec):
-            return lambda call: Rules(self).composite_refusal(spec, call) is None
-
-        return [(row.name, row.chain.pattern(), check(row)) for row in self.composites]
-
-    def register(self) -> None:
-        """Tell AnnotateTarget which ops oneDNN runs. Can be called again.
-
-        Views are left out. TVM's passes do not prune, so wherever nothing else surrounds a view it
-        would become a partition that computes nothing.
-        """
-        attr = f"target.{COMPILER}"
-        for name, spec in self.ops.items():
-            if name.startswith(f"{COMPILER}.") or spec.moves == "view":
-                continue
-            # Registering twice is an error in TVM, and a reload of the module would do that.
-            tvm.ir.Op.get(name).reset_attr(attr)
-            tvm.ir.register_op_attr(name, attr, self._accepts)
-
-    def _accepts(self, call: relay.Call) -> bool:
-        return Rules(self).refusal(call) is None
+def binary(name: str, reason, **fields) -> OpSpec:
+    """Make the row of a binary elementwise op, the second operand of which may be broadcast."""
+    return OpSpec(name, reason, post="binary", fuses=("eltwise", "binary"), **fields)
 
 
 class Rules:
@@ -159,19 +122,14 @@ class Rules:
 
     Parameters
     ----------
-    table : SpecTable
-        The rows.
+    rows : Mapping[str, OpSpec]
+        The rows of ops by name.
     options : Options | None
         What the caller asked for; None for nothing.
-
-    Attributes
-    ----------
-    ops : dict[str, OpSpec]
-        The rows of ops by name.
     """
 
-    def __init__(self, table: SpecTable, options: Options | None = None):
-        self.ops, self.options = table.ops, options or Options()
+    def __init__(self, rows: Mapping[str, OpSpec], options: Options | None = None):
+        self.ops, self.options = rows, options or Options()
         # What the rules of ops said: several passes ask about one call.
         self._reasons: dict[relay.Call, str | None] = {}
 
@@ -205,15 +163,3 @@ class Rules:
         if name in self.ops:
             return self.reason(call)
         return REFUSED.get(name, "no rule for this op")
-
-    def composite_refusal(self, spec: OpSpec, call: relay.Call) -> str | None:
-        """Say why a call cannot end the composite `spec`; None if it can."""
-        parsed = spec.chain.parse(call)
-        if parsed is None:
-            return f"not of the form of {spec.name}"
-        reason = self.reason(parsed.root)
-        if reason is None and parsed.bias is not None:
-            reason = bias_reason(parsed, self.ops[spec.chain.root].channel_axis)
-        if reason is None and parsed.residual is not None:
-            reason = residual_reason(parsed)
-        return reason

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 import tvm
@@ -27,7 +28,7 @@ from tvm.relay import transform
 
 from ..ir.dataflow_graph import is_partition
 from ..options import Options
-from ..policy.op_spec import Rules, SpecTable
+from ..policy.op_spec import OpSpec, Rules
 from ..policy.tensors import op_name
 from .flow import Node, make_nodes
 from .record import Record
@@ -152,11 +153,11 @@ def _count(partitions: int) -> str:
     return "1 partition" if partitions == 1 else f"{partitions} partitions"
 
 
-def make_report(mod: tvm.IRModule, table: SpecTable) -> OffloadReport:
+def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
     """Compare a module with the policy; see :py:func:`tvm.relay.op.contrib.dnnl.offload_report`."""
     record = Record.of(mod)
     walk = Walk(transform.InferType()(mod))
-    _explain(walk, record, table)
+    _explain(walk, record, rows)
     report = OffloadReport(nodes=make_nodes(walk))
     report.partitions = sum(is_partition(func) for func in walk.mod.functions.values())
     if record is not None:
@@ -173,14 +174,14 @@ def make_report(mod: tvm.IRModule, table: SpecTable) -> OffloadReport:
     return report
 
 
-def _explain(walk: Walk, record: Record | None, table: SpecTable) -> None:
+def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> None:
     """Give a reason to each op that stays on TVM."""
     left = _UNPARTITIONED if record is None else _LEFT
     record = record or Record()
     known = {}
     for name in walk.graphs:
         known.update(record.reasons(name, walk.mod[name]))
-    rules = Rules(table, Options(exclude=frozenset(record.excluded)))
+    rules = Rules(rows, Options(exclude=frozenset(record.excluded)))
     for unit in walk.units:
         if not unit.offloaded and unit.reason is None:
             unit.reason = (

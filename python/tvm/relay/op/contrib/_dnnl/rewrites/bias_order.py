@@ -26,8 +26,8 @@ from functools import partial
 from tvm import relay
 
 from ..ir.dataflow_graph import Graph
-from ..partition.chain import BIAS_OPS, channel_bias_reason
 from ..policy.op_spec import Rules
+from ..policy.operands import BIAS_OPS, is_per_channel
 from ..policy.tensors import op_name, shape_of
 
 
@@ -86,10 +86,6 @@ def _read(graph: Graph, outer: int, rules: Rules) -> tuple[int, int, int] | None
         ):
             continue
         axis = rules.ops[op_name(call)].channel_axis(call)
-        if op_name(graph.nodes[outer]) == "nn.bias_add":
-            fits = int(graph.nodes[outer].attrs.axis) % len(out) == axis
-        else:
-            fits = channel_bias_reason(shape_of(graph.nodes[bias]), out, axis) is None
-        if fits:
+        if is_per_channel(graph.nodes[outer], shape_of(graph.nodes[bias]), out, axis):
             return root, residual, bias
     return None

@@ -32,8 +32,8 @@ from tvm import relay
 
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import Graph
-from ..partition.chain import channel_bias_reason
 from ..policy.op_spec import Rules
+from ..policy.operands import is_per_channel
 from ..policy.rules.conv import conv_geometry, is_transposed
 from ..policy.tensors import op_name, shape_of
 
@@ -155,11 +155,9 @@ class _Walk:
         if not isinstance(operand, relay.Constant) or shape_of(call) != self.out:
             return None
         values = to_double(operand)
-        if op_name(call) == "nn.bias_add":
-            is_bias = int(call.attrs.axis) % len(self.out) == self.axis
-        else:
-            is_bias = values.size == 1 or not channel_bias_reason(values.shape, self.out, self.axis)
-        return values.reshape(-1) if is_bias else None
+        is_bias = is_per_channel(call, values.shape, self.out, self.axis)
+        is_scalar = values.size == 1 and op_name(call) != "nn.bias_add"
+        return values.reshape(-1) if is_bias or is_scalar else None
 
     def folded(self) -> Folded | None:
         """Return what stands for all that was taken in, or None to leave it."""
