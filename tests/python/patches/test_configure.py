@@ -168,6 +168,16 @@ def test_json_sources(build, options):
     assert told(build, "USE_DNNL_CODEGEN") == options.get("USE_DNNL_CODEGEN", "OFF")
 
 
+def test_the_cores_tests_are_a_target_of_their_own(build):
+    """They build in a TVM tree, too, from nothing but the core and oneDNN."""
+    assert build.configure(USE_DNNL_CODEGEN="ON") == 0, build.output
+    tests = overlay("tests/cpp-runtime/harness", "tests/cpp-runtime/dnnl/core")
+    assert tests and tests <= set(build.commands())
+    command = [find_cmake(), "--build", build.folder, "--target", "help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "dnnl_core_cpptest" in done.stdout
+
+
 @pytest.mark.parametrize("codegen, version", [("JSON", "3.4.0"), ("OFF", "NOT-FOUND")])
 def test_libinfo_compiles(build, codegen, version):
     """libinfo.cc needs the runtime's headers only, which the wheel has."""
