@@ -37,10 +37,7 @@ COMMANDS = {
     "fuzz": ("test.fuzz", "run random graphs on oneDNN and on TVM without it, and compare"),
     "ops": ("docs.ops", "print the table of the ops that oneDNN runs"),
     "coverage": ("bench.coverage", "print how much of real models oneDNN runs"),
-    "report": (
-        "report_page.report",
-        "tell what of an ONNX model oneDNN runs, and why not the rest",
-    ),
+    "report": ("report", "tell what of an ONNX model oneDNN runs, and why not the rest"),
     "docs": ("docs.docs", "run the code of the documentation and build its pages"),
     "lint": ("lint.lint", "check format, licence headers and sizes; --fix repairs it"),
     "wheel": ("wheel.wheel", "make a wheel that pip installs without this checkout"),

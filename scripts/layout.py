@@ -38,6 +38,8 @@ class Layout:
         self.root = Path(root)
         self.requirements = self.root / "requirements"
         self.overlay = self.root / "python"
+        # On Python's path: the package that writes reports as pages.
+        self.report_page = self.root / "scripts" / "report_page"
         self.build = self.root / "build"
         self.venv = self.build / "venv"
         self.bin = self.venv / "bin"

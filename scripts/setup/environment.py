@@ -72,6 +72,7 @@ def variables(layout, environ=None):
         environ[name] = f"{first}{os.pathsep}{rest}" if rest else str(first)
 
     prepend("PATH", layout.bin)
+    prepend("PYTHONPATH", layout.report_page)
     # What the commands share with the tests: networks, random graphs, the table of ops.
     prepend("PYTHONPATH", layout.root / "tests" / "python" / "contrib")
     prepend("PYTHONPATH", package)

@@ -91,6 +91,7 @@ def contents(layout):
     header = "src/runtime/contrib/dnnl/dnnl_kernel.h"
     return {
         str(layout.tvm): "tvm",
+        str(layout.report_page / "dnnl_report_page"): "dnnl_report_page",
         str(layout.library): "tvm/libtvm_dnnl.so",
         # The name by which libtvm_dnnl.so asks for it.
         str(layout.onednn / "lib" / "libdnnl.so.3"): "tvm/libdnnl.so.3",

@@ -44,6 +44,7 @@ assert dnnl.offload_report(mod).composites == {"dnnl.conv2d_relu": 1}
 with tvm.transform.PassContext(opt_level=3):
     lib = relay.build(mod, target=dnnl.host_target())
 lib.export_library("model.so")
+assert "<svg" in dnnl.offload_report(mod).to_html()
 with tvm.transform.PassContext(opt_level=3, config={"relay.ext.dnnl.codegen": "C_SRC"}):
     lib = relay.build(mod, target=dnnl.host_target())
 lib.export_library("c_source.so", options=dnnl.c_source_options())
@@ -77,6 +78,7 @@ def test_it_holds_what_a_model_needs(built):
         metadata = archive.read(f"tvm_dnnl-{wheel.VERSION}.dist-info/METADATA").decode()
     needed = ("libtvm.so", "libtvm_dnnl.so", "libdnnl.so.3", "relay/op/contrib/dnnl.py")
     assert {f"tvm/{name}" for name in needed} <= names
+    assert "dnnl_report_page/page.py" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
     assert any(name.endswith("licenses/oneDNN-LICENSE.txt") for name in names)
     assert "Requires-Dist: numpy~=1.26.4" in metadata

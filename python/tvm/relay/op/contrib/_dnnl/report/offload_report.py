@@ -31,6 +31,7 @@ from ..options import Options
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.tensors import op_name
 from .flow import Node, make_nodes
+from .page import to_html  # not for TVM
 from .record import Record
 from .walk import Walk
 
@@ -106,25 +107,7 @@ class OffloadReport:
         nodes = [{"id": i, **asdict(node)} for i, node in enumerate(self.nodes)]
         return json.dumps({**self.to_dict(), "nodes": nodes}, indent=1)
 
-    def to_html(self, title: str = "What runs on oneDNN") -> str:
-        """Return the report as a page with the graph drawn, which needs no other file.
-
-        The layout is made by Graphviz: `pip install graphviz graphviz-pure`, or the package
-        graphviz for Python and a `dot` program of your system.
-
-        Parameters
-        ----------
-        title : str
-            The heading of the page.
-
-        Raises
-        ------
-        RuntimeError
-            Graphviz is not installed, or failed.
-        """
-        from .page import make_page  # pylint: disable=import-outside-toplevel
-
-        return make_page(self, title)
+    to_html = to_html  # not for TVM
 
     def __str__(self) -> str:
         rows = [("op", "count", "oneDNN", "why the others stayed on TVM")]

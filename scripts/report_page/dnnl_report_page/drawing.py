@@ -26,8 +26,7 @@ import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..policy.tensors import COMPILER
-from .flow import Node
+from tvm.relay.op.contrib._dnnl.report.flow import Node
 
 # Graphviz itself, or a program that draws the same and comes from the Python package index.
 PROGRAMS = ("dot", "graphviz-pure")
@@ -71,7 +70,7 @@ _PARTITION = {
 
 def short_name(name: str) -> str:
     """Return the name of a Relay op without its namespace."""
-    return name.removeprefix("nn.").removeprefix(f"{COMPILER}.")
+    return name.removeprefix("nn.").removeprefix("dnnl.")
 
 
 def title_of(node: Node) -> str:
@@ -155,9 +154,9 @@ def find_program() -> str:
     """
     beside = Path(sys.executable).parent
     for name in PROGRAMS:
-        found = shutil.which(name) or shutil.which(name, path=str(beside))
-        if found:
-            return found
+        program = shutil.which(name) or shutil.which(name, path=str(beside))
+        if program:
+            return program
     raise RuntimeError(f"drawing needs Graphviz, and there is no {' or '.join(PROGRAMS)}: {REMEDY}")
 
 

@@ -1,0 +1,103 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The report as data: the module as a graph of nodes, and JSON."""
+
+import json
+
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+
+from dnnl_tests.relay import const, conv, module, partition, var
+
+SHAPE = (1, 8, 6, 6)
+X = var("x", *SHAPE)
+relu, sin = relay.nn.relu, relay.sin
+
+
+def report_of(*results, **options):
+    return dnnl.offload_report(partition(module(*results), **options))
+
+
+def flow(nodes):
+    """Write each edge as "name -> name"."""
+    return [f"{nodes[i].name} -> {node.name}" for node in nodes for i in node.inputs]
+
+
+class TestNodes:
+    def test_what_runs_where(self):
+        nodes = report_of(sin(relu(conv(X) + const(8, 1, 1)))).nodes
+        assert [(node.kind, node.name) for node in nodes] == [
+            ("input", "x"),
+            ("dnnl", "dnnl.conv2d_bias_relu"),
+            ("tvm", "sin"),
+            ("output", "result"),
+        ]
+        assert [node.inputs for node in nodes] == [[], [0], [1], [2]]
+        assert nodes[1].ops == ["nn.conv2d", "add", "nn.relu"]
+        assert nodes[1].partition == "tvmgen_default_dnnl_main_0"
+        assert (nodes[1].details, nodes[1].shape) == ("3x3", "1x8x6x6")
+        assert (nodes[2].partition, nodes[2].reason) == (None, "no rule for this op")
+
+    def test_every_call_has_its_node(self):
+        report = report_of(sin(conv(X)), relay.nn.dense(relay.nn.batch_flatten(X), const(4, 288)))
+        drawn = [op for node in report.nodes for op in node.ops]
+        assert sorted(drawn) == sorted(op for op, n in report.calls.items() for _ in range(n))
+
+    def test_tuples_are_followed(self):
+        parts = relay.split(X, 2, axis=1)
+        y = relay.Tuple([relay.sin(parts[1]), relay.cos(X)])
+        nodes = report_of(relay.TupleGetItem(y, 0)).nodes
+        assert "x -> split" in flow(nodes) and "split -> sin" in flow(nodes)
+        assert [nodes[i].name for i in nodes[-1].inputs] == ["sin"]
+
+    def test_let_is_followed(self):
+        v = relay.var("v")
+        mod = tvm.IRModule.from_expr(relay.Function([X], relay.Let(v, sin(X), relay.cos(v))))
+        assert flow(dnnl.offload_report(mod).nodes) == ["x -> sin", "sin -> cos", "cos -> result"]
+
+    def test_branches_and_functions_are_followed(self):
+        flag = relay.var("flag", shape=(), dtype="bool")
+        body = relay.If(flag, sin(X), relay.cos(X))
+        mod = tvm.IRModule.from_expr(relay.Function([flag, X], body))
+        edges = flow(dnnl.offload_report(mod).nodes)
+        assert {"flag -> result", "sin -> result", "cos -> result"} <= set(edges)
+
+    def test_other_types(self):
+        x = relay.var("x", shape=(relay.Any(), 4), dtype="int32")
+        nodes = dnnl.offload_report(tvm.IRModule.from_expr(relay.Function([x], relu(x)))).nodes
+        assert nodes[0].shape == "?x4 int32"
+
+
+def test_json():
+    report = report_of(sin(relu(conv(X))))
+    found = json.loads(report.to_json())
+    nodes = found.pop("nodes")
+    assert found == report.to_dict()
+    assert [node["id"] for node in nodes] == [0, 1, 2, 3]
+    assert nodes[1] == {
+        "id": 1,
+        "kind": "dnnl",
+        "name": "dnnl.conv2d_relu",
+        "function": "main",
+        "ops": ["nn.conv2d", "nn.relu"],
+        "details": "3x3",
+        "shape": "1x8x6x6",
+        "partition": "tvmgen_default_dnnl_main_0",
+        "reason": None,
+        "inputs": [0],
+    }
