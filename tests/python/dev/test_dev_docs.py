@@ -16,6 +16,7 @@
 # under the License.
 """The checks of the documentation find what they are there for."""
 
+import re
 import subprocess
 import sys
 
@@ -25,6 +26,33 @@ from scripts import cli
 from scripts.docs import docs
 from scripts.errors import SetupError
 from scripts.layout import ROOT
+
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("patches/*.md")])
+FOLDERS = ("apps", "cmake", "docs", "patches", "python", "requirements", "scripts", "src", "tests")
+# Of this checkout, as a word of its own: no part of an address or of a longer path.
+PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./*{{}},-]*[\w*}}/]")
+
+
+def paths(text):
+    """Return the paths that a text names, each of `a/{b,c}` on its own."""
+    text = text.replace("`_dnnl/", "`python/tvm/relay/op/contrib/_dnnl/")
+    for path in PATH.findall(text):
+        before, brace, rest = path.partition("{")
+        parts, _, after = rest.partition("}")
+        yield from (before + part + after for part in parts.split(",")) if brace else [path]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_paths_that_a_page_names_are_there(page):
+    named = set(paths(page.read_text(encoding="utf-8")))
+    assert [path for path in sorted(named) if not any(ROOT.glob(path))] == []
+
+
+def test_paths_in_a_text():
+    text = "`src/a/{b,c}.cc`, tests/x.py. https://h/docs/y, build/docs/z (python/tvm/) a/src/b"
+    assert list(paths(text)) == ["src/a/b.cc", "src/a/c.cc", "tests/x.py", "python/tvm/"]
+    assert list(paths("`_dnnl/ir/`")) == ["python/tvm/relay/op/contrib/_dnnl/ir/"]
 
 
 def build(folder, *lines):

@@ -72,6 +72,7 @@ class OffloadReport:
     folded: dict[str, int] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list, repr=False)
+    to_html = to_html  # not for TVM
 
     @property
     def total(self) -> int:
@@ -106,8 +107,6 @@ class OffloadReport:
         """Return the report as a JSON text: what `to_dict` has, and the nodes."""
         nodes = [{"id": i, **asdict(node)} for i, node in enumerate(self.nodes)]
         return json.dumps({**self.to_dict(), "nodes": nodes}, indent=1)
-
-    to_html = to_html  # not for TVM
 
     def __str__(self) -> str:
         rows = [("op", "count", "oneDNN", "why the others stayed on TVM")]
