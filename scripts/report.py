@@ -42,7 +42,7 @@ def add_arguments(parser):
     """Add the command's options."""
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument("--html", metavar="FILE", help="write a page with the graph drawn")
-    parser.add_argument("--json", metavar="FILE", help="write all numbers and calls")
+    parser.add_argument("--json", metavar="FILE", help="write all numbers and ops")
     parser.add_argument(
         "--shape",
         metavar="NAME=1,3,224,224",

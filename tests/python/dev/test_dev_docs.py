@@ -27,7 +27,6 @@ from scripts.docs import docs
 from scripts.errors import SetupError
 from scripts.layout import ROOT
 
-
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("patches/*.md")])
 FOLDERS = ("apps", "cmake", "docs", "patches", "python", "requirements", "scripts", "src", "tests")
 # Of this checkout, as a word of its own: no part of an address or of a longer path.

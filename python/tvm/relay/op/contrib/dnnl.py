@@ -291,7 +291,7 @@ def partition_for_dnnl(
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:
-    """Tell which calls of a module run on oneDNN, and why the others do not.
+    """Tell which ops of a module run on oneDNN, and why the others do not.
 
     Parameters
     ----------
@@ -302,8 +302,8 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
     Returns
     -------
     report : OffloadReport
-        Its text is a table; `to_dict()` has the same for programs. `to_json()` and `to_html()`
-        have each call of the module as well, the latter drawn.
+        Its text is a table; `to_dict()` has the same for programs, `to_json()` each op of the
+        module as well.
     """
     return make_report(check_module(mod), _TABLE)
 

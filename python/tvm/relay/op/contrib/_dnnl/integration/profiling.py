@@ -61,8 +61,8 @@ class DNNLMetricCollector(MetricCollector):
         -------
         report : tvm.runtime.profiling.Report
             A row for each primitive in the order in which they ran, with the node, kind,
-            implementation, layouts, post-ops, shapes, threads, GFLOP/s of convolutions and products
-            of matrices, and the share of the whole run. `table()`, `csv()` and `json()` print it.
+            implementation, layouts, post-ops, shapes, threads, GFLOP/s of convolutions and matmuls,
+            and the share of the whole run. `table()`, `csv()` and `json()` print it.
         """
         return tvm.get_global_func("runtime.profiling.DNNLReport")(self)
 
