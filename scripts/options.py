@@ -56,6 +56,18 @@ def cpus():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+def add_tree(parser, check):
+    """Add what the commands about a TVM source tree share; `check` tells what --check does."""
+    parser.add_argument("--tvm", metavar="DIR", required=True, help="the TVM source tree")
+    parser.add_argument(
+        "--check",
+        dest="dry_run",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help=f"as --dry-run: {check}",
+    )
+
+
 def add_measurement(parser, repeat):
     """Add what the commands that measure share; `repeat` is the default of --repeat."""
     parser.add_argument(

@@ -24,12 +24,12 @@ that you changed, are never overwritten.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import json
 from collections import Counter
 from dataclasses import dataclass, field
 
+from scripts import options
 from scripts.errors import SetupError
 from scripts.patchset.patch_set import Patch, PatchError, PatchSet
 from scripts.patchset.tree import ABSENT, FORMAT, STATE_DIR, State, Tree, file_state, parents
@@ -175,14 +175,7 @@ def _read_patch_set(plan, patch_set, link):
 
 def add_arguments(parser):
     """Add the command's options."""
-    parser.add_argument("--tvm", metavar="DIR", required=True, help="the TVM source tree")
-    parser.add_argument(
-        "--check",
-        dest="dry_run",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="as --dry-run: tell what would change; fails where the run itself would",
-    )
+    options.add_tree(parser, "tell what would change; fails where the run itself would")
     parser.add_argument("--reverse", action="store_true", help="take the patch set out again")
     parser.add_argument(
         "--link",

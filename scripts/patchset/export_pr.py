@@ -22,7 +22,6 @@ commits. The tree is only read; it may have the patch set or not.
 
 from __future__ import annotations
 
-import argparse
 import configparser
 import re
 import shutil
@@ -33,6 +32,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from scripts import options
 from scripts.errors import SetupError
 from scripts.patchset.apply import Plan, make_plan
 from scripts.patchset.patch_set import PatchSet, no_settings
@@ -110,16 +110,9 @@ def commits_of(plan: Plan, series) -> list:
 
 def add_arguments(parser):
     """Add the command's options."""
-    parser.add_argument("--tvm", metavar="DIR", required=True, help="the TVM source tree")
+    options.add_tree(parser, "list the commits, write nothing")
     parser.add_argument(
         "--out", metavar="DIR", required=True, help="where the files go; must be new"
-    )
-    parser.add_argument(
-        "--check",
-        dest="dry_run",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="as --dry-run: list the commits, write nothing",
     )
 
 
@@ -187,8 +180,8 @@ def _export(plan, commits, cover, folder, out):
     for item in commits:
         commit(item.states, f"{item.subject}\n\n{item.body}\n")
     git("config", "branch.series.description", f"{cover['subject']}\n\n{cover['body'].strip()}")
-    options = ["--cover-letter", "--cover-from-description=subject", "--no-signature"]
-    git("format-patch", "--quiet", *options, "-o", folder / "out", f"HEAD~{len(commits)}")
+    flags = ["--cover-letter", "--cover-from-description=subject", "--no-signature"]
+    git("format-patch", "--quiet", *flags, "-o", folder / "out", f"HEAD~{len(commits)}")
     shutil.copytree(folder / "out", out, dirs_exist_ok=True)
 
 
