@@ -445,7 +445,7 @@ def export(lib, path, **options):
 def compiled(lib):
     """Make a library that can run: one with C source is exported and loaded again.
 
-    The compiler is told to be quick. What it made of a text is kept until the process ends, but
+    The compiler is told to be quick. The object file of a text is kept until the process ends, but
     each library has its own file: two models may have the same code and other constants.
 
     Parameters

@@ -87,7 +87,7 @@ def test_conv2d(case, layouts, constant):
 @pytest.mark.parametrize("multiplier", [1, 2])
 @pytest.mark.parametrize("layouts", [("NCHW", "OIHW"), ("NHWC", "HWOI")], ids="-".join)
 def test_conv2d_depthwise_with_the_multiplier_as_input_channels(layouts, multiplier):
-    """The form that TFLite's models have: (C, multiplier) in the place of (O, I)."""
+    """The layout that TFLite's models have: (C, multiplier) in the place of (O, I)."""
     attrs = dict(kernel_size=(3, 3), channels=16 * multiplier, groups=16, padding=(1, 1))
     attrs.update(data_layout=layouts[0], kernel_layout=layouts[1])
     data_shape = [dict(N=1, C=16, H=9, W=7)[c] for c in layouts[0]]

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What a browser makes of a page of the report: places of boxes and texts, and the time it took."""
+"""What a browser makes of a page of the report: where boxes and texts are, and the time it took."""
 
 import html
 import json

@@ -14,7 +14,11 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Calling functions in processes of their own, so that a crash ends that process only."""
+"""Calling functions in processes of their own, so that a crash ends that process only.
+
+Not with tvm.contrib.popen_pool: each of its processes imports TVM again, five seconds of a CPU
+where a fork of a process that has done so takes milliseconds, and it does not tell how one ended.
+"""
 
 import functools
 import multiprocessing

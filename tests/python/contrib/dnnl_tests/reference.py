@@ -84,7 +84,7 @@ def conv(data, weight, attrs):
     channels = attrs.get("channels", wei.shape[0])
     strides, dilation = (_per_axis(attrs.get(k, 1), spatial) for k in ("strides", "dilation"))
     src = np.pad(src, [(0, 0), (0, 0), *zip(*_padding(attrs, spatial))])
-    # Weights as (G, O/G, I/G, ...); TFLite's depthwise form has the multiplier in the place of I.
+    # Weights as (G, O/G, I/G, ...); TFLite's depthwise layout has the multiplier in the place of I.
     wei = wei.reshape(groups, channels // groups, src.shape[1] // groups, *wei.shape[2:])
     src = src.reshape(src.shape[0], groups, -1, *src.shape[2:])
     kernel = wei.shape[3:]

@@ -98,7 +98,7 @@ def without_dnnl(mod):
 
 
 def assert_same_result(mod, partitioned, inputs, params=None, executor="graph", rtol=1e-5):
-    """Run a module, and its partitioned form put together again, on TVM alone."""
+    """Run a module, and what it was partitioned into, put together again, on TVM alone."""
     want = testing.run(mod, inputs, params, executor=executor, opt_level=1)
     got = testing.run(without_dnnl(partitioned), inputs, executor=executor, opt_level=1)
     testing.assert_close(got, want, rtol)

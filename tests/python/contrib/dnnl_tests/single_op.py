@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Running one op, or one composite, on the DNNL backend and looking at what oneDNN made of it."""
+"""Running a few ops, or one composite, on oneDNN alone, and looking at what ran."""
 
 import tvm
 from tvm import relay
@@ -30,44 +30,67 @@ def var(name, shape, dtype="float32"):
     return relay.var(name, shape=shape, dtype=dtype)
 
 
-def run_single(expr, inputs, params, reference, op, kind=None, rtol=RTOL, allow_reference=False):
-    """Offload an expression of one op, run it and compare it.
+def run_alone(expr, inputs, params, reference, *, kinds, rtol, **expected):
+    """Offload all of `expr` as one partition, run it, and compare it with `reference`.
 
     Parameters
     ----------
     expr : relay.Expr
-        With `op` as its only call.
-    inputs, params : dict[str, numpy.ndarray]
-        The values of its variables; `params` become constants.
-    reference : numpy.ndarray | list[numpy.ndarray]
-        The expected result or results.
-    op : str
-        The Relay op that must be offloaded.
-    kind : str | None
-        The kind of the one primitive besides reorders; None for an op without one.
+        An expression with nothing but ops that oneDNN can run.
+    inputs, params : dict
+        Values of its variables; those in `params` become constants.
+    reference : numpy.ndarray or list of them
+        What it must compute.
+    kinds : list of str
+        The kinds of the primitives that must run, reorders left out.
     rtol : float
-        Largest difference allowed, relative to the largest output.
+        Largest difference, relative to the largest output.
+    op : str, optional
+        A Relay op of which there must be one.
+    composites : dict, optional
+        By name, the composites and virtual ops that must be there; any if absent.
+    reorders : bool
+        Whether reorders are checked and returned too. Default: they are not.
     allow_reference : bool
-        Whether oneDNN may run its plain reference implementation.
+        Whether oneDNN may run its plain reference implementation. Default: it may not.
+    opt_level : int
+        Relay's optimisation level. Default: 1, which compiles fastest.
 
     Returns
     -------
-    list[dict]
+    list of dict
         The primitives of the plan.
     """
-    reference = reference if isinstance(reference, list) else [reference]
     mod = tvm.IRModule.from_expr(expr)
     partitioned = dnnl.partition_for_dnnl(mod, params, prune=False)
-    found = testing.offload(partitioned)
-    assert found.partitions == 1 and not found.host_ops and found.ops[op] == 1, partitioned
-    runner = testing.Runner(testing.build(partitioned))
-    testing.assert_close(runner(inputs), reference, rtol)
+    offload = testing.offload(partitioned)
+    assert offload.partitions == 1 and not offload.host_ops, f"{offload}\n{partitioned}"
+    if "op" in expected:
+        assert offload.ops[expected["op"]] == 1, f"{offload}\n{partitioned}"
+    if "composites" in expected:
+        assert offload.composites == expected["composites"]
+    opt_level = expected.get("opt_level", 1)
+    steps = run_planned(partitioned, inputs, reference, rtol, opt_level)
+    without = [step for step in steps if step["kind"] != "reorder"]
+    assert [step["kind"] for step in without] == kinds, steps
+    steps = steps if expected.get("reorders") else without
+    for step in steps:
+        assert expected.get("allow_reference") or not step["impl"].startswith("ref"), step
+    return steps
+
+
+def run_single(expr, inputs, params, reference, op, kind=None, rtol=RTOL, **expected):
+    """Run one call of `op`, as `run_alone` does; `kind` is None for an op without a primitive."""
+    expected.update(kinds=[kind] if kind else [], op=op, reorders=True, opt_level=3)
+    return run_alone(expr, inputs, params, reference, rtol=rtol, **expected)
+
+
+def run_planned(mod, inputs, reference, rtol=RTOL, opt_level=3):
+    """Run a module of one partition, compare it, and return the primitives of its plan."""
+    runner = testing.Runner(testing.build(mod, opt_level=opt_level))
+    outputs = runner(inputs)
+    testing.assert_close(outputs, reference if isinstance(reference, list) else [reference], rtol)
     (plan,) = testing.plans(runner)
-    kinds = [step["kind"] for step in plan["primitives"] if step["kind"] != "reorder"]
-    assert kinds == ([kind] if kind else []), plan["primitives"]
-    if not allow_reference:
-        slow = [step for step in plan["primitives"] if step["impl"].startswith("ref")]
-        assert not slow, slow
     return plan["primitives"]
 
 
@@ -106,10 +129,7 @@ def run_fused(body, inputs, reference, rtol=RTOL):
     callee = relay.GlobalVar("tvmgen_default_dnnl_fused")
     main = relay.Function(args, callee(*args))
     mod = relay.transform.InferType()(tvm.IRModule({callee: func, relay.GlobalVar("main"): main}))
-    runner = testing.Runner(testing.build(mod))
-    testing.assert_close(runner(inputs), [reference], rtol)
-    (plan,) = testing.plans(runner)
-    return plan["primitives"]
+    return run_planned(mod, inputs, reference, rtol)
 
 
 def refusal(expr):
@@ -119,3 +139,11 @@ def refusal(expr):
     while isinstance(call, relay.TupleGetItem):
         call = call.tuple_value
     return Rules(dnnl._TABLE).refusal(call)
+
+
+def reasons(expr, params=None):
+    """Return the texts of the reasons why the calls of `expr` stay on TVM, none offloaded."""
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), params, prune=False)
+    report = dnnl.offload_report(mod)
+    assert report.offloaded == 0, str(report)
+    return [text for counts in report.reasons.values() for text in counts]

@@ -265,7 +265,3 @@ def test_which_codegen_it_is():
         assert kind is None or kind in modules_of(lib)
     with pytest.raises(tvm.TVMError, match="must be JSON or C_SRC"):
         testing.build(dnnl.partition_for_dnnl(small.relay_module()), codegen="RUST")
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

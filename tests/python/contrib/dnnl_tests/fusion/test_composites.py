@@ -25,6 +25,7 @@ from tvm.testing import dnnl as testing
 
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, conv2d, dense, rand
+from dnnl_tests.single_op import run_planned
 
 LAYOUTS = {"nchw": ("NCHW", "OIHW", (16, 1, 1)), "nhwc": ("NHWC", "HWIO", (16,))}
 
@@ -256,17 +257,11 @@ def test_layouts_are_passed_on_from_conv_to_conv():
     first = relay.nn.relu(relay.nn.conv2d(data, weight, **attrs))
     second = relay.nn.relu(relay.nn.conv2d(first, weight, **attrs))
     mod = tvm.IRModule.from_expr(second + first)
-    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod, {"w": w})))
     a = np.maximum(conv2d(x, w, attrs), 0)
     expected = np.maximum(conv2d(a, w, attrs), 0) + a
-    testing.assert_close(runner({"x": x}), [expected], 2 * RTOL)
-    (plan,) = testing.plans(runner)
-    reorders = [step for step in plan["primitives"] if step["kind"] == "reorder"]
+    steps = run_planned(dnnl.partition_for_dnnl(mod, {"w": w}), {"x": x}, [expected], 2 * RTOL)
+    reorders = [step for step in steps if step["kind"] == "reorder"]
     # At most one into the plan and one out of it; the weights are packed before the first run.
     assert len(reorders) <= 2
-    inner = [step["src"] for step in plan["primitives"] if step["kind"] != "reorder"][1:]
+    inner = [step["src"] for step in steps if step["kind"] != "reorder"][1:]
     assert all(layout != "abcd" for layout in inner)
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

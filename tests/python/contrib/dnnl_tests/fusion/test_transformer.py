@@ -20,13 +20,12 @@ import math
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import var
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.relay import const, module, partition
+from dnnl_tests.single_op import var
 
 
 def F(value):
@@ -301,7 +300,3 @@ class TestReshapesInAChain:
         mod = module(y)
         found = testing.check(mod, {"x": self.x}, composites={}, partitions=1, rtol=RTOL)
         assert testing.offload(found).ops["nn.relu"] == 1
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

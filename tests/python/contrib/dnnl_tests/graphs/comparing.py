@@ -30,7 +30,7 @@ RTOL = {"float32": 2e-5, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 # run may have luck. Random rounding errs twice as much as rounding to nearest (see `at_random`).
 SAMPLES = 32
 # How many times as much oneDNN may err in float32, where a step is more than one rounding: sums in
-# another order, and an exp or a log that is a few roundings off. A step of short numbers is one
+# another order, and an exp or a log that is a few roundings off. A step of reduced precision is one
 # rounding: if oneDNN erred as random rounding does, once in SAMPLES + 1 times it would err most.
 FACTOR = 16
 
@@ -48,7 +48,7 @@ def run(mod, inputs, **options):
     ]
 
 
-def is_short(mod):
+def is_reduced(mod):
     """Whether main has numbers that are shorter than float32."""
     return not _types(mod).isdisjoint(("bfloat16", "float16"))
 
@@ -85,10 +85,10 @@ def is_arithmetic(mod, inputs, outputs, numbers, rtol):
     if truth is None:
         return False
     samples = [evaluate(mod, inputs, at_random(seed)) for seed in range(SAMPLES)]
-    if _is_as_wrong(outputs, samples, truth, rtol, 1 if is_short(mod) else FACTOR):
+    if _is_as_wrong(outputs, samples, truth, rtol, 1 if is_reduced(mod) else FACTOR):
         return True
-    # TVM adds up short numbers in short numbers: its error says nothing.
-    return not is_short(mod) and _is_tvm_as_wrong(mod, inputs, outputs, truth, rtol)
+    # TVM sums reduced precision in reduced precision: its error says nothing.
+    return not is_reduced(mod) and _is_tvm_as_wrong(mod, inputs, outputs, truth, rtol)
 
 
 def _limit(got, rtol):

@@ -27,7 +27,7 @@ from .numpy_ops import OPS
 
 
 def nearest(value, dtype):
-    """Round to the nearest number of a short type, as oneDNN and TVM do."""
+    """Round to the nearest number of a type of reduced precision, as oneDNN and TVM do."""
     return value if dtype == "float32" else value.astype(dtype).astype("float64")
 
 

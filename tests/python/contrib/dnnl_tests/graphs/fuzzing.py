@@ -164,7 +164,7 @@ def is_failure(verdict):
 
 
 def look_into(seed, max_ops, verdict, seconds):
-    """Make a graph that fails smaller; whatever is made of it is made in other processes."""
+    """Make a graph that fails smaller; whatever TVM does with it is done in other processes."""
     (graph,) = isolated_each(_draw_seed, [(seed, max_ops)], TIMEOUT)
     if not isinstance(graph, Graph):
         return Failure(seed, verdict, f"it cannot be drawn again: {graph}", verdict)

@@ -106,11 +106,11 @@ def judge_module(mod, inputs, depth=1, prune=False, against_tvm=False):
         failure = ""
         if outputs is None:
             return Verdict(NOTHING, "", report)
-    # TVM rounds short numbers at each step, of a sum too, and some of its code for them is wrong.
-    is_short = comparing.is_short(mod)
-    is_of_tvm = failure or (against_tvm and not is_short)
+    # TVM rounds bfloat16 at each step, of a sum too, and some of its code for float16 is wrong.
+    is_reduced = comparing.is_reduced(mod)
+    is_of_tvm = failure or (against_tvm and not is_reduced)
     reference = None if is_of_tvm else evaluate(mod, inputs)
-    if reference is None and is_short and not failure:
+    if reference is None and is_reduced and not failure:
         return Verdict(NO_REFERENCE, "numpy cannot tell", report)
     if reference is None:
         try:
@@ -133,7 +133,7 @@ def judge_module(mod, inputs, depth=1, prune=False, against_tvm=False):
 def _look_into(mod, partitioned, inputs, outputs, wrong, rtol):
     """Find out what makes the difference of outputs; return a kind and a text.
 
-    What stays on TVM is not ours: TVM adds up short numbers in short numbers, for example. And an
+    What stays on TVM is not ours: TVM sums bfloat16 in bfloat16, for example. And an
     error that a partition may make becomes any other one in what TVM makes of it. So each partition
     is judged alone, on what TVM handed to it in this very run, and the graph of partitions on
     whether it is another way to write the graph. Where numpy cannot tell, the outputs are judged.

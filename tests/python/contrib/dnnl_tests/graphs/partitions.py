@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The partitions of a module one by one: what oneDNN was given, and what it made of that."""
+"""The partitions of a module one by one: what oneDNN was given, and what it computed."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ class Partition(NamedTuple):
     inputs : dict of str to array
         What it was given, by the names of main's parameters.
     outputs : list of array
-        What it made of that.
+        What it computed.
     """
 
     name: str
@@ -182,7 +182,7 @@ def _partition(mod, call, inputs, outputs):
 
 
 def _fields(expr):
-    """Return the tensors that an expression is made of."""
+    """Return the tensors that are the operands of an expression."""
     if isinstance(expr, relay.Tuple):
         return list(expr.fields)
     if isinstance(expr.checked_type, relay.TupleType):

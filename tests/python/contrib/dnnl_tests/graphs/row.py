@@ -57,7 +57,7 @@ def op(name):
 
 
 def bounded(x, limit=4.0):
-    """Keep a tensor in bounds, so that what is made of it stays finite."""
+    """Keep a tensor in bounds, so that what is computed from it stays finite."""
     return relay.clip(x.expr, -limit, limit)
 
 

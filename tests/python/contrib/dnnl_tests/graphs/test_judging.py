@@ -106,7 +106,7 @@ def test_outputs_that_another_run_does_not_have_are_a_difference(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_short_sums_of_tvm(dtype):
-    """A sum to rank 0 stays on TVM, which adds up in short numbers: of these, only some."""
+    """A sum to rank 0 stays on TVM, which sums in reduced precision: of these, only some."""
     if not cpu.computes(dtype):
         pytest.skip(f"this CPU has no {dtype}")
     mod = typed(relay.sum(relay.nn.relu(relay.var("pos", shape=(4400,), dtype=dtype))))

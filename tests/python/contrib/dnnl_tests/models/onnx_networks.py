@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Networks as ONNX models with random weights, in the decomposed form that exporters write.
+"""Networks as ONNX models with random weights, decomposed as exporters write them.
 
 Layer normalisation is a mean, a square and a square root; gelu is an erf; attention is products,
 reshapes and transposes. A backend has to find in these what it has a kernel for.
@@ -80,7 +80,7 @@ class Network:
         onnx.checker.check_model(found)
         return found
 
-    # What several networks are made of.
+    # Parts of several networks.
 
     def conv(self, x, channels_in, channels, kernel, stride=1, groups=1):
         """Add a convolution that keeps the size, with a bias."""

@@ -62,7 +62,3 @@ def test_flops(name, expected):
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(expr))
     found = work.work(mod)
     assert (found.flops, found.all_flops) == (0, expected)
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

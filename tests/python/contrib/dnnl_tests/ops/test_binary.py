@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Functions of two elements on oneDNN, with numpy's broadcasting, against numpy."""
+"""Binary elementwise ops on oneDNN, with numpy's broadcasting, against numpy."""
 
 import numpy as np
 import pytest
@@ -23,8 +23,8 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import reasons, run_alone, var
 from dnnl_tests.reference import conv2d, rand
+from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
 OPS = {
     "add": np.add,
@@ -106,11 +106,8 @@ def test_between_convolutions(op, first, small):
     mod = tvm.IRModule.from_expr(expr)
     partitioned = dnnl.partition_for_dnnl(mod, {"w": w, "v": v})
     assert testing.offload(partitioned).partitions == 1
-    runner = testing.Runner(testing.build(partitioned, opt_level=1))
-    outputs = runner({"x": x, "y": y})
-    testing.assert_close(outputs, [conv2d(between, v, attrs), out], 4e-5)
-    (plan,) = testing.plans(runner)
-    assert not [step for step in plan["primitives"] if step["impl"].startswith("ref")]
+    steps = run_planned(partitioned, {"x": x, "y": y}, [conv2d(between, v, attrs), out], 4e-5)
+    assert not [step for step in steps if step["impl"].startswith("ref")]
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -155,7 +152,3 @@ REFUSED = {
 def test_refused(expr, text):
     (reason,) = reasons(expr)
     assert text in reason
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

@@ -24,8 +24,8 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import reasons, run_alone, var
 from dnnl_tests.reference import conv2d, rand
+from dnnl_tests.single_op import reasons, run_alone, var
 
 # Halfway between two bfloat16 values, just beside them, and at the ends of the range. Not
 # denormals, which the CPU's instruction for it takes for zero.
@@ -109,7 +109,3 @@ REFUSED = {
 def test_refused(expr, text):
     (reason,) = reasons(expr)
     assert text in reason
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

@@ -23,8 +23,8 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import reasons, var
 from dnnl_tests.reference import rand
+from dnnl_tests.single_op import reasons, var
 
 OPS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 SHAPES = [

@@ -18,16 +18,14 @@
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import run_alone, var
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.relay import conv, module, partition
-from dnnl_tests.single_op import refusal
+from dnnl_tests.single_op import refusal, run_alone, run_planned, var
 
 
 def values(*shapes):
@@ -77,11 +75,9 @@ def steps_of(mod, arrays, rtol=RTOL):
     partitioned = partition(mod)
     found = testing.offload(partitioned)
     assert found.partitions == 1 and not found.host_ops, partitioned
-    runner = testing.Runner(testing.build(partitioned))
-    testing.assert_close(runner(arrays), testing.run(mod, arrays, opt_level=1), rtol)
-    (plan,) = testing.plans(runner)
-    assert not [step for step in plan["primitives"] if step["impl"].startswith("ref")]
-    return [step["kind"] for step in plan["primitives"]]
+    steps = run_planned(partitioned, arrays, testing.run(mod, arrays, opt_level=1), rtol)
+    assert not [step for step in steps if step["impl"].startswith("ref")]
+    return [step["kind"] for step in steps]
 
 
 X = rand(1, 16, 6, 6)
@@ -342,7 +338,3 @@ REFUSED = {
 @pytest.mark.parametrize("expr, text", REFUSED.values(), ids=REFUSED.keys())
 def test_refused(expr, text):
     assert text in refusal(expr)
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

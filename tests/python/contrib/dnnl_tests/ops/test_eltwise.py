@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Functions of one element on oneDNN, against float64."""
+"""Unary elementwise ops on oneDNN, against float64."""
 
 import numpy as np
 import pytest
@@ -23,8 +23,8 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import reasons, run_alone, var
 from dnnl_tests.reference import rand
+from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
 # Rounding to float32 alone is 2**-24 = 6e-8 of a result. oneDNN's polynomials are up to five such
 # steps off: the largest error measured over the ranges below is 3.8e-7 (exp near 88), relative to
@@ -95,11 +95,8 @@ def test_in_the_layout_of_a_convolution(name):
     expr = relay.nn.conv2d(middle, var("v", w.shape), kernel_size=(3, 3), channels=20)
     mod = tvm.IRModule.from_expr(relay.Tuple([middle, expr]))
     partitioned = dnnl.partition_for_dnnl(mod, {"w": w, "v": w}, prune=False)
-    runner = testing.Runner(testing.build(partitioned))
-    outputs = runner({"x": x})
-    testing.assert_close(outputs, testing.run(mod, {"x": x}, {"w": w, "v": w}), 2e-5)
-    (plan,) = testing.plans(runner)
-    assert not [step for step in plan["primitives"] if step["impl"].startswith("ref")]
+    steps = run_planned(partitioned, {"x": x}, testing.run(mod, {"x": x}, {"w": w, "v": w}), 2e-5)
+    assert not [step for step in steps if step["impl"].startswith("ref")]
 
 
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, 1e30, -1e30, 1e-30, 3e38, -3e38], "float32")
@@ -177,7 +174,3 @@ REFUSED = {
 def test_refused(expr, text):
     (reason,) = reasons(expr)
     assert text in reason
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Products of matrices on oneDNN, against float64."""
+"""Matmul on oneDNN, against float64."""
 
 import itertools
 
@@ -25,9 +25,9 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import reasons, run_alone, var
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, rand
+from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
 FLAGS = list(itertools.product([False, True], repeat=2))
 
@@ -85,11 +85,9 @@ def test_dense_with_weights_that_are_computed_is_not_packed():
     x, w = rand(20, 64), rand(48, 64, seed=1)
     expr = relay.nn.dense(var("x", x.shape), var("w", w.shape))
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr))
-    runner = testing.Runner(testing.build(mod))
-    testing.assert_close(runner({"x": x, "w": w}), [product(x, w, False, True)], RTOL)
-    (plan,) = testing.plans(runner)
-    assert [step["kind"] for step in plan["primitives"]] == ["matmul"]
-    assert plan["primitives"][0]["form"] == "matmul, weights as they are"
+    steps = run_planned(mod, {"x": x, "w": w}, [product(x, w, False, True)], RTOL)
+    assert [step["kind"] for step in steps] == ["matmul"]
+    assert steps[0]["form"] == "matmul, weights as they are"
 
 
 @pytest.mark.parametrize(
@@ -106,10 +104,8 @@ def test_the_plan_names_the_form(op, rows, form):
     expected = product(x, w, False, op is relay.nn.dense)
     expr = op(var("x", x.shape), var("w", w.shape))
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": w})
-    runner = testing.Runner(testing.build(mod))
-    testing.assert_close(runner({"x": x}), [expected], RTOL)
-    (plan,) = testing.plans(runner)
-    (step,) = [step for step in plan["primitives"] if step["kind"] != "reorder"]
+    steps = run_planned(mod, {"x": x}, [expected], RTOL)
+    (step,) = [step for step in steps if step["kind"] != "reorder"]
     assert step["form"] == form
 
 
@@ -120,10 +116,8 @@ def test_what_is_fused_to_a_dense_of_many_rows():
     expr = relay.nn.relu(relay.nn.bias_add(dense, var("bias", bias.shape))) + var("y", other.shape)
     expected = np.maximum(product(x, w, False, True) + bias, 0) + other
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": w, "bias": bias})
-    runner = testing.Runner(testing.build(mod))
-    testing.assert_close(runner({"x": x, "y": other}), [expected], RTOL)
-    (plan,) = testing.plans(runner)
-    (step,) = [step for step in plan["primitives"] if step["kind"] != "reorder"]
+    steps = run_planned(mod, {"x": x, "y": other}, [expected], RTOL)
+    (step,) = [step for step in steps if step["kind"] != "reorder"]
     assert step["form"] == "matmul, weights packed once"
     assert step["post_ops"] == ["bias", "eltwise_relu", "binary_add"]
 
@@ -163,11 +157,11 @@ def test_post_ops(name, kind):
     expr = function(op(variables["x"], variables["w"]), variables)
     mod = tvm.IRModule.from_expr(expr)
     values = {v.name_hint: values[v.name_hint] for v in relay.analysis.free_vars(expr)}
-    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod)))
-    testing.assert_close(runner(values), testing.run(mod, values, opt_level=1), RTOL)
-    (plan,) = testing.plans(runner)
+    steps = run_planned(
+        dnnl.partition_for_dnnl(mod), values, testing.run(mod, values, opt_level=1), RTOL
+    )
     if names:
-        (step,) = [step for step in plan["primitives"] if step["kind"] != "reorder"]
+        (step,) = [step for step in steps if step["kind"] != "reorder"]
         assert step["kind"] == "matmul" and not step["impl"].startswith("ref")
         assert [name.replace("eltwise_linear", "") for name in step["post_ops"]] == names
 
@@ -202,7 +196,3 @@ REFUSED = {
 def test_refused(expr, text):
     (reason,) = reasons(expr)
     assert text in reason
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

@@ -24,9 +24,9 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import reasons, run_alone, var
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, conv2d, rand
+from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
 # exp is up to five roundings off, and so is the quotient.
 SOFTMAX_RTOL = 1e-6
@@ -97,11 +97,9 @@ def test_softmax_in_the_layout_of_a_convolution(axis):
     attrs = dict(kernel_size=(3, 3), channels=20)
     conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
     mod = tvm.IRModule.from_expr(relay.nn.softmax(conv, axis=axis))
-    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod, {"w": w})))
     reference = softmax(conv2d(x, w, attrs).astype("float64"), axis)
-    testing.assert_close(runner({"x": x}), [reference], RTOL)
-    (plan,) = testing.plans(runner)
-    assert not [step for step in plan["primitives"] if step["impl"].startswith("ref")]
+    steps = run_planned(dnnl.partition_for_dnnl(mod, {"w": w}), {"x": x}, [reference], RTOL)
+    assert not [step for step in steps if step["impl"].startswith("ref")]
 
 
 def normalized(x, axes, epsilon):
@@ -253,15 +251,13 @@ def test_instance_norm_stays_in_the_layout_of_a_convolution():
     y = relay.nn.conv2d(y, var("v", w.shape), **attrs)
     mod = tvm.IRModule.from_expr(y)
     params = {"w": w, "v": w, "g": g, "b": b}
-    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod, params)))
     middle = conv2d(x, w, attrs).astype("float64")
     middle = scaled(normalized(middle, (2, 3), 1e-5), g, b, 1, {})
     expected = conv2d(np.maximum(middle, 0).astype("float32"), w, attrs)
-    testing.assert_close(runner({"x": x}), [expected], 2 * RTOL)
-    (plan,) = testing.plans(runner)
-    kinds = [step["kind"] for step in plan["primitives"] if step["kind"] != "reorder"]
+    steps = run_planned(dnnl.partition_for_dnnl(mod, params), {"x": x}, [expected], 2 * RTOL)
+    kinds = [step["kind"] for step in steps if step["kind"] != "reorder"]
     assert kinds == ["convolution", "batch_normalization", "eltwise", "convolution"]
-    assert len(plan["primitives"]) - len(kinds) <= 2
+    assert len(steps) - len(kinds) <= 2
 
 
 def lrn(x, size, axis, alpha, beta, bias):
@@ -357,7 +353,3 @@ REFUSED = {
 def test_refused(expr, text):
     (reason,) = reasons(expr)
     assert text in reason
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

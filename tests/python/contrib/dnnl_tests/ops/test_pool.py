@@ -242,7 +242,3 @@ REFUSED = {
 def test_refused(name):
     make_call, reason = REFUSED[name]
     assert refusal(make_call()) == reason
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

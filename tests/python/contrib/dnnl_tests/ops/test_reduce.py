@@ -23,8 +23,8 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import reasons, run_alone, var
 from dnnl_tests.reference import conv2d, rand
+from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
 # Sums of up to a few hundred terms in float32.
 RTOL = 2e-6
@@ -115,11 +115,9 @@ def test_in_the_layout_of_a_convolution(op):
     attrs = dict(kernel_size=(3, 3), channels=20)
     conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
     mod = tvm.IRModule.from_expr(getattr(relay, op)(conv, axis=[2, 3]))
-    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(mod, {"w": w})))
     reference = OPS[op](conv2d(x, w, attrs).astype("float64"), (2, 3))
-    testing.assert_close(runner({"x": x}), [reference], 2e-5)
-    (plan,) = testing.plans(runner)
-    assert not [step for step in plan["primitives"] if step["impl"].startswith("ref")]
+    steps = run_planned(dnnl.partition_for_dnnl(mod, {"w": w}), {"x": x}, [reference], 2e-5)
+    assert not [step for step in steps if step["impl"].startswith("ref")]
 
 
 X = var("x", (2, 6, 5))
@@ -144,7 +142,3 @@ REFUSED = {
 def test_refused(expr, text):
     (reason,) = reasons(expr)
     assert text in reason
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Images of another size: oneDNN's places between the values are not always Relay's."""
+"""Images of another size: oneDNN's coordinates between the values are not always Relay's."""
 
 import numpy as np
 import pytest
@@ -22,10 +22,9 @@ import tvm
 from tvm import relay
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import run_alone, var
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.relay import conv, module
-from dnnl_tests.single_op import refusal
+from dnnl_tests.single_op import refusal, run_alone, var
 
 NEAREST = dict(method="nearest_neighbor", coordinate_transformation_mode="asymmetric")
 LINEAR = dict(method="linear", coordinate_transformation_mode="half_pixel")
@@ -181,18 +180,14 @@ def test_refused(expr, text):
 @pytest.mark.parametrize("size, out", [(1, 3), (2, 4), (3, 2), (3, 9), (5, 8), (8, 5), (6, 6)])
 @pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
 @pytest.mark.parametrize("method", ["linear", "nearest_neighbor"])
-def test_what_is_accepted_has_the_same_places(method, mode, size, out):
-    """Of a ramp, linear values are the places themselves, up to the edges."""
+def test_what_is_accepted_has_the_same_coordinates(method, mode, size, out):
+    """Of a ramp, linear values are the coordinates themselves, up to the edges."""
     expr = resize((1, 1, size), (out,), method=method, coordinate_transformation_mode=mode)
     if refusal(expr) is not None:
         return
-    places = np.clip((np.arange(out) + 0.5) * size / out - 0.5, 0, size - 1)
+    coordinates = np.clip((np.arange(out) + 0.5) * size / out - 0.5, 0, size - 1)
     if method == "nearest_neighbor":
-        places = np.floor(places + 0.5)
+        coordinates = np.floor(coordinates + 0.5)
     x = np.arange(size, dtype="float32").reshape(1, 1, size)
     (reference,) = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
-    np.testing.assert_allclose(reference.reshape(-1), places, atol=1e-5)
-
-
-if __name__ == "__main__":
-    tvm.testing.main()
+    np.testing.assert_allclose(reference.reshape(-1), coordinates, atol=1e-5)

@@ -23,8 +23,8 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import run_alone, var
 from dnnl_tests.reference import rand
+from dnnl_tests.single_op import run_alone, var
 
 F = relay.const
 EPSILON = 1e-5

@@ -28,10 +28,10 @@ from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import graphs as random_graphs
-from dnnl_tests.alone import reasons, var
 from dnnl_tests.graphs import draw, judging
 from dnnl_tests.graphs.graph import inputs_of
 from dnnl_tests.reference import rand
+from dnnl_tests.single_op import reasons, var
 
 ROWS = random_graphs.ROWS
 SHORT = ("bfloat16", "float16")
@@ -131,7 +131,7 @@ def test_accepted_where_it_has(name, dtype, monkeypatch):
 
 
 def test_sum_in_float32():
-    """What is multiplied is short, the result is not."""
+    """The operands have reduced precision, the result has not."""
     if not cpu.computes("bfloat16"):
         pytest.skip("this CPU has no bfloat16")
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(conv("bfloat16", "float32")))

@@ -23,10 +23,10 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import reasons, run_alone, var
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, conv2d, rand
 from dnnl_tests.relay import const, conv, module, partition
+from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
 
 def transform(x, src, dst):
@@ -156,10 +156,8 @@ def test_in_front_of_every_family(consumer, is_blocked):
     found = testing.offload(partitioned)
     assert found.partitions == 1 and not found.host_ops, partitioned
     assert found.ops["transpose"] == 1
-    runner = testing.Runner(testing.build(partitioned, opt_level=1))
-    testing.assert_close(runner({"x": x}), testing.run(mod, {"x": x}, opt_level=1), RTOL)
-    (plan,) = testing.plans(runner)
-    slow = [step for step in plan["primitives"] if step["impl"].startswith("ref")]
+    steps = run_planned(partitioned, {"x": x}, testing.run(mod, {"x": x}, opt_level=1), RTOL)
+    slow = [step for step in steps if step["impl"].startswith("ref")]
     # Without AVX-512 oneDNN has nothing better for a window over any five channels.
     assert not [step for step in slow if step["kind"] != "lrn"], slow
 
@@ -294,10 +292,8 @@ class TestPartitions:
         """Nothing is copied: the step before writes into the caller's memory."""
         expr = relay.reshape(relay.exp(var("x", (512, 512))), (-1,))
         x = rand(512, 512)
-        runner = testing.Runner(testing.build(partition(module(expr))))
-        testing.assert_close(runner({"x": x}), [np.exp(x).reshape(-1)])
-        (plan,) = testing.plans(runner)
-        assert [step["kind"] for step in plan["primitives"]] == ["eltwise"]
+        steps = run_planned(partition(module(expr)), {"x": x}, [np.exp(x).reshape(-1)])
+        assert [step["kind"] for step in steps] == ["eltwise"]
 
 
 DYNAMIC = relay.var("x", shape=(relay.Any(), 4), dtype="float32")
@@ -327,7 +323,3 @@ def test_one_channel_in_blocks_is_no_other_dimension(shape):
     expr = relay.nn.conv1d_transpose(var("x", x.shape), relay.const(w), **attrs)
     mod = tvm.IRModule.from_expr(relay.tanh(relay.reshape(expr, shape)))
     testing.check(mod, {"x": x}, partitions=1, options={"prune": False})
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

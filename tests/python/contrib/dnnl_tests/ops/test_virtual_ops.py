@@ -25,8 +25,8 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import run_alone, var
 from dnnl_tests.reference import conv2d, rand
+from dnnl_tests.single_op import run_alone, var
 
 # oneDNN's erf is off by up to 1.5e-7, its exp by five roundings; the rest is rounding to float32.
 RTOL = 4e-7
@@ -363,7 +363,3 @@ def test_the_report_counts_the_ops_of_a_formula():
     report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, prune=False))
     assert report.offloaded == report.total == 5
     assert report.composites == {"dnnl.gelu_erf": 1}
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

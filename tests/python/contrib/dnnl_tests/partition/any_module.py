@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Relay modules made of everything that Relay has, for the tests of the partitioner."""
+"""Relay modules with everything that Relay has, for the tests of the partitioner."""
 
 import numpy as np
 import tvm

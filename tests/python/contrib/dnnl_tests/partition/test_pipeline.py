@@ -160,7 +160,3 @@ def test_a_view_is_no_partition():
     data = relay.var("x", shape=(2, 3, 4))
     partitioned = byoc_pipeline(tvm.IRModule.from_expr(relay.cumsum(relay.nn.batch_flatten(data))))
     assert testing.offload(partitioned).partitions == 0
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Any legal Relay module can be partitioned, whatever it is made of, and computes the same."""
+"""Any legal Relay module can be partitioned, whatever it consists of, and computes the same."""
 
 import numpy as np
 import pytest

@@ -18,14 +18,13 @@
 
 import numpy as np
 import pytest
-import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.alone import var
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.relay import assert_same_result, const, conv, module, partition
+from dnnl_tests.single_op import var
 
 SHAPE = (1, 8, 9, 10)
 SIDES = ((0, 0), (0, 0), (1, 2), (0, 3))
@@ -135,7 +134,3 @@ def test_two_uses_are_folded():
 def test_exclude(exclude):
     report = dnnl.offload_report(partition(module(FOLDED["conv2d"]), exclude=[exclude]))
     assert not report.folded and report.calls["nn.pad"] == 1
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

@@ -31,12 +31,12 @@ relu = relay.nn.relu
 
 
 def every(data, *strides, seed=1, **attrs):
-    """A 1x1 convolution that reads every so many pixels."""
+    """A 1x1 convolution that reads every so many spatial positions."""
     return conv(data, kernel=1, strides=strides, seed=seed, **attrs)
 
 
 def both(data):
-    """Two convolutions that skip the same pixels."""
+    """Two convolutions that skip the same spatial positions."""
     return every(data, 2, 2) + every(data, 2, 2, seed=2)
 
 
@@ -118,7 +118,7 @@ def data_of(mod):
 
 
 @pytest.mark.parametrize("name", THINNED)
-def test_thinned(name):
+def test_strides_are_propagated(name):
     expr, strides, slices = THINNED[name]
     mod = module(expr)
     found = testing.check(mod, data_of(mod), partitions=1)
@@ -132,10 +132,10 @@ def test_what_is_left_is_not_changed(shape):
     data = var("x", *shape)
     channels = shape[1]
     plain = module(conv(conv(data, in_channels=channels, strides=(2, 2)), kernel=1))
-    thinned = module(every(conv(data, in_channels=channels), 2, 2, seed=0))
+    propagated = module(every(conv(data, in_channels=channels), 2, 2, seed=0))
     inputs = {"x": rand(*shape)}
     (want,) = testing.run(partition(plain), inputs)
-    (found,) = testing.run(partition(thinned), inputs)
+    (found,) = testing.run(partition(propagated), inputs)
     np.testing.assert_array_equal(found, want)
 
 

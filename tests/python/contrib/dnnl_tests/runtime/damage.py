@@ -42,7 +42,7 @@ VALUES = [
 
 
 def damage_text(text, rng):
-    """Change, remove, insert or repeat bytes at a few places."""
+    """Change, remove, insert or repeat bytes at a few positions."""
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(text))
         start = rng.randrange(len(text))
@@ -59,23 +59,23 @@ def damage_text(text, rng):
     return text
 
 
-def places(value):
+def positions(value):
     """Return (container, key) of every value inside a JSON value."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
-    found = []
+    result = []
     for key, item in list(items) if isinstance(value, (dict, list)) else []:
-        found.append((value, key))
+        result.append((value, key))
         if isinstance(item, (dict, list)):
-            found.extend(places(item))
-    return found
+            result.extend(positions(item))
+    return result
 
 
 def damage_tree(text, rng):
     """Replace, remove, repeat or exchange values; the result is always JSON."""
     graph = json.loads(text)
     for _ in range(rng.randint(1, 3)):
-        container, key = rng.choice(places(graph))
-        other, other_key = rng.choice(places(graph))
+        container, key = rng.choice(positions(graph))
+        other, other_key = rng.choice(positions(graph))
         action = rng.choice(["replace", "replace", "remove", "repeat", "copy"])
         if action == "replace":
             container[key] = copy.deepcopy(rng.choice(VALUES))
@@ -85,7 +85,7 @@ def damage_tree(text, rng):
             container.insert(key, copy.deepcopy(container[key]))
         else:
             container[key] = copy.deepcopy(other[other_key])
-        if not places(graph):
+        if not positions(graph):
             break
     return json.dumps(graph)
 

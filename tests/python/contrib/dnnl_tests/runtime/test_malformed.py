@@ -229,7 +229,3 @@ def test_random_damage_never_crashes(kind, rounds):
     assert counts["error"] + counts["module"] == rounds
     # Neither trivial: most damage is found, and some graphs are still good enough to run.
     assert counts["error"] > rounds / 2 and counts["used"] > 0, counts
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

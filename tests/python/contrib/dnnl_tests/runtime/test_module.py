@@ -278,7 +278,3 @@ def test_a_graph_that_cannot_run_is_an_error_that_names_the_node(change, message
     text = rewritten(change)
     assert "node 3" in text or "dnnl.conv2d_bias_relu" in text
     assert re.search(message, text), text
-
-
-if __name__ == "__main__":
-    tvm.testing.main()

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Products of matrices."""
+"""Matmul."""
 
 from tvm import relay
 

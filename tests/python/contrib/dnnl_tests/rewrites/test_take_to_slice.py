@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Takes of one index that is known, which become slices."""
+"""`take` with a constant index, which becomes a slice."""
 
 import numpy as np
 import pytest
