@@ -30,6 +30,8 @@
 
 #include <algorithm>
 
+#include "../../../../runtime/contrib/dnnl/core/op_table.h"
+
 namespace tvm {
 namespace relay {
 namespace contrib {
@@ -115,14 +117,20 @@ class CompositeReader {
   std::string name_;
 };
 
+std::string CompositeName(const FunctionNode* function) {
+  const auto name = function->GetAttr<String>(attr::kComposite);
+  ICHECK(name.defined()) << "the DNNL codegen got a function that is not a composite";
+  return name.value();
+}
+
 }  // namespace
 
 std::string OpNameOf(const CallNode* call) {
   if (const auto* function = call->op.as<FunctionNode>()) {
-    const auto name = function->GetAttr<String>(kVirtualOp);
-    ICHECK(name.defined()) << "the DNNL codegen got a call of a function that is no op: "
-                           << function->GetAttr<String>(attr::kComposite).value_or("(anonymous)");
-    return name.value();
+    const std::string name = CompositeName(function);
+    ICHECK(runtime::contrib::dnnl_backend::FindOp(name) != nullptr)
+        << "the DNNL codegen got a call of a function that is no op: " << name;
+    return name;
   }
   const auto* op = call->op.as<OpNode>();
   ICHECK(op != nullptr) << "the DNNL codegen expects a call of an op, but got a call of "
@@ -131,11 +139,12 @@ std::string OpNameOf(const CallNode* call) {
 }
 
 KernelCall ReadKernelCall(const CallNode* call) {
-  const auto* function = call->op.as<FunctionNode>();
-  if (function != nullptr && !function->GetAttr<String>(kVirtualOp).defined()) {
-    const auto name = function->GetAttr<String>(attr::kComposite);
-    ICHECK(name.defined()) << "the DNNL codegen got a function that is not a composite";
-    return CompositeReader(call, function, name.value()).Read();
+  if (const auto* function = call->op.as<FunctionNode>()) {
+    const std::string name = CompositeName(function);
+    // What the runtime has no op for is an op and what is fused to it.
+    if (runtime::contrib::dnnl_backend::FindOp(name) == nullptr) {
+      return CompositeReader(call, function, name).Read();
+    }
   }
   KernelCall kernel{OpNameOf(call), call, {}, {}};
   for (const Expr& arg : call->args) kernel.inputs.push_back(arg);

@@ -35,14 +35,12 @@ namespace contrib {
 namespace dnnl {
 
 /*!
- * \brief Attribute of a function that stands for one op that Relay does not have, such as gelu.
+ * \brief The name of the op that is called: Relay's, or that of a virtual op.
  *
- * Its value is the op's name in the runtime's table. The body says what the op computes, for TVM;
- * the other attributes of the function are those of the op.
+ * A composite with the name of an op in the runtime's table stands for that op, such as gelu, which
+ * Relay does not have. The body says what it computes, for TVM; the other attributes of the
+ * function are those of the op.
  */
-constexpr const char* kVirtualOp = "dnnl_op";
-
-/*! \brief The name of the op that is called: Relay's, or that of a virtual op. */
 std::string OpNameOf(const CallNode* call);
 
 /*! \brief An op that a composite applies to the result of its root op. */

@@ -21,6 +21,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl import pipeline
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.partition.any_module import MODULES, SHAPE, X, batch_norm_tuple, func, relu, sin
@@ -223,22 +224,42 @@ class TestOtherCompilers:
         assert report.reasons["nn.conv2d"] == {"in a function marked 'Primitive'": 2}
 
 
-def test_pass_that_fails_is_a_warning(monkeypatch):
-    """A model must compile even when a pass cannot cope with it."""
-    from tvm.relay.op.contrib._dnnl import pipeline as steps
+@pytest.mark.parametrize("step", ["fold_scale", "offload", "keep_calls_single"])
+def test_step_that_fails_is_a_warning(step, monkeypatch):
+    """A model must compile even when a step cannot cope with it."""
 
-    def fail(*args):
+    def fail(function, rules):
         raise tvm.TVMError("Traceback\nno way")
 
-    monkeypatch.setattr(steps, "cut", fail)
+    fail.__name__ = step
+    monkeypatch.setattr(pipeline, step, fail)
     mod = module(relu(conv(X) + const(8, 1, 1)))
-    with pytest.warns(steps.PartitionWarning, match="function main: offload failed: no way"):
+    with pytest.warns(pipeline.PartitionWarning, match=f"function main: {step} failed: no way"):
         found = dnnl.partition_for_dnnl(mod)
     check_complete(found)
     report = dnnl.offload_report(found)
-    assert report.failures == {"main": "offload failed: no way"}
-    assert report.reasons["nn.conv2d"] == {"offload failed: no way": 1}
-    assert "function main: offload failed: no way" in str(report)
+    assert report.failures == {"main": f"{step} failed: no way"}
+    assert f"function main: {step} failed: no way" in str(report)
+    # The other steps are done.
+    assert report.taken.get("nn.conv2d", 0) == (step != "offload")
+    if step == "offload":
+        assert report.reasons["nn.conv2d"] == {"offload failed: no way": 1}
+
+
+def test_virtual_ops_of_a_function_that_is_left_alone(monkeypatch):
+    """TVM cannot compile calls of composites, so none may be left."""
+
+    def offload(function, rules):
+        raise tvm.TVMError("no way")
+
+    monkeypatch.setattr(pipeline, "offload", offload)
+    y = conv(X)
+    mod = module(y * relay.sigmoid(y))
+    with pytest.warns(pipeline.PartitionWarning):
+        found = dnnl.partition_for_dnnl(mod)
+    check_complete(found)
+    x = {"x": rand(*SHAPE)}
+    testing.assert_close(testing.run(found, x), testing.run(mod, x), 1e-6)
 
 
 class TestSumOfTheSame:

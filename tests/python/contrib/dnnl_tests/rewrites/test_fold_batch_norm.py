@@ -219,6 +219,12 @@ def test_excluded_op_is_not_folded(op):
     assert report.reasons[op] == {"excluded by option": 1}
 
 
+def test_no_excluded_op_comes_of_folding():
+    """The bias that would be left is an add, which is to stay on TVM."""
+    report = dnnl.offload_report(partition(module(batch_norm(conv(x))), exclude=["add"]))
+    assert not report.folded and report.taken == {"nn.conv2d": 1, "nn.batch_norm": 1}
+
+
 def test_dropout_is_removed():
     data = var("x", *SHAPE)
     mod = module(relay.nn.relu(relay.nn.dropout(conv(relay.nn.dropout(data)))))

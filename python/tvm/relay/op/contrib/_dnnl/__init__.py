@@ -16,29 +16,33 @@
 # under the License.
 """The mechanisms behind the offload policy of oneDNN; the policy itself is in ``dnnl.py``.
 
-Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. A run passes through the
-files in this order::
+Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The rooms::
 
-    options    the arguments, checked
-    partition  the steps, function by function
-    simplify   parameters become constants, dropout goes
-    fold_pad
-    fold_scale
-    fold_layer_norm
-    bias_order    a bias goes first
-    short_floats  bfloat16 in place of float32
-    spec       the rows of the policy; they ask
-        reasons    the rules of the ops
-        chain      composites: patterns, and the rule of a bias
-        tensors    what any tensor must be like
-        cpu        which types oneDNN computes with
-    fuse       an op and what follows it become a composite
-    cut        regions become functions; both with the help of
-        graph      a function as numbers
-        regions    what can be one call
-        edges      which views are better left outside
-        prune      what is worth one
-    single_calls  what TVM would do to the calls of these functions
-    record     what only the run knows, left on the module for
-    report     which calls are offloaded, and why the others are not
+    options      the arguments of partition_for_dnnl, checked
+    pipeline     what it does, step by step and function by function
+    policy       what a row says about an op, the rules of the rows, the rules of one run
+    ir           a function as a graph of numbers; constants
+    rewrites     what prepares a function; a driver, and a file for each rewrite
+    partition    what is fused, which regions become functions, and which stay on TVM
+    report       what became of each op, as a table, for programs and drawn
+    integration  tvmc, C source, profiling, the host's target
+
+A function passes through these files in this order, as ``pipeline.py`` lists them::
+
+    rewrites/simplify           dropout goes, constants are folded
+    rewrites/take_to_slice      a take of one constant index is a slice
+    rewrites/fold_pad           pads go into convolutions and pools
+    rewrites/fold_scale         batch norms and constants go into weights and biases
+    rewrites/fold_layer_norm    layer norms that are written out become one op
+    rewrites/propagate_strides  what strided 1x1 convolutions do not read is not computed
+    rewrites/bias_order         a bias goes before a residual, if the caller lets it
+    rewrites/rms_norm           formulas that oneDNN has an op for become virtual ops
+    rewrites/virtual_ops
+    rewrites/reduced_precision  bfloat16 takes the place of float32, if the caller wants it
+    partition/outline           what oneDNN runs goes into functions, with the help of
+        fuse                        an op and what is fused to it
+        regions                     what can be one call
+        prune, edge_views           what is better left to TVM
+    rewrites/virtual_ops        virtual ops are several ops again where a step failed
+    partition/single_calls      no partition will be called twice
 """

@@ -19,29 +19,31 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import tvm
 from tvm import relay
 from tvm.relay import transform
-from tvm.relay.dataflow_pattern import rewrite
 
-from .ir.dataflow_graph import OPAQUE, has_attr, op_calls
-from .partition.fuse import fuse
-from .partition.outline import cut
+from .ir.dataflow_graph import OPAQUE, Rewritten, TypedFunction, has_attr, op_calls
+from .options import Options
+from .partition.outline import offload
 from .partition.single_calls import keep_calls_single
 from .policy.op_spec import Rules
 from .policy.tensors import op_name, tensor_reason
 from .report.record import ATTR, Record
-from .rewrites.bias_order import bias_first
+from .rewrites.bias_order import move_bias_first
 from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
-from .rewrites.propagate_strides import thin
-from .rewrites.reduced_precision import narrow, to_mixed
+from .rewrites.propagate_strides import propagate_strides
+from .rewrites.reduced_precision import compute_in_bfloat16, to_mixed_precision
 from .rewrites.rms_norm import wrap_rms_norms
-from .rewrites.simplify import RemoveDropout, bind_params
-from .rewrites.take_to_slice import slice_fixed_takes
-from .rewrites.virtual_ops import wrap_virtual_ops
+from .rewrites.simplify import bind_params, fold_constants, remove_dropout
+from .rewrites.take_to_slice import take_to_slice
+from .rewrites.virtual_ops import unwrap_virtual_ops, wrap_formulas
+
+Step = Callable[[TypedFunction, Rules], Rewritten]
 
 # Functions that TVM's own passes leave alone.
 _SKIP = "SkipOptimization"
@@ -61,9 +63,31 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
     mod = bind_params(record.attach(mod), params)
     mod = transform.InferType()(mod)
     for name in _candidates(mod, rules, record):
-        for step in _STEPS:
-            mod = _attempt(mod, name, step, rules, record)
+        function = TypedFunction(mod, name)
+        for step in _steps(rules.options):
+            function = _attempt(function, step, rules, record)
+        mod = function.mod
     return record.attach(mod)
+
+
+def _steps(options: Options) -> list[Step]:
+    """Return what a function goes through, in order."""
+    return [
+        remove_dropout,
+        fold_constants,
+        take_to_slice,
+        fold_pad,
+        fold_scale,
+        fold_layer_norm,
+        propagate_strides,
+        *([] if options.keep_bias_order else [move_bias_first]),
+        wrap_rms_norms,
+        wrap_formulas,
+        *([to_mixed_precision, compute_in_bfloat16] if options.bf16 else []),
+        offload,
+        unwrap_virtual_ops,
+        keep_calls_single,
+    ]
 
 
 def _candidates(mod: tvm.IRModule, rules: Rules, record: Record) -> list[str]:
@@ -92,126 +116,33 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     return name in ("divide", "power") and tensor_reason("result", call.checked_type, 1) is None
 
 
-def _attempt(mod, name, step, rules, record):
-    """Run a step on one function; when it cannot cope, keep the function as it was and warn."""
+def _attempt(function: TypedFunction, step: Step, rules: Rules, record: Record) -> TypedFunction:
+    """Run a step on a function; when it cannot cope, keep the function as it was and warn."""
     try:
-        # A copy: steps change the module that they get.
-        changed = step(mod.with_attr(ATTR, mod.get_attr(ATTR)), name, rules, record)
-        same = changed[name].same_as(mod[name])
-        return mod if same else transform.InferType()(changed)
+        rewritten = step(function, rules)
+        changed = _replaced(function, rewritten)
+        record.folded.update(rewritten.folded)
+        if rewritten.stayed is not None:
+            record.stay(function.name, rewritten.func, rewritten.stayed)
+        return changed
     # A pass of TVM raises whatever it likes, and a model must not fail to compile because a part
     # of it cannot be offloaded.
     except Exception as error:  # pylint: disable=broad-except
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = (
-            f"{step.__name__.strip('_')} failed: {lines[-1] if lines else type(error).__name__}"
-        )
-        record.failures[name] = reason
-        warnings.warn(f"oneDNN: function {name}: {reason}", PartitionWarning, stacklevel=4)
-        return mod
+        reason = f"{step.__name__} failed: {lines[-1] if lines else type(error).__name__}"
+        record.failures[function.name] = reason
+        text = f"oneDNN: function {function.name}: {reason}"
+        warnings.warn(text, PartitionWarning, stacklevel=4)
+        return function
 
 
-def _remove_dropout(mod, name, rules, record):
-    dropout = RemoveDropout()
-    mod[name] = rewrite(dropout, mod[name], mod)
-    if dropout.removed:
-        record.folded["nn.dropout"] += dropout.removed
-    return mod
-
-
-def _fold_constants(mod, name, rules, record):
-    mod[name] = _without_constants(mod, name)
-    return mod
-
-
-def _without_constants(mod, name):
-    """Fold constants, unless TVM cannot: it has no code for some functions of short numbers."""
-    try:
-        return transform.FoldConstantExpr(mod[name], mod)
-    except tvm.TVMError:
-        return mod[name]
-
-
-def _fold_scale(mod, name, rules, record):
-    mod[name], folded = fold_scale(mod[name], rules)
-    record.folded.update(folded)
-    return mod
-
-
-def _fold_pad(mod, name, rules, record):
-    mod[name], folded = fold_pad(mod[name], rules)
-    if folded:
-        record.folded["nn.pad"] += folded
-    return mod
-
-
-def _fold_layer_norm(mod, name, rules, record):
-    mod[name], folded = fold_layer_norm(mod[name], rules)
-    record.folded.update(folded)
-    return mod
-
-
-def _slice_fixed_takes(mod, name, rules, record):
-    mod[name] = slice_fixed_takes(mod[name], rules)
-    return mod
-
-
-def _thin(mod, name, rules, record):
-    mod[name] = thin(mod[name], rules)
-    return mod
-
-
-def _bias_first(mod, name, rules, record):
-    if not rules.options.keep_bias_order:
-        mod[name] = bias_first(mod[name], rules)
-    return mod
-
-
-def _wrap_virtual_ops(mod, name, rules, record):
-    func = wrap_rms_norms(mod[name], rules)
-    if not func.same_as(mod[name]):
-        mod[name] = func
-        mod = transform.InferType()(mod)
-    mod[name] = wrap_virtual_ops(mod[name], rules)
-    return mod
-
-
-def _to_bfloat16(mod, name, rules, record):
-    """Make numbers shorter; the parameters were folded before, and their casts are after."""
-    if not rules.options.bf16:
-        return mod
-    mod[name] = to_mixed(mod, name)
-    mod[name] = _without_constants(mod, name)
-    mod = transform.InferType()(mod)
-    mod[name] = narrow(mod[name], rules)
-    return mod
-
-
-def _offload(mod, name, rules, record):
-    """Make composites, then cut out what oneDNN runs."""
-    func = fuse(mod[name], rules)
-    if not func.same_as(mod[name]):
-        mod[name] = func
-        mod = transform.InferType()(mod)
-    return cut(mod, name, rules, record)
-
-
-def _keep_calls_single(mod, name, rules, record):
-    mod[name] = keep_calls_single(mod, name)
-    return mod
-
-
-_STEPS = (
-    _remove_dropout,
-    _fold_constants,
-    _slice_fixed_takes,
-    _fold_pad,
-    _fold_scale,
-    _fold_layer_norm,
-    _thin,
-    _bias_first,
-    _wrap_virtual_ops,
-    _to_bfloat16,
-    _offload,
-    _keep_calls_single,
-)
+def _replaced(function: TypedFunction, rewritten: Rewritten) -> TypedFunction:
+    """Put what a step returned into a copy of the module, and infer the types."""
+    if rewritten.func.same_as(function.func):
+        return function
+    # The first change of an attribute makes the copy.
+    mod = function.mod.with_attr(ATTR, function.mod.get_attr(ATTR))
+    mod[function.name] = rewritten.func
+    for var, partition_ in rewritten.partitions.items():
+        mod[var] = partition_
+    return TypedFunction(transform.InferType()(mod), function.name)

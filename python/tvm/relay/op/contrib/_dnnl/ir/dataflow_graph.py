@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Walking and rebuilding Relay expressions without recursion, whatever they are made of.
+"""A Relay function as a graph of numbers, to be read and rebuilt without recursion.
 
 A call into TVM costs microseconds, reading one argument takes several, and even hashing an
 expression takes one. So a function is read once, into a graph of plain numbers.
@@ -22,16 +22,23 @@ expression takes one. So a function is read once, into a graph of plain numbers.
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
-from collections.abc import Callable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
+import tvm
 from tvm import ir, relay
 from tvm.relay import expr as relay_expr
 from tvm.relay import function as relay_function
 from tvm.relay.analysis import post_order_visit
-from tvm.relay.expr_functor import ExprMutator
 
-from ..policy.tensors import COMPILER, op_name
+from ..policy import cpu
+from ..policy.tensors import COMPILER, callee_name, op_name
+from .constants import to_double
 
 # Functions with one of these attributes are single units to whoever made them.
 OPAQUE = ("Composite", "Compiler", "Primitive", "Extern")
@@ -49,12 +56,7 @@ def is_opaque(expr) -> bool:
 
 def is_composite(expr: relay.Expr) -> bool:
     """Whether `expr` calls a composite of oneDNN."""
-    return (
-        isinstance(expr, relay.Call)
-        and isinstance(expr.op, relay.Function)
-        and has_attr(expr.op, "Composite")
-        and str(expr.op.attrs["Composite"]).startswith(f"{COMPILER}.")
-    )
+    return (callee_name(expr) or "").startswith(f"{COMPILER}.")
 
 
 def is_partition(func) -> bool:
@@ -67,16 +69,18 @@ def is_partition(func) -> bool:
 
 
 def edges(expr: relay.Expr) -> list[tuple[relay.Expr, bool]]:
-    """Return what an expression is made of, in the order of evaluation.
+    """Return the operands of an expression in the order of evaluation.
+
+    The function that a call calls is one of them unless it stands for an op.
 
     Returns
     -------
-    children : list[tuple[relay.Expr, bool]]
-        Each child, and whether it is evaluated only when control gets there, perhaps with
+    operands : list[tuple[relay.Expr, bool]]
+        Each operand, and whether it is evaluated only when control gets there, perhaps with
         variables that are bound nowhere else: a branch, or the body of a function or a let.
     """
     if isinstance(expr, relay.Call):
-        callee = [] if isinstance(expr.op, ir.Op) else [(expr.op, False)]
+        callee = [] if isinstance(expr.op, ir.Op) or is_opaque(expr.op) else [(expr.op, False)]
         return callee + [(arg, False) for arg in expr.args]
     if isinstance(expr, relay.Tuple):
         return [(field, False) for field in expr.fields]
@@ -99,11 +103,11 @@ def edges(expr: relay.Expr) -> list[tuple[relay.Expr, bool]]:
     return []
 
 
-def with_children(expr: relay.Expr, new: list[relay.Expr]) -> relay.Expr:
-    """Return `expr` made of other children, given in the order of `edges`."""
+def with_operands(expr: relay.Expr, new: list[relay.Expr]) -> relay.Expr:
+    """Return `expr` with other operands, given in the order of `edges`."""
     if isinstance(expr, relay.Call):
         args = new[len(new) - len(expr.args) :]
-        callee = expr.op if isinstance(expr.op, ir.Op) else new[0]
+        callee = new[0] if len(new) > len(args) else expr.op
         return relay_expr.CallWithFields(expr, callee, args)
     if isinstance(expr, relay.Tuple):
         return relay_expr.TupleWithFields(expr, new)
@@ -133,23 +137,9 @@ def with_attrs(call: relay.Call, args: Sequence[relay.Expr], **changes) -> relay
     return make(*args, **{**attrs, **changes})
 
 
-class _Inline(ExprMutator):
-    """Replaces calls of composites by their bodies."""
-
-    def visit_call(self, call):
-        call = super().visit_call(call)
-        if not is_composite(call):
-            return call
-        return self.visit(relay.bind(call.op.body, dict(zip(call.op.params, call.args))))
-
-    def visit_function(self, fn):
-        return fn
-
-
-def inlined(call: relay.Call, args: list[relay.Expr]) -> relay.Expr:
-    """Return what the call of a composite computes, without composites, of other arguments."""
-    # The body is visited before it is given the arguments, which are not ours to look into.
-    return relay.bind(_Inline().visit(call.op.body), dict(zip(call.op.params, args)))
+def inlined(call: relay.Call) -> relay.Expr:
+    """Return what the call of a composite computes, without the composite."""
+    return relay.bind(call.op.body, dict(zip(call.op.params, call.args)))
 
 
 def op_calls(root: relay.Expr) -> list[relay.Call]:
@@ -164,8 +154,8 @@ def op_calls(root: relay.Expr) -> list[relay.Call]:
     return calls
 
 
-class Graph:
-    """An expression and all that it is made of, numbered so that children come first.
+class DataflowGraph:
+    """An expression and all that it is computed from, numbered so that operands come first.
 
     Parameters
     ----------
@@ -176,10 +166,10 @@ class Graph:
     ----------
     nodes : list[relay.Expr]
         The expressions by number.
-    children : list[list[int]]
-        What each is made of, in the order of `edges`.
+    operands : list[list[int]]
+        What each is computed from, in the order of `edges`.
     users : list[list[int]]
-        What is made of each.
+        What is computed from each.
     scope : list[int]
         When each is evaluated: two of the same scope are evaluated together or not at all, and
         see the same variables. What several scopes share is in the innermost that holds them all.
@@ -187,29 +177,27 @@ class Graph:
 
     def __init__(self, root: relay.Expr):
         self.nodes: list[relay.Expr] = []
-        self.children: list[list[int]] = []
+        self.operands: list[list[int]] = []
         self._inner: list[list[bool]] = []
+        self._scalars: dict[int, float | None] = {}
         # Expressions are told apart by their address: the list keeps them alive.
         number: dict[int, int | None] = {root.handle.value: None}
-        stack = [(root, found := edges(root), iter(found))]
+        stack = [(root, below := edges(root), iter(below))]
         while stack:
-            expr, found, rest = stack[-1]
-            for child, _ in rest:
-                if child.handle.value not in number:
-                    number[child.handle.value] = None
-                    below = edges(child)
-                    stack.append((child, below, iter(below)))
+            expr, below, rest = stack[-1]
+            for operand, _ in rest:
+                if operand.handle.value not in number:
+                    number[operand.handle.value] = None
+                    its_own = edges(operand)
+                    stack.append((operand, its_own, iter(its_own)))
                     break
             else:
                 stack.pop()
                 number[expr.handle.value] = len(self.nodes)
                 self.nodes.append(expr)
-                self.children.append([number[child.handle.value] for child, _ in found])
-                self._inner.append([inner for _, inner in found])
-        self.users: list[list[int]] = [[] for _ in self.nodes]
-        for i, children in enumerate(self.children):
-            for child in children:
-                self.users[child].append(i)
+                self.operands.append([number[operand.handle.value] for operand, _ in below])
+                self._inner.append([inner for _, inner in below])
+        self.users = _users(self.operands)
         self.scope = self._scopes()
 
     def _scopes(self) -> list[int]:
@@ -218,34 +206,85 @@ class Graph:
         scope: list[int | None] = [None] * len(self.nodes)
         scope[-1] = 0
         for i in reversed(range(len(self.nodes))):
-            for child, inner in zip(self.children[i], self._inner[i]):
-                found = scope[i]
+            for operand, inner in zip(self.operands[i], self._inner[i]):
+                own = scope[i]
                 if inner:
-                    parent.append(found)
-                    depth.append(depth[found] + 1)
-                    found = len(parent) - 1
-                other = found if scope[child] is None else scope[child]
-                while found != other:
-                    if depth[found] >= depth[other]:
-                        found = parent[found]
+                    parent.append(own)
+                    depth.append(depth[own] + 1)
+                    own = len(parent) - 1
+                other = own if scope[operand] is None else scope[operand]
+                while own != other:
+                    if depth[own] >= depth[other]:
+                        own = parent[own]
                     else:
                         other = parent[other]
-                scope[child] = found
+                scope[operand] = own
         return scope
+
+    @functools.cached_property
+    def ops(self) -> list[str | None]:
+        """What each calls: a Relay op, or a function of oneDNN that stands for one."""
+        return [callee_name(expr) for expr in self.nodes]
+
+    def scalar(self, i: int) -> float | None:
+        """Return the value of a constant of one finite real number, else None."""
+        if i not in self._scalars:
+            expr, value = self.nodes[i], None
+            if isinstance(expr, relay.Constant) and expr.data.dtype in cpu.REAL:
+                if math.prod(expr.data.shape) == 1:
+                    value = float(to_double(expr).reshape(()))
+                    value = value if math.isfinite(value) else None
+            self._scalars[i] = value
+        return self._scalars[i]
+
+    def closed_group(self, root: int, operands: Sequence[int]) -> list[int] | None:
+        """Return what is computed between `operands` and `root`, the root last.
+
+        Returns None where something else uses a part of it, which would then be computed twice, or
+        where not all of it is evaluated together.
+        """
+        inside, stack = {root}, [root]
+        while stack:
+            for i in self.operands[stack.pop()]:
+                # Constants and variables have no operands.
+                if self.operands[i] and i not in operands and i not in inside:
+                    inside.add(i)
+                    stack.append(i)
+        for i in inside:
+            if self.scope[i] != self.scope[root]:
+                return None
+            if i != root and not inside.issuperset(self.users[i]):
+                return None
+        return sorted(inside)
+
+    def contracted(self, groups: Iterable[list[int]]) -> DataflowGraph:
+        """Return this graph with each group as one expression, which has the number of its last.
+
+        The others of a group have neither operands nor users there.
+        """
+        graph = copy.copy(self)
+        graph.operands = list(self.operands)
+        for group in groups:
+            for i in group:
+                graph.operands[i] = []
+            below = (operand for i in group for operand in self.operands[i])
+            graph.operands[group[-1]] = [i for i in dict.fromkeys(below) if i not in set(group)]
+        graph.users = _users(graph.operands)
+        return graph
 
     def rebuild(
         self,
         needs: Callable[[int], list[int]],
         build: Callable[[int, dict[int, relay.Expr]], relay.Expr],
     ) -> relay.Expr:
-        """Make the root anew.
+        """Build the root anew.
 
         Parameters
         ----------
         needs : Callable
-            Tells what must be made before an expression.
+            Tells what must be built before an expression.
         build : Callable
-            Makes an expression; its second argument has all that was made so far.
+            Builds an expression; its second argument has all that was built so far.
         """
         done: dict[int, relay.Expr] = {}
         root = len(self.nodes) - 1
@@ -254,7 +293,7 @@ class Graph:
             i = stack[-1]
             missing = [] if i in done else [need for need in needs(i) if need not in done]
             if missing:
-                # What is pushed last is made first: keep the order of evaluation.
+                # What is pushed last is built first: keep the order of evaluation.
                 stack.extend(reversed(missing))
                 continue
             if i not in done:
@@ -262,37 +301,82 @@ class Graph:
             stack.pop()
         return done[root]
 
-    def replace(self, made: dict[int, tuple[list[int], Callable[..., relay.Expr]]]) -> relay.Expr:
-        """Make the root anew with others in the place of some expressions.
+    def replace(
+        self, replacements: dict[int, tuple[list[int], Callable[..., relay.Expr]]]
+    ) -> relay.Expr:
+        """Build the root anew with others in the place of some expressions.
 
         Parameters
         ----------
-        made : dict[int, tuple[list[int], Callable]]
-            For each that is replaced: of which others its replacement is made, by number, and the
-            function that makes it of what these have become.
+        replacements : dict[int, tuple[list[int], Callable]]
+            For each that is replaced: the operands of its replacement, by number, and the function
+            that builds it from what these have become.
 
         Returns
         -------
         root : relay.Expr
             The same where nothing is replaced.
         """
-        if not made:
+        if not replacements:
             return self.nodes[-1]
 
         def needs(i):
-            return made[i][0] if i in made else self.children[i]
+            return replacements[i][0] if i in replacements else self.operands[i]
 
         def build(i, done):
-            if i not in made:
+            if i not in replacements:
                 return self.remake(i, done)
-            operands, make = made[i]
-            return make(*(done[operand] for operand in operands))
+            operands, build_one = replacements[i]
+            return build_one(*(done[operand] for operand in operands))
 
         return self.rebuild(needs, build)
 
     def remake(self, i: int, done: dict[int, relay.Expr]) -> relay.Expr:
-        """Make an expression of what was made of its children; the same if they are the same."""
-        children = [done.get(child, self.nodes[child]) for child in self.children[i]]
-        if all(new is self.nodes[old] for new, old in zip(children, self.children[i])):
+        """Return an expression of what its operands have become; the same if they are the same."""
+        operands = [done.get(operand, self.nodes[operand]) for operand in self.operands[i]]
+        if all(new is self.nodes[old] for new, old in zip(operands, self.operands[i])):
             return self.nodes[i]
-        return with_children(self.nodes[i], children)
+        return with_operands(self.nodes[i], operands)
+
+
+def _users(operands: list[list[int]]) -> list[list[int]]:
+    users: list[list[int]] = [[] for _ in operands]
+    for i, below in enumerate(operands):
+        for operand in below:
+            users[operand].append(i)
+    return users
+
+
+class TypedFunction:
+    """A function of a module that has types: what each step of the pipeline gets."""
+
+    def __init__(self, mod: tvm.IRModule, name: str):
+        self.mod, self.name = mod, name
+        self.func: relay.Function = mod[name]
+
+    @functools.cached_property
+    def graph(self) -> DataflowGraph:
+        """The function as a graph, which is read once for all steps that change nothing."""
+        return DataflowGraph(self.func)
+
+
+class Rewritten(NamedTuple):
+    """What a step of the pipeline makes of a function.
+
+    Parameters
+    ----------
+    func : relay.Function
+        The function; the same where nothing was rewritten.
+    folded : Counter
+        The ops that have gone, by name.
+    partitions : dict[relay.GlobalVar, relay.Function]
+        New functions of the module.
+    stayed : dict[relay.Call, str] | None
+        Calls in `func` that oneDNN could run, and why they are in no partition; None from a step
+        that makes no partitions.
+    """
+
+    func: relay.Function
+    folded: Counter = Counter()
+    partitions: dict[relay.GlobalVar, relay.Function] = {}
+    stayed: dict[relay.Call, str] | None = None

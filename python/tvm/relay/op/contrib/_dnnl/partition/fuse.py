@@ -20,14 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import tvm
 from tvm import relay, tir
-from tvm.relay import expr as relay_expr
 
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.operands import BIAS_OPS, operand_kind
-from ..policy.tensors import COMPILER, VIRTUAL_OP, op_name, shape_of
+from ..policy.tensors import COMPILER, shape_of
 
 # oneDNN's limit of post-ops on one primitive is 32.
 MAX_POST_OPS = 32
@@ -35,27 +33,17 @@ MAX_POST_OPS = 32
 RESHAPES = ("expand_dims", "reshape", "squeeze")
 
 
-def spec_name(expr: relay.Expr) -> str | None:
-    """Return the name of the Relay op or virtual op that `expr` calls, or None."""
-    if not isinstance(expr, relay.Call):
-        return None
-    if isinstance(expr.op, relay.Function):
-        attrs = expr.op.attrs
-        return str(attrs[VIRTUAL_OP]) if attrs is not None and VIRTUAL_OP in attrs else None
-    return op_name(expr)
-
-
 class Fused:
     """A root and its post-ops, by their numbers in the graph."""
 
-    def __init__(self, graph: Graph, rules: Rules, root: int):
+    def __init__(self, graph: DataflowGraph, rules: Rules, root: int):
         self.graph, self.rules = graph, rules
         self.chain = [root]
-        self.root_spec: OpSpec = rules.ops[spec_name(graph.nodes[root])]
+        self.root_spec: OpSpec = rules.ops[graph.ops[root]]
         axis = self.root_spec.channel_axis
         self.channel_axis = axis(graph.nodes[root]) if axis else None
         # The part of the name of each op; None for one that shows in no name.
-        self._parts: list[str | None] = [spec_name(graph.nodes[root]).split(".")[-1]]
+        self._parts: list[str | None] = [graph.ops[root].split(".")[-1]]
         self._has_full_operand = False
 
     @property
@@ -107,7 +95,7 @@ class Fused:
         """Whether a user only gives other dimensions to the rows, or matrices, of the last op."""
         root, expr = self.graph.nodes[self.chain[0]], self.graph.nodes[user]
         kept = self.root_spec.kept_dims
-        if kept is None or spec_name(expr) not in RESHAPES or self.rules.refusal(expr) is not None:
+        if kept is None or self.graph.ops[user] not in RESHAPES or self.rules.refusal(expr):
             return False
         # An operand of all elements would be of other dimensions than the result.
         if self._has_full_operand or self.graph.scope[user] != self.graph.scope[last]:
@@ -120,12 +108,12 @@ class Fused:
     def _part(self, last: int, user: int) -> str | None:
         """Return what to call a user of the last op in the name; None if it cannot be fused."""
         expr = self.graph.nodes[user]
-        name = spec_name(expr)
+        name = self.graph.ops[user]
         if name not in self.rules.ops or self.graph.scope[user] != self.graph.scope[last]:
             return None
         spec = self.rules.ops[name]
         shape = shape_of(self.graph.nodes[last])
-        refused = op_name(expr) is not None and self.rules.refusal(expr) is not None
+        refused = self.rules.refusal(expr) is not None
         is_fused = spec.post in self.root_spec.fuses or name in self.root_spec.fuses
         if not is_fused or refused or shape_of(expr) != shape:
             return None
@@ -151,63 +139,39 @@ class Fused:
         is_sum = spec.name == "add" and (kind == "full" or operand == shape)
         return "sum" if is_sum else spec.name.split(".")[-1]
 
-    def build(self, *outside: relay.Expr) -> relay.Call:
-        """Return the call of the composite.
-
-        Parameters
-        ----------
-        *outside : relay.Expr
-            What the expressions of :py:meth:`outside` have become.
-        """
-        done = dict(zip(self.outside(), outside))
+    def build(self, done: dict[int, relay.Expr]) -> relay.Call:
+        """Return the call of the composite, of what its operands have become."""
         params: list[relay.Var] = []
         args: list[relay.Expr] = []
         inside: dict[int, relay.Expr] = {}
         for number in self.chain:
-            call = self.graph.nodes[number]
-            if isinstance(call, relay.TupleGetItem):
-                (source,) = self.graph.children[number]
-                inside[number] = relay.TupleGetItem(inside[source], call.index)
-                continue
-            operands = self.graph.children[number][-len(call.args) :]
-            for child in operands:
-                if child not in inside:
-                    type_ = self.graph.nodes[child].checked_type
-                    inside[child] = relay.var(f"FunctionVar_{len(params)}", type_)
-                    params.append(inside[child])
-                    args.append(done[child])
-            inside[number] = relay_expr.CallWithFields(
-                call, call.op, [inside[child] for child in operands]
-            )
+            for i in self.graph.operands[number]:
+                if i not in inside:
+                    type_ = self.graph.nodes[i].checked_type
+                    inside[i] = relay.var(f"FunctionVar_{len(params)}", type_)
+                    params.append(inside[i])
+                    args.append(done.get(i, self.graph.nodes[i]))
+            inside[number] = self.graph.remake(number, inside)
         last = self.chain[-1]
         func = relay.Function(params, inside[last], self.graph.nodes[last].checked_type)
-        names = filter(None, (spec_name(self.graph.nodes[number]) for number in self.chain))
-        ops = "".join(f"{name}_" for name in names)
-        for key, value in (("PartitionedFromPattern", ops), ("Composite", self.name)):
-            func = func.with_attr(key, tvm.runtime.String(value))
-        return relay.Call(func.with_attr("Primitive", tir.IntImm("int32", 0)), args)
-
-    def outside(self) -> list[int]:
-        """Return the numbers of what the composite is called with."""
-        inside = set(self.chain)
-        return [
-            child
-            for number in self.chain
-            for child in self.graph.children[number]
-            if child not in inside
-        ]
+        ops = "".join(f"{self.graph.ops[i]}_" for i in self.chain if self.graph.ops[i])
+        attrs = {"PartitionedFromPattern": ops, "Composite": self.name}
+        return relay.Call(func.with_attr({**attrs, "Primitive": tir.IntImm("int32", 0)}), args)
 
 
-def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
-    """Yield what to fuse: heavy ops first, so that a light one does not take their post-ops."""
+def find_fused(graph: DataflowGraph, rules: Rules) -> Iterator[Fused]:
+    """Yield what to fuse: heavy ops first, so that a light one does not take their post-ops.
+
+    TVM's MergeComposite needs a pattern for each chain, and tries all of them at each op. The rows
+    of the table say what may follow what, so the chains are read off the function.
+    """
     taken: set[int] = set()
     roots = []
     for number, expr in enumerate(graph.nodes):
-        name = spec_name(expr)
-        if name in rules.ops and rules.ops[name].fuses:
-            if op_name(expr) is None or rules.refusal(expr) is None:
-                roots.append(number)
-    roots.sort(key=lambda number: not rules.ops[spec_name(graph.nodes[number])].heavy)
+        name = graph.ops[number]
+        if name in rules.ops and rules.ops[name].fuses and rules.refusal(expr) is None:
+            roots.append(number)
+    roots.sort(key=lambda number: not rules.ops[graph.ops[number]].heavy)
     for root in roots:
         if root in taken:
             continue
@@ -217,26 +181,3 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
         if len(fused.chain) > 1:
             taken.update(fused.chain)
             yield fused
-
-
-def fuse(func: relay.Function, rules: Rules) -> relay.Function:
-    """Put every chain of an op and its post-ops into a composite.
-
-    TVM's MergeComposite needs a pattern for each chain, and tries all of them at each place. The
-    rows of the table say what may follow what, so the chains are read off the function.
-
-    Parameters
-    ----------
-    func : relay.Function
-        A typed function.
-    rules : Rules
-        The policy.
-
-    Returns
-    -------
-    fused : relay.Function
-        The function with calls of composites, or `func` itself where there is nothing to fuse.
-    """
-    graph = Graph(func)
-    found = find_fused(graph, rules)
-    return graph.replace({each.chain[-1]: (each.outside(), each.build) for each in found})

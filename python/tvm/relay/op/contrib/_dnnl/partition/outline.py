@@ -20,20 +20,106 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Container
 
-import tvm
 from tvm import relay, tir
 
-from ..ir.dataflow_graph import Graph, edges, inlined, is_composite, op_calls
+from ..ir.dataflow_graph import (
+    DataflowGraph,
+    Rewritten,
+    TypedFunction,
+    edges,
+    inlined,
+    is_composite,
+    op_calls,
+)
 from ..policy.op_spec import Rules
 from ..policy.tensors import COMPILER, op_name
-from ..report.record import Record
 from .edge_views import trimmed
+from .fuse import Fused, find_fused
 from .prune import why_prune
 from .regions import Regions
 
 _AT_THE_EDGE = "left out: a view at the edge of a partition"
+
+
+class Units:
+    """The graph of a function in which each op with what is fused to it is one expression.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        The typed function.
+    rules : Rules
+        The policy.
+
+    Attributes
+    ----------
+    graph : DataflowGraph
+        The function; what is fused is there under the number of its last op.
+    """
+
+    def __init__(self, graph: DataflowGraph, rules: Rules):
+        self._ops = graph
+        self._fused: dict[int, Fused] = {each.chain[-1]: each for each in find_fused(graph, rules)}
+        self._inside = {i for each in self._fused.values() for i in each.chain[:-1]}
+        self.graph = graph.contracted(each.chain for each in self._fused.values())
+        self._rules = rules
+        self._is_supported = [False] * len(graph.nodes)
+
+    def is_supported(self, i: int) -> bool:
+        """Whether oneDNN computes an expression; asked operands first."""
+        graph, known = self.graph, self._is_supported
+        expr = graph.nodes[i]
+        if i in self._inside:
+            return False
+        if isinstance(expr, relay.TupleGetItem):
+            known[i] = known[graph.operands[i][0]]
+        elif isinstance(expr, relay.Tuple):
+            # What a call gets goes where the call goes, or both stay.
+            known[i] = bool(graph.users[i]) and all(
+                self._is_accepted(user) and graph.scope[user] == graph.scope[i]
+                for user in graph.users[i]
+            )
+        else:
+            fields = [k for k in graph.operands[i] if isinstance(graph.nodes[k], relay.Tuple)]
+            known[i] = self._is_accepted(i) and all(known[field] for field in fields)
+        return known[i]
+
+    def _is_accepted(self, i: int) -> bool:
+        expr = self.graph.nodes[i]
+        if i in self._fused or is_composite(expr):
+            return True
+        return self.graph.ops[i] in self._rules.ops and self._rules.refusal(expr) is None
+
+    def _chain(self, i: int) -> list[int]:
+        return self._fused[i].chain if i in self._fused else [i]
+
+    def calls(self, i: int) -> list[relay.Call]:
+        """Return the calls of Relay ops that an expression stands for."""
+        calls: list[relay.Call] = []
+        for expr in (self._ops.nodes[k] for k in self._chain(i)):
+            if is_composite(expr):
+                calls += op_calls(expr.op.body)
+            elif isinstance(expr, relay.Call):
+                calls.append(expr)
+        return calls
+
+    def for_onednn(self, i: int, done: dict[int, relay.Expr]) -> relay.Expr:
+        """Build an expression as oneDNN runs it, of what its operands have become."""
+        return self._fused[i].build(done) if i in self._fused else self.graph.remake(i, done)
+
+    def for_tvm(self, i: int, done: dict[int, relay.Expr]) -> relay.Expr:
+        """Build an expression as TVM runs it, of what its operands have become."""
+        for k in self._chain(i):
+            expr = self._ops.nodes[k]
+            done[k] = self._ops.remake(k, done)
+            if isinstance(expr, relay.TupleGetItem):
+                values = done[self._ops.operands[k][0]]
+                if isinstance(values, relay.Tuple):
+                    done[k] = values.fields[expr.index]
+            elif is_composite(expr):
+                done[k] = inlined(done[k])
+        return done[i]
 
 
 class Partition:
@@ -43,8 +129,10 @@ class Partition:
     ----------
     name : str
         The name of the function.
+    units : Units
+        The function that it comes from.
     regions : Regions
-        The regions of the function that it comes from.
+        The regions of that function.
     members : list[int]
         The region.
     num_threads : int | None
@@ -52,9 +140,14 @@ class Partition:
     """
 
     def __init__(
-        self, name: str, regions: Regions, members: list[int], num_threads: int | None = None
+        self,
+        name: str,
+        units: Units,
+        regions: Regions,
+        members: list[int],
+        num_threads: int | None = None,
     ):
-        graph = regions.graph
+        graph = units.graph
         self.var = relay.GlobalVar(name)
         self.inputs = regions.inputs(members)
         params = [
@@ -63,7 +156,7 @@ class Partition:
         ]
         inside: dict[int, relay.Expr] = dict(zip(self.inputs, params))
         for i in members:
-            inside[i] = graph.remake(i, inside)
+            inside[i] = units.for_onednn(i, inside)
         # The runtime returns tensors, no tuple in a tuple: an output that is a tuple becomes one
         # output for each of its fields.
         self._fields: dict[int, list[tuple[int, int | None]]] = {}
@@ -72,13 +165,13 @@ class Partition:
         for i in regions.outputs(members):
             expr, type_ = graph.nodes[i], graph.nodes[i].checked_type
             if isinstance(expr, relay.TupleGetItem):
-                found = [(graph.children[i][0], expr.index, type_)]
+                tensors = [(graph.operands[i][0], expr.index, type_)]
             elif isinstance(type_, relay.TupleType):
-                found = [(i, index, field) for index, field in enumerate(type_.fields)]
+                tensors = [(i, index, field) for index, field in enumerate(type_.fields)]
             else:
-                found = [(i, None, type_)]
-            self._fields[i] = [(source, index) for source, index, _ in found]
-            for source, index, field in found:
+                tensors = [(i, None, type_)]
+            self._fields[i] = [(source, index) for source, index, _ in tensors]
+            for source, index, field in tensors:
                 if (source, index) not in self._position:
                     self._position[source, index] = len(results)
                     value = inside[source]
@@ -89,17 +182,15 @@ class Partition:
         else:
             func = relay.Function(params, relay.Tuple(results), relay.TupleType(types))
         attrs = {
-            "global_symbol": tvm.runtime.String(name),
-            "Compiler": tvm.runtime.String(COMPILER),
+            "global_symbol": name,
+            "Compiler": COMPILER,
             "Primitive": tir.IntImm("int32", 1),
             "Inline": tir.IntImm("int32", 1),
         }
         if num_threads is not None:
             # Of src/relay/backend/contrib/dnnl/options.h, for the codegens.
             attrs["dnnl_num_threads"] = tir.IntImm("int32", num_threads)
-        for key, value in attrs.items():
-            func = func.with_attr(key, value)
-        self.func = func
+        self.func = func.with_attr(attrs)
         self._call: relay.Call | None = None
 
     def result(self, i: int, expr: relay.Expr, done: dict[int, relay.Expr]) -> relay.Expr:
@@ -127,64 +218,52 @@ class Partition:
         return relay.Tuple(values) if isinstance(expr.checked_type, relay.TupleType) else values[0]
 
 
-def cut(mod: tvm.IRModule, name: str, rules: Rules, record: Record) -> tvm.IRModule:
-    """Move what oneDNN runs of the function `name` into new functions of `mod`, which is changed.
+def offload(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Move what oneDNN runs of a function into new functions.
 
     TVM's AnnotateTarget, MergeCompilerRegions and PartitionGraph do this for functions that are
-    nothing but data flow. Their regions take in tuples and may not meet a let, a reference or a
+    nothing but data flow. Their regions may hold tuples and may not meet a let, a reference or a
     nested tuple, and they work on a whole module, other compilers' functions included.
     """
-    graph = Graph(mod[name])
-    composites = {i for i, expr in enumerate(graph.nodes) if is_composite(expr)}
-    regions = Regions(graph, _supported(graph, composites, rules))
-    prefix = re.sub(r"\W", "_", f"tvmgen_{rules.options.mod_name}_{COMPILER}_{name}")
-    taken = {var.name_hint for var in mod.functions}
+    options = rules.options
+    units = Units(function.graph, rules)
+    graph = units.graph
+    regions = Regions(graph, units.is_supported)
+    prefix = re.sub(r"\W", "_", f"tvmgen_{options.mod_name}_{COMPILER}_{function.name}")
+    used = {var.name_hint for var in function.mod.functions}
     names = (f"{prefix}_{number}" for number in itertools.count())
     partitions: dict[int, Partition] = {}
     reasons: dict[int, str] = {}
     stayed: dict[relay.Call, str] = {}
     for members in regions.members:
-        calls = [call for i in members for call in _calls(graph.nodes[i], i in composites)]
+        calls = [call for i in members for call in units.calls(i)]
         reason = why_prune(calls, rules)
         if reason is None:
-            if rules.options.prune:
+            if options.prune:
                 kept = trimmed(graph, members, rules)
                 reasons.update(dict.fromkeys(set(members).difference(kept), _AT_THE_EDGE))
                 members = kept
-            free = next(name for name in names if name not in taken)
-            partition = Partition(free, regions, members, rules.options.num_threads)
+            free = next(name for name in names if name not in used)
+            partition = Partition(free, units, regions, members, options.num_threads)
             partitions.update((i, partition) for i in members)
         else:
             reasons.update(dict.fromkeys(members, reason))
 
     def needs(i):
-        return partitions[i].inputs if i in partitions else graph.children[i]
+        return partitions[i].inputs if i in partitions else graph.operands[i]
 
     def build(i, done):
-        expr = graph.nodes[i]
         if i in partitions:
-            return partitions[i].result(i, expr, done)
-        if i in composites:
-            operands = [done[child] for child in graph.children[i][1:]]
-            result = inlined(expr, operands)
-            if i in reasons:
-                stayed.update((call, reasons[i]) for call in _calls_above(result, operands))
-            return result
-        if isinstance(expr, relay.TupleGetItem):
-            source = done[graph.children[i][0]]
-            if isinstance(source, relay.Tuple):
-                return source.fields[expr.index]
-        result = graph.remake(i, done)
-        if i in reasons and isinstance(result, relay.Call):
-            stayed[result] = reasons[i]
+            return partitions[i].result(i, graph.nodes[i], done)
+        result = units.for_tvm(i, done)
+        if i in reasons:
+            operands = [done[operand] for operand in graph.operands[i]]
+            stayed.update((call, reasons[i]) for call in _calls_above(result, operands))
         return result
 
     func = graph.rebuild(needs, build)
-    for partition in dict.fromkeys(partitions.values()):
-        mod[partition.var] = partition.func
-    mod[name] = func
-    record.stay(name, func, stayed)
-    return mod
+    functions = {each.var: each.func for each in partitions.values()}
+    return Rewritten(func, partitions=functions, stayed=stayed)
 
 
 def _calls_above(expr: relay.Expr, operands: list[relay.Expr]) -> list[relay.Call]:
@@ -197,38 +276,5 @@ def _calls_above(expr: relay.Expr, operands: list[relay.Expr]) -> list[relay.Cal
             seen.add(expr.handle.value)
             if op_name(expr):
                 calls.append(expr)
-            stack.extend(child for child, _ in edges(expr))
+            stack.extend(operand for operand, _ in edges(expr))
     return calls
-
-
-def _calls(expr: relay.Expr, composite: bool) -> list[relay.Call]:
-    """Return the calls of Relay ops that a member of a region stands for."""
-    if isinstance(expr, relay.Call):
-        return op_calls(expr.op.body) if composite else [expr]
-    return []
-
-
-def _supported(graph: Graph, composites: Container[int], rules: Rules):
-    """Return the predicate that tells what oneDNN computes, for Regions."""
-    known = [False] * len(graph.nodes)
-
-    def is_accepted(i: int) -> bool:
-        expr = graph.nodes[i]
-        return op_name(expr) in rules.ops and rules.refusal(expr) is None
-
-    def supported(i: int) -> bool:
-        expr = graph.nodes[i]
-        if isinstance(expr, relay.TupleGetItem):
-            return known[graph.children[i][0]]
-        if isinstance(expr, relay.Tuple):
-            # What a call takes goes where the call goes, or both stay.
-            known[i] = bool(graph.users[i]) and all(
-                is_accepted(user) and graph.scope[user] == graph.scope[i] for user in graph.users[i]
-            )
-        else:
-            fields = [c for c in graph.children[i] if isinstance(graph.nodes[c], relay.Tuple)]
-            accepted = i in composites or is_accepted(i)
-            known[i] = accepted and all(known[field] for field in fields)
-        return known[i]
-
-    return supported

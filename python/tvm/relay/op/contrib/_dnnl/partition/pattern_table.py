@@ -26,7 +26,7 @@ import tvm.ir
 from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern, is_op, wildcard
 
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.operands import BIAS_OPS
 from ..policy.tensors import COMPILER, op_name
@@ -103,7 +103,7 @@ def _is_fused(
     rules = Rules(rows)
     if path is None or rules.refusal(path[0]) is not None:
         return False
-    graph = Graph(call)
+    graph = DataflowGraph(call)
     root = next(i for i, node in enumerate(graph.nodes) if node.same_as(path[0]))
     fused = Fused(graph, rules, root)
     fused.grow(set())

@@ -22,22 +22,22 @@ from collections.abc import Callable
 
 from tvm import relay
 
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph
 
 
 class Regions:
     """The largest regions of a function that a greedy merge along its data flow finds.
 
     A region is a set of expressions that can be computed by one call: none of its inputs depends
-    on one of its outputs, and all are in one scope, so that no branch is taken early and no
+    on one of its outputs, and all are in one scope, so that no branch is computed early and no
     variable leaves its binding.
 
     Parameters
     ----------
-    graph : Graph
+    graph : DataflowGraph
         The typed function.
     supported : Callable[[int], bool]
-        Whether oneDNN can compute an expression; asked children first.
+        Whether oneDNN can compute an expression; asked operands first.
 
     Attributes
     ----------
@@ -45,26 +45,24 @@ class Regions:
         The regions.
     """
 
-    def __init__(self, graph: Graph, supported: Callable[[int], bool]):
+    def __init__(self, graph: DataflowGraph, supported: Callable[[int], bool]):
         self.graph = graph
         # Every expression starts as a group of its own; `_group` is a forest of merged groups.
         self._group = list(range(len(graph.nodes)))
         # What a group is computed from; leaves depend on nothing and so are on no path.
-        self._sources = [
-            {child for child in children if graph.children[child]} for children in graph.children
-        ]
+        self._sources = [{i for i in operands if graph.operands[i]} for operands in graph.operands]
         chosen = [False] * len(graph.nodes)
-        for i, children in enumerate(graph.children):
+        for i, operands in enumerate(graph.operands):
             chosen[i] = supported(i)
             if chosen[i]:
-                for child in children:
-                    if chosen[child] and graph.scope[child] == graph.scope[i]:
-                        self._merge(self._find(child), self._find(i))
+                for operand in operands:
+                    if chosen[operand] and graph.scope[operand] == graph.scope[i]:
+                        self._merge(self._find(operand), self._find(i))
         members: dict[int, list[int]] = {}
-        for i in (i for i, taken in enumerate(chosen) if taken):
-            # A field of a tuple from elsewhere is taken there, so that inputs are tensors.
+        for i in (i for i, is_chosen in enumerate(chosen) if is_chosen):
+            # A field of a tuple from elsewhere is read there, so that inputs are tensors.
             if isinstance(graph.nodes[i], relay.TupleGetItem):
-                if self._find(graph.children[i][0]) != self._find(i):
+                if self._find(graph.operands[i][0]) != self._find(i):
                     continue
             members.setdefault(self._find(i), []).append(i)
         self.members = list(members.values())
@@ -95,11 +93,11 @@ class Regions:
         self._sources[b] = outside
 
     def inputs(self, members: list[int]) -> list[int]:
-        """Return what a region takes from outside, constants left out, in their order."""
+        """Return what a region reads from outside, constants left out, in their order."""
         inside = set(members)
-        found = {child for i in members for child in self.graph.children[i]} - inside
+        outside = {operand for i in members for operand in self.graph.operands[i]} - inside
         fixed = (relay.Constant, relay.Function)
-        return [i for i in sorted(found) if not isinstance(self.graph.nodes[i], fixed)]
+        return [i for i in sorted(outside) if not isinstance(self.graph.nodes[i], fixed)]
 
     def outputs(self, members: list[int]) -> list[int]:
         """Return those of a region's expressions that something outside uses, in their order."""

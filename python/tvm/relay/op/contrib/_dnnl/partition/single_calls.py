@@ -29,11 +29,12 @@ import tvm
 from tvm import relay
 from tvm.relay import transform
 
-from ..ir.dataflow_graph import Graph, is_partition
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, is_partition
+from ..policy.op_spec import Rules
 from ..policy.tensors import op_name
 
 
-def _partition_calls(graph: Graph, names: set[str]) -> Counter:
+def _partition_calls(graph: DataflowGraph, names: set[str]) -> Counter:
     """Count the calls of each partition."""
     return Counter(filter(None, (_callee(expr, names) for expr in graph.nodes)))
 
@@ -56,39 +57,24 @@ def _is_doubled(expr: relay.Expr) -> bool:
     return name is not None and name == op_name(right) and tvm.ir.structural_equal(left, right)
 
 
-def keep_calls_single(mod: tvm.IRModule, name: str) -> relay.Function:
-    """Return the function `name`, in such a form that TVM does not call its partitions twice.
-
-    Parameters
-    ----------
-    mod : tvm.IRModule
-        A module with partitions.
-    name : str
-        A function of it.
-
-    Returns
-    -------
-    func : relay.Function
-        The same where TVM repeats no call.
-    """
+def keep_calls_single(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Rewrite a function so that TVM does not call its partitions twice."""
+    mod, graph = function.mod, function.graph
     names = {var.name_hint for var, func in mod.functions.items() if is_partition(func)}
-    graph = Graph(mod[name])
     called = _partition_calls(graph, names)
     names = {callee for callee, count in called.items() if count == 1}
     # The pass takes for ever on some modules, so it is not run for nothing.
     if not names or not any(_is_doubled(expr) for expr in graph.nodes):
-        return mod[name]
-    graph = Graph(transform.SimplifyExpr()(mod)[name])
+        return Rewritten(function.func)
+    graph = DataflowGraph(transform.SimplifyExpr()(mod)[function.name])
     if max(_partition_calls(graph, names).values()) == 1:
-        return mod[name]
+        return Rewritten(function.func)
     first: dict[str, relay.Expr] = {}
 
     def build(i, done):
         callee = _callee(graph.nodes[i], names)
         if callee is None:
             return graph.remake(i, done)
-        if callee not in first:
-            first[callee] = graph.remake(i, done)
-        return first[callee]
+        return first.setdefault(callee, graph.remake(i, done))
 
-    return graph.rebuild(lambda i: graph.children[i], build)
+    return Rewritten(graph.rebuild(lambda i: graph.operands[i], build))

@@ -25,7 +25,7 @@ from tvm import relay
 
 from ..options import Options
 from .refused import REFUSED
-from .tensors import op_name
+from .tensors import callee_name
 
 EXCLUDED = "excluded by option"
 
@@ -152,12 +152,12 @@ class Rules:
     def reason(self, call: relay.Call) -> str | None:
         """Ask the rule of an op that has a row; once for each call in a run."""
         if call not in self._reasons:
-            self._reasons[call] = self.ops[op_name(call)].reason(call)
+            self._reasons[call] = self.ops[callee_name(call)].reason(call)
         return self._reasons[call]
 
     def refusal(self, call: relay.Call) -> str | None:
-        """Say why a call of a Relay op stays on TVM; None if oneDNN can run it."""
-        name = op_name(call)
+        """Say why a call of an op, virtual or not, stays on TVM; None if oneDNN can run it."""
+        name = callee_name(call)
         if self.excludes(name):
             return EXCLUDED
         if name in self.ops:

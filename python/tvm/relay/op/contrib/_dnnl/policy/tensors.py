@@ -28,9 +28,6 @@ from . import cpu
 # The code generator: the value of "Compiler", and what composites' names begin with.
 COMPILER = "dnnl"
 
-# Attribute of a function that stands for one op: the op's name.
-VIRTUAL_OP = "dnnl_op"
-
 # oneDNN's DNNL_MAX_NDIMS.
 MAX_RANK = 12
 
@@ -47,6 +44,18 @@ def op_name(expr) -> str | None:
     if address not in _NAMES:
         _NAMES[address] = op.name
     return _NAMES[address]
+
+
+def callee_name(expr) -> str | None:
+    """Return the Relay op or the composite that `expr` calls, or None for anything else.
+
+    A virtual op is a composite that has a row of its own.
+    """
+    func = expr.op if isinstance(expr, relay.Call) else None
+    if not isinstance(func, relay.Function):
+        return op_name(expr)
+    attrs = func.attrs
+    return str(attrs["Composite"]) if attrs is not None and "Composite" in attrs else None
 
 
 def dims(type_: relay.TensorType) -> tuple[int | None, ...]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import tvm
 from tvm import relay
 
-from ..ir.dataflow_graph import Graph, has_attr, is_composite, is_partition
+from ..ir.dataflow_graph import DataflowGraph, has_attr, is_composite, is_partition
 from ..policy.tensors import op_name
 from .walk import Walk
 
@@ -128,20 +128,22 @@ class _Flow:
         shape = type_text(func.body.checked_type)
         self.add(Node("output", "result", name, shape=shape, inputs=results))
 
-    def body(self, name: str, graph: Graph, given: dict, partition: str | None) -> list[int]:
+    def body(
+        self, name: str, graph: DataflowGraph, given: dict, partition: str | None
+    ) -> list[int]:
         """Add the nodes of the body of a function; return those that its value comes from.
 
         `given` has, by variable, the nodes that its value comes from.
         """
         bound = {
-            expr.var: graph.children[i][0]
+            expr.var: graph.operands[i][0]
             for i, expr in enumerate(graph.nodes)
             if isinstance(expr, relay.Let)
         }
         # By expression: the nodes that its value comes from.
         sources: list[list[int]] = []
         for i, expr in enumerate(graph.nodes):
-            children = [sources[child] for child in graph.children[i]]
+            children = [sources[child] for child in graph.operands[i]]
             if isinstance(expr, relay.Let):
                 sources.append(children[1])
             elif isinstance(expr, relay.Var):
@@ -150,7 +152,7 @@ class _Flow:
                 is_there = value is not None and value < len(sources)
                 sources.append(sources[value] if is_there else given.get(expr, []))
             elif isinstance(expr, relay.TupleGetItem) and isinstance(expr.tuple_value, relay.Tuple):
-                sources.append(sources[graph.children[graph.children[i][0]][expr.index]])
+                sources.append(sources[graph.operands[graph.operands[i][0]][expr.index]])
             elif isinstance(expr, relay.Call):
                 sources.append(self.call(name, expr, children, partition))
             else:

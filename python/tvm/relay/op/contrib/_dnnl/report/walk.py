@@ -26,7 +26,7 @@ from tvm import relay
 
 from ..ir.dataflow_graph import (
     OPAQUE,
-    Graph,
+    DataflowGraph,
     has_attr,
     is_opaque,
     is_partition,
@@ -76,7 +76,7 @@ class Walk:
     ----------
     mod : tvm.IRModule
         The module.
-    graphs : dict[str, Graph]
+    graphs : dict[str, DataflowGraph]
         The bodies of the functions that are TVM's or oneDNN's, by name.
     units : list[Unit]
         The ops of all functions.
@@ -84,7 +84,7 @@ class Walk:
 
     def __init__(self, mod: tvm.IRModule):
         self.mod = mod
-        self.graphs: dict[str, Graph] = {}
+        self.graphs: dict[str, DataflowGraph] = {}
         self.units: list[Unit] = []
         self._by_expr: dict[relay.Expr, Unit] = {}
         for var, func in mod.functions.items():
@@ -94,12 +94,14 @@ class Walk:
             if is_opaque(func) and not offloaded:
                 self._add(_closed(name, func, False))
                 continue
-            self.graphs[name] = Graph(func.body)
+            self.graphs[name] = DataflowGraph(func.body)
             for expr in self.graphs[name].nodes:
                 if op_name(expr):
                     self._add(Unit(name, expr, offloaded, parts=[expr]))
-                elif is_opaque(expr):
-                    self._add(_closed(name, expr, offloaded))
+                    continue
+                func = expr.op if isinstance(expr, relay.Call) else expr
+                if is_opaque(func) and func not in self._by_expr:
+                    self._add(_closed(name, func, offloaded))
 
     def _add(self, unit: Unit) -> None:
         self.units.append(unit)
@@ -115,7 +117,9 @@ def _closed(name: str, func: relay.Function, offloaded: bool) -> Unit:
     unit = Unit(name, func, offloaded)
     if has_attr(func, "Composite") and str(func.attrs["Composite"]).startswith(f"{COMPILER}."):
         unit.composite = str(func.attrs["Composite"])
-        unit.parts = [expr for expr in Graph(func.body).nodes if isinstance(expr, relay.Call)]
+        unit.parts = [
+            expr for expr in DataflowGraph(func.body).nodes if isinstance(expr, relay.Call)
+        ]
     else:
         unit.parts = op_calls(func.body)
     if has_attr(func, "Compiler"):

@@ -21,71 +21,54 @@ oneDNN adds a bias in its accumulators, at no cost; behind a residual it is one 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from tvm import relay
 
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
 from ..policy.operands import BIAS_OPS, is_per_channel
-from ..policy.tensors import op_name, shape_of
+from ..policy.tensors import shape_of
+from .driver import Match, rewrite
 
 
-def bias_first(func: relay.Function, rules: Rules) -> relay.Function:
-    """Turn (root + residual) + bias into (root + bias) + residual.
-
-    Parameters
-    ----------
-    func : relay.Function
-        A typed function.
-    rules : Rules
-        The policy, which tells the roots.
-
-    Returns
-    -------
-    func : relay.Function
-        The same where no bias is moved.
-    """
-    graph = Graph(func)
-    found = {}
-    taken: set[int] = set()
-    for outer in range(len(graph.nodes)):
-        parts = _read(graph, outer, rules)
-        if parts is not None and parts[0] not in taken:
-            found[outer] = list(parts), partial(_ordered, graph.nodes[outer])
-            taken.add(parts[0])
-    return graph.replace(found)
+def move_bias_first(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Turn (root + residual) + bias into (root + bias) + residual."""
+    return rewrite(function, rules, _find)
 
 
-def _ordered(
-    outer: relay.Call, root: relay.Expr, residual: relay.Expr, bias: relay.Expr
-) -> relay.Call:
+def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+    for outer in calls_of(*BIAS_OPS):
+        operands = _root_residual_bias(graph, outer, rules)
+        if operands is not None:
+            yield Match(
+                graph.closed_group(outer, operands), operands, partial(_add, graph.nodes[outer])
+            )
+
+
+def _add(outer: relay.Call, root: relay.Expr, residual: relay.Expr, bias: relay.Expr) -> relay.Call:
     """Add the bias as `outer` does, but before the residual."""
     return relay.add(relay.Call(outer.op, [root, bias], outer.attrs, span=outer.span), residual)
 
 
-def _read(graph: Graph, outer: int, rules: Rules) -> tuple[int, int, int] | None:
+def _root_residual_bias(graph: DataflowGraph, outer: int, rules: Rules) -> list[int] | None:
     """Read a call as (root + residual) + bias; return these three by number."""
-    if op_name(graph.nodes[outer]) not in BIAS_OPS:
-        return None
-    inner, bias = graph.children[outer]
-    if op_name(graph.nodes[inner]) != "add" and op_name(graph.nodes[outer]) == "add":
+    inner, bias = graph.operands[outer]
+    if graph.ops[inner] != "add" and graph.ops[outer] == "add":
         inner, bias = bias, inner
-    if op_name(graph.nodes[inner]) != "add" or graph.users[inner] != [outer]:
+    if graph.ops[inner] != "add" or graph.users[inner] != [outer]:
         return None
     if not isinstance(graph.nodes[bias], (relay.Constant, relay.Var)):
         return None
-    for root, residual in (graph.children[inner], reversed(graph.children[inner])):
+    for root, residual in (graph.operands[inner], reversed(graph.operands[inner])):
         call = graph.nodes[root]
-        if not rules.is_heavy(op_name(call)) or graph.users[root] != [inner]:
+        if not rules.is_heavy(graph.ops[root]) or graph.users[root] != [inner]:
             continue
         out = shape_of(call)
-        if (
-            shape_of(graph.nodes[residual]) != out
-            or len({graph.scope[i] for i in (root, inner, outer)}) != 1
-        ):
+        if shape_of(graph.nodes[residual]) != out or graph.scope[root] != graph.scope[outer]:
             continue
-        axis = rules.ops[op_name(call)].channel_axis(call)
+        axis = rules.ops[graph.ops[root]].channel_axis(call)
         if is_per_channel(graph.nodes[outer], shape_of(graph.nodes[bias]), out, axis):
-            return root, residual, bias
+            return [root, residual, bias]
     return None

@@ -23,22 +23,21 @@ The factor and the summand may be missing, and each step may be written in anoth
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import tvm
 from tvm import relay
-from tvm.relay import transform
 
 from ..ir.constants import to_constant, to_double
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
-from ..policy.tensors import op_name, shape_of
+from ..policy.tensors import shape_of
+from .driver import Match, rewrite
 
 
-class Match(NamedTuple):
+class Normalization(NamedTuple):
     """A layer normalization, its operands by their numbers in the graph."""
 
     data: int
@@ -56,54 +55,27 @@ class LayerNormReader:
 
     Parameters
     ----------
-    graph : Graph
+    graph : DataflowGraph
         A typed function.
     """
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: DataflowGraph):
         self.graph = graph
 
-    def read(self, root: int) -> Match | None:
+    def read(self, root: int) -> Normalization | None:
         """Read the call `root` as a layer normalization, with all of factor and summand in it."""
         for core, operand in self._sides(root, "add"):
-            found = self._scaled(core)
-            if found is not None and self._is_vector(operand, found.data):
-                return found._replace(beta=operand)
+            norm = self._scaled(core)
+            if norm is not None and self._is_vector(operand, norm.data):
+                return norm._replace(beta=operand)
         return self._scaled(root)
-
-    def inside(self, root: int, match: Match) -> list[int] | None:
-        """Return the calls that a match is made of; None if one of them is used elsewhere."""
-        ends = {match.data, match.gamma, match.beta}
-        inside, stack = {root}, [root]
-        while stack:
-            for child in self.graph.children[stack.pop()]:
-                is_call = op_name(self.graph.nodes[child]) is not None
-                if is_call and child not in ends and child not in inside:
-                    inside.add(child)
-                    stack.append(child)
-        for i in inside:
-            if self.graph.scope[i] != self.graph.scope[root]:
-                return None
-            if i != root and not inside.issuperset(self.graph.users[i]):
-                return None
-        return sorted(inside)
-
-    def _op(self, i: int) -> str | None:
-        return op_name(self.graph.nodes[i])
 
     def _sides(self, i: int, *names: str) -> list[tuple[int, int]]:
         """Return the operands of a call of one of these ops of two, in both orders."""
-        if self._op(i) not in names:
+        if self.graph.ops[i] not in names:
             return []
-        left, right = self.graph.children[i]
+        left, right = self.graph.operands[i]
         return [(left, right), (right, left)]
-
-    def _scalar(self, i: int) -> float | None:
-        """Return the value of a constant of one element."""
-        expr = self.graph.nodes[i]
-        if not isinstance(expr, relay.Constant) or math.prod(expr.data.shape) != 1:
-            return None
-        return float(to_double(expr).reshape(()))
 
     def _is_vector(self, i: int, data: int) -> bool:
         """Whether an operand has one value for each element of the last axis of the data."""
@@ -112,47 +84,47 @@ class LayerNormReader:
         rank = len(shape_of(self.graph.nodes[data]))
         return 0 < len(shape) <= rank and shape[-1] == size == math.prod(shape)
 
-    def _scaled(self, i: int) -> Match | None:
+    def _scaled(self, i: int) -> Normalization | None:
         """Read a normalization that a factor may follow."""
         for core, operand in self._sides(i, "multiply"):
-            found = self._normal(core)
-            if found is not None and self._is_vector(operand, found.data):
-                return found._replace(gamma=operand)
+            norm = self._normal(core)
+            if norm is not None and self._is_vector(operand, norm.data):
+                return norm._replace(gamma=operand)
         return self._normal(i)
 
-    def _normal(self, i: int) -> Match | None:
+    def _normal(self, i: int) -> Normalization | None:
         """Read (x - mean) / sqrt(variance + epsilon)."""
         pairs = self._sides(i, "multiply")
-        if self._op(i) == "divide":
-            pairs = [tuple(self.graph.children[i])]
+        if self.graph.ops[i] == "divide":
+            pairs = [tuple(self.graph.operands[i])]
         for centred, factor in pairs:
             data = self._centred(centred)
             if data is None:
                 continue
-            radicand = self._radicand(factor, is_inverse=self._op(i) == "multiply")
+            radicand = self._radicand(factor, is_inverse=self.graph.ops[i] == "multiply")
             epsilon = None if radicand is None else self._epsilon(radicand, data)
             if epsilon is not None:
-                return Match(data, epsilon, None, None)
+                return Normalization(data, epsilon, None, None)
         return None
 
     def _radicand(self, i: int, is_inverse: bool) -> int | None:
         """Read a square root, or one divided by it."""
-        if is_inverse and self._op(i) == "divide":
-            numerator, i = self.graph.children[i]
-            if self._scalar(numerator) != 1.0:
+        if is_inverse and self.graph.ops[i] == "divide":
+            numerator, i = self.graph.operands[i]
+            if self.graph.scalar(numerator) != 1.0:
                 return None
             is_inverse = False
-        if self._op(i) == ("rsqrt" if is_inverse else "sqrt"):
-            return self.graph.children[i][0]
-        if self._op(i) == "power":
-            base, exponent = self.graph.children[i]
-            return base if self._scalar(exponent) == (-0.5 if is_inverse else 0.5) else None
+        if self.graph.ops[i] == ("rsqrt" if is_inverse else "sqrt"):
+            return self.graph.operands[i][0]
+        if self.graph.ops[i] == "power":
+            base, exponent = self.graph.operands[i]
+            return base if self.graph.scalar(exponent) == (-0.5 if is_inverse else 0.5) else None
         return None
 
     def _epsilon(self, i: int, data: int) -> float | None:
         """Read the variance of the data plus a constant."""
         for variance, constant in self._sides(i, "add"):
-            epsilon = self._scalar(constant)
+            epsilon = self.graph.scalar(constant)
             if epsilon is not None and self._is_variance(variance, data):
                 return epsilon
         return None
@@ -161,39 +133,39 @@ class LayerNormReader:
         square = self._mean(i)
         if square is None:
             return False
-        children = self.graph.children[square]
-        if self._op(square) == "power" and self._scalar(children[1]) == 2.0:
-            return self._centred(children[0]) == data
-        if self._op(square) == "multiply":
-            return all(self._centred(child) == data for child in children)
+        operands = self.graph.operands[square]
+        if self.graph.ops[square] == "power" and self.graph.scalar(operands[1]) == 2.0:
+            return self._centred(operands[0]) == data
+        if self.graph.ops[square] == "multiply":
+            return all(self._centred(operand) == data for operand in operands)
         return False
 
     def _centred(self, i: int) -> int | None:
         """Read x - mean(x), and return x."""
-        if self._op(i) != "subtract":
+        if self.graph.ops[i] != "subtract":
             return None
-        data, mean = self.graph.children[i]
+        data, mean = self.graph.operands[i]
         return data if self._mean(mean) == data else None
 
     def _mean(self, i: int) -> int | None:
         """Read a mean along the last axis, which is kept."""
-        if self._op(i) != "mean":
+        if self.graph.ops[i] != "mean":
             return None
-        attrs, data = self.graph.nodes[i].attrs, self.graph.children[i][0]
+        attrs, data = self.graph.nodes[i].attrs, self.graph.operands[i][0]
         rank = len(shape_of(self.graph.nodes[data]))
         axes = [int(axis) % rank for axis in attrs.axis or ()]
         kept = attrs.keepdims and not attrs.exclude
         return data if kept and axes == [rank - 1] else None
 
 
-def _call(graph: Graph, match: Match, *made: relay.Expr) -> relay.Call:
-    """Return Relay's op for a match, of what its operands were made into."""
-    done = dict(zip(match.operands(), made))
-    size = shape_of(graph.nodes[match.data])[-1]
+def _layer_norm(graph: DataflowGraph, norm: Normalization, *operands: relay.Expr) -> relay.Call:
+    """Return Relay's op for a normalization, of what its operands have become."""
+    done = dict(zip(norm.operands(), operands))
+    size = shape_of(graph.nodes[norm.data])[-1]
 
     def vector(number, otherwise):
         if number is None:
-            dtype = graph.nodes[match.data].checked_type.dtype
+            dtype = graph.nodes[norm.data].checked_type.dtype
             return to_constant(np.full(size, otherwise), dtype)
         operand = done[number]
         if isinstance(operand, relay.Constant):
@@ -202,64 +174,27 @@ def _call(graph: Graph, match: Match, *made: relay.Expr) -> relay.Call:
         return operand if is_vector else relay.reshape(operand, (size,))
 
     return relay.nn.layer_norm(
-        done.get(match.data, graph.nodes[match.data]),
-        vector(match.gamma, 1),
-        vector(match.beta, 0),
+        done[norm.data],
+        vector(norm.gamma, 1),
+        vector(norm.beta, 0),
         axis=-1,
-        epsilon=match.epsilon,
-        center=match.beta is not None,
-        scale=match.gamma is not None,
+        epsilon=norm.epsilon,
+        center=norm.beta is not None,
+        scale=norm.gamma is not None,
     )
 
 
-def fold_layer_norm(func: relay.Function, rules: Rules) -> tuple[relay.Function, Counter]:
-    """Replace layer normalizations that are written out by Relay's op.
+def fold_layer_norm(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Replace layer normalizations that are written out by Relay's op."""
+    return rewrite(function, rules, _find)
 
-    Parameters
-    ----------
-    func : relay.Function
-        A typed function.
-    rules : Rules
-        The policy: its rules decide whether oneDNN runs the op.
 
-    Returns
-    -------
-    func : relay.Function
-        The same where there is nothing to replace.
-    folded : Counter
-        By op: the calls that have gone.
-    """
-    graph = Graph(func)
+def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
     reader = LayerNormReader(graph)
-    found = {}
-    folded: Counter = Counter()
-    taken: set[int] = set()
-    # From the results to the inputs: with the factor and the summand before without.
-    for root in reversed(range(len(graph.nodes))):
-        if root in taken or op_name(graph.nodes[root]) not in ("add", "multiply", "divide"):
-            continue
-        match = reader.read(root)
-        inside = None if match is None else reader.inside(root, match)
-        if inside is None or not taken.isdisjoint(inside):
-            continue
-        names = Counter(op_name(graph.nodes[i]) for i in inside)
-        if rules.excludes(*names) or not _is_accepted(graph, root, match, rules):
-            continue
-        found[root] = match.operands(), partial(_call, graph, match)
-        taken.update(inside)
-        folded += names
-    return graph.replace(found), folded
-
-
-def _is_accepted(graph: Graph, root: int, match: Match, rules: Rules) -> bool:
-    """Whether oneDNN runs Relay's op in the place of a match."""
-    operands = [graph.nodes[i] for i in match.operands()]
-    operands = [
-        expr if isinstance(expr, relay.Constant) else relay.var("operand", expr.checked_type)
-        for expr in operands
-    ]
-    call = _call(graph, match, *operands)
-    func = relay.Function(relay.analysis.free_vars(call), call)
-    call = transform.InferType()(tvm.IRModule.from_expr(func))["main"].body
-    same = graph.nodes[match.data].checked_type == graph.nodes[root].checked_type
-    return same and rules.refusal(call) is None
+    # The last op comes first: with the factor and the summand before without.
+    for root in calls_of("add", "multiply", "divide"):
+        norm = reader.read(root)
+        if norm is not None:
+            operands = norm.operands()
+            group = graph.closed_group(root, operands)
+            yield Match(group, operands, partial(_layer_norm, graph, norm), folded=group or ())

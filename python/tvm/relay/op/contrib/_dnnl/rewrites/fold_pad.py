@@ -23,14 +23,15 @@ data, and that of an average pool is zeros that either count or do not.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 
 from tvm import relay
-from tvm.relay import transform
 
-from ..ir.dataflow_graph import Graph, with_attrs
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
 from ..policy.op_spec import Rules
 from ..policy.rules.conv import SPATIAL
 from ..policy.tensors import ints, op_name
+from .driver import Match, rewrite
 
 FOLDS = tuple(
     f"nn.{kind}{rank}d" for kind in ("conv", "max_pool", "avg_pool") for rank in (1, 2, 3)
@@ -38,6 +39,21 @@ FOLDS = tuple(
 
 # What these compute is never below zero.
 _NOT_NEGATIVE = ("nn.relu", "sigmoid", "exp", "sqrt", "abs", "nn.softmax")
+
+
+def fold_pad(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Fold pads into the convolutions and pools that read them."""
+    return rewrite(function, rules, _find)
+
+
+def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+    for i in calls_of(*FOLDS):
+        pad, *others = graph.operands[i]
+        if graph.ops[pad] == "nn.pad":
+            build = _fold(graph.nodes[i], graph.nodes[pad])
+            if build is not None:
+                # The pad stays where something else uses it.
+                yield Match([i], [graph.operands[pad][0], *others], build, folded=[pad])
 
 
 def _pad_value(pad: relay.Call) -> float | None:
@@ -81,63 +97,17 @@ def _padding(pad: relay.Call, call: relay.Call) -> list[int] | None:
     # A pool that does not count its own padding counts what was padded before.
     if "avg_pool" in op_name(call) and any(own) and not attrs.count_include_pad:
         return None
-    found = [widths[layout.index(letter)] for letter in letters]
-    sides = [width[0] for width in found] + [width[1] for width in found]
+    spatial = [widths[layout.index(letter)] for letter in letters]
+    sides = [width[0] for width in spatial] + [width[1] for width in spatial]
     return [a + b for a, b in zip(own, sides)]
 
 
-def _folded(call: relay.Call, pad: relay.Call, data: relay.Expr, rules: Rules):
-    """Return what stands for a call of a padded tensor; None to leave it."""
+def _fold(call: relay.Call, pad: relay.Call) -> Callable[..., relay.Call] | None:
+    """Return what makes a call of other arguments, with the padding of both; None to leave it."""
     padding = _padding(pad, call) if _is_neutral(pad, call) else None
     if padding is None:
         return None
     attrs = {"padding": padding}
     if "avg_pool" in op_name(call):
         attrs["count_include_pad"] = True
-    # The rules need types, so they see the call with the data as it was.
-    typed = with_attrs(call, [pad.args[0], *call.args[1:]], **attrs)
-    if transform.InferTypeLocal(typed) != call.checked_type or rules.refusal(typed) is not None:
-        return None
-    return with_attrs(call, [data, *call.args[1:]], **attrs)
-
-
-def fold_pad(func: relay.Function, rules: Rules) -> tuple[relay.Function, int]:
-    """Fold pads into the convolutions and pools that oneDNN runs.
-
-    Parameters
-    ----------
-    func : relay.Function
-        A typed function.
-    rules : Rules
-        The policy: its rules decide whether oneDNN runs the result.
-
-    Returns
-    -------
-    func : relay.Function
-        The same where there is nothing to fold.
-    folded : int
-        How many pads have gone.
-    """
-    graph = Graph(func)
-    calls = {}
-    for i, call in enumerate(graph.nodes):
-        if op_name(call) not in FOLDS:
-            continue
-        pad = graph.children[i][0]
-        if op_name(graph.nodes[pad]) == "nn.pad":
-            calls[i] = pad
-    if not calls or rules.excludes("nn.pad"):
-        return func, 0
-    gone = set()
-
-    def build(i, done):
-        if i in calls:
-            pad = calls[i]
-            call = _folded(graph.nodes[i], graph.nodes[pad], done[graph.children[pad][0]], rules)
-            if call is not None:
-                gone.add(pad)
-                return call
-        return graph.remake(i, done)
-
-    made = graph.rebuild(lambda i: graph.children[i], build)
-    return made, sum(set(graph.users[pad]) <= set(calls) for pad in gone)
+    return lambda *args: with_attrs(call, args, **attrs)

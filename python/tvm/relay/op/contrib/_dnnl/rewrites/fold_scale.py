@@ -23,19 +23,19 @@ may differ in the last bits. Where nothing is multiplied, all is left as it is.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from tvm import relay
 
 from ..ir.constants import to_constant, to_double
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
 from ..policy.operands import is_per_channel
 from ..policy.rules.conv import conv_geometry, is_transposed
 from ..policy.tensors import op_name, shape_of
+from .driver import Match, rewrite
 
 CONVS = tuple(f"nn.conv{rank}d{kind}" for kind in ("", "_transpose") for rank in (1, 2, 3))
 ROOTS = (*CONVS, "nn.dense", "nn.matmul")
@@ -81,43 +81,54 @@ def _scaled_weight(root: relay.Call, scale: np.ndarray) -> np.ndarray:
     return weight * scale.reshape(dims)
 
 
-class Folded(NamedTuple):
-    """A root and what follows it: the last expression, the constants for all, and the ops."""
+def fold_scale(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Fold constants behind convolutions and matmuls into their weights and biases."""
+    return rewrite(function, rules, _find)
 
-    root: int
-    last: int
-    weight: relay.Constant
-    bias: relay.Constant | None
-    ops: Counter
+
+def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+    for i in calls_of(*ROOTS):
+        call, weight = graph.nodes[i], graph.nodes[graph.operands[i][1]]
+        if not isinstance(weight, relay.Constant) or rules.refusal(call) is not None:
+            continue
+        if weight.data.dtype == call.checked_type.dtype:
+            # The match of the most ops that can be folded.
+            yield from list(_Walk(graph, rules, i).matches())[-1:]
 
 
 class _Walk:
     """Follows the users of a root as long as they multiply and add constants of channels."""
 
-    def __init__(self, graph: Graph, rules: Rules, root: int):
+    def __init__(self, graph: DataflowGraph, rules: Rules, root: int):
         self.graph, self.rules = graph, rules
-        self.root = self.last = root
         self.call: relay.Call = graph.nodes[root]
+        self.ops = [root]
         self.out = shape_of(self.call)
-        self.axis = rules.ops[op_name(self.call)].channel_axis(self.call)
+        self.axis = rules.ops[graph.ops[root]].channel_axis(self.call)
         self.scale, self.shift = np.ones(self.out[self.axis]), np.zeros(self.out[self.axis])
-        self.ops: Counter = Counter()
 
-    def step(self) -> bool:
-        """Take in the next user; return whether there was one to take in."""
-        users = self.graph.users[self.last]
-        if len(users) != 1 or self.graph.scope[users[0]] != self.graph.scope[self.root]:
+    def matches(self) -> Iterator[Match]:
+        """Yield what can be folded, one op more each time."""
+        while self._step():
+            if not (self.scale == 1.0).all():
+                weight, bias = self._weight_and_bias()
+                if all(np.isfinite(to_double(constant)).all() for constant in (weight, bias)):
+                    yield self._match(weight, bias)
+
+    def _step(self) -> bool:
+        """Follow the only user; return whether it was one to fold."""
+        users = self.graph.users[self.ops[-1]]
+        if len(users) != 1 or self.graph.scope[users[0]] != self.graph.scope[self.ops[0]]:
             return False
-        user = self.graph.nodes[users[0]]
-        if op_name(user) == "nn.batch_norm":
+        user, name = self.graph.nodes[users[0]], self.graph.ops[users[0]]
+        if name not in ("nn.batch_norm", *ADDITIONS, *FACTORS) or self.rules.refusal(user):
+            return False
+        if name == "nn.batch_norm":
             return self._batch_norm(users[0])
-        name = op_name(user)
-        if name not in (*ADDITIONS, *FACTORS) or self.rules.refusal(user) is not None:
-            return False
         if name == "negative":
             scale, shift = -1.0, 0.0
         else:
-            is_first = self.graph.children[users[0]][0] == self.last
+            is_first = self.graph.operands[users[0]][0] == self.ops[-1]
             operand = self._per_channel(user, user.args[1 if is_first else 0])
             if operand is None or (name == "divide" and not is_first):
                 return False
@@ -127,27 +138,26 @@ class _Walk:
                     "divide": (1.0 / operand, 0.0),
                     "subtract": (1.0, -operand) if is_first else (-1.0, operand),
                 }.get(name, (1.0, operand))
-        self._take(users[0], name, scale, shift)
+        self._append(users, scale, shift)
         return True
 
-    def _take(self, last: int, name: str, scale, shift) -> None:
+    def _append(self, ops: list[int], scale, shift) -> None:
         with np.errstate(all="ignore"):
             self.scale, self.shift = self.scale * scale, self.shift * scale + shift
-        self.last = last
-        self.ops[name] += 1
+        self.ops += ops
 
     def _batch_norm(self, i: int) -> bool:
         bn = self.graph.nodes[i]
         if not all(isinstance(arg, relay.Constant) for arg in bn.args[1:]):
             return False
-        if self.rules.refusal(bn) or int(bn.attrs.axis) % len(self.out) != self.axis:
+        if int(bn.attrs.axis) % len(self.out) != self.axis:
             return False
         fields = [self.graph.nodes[user] for user in self.graph.users[i]]
         if len(fields) != 1 or not isinstance(fields[0], relay.TupleGetItem):
             return False
-        if fields[0].index != 0 or self.graph.children[i][0] != self.last:
+        if fields[0].index != 0 or self.graph.operands[i][0] != self.ops[-1]:
             return False
-        self._take(self.graph.users[i][0], "nn.batch_norm", *_scale_and_shift(bn))
+        self._append([i, *self.graph.users[i]], *_scale_and_shift(bn))
         return True
 
     def _per_channel(self, call: relay.Call, operand: relay.Expr) -> np.ndarray | None:
@@ -159,71 +169,27 @@ class _Walk:
         is_scalar = values.size == 1 and op_name(call) != "nn.bias_add"
         return values.reshape(-1) if is_bias or is_scalar else None
 
-    def folded(self) -> Folded | None:
-        """Return what stands for all that was taken in, or None to leave it."""
+    def _weight_and_bias(self) -> tuple[relay.Constant, relay.Constant]:
         dtype = self.call.checked_type.dtype
-        if self.call.args[1].checked_type.dtype != dtype:
-            return None
-        weight = to_constant(_scaled_weight(self.call, self.scale), dtype)
         # Dimensions of 1 after the channel's make the bias broadcast as numpy does.
         shape = (-1,) + (1,) * (len(self.out) - self.axis - 1)
-        bias = to_constant(self.shift.reshape(shape), dtype)
-        if not all(np.isfinite(to_double(constant)).all() for constant in (weight, bias)):
-            return None
-        ops = Counter(self.ops)
-        added = next((name for name in ADDITIONS if ops[name]), None)
-        if added is not None:
-            # One addition is still there.
-            ops[added] -= 1
-        has_bias = added is not None or ops["nn.batch_norm"] > 0
-        return Folded(self.root, self.last, weight, bias if has_bias else None, +ops)
+        weight = to_constant(_scaled_weight(self.call, self.scale), dtype)
+        return weight, to_constant(self.shift.reshape(shape), dtype)
+
+    def _match(self, weight: relay.Constant, bias: relay.Constant) -> Match:
+        names = [self.graph.ops[i] for i in self.ops]
+        added = next((i for name in ADDITIONS for i in self.ops if self.graph.ops[i] == name), None)
+        has_bias = added is not None or "nn.batch_norm" in names
+        build = partial(_call, self.call, weight, bias if has_bias else None)
+        # The root is still there, and one addition if there was one.
+        folded = [i for i in self.ops[1:] if i != added]
+        data = self.graph.operands[self.ops[0]][:1]
+        return Match(list(self.ops), data, build, folded)
 
 
-def _follow(graph: Graph, rules: Rules, root: int) -> Folded | None:
-    """Return what can be folded into a root."""
-    call = graph.nodes[root]
-    if op_name(call) not in ROOTS or rules.refusal(call) is not None:
-        return None
-    if not isinstance(call.args[1], relay.Constant):
-        return None
-    walk, found = _Walk(graph, rules, root), None
-    while walk.step():
-        if not (walk.scale == 1.0).all():
-            found = walk.folded() or found
-    return found
-
-
-def fold_scale(func: relay.Function, rules: Rules) -> tuple[relay.Function, Counter]:
-    """Fold constants behind convolutions and products into their weights and biases.
-
-    Parameters
-    ----------
-    func : relay.Function
-        A typed function.
-    rules : Rules
-        The policy: only what oneDNN runs is folded.
-
-    Returns
-    -------
-    func : relay.Function
-        The same where there is nothing to fold.
-    folded : Counter
-        By op: the calls that have gone.
-    """
-    graph = Graph(func)
-    found = [
-        item
-        for item in (_follow(graph, rules, root) for root in range(len(graph.nodes)))
-        if item is not None
-    ]
-    made = {
-        item.last: ([graph.children[item.root][0]], partial(_call, graph.nodes[item.root], item))
-        for item in found
-    }
-    return graph.replace(made), sum((item.ops for item in found), Counter())
-
-
-def _call(root: relay.Call, item: Folded, data: relay.Expr) -> relay.Call:
+def _call(
+    root: relay.Call, weight: relay.Constant, bias: relay.Constant | None, data: relay.Expr
+) -> relay.Call:
     """Call a root with the constants that stand for all that is folded into it."""
-    made = relay.Call(root.op, [data, item.weight], root.attrs, root.type_args, root.span)
-    return made if item.bias is None else relay.add(made, item.bias)
+    call = relay.Call(root.op, [data, weight], root.attrs, root.type_args, root.span)
+    return call if bias is None else relay.add(call, bias)

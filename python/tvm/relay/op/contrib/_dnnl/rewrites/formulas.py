@@ -28,12 +28,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tvm import relay
-
-from ..ir.constants import to_double
-from ..ir.dataflow_graph import Graph
-from ..policy import cpu
-from ..policy.tensors import op_name
+from ..ir.dataflow_graph import DataflowGraph
 
 # Two or three constants, each rounded, and their product: the largest relative error.
 ROUNDING = {"float32": 5 * 2.0**-24, "float16": 3 * 2.0**-11, "bfloat16": 3 * 2.0**-8 / 2}
@@ -67,82 +62,50 @@ class FormulaReader:
 
     Parameters
     ----------
-    graph : Graph
+    graph : DataflowGraph
         The typed function.
     """
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: DataflowGraph):
         self.graph = graph
-        self._names: dict[int, str | None] = {}
-        self._scalars: dict[int, float | None] = {}
         self._rounding = ROUNDING["float32"]
 
     def formulas(self, root: int) -> Iterator[Formula]:
         """Yield the formulas that the call `root` may be read as, the best first."""
-        rules = {
-            "multiply": (self._product, self._hard_sigmoid),
-            "divide": (self._product, self._quotient, self._hard_sigmoid),
-            "clip": (self._hard_sigmoid,),
-            "add": (self._elu,),
-            "subtract": (self._elu, self._difference),
-            "power": (self._power,),
-            "log": (self._softplus,),
-        }
-        if self._op(root) not in rules:
-            return
         dtype = self.graph.nodes[root].checked_type.dtype
         self._rounding = ROUNDING.get(dtype, ROUNDING["float32"])
-        for rule in rules[self._op(root)]:
-            yield from rule(root)
+        for rule in ROOTS[self.graph.ops[root]]:
+            yield from rule(self, root)
 
-    def _close(self, found: float, wanted: float) -> bool:
+    def _close(self, value: float, wanted: float) -> bool:
         """Whether two constants are equal but for their rounding."""
-        return abs(found - wanted) <= self._rounding * abs(wanted)
+        return abs(value - wanted) <= self._rounding * abs(wanted)
 
     # Reading the graph.
 
-    def _op(self, i: int) -> str | None:
-        if i not in self._names:
-            self._names[i] = op_name(self.graph.nodes[i])
-        return self._names[i]
-
-    def _args(self, i: int) -> list[int]:
-        return self.graph.children[i]
-
-    def _scalar(self, i: int) -> float | None:
-        """Return the value of a constant of one real number, else None."""
-        if i not in self._scalars:
-            expr, value = self.graph.nodes[i], None
-            if isinstance(expr, relay.Constant) and expr.data.dtype in cpu.REAL:
-                if math.prod(expr.data.shape) == 1:
-                    value = float(to_double(expr).reshape(()))
-                    value = value if math.isfinite(value) else None
-            self._scalars[i] = value
-        return self._scalars[i]
-
     def _is(self, i: int, name: str, data: int) -> bool:
         """Whether `i` is the op `name` of `data`."""
-        return self._op(i) == name and self._args(i) == [data]
+        return self.graph.ops[i] == name and self.graph.operands[i] == [data]
 
     def _clip(self, i: int) -> tuple[int, float, float] | None:
         """Read a clip as (operand, lower bound, upper bound)."""
-        if self._op(i) != "clip":
+        if self.graph.ops[i] != "clip":
             return None
         attrs = self.graph.nodes[i].attrs
-        return self._args(i)[0], float(attrs.a_min), float(attrs.a_max)
+        return self.graph.operands[i][0], float(attrs.a_min), float(attrs.a_max)
 
     def _peel(self, i: int) -> Iterator[tuple[float, float, int]]:
         """Yield (a, b, x) with i = a * x + b for constants a and b, the outermost x first."""
         a, b = 1.0, 0.0
         for _ in range(MAX_DEPTH):
             yield a, b, i
-            op, args = self._op(i), self._args(i)
+            op, args = self.graph.ops[i], self.graph.operands[i]
             if op == "negative":
                 a, i = -a, args[0]
                 continue
             if op not in ("add", "subtract", "multiply", "divide"):
                 return
-            left, right = (self._scalar(arg) for arg in args)
+            left, right = (self.graph.scalar(arg) for arg in args)
             if (left is None) == (right is None) or (op == "divide" and right in (None, 0.0)):
                 return
             constant, i = (left, args[1]) if right is None else (right, args[0])
@@ -161,14 +124,14 @@ class FormulaReader:
         """Read `i` as a polynomial in `x`: the coefficients that are not zero, by power."""
         if i == x:
             return {1: 1.0}
-        constant = self._scalar(i)
+        constant = self.graph.scalar(i)
         if constant is not None:
             return {0: constant} if constant else {}
-        op = self._op(i)
+        op = self.graph.ops[i]
         if depth == 0 or op not in ("add", "subtract", "multiply", "divide", "negative", "power"):
             return None
         parts = []
-        for arg in self._args(i):
+        for arg in self.graph.operands[i]:
             parts.append(self._polynomial(arg, x, depth - 1))
             if parts[-1] is None:
                 return None
@@ -176,8 +139,8 @@ class FormulaReader:
 
     def _proportional(self, i: int, x: int) -> float | None:
         """Return a if i = a * x for a constant a other than zero."""
-        found = self._polynomial(i, x)
-        return found[1] if found is not None and list(found) == [1] else None
+        terms = self._polynomial(i, x)
+        return terms[1] if terms is not None and list(terms) == [1] else None
 
     # The rules: each yields the formulas that a call computes.
 
@@ -186,9 +149,9 @@ class FormulaReader:
         for a, b, product in self._peel(root):
             if b:
                 return
-            if self._op(product) != "multiply":
+            if self.graph.ops[product] != "multiply":
                 continue
-            left, right = self._args(product)
+            left, right = self.graph.operands[product]
             for data, factor in ((left, right), (right, left)):
                 for c, d, x in self._peel(data):
                     if d:
@@ -198,142 +161,161 @@ class FormulaReader:
     def _gated(self, scale: float, x: int, factor: int) -> Iterator[Formula]:
         """Read scale * x * factor, where the factor is a function of x."""
         for a, b, inner in self._peel(factor):
-            op, a, b = self._op(inner), a * scale, b * scale
+            op, a, b = self.graph.ops[inner], a * scale, b * scale
             if op == "erf" and self._close(a, 0.5) and self._close(b, 0.5):
-                slope = self._proportional(self._args(inner)[0], x)
+                slope = self._proportional(self.graph.operands[inner][0], x)
                 if slope is not None and self._close(slope, math.sqrt(0.5)):
                     yield Formula("dnnl.gelu_erf", x)
             elif op == "tanh" and self._close(a, 0.5) and self._close(b, 0.5):
-                found = self._polynomial(self._args(inner)[0], x)
+                terms = self._polynomial(self.graph.operands[inner][0], x)
                 if (
-                    found is not None
-                    and sorted(found) == [1, 3]
-                    and self._close(found[1], SQRT_2_OVER_PI)
-                    and self._close(found[3], 0.044715 * SQRT_2_OVER_PI)
+                    terms is not None
+                    and sorted(terms) == [1, 3]
+                    and self._close(terms[1], SQRT_2_OVER_PI)
+                    and self._close(terms[3], 0.044715 * SQRT_2_OVER_PI)
                 ):
                     yield Formula("dnnl.gelu_tanh", x)
             elif op == "tanh" and self._close(a, 1.0) and not b:
-                if self._is_softplus(self._args(inner)[0], x):
+                if self._is_softplus(self.graph.operands[inner][0], x):
                     yield Formula("dnnl.mish", x)
             elif op == "sigmoid" and self._close(a, 1.0) and not b:
-                slope = self._proportional(self._args(inner)[0], x)
+                slope = self._proportional(self.graph.operands[inner][0], x)
                 if slope is not None:
                     yield Formula("dnnl.swish", x, {"alpha": slope})
             elif op == "clip" and not b:
                 bounded, low, high = self._clip(inner)
-                found = self._polynomial(bounded, x)
-                if found is None or not set(found) <= {0, 1} or 1 not in found:
+                terms = self._polynomial(bounded, x)
+                if terms is None or not set(terms) <= {0, 1} or 1 not in terms:
                     continue
                 if low == 0.0 and self._close(a * high, 1.0):
-                    alpha, beta = a * found[1], a * found.get(0, 0.0)
+                    alpha, beta = a * terms[1], a * terms.get(0, 0.0)
                     yield Formula("dnnl.hard_swish", x, {"alpha": alpha, "beta": beta})
 
     def _is_softplus(self, i: int, x: int) -> bool:
         """Whether `i` is log(1 + exp(x))."""
-        if self._op(i) != "log":
+        if self.graph.ops[i] != "log":
             return False
         return any(
             self._close(a, 1.0) and self._close(b, 1.0) and self._is(inner, "exp", x)
-            for a, b, inner in self._peel(self._args(i)[0])
+            for a, b, inner in self._peel(self.graph.operands[i][0])
         )
 
     def _softplus(self, root: int) -> Iterator[Formula]:
         """Read log(1 + exp(x))."""
-        for _, _, inner in self._peel(self._args(root)[0]):
-            if self._op(inner) == "exp" and self._is_softplus(root, self._args(inner)[0]):
-                yield Formula("dnnl.softplus", self._args(inner)[0])
+        for _, _, inner in self._peel(self.graph.operands[root][0]):
+            if self.graph.ops[inner] == "exp" and self._is_softplus(
+                root, self.graph.operands[inner][0]
+            ):
+                yield Formula("dnnl.softplus", self.graph.operands[inner][0])
 
     def _hard_sigmoid(self, root: int) -> Iterator[Formula]:
         """Read clip(a * x + b, 0, 1), or the same with another upper bound, divided by it."""
         for scale, shift, inner in self._peel(root):
             if shift:
                 return
-            if self._op(inner) != "clip":
+            if self.graph.ops[inner] != "clip":
                 continue
             bounded, low, high = self._clip(inner)
             if low != 0.0 or not self._close(scale * high, 1.0):
                 return
             # Without a shift it is no more than a clip.
-            found = [
+            formulas = [
                 Formula("dnnl.hard_sigmoid", x, {"alpha": scale * a, "beta": scale * b})
                 for a, b, x in self._peel(bounded)
-                if b and self._scalar(x) is None
+                if b and self.graph.scalar(x) is None
             ]
-            yield from reversed(found)
+            yield from reversed(formulas)
 
     def _quotient(self, root: int) -> Iterator[Formula]:
         """Read x / (1 + exp(-a * x)), 1 / sqrt(x) and a / x."""
-        data, divisor = self._args(root)
-        constant = self._scalar(data)
+        data, divisor = self.graph.operands[root]
+        constant = self.graph.scalar(data)
         if constant is None:
             for a, b, inner in self._peel(divisor):
-                if self._close(a, 1.0) and self._close(b, 1.0) and self._op(inner) == "exp":
-                    slope = self._proportional(self._args(inner)[0], data)
+                if self._close(a, 1.0) and self._close(b, 1.0) and self.graph.ops[inner] == "exp":
+                    slope = self._proportional(self.graph.operands[inner][0], data)
                     if slope is not None:
                         yield Formula("dnnl.swish", data, {"alpha": -slope})
-        elif self._scalar(divisor) is None:
-            if constant == 1.0 and self._op(divisor) == "sqrt":
-                yield Formula("dnnl.rsqrt", self._args(divisor)[0])
+        elif self.graph.scalar(divisor) is None:
+            if constant == 1.0 and self.graph.ops[divisor] == "sqrt":
+                yield Formula("dnnl.rsqrt", self.graph.operands[divisor][0])
             yield Formula("dnnl.pow", divisor, {"alpha": constant, "beta": -1.0})
 
     def _difference(self, root: int) -> Iterator[Formula]:
         """Read b - x."""
-        constant, data = self._scalar(self._args(root)[0]), self._args(root)[1]
-        if constant is not None and self._scalar(data) is None:
+        constant, data = (
+            self.graph.scalar(self.graph.operands[root][0]),
+            self.graph.operands[root][1],
+        )
+        if constant is not None and self.graph.scalar(data) is None:
             yield Formula("dnnl.linear", data, {"alpha": -1.0, "beta": constant})
 
     def _power(self, root: int) -> Iterator[Formula]:
         """Read x to the power of a constant."""
-        data, constant = self._args(root)[0], self._scalar(self._args(root)[1])
-        if constant is not None and self._scalar(data) is None:
+        data, constant = self.graph.operands[root][0], self.graph.scalar(
+            self.graph.operands[root][1]
+        )
+        if constant is not None and self.graph.scalar(data) is None:
             yield Formula("dnnl.pow", data, {"alpha": 1.0, "beta": constant})
 
     def _elu(self, root: int) -> Iterator[Formula]:
         """Read relu(x) - a * relu(1 - exp(x))."""
-        left, right = self._args(root)
-        sign = -1.0 if self._op(root) == "subtract" else 1.0
+        left, right = self.graph.operands[root]
+        sign = -1.0 if self.graph.ops[root] == "subtract" else 1.0
         for positive, negative in ((left, right), (right, left))[: 1 if sign < 0 else 2]:
-            if self._op(positive) != "nn.relu":
+            if self.graph.ops[positive] != "nn.relu":
                 continue
-            x = self._args(positive)[0]
+            x = self.graph.operands[positive][0]
             for a, b, inner in self._peel(negative):
-                if b or self._op(inner) != "nn.relu":
+                if b or self.graph.ops[inner] != "nn.relu":
                     continue
                 if any(
                     self._close(c, -1.0) and self._close(d, 1.0) and self._is(e, "exp", x)
-                    for c, d, e in self._peel(self._args(inner)[0])
+                    for c, d, e in self._peel(self.graph.operands[inner][0])
                 ):
                     yield Formula("dnnl.elu", x, {"alpha": -sign * a})
+
+
+# By op: what a formula may be that ends in it.
+ROOTS = {
+    "multiply": (FormulaReader._product, FormulaReader._hard_sigmoid),
+    "divide": (FormulaReader._product, FormulaReader._quotient, FormulaReader._hard_sigmoid),
+    "clip": (FormulaReader._hard_sigmoid,),
+    "add": (FormulaReader._elu,),
+    "subtract": (FormulaReader._elu, FormulaReader._difference),
+    "power": (FormulaReader._power,),
+    "log": (FormulaReader._softplus,),
+}
 
 
 def _combine(op: str, *parts: dict[int, float]) -> dict[int, float] | None:
     """Apply an op to polynomials; None if the result is none."""
     if op == "negative":
-        found = {power: -value for power, value in parts[0].items()}
+        terms = {power: -value for power, value in parts[0].items()}
     elif op in ("add", "subtract"):
         sign = 1.0 if op == "add" else -1.0
-        found = dict(parts[0])
+        terms = dict(parts[0])
         for power, value in parts[1].items():
-            found[power] = found.get(power, 0.0) + sign * value
+            terms[power] = terms.get(power, 0.0) + sign * value
     elif op == "multiply":
-        found = _multiply(*parts)
+        terms = _multiply(*parts)
     elif list(parts[1]) != [0]:
         return None
     elif op == "divide":
-        found = {power: value / parts[1][0] for power, value in parts[0].items()}
+        terms = {power: value / parts[1][0] for power, value in parts[0].items()}
     else:
         exponent = parts[1][0]
         if exponent not in (2.0, 3.0):
             return None
-        found = parts[0]
+        terms = parts[0]
         for _ in range(int(exponent) - 1):
-            found = _multiply(found, parts[0])
-    return {power: value for power, value in found.items() if value}
+            terms = _multiply(terms, parts[0])
+    return {power: value for power, value in terms.items() if value}
 
 
 def _multiply(left: dict[int, float], right: dict[int, float]) -> dict[int, float]:
-    found: dict[int, float] = {}
+    terms: dict[int, float] = {}
     for i, a in left.items():
         for j, b in right.items():
-            found[i + j] = found.get(i + j, 0.0) + a * b
-    return found
+            terms[i + j] = terms.get(i + j, 0.0) + a * b
+    return terms

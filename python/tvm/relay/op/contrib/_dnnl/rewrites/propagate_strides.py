@@ -14,11 +14,12 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Computes only those pixels that strided 1x1 convolutions read.
+"""Computes only those spatial positions that strided 1x1 convolutions read.
 
-Where all that reads an image skips the same pixels, the convolution that makes the image takes
-their strides, and what is between them works on the smaller image. Each number that is still
-computed is computed as before. In the pre-activated ResNet-50 this saves a tenth of the work.
+Where all that reads a tensor skips the same spatial positions, the convolution that computes it
+skips them with strides of its own, and what is between them works on the smaller tensor. Each
+number that is still computed is computed as before. In the pre-activated ResNet-50 this saves a
+tenth of the work.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Optional
 
 from tvm import relay
 
-from ..ir.dataflow_graph import Graph, with_attrs
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
 from ..policy.op_spec import Rules
 from ..policy.rules.conv import SPATIAL, is_transposed
 from ..policy.tensors import ints, op_name, shape_of
@@ -60,14 +61,14 @@ class _Conv:
         self.is_pointwise = math.prod(window) == 1 and not any(ints(attrs.padding))
 
     def with_steps(self, steps: Steps) -> list[int]:
-        """Return the strides of a convolution of which only every so many outputs are wanted."""
+        """Return the strides of a convolution of which only every so many outputs are read."""
         return [a * b for a, b in zip(self.strides, steps or [1] * len(self.strides))]
 
 
-class _Thinner:
-    """Finds what may be thinned out in a graph, and by how much."""
+class _Strides:
+    """Which elements of what is computed in a graph are read."""
 
-    def __init__(self, graph: Graph, rules: Rules):
+    def __init__(self, graph: DataflowGraph, rules: Rules):
         self.graph, self.rules = graph, rules
         self.convs: dict[int, _Conv] = {}
         self.eltwise: set[int] = set()
@@ -77,9 +78,9 @@ class _Thinner:
             self._classify(i, expr)
 
     def _classify(self, i: int, expr: relay.Expr) -> None:
-        name = op_name(expr)
+        name = self.graph.ops[i]
         if isinstance(expr, relay.TupleGetItem):
-            if self.graph.children[i][0] in self.norms:
+            if self.graph.operands[i][0] in self.norms:
                 self.norms.add(i)
         elif name in self.rules.ops and self.rules.refusal(expr) is None:
             if name.startswith("nn.conv") and not is_transposed(expr):
@@ -93,145 +94,130 @@ class _Thinner:
 
     @cached_property
     def steps(self) -> dict[int, tuple[int, ...]]:
-        """By number: along each axis, only every so many elements are wanted."""
+        """By number: along each axis, only every so many elements are read."""
         if not any(conv.is_pointwise and _steps(conv.strides) for conv in self.convs.values()):
             return {}
         kept: set[int] = set()
         while True:
-            found = self._wanted(kept)
-            whole = [i for i in found if not self._can_be_thinned(i, found)]
-            if not whole:
-                return found
-            kept.update(whole)
+            steps = self._propagated(kept)
+            complete = [i for i in steps if not self._can_skip(i, steps)]
+            if not complete:
+                return steps
+            kept.update(complete)
 
-    def _wanted(self, kept: set[int]) -> dict[int, tuple[int, ...]]:
-        """Go from the results to the inputs; what is in `kept` is wanted whole."""
-        found: dict[int, tuple[int, ...]] = {}
+    def _propagated(self, kept: set[int]) -> dict[int, tuple[int, ...]]:
+        """Go from the results to the inputs; of what is in `kept` all is read."""
+        steps: dict[int, tuple[int, ...]] = {}
         for i in reversed(range(len(self.graph.nodes))):
             if i in kept or not (i in self.convs or i in self.eltwise or i in self.norms):
                 continue
-            wanted = {self._wanted_by(user, i, found) for user in self.graph.users[i]}
-            if len(wanted) == 1 and None not in wanted:
-                found[i] = wanted.pop()
-        return found
+            read = {self._read_by(user, i, steps) for user in self.graph.users[i]}
+            if len(read) == 1 and None not in read:
+                steps[i] = read.pop()
+        return steps
 
-    def _wanted_by(self, user: int, i: int, found: dict[int, tuple[int, ...]]) -> Steps:
+    def _read_by(self, user: int, i: int, steps: dict[int, tuple[int, ...]]) -> Steps:
         """Say which elements of `i` one of its users reads."""
-        operands = self.graph.children[user]
+        operands = self.graph.operands[user]
         if self.graph.scope[user] != self.graph.scope[i]:
             return None
         if user in self.convs:
             is_data = operands[0] == i and operands[1] != i
             conv = self.convs[user]
             return (
-                _steps(conv.with_steps(found.get(user))) if is_data and conv.is_pointwise else None
+                _steps(conv.with_steps(steps.get(user))) if is_data and conv.is_pointwise else None
             )
         if user in self.norms:
-            return found.get(user) if operands[0] == i else None
-        if user in self.eltwise and self._is_whole(i, user):
-            return found.get(user)
+            return steps.get(user) if operands[0] == i else None
+        if user in self.eltwise and self._is_same_shape(i, user):
+            return steps.get(user)
         return None
 
-    def _is_whole(self, operand: int, user: int) -> bool:
+    def _is_same_shape(self, operand: int, user: int) -> bool:
         """Whether an operand is not broadcast."""
         return shape_of(self.graph.nodes[operand]) == shape_of(self.graph.nodes[user])
 
-    def _can_be_thinned(self, i: int, found: dict[int, tuple[int, ...]]) -> bool:
-        """Whether the elements can be left out where they are made, not only afterwards."""
+    def _can_skip(self, i: int, steps: dict[int, tuple[int, ...]]) -> bool:
+        """Whether the elements can be left out where they are computed, not only afterwards."""
         if i in self.convs:
-            # Behind a convolution in another layout an axis of the image may be the channels.
+            # Behind a convolution in another layout a spatial axis may be the channels.
             axes = self.convs[i].axes
-            return all(step == 1 or axis in axes for axis, step in enumerate(found[i]))
-        operands = self.graph.children[i]
+            return all(step == 1 or axis in axes for axis, step in enumerate(steps[i]))
+        operands = self.graph.operands[i]
         if i in self.norms:
-            return operands[0] in found
-        whole = [operand for operand in operands if self._is_whole(operand, i)]
-        others = [operand for operand in operands if operand not in whole]
-        rank = len(found[i])
+            return operands[0] in steps
+        same_shape = [operand for operand in operands if self._is_same_shape(operand, i)]
+        others = [operand for operand in operands if operand not in same_shape]
+        rank = len(steps[i])
         for operand in others:
             shape = shape_of(self.graph.nodes[operand])
             sizes = (1,) * (rank - len(shape)) + shape
-            is_bias = op_name(self.graph.nodes[i]) == "nn.bias_add"
-            if not is_bias and any(s > 1 and n > 1 for s, n in zip(found[i], sizes)):
+            is_bias = self.graph.ops[i] == "nn.bias_add"
+            if not is_bias and any(s > 1 and n > 1 for s, n in zip(steps[i], sizes)):
                 return False
-        is_made = [operand in found for operand in whole]
-        return any(is_made) and all(
-            made or self._slice(self.graph.nodes[operand], found[i]) is not None
-            for operand, made in zip(whole, is_made)
+        return any(operand in steps for operand in same_shape) and all(
+            operand in steps or self._slice(self.graph.nodes[operand], steps[i]) is not None
+            for operand in same_shape
         )
 
-    def _slice(self, data: relay.Expr, steps: tuple[int, ...], made: relay.Expr | None = None):
-        """Leave elements out of a whole tensor; None where oneDNN cannot."""
+    def _slice(self, data: relay.Expr, steps: tuple[int, ...], new: relay.Expr | None = None):
+        """Leave elements out of a tensor of all; None where oneDNN cannot."""
         shape = shape_of(data)
         if self.rules.excludes("strided_slice"):
             return None
         if any(-(-size // step) * step > size for size, step in zip(shape, steps)):
             return None
         begin = [0] * len(shape)
-        return relay.strided_slice(made or data, begin, list(shape), list(steps))
+        return relay.strided_slice(new or data, begin, list(shape), list(steps))
 
     def replacements(self) -> dict:
-        """Return what takes the place of which expression, for `Graph.replace`."""
-        made = {}
+        """Return what takes the place of which expression, for `DataflowGraph.replace`."""
+        replacements = {}
         for i, conv in self.convs.items():
-            before = self.steps.get(self.graph.children[i][0], [1] * len(conv.strides))
-            wanted = conv.with_steps(self.steps.get(i))
-            strides = [a // b for a, b in zip(wanted, before)]
+            before = self.steps.get(self.graph.operands[i][0], [1] * len(conv.strides))
+            strides = [a // b for a, b in zip(conv.with_steps(self.steps.get(i)), before)]
             if strides != conv.strides:
                 new = [strides[axis] for axis in conv.axes]
-                call = self.graph.nodes[i]
-                made[i] = self.graph.children[i], partial(_with_strides, call, new)
+                build = partial(_with_strides, self.graph.nodes[i], new)
+                replacements[i] = self.graph.operands[i], build
         for i in self.eltwise.intersection(self.steps):
-            if any(self._is_left_whole(operand, i) for operand in self.graph.children[i]):
-                made[i] = self.graph.children[i], partial(self._thinned, i)
-        return made
+            if any(self._is_complete(operand, i) for operand in self.graph.operands[i]):
+                replacements[i] = self.graph.operands[i], partial(self._of_slices, i)
+        return replacements
 
-    def _is_left_whole(self, operand: int, user: int) -> bool:
-        return self._is_whole(operand, user) and operand not in self.steps
+    def _is_complete(self, operand: int, user: int) -> bool:
+        return self._is_same_shape(operand, user) and operand not in self.steps
 
-    def _thinned(self, i: int, *operands: relay.Expr) -> relay.Call:
+    def _of_slices(self, i: int, *operands: relay.Expr) -> relay.Call:
         call = self.graph.nodes[i]
         args = [
             (
                 self._slice(self.graph.nodes[old], self.steps[i], new)
-                if self._is_left_whole(old, i)
+                if self._is_complete(old, i)
                 else new
             )
-            for old, new in zip(self.graph.children[i], operands)
+            for old, new in zip(self.graph.operands[i], operands)
         ]
         return relay.Call(call.op, args, call.attrs, call.type_args, call.span)
-
-
-def _may_skip_pixels(expr: relay.Expr) -> bool:
-    """Whether `expr` is a convolution with strides whose window may be a single pixel."""
-    if not (op_name(expr) or "").startswith("nn.conv") or is_transposed(expr):
-        return False
-    strides, window = ints(expr.attrs.strides), expr.attrs.kernel_size
-    is_strided = strides is not None and any(stride > 1 for stride in strides)
-    return is_strided and (window is None or ints(window) is None or set(ints(window)) == {1})
 
 
 def _with_strides(call: relay.Call, strides: list[int], *args: relay.Expr) -> relay.Call:
     return with_attrs(call, args, strides=strides)
 
 
-def thin(func: relay.Function, rules: Rules) -> relay.Function:
-    """Have convolutions compute only what those that follow read.
-
-    Parameters
-    ----------
-    func : relay.Function
-        A typed function.
-    rules : Rules
-        The policy: only what oneDNN runs is changed.
-
-    Returns
-    -------
-    func : relay.Function
-        The same where everything is read.
-    """
-    graph = Graph(func)
+def propagate_strides(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Have convolutions compute only what those that follow read."""
+    graph = function.graph
     # Few models have one, and to ask the rules about each call takes long.
-    if not any(map(_may_skip_pixels, graph.nodes)):
-        return func
-    return graph.replace(_Thinner(graph, rules).replacements())
+    if not any(map(_may_skip_positions, graph.nodes)):
+        return Rewritten(function.func)
+    return Rewritten(graph.replace(_Strides(graph, rules).replacements()))
+
+
+def _may_skip_positions(expr: relay.Expr) -> bool:
+    """Whether `expr` is a convolution with strides whose window may be one position."""
+    if not (op_name(expr) or "").startswith("nn.conv") or is_transposed(expr):
+        return False
+    strides, window = ints(expr.attrs.strides), expr.attrs.kernel_size
+    is_strided = strides is not None and any(stride > 1 for stride in strides)
+    return is_strided and (window is None or ints(window) is None or set(ints(window)) == {1})

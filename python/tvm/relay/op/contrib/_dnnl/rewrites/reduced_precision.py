@@ -26,102 +26,88 @@ from __future__ import annotations
 import tvm
 from tvm import relay
 from tvm.relay import transform
+from tvm.relay.function import FunctionWithFields
 
 from ..ir.constants import to_constant, to_double
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
-from ..policy.tensors import VIRTUAL_OP, op_name
+from .simplify import without_constant_ops
 
-SHORT = "bfloat16"
+BFLOAT16 = "bfloat16"
 _KEEP_OUTPUTS = "relay.ToMixedPrecision.keep_orig_output_dtype"
 
 
-def to_mixed(mod: tvm.IRModule, name: str) -> relay.Function:
-    """Return the function `name` as ToMixedPrecision makes it, of the same type as before."""
+def to_mixed_precision(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Run TVM's ToMixedPrecision, and fold the casts of constants; the type is as before."""
     context = tvm.transform.PassContext.current()
     config = {**dict(context.config.items()), _KEEP_OUTPUTS: True}
     with tvm.transform.PassContext(opt_level=context.opt_level, config=config):
-        return transform.ToMixedPrecision(SHORT)(mod)[name]
+        mod = transform.ToMixedPrecision(BFLOAT16)(function.mod)
+    return Rewritten(without_constant_ops(mod[function.name], mod))
 
 
-def narrow(func: relay.Function, rules: Rules) -> relay.Function:
-    """Let ops between casts from and to bfloat16 compute with bfloat16.
-
-    Parameters
-    ----------
-    func : relay.Function
-        A typed function.
-    rules : Rules
-        The policy, which tells what oneDNN runs.
-
-    Returns
-    -------
-    func : relay.Function
-        The same where there is nothing between casts.
-    """
-    graph = Graph(func)
+def compute_in_bfloat16(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Let ops between casts from and to bfloat16 compute with bfloat16."""
+    graph = function.graph
     inside = _between_casts(graph, rules)
     if not inside:
-        return func
+        return Rewritten(function.func)
 
     def build(i, done):
         expr = graph.nodes[i]
         if i in inside:
-            args = [_short(graph, child, inside, done) for child in _operands(graph, i)]
-            callee = expr.op if op_name(expr) else _short_function(expr.op)
+            args = [_reduced(graph, operand, inside, done) for operand in graph.operands[i]]
+            callee = _reduced_function(expr.op) if _is_virtual(expr) else expr.op
             return relay.Call(callee, args, expr.attrs, span=expr.span)
-        if _is_cast(graph, i, SHORT) and graph.children[i][0] in inside:
-            return done[graph.children[i][0]]
+        if _is_cast(graph, i, BFLOAT16) and graph.operands[i][0] in inside:
+            return done[graph.operands[i][0]]
         return graph.remake(i, done)
 
-    return graph.rebuild(lambda i: graph.children[i], build)
+    return Rewritten(graph.rebuild(lambda i: graph.operands[i], build))
 
 
-def _operands(graph: Graph, i: int) -> list[int]:
-    """Return the operands of a call by number."""
-    return graph.children[i][-len(graph.nodes[i].args) :]
+def _is_virtual(call: relay.Call) -> bool:
+    return isinstance(call.op, relay.Function)
 
 
-def _is_cast(graph: Graph, i: int, dtype: str) -> bool:
+def _is_cast(graph: DataflowGraph, i: int, dtype: str) -> bool:
     """Whether an expression is a cast between bfloat16 and float32, to `dtype`."""
     expr = graph.nodes[i]
-    if op_name(expr) != "cast" or expr.checked_type.dtype != dtype:
+    if graph.ops[i] != "cast" or expr.checked_type.dtype != dtype:
         return False
-    return {dtype, expr.args[0].checked_type.dtype} == {SHORT, "float32"}
+    return {dtype, expr.args[0].checked_type.dtype} == {BFLOAT16, "float32"}
 
 
-def _is_candidate(graph: Graph, i: int, rules: Rules) -> bool:
+def _is_candidate(graph: DataflowGraph, i: int, rules: Rules) -> bool:
     """Whether oneDNN runs a call in float32 that says nowhere that it is float32."""
+    if graph.ops[i] not in rules.ops or graph.ops[i] == "cast":
+        return False
     expr = graph.nodes[i]
-    type_ = getattr(expr, "checked_type", None)
-    if not isinstance(expr, relay.Call) or not isinstance(type_, relay.TensorType):
+    type_ = expr.checked_type
+    if not isinstance(type_, relay.TensorType) or type_.dtype != "float32":
         return False
-    if type_.dtype != "float32" or op_name(expr) == "cast":
-        return False
-    if isinstance(expr.op, relay.Function):
-        return expr.op.attrs is not None and VIRTUAL_OP in expr.op.attrs
-    if op_name(expr) is None or (expr.attrs is not None and "out_dtype" in expr.attrs.keys()):
+    if expr.attrs is not None and "out_dtype" in expr.attrs.keys():
         return False
     return rules.refusal(expr) is None
 
 
-def _between_casts(graph: Graph, rules: Rules) -> set[int]:
+def _between_casts(graph: DataflowGraph, rules: Rules) -> set[int]:
     """Return the calls all of whose operands come from bfloat16 and whose results go there."""
     inside = {i for i in range(len(graph.nodes)) if _is_candidate(graph, i, rules)}
 
     def stays(i):
-        from_short = any(
-            child in inside or _is_cast(graph, child, "float32") for child in _operands(graph, i)
-        )
+        reduced = {
+            operand
+            for operand in graph.operands[i]
+            if operand in inside or _is_cast(graph, operand, "float32")
+        }
         return (
-            from_short
+            reduced
             and all(
-                child in inside
-                or _is_cast(graph, child, "float32")
-                or isinstance(graph.nodes[child], relay.Constant)
-                for child in _operands(graph, i)
+                operand in reduced or isinstance(graph.nodes[operand], relay.Constant)
+                for operand in graph.operands[i]
             )
-            and all(user in inside or _is_cast(graph, user, SHORT) for user in graph.users[i])
+            and all(user in inside or _is_cast(graph, user, BFLOAT16) for user in graph.users[i])
         )
 
     while dropped := {i for i in inside if not stays(i)}:
@@ -129,24 +115,26 @@ def _between_casts(graph: Graph, rules: Rules) -> set[int]:
     return inside
 
 
-def _short(graph: Graph, i: int, inside: set[int], done: dict[int, relay.Expr]) -> relay.Expr:
+def _reduced(
+    graph: DataflowGraph, i: int, inside: set[int], done: dict[int, relay.Expr]
+) -> relay.Expr:
     """Return an operand in bfloat16."""
     if i in inside:
         return done[i]
     if isinstance(graph.nodes[i], relay.Constant):
-        return to_constant(to_double(graph.nodes[i]), SHORT)
-    return done[graph.children[i][0]]
+        return to_constant(to_double(graph.nodes[i]), BFLOAT16)
+    return done[graph.operands[i][0]]
 
 
-def _short_function(func: relay.Function) -> relay.Function:
-    """Return a virtual op that takes and returns bfloat16."""
+def _reduced_function(func: relay.Function) -> relay.Function:
+    """Return a virtual op of bfloat16 whose body computes as before.
+
+    ToMixedPrecision leaves functions alone, so a virtual op has to be one before it.
+    """
     params = [
-        relay.var(param.name_hint, relay.TensorType(param.checked_type.shape, SHORT))
+        relay.var(param.name_hint, relay.TensorType(param.checked_type.shape, BFLOAT16))
         for param in func.params
     ]
-    wide = {old: relay.cast(new, "float32") for old, new in zip(func.params, params)}
-    body = relay.cast(relay.bind(func.body, wide), SHORT)
-    made = relay.Function(params, body, relay.TensorType(func.ret_type.shape, SHORT))
-    for key in func.attrs.keys():
-        made = made.with_attr(key, func.attrs[key])
-    return made
+    in_float32 = {old: relay.cast(new, "float32") for old, new in zip(func.params, params)}
+    body = relay.cast(relay.bind(func.body, in_float32), BFLOAT16)
+    return FunctionWithFields(func, params, body, relay.TensorType(func.ret_type.shape, BFLOAT16))

@@ -18,63 +18,36 @@
 
 from __future__ import annotations
 
-from tvm import relay
+from collections.abc import Callable, Iterator
 
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
-from ..policy.tensors import op_name
-from .fold_layer_norm import LayerNormReader, Match
-from .virtual_ops import caller, virtual_op
-
-NAME = "dnnl.rms_norm"
+from .driver import Match, rewrite
+from .fold_layer_norm import LayerNormReader, Normalization
+from .virtual_ops import virtual_op
 
 
 class RMSNormReader(LayerNormReader):
-    """Finds normalizations of data that is not centred."""
+    """Reads normalizations of data that is not centred."""
 
     def _centred(self, i: int) -> int | None:
         return i
 
-    def read(self, root: int) -> Match | None:
+    def read(self, root: int) -> Normalization | None:
         """Read the call `root`, with the factor in it if there is one."""
         return self._scaled(root)
 
 
-def wrap_rms_norms(func: relay.Function, rules: Rules) -> relay.Function:
-    """Put the calls of each normalization into the function of a virtual op.
+def wrap_rms_norms(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Put the ops of each normalization into the function of a virtual op."""
+    return rewrite(function, rules, _find)
 
-    Parameters
-    ----------
-    func : relay.Function
-        A typed function.
-    rules : Rules
-        The policy: its rule decides whether oneDNN runs the op.
 
-    Returns
-    -------
-    func : relay.Function
-        The same if nothing was found.
-    """
-    graph = Graph(func)
+def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
     reader = RMSNormReader(graph)
-    found = {}
-    taken: set[int] = set()
-    # From the results to the inputs: with the factor before without.
-    for root in reversed(range(len(graph.nodes))):
-        if root in taken or op_name(graph.nodes[root]) not in ("multiply", "divide"):
-            continue
-        match = reader.read(root)
-        calls = None if match is None else reader.inside(root, match)
-        if calls is None or not taken.isdisjoint(calls):
-            continue
-        names = {NAME, *(op_name(graph.nodes[i]) for i in calls)}
-        if graph.nodes[root].checked_type != graph.nodes[match.data].checked_type:
-            continue
-        operands = match.operands()
-        wrapped = virtual_op(graph, NAME, {"epsilon": match.epsilon}, operands, calls)
-        args = [graph.nodes[i] for i in operands]
-        if rules.excludes(*names) or rules.ops[NAME].reason(relay.Call(wrapped, args)):
-            continue
-        found[root] = operands, caller(wrapped, graph.nodes[root].span)
-        taken.update(calls)
-    return graph.replace(found)
+    # The last op comes first: with the factor before without.
+    for root in calls_of("multiply", "divide"):
+        norm = reader.read(root)
+        if norm is not None:
+            attrs = {"epsilon": norm.epsilon}
+            yield from virtual_op(graph, "dnnl.rms_norm", attrs, root, norm.operands())

@@ -19,27 +19,43 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tvm
 from tvm import relay
-from tvm.relay.dataflow_pattern import DFPatternCallback, is_op, is_tuple_get_item, wildcard
+from tvm.relay import transform
 
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
+from ..policy.op_spec import Rules
 from ..policy.tensors import text_of_shape
+from .driver import Match, rewrite
 
 
-class RemoveDropout(DFPatternCallback):
+def remove_dropout(function: TypedFunction, rules: Rules) -> Rewritten:
     """Replace a dropout's result by its argument, which it is at inference."""
+    return rewrite(function, rules, _find_dropout)
 
-    def __init__(self):
-        super().__init__()
-        self.removed = 0
-        self.data = wildcard()
-        self.pattern = is_tuple_get_item(is_op("nn.dropout")(self.data), 0)
 
-    def callback(self, pre, post, node_map):
-        self.removed += 1
-        return post.tuple_value.args[0]
+def _find_dropout(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+    for dropout in calls_of("nn.dropout"):
+        for user in graph.users[dropout]:
+            expr = graph.nodes[user]
+            if isinstance(expr, relay.TupleGetItem) and expr.index == 0:
+                yield Match([user], graph.operands[dropout], lambda data: data, folded=[dropout])
+
+
+def fold_constants(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Compute what depends on constants alone."""
+    return Rewritten(without_constant_ops(function.func, function.mod))
+
+
+def without_constant_ops(func: relay.Function, mod: tvm.IRModule) -> relay.Function:
+    """Fold constants, unless TVM cannot: it has no code for some functions of bfloat16."""
+    try:
+        return transform.FoldConstantExpr(func, mod)
+    except tvm.TVMError:
+        return func
 
 
 def bind_params(mod: tvm.IRModule, params: dict) -> tvm.IRModule:

@@ -14,25 +14,39 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Takes of one index that is known, such as that of the first token, become slices.
+"""A `take` of one constant index, such as that of the first token, becomes a slice.
 
-oneDNN has no look-up, but what is at a fixed place is a part of the memory of the whole.
+oneDNN has no look-up, but a part of a tensor with constant bounds is a view of its memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from tvm import relay
-from tvm.relay import transform
 
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
-from ..policy.tensors import op_name, shape_of
+from ..policy.tensors import shape_of
+from .driver import Match, rewrite
 
 
-def _place(call: relay.Call) -> tuple[int, int] | None:
-    """Return the axis and the index of a take of one element that is known and is there."""
+def take_to_slice(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Write a `take` of one constant index as a slice and a reshape."""
+    return rewrite(function, rules, _find)
+
+
+def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+    for i in calls_of("take"):
+        position = _axis_and_index(graph.nodes[i])
+        if position is not None:
+            build = partial(_slice, shape_of(graph.nodes[i]), *position)
+            yield Match([i], graph.operands[i][:1], build)
+
+
+def _axis_and_index(call: relay.Call) -> tuple[int, int] | None:
+    """Return the axis and the index of a `take` of one element, if they are known and in range."""
     data, indices = call.args
     attrs = call.attrs
     if not isinstance(indices, relay.Constant) or attrs.axis is None or int(attrs.batch_dims):
@@ -47,43 +61,6 @@ def _place(call: relay.Call) -> tuple[int, int] | None:
     return axis, int(index.item())
 
 
-def _slice(axis: int, index: int, data: relay.Expr) -> relay.Call:
-    return relay.strided_slice(data, [index], [index + 1], [1], axes=[axis])
-
-
-def _reshaped(shape: tuple[int, ...], axis: int, index: int, data: relay.Expr) -> relay.Call:
-    return relay.reshape(_slice(axis, index, data), shape)
-
-
-def _is_accepted(call: relay.Call, axis: int, index: int, rules: Rules) -> bool:
-    """Whether oneDNN runs what would stand for a take."""
-    part = _slice(axis, index, call.args[0])
-    # The rules need types.
-    transform.InferTypeLocal(part)
-    result = relay.reshape(part, shape_of(call))
-    transform.InferTypeLocal(result)
-    return rules.refusal(part) is None and rules.refusal(result) is None
-
-
-def slice_fixed_takes(func: relay.Function, rules: Rules) -> relay.Function:
-    """Write takes of one known index as a slice and a reshape, where oneDNN runs both.
-
-    Parameters
-    ----------
-    func : relay.Function
-        A typed function.
-    rules : Rules
-        The policy.
-
-    Returns
-    -------
-    func : relay.Function
-        The same where there is no such take.
-    """
-    graph = Graph(func)
-    made = {}
-    for i, call in enumerate(graph.nodes):
-        place = _place(call) if op_name(call) == "take" else None
-        if place is not None and _is_accepted(call, *place, rules):
-            made[i] = graph.children[i][:1], partial(_reshaped, shape_of(call), *place)
-    return graph.replace(made)
+def _slice(shape: tuple[int, ...], axis: int, index: int, data: relay.Expr) -> relay.Call:
+    part = relay.strided_slice(data, [index], [index + 1], [1], axes=[axis])
+    return relay.reshape(part, shape)

@@ -16,132 +16,81 @@
 # under the License.
 """Virtual ops: functions of oneDNN that Relay writes as several ops.
 
-Where a formula is found, its calls become the body of a function that stands for one op, with the
-op's name and parameters as attributes. TVM can still run it, by its body.
+Where a formula is found, its ops become the body of a function that stands for one op, whose name
+is that of the composite; its parameters are attributes. TVM can still run it, by its body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tvm import relay, tir
 from tvm.runtime import String
 
-from ..ir.dataflow_graph import Graph
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, inlined, is_composite
 from ..policy.op_spec import Rules
-from ..policy.tensors import VIRTUAL_OP, op_name
-from .formulas import Formula, FormulaReader
+from .driver import Match, rewrite
+from .formulas import ROOTS, FormulaReader
 
 
-def wrap_virtual_ops(func: relay.Function, rules: Rules) -> relay.Function:
-    """Put the calls of each formula that oneDNN has an op for into a function.
+def wrap_formulas(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Put the ops of each formula that oneDNN has an op for into the function of a virtual op."""
+    return rewrite(function, rules, _find)
 
-    Parameters
-    ----------
-    func : relay.Function
-        The typed function.
-    rules : Rules
-        The policy: a virtual op without a row, or whose rule refuses it, is left as it is.
 
-    Returns
-    -------
-    func : relay.Function
-        The same if nothing was found.
-    """
-    graph = Graph(func)
+def unwrap_virtual_ops(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Put the body of each virtual op into its place, if a step has failed that should have."""
+    graph = function.graph
+    composites = [i for i, expr in enumerate(graph.nodes) if is_composite(expr)]
+
+    def unwrap(i):
+        return lambda *args: inlined(relay.Call(graph.nodes[i].op, args))
+
+    return Rewritten(graph.replace({i: (graph.operands[i], unwrap(i)) for i in composites}))
+
+
+def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
     reader = FormulaReader(graph)
-    found = {}
-    taken: set[int] = set()
-    # From the results to the inputs: a formula may be part of a larger one.
-    for root in reversed(range(len(graph.nodes))):
-        if root in taken:
-            continue
+    # The last op comes first: a formula may be part of a larger one.
+    for root in calls_of(*ROOTS):
         for formula in reader.formulas(root):
-            calls = _calls(graph, root, formula.data)
-            if calls is None or not taken.isdisjoint(calls):
-                continue
-            wrapped = virtual_op(graph, formula.name, formula.attrs, [formula.data], calls)
-            if _is_accepted(graph, formula, calls, wrapped, rules):
-                found[root] = [formula.data], caller(wrapped, graph.nodes[root].span)
-                taken.update(calls)
-                break
-    return graph.replace(found)
-
-
-def _calls(graph: Graph, root: int, data: int) -> list[int] | None:
-    """Return the calls from `data` to `root`, the root last.
-
-    Returns None where something else uses one of them, which would then be computed twice, or
-    where they are not all evaluated together.
-    """
-    inside, stack = {root}, [root]
-    while stack:
-        for child in graph.children[stack.pop()]:
-            if child in inside or child == data or isinstance(graph.nodes[child], relay.Constant):
-                continue
-            inside.add(child)
-            stack.append(child)
-    calls = sorted(inside)
-    for i in calls:
-        if graph.scope[i] != graph.scope[root]:
-            return None
-        if i != root and any(user not in inside for user in graph.users[i]):
-            return None
-    return calls
+            yield from virtual_op(graph, formula.name, formula.attrs, root, [formula.data])
 
 
 def virtual_op(
-    graph: Graph, name: str, attrs: dict[str, float], operands: list[int], calls: list[int]
-) -> relay.Function:
-    """Make the function of a virtual op.
+    graph: DataflowGraph, name: str, attrs: dict[str, float], root: int, operands: list[int]
+) -> Iterator[Match]:
+    """Yield the virtual op that may replace what is computed between `operands` and `root`.
 
     Parameters
     ----------
-    graph : Graph
+    graph : DataflowGraph
         A typed function.
     name : str
         The op.
     attrs : dict[str, float]
         Its parameters.
+    root : int
+        The last op of those that it stands for.
     operands : list[int]
-        Its operands by number, which become the parameters of the function.
-    calls : list[int]
-        What it stands for, in order.
+        Its operands, which become the parameters of the function; the data first.
     """
+    group = graph.closed_group(root, operands)
+    type_ = graph.nodes[root].checked_type
+    # A constant with more dimensions than the data would add them to the result.
+    if group is None or type_ != graph.nodes[operands[0]].checked_type:
+        return
     params = {
         i: relay.var("data" if k == 0 else f"data{k}", graph.nodes[i].checked_type)
         for k, i in enumerate(operands)
     }
     body = dict(params)
-    for i in calls:
+    for i in group:
         body[i] = graph.remake(i, body)
-    type_ = graph.nodes[calls[-1]].checked_type
-    func = relay.Function(list(params.values()), body[calls[-1]], type_)
-    attrs = {
-        "Composite": String(name),
-        VIRTUAL_OP: String(name),
-        # Patterns of TVM do not look into functions that have this.
-        "PartitionedFromPattern": String("_".join(op_name(graph.nodes[i]) for i in calls) + "_"),
-        **{key: tir.FloatImm("float64", value) for key, value in attrs.items()},
-    }
-    for key, value in attrs.items():
-        func = func.with_attr(key, value)
-    return func
-
-
-def caller(func: relay.Function, span: relay.Span | None) -> Callable[..., relay.Call]:
-    """Return a function that makes the call of a virtual op of its operands."""
-    return lambda *operands: relay.Call(func, operands, span=span)
-
-
-def _is_accepted(
-    graph: Graph, formula: Formula, calls: list[int], wrapped: relay.Function, rules: Rules
-) -> bool:
-    data = graph.nodes[formula.data]
-    # A constant with more dimensions than the data would add them to the result.
-    if data.checked_type != graph.nodes[calls[-1]].checked_type:
-        return False
-    if rules.excludes(formula.name, *(op_name(graph.nodes[i]) for i in calls)):
-        return False
-    spec = rules.ops.get(formula.name)
-    return spec is not None and spec.reason(relay.Call(wrapped, [data])) is None
+    func = relay.Function(list(params.values()), body[root], type_)
+    ops = "".join(f"{graph.ops[i]}_" for i in group)
+    # Patterns of TVM do not look into functions that have the second.
+    func = func.with_attr({"Composite": String(name), "PartitionedFromPattern": String(ops)})
+    func = func.with_attr({key: tir.FloatImm("float64", value) for key, value in attrs.items()})
+    span = graph.nodes[root].span
+    yield Match(group, operands, lambda *args: relay.Call(func, args, span=span))
