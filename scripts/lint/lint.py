@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Checks the whole checkout: format, licence headers, file sizes, forbidden strings, compilation.
+"""Checks the whole checkout: format, licence headers, file sizes, forbidden strings, includes.
 
 The formatters are black, ruff and clang-format. The C++ must compile without a warning against the
 headers of the newest oneDNN that is supported.
@@ -25,7 +25,7 @@ import re
 import subprocess
 
 from scripts.layout import Layout
-from scripts.lint import newest_onednn, text_rules
+from scripts.lint import includes, newest_onednn, text_rules
 from scripts.setup import steps
 from scripts.setup.environment import prepare
 
@@ -89,7 +89,9 @@ def main(args):
     if args.dry_run:
         for _, command in tools:
             runner.show(command)
-        runner.plan("check licence headers, file sizes and forbidden strings")
+        runner.plan(
+            "check licence headers, file sizes, forbidden strings and the includes of the core"
+        )
         newest_onednn.NewestBuild(runner, layout).build("all", options=("-k", "0"))
         return 0
 
@@ -102,6 +104,7 @@ def main(args):
             "forbidden strings",
             text_rules.check_forbidden(root, files, tables / "forbidden.txt"),
         ),
+        ("the core without TVM", includes.check_core(root)),
         (
             f"compiles with oneDNN {newest_onednn.newest_version(layout)}",
             newest_onednn.check_compiles(runner, layout),
