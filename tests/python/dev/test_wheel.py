@@ -28,6 +28,7 @@ from scripts.runner import clean_environment
 from scripts.wheel import wheel
 
 LAYOUT = Layout()
+pytestmark = pytest.mark.slow
 
 # It runs in the new environment: it must see nothing of the checkout.
 PROGRAM = """

@@ -19,6 +19,7 @@
 import pytest
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.partition.pattern_table import composites
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import graphs as random_graphs
@@ -172,13 +173,15 @@ def test_values_depend_on_the_name_and_the_shape_only():
 SEED, COUNT, MAX_OPS = 1000, 40, 10
 
 
+@pytest.mark.slow
 def test_random_graphs_agree_with_tvm():
     found = random_graphs.fuzz(SEED, COUNT, max_ops=MAX_OPS, shrink_seconds=60)
     failures = [f"seed {f.seed}: {f.smallest}\n{f.text}" for f in found.failures]
     assert not failures, "\n\n".join(failures)
     assert found.graphs == COUNT
-    # Most graphs must be worth the run.
-    assert found.verdicts[judging.SAME] > 0.8 * COUNT, str(found)
+    # Most graphs of a type that this CPU computes must be worth the run.
+    reals = (judging.options(seed)["real"] for seed in range(SEED, SEED + COUNT))
+    assert found.verdicts[judging.SAME] > 0.8 * sum(map(cpu.computes, reals)), str(found)
     assert sum(found.offloaded.values()) > 0.4 * sum(found.calls.values()), str(found)
 
 

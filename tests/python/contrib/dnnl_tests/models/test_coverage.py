@@ -31,6 +31,7 @@ RTOL = 1e-4
 NETWORKS = {"mobilenet_v2": 1, "bert": 1, "det": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(name):
     workload = workloads.WORKLOADS[name]

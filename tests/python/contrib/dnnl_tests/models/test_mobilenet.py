@@ -24,6 +24,8 @@ from tvm.testing import dnnl as testing
 from dnnl_tests.marks import json_only
 from dnnl_tests.models import workloads
 
+pytestmark = pytest.mark.slow
+
 RTOL = 1e-4
 MUST_OFFLOAD = ("nn.conv2d", "nn.batch_norm", "nn.relu", "nn.dense")
 

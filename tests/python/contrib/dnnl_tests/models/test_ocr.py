@@ -22,6 +22,8 @@ from tvm.testing import dnnl as testing
 
 from dnnl_tests.models import ocr, workloads
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("PIL")

@@ -38,6 +38,7 @@ def outcomes():
     return conformance.run_all()
 
 
+@pytest.mark.slow
 def test_no_case_fails_because_of_dnnl(outcomes):
     wrong = {
         name: outcome.reason
@@ -47,6 +48,7 @@ def test_no_case_fails_because_of_dnnl(outcomes):
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(tvm.__version__ != PREBUILT, reason="the list is of another TVM")
 def test_the_known_failures_fail_and_no_others(outcomes):
     known = conformance.read_known(KNOWN)
@@ -56,6 +58,7 @@ def test_the_known_failures_fail_and_no_others(outcomes):
     assert found == known
 
 
+@pytest.mark.slow
 def test_enough_cases_run_on_onednn(outcomes):
     kinds = collections.Counter(outcome.kind for outcome in outcomes.values())
     print(conformance.summary(outcomes))
