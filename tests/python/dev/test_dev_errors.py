@@ -171,8 +171,9 @@ def test_tvm_home_must_be_a_built_tree(tmp_path):
     assert environment.tvm_home(environ) == tmp_path
 
     variables = environment.variables(Layout(), {**environ, "PATH": "/bin"})
-    ours = Layout().root / "tests/python/contrib"
-    assert variables["PYTHONPATH"] == f"{tmp_path / 'python'}{os.pathsep}{ours}"
+    ours = [Layout().root / name for name in ("tests/python/contrib", "scripts/report_page")]
+    packages = [tmp_path / "python", *ours]
+    assert variables["PYTHONPATH"] == os.pathsep.join(map(str, packages))
     assert variables["TVM_LIBRARY_PATH"] == str(tmp_path / "build")
     assert environment.tvm_home({}) is None
 
