@@ -40,45 +40,38 @@ from ._dnnl.policy.op_spec import (
     FUNCTION,
     OpSpec,
     Rules,
+    always,
     binary,
     copy,
     eltwise,
     function,
     light,
+    no_flops,
     root,
     view,
 )
 from ._dnnl.policy.rules.binary import binary_reason, comparison_reason, divide_reason
 from ._dnnl.policy.rules.cast import cast_reason
-from ._dnnl.policy.rules.common import (
-    axis_reason,
-    batch_norm_reason,
-    eltwise_reason,
-    last_axis,
-)
-from ._dnnl.policy.rules.conv import conv_channel_axis, conv_reason
-from ._dnnl.policy.rules.eltwise import (
-    clip_reason,
-    leaky_relu_reason,
-    prelu_reason,
-    virtual_reason,
-)
-from ._dnnl.policy.rules.matmul import batch_matmul_reason, dense_reason, matmul_reason
+from ._dnnl.policy.rules.common import axis_reason, batch_norm_reason, eltwise_reason
+from ._dnnl.policy.rules.conv import CONV
+from ._dnnl.policy.rules.eltwise import CLIP, leaky_relu_reason, prelu_reason, virtual_reason
+from ._dnnl.policy.rules.matmul import BATCH_MATMUL, DENSE, MATMUL
 from ._dnnl.policy.rules.norm import (
     group_norm_reason,
     l2_normalize_reason,
     lrn_reason,
     rms_norm_reason,
 )
-from ._dnnl.policy.rules.pool import adaptive_reason, pool_channel_axis, pool_reason
-from ._dnnl.policy.rules.reduce import reduce_reason
-from ._dnnl.policy.rules.resize import resize_reason
+from ._dnnl.policy.rules.pool import ADAPTIVE, POOL
+from ._dnnl.policy.rules.reduce import REDUCE
+from ._dnnl.policy.rules.resize import RESIZE
 from ._dnnl.policy.rules.view import (
     concat_reason,
     layout_transform_reason,
     strided_slice_reason,
     view_reason,
 )
+from ._dnnl.policy.tensors import data_elements
 from ._dnnl.report.offload_report import OffloadReport, make_report
 from .register import register_pattern_table
 
@@ -100,35 +93,35 @@ __all__ = [
 _TABLE = {
     row.name: row
     for row in [
-        root("nn.conv1d", conv_reason, conv_channel_axis),
+        root("nn.conv1d", **CONV, padding="zero"),
         root(
             "nn.conv2d",
-            conv_reason,
-            conv_channel_axis,
+            **CONV,
+            padding="zero",
             patterns="bias_sum_relu bias_sum bias_relu bias bias_sigmoid relu sigmoid",
         ),
-        root("nn.conv3d", conv_reason, conv_channel_axis),
-        root("nn.conv1d_transpose", conv_reason, conv_channel_axis),
-        root("nn.conv2d_transpose", conv_reason, conv_channel_axis),
-        root("nn.conv3d_transpose", conv_reason, conv_channel_axis),
-        root("nn.dense", dense_reason, last_axis, kept_dims=1, patterns="bias_relu bias relu"),
-        root("nn.matmul", matmul_reason, last_axis, kept_dims=1),
-        root("nn.batch_matmul", batch_matmul_reason, last_axis, kept_dims=2),
-        light("nn.max_pool1d", pool_reason, pool_channel_axis),
-        light("nn.max_pool2d", pool_reason, pool_channel_axis),
-        light("nn.max_pool3d", pool_reason, pool_channel_axis),
-        light("nn.avg_pool1d", pool_reason, pool_channel_axis),
-        light("nn.avg_pool2d", pool_reason, pool_channel_axis),
-        light("nn.avg_pool3d", pool_reason, pool_channel_axis),
-        light("nn.global_max_pool2d", adaptive_reason, pool_channel_axis),
-        light("nn.global_avg_pool2d", adaptive_reason, pool_channel_axis),
-        light("nn.adaptive_max_pool1d", adaptive_reason, pool_channel_axis),
-        light("nn.adaptive_max_pool2d", adaptive_reason, pool_channel_axis),
-        light("nn.adaptive_max_pool3d", adaptive_reason, pool_channel_axis),
-        light("nn.adaptive_avg_pool1d", adaptive_reason, pool_channel_axis),
-        light("nn.adaptive_avg_pool2d", adaptive_reason, pool_channel_axis),
-        light("nn.adaptive_avg_pool3d", adaptive_reason, pool_channel_axis),
-        OpSpec("nn.batch_norm", reason=batch_norm_reason, fuses=("nn.relu",)),
+        root("nn.conv3d", **CONV, padding="zero"),
+        root("nn.conv1d_transpose", **CONV),
+        root("nn.conv2d_transpose", **CONV),
+        root("nn.conv3d_transpose", **CONV),
+        root("nn.dense", **DENSE, patterns="bias_relu bias relu"),
+        root("nn.matmul", **MATMUL),
+        root("nn.batch_matmul", **BATCH_MATMUL),
+        light("nn.max_pool1d", **POOL, padding="lowest"),
+        light("nn.max_pool2d", **POOL, padding="lowest"),
+        light("nn.max_pool3d", **POOL, padding="lowest"),
+        light("nn.avg_pool1d", **POOL, padding="average"),
+        light("nn.avg_pool2d", **POOL, padding="average"),
+        light("nn.avg_pool3d", **POOL, padding="average"),
+        light("nn.global_max_pool2d", **ADAPTIVE),
+        light("nn.global_avg_pool2d", **ADAPTIVE),
+        light("nn.adaptive_max_pool1d", **ADAPTIVE),
+        light("nn.adaptive_max_pool2d", **ADAPTIVE),
+        light("nn.adaptive_max_pool3d", **ADAPTIVE),
+        light("nn.adaptive_avg_pool1d", **ADAPTIVE),
+        light("nn.adaptive_avg_pool2d", **ADAPTIVE),
+        light("nn.adaptive_avg_pool3d", **ADAPTIVE),
+        OpSpec("nn.batch_norm", batch_norm_reason, fuses=("nn.relu",), flops=data_elements),
         function("nn.group_norm", group_norm_reason),
         function("nn.instance_norm", axis_reason),
         function("nn.l2_normalize", l2_normalize_reason),
@@ -137,18 +130,18 @@ _TABLE = {
         function("dnnl.rms_norm", rms_norm_reason),
         function("nn.fast_softmax", axis_reason),
         function("nn.log_softmax", axis_reason),
-        function("nn.softmax", axis_reason),
-        light("max", reduce_reason),
-        light("mean", reduce_reason),
-        light("min", reduce_reason),
-        light("prod", reduce_reason),
-        light("sum", reduce_reason),
-        light("image.resize1d", resize_reason, pool_channel_axis),
-        light("image.resize2d", resize_reason, pool_channel_axis),
-        light("image.resize3d", resize_reason, pool_channel_axis),
-        light("nn.upsampling", resize_reason, pool_channel_axis),
-        light("nn.upsampling3d", resize_reason, pool_channel_axis),
-        OpSpec("cast", reason=cast_reason),
+        function("nn.softmax", axis_reason, is_not_negative=always),
+        light("max", **REDUCE),
+        light("mean", **REDUCE),
+        light("min", **REDUCE),
+        light("prod", **REDUCE),
+        light("sum", **REDUCE),
+        light("image.resize1d", **RESIZE),
+        light("image.resize2d", **RESIZE),
+        light("image.resize3d", **RESIZE),
+        light("nn.upsampling", **RESIZE),
+        light("nn.upsampling3d", **RESIZE),
+        OpSpec("cast", cast_reason, flops=no_flops),
         copy("concatenate", concat_reason),
         copy("stack", concat_reason),
         view("split", view_reason),
@@ -160,16 +153,16 @@ _TABLE = {
         view("reshape", view_reason),
         view("squeeze", view_reason),
         view("transpose", view_reason),
-        eltwise("nn.relu", eltwise_reason),
+        eltwise("nn.relu", eltwise_reason, is_not_negative=always),
         eltwise("nn.leaky_relu", leaky_relu_reason),
-        OpSpec("nn.prelu", reason=prelu_reason),
-        eltwise("abs", eltwise_reason),
-        eltwise("clip", clip_reason),
-        eltwise("exp", eltwise_reason, cost_weight=FUNCTION),
+        OpSpec("nn.prelu", prelu_reason),
+        eltwise("abs", eltwise_reason, is_not_negative=always),
+        eltwise("clip", **CLIP),
+        eltwise("exp", eltwise_reason, cost_weight=FUNCTION, is_not_negative=always),
         eltwise("negative", eltwise_reason),
         eltwise("rsqrt", eltwise_reason),
-        eltwise("sigmoid", eltwise_reason, cost_weight=FUNCTION),
-        eltwise("sqrt", eltwise_reason),
+        eltwise("sigmoid", eltwise_reason, cost_weight=FUNCTION, is_not_negative=always),
+        eltwise("sqrt", eltwise_reason, is_not_negative=always),
         eltwise("tanh", eltwise_reason, cost_weight=FUNCTION),
         eltwise("dnnl.elu", virtual_reason, cost_weight=FUNCTION),
         eltwise("dnnl.gelu_erf", virtual_reason, cost_weight=FUNCTION),
@@ -189,12 +182,12 @@ _TABLE = {
         binary("divide", divide_reason),
         binary("maximum", binary_reason, swaps=True),
         binary("minimum", binary_reason, swaps=True),
-        OpSpec("equal", reason=comparison_reason),
-        OpSpec("not_equal", reason=comparison_reason),
-        OpSpec("less", reason=comparison_reason),
-        OpSpec("less_equal", reason=comparison_reason),
-        OpSpec("greater", reason=comparison_reason),
-        OpSpec("greater_equal", reason=comparison_reason),
+        OpSpec("equal", comparison_reason),
+        OpSpec("not_equal", comparison_reason),
+        OpSpec("less", comparison_reason),
+        OpSpec("less_equal", comparison_reason),
+        OpSpec("greater", comparison_reason),
+        OpSpec("greater_equal", comparison_reason),
     ]
 }
 patterns.register(_TABLE)

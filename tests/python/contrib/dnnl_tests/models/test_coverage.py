@@ -46,7 +46,19 @@ def test_network(name):
 
 @pytest.mark.parametrize(
     "name, expected",
-    [("conv2d", 2 * 16 * 36 * 4 * 9), ("dense", 2 * 5 * 3 * 7), ("add", 6), ("reshape", 0)],
+    [
+        ("conv2d", 2 * 16 * 36 * 4 * 9),
+        ("conv2d_depthwise", 2 * 16 * 36 * 9),
+        ("conv2d_transpose", 2 * 8 * 64 * 3 * 4),
+        ("dense", 2 * 5 * 3 * 7),
+        ("max_pool3d", 2 * 27 * 8),
+        ("mean", 8 * 64),
+        ("batch_norm", 8 * 64),
+        ("add", 6),
+        ("erf", 6),
+        ("reshape", 0),
+        ("take", 0),
+    ],
 )
 def test_flops(name, expected):
     def var(*shape):
@@ -56,6 +68,27 @@ def test_flops(name, expected):
         "conv2d": lambda: relay.nn.conv2d(
             var(1, 8, 8, 8), relay.const(np.ones((16, 4, 3, 3), "float32")), groups=2
         ),
+        "conv2d_depthwise": lambda: relay.nn.conv2d(
+            var(1, 8, 8, 8),
+            relay.const(np.ones((8, 2, 3, 3), "float32")),
+            groups=8,
+            channels=16,
+            kernel_size=(3, 3),
+        ),
+        "conv2d_transpose": lambda: relay.nn.conv2d_transpose(
+            var(1, 8, 8, 8),
+            relay.const(np.ones((8, 3, 2, 2), "float32")),
+            channels=3,
+            kernel_size=(2, 2),
+            strides=(2, 2),
+        ),
+        "max_pool3d": lambda: relay.nn.max_pool3d(var(1, 2, 6, 6, 6), (2, 2, 2), (2, 2, 2)),
+        "mean": lambda: relay.mean(var(1, 8, 8, 8), axis=[2, 3]),
+        "batch_norm": lambda: relay.nn.batch_norm(
+            var(1, 8, 8, 8), *(relay.const(np.ones(8, "float32")) for _ in range(4))
+        )[0],
+        "erf": lambda: relay.erf(var(2, 3)),
+        "take": lambda: relay.take(var(2, 3), relay.const(1)),
         "dense": lambda: relay.nn.dense(var(5, 7), relay.const(np.ones((3, 7), "float32"))),
         "add": lambda: var(2, 3) + relay.const(1.0),
         "reshape": lambda: relay.reshape(var(2, 3), (6,)),

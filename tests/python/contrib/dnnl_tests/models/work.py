@@ -16,18 +16,12 @@
 # under the License.
 """How much of a model's floating-point work is given to DNNL."""
 
-import math
 from typing import NamedTuple
 
 from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy.op_spec import Rules
 from tvm.relay.op.contrib._dnnl.report.walk import Walk
-
-# These move values, or only look at them in another way.
-NO_WORK = {
-    *("reshape", "squeeze", "expand_dims", "transpose", "layout_transform", "nn.batch_flatten"),
-    *("concatenate", "split", "strided_slice", "take", "nn.pad", "cast", "broadcast_to", "full"),
-    *("nn.dropout", "copy", "zeros", "ones", "shape_of", "stack", "contrib_reverse_reshape"),
-}
 
 
 class Work(NamedTuple):
@@ -42,41 +36,9 @@ class Work(NamedTuple):
         return self.flops / self.all_flops if self.all_flops else 0.0
 
 
-def _shape(type_):
-    return [int(dim) for dim in type_.shape]
-
-
-def flops(call):
-    """Count the floating-point operations of a call of a Relay op with static shapes.
-
-    A matmul or a convolution takes two for each element of the weight that an element
-    of the result needs, a pooling or a reduction one for each element that it looks at, all else
-    one for each element of the result.
-    """
-    name = call.op.name
-    if name in NO_WORK:
-        return 0
-    result = call.checked_type
-    result = result.fields[0] if isinstance(result, relay.TupleType) else result
-    size = math.prod(_shape(result))
-    args = [arg.checked_type for arg in call.args]
-    if name.startswith("nn.conv"):
-        weight = _shape(args[1])
-        if name.endswith("_transpose"):
-            size = math.prod(_shape(args[0]))
-        return 2 * size * math.prod(weight) / weight[call.attrs.kernel_layout.index("O")]
-    if name in ("nn.dense", "nn.matmul", "nn.batch_matmul"):
-        transposed = name != "nn.dense" and call.attrs.transpose_a
-        return 2 * size * _shape(args[0])[-2 if transposed else -1]
-    if name in ("nn.max_pool2d", "nn.avg_pool2d"):
-        return size * math.prod(int(dim) for dim in call.attrs.pool_size)
-    if name in ("mean", "sum", "max", "min", "prod") or "pool" in name:
-        return math.prod(_shape(args[0]))
-    return size
-
-
 def work(partitioned):
     """Count the floating-point operations of a partitioned module."""
     units = Walk(relay.transform.InferType()(partitioned)).units
-    counts = [(unit.offloaded, flops(call)) for unit in units for call in unit.ops]
+    rules = Rules(dnnl._TABLE)  # pylint: disable=protected-access
+    counts = [(unit.offloaded, rules.flops(call)) for unit in units for call in unit.ops]
     return Work(sum(n for offloaded, n in counts if offloaded), sum(n for _, n in counts))

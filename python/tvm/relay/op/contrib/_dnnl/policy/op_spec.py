@@ -21,13 +21,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from tvm import relay
 
 from ..options import Options
 from .refused import REFUSED
-from .tensors import callee_name
+from .tensors import callee_name, op_name, result_elements
 
 EXCLUDED = "excluded by option"
+
+# Relay ops without a row that compute nothing.
+MOVES = frozenset(
+    ["take", "nn.pad", "broadcast_to", "full", "nn.dropout", "copy", "zeros", "ones", "shape_of"]
+)
 
 # The cost weight where oneDNN has vector code and TVM calls a function of the C library.
 FUNCTION = 64
@@ -62,6 +68,17 @@ class OpSpec:
     kept_dims : int | None
         How many of the last dimensions a reshape between the post-ops must keep, since the
         primitive sees all the others as one; None where no reshape may be there.
+    flops : Callable
+        The number of floating-point operations of a call.
+    padding : str | None
+        For an op with an attribute `padding` that a pad can be folded into: what it pads with.
+        "zero"; "lowest", which no value of the data is below; or "average", which are zeros that
+        count if the attributes say so.
+    is_not_negative : Callable | None
+        Whether no element of a call's result is below zero, whatever the data; None for no.
+    scaled_weight : Callable | None
+        For an op with a weight that a factor of each output channel can be folded into: returns
+        the weight for a call, its old weight and the factors, as arrays.
     patterns : str
         The composites that the pattern table has of this op: what is fused to it, in words
         separated by spaces.
@@ -77,7 +94,21 @@ class OpSpec:
     swaps: bool = False
     fuses: tuple[str, ...] = ()
     kept_dims: int | None = None
+    flops: Callable[[relay.Call], int] = result_elements
+    padding: str | None = None
+    is_not_negative: Callable[[relay.Call], bool] | None = None
+    scaled_weight: Callable[[relay.Call, np.ndarray, np.ndarray], np.ndarray] | None = None
     patterns: str = ""
+
+
+def no_flops(call: relay.Call) -> int:
+    """Return 0, for an op that computes nothing."""
+    return 0
+
+
+def always(call: relay.Call) -> bool:
+    """Return True, for an op of which something holds for every call."""
+    return True
 
 
 def root(name: str, reason, channel_axis, **fields) -> OpSpec:
@@ -99,12 +130,12 @@ def function(name: str, reason, **fields) -> OpSpec:
 
 def view(name: str, reason) -> OpSpec:
     """Make the row of an op that names or orders elements in another way."""
-    return OpSpec(name, reason, moves="view")
+    return OpSpec(name, reason, moves="view", flops=no_flops)
 
 
 def copy(name: str, reason) -> OpSpec:
     """Make the row of an op that puts elements together in another way."""
-    return OpSpec(name, reason, moves="copy")
+    return OpSpec(name, reason, moves="copy", flops=no_flops)
 
 
 def eltwise(name: str, reason, **fields) -> OpSpec:
@@ -148,6 +179,18 @@ class Rules:
     def excludes(self, *names: str) -> bool:
         """Whether one of these ops or composites is to stay on TVM."""
         return not self.options.exclude.isdisjoint(names)
+
+    def flops(self, call: relay.Call) -> int:
+        """Count the floating-point operations of a call of a Relay op with static shapes.
+
+        A matmul or a convolution needs two for each element of the weight that an element of the
+        result needs, a pooling or a reduction one for each element that it reads, any other op one
+        for each element of the result.
+        """
+        name = op_name(call)
+        if name in self.ops:
+            return self.ops[name].flops(call)
+        return 0 if name in MOVES else result_elements(call)
 
     def reason(self, call: relay.Call) -> str | None:
         """Ask the rule of an op that has a row; once for each call in a run."""

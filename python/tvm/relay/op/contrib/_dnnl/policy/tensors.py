@@ -157,6 +157,11 @@ def tensors_reason(
     return None
 
 
+def data_elements(call: relay.Call) -> int:
+    """Count the elements of the first argument of a call, of static tensor type."""
+    return math.prod(shape_of(call.args[0]))
+
+
 def result_elements(call: relay.Call) -> int:
     """Count the elements that a call of static tensor types computes."""
     types: list[ir.Type] = [call.checked_type]

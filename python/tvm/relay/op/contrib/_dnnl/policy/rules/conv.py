@@ -18,8 +18,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
+import numpy as np
 from tvm import relay
 
 from ..tensors import ints, op_name, shape_of, tensors_reason, text_of_shape
@@ -146,3 +148,45 @@ def _output_padding_reason(attrs, spatial: int) -> str | None:
     if any(end >= stride for end, stride in zip(extra, strides)):
         return f"output_padding={list(extra)} is not less than strides={list(strides)}"
     return None
+
+
+def conv_flops(call: relay.Call) -> int:
+    """Count two operations for each value that an element of the result needs.
+
+    Of a transposed convolution, for each element of the result that a value goes to.
+    """
+    layout, groups = str(call.attrs.data_layout), int(call.attrs.groups)
+    weight = zip(str(call.attrs.kernel_layout), shape_of(call.args[1]))
+    window = math.prod(size for letter, size in weight if letter in SPATIAL)
+    data, result = shape_of(call.args[0]), shape_of(call)
+    one, other = (data, result) if is_transposed(call) else (result, data)
+    return 2 * math.prod(one) * other[layout.index("C")] // groups * window
+
+
+def scaled_conv_weight(call: relay.Call, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Multiply the output channels of a convolution's weight by factors."""
+    layout, conv = call.attrs.kernel_layout, conv_geometry(call)
+    if conv.multiplier_form or is_transposed(call):
+        kept = "OI"
+        if conv.multiplier_form:
+            # Output channel = O * (outputs per input channel) + I.
+            scale = scale.reshape(conv.weight["O"], conv.weight["I"])
+        else:
+            # Output channel = group * (outputs per group) + O, where I tells the group.
+            per_group = scale.reshape(conv.groups, conv.weight["O"])
+            scale = np.repeat(per_group, conv.weight["I"] // conv.groups, axis=0).T
+        if layout.index("I") < layout.index("O"):
+            scale = scale.T
+    else:
+        kept = "O"
+    dims = [size if letter in kept else 1 for letter, size in zip(layout, weight.shape)]
+    return weight * scale.reshape(dims)
+
+
+# The fields of the rows.
+CONV = dict(
+    reason=conv_reason,
+    channel_axis=conv_channel_axis,
+    flops=conv_flops,
+    scaled_weight=scaled_conv_weight,
+)

@@ -55,3 +55,12 @@ def prelu_reason(call: relay.Call) -> str | None:
 def virtual_reason(call: relay.Call) -> str | None:
     """Accept a static operand of rank 1 or more, for a virtual op of one operand."""
     return tensor_reason("data", call.args[0].checked_type, min_rank=1)
+
+
+def clip_is_not_negative(call: relay.Call) -> bool:
+    """Whether the lower bound of a clip is zero or more."""
+    return float(call.attrs.a_min) >= 0.0
+
+
+# The fields of the row.
+CLIP = dict(reason=clip_reason, is_not_negative=clip_is_not_negative)

@@ -18,9 +18,13 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 from tvm import relay
 
-from ..tensors import shape_of, tensors_reason, text_of_shape
+from ..tensors import op_name, shape_of, tensors_reason, text_of_shape
+from .common import last_axis
 
 
 def _rewritten_reason(attrs) -> str | None:
@@ -61,3 +65,24 @@ def matmul_reason(call: relay.Call) -> str | None:
 def batch_matmul_reason(call: relay.Call) -> str | None:
     """Accept static batches of matrices, of which one may be a single matrix."""
     return _rewritten_reason(call.attrs) or tensors_reason(call)
+
+
+def matmul_flops(call: relay.Call) -> int:
+    """Count two operations for each element of the row that an element of the result needs."""
+    is_transposed = op_name(call) != "nn.dense" and bool(call.attrs.transpose_a)
+    inner = shape_of(call.args[0])[-2 if is_transposed else -1]
+    return 2 * math.prod(shape_of(call)) * inner
+
+
+def scaled_matmul_weight(call: relay.Call, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Multiply the output channels of a matrix by factors."""
+    is_transposed = op_name(call) == "nn.dense" or bool(call.attrs.transpose_b)
+    return weight * (scale[:, None] if is_transposed else scale)
+
+
+# The fields of the rows; a reshape must keep the columns, or the matrices.
+_FIELDS = dict(channel_axis=last_axis, flops=matmul_flops)
+_OF_A_MATRIX = dict(_FIELDS, kept_dims=1, scaled_weight=scaled_matmul_weight)
+DENSE = dict(_OF_A_MATRIX, reason=dense_reason)
+MATMUL = dict(_OF_A_MATRIX, reason=matmul_reason)
+BATCH_MATMUL = dict(_FIELDS, reason=batch_matmul_reason, kept_dims=2)

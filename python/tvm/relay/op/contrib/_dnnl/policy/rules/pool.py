@@ -18,11 +18,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from tvm import relay
 
-from ..tensors import ints, op_name, shape_of, tensors_reason, text_of_shape
+from ..tensors import data_elements, ints, op_name, shape_of, tensors_reason, text_of_shape
 from .conv import SPATIAL, data_layout_reason, window_reason
 
 
@@ -115,3 +116,15 @@ def adaptive_reason(call: relay.Call) -> str | None:
         if len(sizes) > 1 or len(steps) > 1 or 0 in steps:
             return f"{size} values along {letter} make no {out} windows of one size and distance"
     return None
+
+
+def pool_flops(call: relay.Call) -> int:
+    """Count one operation for each element of the window of each element of the result."""
+    window = ints(call.attrs.pool_size)
+    window = window * _spatial(call) if len(window) == 1 else window
+    return math.prod(shape_of(call)) * math.prod(window)
+
+
+# The fields of the rows.
+POOL = dict(reason=pool_reason, channel_axis=pool_channel_axis, flops=pool_flops)
+ADAPTIVE = dict(reason=adaptive_reason, channel_axis=pool_channel_axis, flops=data_elements)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from tvm import relay
 
-from ..tensors import shape_of, tensors_reason, text_of_shape
+from ..tensors import data_elements, shape_of, tensors_reason, text_of_shape
 
 
 def axes_reason(axes, exclude: bool, data: tuple[int, ...]) -> str | None:
@@ -52,3 +52,7 @@ def reduce_reason(call: relay.Call) -> str | None:
     if reason:
         return reason
     return axes_reason(call.attrs.axis, bool(call.attrs.exclude), shape_of(call.args[0]))
+
+
+# The fields of the rows.
+REDUCE = dict(reason=reduce_reason, flops=data_elements)

@@ -27,6 +27,7 @@ from tvm import relay
 
 from ..tensors import op_name, shape_of, tensors_reason
 from .conv import SPATIAL, data_layout_reason
+from .pool import pool_channel_axis
 
 # What is added before a place is rounded down, and taken off before it is rounded up.
 _EPSILON = 1e-5
@@ -109,3 +110,7 @@ def resize_reason(call: relay.Call) -> str | None:
             continue
         return f"{how}, from {letter}={size} to {out}"
     return None
+
+
+# The fields of the rows.
+RESIZE = dict(reason=resize_reason, channel_axis=pool_channel_axis)
