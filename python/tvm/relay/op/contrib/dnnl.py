@@ -51,19 +51,26 @@ from ._dnnl.policy.op_spec import (
     view,
 )
 from ._dnnl.policy.rules.binary import binary_reason, comparison_reason, divide_reason
-from ._dnnl.policy.rules.cast import cast_reason
-from ._dnnl.policy.rules.common import axis_reason, batch_norm_reason, eltwise_reason
 from ._dnnl.policy.rules.conv import CONV
-from ._dnnl.policy.rules.eltwise import CLIP, leaky_relu_reason, prelu_reason, virtual_reason
+from ._dnnl.policy.rules.eltwise import (
+    CLIP,
+    cast_reason,
+    eltwise_reason,
+    leaky_relu_reason,
+    prelu_reason,
+    virtual_reason,
+)
 from ._dnnl.policy.rules.matmul import BATCH_MATMUL, DENSE, MATMUL
-from ._dnnl.policy.rules.norm import (
+from ._dnnl.policy.rules.pool import ADAPTIVE, POOL
+from ._dnnl.policy.rules.reduce import (
+    REDUCE,
+    axis_reason,
+    batch_norm_reason,
     group_norm_reason,
     l2_normalize_reason,
     lrn_reason,
     rms_norm_reason,
 )
-from ._dnnl.policy.rules.pool import ADAPTIVE, POOL
-from ._dnnl.policy.rules.reduce import REDUCE
 from ._dnnl.policy.rules.resize import RESIZE
 from ._dnnl.policy.rules.view import (
     concat_reason,

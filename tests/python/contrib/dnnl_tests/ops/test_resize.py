@@ -139,17 +139,17 @@ def asked(size, **attrs):
 REFUSED = {
     "align-corners": (
         asked((10, 14), method="linear", coordinate_transformation_mode="align_corners"),
-        "align_corners takes values from other places than oneDNN, from H=5 to 10",
+        "align_corners reads at other coordinates than oneDNN, from H=5 to 10",
     ),
     "asymmetric": (
         asked((10, 14), method="linear", coordinate_transformation_mode="asymmetric"),
-        "asymmetric takes values from other places",
+        "asymmetric reads at other coordinates",
     ),
     "floor": (
         asked((8, 7), **dict(NEAREST, coordinate_transformation_mode="half_pixel")),
-        "half_pixel and floor take other values than oneDNN's nearest ones, from H=5 to 8",
+        "half_pixel and floor read other values than oneDNN's nearest ones, from H=5 to 8",
     ),
-    "fraction": (asked((5, 9), **NEAREST), "asymmetric and floor take other values"),
+    "fraction": (asked((5, 9), **NEAREST), "asymmetric and floor read other values"),
     "cubic": (asked((10, 14), method="cubic"), "method=cubic is none that oneDNN has"),
     "crop": (
         asked((10, 14), method="linear", coordinate_transformation_mode="tf_crop_and_resize"),
@@ -161,7 +161,7 @@ REFUSED = {
     ),
     "bilinear": (
         relay.nn.upsampling(var("x", (1, 4, 5, 7)), 2, 2, method="bilinear"),
-        "asymmetric takes values from other places",
+        "asymmetric reads at other coordinates",
     ),
     "dynamic": (
         relay.image.resize2d(

@@ -249,7 +249,7 @@ WRONG = {
     "exclude-nonsense": (
         dict(exclude=["qqq"]),
         ValueError,
-        r"exclude has 'qqq', no Relay op or composite; oneDNN takes \['abs', ",
+        r"exclude has 'qqq', no Relay op or composite; oneDNN has \['abs', ",
     ),
 }
 

@@ -90,7 +90,7 @@ def make_options(mod_name: str, given: dict, rows: Sequence[str]) -> Options:
     if not isinstance(mod_name, str):
         raise TypeError(f"mod_name must be a string, not {mod_name!r}")
     if not mod_name:
-        raise ValueError("mod_name must not be empty; the names of the partitions are made of it")
+        raise ValueError("mod_name must not be empty; it begins the names of the partitions")
     given = {key: value for key, value in given.items() if value is not None}
     chosen = {**DEFAULTS, **_of_pass_context(), **given}
     for name, default in DEFAULTS.items():
@@ -141,7 +141,7 @@ def _check_exclude(exclude, rows: Sequence[str]) -> frozenset[str]:
             raise TypeError(f"exclude must hold names of ops or composites, not {name!r}")
         if name not in known:
             close = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"oneDNN takes {sorted(rows)}"
+            hint = f"did you mean '{close[0]}'?" if close else f"oneDNN has {sorted(rows)}"
             raise ValueError(f"exclude has '{name}', no Relay op or composite; {hint}")
     return frozenset(names)
 

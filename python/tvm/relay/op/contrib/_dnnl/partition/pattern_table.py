@@ -44,20 +44,20 @@ def _ops(spec: OpSpec, parts: str) -> list[tuple[str, ...]]:
 def composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str, ...]]]:
     """Return the ops of each composite that has a pattern, by its name.
 
-    The longer go first: what one takes the next cannot have.
+    The longer go first: what one matches the next cannot have.
     """
-    found = {
+    names = {
         f"{COMPILER}.{spec.name.split('.')[-1]}_{parts}": _ops(spec, parts)
         for spec in rows.values()
         for parts in spec.patterns.split()
     }
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+    return dict(sorted(names.items(), key=lambda item: -len(item[1])))
 
 
 def pattern_table(
     rows: Mapping[str, OpSpec],
 ) -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
-    """Return (name, pattern, check) of each composite, as MergeComposite takes them."""
+    """Return (name, pattern, check) of each composite, as MergeComposite expects them."""
 
     def check(name, ops):
         return lambda call: _is_fused(rows, name, ops, call)

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What oneDNN can compute with on this CPU, taken for the one that a model will run on."""
+"""What oneDNN can compute with on this CPU, supposed to be the one that a model will run on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REAL = ("float32", "bfloat16", "float16")
 def computes(dtype: str) -> bool:
     """Whether oneDNN has fast code for a type of real numbers.
 
-    For bfloat16 that takes AVX-512, for float16 AVX-512 with FP16, or AMX; float32 works anywhere.
+    bfloat16 needs AVX-512, float16 AVX-512 with FP16, or AMX; float32 works anywhere.
     """
     if dtype == "float32":
         return True

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The rows of the policy, and the rules of one run that are made of them."""
+"""The rows of the policy, and the rules of one run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OpSpec:
         weighed against TVM.
     moves : str | None
         For an op that computes nothing: "view" if it names elements in another way, "copy" if it
-        may have to move them. A partition may reach through it, but not be made of it.
+        may have to move them. A partition may reach through it, but not consist of it.
     post : str | None
         "eltwise" or "binary" for an op that can be fused to the result of another.
     swaps : bool

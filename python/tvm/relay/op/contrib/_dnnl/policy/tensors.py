@@ -31,7 +31,7 @@ COMPILER = "dnnl"
 # oneDNN's DNNL_MAX_NDIMS.
 MAX_RANK = 12
 
-# Names of Relay ops by their address: TVM keeps each op, and to ask it for the name takes long.
+# Names of Relay ops by their address: TVM keeps each op, and to ask it for the name is slow.
 _NAMES: dict[int, str] = {}
 
 
@@ -144,7 +144,7 @@ def tensors_reason(
 ) -> str | None:
     """Say why any of the tensors of a call cannot be handed to oneDNN (see `tensor_reason`).
 
-    All are of one type, but the result of short numbers may be float32.
+    All are of one type, but the result of reduced precision may be float32.
     """
     first = None
     for name, type_ in named_types(call):

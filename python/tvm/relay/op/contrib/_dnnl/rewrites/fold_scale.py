@@ -64,9 +64,9 @@ def _scaled_weight(root: relay.Call, scale: np.ndarray) -> np.ndarray:
         return weight * (scale[:, None] if is_transposed_b else scale)
     layout = root.attrs.kernel_layout
     conv = conv_geometry(root)
-    if conv.multiplier_form or is_transposed(root):
+    if conv.is_multiplier or is_transposed(root):
         kept = "OI"
-        if conv.multiplier_form:
+        if conv.is_multiplier:
             # Output channel = O * (outputs per input channel) + I.
             scale = scale.reshape(conv.weight["O"], conv.weight["I"])
         else:

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When oneDNN can run a function of two elements, with numpy's broadcasting."""
+"""When oneDNN can run a binary elementwise op, with numpy's broadcasting."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tvm import relay
 from ..tensors import shape_of, tensor_reason, tensors_reason, text_of_shape
 
 # oneDNN has fast code for an operand that is broadcast along one run of axes, or all but one. Its
-# code for the rest takes a hundred times longer than TVM's.
+# code for the rest is a hundred times slower than TVM's.
 MAX_RUNS = 3
 
 
@@ -45,7 +45,7 @@ def runs_of_axes(operand: tuple[int, ...], result: tuple[int, ...]) -> int:
 def binary_reason(call: relay.Call) -> str | None:
     """Accept static operands of which at least one has the result's shape.
 
-    oneDNN broadcasts its second source only; the operand of full shape is made the first.
+    oneDNN broadcasts its second source only; the operand of full shape becomes the first.
     """
     return tensors_reason(call) or _broadcast_reason(call)
 

@@ -39,7 +39,7 @@ class ConvGeometry(NamedTuple):
     # the output channels, or as O = input channels and I = outputs per input channel. That of a
     # transposed convolution has O = outputs per group and I = all input channels.
     weight: dict
-    multiplier_form: bool
+    is_multiplier: bool
 
 
 def is_transposed(call: relay.Call) -> bool:
@@ -59,10 +59,8 @@ def conv_geometry(call: relay.Call) -> ConvGeometry:
     in_channels = shape_of(call.args[0])[attrs.data_layout.index("C")]
     out_channels = shape_of(call)[conv_channel_axis(call)]
     groups = int(attrs.groups)
-    multiplier_form = (
-        not is_transposed(call) and groups > 1 and groups == in_channels == weight["O"]
-    )
-    return ConvGeometry(in_channels, out_channels, groups, weight, multiplier_form)
+    is_multiplier = not is_transposed(call) and groups > 1 and groups == in_channels == weight["O"]
+    return ConvGeometry(in_channels, out_channels, groups, weight, is_multiplier)
 
 
 def window_reason(attrs, spatial: int) -> str | None:
@@ -86,8 +84,8 @@ def data_layout_reason(attrs, name: str, spatial: int) -> str | None:
     """
     letters = SPATIAL[3 - spatial :]
     layouts = (f"NC{letters}", f"N{letters}C")
-    found = str(getattr(attrs, name))
-    return None if found in layouts else f"{name}={found} is not {' or '.join(layouts)}"
+    layout = str(getattr(attrs, name))
+    return None if layout in layouts else f"{name}={layout} is not {' or '.join(layouts)}"
 
 
 def conv_reason(call: relay.Call) -> str | None:
@@ -125,14 +123,14 @@ def _channels_reason(call: relay.Call) -> str | None:
             return f"groups={conv.groups} does not divide {channels} {name} channels"
     if is_transposed(call):
         expected = (conv.out_channels // conv.groups, conv.in_channels)
-    elif conv.multiplier_form:
+    elif conv.is_multiplier:
         expected = (conv.in_channels, conv.out_channels // conv.in_channels)
     else:
         expected = (conv.out_channels, conv.in_channels // conv.groups)
-    found = (conv.weight["O"], conv.weight["I"])
-    if found != expected:
+    actual = (conv.weight["O"], conv.weight["I"])
+    if actual != expected:
         return (
-            f"the weight has O, I = {found}, but {conv.in_channels} input and "
+            f"the weight has O, I = {actual}, but {conv.in_channels} input and "
             f"{conv.out_channels} output channels in groups={conv.groups} need {expected}"
         )
     return None
@@ -166,9 +164,9 @@ def conv_flops(call: relay.Call) -> int:
 def scaled_conv_weight(call: relay.Call, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Multiply the output channels of a convolution's weight by factors."""
     layout, conv = call.attrs.kernel_layout, conv_geometry(call)
-    if conv.multiplier_form or is_transposed(call):
+    if conv.is_multiplier or is_transposed(call):
         kept = "OI"
-        if conv.multiplier_form:
+        if conv.is_multiplier:
             # Output channel = O * (outputs per input channel) + I.
             scale = scale.reshape(conv.weight["O"], conv.weight["I"])
         else:

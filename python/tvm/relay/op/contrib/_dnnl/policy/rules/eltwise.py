@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When oneDNN can run a function of one element, and which ones it cannot."""
+"""When oneDNN can run a unary elementwise op, or convert between data types."""
 
 from __future__ import annotations
 
@@ -22,8 +22,13 @@ import math
 
 from tvm import relay
 
-from ..tensors import shape_of, tensor_reason, text_of_shape
-from .common import eltwise_reason
+from .. import cpu
+from ..tensors import named_types, shape_of, tensor_reason, tensors_reason, text_of_shape
+
+
+def eltwise_reason(call: relay.Call) -> str | None:
+    """Accept static tensors of rank 1 or more."""
+    return tensors_reason(call, min_rank=1)
 
 
 def clip_reason(call: relay.Call) -> str | None:
@@ -60,6 +65,19 @@ def virtual_reason(call: relay.Call) -> str | None:
 def clip_is_not_negative(call: relay.Call) -> bool:
     """Whether the lower bound of a clip is zero or more."""
     return float(call.attrs.a_min) >= 0.0
+
+
+def cast_reason(call: relay.Call) -> str | None:
+    """Accept static tensors of rank 1 or more, from truths or real numbers to real numbers.
+
+    oneDNN's integers saturate, where Relay's do as C does.
+    """
+    for name, type_ in named_types(call):
+        is_truth = name != "result" and getattr(type_, "dtype", None) == "bool"
+        reason = tensor_reason(name, type_, 1, ("bool",) if is_truth else cpu.REAL)
+        if reason:
+            return reason
+    return None
 
 
 # The fields of the row.

@@ -24,7 +24,11 @@ import numpy as np
 from tvm import relay
 
 from ..tensors import op_name, shape_of, tensors_reason, text_of_shape
-from .common import last_axis
+
+
+def last_axis(call: relay.Call) -> int:
+    """Return the last axis of a call's result."""
+    return len(shape_of(call)) - 1
 
 
 def _rewritten_reason(attrs) -> str | None:

@@ -14,13 +14,18 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""When oneDNN can make one value of many."""
+"""When oneDNN can reduce axes, or normalize along them."""
 
 from __future__ import annotations
 
+import math
+
 from tvm import relay
 
-from ..tensors import data_elements, shape_of, tensors_reason, text_of_shape
+from ..tensors import data_elements, shape_of, tensor_reason, tensors_reason, text_of_shape
+
+# Any other power is a call of powf for each element.
+LRN_BETAS = (0.75, 1.0)
 
 
 def axes_reason(axes, exclude: bool, data: tuple[int, ...]) -> str | None:
@@ -52,6 +57,83 @@ def reduce_reason(call: relay.Call) -> str | None:
     if reason:
         return reason
     return axes_reason(call.attrs.axis, bool(call.attrs.exclude), shape_of(call.args[0]))
+
+
+def axis_reason(call: relay.Call) -> str | None:
+    """Accept static tensors of rank 1 or more, and any axis of the first."""
+    reason = tensors_reason(call, min_rank=1)
+    if reason:
+        return reason
+    data, axis = shape_of(call.args[0]), int(call.attrs.axis)
+    if not -len(data) <= axis < len(data):
+        return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
+    return None
+
+
+def batch_norm_reason(call: relay.Call) -> str | None:
+    """Accept static data of rank 2 or more, any channel axis."""
+    reason = axis_reason(call)
+    if reason:
+        return reason
+    data = shape_of(call.args[0])
+    if len(data) < 2:
+        return f"data has shape {text_of_shape(data)}; at least rank 2 is needed"
+    return None
+
+
+def group_norm_reason(call: relay.Call) -> str | None:
+    """Accept static tensors and groups of the same number of channels."""
+    reason = axis_reason(call)
+    if reason:
+        return reason
+    channels, groups = shape_of(call.args[0])[int(call.attrs.axis)], int(call.attrs.num_groups)
+    if groups < 1 or channels % groups:
+        return f"num_groups={groups} does not divide {channels} channels"
+    return None
+
+
+def l2_normalize_reason(call: relay.Call) -> str | None:
+    """Accept static tensors and any axes of more than one value."""
+    reason = tensors_reason(call, min_rank=1)
+    if reason:
+        return reason
+    if math.isnan(call.attrs.eps):
+        return "eps is not a number"
+    data = shape_of(call.args[0])
+    reason = axes_reason(call.attrs.axis, False, data)
+    if reason:
+        return reason
+    axes = [int(axis) for axis in call.attrs.axis or ()] or range(len(data))
+    if all(data[axis] == 1 for axis in axes):
+        return f"axis={list(axes)} of {text_of_shape(data)} is one value; oneDNN does not sum one"
+    return None
+
+
+def rms_norm_reason(call: relay.Call) -> str | None:
+    """Accept static tensors with more than one value along the last axis."""
+    for arg in call.args:
+        reason = tensor_reason("data", arg.checked_type, min_rank=1)
+        if reason:
+            return reason
+    data = shape_of(call.args[0])
+    if data[-1] == 1:
+        return f"the last axis of {text_of_shape(data)} has one value; oneDNN does not sum one"
+    return None
+
+
+def lrn_reason(call: relay.Call) -> str | None:
+    """Accept static NCHW and NHWC with an odd window and a power that oneDNN is fast at."""
+    reason = tensors_reason(call)
+    if reason:
+        return reason
+    attrs, data = call.attrs, shape_of(call.args[0])
+    if len(data) != 4 or int(attrs.axis) not in (1, 3):
+        return f"axis={attrs.axis} of data of shape {text_of_shape(data)}; 1 or 3 of 4 are needed"
+    if int(attrs.size) < 1 or int(attrs.size) % 2 == 0:
+        return f"size={attrs.size} is not odd"
+    if float(attrs.beta) not in LRN_BETAS:
+        return f"beta={attrs.beta:g} is not 0.75 or 1; oneDNN is slow at that"
+    return None
 
 
 # The fields of the rows.

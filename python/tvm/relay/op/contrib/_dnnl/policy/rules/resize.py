@@ -16,8 +16,9 @@
 # under the License.
 """Rules of the ops that give images another size.
 
-Relay has many ways to say which place of the input a value of the output comes from, and oneDNN
-has one. Whether the two agree depends on the sizes, so the places are computed and compared.
+Relay has many ways to say which coordinate of the input a value of the output is read at, and
+oneDNN has one. Whether the two agree depends on the sizes, so the coordinates are computed and
+compared.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from ..tensors import op_name, shape_of, tensors_reason
 from .conv import SPATIAL, data_layout_reason
 from .pool import pool_channel_axis
 
-# What is added before a place is rounded down, and taken off before it is rounded up.
+# What is added before a coordinate is rounded down, and taken off before it is rounded up.
 _EPSILON = 1e-5
 
-# The largest difference of two places between neighbours, in parts of their distance.
+# The largest difference of two coordinates between neighbours, in parts of their distance.
 _TOLERANCE = 1e-6
 
 _ROUND = {
@@ -44,8 +45,8 @@ _ROUND = {
 }
 
 
-def _places(mode: str, size: int, out: int, dtype: str) -> np.ndarray | None:
-    """Return which place of the input each output comes from; None for an unknown mode."""
+def _coordinates(mode: str, size: int, out: int, dtype: str) -> np.ndarray | None:
+    """Return the coordinate in the input of each output; None for an unknown mode."""
     x, scale = np.arange(out, dtype=dtype), np.asarray(size / out, dtype)
     if mode == "half_pixel" or (mode == "pytorch_half_pixel" and out > 1):
         return (x + np.asarray(0.5, dtype)) * scale - np.asarray(0.5, dtype)
@@ -61,25 +62,25 @@ def _places(mode: str, size: int, out: int, dtype: str) -> np.ndarray | None:
 
 
 def _is_same_nearest(mode: str, rounding: str, size: int, out: int) -> bool:
-    """Whether oneDNN takes the same values as nearest ones, on one axis."""
-    wanted = _ROUND["round"](_places("half_pixel", size, out, "float64"))
+    """Whether oneDNN reads the same values as nearest ones, along one axis."""
+    wanted = _ROUND["round"](_coordinates("half_pixel", size, out, "float64"))
     wanted = np.clip(wanted, 0, size - 1)
     # TVM computes in float32. Where float64 gives another value, too little hangs on too much.
     for dtype in ("float32", "float64"):
-        found = np.clip(_ROUND[rounding](_places(mode, size, out, dtype)), 0, size - 1)
-        if not np.array_equal(found, wanted):
+        values = np.clip(_ROUND[rounding](_coordinates(mode, size, out, dtype)), 0, size - 1)
+        if not np.array_equal(values, wanted):
             return False
     return True
 
 
 def _is_same_linear(mode: str, size: int, out: int) -> bool:
-    """Whether oneDNN takes values from the same places between neighbours, on one axis."""
-    wanted, found = (_places(m, size, out, "float64") for m in ("half_pixel", mode))
-    return bool(np.allclose(*(np.clip(x, 0, size - 1) for x in (wanted, found)), 0, _TOLERANCE))
+    """Whether oneDNN interpolates at the same coordinates, along one axis."""
+    both = (_coordinates(m, size, out, "float64") for m in ("half_pixel", mode))
+    return bool(np.allclose(*(np.clip(x, 0, size - 1) for x in both), 0, _TOLERANCE))
 
 
 def resize_reason(call: relay.Call) -> str | None:
-    """Accept static images, resized with oneDNN's places for the given sizes."""
+    """Accept static images, resized with oneDNN's coordinates for the given sizes."""
     reason = tensors_reason(call, min_rank=3)
     if reason:
         return reason
@@ -97,15 +98,15 @@ def resize_reason(call: relay.Call) -> str | None:
     if method not in ("nearest_neighbor", "linear", "bilinear", "trilinear"):
         return f"method={method} is none that oneDNN has"
     rounding = rounding or ("round" if mode == "align_corners" else "floor")
-    if _places(mode, 1, 1, "float32") is None or rounding not in _ROUND:
+    if _coordinates(mode, 1, 1, "float32") is None or rounding not in _ROUND:
         return f"coordinate_transformation_mode={mode} is none that oneDNN has"
     for letter in SPATIAL[5 - len(data) :]:
         axis = str(attrs.layout).index(letter)
         size, out = data[axis], result[axis]
         if method == "nearest_neighbor" and not _is_same_nearest(mode, rounding, size, out):
-            how = f"{mode} and {rounding} take other values than oneDNN's nearest ones"
+            how = f"{mode} and {rounding} read other values than oneDNN's nearest ones"
         elif method != "nearest_neighbor" and not _is_same_linear(mode, size, out):
-            how = f"{mode} takes values from other places than oneDNN"
+            how = f"{mode} reads at other coordinates than oneDNN"
         else:
             continue
         return f"{how}, from {letter}={size} to {out}"

@@ -102,7 +102,7 @@ def strided_slice_reason(call: relay.Call) -> str | None:
     axes = ints(attrs.axes) if attrs.axes is not None else range(len(steps))
     data, result = shape_of(call.args[0]), shape_of(call)
     for axis, step in zip(axes, steps):
-        # oneDNN takes memory behind an element, up to the next one, for its own.
+        # oneDNN counts memory behind an element, up to the next one, as the tensor's.
         if step > 1 and step * result[axis] > data[axis]:
             return f"{result[axis]} steps of {step} reach beyond the {data[axis]} values of an axis"
     return None
