@@ -176,6 +176,15 @@ class Rules:
         """Say how the Relay op `name` moves elements, if it does nothing else."""
         return self.ops[name].moves if name in self.ops else None
 
+    def is_not_negative(self, expr: relay.Expr) -> bool:
+        """Whether no element of a tensor is below zero, as far as the op that computes it tells."""
+        spec = self.ops.get(op_name(expr))
+        return spec is not None and spec.is_not_negative is not None and spec.is_not_negative(expr)
+
+    def with_field(self, field: str) -> list[str]:
+        """Return the names of the ops whose rows have a value in a field."""
+        return [name for name, spec in self.ops.items() if getattr(spec, field)]
+
     def excludes(self, *names: str) -> bool:
         """Whether one of these ops or composites is to stay on TVM."""
         return not self.options.exclude.isdisjoint(names)

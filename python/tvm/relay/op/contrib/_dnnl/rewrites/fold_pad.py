@@ -33,13 +33,6 @@ from ..policy.rules.conv import SPATIAL
 from ..policy.tensors import ints, op_name
 from .driver import Match, rewrite
 
-FOLDS = tuple(
-    f"nn.{kind}{rank}d" for kind in ("conv", "max_pool", "avg_pool") for rank in (1, 2, 3)
-)
-
-# What these compute is never below zero.
-_NOT_NEGATIVE = ("nn.relu", "sigmoid", "exp", "sqrt", "abs", "nn.softmax")
-
 
 def fold_pad(function: TypedFunction, rules: Rules) -> Rewritten:
     """Fold pads into the convolutions and pools that read them."""
@@ -47,10 +40,10 @@ def fold_pad(function: TypedFunction, rules: Rules) -> Rewritten:
 
 
 def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
-    for i in calls_of(*FOLDS):
+    for i in calls_of(*rules.with_field("padding")):
         pad, *others = graph.operands[i]
         if graph.ops[pad] == "nn.pad":
-            build = _fold(graph.nodes[i], graph.nodes[pad])
+            build = _fold(graph.nodes[i], graph.nodes[pad], rules)
             if build is not None:
                 # The pad stays where something else uses it.
                 yield Match([i], [graph.operands[pad][0], *others], build, folded=[pad])
@@ -64,26 +57,20 @@ def _pad_value(pad: relay.Call) -> float | None:
     return float(value.data.numpy().reshape(()))
 
 
-def _is_not_negative(data: relay.Expr) -> bool:
-    if op_name(data) == "clip":
-        return float(data.attrs.a_min) >= 0.0
-    return op_name(data) in _NOT_NEGATIVE
-
-
-def _is_neutral(pad: relay.Call, call: relay.Call) -> bool:
+def _is_neutral(pad: relay.Call, kind: str, rules: Rules) -> bool:
     """Whether the values that are padded are those that the call would pad with."""
     value = _pad_value(pad)
     if value is None:
         return False
-    if "max_pool" not in op_name(call):
+    if kind != "lowest":
         return value == 0.0
-    return value == -math.inf or (value <= 0.0 and _is_not_negative(pad.args[0]))
+    return value == -math.inf or (value <= 0.0 and rules.is_not_negative(pad.args[0]))
 
 
-def _padding(pad: relay.Call, call: relay.Call) -> list[int] | None:
+def _padding(pad: relay.Call, call: relay.Call, kind: str) -> list[int] | None:
     """Return the padding of the call and the pad together; None if it cannot be one padding."""
     attrs = call.attrs
-    layout = str(attrs.data_layout if "conv" in op_name(call) else attrs.layout)
+    layout = str(attrs.data_layout if "data_layout" in attrs.keys() else attrs.layout)
     letters = SPATIAL[5 - len(layout) :]
     own = ints(attrs.padding)
     widths = [ints(width) for width in pad.attrs.pad_width]
@@ -95,19 +82,20 @@ def _padding(pad: relay.Call, call: relay.Call) -> list[int] | None:
         return None
     own = own * (2 * len(letters) // len(own))
     # A pool that does not count its own padding counts what was padded before.
-    if "avg_pool" in op_name(call) and any(own) and not attrs.count_include_pad:
+    if kind == "average" and any(own) and not attrs.count_include_pad:
         return None
     spatial = [widths[layout.index(letter)] for letter in letters]
     sides = [width[0] for width in spatial] + [width[1] for width in spatial]
     return [a + b for a, b in zip(own, sides)]
 
 
-def _fold(call: relay.Call, pad: relay.Call) -> Callable[..., relay.Call] | None:
+def _fold(call: relay.Call, pad: relay.Call, rules: Rules) -> Callable[..., relay.Call] | None:
     """Return what makes a call of other arguments, with the padding of both; None to leave it."""
-    padding = _padding(pad, call) if _is_neutral(pad, call) else None
+    kind = rules.ops[op_name(call)].padding
+    padding = _padding(pad, call, kind) if _is_neutral(pad, kind, rules) else None
     if padding is None:
         return None
     attrs = {"padding": padding}
-    if "avg_pool" in op_name(call):
+    if kind == "average":
         attrs["count_include_pad"] = True
     return lambda *args: with_attrs(call, args, **attrs)

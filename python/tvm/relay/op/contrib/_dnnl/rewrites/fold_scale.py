@@ -33,12 +33,9 @@ from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
 from ..policy.operands import is_per_channel
-from ..policy.rules.conv import conv_geometry, is_transposed
 from ..policy.tensors import op_name, shape_of
 from .driver import Match, rewrite
 
-CONVS = tuple(f"nn.conv{rank}d{kind}" for kind in ("", "_transpose") for rank in (1, 2, 3))
-ROOTS = (*CONVS, "nn.dense", "nn.matmul")
 ADDITIONS = ("add", "subtract", "nn.bias_add")
 FACTORS = ("multiply", "divide", "negative")
 
@@ -56,38 +53,13 @@ def _scale_and_shift(bn: relay.Call) -> tuple[np.ndarray, np.ndarray]:
     return scale, shift
 
 
-def _scaled_weight(root: relay.Call, scale: np.ndarray) -> np.ndarray:
-    """Multiply a weight's output channels by `scale`."""
-    weight = to_double(root.args[1])
-    if op_name(root) in ("nn.dense", "nn.matmul"):
-        is_transposed_b = op_name(root) == "nn.dense" or root.attrs.transpose_b
-        return weight * (scale[:, None] if is_transposed_b else scale)
-    layout = root.attrs.kernel_layout
-    conv = conv_geometry(root)
-    if conv.is_multiplier or is_transposed(root):
-        kept = "OI"
-        if conv.is_multiplier:
-            # Output channel = O * (outputs per input channel) + I.
-            scale = scale.reshape(conv.weight["O"], conv.weight["I"])
-        else:
-            # Output channel = group * (outputs per group) + O, where I tells the group.
-            per_group = scale.reshape(conv.groups, conv.weight["O"])
-            scale = np.repeat(per_group, conv.weight["I"] // conv.groups, axis=0).T
-        if layout.index("I") < layout.index("O"):
-            scale = scale.T
-    else:
-        kept = "O"
-    dims = [size if letter in kept else 1 for letter, size in zip(layout, weight.shape)]
-    return weight * scale.reshape(dims)
-
-
 def fold_scale(function: TypedFunction, rules: Rules) -> Rewritten:
     """Fold constants behind convolutions and matmuls into their weights and biases."""
     return rewrite(function, rules, _find)
 
 
 def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
-    for i in calls_of(*ROOTS):
+    for i in calls_of(*rules.with_field("scaled_weight")):
         call, weight = graph.nodes[i], graph.nodes[graph.operands[i][1]]
         if not isinstance(weight, relay.Constant) or rules.refusal(call) is not None:
             continue
@@ -173,8 +145,9 @@ class _Walk:
         dtype = self.call.checked_type.dtype
         # Dimensions of 1 after the channel's make the bias broadcast as numpy does.
         shape = (-1,) + (1,) * (len(self.out) - self.axis - 1)
-        weight = to_constant(_scaled_weight(self.call, self.scale), dtype)
-        return weight, to_constant(self.shift.reshape(shape), dtype)
+        scaled_weight = self.rules.ops[op_name(self.call)].scaled_weight
+        weight = scaled_weight(self.call, to_double(self.call.args[1]), self.scale)
+        return to_constant(weight, dtype), to_constant(self.shift.reshape(shape), dtype)
 
     def _match(self, weight: relay.Constant, bias: relay.Constant) -> Match:
         names = [self.graph.ops[i] for i in self.ops]
