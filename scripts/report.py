@@ -30,12 +30,12 @@ def shape(text):
     """Read NAME=1,3,224,224."""
     name, _, sizes = text.rpartition("=")
     try:
-        found = tuple(int(size) for size in sizes.split(","))
+        dims = tuple(int(size) for size in sizes.split(","))
     except ValueError:
-        found = ()
-    if not name or not found or min(found) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=1,3,224,224")
-    return name, found
+        dims = ()
+    if not name or not dims or min(dims) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like NAME=1,3,224,224")
+    return name, dims
 
 
 def add_arguments(parser):

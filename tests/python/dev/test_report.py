@@ -89,7 +89,7 @@ def test_wrong_values(model, options, error):
 def test_wrong_shapes(model, text, capsys):
     with pytest.raises(SystemExit):
         run([model, "--shape", text])
-    assert "is not of the form NAME=1,3,224,224" in capsys.readouterr().err
+    assert "is not like NAME=1,3,224,224" in capsys.readouterr().err
 
 
 def test_files_that_are_no_models(tmp_path):

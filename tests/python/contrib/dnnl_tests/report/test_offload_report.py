@@ -152,6 +152,12 @@ class TestEachOpHasItsOwnReason:
         assert stayed(tvm.transform.Sequential(passes)(mod)) == want
         assert stayed(tvm.ir.load_json(tvm.ir.save_json(mod))) == want
 
+    def test_a_sum_that_the_partitioner_simplifies(self):
+        """What it makes of x + x is other ops; those of the rest keep their reasons."""
+        y = sin(conv(X))
+        found = stayed(partition(module(y + y, relu(conv(X) + sin(y)), relu(self.SMALL))))
+        assert found[("nn.relu", "2x4")] == light(8)
+
     def test_a_module_that_was_changed_since(self):
         mod = partition(module(relu(self.SMALL), sin(relu(X)), relay.tanh(X)))
         main = mod["main"]

@@ -72,11 +72,11 @@ class Record:
 
         Of an op that has not as many calls as then, nothing is known: a pass has changed them.
         """
-        texts, found = self.stayed.get(name, {}), {}
+        texts, reasons = self.stayed.get(name, {}), {}
         for op, calls in _by_op(func).items() if texts else ():
             if len(texts.get(op, ())) == len(calls):
-                found.update((call, text) for call, text in zip(calls, texts[op]) if text)
-        return found
+                reasons.update((call, text) for call, text in zip(calls, texts[op]) if text)
+        return reasons
 
     def attach(self, mod: tvm.IRModule) -> tvm.IRModule:
         """Return a copy of `mod` with this record."""
