@@ -34,7 +34,7 @@ HEADER = [
     "primitive",
     "fused",
     "code",
-    "form",
+    "variant",
     "layouts",
     "µs in\nturn",
     "µs\nalone",
@@ -81,13 +81,13 @@ def cells(row, alone, total, peak):
     """Return the cells of a primitive."""
     rate = gflops(row) if row["flops"] else None
     # oneDNN's plain loops are slow: it has nothing better for this.
-    flag = " (slow)" if row["impl"].startswith("ref") else ""
+    flag = " (slow)" if row["reference"] else ""
     name = row["node"].rpartition(", ")[2]
     return [
         name if row["op"] in name else f"{name}: {row['op']}",
         " ".join(row["post_ops"]),
         row["impl"] + flag,
-        row["form"],
+        row["variant"],
         f"{row['src']} > {row['dst']}",
         f"{row['microseconds']:.0f}",
         f"{alone['microseconds']:.0f}",

@@ -130,7 +130,7 @@ class JSONAttr {
   }
 
   /*!
-   * \brief Read `[[[1, 2], ...]]`, the form of the attribute "shape".
+   * \brief Read `[[[1, 2], ...]]`, as the attribute "shape" is written.
    * \return Whether it is one list of shapes.
    */
   template <typename Reader>

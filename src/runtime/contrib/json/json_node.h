@@ -187,7 +187,7 @@ class JSONGraphNode {
   /*! \brief Set an attribute to a string, a number, rows of strings or shapes. */
   void SetAttr(const std::string& key, JSONAttr value) { attrs_[key] = std::move(value); }
 
-  /*! \brief Set an attribute in the form that TVM's JSON codegens pass, see JSONAttrFromAny. */
+  /*! \brief Set an attribute as TVM's JSON codegens pass it, see JSONAttrFromAny. */
   void SetAttr(const std::string& key, const std::vector<dmlc::any>& values) {
     attrs_[key] = JSONAttrFromAny(key, values);
   }

@@ -266,11 +266,11 @@ class JSONRuntimeBase : public ModuleNode {
     for (const String& name : const_names_) const_idx_.push_back(const_nid.at(name));
 
     // An output that is an input, a constant or an earlier output has no data_entry_ of its own.
-    std::vector<bool> taken(NumEntries(), false);
+    std::vector<bool> has_output(NumEntries(), false);
     for (const JSONGraphNodeEntry& output : outputs_) {
       const uint32_t eid = EntryID(output);
-      output_is_alias_.push_back(taken[eid] || nodes_[output.id_].IsLeaf());
-      taken[eid] = true;
+      output_is_alias_.push_back(has_output[eid] || nodes_[output.id_].IsLeaf());
+      has_output[eid] = true;
     }
     has_aliased_outputs_ =
         std::find(output_is_alias_.begin(), output_is_alias_.end(), true) != output_is_alias_.end();

@@ -21,7 +21,7 @@
  * \file tests/cpp-runtime/dnnl/core/plan_test.cc
  * \brief Graphs that become plans, and plans that run, without TVM.
  */
-#include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,7 +75,7 @@ TEST(DNNLPlan, ErrorsNameTheNode) {
   Graph graph = ConvGraph();
   graph.nodes[0].attrs["strides"] = "wide";
   EXPECT_THROWS(MakePlan(graph), "main, node 2 nn.conv2d of dnnl.conv2d_relu",
-                "attribute strides is [[\"wide\"]], expected: list of integer");
+                "attribute 'strides' is [[\"wide\"]], expected: list of integer");
   graph = ConvGraph();
   graph.nodes[0].name = "nn.unheard_of";
   graph.nodes[0].attrs.clear();
@@ -86,6 +86,73 @@ TEST(DNNLPlan, ErrorsNameTheNode) {
   graph = ConvGraph();
   graph.nodes[0].inputs[0] = {7, 1};
   EXPECT_THROWS(MakePlan(graph), "output 1 of node 7 is not computed");
+}
+
+/*! \brief The same graph with ones added, which the graph calls a bias or does not. */
+Graph BiasGraph(bool is_bias, const std::vector<int64_t>& shape) {
+  static std::vector<float> ones(18, 1.f);
+  Graph graph = ConvGraph();
+  graph.constants.push_back({{{3, 0}, {"bias", Floats(shape)}}, {ones.data(), [](void*) {}}});
+  Node& conv = graph.nodes[0];
+  conv.inputs.push_back({3, 0});
+  conv.attrs["post_ops"] = std::vector<std::string>{"add", "nn.relu"};
+  conv.attrs["post_ops.0.operand"] = "2";
+  if (is_bias) conv.attrs["post_ops.0.is_bias"] = "1";
+  return graph;
+}
+
+/*! \brief What is fused to the convolution of a plan that adds ones to it. */
+std::vector<std::string> Fused(const Graph& graph) {
+  const auto plan = MakePlan(graph);
+  std::vector<float> data(18, 1.f), result(18);
+  Context(plan).Run({data.data(), result.data()}, nullptr);
+  EXPECT_EQ(result[17], 3.f);
+  for (const Step& step : plan->steps) {
+    if (step.info.kind == "convolution") return step.info.post_ops;
+  }
+  return {"no convolution"};
+}
+
+TEST(DNNLBias, IsWhatTheGraphSays) {
+  EXPECT_TRUE(Fused(BiasGraph(true, {2, 1, 1})) ==
+              std::vector<std::string>({"bias", "eltwise_relu"}));
+  // Of an artifact that says nothing: the same values in another way.
+  EXPECT_TRUE(Fused(BiasGraph(false, {2, 1, 1})) ==
+              std::vector<std::string>({"binary_add", "eltwise_relu"}));
+  EXPECT_THROWS(MakePlan(BiasGraph(true, {1})), "main, node 2 add", "does not fit 2 channels");
+  Graph multiplied = BiasGraph(true, {2, 1, 1});
+  multiplied.nodes[0].attrs["post_ops"] = std::vector<std::string>{"multiply", "nn.relu"};
+  EXPECT_THROWS(MakePlan(multiplied), "main, node 2 multiply", "a bias must be added first");
+}
+
+/*! \brief The flops of the only primitive that does some. */
+double FlopsOf(const char* op, const std::vector<int64_t>& src, const std::vector<int64_t>& weights,
+               const std::vector<int64_t>& dst,
+               std::map<std::string, tvm::runtime::json::JSONAttr> attrs) {
+  Graph graph;
+  graph.symbol = graph.name = "main";
+  graph.inputs = {{{0, 0}, {"x", Floats(src)}}, {{1, 0}, {"w", Floats(weights)}}};
+  graph.nodes = {{2, op, std::move(attrs), {{0, 0}, {1, 0}}, {Floats(dst)}}};
+  graph.outputs = {{{2, 0}, {"y", Floats(dst)}}};
+  double flops = 0;
+  for (const Step& step : MakePlan(graph)->steps) flops += step.info.flops;
+  return flops;
+}
+
+TEST(DNNLFlops, AreCountedByTheFamily) {
+  EXPECT_EQ(FlopsOf("nn.conv2d", {1, 4, 5, 5}, {8, 4, 3, 3}, {1, 8, 3, 3}, {}), 2. * 72 * 4 * 9);
+  EXPECT_EQ(FlopsOf("nn.conv2d", {1, 5, 5, 4}, {3, 3, 4, 8}, {1, 3, 3, 8},
+                    {{"data_layout", "NHWC"}, {"kernel_layout", "HWIO"}}),
+            2. * 72 * 4 * 9);
+  EXPECT_EQ(FlopsOf("nn.conv2d", {1, 4, 5, 5}, {4, 1, 3, 3}, {1, 4, 3, 3}, {{"groups", 4}}),
+            2. * 36 * 9);
+  EXPECT_EQ(FlopsOf("nn.conv2d_transpose", {1, 4, 5, 5}, {4, 8, 3, 3}, {1, 8, 11, 11},
+                    {{"strides", std::vector<std::string>{"2", "2"}}}),
+            2. * 100 * 8 * 9);
+  EXPECT_EQ(FlopsOf("nn.dense", {2, 3, 16}, {8, 16}, {2, 3, 8}, {}), 2. * 48 * 16);
+  EXPECT_EQ(FlopsOf("nn.matmul", {16, 6}, {16, 8}, {6, 8}, {{"transpose_a", true}}), 2. * 48 * 16);
+  // The same matrix for each of the batch.
+  EXPECT_EQ(FlopsOf("nn.batch_matmul", {1, 6, 16}, {5, 8, 16}, {5, 6, 8}, {}), 2. * 240 * 16);
 }
 
 TEST(DNNLError, SaysWhereAndWhat) {

@@ -27,6 +27,7 @@
 #include <dlpack/dlpack.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dnnl.hpp"
@@ -52,6 +53,34 @@ dnnl::memory::desc AnyDesc(const dnnl::memory::desc& md);
 
 /*! \brief Whether the descriptor is a dense row-major tensor, as TVM's tensors are. */
 bool IsPlain(const dnnl::memory::desc& md);
+
+/*! \brief The dense descriptor of the same dims with the channels innermost in memory. */
+dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md);
+
+/*! \brief Part of a tensor: where each dimension begins, how many it has and how far apart. */
+struct Slice {
+  Dims begin;
+  Dims dims;
+  Dims steps;
+};
+
+/*!
+ * \brief The descriptor of a part of `md`, from its own first element, and where in the memory of
+ * `md` that is, in bytes. The descriptor is empty where the part splits a block.
+ */
+std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, const Slice& slice);
+
+/*! \brief Whether two descriptors put every element at the same offset. */
+bool IsSameInMemory(const dnnl::memory::desc& a, const dnnl::memory::desc& b);
+
+/*! \brief The descriptor of `md` with dimension i being its dimension axes[i]. */
+dnnl::memory::desc PermutedDesc(const dnnl::memory::desc& md, const std::vector<int>& axes);
+
+/*! \brief The dims with dimension i being dims[axes[i]]. */
+Dims PermutedDims(const Dims& dims, const std::vector<int>& axes);
+
+/*! \brief The permutation that undoes `axes`. */
+std::vector<int> InversePermutation(const std::vector<int>& axes);
 
 /*! \brief The product of the dims. */
 int64_t NumElements(const Dims& dims);

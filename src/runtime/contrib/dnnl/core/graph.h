@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/graph.h
- * \brief What a plan is made from: the nodes of a subgraph, its inputs, constants and outputs.
+ * \brief What a plan is built from: the nodes of a subgraph, its inputs, constants and outputs.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_GRAPH_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_GRAPH_H_

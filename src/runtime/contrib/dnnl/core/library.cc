@@ -31,6 +31,7 @@
 
 #include "desc.h"
 #include "error.h"
+#include "implementation.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -65,10 +66,6 @@ bool Computes(DLDataType dtype) {
   const dnnl::matmul::primitive_desc desc(dnnl::engine(dnnl::engine::kind::cpu, 0), md, md, md,
                                           dnnl::primitive_attr(), /*allow_empty=*/true);
   return desc && !IsReference(desc);
-}
-
-bool IsReference(const dnnl::primitive_desc_base& desc) {
-  return std::string(desc.impl_info_str()).rfind("ref", 0) == 0;
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

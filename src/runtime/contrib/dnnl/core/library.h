@@ -28,8 +28,6 @@
 
 #include <string>
 
-#include "dnnl.hpp"
-
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief "3.2.0": the version of the oneDNN library that is loaded. */
@@ -43,9 +41,6 @@ void CheckLibraryVersion();
 
 /*! \brief Whether oneDNN has fast code for a floating-point type on this CPU. */
 bool Computes(DLDataType dtype);
-
-/*! \brief Whether oneDNN has only its plain loops for this, which are far slower than the rest. */
-bool IsReference(const dnnl::primitive_desc_base& desc);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -24,22 +24,19 @@
 #include "lowering.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <vector>
 
 #include "error.h"
 #include "exec/threads.h"
 #include "library.h"
 #include "op_table.h"
-#include "ops/window.h"
 #include "plan/builder.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief Lower a node as it is. */
-void LowerWhole(const NodeReader& node, PlanBuilder* plan) {
+const OpSpec& SpecOf(const NodeReader& node) {
   const OpSpec* op = FindOp(node.OpName());
   CORE_CHECK(op != nullptr) << node.Where() << ": the DNNL runtime has no op " << node.OpName()
                             << ". Was the library made by a newer version?";
@@ -47,18 +44,23 @@ void LowerWhole(const NodeReader& node, PlanBuilder* plan) {
   CORE_CHECK(inputs >= op->min_inputs && inputs <= op->max_inputs)
       << node.Where() << ": has " << inputs << " inputs, but " << op->min_inputs << " to "
       << op->max_inputs << " are expected";
-  op->lower(node, plan);
+  return *op;
+}
+
+/*! \brief Lower a node with all that is fused to it. */
+void LowerFused(const NodeReader& node, PlanBuilder* plan) {
+  SpecOf(node).family.lower(node, plan);
 }
 
 /*! \brief Lower the ops of a node one by one. */
-void LowerParts(const NodeReader& node, PlanBuilder* plan) {
-  LowerWhole(node.WithoutPostOps(), plan);
-  for (int i = 0; i < node.NumPostOps(); ++i) LowerWhole(node.PostOp(i), plan);
+void LowerOneByOne(const NodeReader& node, PlanBuilder* plan) {
+  LowerFused(node.WithoutPostOps(), plan);
+  for (int i = 0; i < node.NumPostOps(); ++i) LowerFused(node.PostOp(i), plan);
 }
 
 /*!
  * \brief Whether a layout is one that tensors of networks have: row-major, channels last or in
- * blocks, without gaps. Some primitives of oneDNN 3.2 take others, of views, for one of these.
+ * blocks, without gaps. Some primitives of oneDNN 3.2 mistake others, of views, for one of these.
  */
 bool IsCommonLayout(const dnnl::memory::desc& md) {
   if (IsPlain(md)) return true;
@@ -84,15 +86,9 @@ bool IsCommonLayout(const dnnl::memory::desc& md) {
 }
 
 /*! \brief Whether the lowering of an op copes with any layout of the op's own inputs. */
-bool ReadsAnyLayout(const NodeReader& node) {
-  const OpSpec* op = FindOp(node.OpName());
-  if (op == nullptr || (op->IsEltwise() && node.NumPostOps() == 0)) return true;
-  for (const auto lower : {LowerCast, LowerConcat, LowerConv, LowerConvTranspose, LowerDense,
-                           LowerLayoutTransform, LowerMatMul, LowerReduce, LowerReshape, LowerSplit,
-                           LowerStack, LowerStridedSlice, LowerTranspose}) {
-    if (op->lower == lower) return true;
-  }
-  return false;
+bool ReadsAnyLayout(const NodeReader& node, const OpSpec& op) {
+  return op.family.reads == Reads::kAnyLayout ||
+         (op.family.reads == Reads::kAnyWhenAlone && node.NumPostOps() == 0);
 }
 
 /*! \brief The layout to read a tensor in: its own, unless that might be read wrongly. */
@@ -109,43 +105,27 @@ dnnl::memory::desc AsPlain(const dnnl::memory::desc& md) {
   return IsPlain(md) ? md : PlainDesc(md.get_dims(), md.get_data_type());
 }
 
-using Lowering = void (*)(const NodeReader& node, PlanBuilder* plan);
-
 /*!
- * \brief Whether one thread does a node in less time than it takes to wake the others.
+ * \brief Whether one thread does a node in less time than to wake the others.
  *
- * Measured on two cores: products below 0.4 million multiplications and additions, 3 to 6 µs, and
+ * Measured on two cores: matmuls below 0.4 million multiplications and additions, 3 to 6 µs, and
  * other ops on 128 kB of float32 take up to three times as long on both, which also have to fetch
  * from each other what they wrote before.
  */
-bool IsSmall(const NodeReader& node, const PlanBuilder& plan) {
-  constexpr double kFlops = 4e5, kElements = 32768;
-  const OpSpec* op = FindOp(node.OpName());
-  const auto size = [](const Dims& dims) { return static_cast<double>(NumElements(dims)); };
-  const double results = size(node.OutDims());
-  const auto is_lowered_by = [op](std::initializer_list<Lowering> lowerings) {
-    return op != nullptr &&
-           std::find(lowerings.begin(), lowerings.end(), op->lower) != lowerings.end();
-  };
-  if (is_lowered_by({LowerConv, LowerConvTranspose})) {
-    // Of a transposed one this counts what is multiplied for each result, on the average.
-    const size_t channel = node.Get<std::string>("data_layout", "NCHW").find('C');
-    if (channel >= node.OutDims().size()) return false;
-    return 2 * results * size(plan.Input(node, 1).dims()) / node.OutDims()[channel] < kFlops;
-  }
-  double elements = results;
+bool IsSmall(const NodeReader& node, const OpSpec& op, const PlanBuilder& plan) {
+  constexpr double kFlops = 4e5;
+  constexpr int64_t kElements = 32768;
+  if (op.family.flops != nullptr) return op.family.flops(node, plan) < kFlops;
+  int64_t elements = NumElements(node.OutDims());
   for (int i = 0; i < node.NumRootInputs(); ++i) {
-    elements = std::max(elements, size(plan.Input(node, i).dims()));
-  }
-  if (is_lowered_by({LowerDense, LowerMatMul})) {
-    const double rows = results / node.OutDims().back();
-    return 2 * results * size(plan.Input(node, 0).dims()) / rows < kFlops;
+    elements = std::max(elements, NumElements(plan.Input(node, i).dims()));
   }
   return elements < kElements;
 }
 
 /*! \brief Lower a node in a way; false where oneDNN has no good code for that. */
-bool LowerWell(const NodeReader& node, PlanBuilder* plan, Lowering lower) {
+bool Try(const NodeReader& node, PlanBuilder* plan,
+         void (*lower)(const NodeReader&, PlanBuilder*)) {
   const PlanBuilder::Mark mark = plan->Here();
   try {
     lower(node, plan);
@@ -158,29 +138,31 @@ bool LowerWell(const NodeReader& node, PlanBuilder* plan, Lowering lower) {
 }
 
 /*! \brief Lower a node with its post-ops fused or, where that is not good, one by one. */
-bool LowerWell(const NodeReader& node, PlanBuilder* plan) {
-  return LowerWell(node, plan, LowerWhole) ||
-         (node.NumPostOps() > 0 && LowerWell(node, plan, LowerParts));
+bool TryBoth(const NodeReader& node, PlanBuilder* plan) {
+  return Try(node, plan, LowerFused) || (node.NumPostOps() > 0 && Try(node, plan, LowerOneByOne));
 }
 
-}  // namespace
-
-static void LowerNode(const NodeReader& node, PlanBuilder* plan) {
-  const ThreadScope threads(IsSmall(node, *plan) ? 1 : CurrentNumThreads());
+/*! \brief Append the steps of a node to the plan; every error names the node. */
+void LowerNode(const NodeReader& node, PlanBuilder* plan) {
+  const OpSpec& op = SpecOf(node);
+  const ThreadScope threads(IsSmall(node, op, *plan) ? 1 : CurrentNumThreads());
   try {
-    plan->SetInputLayouts(node, ReadsAnyLayout(node) ? node.NumRootInputs() : 0, AsCommonLayout);
-    if (LowerWell(node, plan)) return;
+    plan->SetInputLayouts(node, ReadsAnyLayout(node, op) ? node.NumRootInputs() : 0,
+                          AsCommonLayout);
+    if (TryBoth(node, plan)) return;
     // A view may be in a layout that oneDNN has no good code for.
     const PlanBuilder::Mark mark = plan->Here();
-    if (plan->SetInputLayouts(node, 0, AsPlain) && LowerWell(node, plan)) return;
+    if (plan->SetInputLayouts(node, 0, AsPlain) && TryBoth(node, plan)) return;
     plan->BackTo(mark);
-    LowerParts(node, plan);
+    LowerOneByOne(node, plan);
   } catch (const dnnl::error& e) {
     CORE_FAIL() << node.Where() << ": oneDNN " << LibraryVersion()
                 << " cannot run this: " << e.what() << " (status " << static_cast<int>(e.status)
                 << "). Set ONEDNN_VERBOSE=all to see oneDNN's reason";
   }
 }
+
+}  // namespace
 
 std::shared_ptr<const Plan> MakePlan(const Graph& graph) {
   CheckLibraryVersion();

@@ -61,7 +61,7 @@ class NodeReader {
     CORE_CHECK(attr != nullptr) << Where() << ": attribute " << prefix_ << key << " is missing";
     T value{};
     CORE_CHECK(attr->Read(&value))
-        << Where() << ": attribute " << prefix_ << key << " is " << attr->Repr()
+        << Where() << ": attribute '" << prefix_ << key << "' is " << attr->Repr()
         << ", expected: " << json::AttrTypeName<T>::Get();
     return value;
   }

@@ -62,21 +62,42 @@ void LowerStack(const NodeReader& node, PlanBuilder* plan);
 void LowerStridedSlice(const NodeReader& node, PlanBuilder* plan);
 void LowerTranspose(const NodeReader& node, PlanBuilder* plan);
 
+// The multiplications and additions of a node, those with padding among them.
+double ConvFlops(const NodeReader& node, const PlanBuilder& plan);
+double ConvTransposeFlops(const NodeReader& node, const PlanBuilder& plan);
+double MatMulFlops(const NodeReader& node, const PlanBuilder& plan);
+
+/*! \brief In which layouts a lowering reads the inputs of its op; lowering.cc brings others in. */
+enum class Reads {
+  kCommonLayouts, /*!< row-major, channels last, or in blocks of channels */
+  kAnyLayout,     /*!< strides of any order and with gaps, too, which views have */
+  kAnyWhenAlone,  /*!< any as well, if nothing is fused to the op */
+};
+
+/*! \brief What an op is when it is fused to another. */
+enum class PostOp { kNone, kEltwise, kBinary, kView };
+
+/*! \brief What ops that are lowered by one function have in common. */
+struct Family {
+  void (*lower)(const NodeReader& node, PlanBuilder* plan);
+  Reads reads{Reads::kCommonLayouts};
+  PostOp as_post_op{PostOp::kNone};
+  /*! \brief nullptr where the time goes with the number of elements. */
+  double (*flops)(const NodeReader& node, const PlanBuilder& plan){nullptr};
+};
+
 /*! \brief All that the runtime knows about one op. */
 struct OpSpec {
   const char* name;
   int min_inputs;
   int max_inputs;
-  void (*lower)(const NodeReader& node, PlanBuilder* plan);
-  /*! \brief undef where the family needs none. An eltwise or binary op may also be a post-op. */
-  dnnl::algorithm algorithm;
+  Family family;
+  dnnl::algorithm algorithm{dnnl::algorithm::undef};
   /*! \brief Of an eltwise op with parameters: oneDNN's alpha and beta from the attributes. */
   std::pair<float, float> (*alpha_beta)(const NodeReader& node){nullptr};
   /*! \brief Of an eltwise op: one divided by what the algorithm computes. */
   bool is_reciprocal{false};
 
-  bool IsEltwise() const { return lower == LowerEltwise; }
-  bool IsBinary() const { return lower == LowerBinary; }
   /*! \brief alpha and beta of a call; zeros where the op has no parameters. */
   std::pair<float, float> AlphaBeta(const NodeReader& node) const {
     return alpha_beta ? alpha_beta(node) : std::make_pair(0.f, 0.f);

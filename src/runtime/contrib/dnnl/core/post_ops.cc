@@ -44,16 +44,8 @@ Tensor OperandInRelayOrder(const NodeReader& node, const NodeReader& post_op, Pl
   return plan->Plain(node, operand).Reshaped(dims);
 }
 
-/*! \brief Whether the operand has one value per channel and is one everywhere else. */
-bool IsPerChannel(const Tensor& operand, const Dims& result, int channel_axis) {
-  if (channel_axis < 0) return false;
-  Dims expected(result.size(), 1);
-  expected[channel_axis] = result[channel_axis];
-  return operand.dims() == expected;
-}
-
 /*! \brief The post-ops, and the same with one addition done in the result's memory. */
-struct Chain {
+struct PostOpChain {
   dnnl::post_ops plain, in_place;
 
   void AppendEltwise(dnnl::algorithm algorithm, float alpha, float beta) {
@@ -62,7 +54,7 @@ struct Chain {
   }
   void AppendBinary(dnnl::algorithm algorithm, const dnnl::memory::desc& md, bool is_in_place) {
     plain.append_binary(algorithm, md);
-    // The places of the others in the chain, and so their arguments, stay the same.
+    // The indices of the others, and so their arguments, stay the same.
     if (is_in_place) {
       in_place.append_sum(1.f);
     } else {
@@ -71,9 +63,33 @@ struct Chain {
   }
 };
 
+/*!
+ * \brief The vector that the root op's primitive adds to each channel, if the graph says that the
+ * post-op is this; undefined for any other operand, and where the primitive adds none.
+ */
+Tensor BiasOf(const NodeReader& node, const NodeReader& post_op, PlanBuilder* plan,
+              const Tensor& operand, int channel_axis) {
+  if (channel_axis < 0 || !post_op.Get<bool>("is_bias", false)) return {};
+  const int64_t channels = node.OutDims()[channel_axis];
+  CORE_CHECK(NumElements(operand.dims()) == channels)
+      << post_op.Where() << ": a bias of shape " << ToText(operand.dims()) << " does not fit "
+      << channels << " channels";
+  return plan->Plain(node, operand).Reshaped({channels});
+}
+
+void AppendEltwise(const NodeReader& post_op, const OpSpec& op, PostOpChain* chain,
+                   FusedOps* fused) {
+  const auto [alpha, beta] = op.AlphaBeta(post_op);
+  chain->AppendEltwise(op.algorithm, alpha, beta);
+  fused->names.push_back(AlgorithmName(op.algorithm));
+  if (!op.is_reciprocal) return;
+  chain->AppendEltwise(dnnl::algorithm::eltwise_pow, 1.f, -1.f);
+  fused->names.push_back(AlgorithmName(dnnl::algorithm::eltwise_pow));
+}
+
 /*! \brief Append `result op operand` or, where the operand comes first, `operand op result`. */
-void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Tensor& operand, Chain* chain,
-                  FusedOps* fused) {
+void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Tensor& operand,
+                  PostOpChain* chain, FusedOps* fused) {
   dnnl::algorithm algorithm = op.algorithm;
   if (post_op.Get<bool>("operand_first", false) && algorithm == dnnl::algorithm::binary_sub) {
     // operand - result = -result + operand, to the last bit.
@@ -83,7 +99,7 @@ void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Tensor& ope
     CORE_CHECK(!post_op.Get<bool>("operand_first", false) || IsCommutative(algorithm))
         << post_op.Where() << ": cannot be fused with the result as its second operand";
   }
-  // An operand of the result's shape takes the result's layout, which oneDNN has yet to choose.
+  // An operand of the result's shape has the result's layout, which oneDNN has yet to choose.
   const bool is_small = NumElements(operand.dims()) < NumElements(fused->result_dims);
   const int arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(chain->plain.len()) | DNNL_ARG_SRC_1;
   fused->operands.emplace_back(arg, operand);
@@ -128,35 +144,32 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
   FusedOps fused;
   fused.attr = PlanBuilder::NewAttr();
   fused.result_dims = node.OutDims();
-  Chain chain;
+  PostOpChain chain;
   if (view.is_negated) chain.AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
   for (int i = 0; i < node.NumPostOps(); ++i) {
     const NodeReader post_op = node.PostOp(i);
     const OpSpec* op = FindOp(post_op.OpName());
-    // The primitive computes the elements in the same order, whatever their dimensions are.
-    if (op != nullptr && op->lower == LowerReshape) continue;
-    CORE_CHECK(op != nullptr && (op->IsEltwise() || op->IsBinary()))
-        << post_op.Where() << ": cannot be fused";
-    if (op->IsEltwise()) {
-      const auto [alpha, beta] = op->AlphaBeta(post_op);
-      chain.AppendEltwise(op->algorithm, alpha, beta);
-      fused.names.push_back(AlgorithmName(op->algorithm));
-      if (op->is_reciprocal) {
-        chain.AppendEltwise(dnnl::algorithm::eltwise_pow, 1.f, -1.f);
-        fused.names.push_back(AlgorithmName(dnnl::algorithm::eltwise_pow));
-      }
-      continue;
+    switch (op == nullptr ? PostOp::kNone : op->family.as_post_op) {
+      case PostOp::kNone:
+        CORE_FAIL() << post_op.Where() << ": cannot be fused";
+      case PostOp::kView:
+        // The primitive computes the elements in the same order, whatever their dimensions are.
+        break;
+      case PostOp::kEltwise:
+        AppendEltwise(post_op, *op, &chain, &fused);
+        break;
+      case PostOp::kBinary:
+        const Tensor operand = OperandInRelayOrder(node, post_op, plan);
+        const Tensor bias = BiasOf(node, post_op, plan, operand, view.channel_axis);
+        if (!bias.defined()) {
+          AppendBinary(post_op, *op, view.to_primitive(operand), &chain, &fused);
+          break;
+        }
+        CORE_CHECK(fused.names.empty() && op->algorithm == dnnl::algorithm::binary_add)
+            << post_op.Where() << ": a bias must be added first";
+        fused.bias = bias;
+        fused.names.push_back("bias");
     }
-    const Tensor operand = OperandInRelayOrder(node, post_op, plan);
-    const bool is_first = chain.plain.len() == 0 && !fused.bias.defined();
-    if (is_first && op->algorithm == dnnl::algorithm::binary_add &&
-        IsPerChannel(operand, fused.result_dims, view.channel_axis)) {
-      const Dims vector = {fused.result_dims[view.channel_axis]};
-      fused.bias = plan->Plain(node, operand).Reshaped(vector);
-      fused.names.push_back("bias");
-      continue;
-    }
-    AppendBinary(post_op, *op, view.to_primitive(operand), &chain, &fused);
   }
   fused.attr.set_post_ops(chain.plain);
   if (fused.residual.arg != 0) {

@@ -59,9 +59,9 @@ struct FusedOps {
   struct Residual {
     /*! \brief The operand (DNNL_ARG_*); 0 where there is none. */
     int arg{0};
-    /*! \brief Its place in `names`. */
+    /*! \brief Its index in `names`. */
     size_t name;
-    /*! \brief `attr` with the sum in the place of the addition. */
+    /*! \brief `attr` with the sum instead of the addition. */
     dnnl::primitive_attr attr;
   } residual;
 
@@ -98,7 +98,7 @@ struct FusedOps {
 
 /*!
  * \brief Read a node's post-ops.
- * \param view How the primitive sees the result. Without a channel axis it takes no bias.
+ * \param view How the primitive sees the result. Without a channel axis it has no bias.
  */
 FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView& view);
 

@@ -71,7 +71,7 @@ def run(expr):
 
 
 def forms(convs):
-    return [step["form"] for step in convs]
+    return [step["variant"] for step in convs]
 
 
 @pytest.mark.parametrize("channels", [32, 24, 20], ids="{}-channels".format)
@@ -143,4 +143,4 @@ def test_a_factor_for_each_column():
     factors = relay.const(rand(1, 1, 1, 13, seed=3))
     convs, _ = run(relay.nn.relu(conv(data, 32, 64) * factors))
     assert forms(convs)[:2] == [CHOSEN, KEPT]
-    assert not any(step["impl"].startswith("ref") for step in convs)
+    assert not any(step["reference"] for step in convs)

@@ -38,9 +38,9 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 /*! \brief A thread that does what another one asks for. It ends with the process. */
-class Deputy {
+class Worker {
  public:
-  Deputy() { std::thread(&Deputy::Work, this).detach(); }
+  Worker() { std::thread(&Worker::Work, this).detach(); }
 
   void Call(const std::function<void()>& function) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -73,13 +73,13 @@ class Deputy {
 
 thread_local bool is_forked = false;
 /*! \brief Always the same one, so that OpenMP's threads stay. */
-thread_local Deputy* deputy = nullptr;
+thread_local Worker* worker = nullptr;
 
 #ifndef _WIN32
 void NoteFork() {
   is_forked = true;
   // That of the parent process, if there was one, did not come along.
-  deputy = nullptr;
+  worker = nullptr;
 }
 
 const int registered = pthread_atfork(nullptr, nullptr, NoteFork);
@@ -91,8 +91,8 @@ bool IsForked() { return is_forked; }
 
 void CallOnNewThread(const std::function<void()>& function) {
   // Never deleted: it may have to outlive all else.
-  if (deputy == nullptr) deputy = new Deputy;
-  deputy->Call(function);
+  if (worker == nullptr) worker = new Worker;
+  worker->Call(function);
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

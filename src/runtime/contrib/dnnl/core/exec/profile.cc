@@ -59,6 +59,7 @@ class JSONObject {
     for (const std::string& text : texts) items.push_back(Quoted(text));
     return AddJSON(key, InBrackets(items, ", "));
   }
+  JSONObject& Add(const char* key, bool value) { return AddJSON(key, value ? "true" : "false"); }
   template <typename Number, typename = std::enable_if_t<std::is_arithmetic_v<Number>>>
   JSONObject& Add(const char* key, Number number) {
     return AddJSON(key, json::TextOf(number));
@@ -79,7 +80,8 @@ JSONObject ObjectOf(const StepInfo& info) {
       .Add("op", info.op)
       .Add("kind", info.kind)
       .Add("impl", info.impl)
-      .Add("form", info.form)
+      .Add("reference", IsReference(info))
+      .Add("variant", info.variant)
       .Add("post_ops", info.post_ops)
       .Add("src", info.src_layout)
       .Add("dst", info.dst_layout)

@@ -75,7 +75,7 @@ class Recorder {
   void Clear();
   /*! \brief How many primitives there are so far. */
   size_t size() const;
-  /*! \brief The primitives from one place on. */
+  /*! \brief The primitives from an index on. */
   std::vector<RecordedStep> Since(size_t first) const;
 
  private:

@@ -34,6 +34,7 @@
 
 #include "../error.h"
 #include "../library.h"
+#include "dnnl.hpp"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -95,9 +96,9 @@ int FromEnvironment() {
  */
 int FromOpenMP() {
   static const int number = []() {
-    int found = 1;
-    std::thread([&found]() { found = OpenMP::OfDNNL().get_max_threads(); }).join();
-    return found;
+    int number = 1;
+    std::thread([&number]() { number = OpenMP::OfDNNL().get_max_threads(); }).join();
+    return number;
   }();
   return number;
 }

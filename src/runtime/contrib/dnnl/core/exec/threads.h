@@ -39,7 +39,8 @@ constexpr int kMaxThreads = 4096;
  */
 int NumThreads(int of_model = 0);
 
-/*! \brief Choose the number of threads for plans that are built from now on; 0 takes it back. */
+/*! \brief Choose the number of threads for plans that are built from now on; 0 revokes the choice.
+ */
 void SetNumThreads(int num_threads);
 
 /*! \brief The number of threads that oneDNN makes primitives for when called from this thread. */

@@ -82,7 +82,7 @@ void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan) {
   std::vector<std::string> fused;
   if (node.NumPostOps() > 0) {
     if (node.NumPostOps() > 1 || node.PostOp(0).OpName() != "nn.relu") {
-      throw dnnl::error(dnnl_unimplemented, "a batch_norm takes a relu and nothing else");
+      throw dnnl::error(dnnl_unimplemented, "a batch_norm accepts a relu and nothing else");
     }
     flags = flags | dnnl::normalization_flags::fuse_norm_relu;
     fused.push_back("eltwise_relu");

@@ -19,11 +19,11 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/binary.cc
- * \brief Functions of two elements, with numpy's broadcasting.
+ * \brief Binary elementwise ops, with numpy's broadcasting.
  */
 #include <utility>
 
-#include "../library.h"
+#include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 
@@ -105,6 +105,23 @@ Tensor Negated(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
   return dst;
 }
 
+/*! \brief Write a > b as b < a or -a < -b: for oneDNN NaN is greater than anything, but not less.
+ */
+void AvoidGreater(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm* algorithm,
+                  Tensor* lhs, Tensor* rhs) {
+  const bool is_greater =
+      *algorithm == dnnl::algorithm::binary_gt || *algorithm == dnnl::algorithm::binary_ge;
+  if (!is_greater) return;
+  *algorithm = Swapped(*algorithm);
+  *rhs = plan->Plain(node, *rhs);
+  if (lhs->dims() == rhs->dims()) {
+    std::swap(*lhs, *rhs);
+  } else {
+    *lhs = Negated(node, plan, *lhs);
+    *rhs = Negated(node, plan, *rhs);
+  }
+}
+
 }  // namespace
 
 void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
@@ -130,24 +147,15 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
       << ", is broadcast to " << ToText(dims);
   lhs = view(lhs);
   rhs = view(rhs);
-  // Of two whole operands the one in a blocked layout decides: what follows likes it better.
+  // Of two operands of the result's shape the one in a blocked layout decides: what follows likes
+  // it better.
   if (rhs.dims() == lhs.dims() && IsPlain(lhs.md) && !IsPlain(rhs.md)) {
     lhs = plan->InLayout(node, lhs, rhs.md);
   }
   const FusedOps fused = FusePostOps(node, plan, {-1, view, is_negated});
   // Truths are bytes, in blocks of another size.
   if (is_comparison) lhs = plan->Plain(node, lhs);
-  if (algorithm == dnnl::algorithm::binary_gt || algorithm == dnnl::algorithm::binary_ge) {
-    // oneDNN takes NaN for greater than anything, but not for less.
-    algorithm = Swapped(algorithm);
-    if (lhs.dims() == rhs.dims()) {
-      rhs = plan->Plain(node, rhs);
-      std::swap(lhs, rhs);
-    } else {
-      lhs = Negated(node, plan, lhs);
-      rhs = Negated(node, plan, plan->Plain(node, rhs));
-    }
-  }
+  AvoidGreater(node, plan, &algorithm, &lhs, &rhs);
   const auto describe = [&, &lhs = lhs, &rhs = rhs]() {
     const auto dst = is_comparison ? PlainDesc(lhs.dims(), node.OutType()) : lhs.md;
     return Binary::primitive_desc(plan->engine(), algorithm, lhs.md, AnyDesc(rhs.md), dst,

@@ -19,14 +19,15 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/concat.cc
- * \brief Tensors one behind the other; where memory allows they are computed in their places.
+ * \brief Tensors one behind the other; where memory allows they are computed in the result's
+ * memory.
  */
 #include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
 
-#include "../library.h"
+#include "../implementation.h"
 #include "../op_table.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -35,19 +36,19 @@ namespace {
 
 using Concat = dnnl::concat;
 
-/*! \brief The places of the parts in a tensor; empty where one is not whole blocks of it. */
-std::vector<std::pair<dnnl::memory::desc, size_t>> PlacesOf(const std::vector<Tensor>& parts,
-                                                            int axis,
-                                                            const dnnl::memory::desc& whole) {
-  std::vector<std::pair<dnnl::memory::desc, size_t>> places;
+/*! \brief Where the parts lie in a tensor; empty where one of them splits a block. */
+std::vector<std::pair<dnnl::memory::desc, size_t>> RegionsOf(const std::vector<Tensor>& parts,
+                                                             int axis,
+                                                             const dnnl::memory::desc& whole) {
+  std::vector<std::pair<dnnl::memory::desc, size_t>> regions;
   Slice slice{Dims(whole.get_ndims(), 0), {}, Dims(whole.get_ndims(), 1)};
   for (const Tensor& part : parts) {
     slice.dims = part.dims();
-    places.push_back(SlicedDesc(whole, slice));
-    if (!places.back().first) return {};
+    regions.push_back(SlicedDesc(whole, slice));
+    if (!regions.back().first) return {};
     slice.begin[axis] += slice.dims[axis];
   }
-  return places;
+  return regions;
 }
 
 /*! \brief A dense descriptor of other dims with the dimensions in the same order in memory. */
@@ -81,14 +82,14 @@ Tensor Concatenated(const NodeReader& node, PlanBuilder* plan, const std::vector
                     int axis) {
   const Concat::primitive_desc desc = Describe(node, plan, parts, axis);
   Tensor dst = plan->NewTensor(desc.dst_desc());
-  auto places = PlacesOf(parts, axis, dst.md);
-  std::vector<bool> is_there(parts.size(), false);
-  bool is_any_there = false;
-  for (size_t i = 0; i < places.size(); ++i) {
-    is_there[i] = plan->MovedInto(parts[i], dst, places[i].first, places[i].second);
-    is_any_there = is_any_there || is_there[i];
+  auto regions = RegionsOf(parts, axis, dst.md);
+  std::vector<bool> is_moved(parts.size(), false);
+  bool is_any_moved = false;
+  for (size_t i = 0; i < regions.size(); ++i) {
+    is_moved[i] = plan->MovedInto(parts[i], dst, regions[i].first, regions[i].second);
+    is_any_moved = is_any_moved || is_moved[i];
   }
-  if (!is_any_there && !IsReference(desc)) {
+  if (!is_any_moved && !IsReference(desc)) {
     PlanBuilder::Args args = {{DNNL_ARG_DST, dst}};
     for (size_t i = 0; i < parts.size(); ++i) {
       args.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), parts[i]);
@@ -96,12 +97,12 @@ Tensor Concatenated(const NodeReader& node, PlanBuilder* plan, const std::vector
     plan->Emit(node, desc, Concat(desc), args);
     return dst;
   }
-  if (places.empty()) {
+  if (regions.empty()) {
     dst = plan->NewTensor(PlainDesc(dst.dims(), dst.dtype()));
-    places = PlacesOf(parts, axis, dst.md);
+    regions = RegionsOf(parts, axis, dst.md);
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!is_there[i]) plan->CopyInto(node, parts[i], dst, places[i].first, places[i].second);
+    if (!is_moved[i]) plan->CopyInto(node, parts[i], dst, regions[i].first, regions[i].second);
   }
   return dst;
 }

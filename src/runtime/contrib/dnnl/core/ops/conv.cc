@@ -25,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "window.h"
@@ -49,17 +50,17 @@ struct ConvTensors {
 /*!
  * \brief The weights of a convolution with groups as (G, O/G, I/G, ...).
  *
- * Relay has two forms of depthwise weights: (O, 1, ...), and (C, O/C, ...) with the multiplier in
- * the place of I, which TFLite's models use.
+ * Depthwise weights of Relay are (O, 1, ...), or (C, O/C, ...) with the multiplier instead of I, as
+ * in TFLite's models.
  */
 Tensor GroupWeights(const NodeReader& node, PlanBuilder* plan, const Tensor& weights,
                     int64_t groups, int64_t out_channels) {
   const Dims dims = weights.dims();
-  const bool is_multiplier_form = dims[0] == groups && dims[0] * dims[1] == out_channels;
-  CORE_CHECK((dims[0] == out_channels || is_multiplier_form) && out_channels % groups == 0)
+  const bool has_multiplier = dims[0] == groups && dims[0] * dims[1] == out_channels;
+  CORE_CHECK((dims[0] == out_channels || has_multiplier) && out_channels % groups == 0)
       << node.Where() << ": weights of shape " << ToText(dims) << " do not fit " << groups
       << " groups and " << out_channels << " output channels";
-  Dims grouped = {groups, out_channels / groups, is_multiplier_form ? 1 : dims[1]};
+  Dims grouped = {groups, out_channels / groups, has_multiplier ? 1 : dims[1]};
   grouped.insert(grouped.end(), dims.begin() + 2, dims.end());
   return plan->Reshaped(node, weights, grouped);
 }
@@ -120,7 +121,7 @@ bool IsDepthwise(const ConvTensors& conv) {
   return weights.size() == conv.dst_dims.size() + 1 && weights[1] == 1 && weights[2] == 1;
 }
 
-/*! \brief Whether each pixel is computed from one pixel at the same place. */
+/*! \brief Whether the result depends on the source at the same spatial position only. */
 bool IsPointwise(const ConvTensors& conv) {
   const Dims weights = conv.weights.dims();
   const auto is_one = [](int64_t value) { return value == 1; };
@@ -131,7 +132,7 @@ bool IsPointwise(const ConvTensors& conv) {
 
 /*!
  * \brief The layout of the result where the convolution keeps the blocks of channels in which it
- * finds its source, or an empty one where the choice is oneDNN's.
+ * has its source, or an empty one where the choice is oneDNN's.
  *
  * On CPUs with AVX-512 oneDNN 3.2 puts the channels last for depthwise and 1x1 convolutions of
  * float32, but leaves the result of a network's first convolution in blocks of 16. To go on in
@@ -170,7 +171,7 @@ dnnl::memory::desc KeptBlocks(PlanBuilder* plan, const ConvTensors& conv,
  */
 template <typename Primitive>
 void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv,
-              dnnl::algorithm algorithm, const dnnl::memory::desc& blocks) {
+              dnnl::algorithm algorithm, double flops, const dnnl::memory::desc& blocks) {
   const dnnl::memory::desc dst_any(conv.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto to_primitive = [&](const Tensor& operand) {
     const Tensor permuted = operand.Permuted(conv.dst_axes);
@@ -190,7 +191,7 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
   if (blocks) {
     desc = describe(conv.src.md, AnyDesc(conv.weights.md), blocks, fused.attr, true);
   }
-  const bool is_kept = desc && IsJit(desc);
+  const bool is_kept = desc && IsNative(desc);
   if (!is_kept) {
     desc = describe(AnyDesc(conv.src.md), AnyDesc(conv.weights.md), dst_any, fused.attr, false);
   }
@@ -203,23 +204,46 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);
-  plan->SetForm(is_kept ? "the source's blocks" : "oneDNN's layouts");
+  plan->SetVariant(is_kept ? "the source's blocks" : "oneDNN's layouts", flops);
   fused.OfferSum<Primitive>(plan, desc, describe);
   if (conv.is_row) dst = plan->Reshaped(node, dst, PermutedDims(node.OutDims(), conv.dst_axes));
   plan->SetOutput(node, dst.Permuted(InversePermutation(conv.dst_axes)));
 }
 
+/*! \brief How many elements of a tensor there are for each channel. */
+double PerChannel(const NodeReader& node, const Dims& dims, const std::string& layout) {
+  const size_t channel = layout.find('C');
+  CORE_CHECK(channel < dims.size())
+      << node.Where() << ": layout " << layout << " has no channels within " << ToText(dims);
+  return static_cast<double>(NumElements(dims)) / dims[channel];
+}
+
 }  // namespace
+
+double ConvFlops(const NodeReader& node, const PlanBuilder& plan) {
+  const auto layout = node.Get<std::string>("data_layout", "NC");
+  const double results =
+      PerChannel(node, node.OutDims(), node.Get<std::string>("out_layout", layout));
+  return 2 * results * NumElements(plan.Input(node, 1).dims());
+}
+
+double ConvTransposeFlops(const NodeReader& node, const PlanBuilder& plan) {
+  const double sources =
+      PerChannel(node, plan.Input(node, 0).dims(), node.Get<std::string>("data_layout", "NC"));
+  return 2 * sources * NumElements(plan.Input(node, 1).dims());
+}
 
 void LowerConv(const NodeReader& node, PlanBuilder* plan) {
   const ConvTensors conv = ReadTensors(node, plan, /*is_transposed=*/false);
   EmitConv<dnnl::convolution_forward>(node, plan, conv, dnnl::algorithm::convolution_direct,
+                                      ConvFlops(node, *plan),
                                       KeptBlocks(plan, conv, node.OutType()));
 }
 
 void LowerConvTranspose(const NodeReader& node, PlanBuilder* plan) {
   EmitConv<dnnl::deconvolution_forward>(node, plan, ReadTensors(node, plan, /*is_transposed=*/true),
-                                        dnnl::algorithm::deconvolution_direct, {});
+                                        dnnl::algorithm::deconvolution_direct,
+                                        ConvTransposeFlops(node, *plan), {});
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -31,26 +31,25 @@ namespace {
 
 using InnerProduct = dnnl::inner_product_forward;
 
-/*!
- * \brief With more rows than this a matmul of packed weights is as fast or faster.
- *
- * In µs on two cores, as an inner_product and as a matmul:
- *   128x512 by 512x2048   805  806      131x192 by 192x768   150  103      198x192 by 192x768   158
- * 154 16x1024 by 1024x1024  127  136      197x192 by 192x768   206  164      256x512 by 512x512 353
- * 361 8x1024 by 1024x1000    94   98      197x768 by 768x768   844  638      577x192 by 192x768 514
- * 469 An inner_product shares out the rows badly where their number has no good divisor.
- */
+// In µs on two cores, as an inner_product and as a matmul:
+//   128x512 by 512x2048    805  806      131x192 by 192x768   150  103
+//   16x1024 by 1024x1024   127  136      197x192 by 192x768   206  164
+//   8x1024 by 1024x1000     94   98      197x768 by 768x768   844  638
+//   198x192 by 192x768     158  154      577x192 by 192x768   514  469
+//   256x512 by 512x512     353  361
+// An inner_product shares out the rows badly where their number has no good divisor.
+/*! \brief With more rows than this a matmul of packed weights is as fast or faster. */
 constexpr int64_t kRowsOfInnerProduct = 128;
 
 }  // namespace
 
 void LowerDense(const NodeReader& node, PlanBuilder* plan) {
-  // Weights that are computed would be packed at every run; a matmul takes them as they are. For
+  // Weights that are computed would be packed at every run; a matmul reads them as they are. For
   // packed constants and few rows it makes no difference: in µs on two cores, with the weights not
   // in the caches, as an inner_product, a matmul and a 1x1 convolution of rows,
   //   128x512 by 512x2048   911  910  910      1x1024 by 1024x1000    75   75   75
   //   128x2048 by 2048x512  913  893  916     32x1024 by 1024x1000   300  307  293
-  // A matmul of weights that are not packed takes 964 to 1059 for the first two, 120 for the third.
+  // A matmul of weights that are not packed needs 964 to 1059 for the first two, 120 for the third.
   const Dims out_dims = node.OutDims();
   const bool is_constant = plan->IsConstant(plan->Input(node, 1));
   if (!is_constant || AsRows(out_dims)[0] > kRowsOfInnerProduct) return LowerMatMul(node, plan);
@@ -80,7 +79,7 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
                           {DNNL_ARG_DST, dst}},
                          node, plan, desc),
              fused.names);
-  plan->SetForm("inner_product, weights packed once");
+  plan->SetVariant("inner_product, weights packed once", MatMulFlops(node, *plan));
   fused.OfferSum<InnerProduct>(plan, desc, describe);
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }

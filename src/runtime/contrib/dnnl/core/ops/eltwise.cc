@@ -19,9 +19,9 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/eltwise.cc
- * \brief Functions of one element.
+ * \brief Unary elementwise ops.
  */
-#include "../library.h"
+#include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 

@@ -26,14 +26,15 @@
 
 #include <vector>
 
+#include "../implementation.h"
 #include "../post_ops.h"
 #include "window.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
- * \brief Describe a primitive for an image in its own layout or, where oneDNN has no vector code
- * for that, with the channels last.
+ * \brief Describe a primitive for an image in its own layout or, where oneDNN has no code of
+ * this CPU for that, with the channels last.
  * \param src The image, which is brought into the layout that was chosen.
  * \param describe Makes the descriptor from that of the image.
  */
@@ -41,7 +42,7 @@ template <typename Describe>
 auto DescribeForImage(const NodeReader& node, PlanBuilder* plan, Tensor* src,
                       const Describe& describe) {
   auto desc = describe(src->md);
-  if (IsJit(desc)) return desc;
+  if (IsNative(desc)) return desc;
   *src = plan->InLayout(node, *src, ChannelsLast(src->md));
   return describe(src->md);
 }

@@ -23,7 +23,7 @@
  */
 #include <vector>
 
-#include "../library.h"
+#include "../implementation.h"
 #include "../op_table.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -19,14 +19,14 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/matmul.cc
- * \brief Products of matrices, alone and in batches.
+ * \brief Matrix multiplications, alone and in batches.
  */
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "../library.h"
+#include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "rows.h"
@@ -53,40 +53,36 @@ Dims AsMatrices(Dims dims) {
 }
 
 /*! \brief What to multiply: (..., M, K) by (..., K, N). */
-struct Product {
+struct Operands {
   Tensor src;
   Tensor weights;
   Dims dst_dims;
-  /*! \brief Whether the result was made a matrix of rows. */
+  /*! \brief Whether the result is seen as a matrix of rows. */
   bool is_flat;
   bool is_batch;
 
-  /*! \brief Dims of the result, or of an operand of its rank, as the product sees them. */
+  /*! \brief Dims of the result, or of an operand of its rank, as the matmul sees them. */
   Dims View(const Dims& dims) const {
     return is_flat ? AsRows(dims) : is_batch ? AsMatrices(dims) : dims;
   }
 };
 
-Product ReadProduct(const NodeReader& node, PlanBuilder* plan) {
+Operands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
   const bool is_dense = node.OpName() == "nn.dense";
   const bool is_batch = node.OpName() == "nn.batch_matmul";
   const bool transpose_a = node.Get<bool>("transpose_a", false);
   const bool transpose_b = node.Get<bool>("transpose_b", is_dense || is_batch);
   const Dims out_dims = node.OutDims();
 
-  Product product{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch};
+  Operands operands{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch};
   // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
-  product.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
-  product.dst_dims = product.View(out_dims);
-  if (product.is_flat) product.src = FlattenRows(node, plan, product.src);
-  product.weights = AlignRank(node, plan, product.weights, product.dst_dims.size());
-  if (transpose_a) product.src = Transposed(product.src);
-  if (transpose_b) product.weights = Transposed(product.weights);
-  return product;
-}
-
-bool IsBlockGemm(const MatMul::primitive_desc& desc) {
-  return std::string(desc.impl_info_str()).rfind("brg", 0) == 0;
+  operands.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
+  operands.dst_dims = operands.View(out_dims);
+  if (operands.is_flat) operands.src = FlattenRows(node, plan, operands.src);
+  operands.weights = AlignRank(node, plan, operands.weights, operands.dst_dims.size());
+  if (transpose_a) operands.src = Transposed(operands.src);
+  if (transpose_b) operands.weights = Transposed(operands.weights);
+  return operands;
 }
 
 /*! \brief The descriptor for these layouts; empty where oneDNN has none. */
@@ -99,54 +95,61 @@ MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const dnnl::memory::desc& s
 }
 
 /*! \brief The descriptor for the best layouts; empty where oneDNN has none. */
-MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan, const Product& product,
+MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan, const Operands& operands,
                                 const FusedOps& fused) {
-  const dnnl::memory::desc dst(product.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
+  const dnnl::memory::desc dst(operands.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto create = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights) {
     return DescribeAs(plan, src, weights, fused.BiasDesc(), dst, fused.attr);
   };
-  const dnnl::memory::desc packed = AnyDesc(product.weights.md);
+  const dnnl::memory::desc packed = AnyDesc(operands.weights.md);
   // Constants are packed once. Packing the rest at every run pays off only where oneDNN's best
-  // code does not take it as it is.
-  const bool is_constant = plan->IsConstant(product.weights);
-  const auto desc = create(product.src.md, is_constant ? packed : product.weights.md);
+  // code does not read it as it is.
+  const bool is_constant = plan->IsConstant(operands.weights);
+  const auto desc = create(operands.src.md, is_constant ? packed : operands.weights.md);
   if (desc && IsBlockGemm(desc)) return desc;
-  const auto free = create(AnyDesc(product.src.md), packed);
+  const auto free = create(AnyDesc(operands.src.md), packed);
   return !desc || IsReference(desc) || (free && IsBlockGemm(free)) ? free : desc;
 }
 
 /*! \brief What becomes of the second matrix. */
-std::string Form(const PlanBuilder& plan, const Product& product,
-                 const MatMul::primitive_desc& desc) {
-  if (desc.weights_desc() == product.weights.md) return "matmul, weights as they are";
-  return plan.IsConstant(product.weights) ? "matmul, weights packed once"
-                                          : "matmul, weights packed at every run";
+std::string Variant(const PlanBuilder& plan, const Operands& operands,
+                    const MatMul::primitive_desc& desc) {
+  if (desc.weights_desc() == operands.weights.md) return "matmul, weights as they are";
+  return plan.IsConstant(operands.weights) ? "matmul, weights packed once"
+                                           : "matmul, weights packed at every run";
 }
 
 }  // namespace
 
+double MatMulFlops(const NodeReader& node, const PlanBuilder& plan) {
+  const Dims src = plan.Input(node, 0).dims();
+  const bool is_transposed = node.Get<bool>("transpose_a", false);
+  const int64_t summed = is_transposed && src.size() > 1 ? src[src.size() - 2] : src.back();
+  return 2. * NumElements(node.OutDims()) * summed;
+}
+
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
-  const Product product = ReadProduct(node, plan);
+  const Operands operands = ReadOperands(node, plan);
   const Dims out_dims = node.OutDims();
-  FusedOps fused =
-      FusePostOps(node, plan, {static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
-                                 return plan->Reshaped(node, operand, product.View(operand.dims()));
-                               }});
+  FusedOps fused = FusePostOps(
+      node, plan, {static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
+                     return plan->Reshaped(node, operand, operands.View(operand.dims()));
+                   }});
   if (fused.bias.defined()) {
-    fused.bias = AlignRank(node, plan, fused.bias, product.dst_dims.size());
+    fused.bias = AlignRank(node, plan, fused.bias, operands.dst_dims.size());
   }
-  const auto desc = Describe(node, plan, product, fused);
-  if (!desc) throw dnnl::error(dnnl_unimplemented, "no matmul takes these shapes and types");
+  const auto desc = Describe(node, plan, operands, fused);
+  if (!desc) throw dnnl::error(dnnl_unimplemented, "no matmul accepts these shapes and types");
 
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(
       node, desc, MatMul(desc),
-      fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, product.src, desc.src_desc())},
-                   {DNNL_ARG_WEIGHTS, plan->InLayout(node, product.weights, desc.weights_desc())},
+      fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, operands.src, desc.src_desc())},
+                   {DNNL_ARG_WEIGHTS, plan->InLayout(node, operands.weights, desc.weights_desc())},
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);
-  plan->SetForm(Form(*plan, product, desc));
+  plan->SetVariant(Variant(*plan, operands, desc), MatMulFlops(node, *plan));
   fused.OfferSum<MatMul>(
       plan, desc,
       [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,

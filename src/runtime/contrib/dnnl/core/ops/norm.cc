@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "../implementation.h"
 #include "../op_table.h"
 #include "rows.h"
 
@@ -119,7 +120,7 @@ Tensor NormalizeImage(const NodeReader& node, PlanBuilder* plan, const Tensor& s
   const BatchNorm::primitive_desc desc(plan->engine(), dnnl::prop_kind::forward_inference, src.md,
                                        src.md, Epsilon(node), affine.flags(),
                                        PlanBuilder::NewAttr(), /*allow_empty=*/true);
-  if (!desc || std::string(desc.impl_info_str()).find("jit") == std::string::npos) return {};
+  if (!desc || !IsNative(desc)) return {};
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(node, desc, BatchNorm(desc), affine.AddTo({{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}}));
   return dst;

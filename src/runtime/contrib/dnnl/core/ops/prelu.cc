@@ -21,20 +21,20 @@
  * \file src/runtime/contrib/dnnl/core/ops/prelu.cc
  * \brief The rectifier with a slope per channel.
  */
-#include "../library.h"
+#include "../implementation.h"
 #include "../op_table.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief oneDNN's prelu takes no more dimensions than this. */
+/*! \brief oneDNN's prelu accepts no more dimensions than this. */
 constexpr size_t kMaxRank = 5;
 
 /*!
  * \brief Whether oneDNN's prelu reads the layout rightly: row-major, or channels last or in blocks.
  *
- * Of other orders of dimensions, which views have, oneDNN 3.2 takes some for one of these.
+ * Of other orders of dimensions, which views have, oneDNN 3.2 mistakes some for one of these.
  */
 bool IsKnownLayout(const dnnl::memory::desc& md) {
   if (IsPlain(md)) return true;

@@ -47,8 +47,8 @@ void LowerResize(const NodeReader& node, PlanBuilder* plan) {
   };
   const auto desc = DescribeForImage(node, plan, &src, describe);
   // The plain loops of oneDNN 3.2 read an operand of the result's shape wrongly.
-  if (!IsJit(desc) && node.NumPostOps() > 0) {
-    throw dnnl::error(dnnl_unimplemented, "no resampling takes these post-ops");
+  if (!IsNative(desc) && node.NumPostOps() > 0) {
+    throw dnnl::error(dnnl_unimplemented, "no resampling accepts these post-ops");
   }
   EmitForImage<Resampling>(node, plan, src, desc, fused, axes);
 }

@@ -46,9 +46,10 @@ inline Tensor FlattenRows(const NodeReader& node, PlanBuilder* plan, const Tenso
 }
 
 /*!
- * \brief The squares of a matrix in float32: that of a short number may be out of its range.
+ * \brief The squares of a matrix in float32, also those of bfloat16 and float16, whose range they
+ * may exceed.
  *
- * oneDNN's product of short numbers with a result in float32 is reference code.
+ * oneDNN multiplies in reduced precision with a result in float32 by reference code only.
  */
 inline Tensor Squares(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix) {
   const Tensor src = PlainFloats(node, plan, matrix);

@@ -21,7 +21,7 @@
  * \file src/runtime/contrib/dnnl/core/ops/softmax.cc
  * \brief Softmax and its logarithm, along any axis.
  */
-#include "../library.h"
+#include "../implementation.h"
 #include "../op_table.h"
 #include "rows.h"
 

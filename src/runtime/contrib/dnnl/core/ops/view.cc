@@ -84,7 +84,7 @@ Unblocked JoinBlocks(const NodeReader& node, PlanBuilder* plan, const Tensor& va
   return result;
 }
 
-/*! \brief Split the axes into blocks and bring all to their places. */
+/*! \brief Split the axes into blocks and bring all into their order. */
 Tensor SplitBlocks(const NodeReader& node, PlanBuilder* plan, const Unblocked& from,
                    const std::vector<LayoutPart>& layout) {
   Dims split;

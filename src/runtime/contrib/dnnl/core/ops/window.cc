@@ -61,18 +61,6 @@ Dims AsRow(Dims dims) {
   return dims;
 }
 
-bool IsJit(const dnnl::primitive_desc_base& desc) {
-  return std::string(desc.impl_info_str()).rfind("jit", 0) == 0;
-}
-
-dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md) {
-  std::vector<int> order = {0};
-  for (int i = 2; i < md.get_ndims(); ++i) order.push_back(i);
-  order.push_back(1);
-  return PermutedDesc(PlainDesc(PermutedDims(md.get_dims(), order), md.get_data_type()),
-                      InversePermutation(order));
-}
-
 void Window::MakeRow() {
   strides.insert(strides.begin(), 1);
   for (Dims* values : {&dilation, &pad_begin, &pad_end}) values->insert(values->begin(), 0);

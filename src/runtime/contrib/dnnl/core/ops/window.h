@@ -48,12 +48,6 @@ std::vector<int> LayoutAxes(const NodeReader& node, const std::string& layout,
  */
 Dims AsRow(Dims dims);
 
-/*! \brief Whether oneDNN has vector code: for signals with channels first it often has none. */
-bool IsJit(const dnnl::primitive_desc_base& desc);
-
-/*! \brief The dense descriptor of the same dims with the channels innermost in memory. */
-dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md);
-
 /*! \brief How a window moves over the spatial dimensions, in oneDNN's terms. */
 struct Window {
   Dims strides;

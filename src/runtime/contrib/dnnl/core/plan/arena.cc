@@ -57,7 +57,7 @@ std::vector<Lifetime> FindLifetimes(const Plan& plan) {
   return lifetimes;
 }
 
-/*! \brief The place of an argument among those of a step; the end if it has none such. */
+/*! \brief The position of an argument among those of a step; the end if it has none such. */
 std::vector<std::pair<int, int>>::iterator FindArg(Step* step, int arg) {
   return std::find_if(step->args.begin(), step->args.end(),
                       [arg](const auto& known) { return known.first == arg; });
@@ -71,7 +71,7 @@ bool MayShare(const Plan& plan, const std::vector<Lifetime>& lifetimes, int step
   const int root = RootOf(plan, operand);
   const Buffer& own = plan.buffers[to.buffer];
   if (from.md != to.md || plan.buffers[root].kind != BufferKind::kArena) return false;
-  // The result must be an intermediate that begins here, not a place in another one.
+  // The result must be an intermediate that begins here, not a part of another one.
   if (own.kind != BufferKind::kArena || own.bytes != to.md.get_size()) return false;
   if (to.buffer == root || lifetimes[to.buffer].first != step) return false;
   if (lifetimes[root].last != step) return false;
@@ -126,17 +126,17 @@ void PlaceArena(Plan* plan) {
     size_t offset = 0;
     for (const Lifetime& other : placed) {
       if (!lifetime.Overlaps(other)) continue;
-      const Buffer& taken = buffers[other.buffer];
-      if (offset + buffer.bytes <= taken.offset) break;
-      offset = std::max(offset, RoundUp(taken.offset + taken.bytes));
+      const Buffer& occupied = buffers[other.buffer];
+      if (offset + buffer.bytes <= occupied.offset) break;
+      offset = std::max(offset, RoundUp(occupied.offset + occupied.bytes));
     }
     buffer.offset = offset;
     plan->arena_bytes = std::max(plan->arena_bytes, RoundUp(offset + buffer.bytes));
     plan->arena_bytes_unshared += RoundUp(buffer.bytes);
-    const auto place = std::upper_bound(
+    const auto position = std::upper_bound(
         placed.begin(), placed.end(), offset,
         [&](size_t value, const Lifetime& l) { return value < buffers[l.buffer].offset; });
-    placed.insert(place, lifetime);
+    placed.insert(position, lifetime);
   }
 }
 

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "dnnl_debug.h"
 
@@ -43,27 +44,6 @@ Tensor FindArg(const PlanBuilder::Args& args, int arg) {
 std::string LayoutOf(const PlanBuilder::Args& args, int arg) {
   const Tensor tensor = FindArg(args, arg);
   return tensor.defined() ? LayoutText(tensor.md) : "";
-}
-
-/*! \brief Multiplications and additions, those with padding among them. */
-double CountFlops(dnnl::primitive::kind kind, const PlanBuilder::Args& args) {
-  const Tensor src = FindArg(args, DNNL_ARG_SRC);
-  const Tensor weights = FindArg(args, DNNL_ARG_WEIGHTS);
-  const Tensor dst = FindArg(args, DNNL_ARG_DST);
-  const auto size = [](const Tensor& tensor) {
-    return static_cast<double>(NumElements(tensor.dims()));
-  };
-  switch (kind) {
-    case dnnl::primitive::kind::convolution:
-    case dnnl::primitive::kind::inner_product:
-      return 2 * size(dst) * size(weights) / dst.dims()[1];
-    case dnnl::primitive::kind::deconvolution:
-      return 2 * size(src) * size(weights) / src.dims()[1];
-    case dnnl::primitive::kind::matmul:
-      return 2 * size(dst) * src.dims().back();
-    default:
-      return 0;
-  }
 }
 
 }  // namespace
@@ -124,10 +104,15 @@ void PlanBuilder::SetOutput(const NodeReader& node, const Tensor& value, int ind
   CORE_CHECK(value.dims() == node.OutDims(index) && value.dtype() == node.OutType(index))
       << node.Where() << ": output " << index << " has shape " << ToText(node.OutDims(index))
       << " in the graph, but oneDNN computes " << ToText(value.dims());
-  Tensor& output = values_[{node.id(), static_cast<uint32_t>(index)}];
-  output = value;
   // Whoever reads a view of row-major memory shall see no odd stride of a dimension of size one.
-  if (IsPlain(value.md)) output.md = PlainDesc(value.dims(), value.dtype());
+  const bool is_plain = IsPlain(value.md);
+  SetValue({node.id(), static_cast<uint32_t>(index)},
+           {value.buffer, is_plain ? PlainDesc(value.dims(), value.dtype()) : value.md});
+}
+
+void PlanBuilder::SetValue(const Entry& entry, Tensor value) {
+  Tensor& known = values_[entry];
+  changes_.emplace_back(entry, std::exchange(known, std::move(value)));
 }
 
 Tensor PlanBuilder::NewTensor(const dnnl::memory::desc& md) {
@@ -209,8 +194,7 @@ bool PlanBuilder::SetInputLayouts(
     const Tensor value = Value(entry, node.Where());
     const dnnl::memory::desc want = layout(value.md);
     if (value.md == want) continue;
-    replaced_.emplace_back(entry, value);
-    values_[entry] = InLayout(node, value, want);
+    SetValue(entry, InLayout(node, value, want));
     is_changed = true;
   }
   return is_changed;
@@ -238,7 +222,6 @@ void PlanBuilder::EmitStep(const std::string& node, const std::string& op,
   step.info.post_ops = std::move(post_ops);
   step.info.src_layout = LayoutOf(args, DNNL_ARG_SRC);
   step.info.dst_layout = LayoutOf(args, DNNL_ARG_DST);
-  step.info.flops = CountFlops(desc.get_kind(), args);
   step.info.num_threads = CurrentNumThreads();
   const dnnl::memory::desc workspace = desc.scratchpad_desc();
   if (workspace && workspace.get_size() > 0) {
@@ -257,6 +240,11 @@ void PlanBuilder::EmitReorder(const std::string& node, const Tensor& from, const
            {});
 }
 
+PlanBuilder::Mark PlanBuilder::Here() const {
+  return {plan_->buffers.size(), plan_->tensors.size(),   plan_->steps.size(),
+          changes_.size(),       plan_->scratchpad_bytes, keeps_blocks_};
+}
+
 void PlanBuilder::BackTo(const Mark& mark) {
   const auto is_new_tensor = [&mark](int index) { return index >= static_cast<int>(mark.tensors); };
   const auto is_new_buffer = [&mark](const Tensor& tensor) {
@@ -271,9 +259,13 @@ void PlanBuilder::BackTo(const Mark& mark) {
     });
     copies.erase(end, copies.end());
   }
-  while (!replaced_.empty() && is_new_buffer(values_[replaced_.back().first])) {
-    values_[replaced_.back().first] = replaced_.back().second;
-    replaced_.pop_back();
+  for (; changes_.size() > mark.changes; changes_.pop_back()) {
+    auto& [entry, before] = changes_.back();
+    if (before.defined()) {
+      values_[entry] = std::move(before);
+    } else {
+      values_.erase(entry);
+    }
   }
   for (size_t i = 0; i < mark.buffers; ++i) {
     Buffer& buffer = plan_->buffers[i];
@@ -285,6 +277,8 @@ void PlanBuilder::BackTo(const Mark& mark) {
   plan_->buffers.erase(plan_->buffers.begin() + mark.buffers, plan_->buffers.end());
   plan_->tensors.resize(mark.tensors);
   plan_->steps.resize(mark.steps);
+  plan_->scratchpad_bytes = mark.scratchpad_bytes;
+  keeps_blocks_ = mark.keeps_blocks;
   while (!offers_.empty() && offers_.back().step >= mark.steps) offers_.pop_back();
 }
 

@@ -78,7 +78,7 @@ class PlanBuilder {
   // The steps.
   /*! \brief An intermediate of this descriptor. */
   Tensor NewTensor(const dnnl::memory::desc& md);
-  /*! \brief The value in the wanted layout: itself, or a reordered copy (made only once). */
+  /*! \brief The value in the wanted layout: itself, or a reordered copy (one for all readers). */
   Tensor InLayout(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want);
   /*! \brief The value in row-major layout. */
   Tensor Plain(const NodeReader& node, const Tensor& value);
@@ -87,13 +87,13 @@ class PlanBuilder {
   /*! \brief A part of the value: a view, or of a row-major copy where the layout forbids. */
   Tensor Sliced(const NodeReader& node, const Tensor& value, const Slice& slice);
   /*!
-   * \brief Have an intermediate computed at a place in another tensor.
-   * \param md, offset The place, in bytes, and how the part lies there.
+   * \brief Have an intermediate computed in the memory of another tensor.
+   * \param md, offset How the part lies there, and from which byte on.
    * \return False where it is not an intermediate of its own, or lies in memory in another way.
    */
   bool MovedInto(const Tensor& part, const Tensor& whole, const dnnl::memory::desc& md,
                  size_t offset);
-  /*! \brief Copy a value to a place in another tensor. */
+  /*! \brief Copy a value into another tensor. */
   void CopyInto(const NodeReader& node, const Tensor& part, const Tensor& whole,
                 const dnnl::memory::desc& md, size_t offset);
   bool IsConstant(const Tensor& value) const;
@@ -109,8 +109,14 @@ class PlanBuilder {
     EmitStep(node.Where(), node.OpName(), desc, primitive, std::move(args), std::move(post_ops));
   }
 
-  /*! \brief Say of the latest primitive which way was chosen, of an op that has several. */
-  void SetForm(std::string form) { plan_->steps.back().info.form = std::move(form); }
+  /*!
+   * \brief Say of the latest primitive which variant was chosen, of an op that has several.
+   * \param flops The multiplications and additions of the op, which this primitive does.
+   */
+  void SetVariant(std::string variant, double flops) {
+    plan_->steps.back().info.variant = std::move(variant);
+    plan_->steps.back().info.flops = flops;
+  }
 
   /*!
    * \brief Offer that the latest primitive computes its result in the memory of an operand.
@@ -118,11 +124,11 @@ class PlanBuilder {
    */
   void OfferInPlace(int arg) { offers_.push_back({plan_->steps.size() - 1, arg, nullptr, 0}); }
   /*!
-   * \brief Offer that another primitive, which adds to what is in its result's memory, takes the
-   * place of the latest one.
+   * \brief Offer that another primitive, which adds to what is in its result's memory, replaces
+   * the latest one.
    * \param arg The operand that it does not have.
    * \param create Makes it.
-   * \param post_op The place of the addition among the post-ops.
+   * \param post_op The index of the addition among the post-ops.
    */
   void OfferInPlace(int arg, std::function<dnnl::primitive()> create, size_t post_op) {
     offers_.push_back({plan_->steps.size() - 1, arg, std::move(create), post_op});
@@ -143,10 +149,11 @@ class PlanBuilder {
 
   /*! \brief A point to come back to. */
   struct Mark {
-    size_t buffers, tensors, steps;
+    size_t buffers, tensors, steps, changes, scratchpad_bytes;
+    bool keeps_blocks;
   };
-  Mark Here() const { return {plan_->buffers.size(), plan_->tensors.size(), plan_->steps.size()}; }
-  /*! \brief Forget all that was added behind the mark. */
+  Mark Here() const;
+  /*! \brief Forget all that was done behind the mark. */
   void BackTo(const Mark& mark);
   /*! \brief Whether oneDNN has nothing but its slow reference code for a step behind the mark. */
   bool HasReferenceSince(const Mark& mark) const;
@@ -173,6 +180,7 @@ class PlanBuilder {
   void FinishConstants();
   Tensor PartOf(const Tensor& whole, const dnnl::memory::desc& md, size_t offset);
   const Tensor& Value(const Entry& entry, const std::string& where) const;
+  void SetValue(const Entry& entry, Tensor value);
   void BindOutput(const Tensor& value, int argument);
 
   const std::string where_;
@@ -182,11 +190,12 @@ class PlanBuilder {
   dnnl::stream stream_;
   /*! \brief Where the packed constants lie. */
   MemoryPool pool_;
+  /*! \brief The values of the graph that are computed so far. */
   std::map<Entry, Tensor> values_;
   /*! \brief Reordered copies by the buffer they were made from: the source and the copy. */
   std::unordered_map<int, std::vector<std::pair<Tensor, Tensor>>> reordered_;
-  /*! \brief Values as they were before they were made row-major. */
-  std::vector<std::pair<Entry, Tensor>> replaced_;
+  /*! \brief What nodes have set, oldest first: the entry, and its value before or undefined. */
+  std::vector<std::pair<Entry, Tensor>> changes_;
   /*! \brief Tensors of the plan by buffer, to find equal ones. */
   std::unordered_map<int, std::vector<int>> tensors_of_buffer_;
   std::vector<std::pair<Entry, int>> outputs_;

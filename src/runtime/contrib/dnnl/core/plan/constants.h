@@ -36,8 +36,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * \brief The constants of all plans of this process, as they are packed.
  *
  * One model is often there several times: for another batch size, for another thread, in another
- * version of its last layers. Two constants are one if all their bytes are equal, however they were
- * made. The table does not keep anything alive.
+ * version of its last layers. Two constants are one if all their bytes are equal, however they came
+ * about. The table does not keep anything alive.
  */
 class SharedConstants {
  public:

@@ -29,11 +29,12 @@
 #include "../error.h"
 #include "../exec/recorder.h"
 #include "../exec/threads.h"
+#include "../implementation.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 bool IsReference(const StepInfo& step) {
-  if (step.impl.rfind("ref", 0) == 0) return true;
+  if (Judge(step.impl) == Implementation::kReference) return true;
   // A deconvolution that runs as the gradient of a convolution has nothing better for a bias and
   // post-ops, and a convolution by matrix multiplications nothing better for second operands.
   if (step.impl.rfind("conv:", 0) == 0) return !step.post_ops.empty();

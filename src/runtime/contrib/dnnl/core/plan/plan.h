@@ -45,11 +45,11 @@ struct StepInfo {
   std::string op;                    /*!< Relay op, or "reorder" */
   std::string kind;                  /*!< primitive kind, such as "convolution" */
   std::string impl;                  /*!< oneDNN's implementation name */
-  std::string form;                  /*!< which way was chosen, of an op that has several, or "" */
+  std::string variant;               /*!< which was chosen, of an op that has several, or "" */
   std::vector<std::string> post_ops; /*!< what is fused, in order */
   std::string src_layout;
   std::string dst_layout;
-  /*! \brief Multiplications and additions of a convolution or a product of matrices, else 0. */
+  /*! \brief Multiplications and additions of a convolution or a matmul, else 0. */
   double flops{0};
   /*! \brief The primitive is made for so many threads, and so must run on as many. */
   int num_threads{1};
@@ -97,7 +97,7 @@ class Context {
   /*!
    * \brief Run all steps in the order of the plan.
    * \param arguments Where the tensors of the call are.
-   * \param recorder Takes down how long each step takes; nullptr for nobody.
+   * \param recorder Takes down how long each step takes; nullptr for none.
    */
   void Run(const std::vector<void*>& arguments, Recorder* recorder);
 
@@ -110,7 +110,7 @@ class Context {
   /*! \brief Point the plan's arguments at these addresses. */
   void Bind(const std::vector<void*>& arguments);
 
-  /*! \brief A place for the addresses of a call, kept here so that a run allocates nothing. */
+  /*! \brief The addresses of a call, kept here so that a run allocates nothing. */
   std::vector<void*>* addresses() { return &addresses_; }
 
  private:

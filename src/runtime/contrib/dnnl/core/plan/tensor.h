@@ -25,7 +25,6 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_TENSOR_H_
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "../desc.h"
@@ -56,7 +55,8 @@ struct Buffer {
   bool is_shared{false};
   /*! \brief kPart: the other buffer. */
   int whole{-1};
-  /*! \brief kPart: the place in the whole. kArena: in the arena, set when the plan is finished. */
+  /*! \brief kPart: the bytes before it in `whole`. kArena: in the arena, set when the plan is
+   * finished. */
   size_t offset{0};
 };
 
@@ -80,31 +80,6 @@ struct Tensor {
   /*! \brief The same memory with other dims, or an undefined tensor where the layout forbids. */
   Tensor Reshaped(const Dims& dims) const;
 };
-
-/*! \brief Part of a tensor: where each dimension begins, how many it has and how far apart. */
-struct Slice {
-  Dims begin;
-  Dims dims;
-  Dims steps;
-};
-
-/*!
- * \brief The descriptor of a part of `md`, from its own first element, and where in the memory of
- * `md` that is, in bytes. The descriptor is empty where the part is not whole blocks.
- */
-std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, const Slice& slice);
-
-/*! \brief Whether two descriptors put every element at the same place. */
-bool IsSameInMemory(const dnnl::memory::desc& a, const dnnl::memory::desc& b);
-
-/*! \brief The descriptor of `md` with dimension i being its dimension axes[i]. */
-dnnl::memory::desc PermutedDesc(const dnnl::memory::desc& md, const std::vector<int>& axes);
-
-/*! \brief The dims with dimension i being dims[axes[i]]. */
-Dims PermutedDims(const Dims& dims, const std::vector<int>& axes);
-
-/*! \brief The permutation that undoes `axes`. */
-std::vector<int> InversePermutation(const std::vector<int>& axes);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

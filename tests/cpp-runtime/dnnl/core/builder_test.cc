@@ -1,0 +1,75 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/builder_test.cc
+ * \brief What a plan builder forgets when an attempt to lower a node fails.
+ */
+#include "src/runtime/contrib/dnnl/core/plan/builder.h"
+
+#include "src/runtime/contrib/dnnl/core/desc.h"
+#include "tests/cpp-runtime/harness/test.h"
+
+namespace {
+
+using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
+
+/*! \brief A builder with one input, and a node that reads it. */
+struct Fixture {
+  const TensorType type{{1, 8, 4, 4}, {kDLFloat, 32, 1}};
+  const Node node{1, "nn.relu", {}, {{0, 0}}, {type}};
+  const Node next{2, "nn.relu", {}, {{1, 0}}, {type}};
+  const NodeReader reader{node, "main"};
+  PlanBuilder builder{"main", true, 1};
+
+  Fixture() { builder.AddInput({{0, 0}, {"input x", type}}); }
+};
+
+TEST(DNNLPlanBuilder, GoesBackToValuesThatHadACopy) {
+  Fixture f;
+  const Tensor input = f.builder.Input(f.reader, 0);
+  // Made before the mark, so that it stays.
+  f.builder.InLayout(f.reader, input, ChannelsLast(input.md));
+  const PlanBuilder::Mark mark = f.builder.Here();
+  EXPECT_TRUE(f.builder.SetInputLayouts(f.reader, 0, ChannelsLast));
+  EXPECT_TRUE(f.builder.Input(f.reader, 0).md == ChannelsLast(input.md));
+  f.builder.BackTo(mark);
+  EXPECT_TRUE(f.builder.Input(f.reader, 0).md == input.md);
+}
+
+TEST(DNNLPlanBuilder, GoesBackToValuesThatWereNotThere) {
+  Fixture f;
+  const PlanBuilder::Mark mark = f.builder.Here();
+  f.builder.SetOutput(f.reader, f.builder.NewTensor(f.builder.Input(f.reader, 0).md));
+  f.builder.BackTo(mark);
+  EXPECT_THROWS(f.builder.Input(NodeReader(f.next, "main"), 0), "node 2", "is not computed");
+}
+
+TEST(DNNLPlanBuilder, GoesBackToTheChoiceOfBlocks) {
+  Fixture f;
+  const PlanBuilder::Mark before = f.builder.Here();
+  f.builder.KeepBlocks();
+  const PlanBuilder::Mark after = f.builder.Here();
+  f.builder.BackTo(after);
+  EXPECT_TRUE(f.builder.keeps_blocks());
+  f.builder.BackTo(before);
+  EXPECT_TRUE(!f.builder.keeps_blocks());
+}
+
+}  // namespace

@@ -1,0 +1,68 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/implementation_test.cc
+ * \brief The judgement of oneDNN's implementations by their names.
+ */
+#include "src/runtime/contrib/dnnl/core/implementation.h"
+
+#include <string>
+#include <vector>
+
+#include "tests/cpp-runtime/harness/test.h"
+
+namespace {
+
+using tvm::runtime::contrib::dnnl_backend::Implementation;
+using tvm::runtime::contrib::dnnl_backend::Judge;
+
+void ExpectAll(Implementation expected, const std::vector<const char*>& names) {
+  for (const char* name : names) {
+    if (!EXPECT_TRUE(Judge(std::string(name)) == expected)) std::cerr << name << std::endl;
+  }
+}
+
+TEST(DNNLImplementation, NamesOfBothVersions) {
+  ExpectAll(Implementation::kReference, {"ref:any", "conv:any+ref:any", "ip:any+ref:any"});
+  ExpectAll(Implementation::kPortable,
+            {"simple:any", "simple_nhwc:any", "simple_nchw:any", "nspc_bnorm:any", "ncsp_bnorm:any",
+             "gemm:ref", "conv:any+gemm:ref"});
+  ExpectAll(Implementation::kNative,
+            {"jit:avx512_core", "jit:uni", "jit_dw:avx2", "x64:gemm:jit", "x64:gemm:blas",
+             "gemm:jit:f32", "lrn_jit:avx512_core", "bnorm_jit:avx512_core", "ip:any+x64:gemm:jit",
+             "conv:any+jit:avx512_core", "brgemm_matmul_matrix_B_reorder_t", "acl"});
+}
+
+TEST(DNNLImplementation, NamesOfOldestVersion) {
+  ExpectAll(Implementation::kReference, {"ref_fused_convolution:any"});
+  ExpectAll(Implementation::kNative, {"brg:avx512_core", "brgconv:avx512_core",
+                                      "brgconv_1x1:avx512_core", "jit_bf16_1x1:avx512_core_bf16"});
+}
+
+TEST(DNNLImplementation, NamesOfNewestVersion) {
+  ExpectAll(Implementation::kReference, {"ref_int8:any", "ref_grouped:any"});
+  ExpectAll(Implementation::kPortable, {"ncsp_gnorm:any", "simple::any"});
+  ExpectAll(Implementation::kNative,
+            {"brg_matmul:avx512_core", "brg_conv_fwd:avx10_1_512_amx", "brg_deconv:avx2",
+             "jit_lnorm:avx512_core", "jit_group:uni", "jit_direct_copy:uni",
+             "jit_uni_ncsp:conv+jit:avx512_core", "conv:any+jit_uni_ncsp:conv+jit:avx2"});
+}
+
+}  // namespace
