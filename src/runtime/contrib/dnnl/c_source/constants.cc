@@ -75,27 +75,21 @@ class DNNLConstants : public ModuleNode {
     uint64_t count = 0;
     bool is_whole = stream->Read(&symbol) && stream->Read(&count);
     Array<NDArray> values;
-    auto* seekable = dynamic_cast<dmlc::SeekStream*>(stream);
-    const size_t begin = seekable == nullptr ? 0 : seekable->Tell();
+    // What was read is needed no more where it was read from.
+    const auto blob = dnnl_backend::LibraryBlob::Of(stream);
+    const auto position = [&]() { return static_cast<dmlc::SeekStream*>(stream)->Tell(); };
+    const size_t begin = blob ? position() : 0;
     for (uint64_t i = 0; is_whole && i < count; ++i) {
       NDArray value;
       is_whole = value.Load(stream);
       values.push_back(value);
     }
     CHECK(is_whole) << "the constants of '" << symbol << "' in a library are cut off or damaged";
-    if (seekable != nullptr) ReleaseLibraryPages(seekable, begin);
+    if (blob) blob->ReleasePages(begin, position());
     return Module(make_object<DNNLConstants>(symbol, values));
   }
 
  private:
-  /*! \brief What was read from `begin` on is needed no more where it was read from. */
-  static void ReleaseLibraryPages(dmlc::SeekStream* stream, size_t begin) {
-    const size_t end = stream->Tell();
-    const auto blob = dnnl_backend::LibraryBlob::Find(stream, begin, end);
-    if (blob != nullptr) blob->ReleasePages();
-    stream->Seek(end);
-  }
-
   String symbol_;
   Array<NDArray> values_;
 };

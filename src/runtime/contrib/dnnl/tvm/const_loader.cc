@@ -152,7 +152,7 @@ class ConstLoader : public ModuleNode {
   };
 
   void Load(dmlc::Stream* stream) {
-    auto* seekable = dynamic_cast<dmlc::SeekStream*>(stream);
+    blob_ = LibraryBlob::Of(stream);
     std::unordered_map<std::string, size_t> index;
     for (std::string& name : ReadNames(stream, "the names")) {
       CheckWhole(index.emplace(name, constants_.size()).second, "a name that is there twice");
@@ -162,10 +162,11 @@ class ConstLoader : public ModuleNode {
     uint64_t count = 0;
     CheckWhole(stream->Read(&count) && count == constants_.size(), "the number of arrays");
     for (StoredConstant& constant : constants_) {
-      if (seekable == nullptr) {
-        constant.value.Load(stream);
+      if (blob_ == nullptr) {
+        CheckWhole(constant.value.Load(stream), "an array");
         continue;
       }
+      auto* seekable = static_cast<dmlc::SeekStream*>(stream);
       constant.begin = seekable->Tell();
       SkipArray(seekable);
       constant.end = seekable->Tell();
@@ -180,22 +181,12 @@ class ConstLoader : public ModuleNode {
         user.constants.push_back(known->second);
       }
     }
-    if (seekable != nullptr && !constants_.empty()) LeaveInLibrary(seekable);
+    ReleasePages();
   }
 
-  /*! \brief Find where the library lies in memory; if that fails, copy the constants out of it. */
-  void LeaveInLibrary(dmlc::SeekStream* stream) {
-    const size_t end = stream->Tell();
-    blob_ = LibraryBlob::Find(stream, constants_.front().begin, constants_.back().end);
-    if (blob_ != nullptr) {
-      blob_->ReleasePages();
-    } else {
-      for (StoredConstant& constant : constants_) {
-        stream->Seek(constant.begin);
-        constant.value.Load(stream);
-      }
-    }
-    stream->Seek(end);
+  void ReleasePages() const {
+    if (blob_ == nullptr || constants_.empty()) return;
+    blob_->ReleasePages(constants_.front().begin, constants_.back().end);
   }
 
   NDArray ValueOf(const StoredConstant& constant) const {
@@ -237,7 +228,7 @@ class ConstLoader : public ModuleNode {
       ICHECK_EQ(code, 0) << TVMGetLastError();
     }
     if (blob_ == nullptr) return;
-    blob_->ReleasePages();
+    ReleasePages();
 #ifdef __GLIBC__
     // What was copied is large. The C library would keep some of it for later.
     if (!keep) malloc_trim(0);
@@ -247,7 +238,7 @@ class ConstLoader : public ModuleNode {
   std::vector<StoredConstant> constants_;
   std::unordered_map<std::string, User> users_;
   /*! \brief Where the constants lie; null if all of them are in `constants_`. */
-  std::shared_ptr<const LibraryBlob> blob_;
+  std::unique_ptr<const LibraryBlob> blob_;
   std::mutex mutex_;
 };
 

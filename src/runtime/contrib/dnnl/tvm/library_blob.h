@@ -36,7 +36,7 @@ namespace contrib {
 namespace dnnl_backend {
 
 /*!
- * \brief A piece of the blob of a library that this process has loaded.
+ * \brief The blob of a library that this process has loaded.
  *
  * The system maps the library's file into memory, reads a page of it when it is looked at, and may
  * drop it again: to keep a copy of what lies there is a waste. The library stays loaded for as long
@@ -44,30 +44,21 @@ namespace dnnl_backend {
  */
 class LibraryBlob {
  public:
-  /*!
-   * \brief Find what the bytes from `begin` to `end` of a stream were read from.
-   *
-   * A stream does not tell where it reads; what is found has been compared byte for byte.
-   * \return Null if no loaded library has these bytes there. The stream is anywhere then, else at
-   *         `end`.
-   */
-  static std::shared_ptr<const LibraryBlob> Find(dmlc::SeekStream* stream, size_t begin,
-                                                 size_t end);
+  /*! \brief The blob that a stream reads, which is a SeekStream then; null for other streams. */
+  static std::unique_ptr<const LibraryBlob> Of(dmlc::Stream* stream);
 
   /*! \brief The address of what is at `position` of the stream; not aligned in any way. */
-  const char* At(size_t position) const { return data_ + (position - begin_); }
+  const char* At(size_t position) const { return data_ + position; }
 
-  /*! \brief Tell the system that the pages are not needed for now. To look at them is safe. */
-  void ReleasePages() const;
+  /*! \brief Tell the system that a part is not needed for now. To look at it is safe. */
+  void ReleasePages(size_t begin, size_t end) const;
 
  private:
-  LibraryBlob(std::shared_ptr<void> library, const char* data, size_t begin, size_t end)
-      : library_(std::move(library)), data_(data), begin_(begin), end_(end) {}
+  LibraryBlob(std::shared_ptr<void> library, const char* data)
+      : library_(std::move(library)), data_(data) {}
 
   std::shared_ptr<void> library_;
   const char* data_;
-  size_t begin_;
-  size_t end_;
 };
 
 }  // namespace dnnl_backend
