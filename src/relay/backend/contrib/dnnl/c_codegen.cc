@@ -35,7 +35,6 @@
 #include "../../../../runtime/contrib/dnnl/c_source/attr_text.h"
 #include "../codegen_c/graph_codegen_c.h"
 #include "json_codegen.h"
-#include "relay_text.h"
 
 namespace tvm {
 namespace relay {
@@ -45,6 +44,7 @@ namespace dnnl {
 namespace {
 
 using tvm::runtime::contrib::dnnl_backend::ToAttrText;
+using tvm::runtime::json::JSONAttr;
 
 /*! \brief A text as a C string literal. */
 std::string Quote(const std::string& text) {
@@ -79,8 +79,12 @@ class DNNLCCodegen : public GraphCodegenC {
   void DeclareKernel(const CKernel& kernel) final {
     const std::string op = "op_" + std::to_string(kernel.id);
     std::vector<std::string> attrs;
-    for (const auto& [name, rows] : OpAttributes(*kernel.node)) {
-      attrs.push_back("{" + Quote(name) + ", " + Quote(ToAttrText(rows)) + "}");
+    for (const auto& item : kernel.node->attrs()) {
+      // What the outputs are stands among the tensors.
+      if (item.first == "shape" || item.first == "dtype") continue;
+      const auto rows = kernel.node->GetAttr<JSONAttr::Rows>(item.first);
+      if (rows == JSONAttr::Rows{{""}}) continue;  // null
+      attrs.push_back("{" + Quote(item.first) + ", " + Quote(ToAttrText(rows)) + "}");
     }
     code_stream_ << "\n/* ops[" << kernel.id << "]: " << kernel.node->GetOpName() << " */\n";
     if (!attrs.empty()) {
@@ -110,14 +114,11 @@ class DNNLCCodegen : public GraphCodegenC {
   }
 
   bool CallKernel(const CKernel& kernel) final {
-    std::string data, names;
-    for (const CTensor& input : kernel.inputs) data += input.name + ", ";
-    for (const CTensor& output : kernel.outputs) {
-      names += (names.empty() ? "" : ", ") + output.name;
-    }
-    PrintComment(names + " = " + RelayText(kernel));
+    const std::string inputs = NamesOf(kernel.inputs), outputs = NamesOf(kernel.outputs);
+    PrintComment(outputs + " = " + kernel.node->GetOpName() + "(" + inputs + ")");
     code_stream_ << "  {\n"
-                 << "    void* data[] = {" << data << names << "};\n"
+                 << "    void* data[] = {" << inputs << (inputs.empty() ? "" : ", ") << outputs
+                 << "};\n"
                  << "    status = TVMDNNLRunOp(&ops[" << kernel.id << "], data);\n"
                  << "    if (status != 0) goto done;\n"
                  << "  }\n";
@@ -138,6 +139,12 @@ class DNNLCCodegen : public GraphCodegenC {
   }
 
  private:
+  static std::string NamesOf(const std::vector<CTensor>& tensors) {
+    std::string names;
+    for (const CTensor& tensor : tensors) names += (names.empty() ? "" : ", ") + tensor.name;
+    return names;
+  }
+
   static std::string TensorText(const CTensor& tensor) {
     std::string dims;
     for (int64_t dim : tensor.shape) dims += (dims.empty() ? "" : ", ") + std::to_string(dim);

@@ -20,6 +20,9 @@
 /*!
  * \file src/runtime/contrib/dnnl/c_source/attr_text.h
  * \brief The values of attributes as dnnl_kernel.h describes them: text that people can read.
+ *
+ * Why not the JSON of the node: libraries that were exported hold this text, so its reader would
+ * stay beside that of JSON, and as a C literal JSON has a backslash before each of its quotes.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_C_SOURCE_ATTR_TEXT_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_C_SOURCE_ATTR_TEXT_H_

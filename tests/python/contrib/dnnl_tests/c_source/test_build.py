@@ -91,9 +91,9 @@ def test_the_source_is_plain_c_and_c_plus_plus(command, tmp_path):
 
 def test_the_source_can_be_read():
     text = source_of(build())
-    assert "/* out0 = nn.relu(add(nn.conv2d(in0, const_0, " in text
+    assert "/* out0 = dnnl.conv2d_bias_relu(in0, const_0, const_1) */" in text
     assert text.count("TVMDNNLRunOp(") == 2
-    # One line of Relay above each call, and no line that is too long to read.
+    # One line of what is computed above each call, and no line that is too long to read.
     assert max(map(len, text.splitlines())) <= 100
 
 
