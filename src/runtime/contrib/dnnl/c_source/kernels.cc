@@ -21,12 +21,15 @@
  * \file src/runtime/contrib/dnnl/c_source/kernels.cc
  * \brief The C functions of dnnl_kernel.h: errors become codes here, and no exception leaves.
  */
+#include <tvm/runtime/container/string.h>
 #include <tvm/runtime/data_type.h>
 #include <tvm/runtime/logging.h>
+#include <tvm/runtime/registry.h>
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,11 +37,12 @@
 #include <vector>
 
 #include "../../json/json_graph.h"
+#include "../core/exec/profile.h"
+#include "../core/library.h"
 #include "../dnnl_kernel.h"
 #include "../tvm/errors.h"
 #include "kernel_cache.h"
 #include "op_kernel.h"
-#include "prepared_ops.h"
 
 namespace tvm {
 namespace runtime {
@@ -47,8 +51,22 @@ namespace dnnl_backend {
 
 namespace {
 
-/*! \brief What TVMDNNLOp::kernel points at. */
-using Slot = std::shared_ptr<OpKernel>;
+/*!
+ * \brief The kernels of the ops that are prepared, by address: the ops of a function are one array.
+ *
+ * TVMDNNLOp::kernel points at an op's kernel, which lives here until the op is released.
+ */
+struct PreparedOps {
+  /*! \brief Held while ops are prepared, so that each is prepared once. */
+  std::mutex mutex;
+  std::map<const TVMDNNLOp*, std::shared_ptr<OpKernel>> kernels;
+
+  /*! \brief Those of the process. They are never destroyed, so that they may be used at exit. */
+  static PreparedOps* Global() {
+    static auto* ops = new PreparedOps;
+    return ops;
+  }
+};
 
 // The slot is plain C, yet one thread may read it while another one prepares the op.
 std::atomic<void*>* SlotOf(TVMDNNLOp* op) {
@@ -57,8 +75,7 @@ std::atomic<void*>* SlotOf(TVMDNNLOp* op) {
 }
 
 OpKernel* KernelOf(TVMDNNLOp* op) {
-  auto* slot = static_cast<Slot*>(SlotOf(op)->load(std::memory_order_acquire));
-  return slot == nullptr ? nullptr : slot->get();
+  return static_cast<OpKernel*>(SlotOf(op)->load(std::memory_order_acquire));
 }
 
 /*!
@@ -74,28 +91,19 @@ struct ExitWatch {
 };
 const ExitWatch exit_watch;
 
-/*! \brief Held while ops are prepared, so that each is prepared once. */
-std::mutex* PrepareMutex() {
-  static auto* mutex = new std::mutex;
-  return mutex;
-}
-
-std::unique_ptr<Slot> MakeKernel(const TVMDNNLOp& op, const std::vector<void*>& constants) {
+std::shared_ptr<OpKernel> MakeKernel(const TVMDNNLOp& op, const std::vector<void*>& constants) {
   for (void* address : constants) {
-    if (address != nullptr) {
-      return std::make_unique<Slot>(std::make_shared<OpKernel>(op, constants));
-    }
+    if (address != nullptr) return std::make_shared<OpKernel>(op, constants);
   }
   // Without constants of its own, it may as well serve others of its kind.
-  return std::make_unique<Slot>(KernelCache::Global()->Get(op));
+  return KernelCache::Global()->Get(op);
 }
 
 /*! \brief From here on the op runs with this kernel. */
-OpKernel* Install(std::unique_ptr<Slot> slot, TVMDNNLOp* op) {
-  OpKernel* kernel = slot->get();
-  PreparedOps::Global()->Add(op, *slot);
-  SlotOf(op)->store(slot.release(), std::memory_order_release);
-  return kernel;
+OpKernel* Install(const std::shared_ptr<OpKernel>& kernel, TVMDNNLOp* op) {
+  PreparedOps::Global()->kernels[op] = kernel;
+  SlotOf(op)->store(kernel.get(), std::memory_order_release);
+  return kernel.get();
 }
 
 /*! \brief The address of a constant's values, once it is known to be what the op expects. */
@@ -122,8 +130,8 @@ std::vector<void*> ConstantsAmong(const TVMDNNLOp& op, void* const* data) {
 }
 
 void Prepare(TVMDNNLOp* ops, int num_ops, DLTensor* const* constants) {
-  std::lock_guard<std::mutex> lock(*PrepareMutex());
-  std::vector<std::unique_ptr<Slot>> slots(num_ops);
+  std::lock_guard<std::mutex> lock(PreparedOps::Global()->mutex);
+  std::vector<std::shared_ptr<OpKernel>> kernels(num_ops);
   for (int i = 0; i < num_ops; ++i) {
     if (KernelOf(&ops[i]) != nullptr) continue;
     std::vector<void*> addresses(ops[i].num_inputs);
@@ -131,18 +139,41 @@ void Prepare(TVMDNNLOp* ops, int num_ops, DLTensor* const* constants) {
       const int number = ops[i].tensors[j].constant;
       if (number > 0) addresses[j] = ConstantData(ops[i], j, constants[number - 1]);
     }
-    slots[i] = MakeKernel(ops[i], addresses);
+    kernels[i] = MakeKernel(ops[i], addresses);
   }
   for (int i = 0; i < num_ops; ++i) {
-    if (slots[i]) Install(std::move(slots[i]), &ops[i]);
+    if (kernels[i]) Install(kernels[i], &ops[i]);
   }
 }
 
 OpKernel* PrepareNow(TVMDNNLOp* op, void* const* data) {
-  std::lock_guard<std::mutex> lock(*PrepareMutex());
+  std::lock_guard<std::mutex> lock(PreparedOps::Global()->mutex);
   if (OpKernel* kernel = KernelOf(op)) return kernel;
   return Install(MakeKernel(*op, ConstantsAmong(*op, data)), op);
 }
+
+void Release(TVMDNNLOp* ops, int num_ops) {
+  std::lock_guard<std::mutex> lock(PreparedOps::Global()->mutex);
+  for (int i = 0; i < num_ops; ++i) {
+    SlotOf(&ops[i])->store(nullptr);
+    PreparedOps::Global()->kernels.erase(&ops[i]);
+  }
+}
+
+/*! \brief The plans of the ops that the library at a path has prepared, as a list in JSON. */
+std::string DescribePrepared(const std::string& library) {
+  std::lock_guard<std::mutex> lock(PreparedOps::Global()->mutex);
+  std::string list;
+  for (const auto& [op, kernel] : PreparedOps::Global()->kernels) {
+    if (LibraryAt(op) != library) continue;
+    list += (list.empty() ? "" : ",\n") + DescribePlan(op->symbol, kernel->plan());
+  }
+  return "[" + list + "]";
+}
+
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.get_op_plans").set_body_typed([](String library) {
+  return String(DescribePrepared(library));
+});
 
 /*! \brief Make an exception TVM's last error. */
 void ReportError(const TVMDNNLOp* op, const std::exception& error) noexcept {
@@ -195,12 +226,7 @@ int TVMDNNLRunOp(TVMDNNLOp* op, void* const* data) {
 
 int TVMDNNLReleaseOps(TVMDNNLOp* ops, int32_t num_ops) {
   if (backend::is_exiting) return 0;
-  return backend::Guard(nullptr, [&]() {
-    for (int i = 0; i < num_ops; ++i) {
-      backend::PreparedOps::Global()->Remove(&ops[i]);
-      delete static_cast<backend::Slot*>(backend::SlotOf(&ops[i])->exchange(nullptr));
-    }
-  });
+  return backend::Guard(nullptr, [&]() { backend::Release(ops, num_ops); });
 }
 
 int TVMDNNLRunOnce(const TVMDNNLOp* op, void* const* data) {
