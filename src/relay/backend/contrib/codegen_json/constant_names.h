@@ -40,7 +40,7 @@ namespace contrib {
 
 /*! \brief What the number in the name `<symbol>_const_<number>` counts. */
 enum class ConstantNaming {
-  /*! \brief kVisitOrder for a backend that is known to need it, else kUpdaterOrder. */
+  /*! \brief kVisitOrder in an updater of a backend's own, else kUpdaterOrder. */
   kAuto,
   /*! \brief All constants of the function, in the order of a plain visitor. Right wherever TVM's
    *         default updater collects the constants, as it counts those inside a composite, too,
@@ -80,13 +80,10 @@ inline ConstantNaming ResolveConstantNaming(ConstantNaming naming, const Expr& e
   Optional<String> compiler =
       func ? func->GetAttr<String>(attr::kCompiler) : Optional<String>(nullptr);
   if (!compiler) return ConstantNaming::kUpdaterOrder;
-  const std::string name = compiler.value();
   // A backend with an updater of its own numbers the constants as its serializer visits them.
-  const bool own_updater = runtime::Registry::Get("relay.ext." + name + ".constant_updater");
-  // TVM's Marvell backend hands the constants to its compiler itself, and counts along with the
-  // visit to name them there.
-  const bool own_names = name == "mrvl";
-  return own_updater || own_names ? ConstantNaming::kVisitOrder : ConstantNaming::kUpdaterOrder;
+  const std::string updater = "relay.ext." + std::string(compiler.value()) + ".constant_updater";
+  return runtime::Registry::Get(updater) ? ConstantNaming::kVisitOrder
+                                         : ConstantNaming::kUpdaterOrder;
 }
 
 }  // namespace contrib
