@@ -27,6 +27,7 @@
 #include <thread>
 
 #include "src/runtime/contrib/json/json_runtime.h"
+#include "tests/cpp-runtime/harness/arrays.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace {
@@ -39,6 +40,8 @@ using tvm::runtime::PackedFunc;
 using tvm::runtime::String;
 using tvm::runtime::json::JSONGraphNode;
 using tvm::runtime::json::JSONRuntimeBase;
+using tvm_test::Floats;
+using tvm_test::Values;
 
 /*! \brief y = relu(x + c), z = x + y; heads y, z. */
 const char kGraph[] = R"({
@@ -78,19 +81,7 @@ std::string DoubleWithHeads(const std::string& heads) {
 const std::vector<float> kX{-3, -1, 1, 3};
 const std::vector<float> kC{1, 2, 3, 4};
 
-NDArray Floats(const std::vector<float>& values) {
-  NDArray array =
-      NDArray::Empty({static_cast<int64_t>(values.size())}, {kDLFloat, 32, 1}, {kDLCPU, 0});
-  std::copy(values.begin(), values.end(), static_cast<float*>(array->data));
-  return array;
-}
-
 NDArray Output() { return Floats({-99, -99, -99, -99}); }
-
-std::vector<float> Values(const NDArray& array) {
-  const auto* data = static_cast<const float*>(array->data);
-  return std::vector<float>(data, data + array->shape[0]);
-}
 
 /*! \brief Interprets add and nn.relu. */
 class ToyRuntime : public JSONRuntimeBase {

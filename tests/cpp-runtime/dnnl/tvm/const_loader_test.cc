@@ -29,11 +29,11 @@
 #include <tvm/runtime/ndarray.h>
 #include <tvm/runtime/registry.h>
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/cpp-runtime/harness/arrays.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace {
@@ -51,18 +51,8 @@ using tvm::runtime::PackedFunc;
 using tvm::runtime::Registry;
 using tvm::runtime::String;
 using tvm::runtime::TypedPackedFunc;
-
-NDArray Floats(const std::vector<float>& values) {
-  NDArray array =
-      NDArray::Empty({static_cast<int64_t>(values.size())}, {kDLFloat, 32, 1}, {kDLCPU, 0});
-  std::copy(values.begin(), values.end(), static_cast<float*>(array->data));
-  return array;
-}
-
-std::vector<float> Values(const NDArray& array) {
-  const auto* data = static_cast<const float*>(array->data);
-  return std::vector<float>(data, data + array->shape[0]);
-}
+using tvm_test::Floats;
+using tvm_test::Values;
 
 /*! \brief Constants a and b; f needs both, b first, g needs a. */
 std::string Binary() {

@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "../c_source/attr_text.h"
 #include "../c_source/kernel_cache.h"
 #include "../c_source/op_kernel.h"
 #include "../dnnl_kernel.h"
@@ -43,10 +44,10 @@ namespace {
 
 constexpr const char* kConv2D = "tvm.contrib.dnnl.conv2d";
 
-std::string Join(const std::vector<int>& values) {
-  std::string text;
-  for (int value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
-  return text;
+std::string TextOf(const std::vector<int>& values) {
+  json::JSONAttr::Row row;
+  for (int value : values) row.push_back(std::to_string(value));
+  return dnnl_backend::ToAttrText({row});
 }
 
 /*! \brief The type of a tensor, and its address. The text of the data type is kept in `dtype`. */
@@ -81,8 +82,8 @@ TVM_REGISTER_GLOBAL(kConv2D).set_body([](TVMArgs args, TVMRetValue*) {
   const int stride_h = args[7], stride_w = args[8], groups = args[9];
   const bool channel_last = args[10];
 
-  const std::string padding = Join({top, left, down, right});
-  const std::string strides = Join({stride_h, stride_w});
+  const std::string padding = TextOf({top, left, down, right});
+  const std::string strides = TextOf({stride_h, stride_w});
   const std::string group_text = std::to_string(groups);
   const TVMDNNLAttr attrs[] = {
       {"data_layout", channel_last ? "NHWC" : "NCHW"},
