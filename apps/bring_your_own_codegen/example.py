@@ -47,7 +47,7 @@ for module in lib.get_lib().imported_modules:
     elif module.type_key == "c":
         print(module.get_source())
 
-# The options are for the C source; a library without any takes them, too.
+# The options are for the C source; a library without any accepts them, too.
 lib.export_library("model.so", options=["-O2", *tutorial.c_source_options()])
 
 loaded = tvm.runtime.load_module("model.so")

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the accelerator `tutorial` takes, and the way of a model to it."""
+"""What the accelerator `tutorial` accepts, and the way of a model to it."""
 
 import ctypes
 import math
@@ -34,7 +34,7 @@ def load_library(path):
 
 
 def refusal(call):
-    """Say why a call of `nn.dense` or `add` stays on TVM; None if the accelerator takes it."""
+    """Say why a call of `nn.dense` or `add` stays on TVM; None if the accelerator accepts it."""
     for tensor in [*call.args, call]:
         tensor_type = tensor.checked_type
         if tensor_type.dtype != "float32":
@@ -69,7 +69,7 @@ def pattern_table():
 
 
 def partition_for_tutorial(mod, params=None):
-    """Move what the accelerator takes into functions with Compiler="tutorial"."""
+    """Move what the accelerator accepts into functions with Compiler="tutorial"."""
     if params:
         mod["main"] = relay.build_module.bind_params_by_name(mod["main"], params)
     passes = [

@@ -21,9 +21,9 @@
  * \file src/runtime/contrib/dnnl/dnnl_kernel.h
  * \brief The kernels that generated C source calls: one Relay op, or composite, a call.
  *
- * Plain C, so that C99 and C++ compilers take it. What an op is, which attributes it has and how it
- * is run, is not known here: an op is described in the words of the JSON graph and goes through the
- * same lowerings as a node of the JSON runtime.
+ * Plain C, so that C99 and C++ compilers accept it. What an op is, which attributes it has and how
+ * it is run, is not known here: an op is described in the words of the JSON graph and goes through
+ * the same lowerings as a node of the JSON runtime.
  *
  * All functions return 0, or -1 with the reason in TVMGetLastError(). None of them throws.
  */
@@ -49,7 +49,7 @@ extern "C" {
  * a semicolon or a backslash. An attribute that is null is left out.
  *
  * The attributes of post-op i of a composite are called "post_ops.<i>.<name>"; "root_op" and
- * "post_ops" say what the composite is made of.
+ * "post_ops" name the ops of the composite.
  */
 typedef struct {
   const char* name;
@@ -63,7 +63,7 @@ typedef struct {
   int32_t ndim;
   int64_t shape[TVM_DNNL_MAX_NDIM];
   /*!
-   * \brief For an input that has the same values in every call: 1 more than its place among the
+   * \brief For an input that has the same values in every call: 1 more than its index among the
    * constants of the module. Else 0.
    */
   int32_t constant;

@@ -19,7 +19,8 @@
 
 /*!
  * \file src/relay/backend/contrib/codegen_c/codegen.cc
- * \brief `ccompiler`, the smallest codegen there is: three ops as loops that any C compiler takes.
+ * \brief `ccompiler`, the smallest codegen there is: three ops as loops that any C compiler
+ * accepts.
  */
 #include <tvm/runtime/logging.h>
 #include <tvm/runtime/registry.h>

@@ -80,9 +80,9 @@ class CSourceModuleCodegenBase {
 /*!
  * \brief Prints C code for one Relay function.
  *
- * A function `f` becomes: `f_`, which a derived class writes; `f_wrapper_`, which takes DLTensors;
- * `f`, the packed function that TVM calls; and, if there are constants, `__init_f`, which TVM's
- * const loader calls. All of it is C99 and C++ alike, and needs TVM's C headers only.
+ * A function `f` becomes: `f_`, which a derived class writes; `f_wrapper_`, which accepts
+ * DLTensors; `f`, the packed function that TVM calls; and, if there are constants, `__init_f`,
+ * which TVM's const loader calls. All of it is C99 and C++ alike, and needs TVM's C headers only.
  */
 class CodegenCBase {
  public:
@@ -106,7 +106,7 @@ class CodegenCBase {
    * \param args The parameters of the Relay function.
    * \param const_arr_name The array that PrintConstantArray printed; empty without constants.
    * \param outs The results.
-   * \param pass_dl_tensor Whether `<func_name>_` takes `DLTensor*` instead of addresses of data.
+   * \param pass_dl_tensor Whether `<func_name>_` accepts `DLTensor*` instead of addresses of data.
    */
   void GenerateBackendCFunc(const std::string& func_name, const Array<Var>& args,
                             const std::string& const_arr_name, const std::vector<Output>& outs,

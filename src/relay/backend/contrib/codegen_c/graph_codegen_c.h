@@ -89,7 +89,7 @@ class GraphCodegenC : public CodegenCBase {
                 const Array<String>& const_names);
 
   /*!
-   * \brief Let the function take addresses of data and nothing else, as microTVM's unpacked API
+   * \brief Let the function accept addresses of data and nothing else, as microTVM's unpacked API
    *        calls it. It cannot have constants then.
    */
   void UseUnpackedAPI() { is_unpacked_ = true; }

@@ -32,7 +32,7 @@ namespace relay {
 namespace contrib {
 namespace dnnl {
 
-/*! \brief Create the C source module of a partition. It takes whatever CompileToJSON takes. */
+/*! \brief Create the C source module of a partition. It accepts whatever CompileToJSON accepts. */
 runtime::Module CompileToCSource(const Function& function);
 
 }  // namespace dnnl

@@ -74,7 +74,7 @@ class CompositeReader {
  private:
   /*! \brief The call that computes an argument inside, or nullptr. */
   static const CallNode* CallInside(const Expr& arg) {
-    // Of an op with several results the first is taken.
+    // Of an op with several results it is the first.
     const auto* field = arg.as<TupleGetItemNode>();
     return (field != nullptr && field->index == 0 ? field->tuple : arg).as<CallNode>();
   }

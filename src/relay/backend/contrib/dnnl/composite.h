@@ -46,7 +46,7 @@ std::string OpNameOf(const CallNode* call);
 /*! \brief An op that a composite applies to the result of its root op. */
 struct PostOp {
   const CallNode* call;
-  /*! \brief Which of KernelCall::inputs is the other operand; -1 for a function of one. */
+  /*! \brief Which of KernelCall::inputs is the other operand; -1 for a unary op. */
   int operand;
   /*! \brief Whether the other operand is the first one, as in `operand - result`. */
   bool operand_first;

@@ -70,7 +70,7 @@ class Threads : public Integer {
   TVM_DEFINE_NOTNULLABLE_OBJECT_REF_METHODS(Threads, Integer, IntImmNode);
 };
 
-/*! \brief The end of an error: what was given in place of an option's value. */
+/*! \brief The end of an error: what was given as an option's value. */
 template <typename Value>
 std::string Given(const Value& value) {
   std::ostringstream text;

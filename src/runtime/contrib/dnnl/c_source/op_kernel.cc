@@ -126,19 +126,19 @@ OpKernel::OpKernel(const TVMDNNLOp& op, const std::vector<void*>& constants)
 }
 
 void OpKernel::Run(const TVMDNNLOp& op, void* const* data) {
-  for (const auto& [place, address] : constants_) {
-    ICHECK(data[place] == address)
-        << WhereIs(op) << ": input " << place << " is constant, but was at another address when "
+  for (const auto& [index, address] : constants_) {
+    ICHECK(data[index] == address)
+        << WhereIs(op) << ": input " << index << " is constant, but was at another address when "
         << "it was packed. Release the op before its constants move or change";
   }
   std::unique_ptr<Context> context = contexts_.Take();
   std::vector<void*>* addresses = context->addresses();
   for (size_t i = 0; i < arguments_.size(); ++i) {
-    const int place = arguments_[i];
-    ICHECK(data[place] != nullptr)
-        << WhereIs(op) << ": " << (place < op.num_inputs ? "input " : "output ")
-        << (place < op.num_inputs ? place : place - op.num_inputs) << " is null";
-    (*addresses)[i] = data[place];
+    const int index = arguments_[i];
+    ICHECK(data[index] != nullptr)
+        << WhereIs(op) << ": " << (index < op.num_inputs ? "input " : "output ")
+        << (index < op.num_inputs ? index : index - op.num_inputs) << " is null";
+    (*addresses)[i] = data[index];
   }
   Recorder* recorder = Recorder::OfThread();
   if (recorder != nullptr) recorder->Announce(WhereIs(op));

@@ -60,9 +60,9 @@ class OpKernel {
  private:
   std::shared_ptr<const Plan> plan_;
   ContextPool contexts_;
-  /*! \brief For each argument of the plan its place among the inputs and outputs. */
+  /*! \brief For each argument of the plan its index among the inputs and outputs. */
   std::vector<int> arguments_;
-  /*! \brief The places of the constants, and where they were when they were packed. */
+  /*! \brief The indices of the constants, and their addresses when they were packed. */
   std::vector<std::pair<int, void*>> constants_;
 };
 

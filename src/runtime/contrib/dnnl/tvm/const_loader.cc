@@ -21,7 +21,7 @@
  * \file src/runtime/contrib/dnnl/tvm/const_loader.cc
  * \brief TVM's const loader for modules that are loaded: constants are in memory once.
  *
- * It takes the place of TVM's own for what a library or a file holds; what is compiled in this
+ * It replaces TVM's own for what a library or a file holds; what is compiled in this
  * process still has TVM's. It reads and writes the same format and has the same functions. TVM's
  * keeps a copy of all constants for as long as the module lives, besides the one that a backend has
  * packed. This one leaves constants in the file that the system has mapped, and hands a copy of
@@ -191,7 +191,7 @@ class ConstLoader : public ModuleNode {
 
   NDArray ValueOf(const StoredConstant& constant) const {
     if (constant.value.defined()) return constant.value;
-    // The stream's type has no form for reading only.
+    // The stream's type has no read-only variant.
     dmlc::MemoryFixedSizeStream stream(const_cast<char*>(blob_->At(constant.begin)),
                                        constant.end - constant.begin);
     NDArray value;

@@ -54,8 +54,8 @@ using profiling::PercentNode;
 
 ObjectRef Count(int64_t count) { return ObjectRef(make_object<CountNode>(count)); }
 ObjectRef Duration(double us) { return ObjectRef(make_object<DurationNode>(us)); }
-ObjectRef Percent(double part, double whole) {
-  return ObjectRef(make_object<PercentNode>(whole > 0 ? 100 * part / whole : 0));
+ObjectRef Percent(double part, double total) {
+  return ObjectRef(make_object<PercentNode>(total > 0 ? 100 * part / total : 0));
 }
 
 /*! \brief GFLOP/s as text: TVM prints a ratio with two digits, and adds up counts. */
@@ -178,8 +178,8 @@ class DNNLMetricCollectorNode : public profiling::MetricCollectorNode {
     const std::vector<RecordedStep> steps = recorder_->Since(0);
     auto report = make_object<profiling::ReportNode>();
     for (const RecordedStep& recorded : steps) report->calls.push_back(RowOf(recorded, total_));
-    const Metrics whole = {{"Duration (us)", Duration(total_)}, {"Device", String("cpu0")}};
-    report->device_metrics.Set("cpu0", whole);
+    const Metrics totals = {{"Duration (us)", Duration(total_)}, {"Device", String("cpu0")}};
+    report->device_metrics.Set("cpu0", totals);
     report->configuration.Set("oneDNN", String(LibraryVersion()));
     return profiling::Report(ObjectPtr<Object>(std::move(report)));
   }

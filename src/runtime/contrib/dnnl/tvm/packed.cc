@@ -72,7 +72,7 @@ TVMDNNLTensor Describe(const DLTensor* tensor, const char* name, std::string* dt
 // The arguments are those of dnnl_conv2d in python/tvm/contrib/dnnl.py. It passes no dilation, so
 // there is none. The last two say whether source and result are float32; the tensors say it, too.
 TVM_REGISTER_GLOBAL(kConv2D).set_body([](TVMArgs args, TVMRetValue*) {
-  ICHECK_EQ(args.size(), 13) << kConv2D << " takes 13 arguments";
+  ICHECK_EQ(args.size(), 13) << kConv2D << " expects 13 arguments";
   void* data[3];
   std::string dtypes[3];
   const char* names[] = {"src", "weights", "dst"};
