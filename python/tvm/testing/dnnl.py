@@ -65,7 +65,7 @@ def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codeg
     executor : str
         ``"graph"``, ``"vm"`` or ``"aot"``. AOT runs no partition of the JSON codegen.
     target : tvm.target.Target, optional
-        Default: :py:func:`host_target`.
+        Default: the result of ``host_target()``.
     opt_level : int
         Relay's optimisation level.
     codegen : str, optional
