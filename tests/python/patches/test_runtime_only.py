@@ -79,7 +79,8 @@ def library():
         folder = Path(folder)
 
         def compile_one(source):
-            output = folder / f"{source.stem}.o"
+            # Files of different folders may have one name.
+            output = folder / str(source.relative_to(ROOT).with_suffix(".o")).replace("/", "-")
             run([compiler, *compile_flags(tree), "-c", str(source), "-o", str(output)])
             return str(output)
 

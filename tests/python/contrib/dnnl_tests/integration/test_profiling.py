@@ -252,7 +252,8 @@ def test_names_of_ops_of_c_source_are_their_own():
     debug.exit()
     names = [str(row["Name"]) for row in collector.report().calls]
     numbers = [re.search(r"node (\d+) nn.max_pool2d", name)[1] for name in names]
-    assert len(numbers) == len(set(numbers)) == 2
+    # With reorders around each pool where the CPU has no code for its layout.
+    assert set(numbers) == {"0", "1"} and numbers.count("0") == numbers.count("1")
 
 
 def test_reorder_of_an_output_names_its_partition():

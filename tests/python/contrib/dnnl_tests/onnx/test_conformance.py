@@ -21,6 +21,7 @@ import pathlib
 
 import pytest
 import tvm
+from tvm.relay.op.contrib._dnnl.policy import cpu
 
 from dnnl_tests.onnx import conformance
 
@@ -54,6 +55,13 @@ def test_the_known_failures_fail_and_no_others(outcomes):
     known = conformance.read_known(KNOWN)
     found = {name: out.kind for name, out in outcomes.items() if out.kind in conformance.KNOWN}
     assert {name: kind for name, kind in found.items() if name not in known} == {}, "new failures"
+    # The list is of a CPU with all types; on others oneDNN is given nothing of some cases.
+    if not all(map(cpu.computes, cpu.REAL)):
+        known = {
+            name: kind
+            for name, kind in known.items()
+            if outcomes[name].kind != conformance.NOT_OFFLOADED
+        }
     assert sorted(set(known) - set(found)) == [], "these pass now: take them out of the list"
     assert found == known
 

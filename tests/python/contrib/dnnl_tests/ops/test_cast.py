@@ -22,6 +22,7 @@ import tvm
 from ml_dtypes import bfloat16
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.reference import conv2d, rand
@@ -34,7 +35,12 @@ SPECIAL = np.array(
     "float32",
 )
 
+needs_bfloat16 = pytest.mark.skipif(
+    not cpu.computes("bfloat16"), reason="oneDNN has no bfloat16 on this CPU"
+)
 
+
+@needs_bfloat16
 @pytest.mark.parametrize(
     "x", [SPECIAL, 100 * rand(2, 3, 4, 5), rand(7)], ids=["special", "4d", "1d"]
 )
@@ -47,6 +53,7 @@ def test_to_bfloat16(x):
     np.testing.assert_array_equal(found, x.astype(bfloat16).view("uint16"))
 
 
+@needs_bfloat16
 @pytest.mark.parametrize("x", [SPECIAL, rand(2, 3, 4, 5)], ids=["special", "4d"])
 def test_from_bfloat16(x):
     x = x.astype(bfloat16)
@@ -57,6 +64,7 @@ def test_from_bfloat16(x):
     np.testing.assert_array_equal(found, x.astype("float32"))
 
 
+@needs_bfloat16
 def test_there_and_back():
     x = 10 * rand(3, 5)
     expr = relay.cast(relay.cast(var("x", x.shape), "bfloat16"), "float32")

@@ -287,7 +287,10 @@ def test_lrn(attrs, channels, axis):
     x = 10 * rand(*shape)
     reference = lrn(x.astype("float64"), **full)
     expr = relay.nn.lrn(var("x", shape), **full)
-    run_alone(expr, {"x": x}, None, reference, kinds=["lrn"], rtol=SOFTMAX_RTOL)
+    # For row-major data oneDNN has other code only where the CPU has AVX-512, as for bfloat16.
+    slow = not cpu.computes("bfloat16")
+    checks = dict(kinds=["lrn"], rtol=SOFTMAX_RTOL, allow_reference=slow)
+    run_alone(expr, {"x": x}, None, reference, **checks)
 
 
 L2_CASES = {

@@ -150,16 +150,22 @@ def plan(runner):
     return found
 
 
+def assert_packed_once(found, layers):
+    """Each weight is there once; oneDNN fills blocks up, on CPUs with AVX2 by 3 % here."""
+    total = sum(value.nbytes for value in layers)
+    assert total <= found <= 1.05 * total
+
+
 def test_equal_constants_of_two_modules_are_packed_once(tmp_path):
     same, own = weights(2), weights(1, seed=2)
     first = loaded(exported(same, tmp_path / "first.so"))
     first({"x": X})
     second = loaded(exported(same + own, tmp_path / "second.so"))
     testing.assert_close(second({"x": X}), expected(same + own), RTOL)
-    total = sum(value.nbytes for value in same)
-    assert plan(first)["constant_bytes"] == total
+    total = plan(first)["constant_bytes"]
+    assert_packed_once(total, same)
     assert plan(first)["constant_bytes_shared"] == 0
-    assert plan(second)["constant_bytes"] == total + own[0].nbytes
+    assert_packed_once(plan(second)["constant_bytes"], same + own)
     assert plan(second)["constant_bytes_shared"] == total
     # What is shared outlives the module that packed it.
     del first
@@ -172,7 +178,7 @@ def test_constants_in_a_module_that_was_not_exported():
     layers = weights(2)
     runner = testing.Runner(convolutions(layers))
     testing.assert_close(runner({"x": X}), expected(layers), RTOL)
-    assert plan(runner)["constant_bytes"] == sum(value.nbytes for value in layers)
+    assert_packed_once(plan(runner)["constant_bytes"], layers)
 
 
 def test_damaged_constants_are_an_error(tmp_path):
