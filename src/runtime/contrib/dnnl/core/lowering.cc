@@ -49,13 +49,36 @@ const OpSpec& SpecOf(const NodeReader& node) {
 
 /*! \brief Lower a node with all that is fused to it. */
 void LowerFused(const NodeReader& node, PlanBuilder* plan) {
-  SpecOf(node).family.lower(node, plan);
+  const Family& family = SpecOf(node).family;
+  if (node.IsQuantized() && !family.is_quantized) {
+    throw dnnl::error(dnnl_unimplemented, "the op is not fused to quantizations");
+  }
+  family.lower(node, plan);
+}
+
+/*! \brief The node with its inputs in float32, which they become here. */
+NodeReader DequantizeInputs(const NodeReader& node, PlanBuilder* plan) {
+  const NodeReader result = node.InFloat32();
+  for (int i = 0; i < static_cast<int>(node.Inputs().size()); ++i) {
+    if (!node.IsDequantized(i)) continue;
+    plan->SetInput(result, i, Dequantized(node.Dequantization(i), plan));
+  }
+  return result;
+}
+
+/*! \brief Lower a quantized node as one in float32 between other steps. */
+void LowerInFloat32(const NodeReader& node, PlanBuilder* plan) {
+  const NodeReader ops = DequantizeInputs(node, plan);
+  const NodeReader in_float = ops.WithoutQuantization();
+  LowerFused(in_float, plan);
+  if (in_float.NumPostOps() < ops.NumPostOps()) LowerFused(ops.PostOp(ops.NumPostOps() - 1), plan);
 }
 
 /*! \brief Lower the ops of a node one by one. */
 void LowerOneByOne(const NodeReader& node, PlanBuilder* plan) {
-  LowerFused(node.WithoutPostOps(), plan);
-  for (int i = 0; i < node.NumPostOps(); ++i) LowerFused(node.PostOp(i), plan);
+  const NodeReader ops = DequantizeInputs(node, plan);
+  LowerFused(ops.WithoutPostOps(), plan);
+  for (int i = 0; i < ops.NumPostOps(); ++i) LowerFused(ops.PostOp(i), plan);
 }
 
 /*!
@@ -138,8 +161,9 @@ bool Try(const NodeReader& node, PlanBuilder* plan,
 }
 
 /*! \brief Lower a node with its post-ops fused or, where that is not good, one by one. */
-bool TryBoth(const NodeReader& node, PlanBuilder* plan) {
-  return Try(node, plan, LowerFused) || (node.NumPostOps() > 0 && Try(node, plan, LowerOneByOne));
+bool TryAll(const NodeReader& node, PlanBuilder* plan) {
+  return Try(node, plan, LowerFused) || (node.IsQuantized() && Try(node, plan, LowerInFloat32)) ||
+         (node.NumPostOps() > 0 && Try(node, plan, LowerOneByOne));
 }
 
 /*! \brief Append the steps of a node to the plan; every error names the node. */
@@ -149,10 +173,10 @@ void LowerNode(const NodeReader& node, PlanBuilder* plan) {
   try {
     plan->SetInputLayouts(node, ReadsAnyLayout(node, op) ? node.NumRootInputs() : 0,
                           AsCommonLayout);
-    if (TryBoth(node, plan)) return;
+    if (TryAll(node, plan)) return;
     // A view may be in a layout that oneDNN has no good code for.
     const PlanBuilder::Mark mark = plan->Here();
-    if (plan->SetInputLayouts(node, 0, AsPlain) && TryBoth(node, plan)) return;
+    if (plan->SetInputLayouts(node, 0, AsPlain) && TryAll(node, plan)) return;
     plan->BackTo(mark);
     LowerOneByOne(node, plan);
   } catch (const dnnl::error& e) {

@@ -23,14 +23,34 @@
  */
 #include "node_reader.h"
 
+#include <algorithm>
+
 #include "exec/threads.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+const char* const kDequantize = "dequantize.";
+
+std::string DequantizationOf(int input) { return kDequantize + std::to_string(input) + "."; }
+
+bool IsQNNOp(const std::string& name) { return name.rfind("qnn.", 0) == 0; }
+
+/*! \brief Whether a node has attributes that say how an input is dequantized. */
+bool HasDequantization(const Node& node) {
+  const std::string key = kDequantize;
+  const auto first = node.attrs.lower_bound(key);
+  return first != node.attrs.end() && first->first.compare(0, key.size(), key) == 0;
+}
+
+}  // namespace
 
 NodeReader::NodeReader(const Node& node, const std::string& symbol)
     : node_(&node), symbol_(symbol), op_name_(node.name), inputs_(node.inputs) {
   op_name_ = Get<std::string>("root_op", op_name_);
   post_ops_ = Get<std::vector<std::string>>("post_ops", {});
+  num_root_inputs_ = CountRootInputs();
 }
 
 std::string NodeReader::Where() const {
@@ -51,11 +71,18 @@ int NodeReader::Axis(const std::string& key, int otherwise, int rank) const {
   return axis < 0 ? axis + rank : axis;
 }
 
-int NodeReader::NumRootInputs() const {
+int NodeReader::CountRootInputs() const {
+  // Each scale comes with a zero point.
   int count = static_cast<int>(inputs_.size());
   for (int i = 0; i < NumPostOps(); ++i) {
-    if (PostOp(i).Operand() >= 0) --count;
+    const NodeReader post_op = PostOp(i);
+    if (post_op.Operand() >= 0) --count;
+    if (post_op.IsQNN()) count -= 2;
   }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (IsDequantized(i)) count -= 2;
+  }
+  CORE_CHECK(count >= 0) << Where() << ": has fewer inputs than its attributes name";
   return count;
 }
 
@@ -67,6 +94,8 @@ const TensorType& NodeReader::Output(int index) const {
 Dims NodeReader::OutDims(int index) const { return ToDims(Output(index).shape, Where()); }
 
 dnnl::memory::data_type NodeReader::OutType(int index) const {
+  if (index == 0 && type_) return *type_;
+  if (index == 0 && type_) return *type_;
   return ToDNNLType(Output(index).dtype, Where());
 }
 
@@ -77,12 +106,17 @@ int NodeReader::NumThreads() const {
   return num_threads;
 }
 
+bool NodeReader::IsQNN() const { return IsQNNOp(op_name_); }
+
 NodeReader NodeReader::PostOp(int index) const {
   NodeReader reader = *this;
   reader.op_name_ = post_ops_.at(index);
   reader.prefix_ = "post_ops." + std::to_string(index) + ".";
   reader.post_ops_.clear();
   reader.inputs_ = {{id(), 0}};
+  reader.num_root_inputs_ = 1;
+  if (reader.IsQNN()) AddScaleTo(&reader);
+  if (index + 1 < NumPostOps()) reader.type_ = TypeBehind(reader);
   const int operand = reader.Operand();
   if (operand < 0) return reader;
   CORE_CHECK(operand < static_cast<int>(inputs_.size()))
@@ -90,6 +124,7 @@ NodeReader NodeReader::PostOp(int index) const {
   const bool operand_first = reader.Get<bool>("operand_first", false);
   reader.inputs_.insert(operand_first ? reader.inputs_.begin() : reader.inputs_.end(),
                         inputs_[operand]);
+  ++reader.num_root_inputs_;
   return reader;
 }
 
@@ -97,6 +132,70 @@ NodeReader NodeReader::WithoutPostOps() const {
   NodeReader reader = *this;
   reader.inputs_.resize(NumRootInputs());
   reader.post_ops_.clear();
+  if (NumPostOps() > 0) reader.type_ = TypeBehind(reader);
+  return reader;
+}
+
+std::optional<dnnl::memory::data_type> NodeReader::TypeBehind(const NodeReader& op) const {
+  if (op.OpName() == "qnn.quantize") {
+    const auto name = op.Get<std::string>("out_dtype");
+    for (DLDataType type : {DLDataType{kDLUInt, 8, 1}, {kDLInt, 8, 1}, {kDLInt, 32, 1}}) {
+      if (name == ToText(type)) return ToDNNLType(type, op.Where());
+    }
+    CORE_FAIL() << op.Where() << ": out_dtype is " << name << ", expected: uint8, int8 or int32";
+  }
+  return IsQuantized() || op.IsQNN() ? dnnl::memory::data_type::f32 : type_;
+}
+
+bool NodeReader::IsQuantized() const {
+  for (const std::string& name : post_ops_) {
+    if (IsQNNOp(name)) return true;
+  }
+  return !is_float_ && HasDequantization(*node_);
+}
+
+bool NodeReader::IsDequantized(int input) const {
+  return !is_float_ && node_->attrs.count(DequantizationOf(input) + "scale") > 0;
+}
+
+NodeReader NodeReader::Dequantization(int input) const {
+  NodeReader reader = *this;
+  reader.op_name_ = "qnn.dequantize";
+  reader.prefix_ = DequantizationOf(input);
+  reader.post_ops_.clear();
+  reader.inputs_ = {inputs_.at(input)};
+  reader.num_root_inputs_ = 1;
+  AddScaleTo(&reader);
+  reader.type_ = dnnl::memory::data_type::f32;
+  return reader;
+}
+
+void NodeReader::AddScaleTo(NodeReader* reader) const {
+  for (const char* key : {"scale", "zero_point"}) {
+    const int index = reader->Get<int>(key);
+    CORE_CHECK(index >= 0 && index < static_cast<int>(node_->inputs.size()))
+        << reader->Where() << ": attribute " << reader->prefix_ << key << " names input " << index
+        << ", but there are " << node_->inputs.size();
+    reader->inputs_.push_back(node_->inputs[index]);
+    ++reader->num_root_inputs_;
+  }
+}
+
+NodeReader NodeReader::InFloat32() const {
+  NodeReader reader = *this;
+  for (int i = 0; i < static_cast<int>(inputs_.size()); ++i) {
+    // The node has no outputs of these numbers.
+    if (IsDequantized(i)) reader.inputs_[i] = {id(), static_cast<uint32_t>(NumOutputs() + i)};
+  }
+  reader.is_float_ = true;
+  return reader;
+}
+
+NodeReader NodeReader::WithoutQuantization() const {
+  NodeReader reader = *this;
+  if (post_ops_.empty() || post_ops_.back() != "qnn.quantize") return reader;
+  reader.post_ops_.pop_back();
+  reader.type_ = dnnl::memory::data_type::f32;
   return reader;
 }
 

@@ -24,6 +24,7 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_NODE_READER_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_NODE_READER_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,7 +39,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * \brief A kernel node as a lowering sees it.
  *
  * A composite carries the attributes of its root op under their own names, and those of its i-th
- * post-op under "post_ops.<i>."; `PostOp(i)` is a reader of the latter.
+ * post-op under "post_ops.<i>."; `PostOp(i)` is a reader of the latter. Where the op reads its k-th
+ * input dequantized, "dequantize.<k>." are the attributes of that; `Dequantization(k)` reads them.
  */
 class NodeReader {
  public:
@@ -78,14 +80,18 @@ class NodeReader {
   /*! \brief An axis, from the start: negative ones count from the end. */
   int Axis(const std::string& key, int otherwise, int rank) const;
 
-  /*! \brief All inputs: those of the root op, then the operands of the post-ops. */
+  /*!
+   * \brief All inputs: those of the root op, the operands of the post-ops, and last the scales and
+   * zero points of what is quantized.
+   */
   const std::vector<Entry>& Inputs() const { return inputs_; }
   /*! \brief How many of the inputs belong to the root op. */
-  int NumRootInputs() const;
+  int NumRootInputs() const { return num_root_inputs_; }
   int NumOutputs() const { return static_cast<int>(node_->outputs.size()); }
 
   /*! \brief The dims of an output; {1} for a scalar. */
   Dims OutDims(int index = 0) const;
+  /*! \brief The type of an output: in the middle of a quantized composite that of the op. */
   dnnl::memory::data_type OutType(int index = 0) const;
 
   int NumPostOps() const { return static_cast<int>(post_ops_.size()); }
@@ -96,6 +102,19 @@ class NodeReader {
   /*! \brief Of a post-op: which of the node's inputs is its second operand, or -1. */
   int Operand() const { return Get<int>("operand", -1); }
 
+  /*! \brief Whether the op is qnn.quantize or qnn.dequantize. */
+  bool IsQNN() const;
+  /*! \brief Whether the node dequantizes an input or quantizes a result of its ops. */
+  bool IsQuantized() const;
+  /*! \brief Whether the op reads an input as the real numbers that its elements stand for. */
+  bool IsDequantized(int input) const;
+  /*! \brief The dequantization of an input, as a node of data, scale and zero point. */
+  NodeReader Dequantization(int input) const;
+  /*! \brief The node with its inputs in float32, which `PlanBuilder::SetInput` is to set. */
+  NodeReader InFloat32() const;
+  /*! \brief The node without the quantization at its end, if there is one. */
+  NodeReader WithoutQuantization() const;
+
   /*! \brief How many threads the model was compiled for, which each kernel says; 0 for any. */
   int NumThreads() const;
 
@@ -103,6 +122,11 @@ class NodeReader {
   /*! \brief The attribute; nullptr where it is absent or null. */
   const json::JSONAttr* Find(const std::string& key) const;
   const TensorType& Output(int index) const;
+  int CountRootInputs() const;
+  /*! \brief Append the inputs that a reader's attributes "scale" and "zero_point" name. */
+  void AddScaleTo(NodeReader* reader) const;
+  /*! \brief What one of the node's ops writes if another one reads that. */
+  std::optional<dnnl::memory::data_type> TypeBehind(const NodeReader& op) const;
 
   const Node* node_;
   std::string symbol_;
@@ -110,6 +134,11 @@ class NodeReader {
   std::string prefix_;
   std::vector<std::string> post_ops_;
   std::vector<Entry> inputs_;
+  int num_root_inputs_{0};
+  /*! \brief What the op writes where that is not the node's output. */
+  std::optional<dnnl::memory::data_type> type_;
+  /*! \brief Whether others dequantize the inputs. */
+  bool is_float_{false};
 };
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

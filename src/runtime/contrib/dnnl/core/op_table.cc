@@ -66,6 +66,8 @@ constexpr Family kReduce = {LowerReduce, kAny};
 constexpr Family kReshape = {LowerReshape, kAny, PostOp::kView};
 constexpr Family kEltwise = {LowerEltwise, Reads::kAnyWhenAlone, PostOp::kEltwise};
 constexpr Family kBinary = {LowerBinary, Reads::kCommonLayouts, PostOp::kBinary};
+constexpr Family kDequantize = {LowerDequantize, Reads::kCommonLayouts, PostOp::kNone, nullptr,
+                                /*is_quantized=*/true};
 
 // Keep in step with the rows in python/tvm/relay/op/contrib/dnnl.py; a test compares the two.
 const OpSpec kOps[] = {
@@ -117,6 +119,9 @@ const OpSpec kOps[] = {
     {"nn.upsampling3d", 1, 1, kResize},
 
     {"cast", 1, 1, {LowerCast, kAny}},
+
+    {"qnn.dequantize", 3, 3, kDequantize},
+    {"qnn.quantize", 3, 3, {LowerQuantize}},
 
     {"concatenate", 1, kAnyNumber, {LowerConcat, kAny}},
     {"split", 1, 1, {LowerSplit, kAny}},

@@ -42,6 +42,7 @@ void LowerConcat(const NodeReader& node, PlanBuilder* plan);
 void LowerConv(const NodeReader& node, PlanBuilder* plan);
 void LowerConvTranspose(const NodeReader& node, PlanBuilder* plan);
 void LowerDense(const NodeReader& node, PlanBuilder* plan);
+void LowerDequantize(const NodeReader& node, PlanBuilder* plan);
 void LowerEltwise(const NodeReader& node, PlanBuilder* plan);
 void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerInstanceNorm(const NodeReader& node, PlanBuilder* plan);
@@ -52,6 +53,7 @@ void LowerLRN(const NodeReader& node, PlanBuilder* plan);
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan);
 void LowerPool(const NodeReader& node, PlanBuilder* plan);
 void LowerPReLU(const NodeReader& node, PlanBuilder* plan);
+void LowerQuantize(const NodeReader& node, PlanBuilder* plan);
 void LowerRMSNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerReduce(const NodeReader& node, PlanBuilder* plan);
 void LowerReshape(const NodeReader& node, PlanBuilder* plan);
@@ -61,6 +63,9 @@ void LowerSplit(const NodeReader& node, PlanBuilder* plan);
 void LowerStack(const NodeReader& node, PlanBuilder* plan);
 void LowerStridedSlice(const NodeReader& node, PlanBuilder* plan);
 void LowerTranspose(const NodeReader& node, PlanBuilder* plan);
+
+/*! \brief The real numbers that a qnn.dequantize makes of its input; of constants at once. */
+Tensor Dequantized(const NodeReader& op, PlanBuilder* plan);
 
 // The multiplications and additions of a node, those with padding among them.
 double ConvFlops(const NodeReader& node, const PlanBuilder& plan);
@@ -84,6 +89,8 @@ struct Family {
   PostOp as_post_op{PostOp::kNone};
   /*! \brief nullptr where the time goes with the number of elements. */
   double (*flops)(const NodeReader& node, const PlanBuilder& plan){nullptr};
+  /*! \brief Whether the lowering copes with quantized inputs and results. */
+  bool is_quantized{false};
 };
 
 /*! \brief All that the runtime knows about one op. */

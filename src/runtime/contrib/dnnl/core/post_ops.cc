@@ -148,6 +148,7 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
   if (view.is_negated) chain.AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
   for (int i = 0; i < node.NumPostOps(); ++i) {
     const NodeReader post_op = node.PostOp(i);
+    if (post_op.IsQNN()) throw dnnl::error(dnnl_unimplemented, "quantizations are not fused");
     const OpSpec* op = FindOp(post_op.OpName());
     switch (op == nullptr ? PostOp::kNone : op->family.as_post_op) {
       case PostOp::kNone:

@@ -245,14 +245,19 @@ PlanBuilder::Mark PlanBuilder::Here() const {
           changes_.size(),       plan_->scratchpad_bytes, keeps_blocks_};
 }
 
+void PlanBuilder::ForgetTensors(const Mark& mark) {
+  const auto is_new = [&mark](int index) { return index >= static_cast<int>(mark.tensors); };
+  for (auto& [buffer, tensors] : tensors_of_buffer_) {
+    tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_new), tensors.end());
+  }
+  plan_->tensors.resize(mark.tensors);
+}
+
 void PlanBuilder::BackTo(const Mark& mark) {
-  const auto is_new_tensor = [&mark](int index) { return index >= static_cast<int>(mark.tensors); };
   const auto is_new_buffer = [&mark](const Tensor& tensor) {
     return tensor.buffer >= static_cast<int>(mark.buffers);
   };
-  for (auto& [buffer, tensors] : tensors_of_buffer_) {
-    tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_new_tensor), tensors.end());
-  }
+  ForgetTensors(mark);
   for (auto& [buffer, copies] : reordered_) {
     const auto end = std::remove_if(copies.begin(), copies.end(), [&](const auto& from_to) {
       return is_new_buffer(from_to.first) || is_new_buffer(from_to.second);
@@ -275,7 +280,6 @@ void PlanBuilder::BackTo(const Mark& mark) {
   }
   if (scratchpad_buffer_ >= static_cast<int>(mark.buffers)) scratchpad_buffer_ = -1;
   plan_->buffers.erase(plan_->buffers.begin() + mark.buffers, plan_->buffers.end());
-  plan_->tensors.resize(mark.tensors);
   plan_->steps.resize(mark.steps);
   plan_->scratchpad_bytes = mark.scratchpad_bytes;
   keeps_blocks_ = mark.keeps_blocks;

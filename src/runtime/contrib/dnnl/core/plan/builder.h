@@ -72,6 +72,10 @@ class PlanBuilder {
   // The values of the graph.
   /*! \brief The node's input, in Relay's dims and whatever layout its producer chose. */
   Tensor Input(const NodeReader& node, int index) const;
+  /*! \brief Say what the node reads as an input instead. */
+  void SetInput(const NodeReader& node, int index, const Tensor& value) {
+    SetValue(node.Inputs().at(index), value);
+  }
   /*! \brief Say what an output of the node is; its dims must be those that Relay inferred. */
   void SetOutput(const NodeReader& node, const Tensor& value, int index = 0);
 
@@ -97,6 +101,13 @@ class PlanBuilder {
   void CopyInto(const NodeReader& node, const Tensor& part, const Tensor& whole,
                 const dnnl::memory::desc& md, size_t offset);
   bool IsConstant(const Tensor& value) const;
+  /*! \brief The elements of a constant. */
+  template <typename T>
+  std::vector<T> ValuesOf(const NodeReader& node, const Tensor& constant) {
+    const Tensor plain = Plain(node, constant);
+    const T* data = static_cast<const T*>(DataOf(plain));
+    return std::vector<T>(data, data + NumElements(plain.dims()));
+  }
 
   /*!
    * \brief Append a primitive.
@@ -158,6 +169,9 @@ class PlanBuilder {
   /*! \brief Whether oneDNN has nothing but its slow reference code for a step behind the mark. */
   bool HasReferenceSince(const Mark& mark) const;
 
+  /*! \brief Run the steps behind the mark, which read constants only: their results become some. */
+  void RunNow(const Mark& mark);
+
   /*! \brief A primitive attribute with the settings that every step shares. */
   static dnnl::primitive_attr NewAttr();
 
@@ -176,6 +190,10 @@ class PlanBuilder {
   Tensor Packed(const Tensor& value, const dnnl::memory::desc& want);
   /*! \brief Use the memory of a constant of another plan if one has the same bytes. */
   static void Share(Buffer* buffer);
+  /*! \brief Where the memory of a constant begins. */
+  void* DataOf(const Tensor& constant) const;
+  /*! \brief Forget the list entries of tensors that only steps behind the mark have. */
+  void ForgetTensors(const Mark& mark);
   /*! \brief Let go of the constants that no step reads. */
   void FinishConstants();
   Tensor PartOf(const Tensor& whole, const dnnl::memory::desc& md, size_t offset);

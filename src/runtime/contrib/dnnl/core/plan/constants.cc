@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -97,12 +98,41 @@ bool PlanBuilder::IsConstant(const Tensor& value) const {
   return plan_->buffers[plan_->Locate(value.buffer).first].kind == BufferKind::kConstant;
 }
 
+void* PlanBuilder::DataOf(const Tensor& constant) const {
+  const auto [root, offset] = plan_->Locate(constant.buffer);
+  return static_cast<char*>(plan_->buffers[root].data.get()) + offset;
+}
+
+void PlanBuilder::RunNow(const Mark& mark) {
+  std::vector<Step> steps(plan_->steps.begin() + mark.steps, plan_->steps.end());
+  const std::shared_ptr<void> scratchpad = AllocAligned(plan_->scratchpad_bytes);
+  for (const Step& step : steps) {
+    std::unordered_map<int, dnnl::memory> args;
+    for (const auto& [arg, index] : step.args) {
+      const Tensor& tensor = plan_->tensors[index];
+      Buffer& buffer = plan_->buffers[plan_->Locate(tensor.buffer).first];
+      if (buffer.kind == BufferKind::kArena) {
+        buffer.kind = BufferKind::kConstant;
+        buffer.data = AllocAligned(buffer.bytes);
+      }
+      const bool is_scratchpad = buffer.kind == BufferKind::kScratchpad;
+      args.emplace(arg, dnnl::memory(tensor.md, plan_->engine,
+                                     is_scratchpad ? scratchpad.get() : DataOf(tensor)));
+    }
+    step.primitive.execute(stream_, args);
+  }
+  stream_.wait();
+  // What the steps needed is forgotten with them.
+  plan_->steps.resize(mark.steps);
+  plan_->scratchpad_bytes = mark.scratchpad_bytes;
+  ForgetTensors(mark);
+  while (!offers_.empty() && offers_.back().step >= mark.steps) offers_.pop_back();
+}
+
 Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want) {
   Buffer buffer(BufferKind::kConstant, want.get_size());
   const std::shared_ptr<void> packed = pool_.Alloc(buffer.bytes);
-  const auto [root, offset] = plan_->Locate(value.buffer);
-  char* raw = static_cast<char*>(plan_->buffers[root].data.get()) + offset;
-  dnnl::memory from(value.md, plan_->engine, raw);
+  dnnl::memory from(value.md, plan_->engine, DataOf(value));
   dnnl::memory to(want, plan_->engine, packed.get());
   dnnl::reorder(from, to).execute(stream_, from, to);
   stream_.wait();

@@ -1,0 +1,64 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/quantization.h
+ * \brief Tensors whose elements stand for real numbers by a scale and a zero point.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_QUANTIZATION_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_QUANTIZATION_H_
+
+#include "node_reader.h"
+#include "plan/builder.h"
+#include "plan/tensor.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*!
+ * \brief How the elements of a tensor stand for real numbers: scale * (element - zero_point).
+ *
+ * Scale and zero point are vectors, of one element or of one for each coordinate along `axis`.
+ */
+struct Quantization {
+  Tensor scale;
+  /*! \brief In int32; undefined where it is constant zero. */
+  Tensor zero_point;
+  int axis{0};
+
+  /*!
+   * \brief Read a qnn.quantize or qnn.dequantize, whose second and third inputs these are.
+   * \param dims Those of the tensor that is quantized.
+   */
+  static Quantization Read(const NodeReader& op, PlanBuilder* plan, const Dims& dims);
+
+  bool HasZeroPoint() const { return zero_point.defined(); }
+  bool IsConstant(const PlanBuilder& plan) const {
+    return plan.IsConstant(scale) && (!HasZeroPoint() || plan.IsConstant(zero_point));
+  }
+  /*! \brief Whether one scale and one zero point are those of all elements. */
+  bool IsPerTensor() const { return !IsAlongAxis(scale) && !IsAlongAxis(zero_point); }
+  /*! \brief Whether the scale or the zero point has an element for each coordinate. */
+  static bool IsAlongAxis(const Tensor& part) {
+    return part.defined() && NumElements(part.dims()) > 1;
+  }
+};
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_QUANTIZATION_H_
