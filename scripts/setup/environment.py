@@ -146,8 +146,8 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=()):
 def run_steps(chain, runner):
     """Run the steps that are due."""
     start = time.monotonic()
-    shown = False
-    for number, step in enumerate(chain, 1):
+    shown = 0
+    for step in chain:
         if step.current():
             if runner.dry_run:
                 runner.plan(f"{step.title}: up to date")
@@ -156,9 +156,10 @@ def run_steps(chain, runner):
             runner.plan(f"{step.title}:")
             step.run()
             continue
-        progress = runner.console.step(f"[{number}/{len(chain)}] {step.title}", step.after)
+        # Which steps are due is known only when those before them have run: no total.
+        progress = runner.console.step(f"[{shown + 1}] {step.title}", step.after)
         with progress:
             step.run()
-        shown = shown or progress.shown
+        shown += progress.shown
     if shown:
         runner.console.say(f"the environment is ready ({time.monotonic() - start:.0f} s)")

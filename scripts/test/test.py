@@ -57,14 +57,15 @@ def names_files(arguments):
 def sharing(words):
     """Return the words and variables with which pytest shares the tests out to processes.
 
-    The tests of a file stay together: they share what they have compiled.
+    The tests of a file stay together: they share what they have compiled. `order` sorts the files.
     """
     files = [word for word in words if ".py" in word]
     if len(files) == 1 or any(word.startswith(ONE_PROCESS) for word in words):
         return [], {}
     workers = min(options.cpus(), MOST_WORKERS)
     threads = {"OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1"}
-    return ["-n", str(workers), "--dist", "loadfile"], threads
+    shares = ["--dist", "loadfile", "--no-loadscope-reorder", "-p", "scripts.test.order"]
+    return ["-n", str(workers), *shares], threads
 
 
 def run_command(runner, command, environ, directory):

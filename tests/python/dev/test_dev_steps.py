@@ -16,7 +16,9 @@
 # under the License.
 """Stamps and steps: what is skipped, what is done again, and what an interruption leaves."""
 
+import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -49,7 +51,7 @@ class Recorder(Runner):
     """A runner that writes down commands, and can fail or be interrupted at one."""
 
     def __init__(self, layout, fail=None, error=KeyboardInterrupt):
-        super().__init__(Console(open(os.devnull, "w")), layout.logs)
+        super().__init__(Console(io.StringIO()), layout.logs)
         self.commands = []
         self.fail = fail
         self.error = error
@@ -121,6 +123,8 @@ def test_an_interrupted_set_up_goes_on_where_it_stopped(layout):
     runner = Recorder(layout)
     environment.run_steps([FakeStep(runner, layout, name) for name in names], runner)
     assert runner.commands == [["two"], ["three"]]
+    starts = re.findall(r"(.+) \.\.\.", runner.console.stream.getvalue())
+    assert starts == ["[1] two", "[2] three"], "only what runs is numbered"
 
     runner = Recorder(layout)
     environment.run_steps([FakeStep(runner, layout, name) for name in names], runner)

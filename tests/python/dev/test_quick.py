@@ -22,7 +22,7 @@ import pytest
 
 from scripts.errors import SetupError
 from scripts.layout import ROOT
-from scripts.test import quick
+from scripts.test import order, quick
 from scripts.test.test import sharing
 
 STAGES = quick.STAGES
@@ -116,4 +116,30 @@ def test_a_single_file_is_run_in_one_process():
     assert sharing(["tests/python/dev/test_quick.py"]) == ([], {})
     assert sharing(["tests", "-n0"]) == ([], {})
     words, variables = sharing(["-x", "tests/a.py", "tests/b.py"])
-    assert words[-2:] == ["--dist", "loadfile"] and variables["OMP_NUM_THREADS"] == "1"
+    assert words[2:4] == ["--dist", "loadfile"] and variables["OMP_NUM_THREADS"] == "1"
+
+
+def test_what_takes_longest_goes_first():
+    class Item:
+        def __init__(self, nodeid, seconds=None):
+            self.nodeid, self.seconds = nodeid, seconds
+
+        def get_closest_marker(self, name):
+            return self.seconds and getattr(pytest.mark, name)(self.seconds).mark
+
+    items = [
+        Item("a.py::1"),
+        Item("b.py::1"),
+        Item("b.py::2"),
+        Item("c.py::1", 9),
+        Item("a.py::T::2"),
+    ]
+    order.pytest_collection_modifyitems([*items, Item("b.py::3")])
+    order.pytest_collection_modifyitems(items)
+    assert [item.nodeid for item in items] == [
+        "c.py::1",
+        "a.py::1",
+        "a.py::T::2",
+        "b.py::1",
+        "b.py::2",
+    ]
