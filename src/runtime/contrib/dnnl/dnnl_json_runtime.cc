@@ -206,6 +206,10 @@ TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.computes").set_body_typed([](DataType 
   return dnnl_backend::WithTVMErrors([&]() { return dnnl_backend::Computes(dtype); });
 });
 
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.multiplies_bfloat16").set_body_typed([]() {
+  return dnnl_backend::MultipliesBfloat16();
+});
+
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed([](int num_threads) {
   dnnl_backend::WithTVMErrors([&]() { dnnl_backend::SetNumThreads(num_threads); });
 });

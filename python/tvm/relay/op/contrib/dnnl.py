@@ -141,8 +141,8 @@ _TABLE = {
         light("max", **REDUCE),
         light("mean", **REDUCE),
         light("min", **REDUCE),
-        light("prod", **REDUCE),
-        light("sum", **REDUCE),
+        light("prod", **REDUCE, grows=True),
+        light("sum", **REDUCE, grows=True),
         light("image.resize1d", **RESIZE),
         light("image.resize2d", **RESIZE),
         light("image.resize3d", **RESIZE),
@@ -165,9 +165,9 @@ _TABLE = {
         OpSpec("nn.prelu", prelu_reason),
         eltwise("abs", eltwise_reason, is_not_negative=always),
         eltwise("clip", **CLIP),
-        eltwise("exp", eltwise_reason, cost_weight=FUNCTION, is_not_negative=always),
+        eltwise("exp", eltwise_reason, cost_weight=FUNCTION, grows=True, is_not_negative=always),
         eltwise("negative", eltwise_reason),
-        eltwise("rsqrt", eltwise_reason),
+        eltwise("rsqrt", eltwise_reason, grows=True),
         eltwise("sigmoid", eltwise_reason, cost_weight=FUNCTION, is_not_negative=always),
         eltwise("sqrt", eltwise_reason, is_not_negative=always),
         eltwise("tanh", eltwise_reason, cost_weight=FUNCTION),
@@ -178,8 +178,8 @@ _TABLE = {
         eltwise("dnnl.hard_swish", virtual_reason),
         eltwise("dnnl.linear", virtual_reason),
         eltwise("dnnl.mish", virtual_reason, cost_weight=FUNCTION),
-        eltwise("dnnl.pow", virtual_reason, cost_weight=FUNCTION),
-        eltwise("dnnl.rsqrt", virtual_reason),
+        eltwise("dnnl.pow", virtual_reason, cost_weight=FUNCTION, grows=True),
+        eltwise("dnnl.rsqrt", virtual_reason, grows=True),
         eltwise("dnnl.softplus", virtual_reason, cost_weight=FUNCTION),
         eltwise("dnnl.swish", virtual_reason, cost_weight=FUNCTION),
         binary("nn.bias_add", axis_reason),
@@ -213,6 +213,7 @@ def partition_for_dnnl(
     *,
     prune: bool | None = None,
     exclude: Sequence[str] | None = None,
+    precision: str | None = None,
     bf16: bool | None = None,
     keep_bias_order: bool | None = None,
     num_threads: int | None = None,
@@ -246,14 +247,16 @@ def partition_for_dnnl(
         Relay ops or composites ("nn.dense", "dnnl.conv2d_relu") that are to stay on TVM; none
         unless the PassContext names some. Without a composite its ops may still be in a smaller
         composite or on their own.
+    precision : str | None
+        What convolutions and matmuls of float32, and the ops between them, compute in: "float32",
+        "bfloat16", "float16", or "auto", which is bfloat16 where this CPU has instructions for it
+        (AVX512_BF16, AMX) and else float32. The arguments and results of main keep their types.
+        "float32" unless the PassContext says otherwise.
     bf16 : bool | None
-        Whether to compute in bfloat16 what TVM's `ToMixedPrecision` gives to it, and what is
-        between; the arguments and results of main keep their types. False unless the PassContext
-        says otherwise. A module that is in bfloat16 or float16 already needs no option.
+        Deprecated: True is `precision="bfloat16"`, and False "float32".
     keep_bias_order : bool | None
-        Whether a bias is added where the module adds it. With False, one that is added behind a
-        residual is added first, as the convolution's own bias; the sum may differ in the last
-        bits. True unless the PassContext says otherwise.
+        Whether a bias is added where the module adds it, as it is by default. With False, one
+        behind a residual is added first, as the convolution's own; the last bits may differ.
     num_threads : int | None
         The number of threads that oneDNN runs the partitions on, or 0 for what the process says
         when they are first run; by default what the PassContext says, here or when the module is
@@ -270,9 +273,8 @@ def partition_for_dnnl(
     TypeError
         An argument is of the wrong type.
     ValueError
-        An argument has a value that makes no sense: a name in `exclude` that no op and no
-        composite has, a value in `params` that does not fit its parameter, `bf16` on a CPU
-        without it, or a number of threads that no machine has.
+        An argument has a value that makes no sense: a name in `exclude` that no op has, a value
+        in `params` that does not fit its parameter, a `precision` that this CPU lacks.
 
     Notes
     -----
@@ -282,6 +284,7 @@ def partition_for_dnnl(
     given = dict(
         prune=prune,
         exclude=exclude,
+        precision=precision,
         bf16=bf16,
         keep_bias_order=keep_bias_order,
         num_threads=num_threads,

@@ -52,13 +52,13 @@ class Flag : public Bool {
   TVM_DEFINE_NOTNULLABLE_OBJECT_REF_METHODS(Flag, Bool, IntImmNode);
 };
 
-/*! \brief Names with commas between them. Errors call it by the name of its option. */
-template <const char* name>
-class Names : public String {
+/*! \brief A text. Errors call it by the name of its option, and say what it must be. */
+template <const char* name, const char* kind>
+class Text : public String {
  public:
-  Names() = default;
+  explicit Text(const char* value) : String(value) {}
 
-  TVM_DEFINE_NOTNULLABLE_OBJECT_REF_METHODS(Names, String, runtime::StringObj);
+  TVM_DEFINE_NOTNULLABLE_OBJECT_REF_METHODS(Text, String, runtime::StringObj);
 };
 
 /*! \brief A number of threads that may be given as text. */
@@ -138,15 +138,15 @@ struct PackedFuncValueConverter<relay::contrib::dnnl::Flag<name>> {
   }
 };
 
-template <const char* name>
-struct PackedFuncValueConverter<relay::contrib::dnnl::Names<name>> {
+template <const char* name, const char* kind>
+struct PackedFuncValueConverter<relay::contrib::dnnl::Text<name, kind>> {
   template <typename Value>
-  static relay::contrib::dnnl::Names<name> From(const Value& value) {
+  static relay::contrib::dnnl::Text<name, kind> From(const Value& value) {
     CHECK(value.template IsObjectRef<String>() || value.type_code() == kTVMStr)
-        << "ValueError: " << name << " of relay.ext.dnnl.options must be a string of names with "
-        << "commas between them" << relay::contrib::dnnl::Given(value);
+        << "ValueError: " << name << " of relay.ext.dnnl.options must be a string" << kind
+        << relay::contrib::dnnl::Given(value);
     const String text = PackedFuncValueConverter<String>::From(value);
-    return Downcast<relay::contrib::dnnl::Names<name>>(text);
+    return Downcast<relay::contrib::dnnl::Text<name, kind>>(text);
   }
 };
 
@@ -173,13 +173,17 @@ namespace dnnl {
 inline constexpr char kOptions[] = "relay.ext.dnnl.options";
 inline constexpr char kPrune[] = "prune";
 inline constexpr char kExclude[] = "exclude";
+inline constexpr char kNames[] = " of names with commas between them";
+inline constexpr char kPrecision[] = "precision";
+inline constexpr char kWord[] = "";
 inline constexpr char kBf16[] = "bf16";
 inline constexpr char kKeepBiasOrder[] = "keep_bias_order";
 
 /*! \brief The fields, with the names of partition_for_dnnl's arguments. */
 struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
   Flag<kPrune> prune{true};
-  Names<kExclude> exclude;
+  Text<kExclude, kNames> exclude{""};
+  Text<kPrecision, kWord> precision{"float32"};
   Flag<kBf16> bf16{false};
   Flag<kKeepBiasOrder> keep_bias_order{true};
   Threads num_threads{0};
@@ -190,9 +194,12 @@ struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
         .set_default(Flag<kPrune>(true));
     TVM_ATTR_FIELD(exclude)
         .describe("Relay ops and composites that stay on TVM, such as nn.dense,nn.softmax.")
-        .set_default(Names<kExclude>());
+        .set_default(Text<kExclude, kNames>(""));
+    TVM_ATTR_FIELD(precision)
+        .describe("What convolutions and matmuls of float32 compute in: auto, bfloat16, ...")
+        .set_default(Text<kPrecision, kWord>("float32"));
     TVM_ATTR_FIELD(bf16)
-        .describe("Whether to compute in bfloat16 what ToMixedPrecision gives to it.")
+        .describe("Deprecated: 1 is precision=bfloat16.")
         .set_default(Flag<kBf16>(false));
     TVM_ATTR_FIELD(keep_bias_order)
         .describe("Whether a bias is added where the module adds it, also behind a residual.")

@@ -68,4 +68,10 @@ bool Computes(DLDataType dtype) {
   return desc && !IsReference(desc);
 }
 
+bool MultipliesBfloat16() {
+  // Of the numbers that stand for instruction sets, each bit is a feature.
+  constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
 }  // namespace tvm::runtime::contrib::dnnl_backend

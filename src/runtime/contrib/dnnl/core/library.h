@@ -42,6 +42,10 @@ void CheckLibraryVersion();
 /*! \brief Whether oneDNN has fast code for a floating-point type on this CPU. */
 bool Computes(DLDataType dtype);
 
+/*! \brief Whether the CPU has instructions for products of bfloat16, as far as oneDNN may use it.
+ */
+bool MultipliesBfloat16();
+
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_LIBRARY_H_

@@ -194,9 +194,11 @@ def _split(call, data):
 
 
 def _strided_slice(call, data):
-    attrs = _attributes(call)
+    attrs, index = _attributes(call), [slice(None)] * data.ndim
     bounds = zip(attrs["begin"], attrs["end"], attrs["strides"])
-    return data[tuple(slice(*bound) for bound in bounds)]
+    for axis, bound in zip(attrs["axes"] or range(data.ndim), bounds):
+        index[axis] = slice(*bound)
+    return data[tuple(index)]
 
 
 def _pad(call, data, value):

@@ -90,7 +90,7 @@ class Seams:
     def __init__(self, mod, partitioned, inputs):
         main = partitioned["main"]
         self._mod, self._inputs = mod, inputs
-        self._flat = _module(main.params, _Flatten(partitioned).visit(main.body))
+        self._flat = flattened(partitioned)
         calls = _partition_calls(partitioned)
         # The module once more, with whatever goes in and out of partitions as further outputs.
         fields, ends = _fields(main.body), []
@@ -148,6 +148,11 @@ class _Flatten(ExprMutator):
         made = super().visit_tuple_getitem(op)
         found = made.tuple_value
         return found.fields[made.index] if isinstance(found, relay.Tuple) else made
+
+
+def flattened(mod):
+    """Return a partitioned module with the bodies of partitions and composites in main."""
+    return _module(mod["main"].params, _Flatten(mod).visit(mod["main"].body))
 
 
 def _module(params, body, others=None):

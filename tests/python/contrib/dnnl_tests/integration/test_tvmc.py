@@ -27,6 +27,7 @@ from tvm.driver.tvmc import TVMCException
 from tvm.driver.tvmc.composite_target import get_codegen_by_target
 from tvm.driver.tvmc.main import _main as tvmc
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing.dnnl import host_target
 
 from dnnl_tests.marks import json_only
@@ -140,6 +141,20 @@ def test_num_threads(model, tmp_path, target, options):
     # The graph of the partition says so of each kernel.
     assert b'"num_threads":[["3"]]' in b"".join(library.split())
     assert_runs(package, model[1], tmp_path)
+
+
+@json_only
+@pytest.mark.skipif(not cpu.computes("bfloat16"), reason="this CPU has no bfloat16")
+def test_precision(model, tmp_path):
+    _, graph = compile_with(model, tmp_path, DNNL_AND_HOST, "--target-dnnl-precision=bfloat16")
+    assert "tvmgen_default_dnnl_main_0" in graph
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "half"])
+def test_precision_that_there_is_not(capsys, model, tmp_path, precision, monkeypatch):
+    monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
+    target = f"dnnl -precision={precision}, {host_target()}"
+    assert "target dnnl: precision" in error_of(capsys, model, tmp_path, f"--target={target}")
 
 
 def error_of(capsys, model, tmp_path, *arguments):

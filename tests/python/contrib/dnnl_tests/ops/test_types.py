@@ -78,28 +78,20 @@ def block(x):
     return relay.nn.dense(y, relay.const(rand(8, 64, seed=3)))
 
 
-def test_option_bf16():
+def test_precision():
     if not cpu.computes("bfloat16"):
         pytest.skip("this CPU has no bfloat16")
     data = rand(2, 8, 6, 6)
     mod = tvm.IRModule.from_expr(block(var("x", data.shape)))
-    found = dnnl.partition_for_dnnl(mod, bf16=True, prune=False)
+    found = dnnl.partition_for_dnnl(mod, precision="bfloat16", prune=False)
     report = dnnl.offload_report(found)
     assert (report.partitions, report.offloaded) == (1, report.total), f"{report}\n{found}"
     assert report.composites["dnnl.dense_gelu_erf"] == 1
-    # What ToMixedPrecision leaves in float32 as well.
     assert re.search(r"nn.softmax\(%\d+\) /\* ty=Tensor\[\(2, 64\), bfloat16\]", str(found))
     (got,), (want,) = testing.run(found, {"x": data}), testing.run(mod, {"x": data}, opt_level=1)
     assert got.dtype == "float32"
     diff = testing.difference([got], [want]).relative
     assert 1e-5 < diff < 2e-2
-
-
-def test_option_bf16_without_it(monkeypatch):
-    monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
-    mod = tvm.IRModule.from_expr(relay.nn.relu(var("x", (4,))))
-    with pytest.raises(ValueError, match="bf16=True: oneDNN cannot compute with bfloat16 on this"):
-        dnnl.partition_for_dnnl(mod, bf16=True)
 
 
 def conv(dtype, out_dtype=""):

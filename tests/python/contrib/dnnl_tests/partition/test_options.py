@@ -14,13 +14,15 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The options of partition_for_dnnl: what is pruned, what is excluded, and wrong values."""
+"""The options of partition_for_dnnl: what is pruned, excluded, how precise; and wrong values."""
 
 import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.options import PRECISIONS
 from tvm.relay.op.contrib._dnnl.partition.prune import LIGHT_ELEMENTS
+from tvm.relay.op.contrib._dnnl.policy import cpu
 
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import assert_same_result, composites, const, conv, module, partition, var
@@ -163,6 +165,8 @@ class TestPassContext:
             ({"prune": 3}, f"prune {OF_DNNL} must be true or false, but is "),
             ({"prune": None}, f"prune {OF_DNNL} must be true or false, but is "),
             ({"keep_bias_order": ["no"]}, f"keep_bias_order {OF_DNNL} must be true or false"),
+            ({"precision": 16}, f"precision {OF_DNNL} must be a string, but is 16"),
+            ({"precision": "half"}, "precision must be auto, .* or float16, but is 'half'"),
             ({"exclude": 5}, f"exclude {OF_DNNL} must be a string of names .*, but is "),
             ({"exclude": ["add"]}, f"exclude {OF_DNNL} must be a string of names .*, but is "),
             ({"num_threads": -2}, f"num_threads {OF_DNNL} must be a number .*, but is -2"),
@@ -176,6 +180,94 @@ class TestPassContext:
     def test_wrong(self, config, text):
         with pytest.raises((AttributeError, ValueError), match=text):
             self.report(config)
+
+
+class TestPrecision:
+    """Which type is computed in; `rewrites/test_reduced_precision.py` tells by which ops."""
+
+    @pytest.fixture(autouse=True)
+    def cpu(self, monkeypatch):
+        """Pretend that the CPU has all types, by instructions of its own."""
+        self.set_cpu(monkeypatch, "bfloat16", "float16")
+
+    def set_cpu(self, monkeypatch, *types, native=True):
+        monkeypatch.setattr(cpu, "computes", lambda dtype: dtype in ("float32", *types))
+        monkeypatch.setattr(cpu, "multiplies_bfloat16", lambda: native)
+
+    def found(self, config=None, **options):
+        """Partition a convolution, and return the type that it computes in."""
+        with tvm.transform.PassContext(config={"relay.ext.dnnl.options": config or {}}):
+            mod = dnnl.partition_for_dnnl(module(relu(conv(X))), **options)
+        assert str(mod["main"].ret_type.dtype) == "float32"
+        (func,) = (func for name, func in mod.functions.items() if name.name_hint != "main")
+        (weight,) = (arg for arg in calls_in(func) if isinstance(arg, relay.Constant))
+        return weight.data.dtype
+
+    def test_default(self):
+        assert self.found() == "float32"
+
+    @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+    def test_named(self, precision):
+        assert self.found(precision=precision) == precision
+        assert self.found({"precision": precision}) == precision
+
+    @pytest.mark.parametrize("types", [(), ("bfloat16",)], ids=["none", "emulated"])
+    def test_auto_is_float32_where_bfloat16_is_no_faster(self, types, monkeypatch):
+        self.set_cpu(monkeypatch, *types, native=False)
+        assert self.found(precision="auto") == "float32"
+
+    def test_auto(self):
+        assert self.found(precision="auto") == self.found({"precision": "auto"}) == "bfloat16"
+
+    def test_argument_wins(self):
+        assert self.found({"precision": "bfloat16"}, precision="float32") == "float32"
+
+    @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+    def test_cpu_without_it(self, precision, monkeypatch):
+        self.set_cpu(monkeypatch, native=False)
+        text = f"precision='{precision}': oneDNN cannot compute with {precision} on this CPU"
+        with pytest.raises(ValueError, match=text):
+            self.found(precision=precision)
+        with pytest.raises(ValueError, match=text):
+            self.found({"precision": precision})
+
+    @pytest.mark.parametrize("bf16, precision", [(True, "bfloat16"), (False, "float32")])
+    def test_bf16_is_deprecated(self, bf16, precision):
+        text = f'bf16 is deprecated; write precision="{precision}"'
+        with pytest.warns(DeprecationWarning, match=text) as caught:
+            assert self.found(bf16=bf16) == precision
+        assert caught[0].filename == __file__
+        with pytest.warns(DeprecationWarning, match=text):
+            assert self.found({"precision": "float16"}, bf16=bf16) == precision
+
+    def test_bf16_in_the_pass_context(self):
+        with pytest.warns(DeprecationWarning, match="bf16 is deprecated"):
+            assert self.found({"bf16": True}) == "bfloat16"
+        with pytest.warns(DeprecationWarning, match="bf16 is deprecated"):
+            assert self.found({"bf16": True}, precision="float32") == "float32"
+        assert self.found({"bf16": False}) == "float32"
+
+    @pytest.mark.parametrize(
+        "options", [dict(precision="float16"), dict(precision="auto")], ids=str
+    )
+    def test_contradiction(self, options):
+        with (
+            pytest.warns(DeprecationWarning),
+            pytest.raises(ValueError, match="bf16=True contradicts precision='(float16|auto)'"),
+        ):
+            self.found(bf16=True, **options)
+
+    def test_the_cpu_is_asked(self, monkeypatch):
+        monkeypatch.undo()
+        assert not cpu.multiplies_bfloat16() or cpu.computes("bfloat16")
+        assert self.found(precision="auto") in PRECISIONS
+
+
+def calls_in(func):
+    """Return the arguments of the calls in a function."""
+    found = []
+    relay.analysis.post_order_visit(func.body, lambda e: found.extend(getattr(e, "args", [])))
+    return found
 
 
 class TestBiasOrder:
@@ -208,6 +300,12 @@ class TestBiasOrder:
 
 
 WRONG = {
+    "precision": (dict(precision=16), TypeError, "precision must be a string, not 16"),
+    "precision-name": (
+        dict(precision="bf16"),
+        ValueError,
+        "precision must be auto, float32, bfloat16 or float16, but is 'bf16'",
+    ),
     "bf16": (dict(bf16=1), TypeError, "bf16 must be True or False, not 1"),
     "keep_bias_order": (
         dict(keep_bias_order="yes"),

@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import warnings
 from collections.abc import Sequence
 
 import tvm
 
 from .policy import cpu
+from .policy.tensors import list_of
 
 # Where the PassContext has options; its fields are in src/relay/backend/contrib/dnnl/options.cc.
 KEY = "relay.ext.dnnl.options"
@@ -32,10 +34,12 @@ KEY = "relay.ext.dnnl.options"
 DEFAULTS = {
     "prune": True,
     "exclude": (),
-    "bf16": False,
+    "precision": "float32",
     "keep_bias_order": True,
     "num_threads": None,
 }
+
+PRECISIONS = ("auto", *cpu.REAL)
 
 # As kMaxThreads in src/runtime/contrib/dnnl/dnnl_threads.h.
 _MAX_THREADS = 4096
@@ -53,8 +57,8 @@ class Options:
         Whether small partitions go back to TVM.
     exclude : frozenset[str]
         Ops and composites that stay on TVM.
-    bf16 : bool
-        Whether to compute in bfloat16.
+    precision : str
+        The type of real numbers to compute in.
     keep_bias_order : bool
         Whether a bias is added where the module adds it.
     num_threads : int | None
@@ -65,7 +69,7 @@ class Options:
     mod_name: str = "default"
     prune: bool = True
     exclude: frozenset[str] = frozenset()
-    bf16: bool = False
+    precision: str = "float32"
     keep_bias_order: bool = True
     num_threads: int | None = None
 
@@ -92,14 +96,14 @@ def make_options(mod_name: str, given: dict, rows: Sequence[str]) -> Options:
     if not mod_name:
         raise ValueError("mod_name must not be empty; it begins the names of the partitions")
     given = {key: value for key, value in given.items() if value is not None}
-    chosen = {**DEFAULTS, **_of_pass_context(), **given}
+    chosen = {**DEFAULTS, **_of_bf16(_of_pass_context()), **_of_bf16(given)}
     for name, default in DEFAULTS.items():
         if isinstance(default, bool) and not isinstance(chosen[name], bool):
             raise TypeError(f"{name} must be True or False, not {chosen[name]!r}")
-    if chosen["bf16"] and not cpu.computes("bfloat16"):
-        raise ValueError("bf16=True: oneDNN cannot compute with bfloat16 on this CPU")
     _check_threads(chosen["num_threads"])
-    return Options(mod_name, **{**chosen, "exclude": _check_exclude(chosen["exclude"], rows)})
+    chosen["precision"] = _check_precision(chosen["precision"])
+    chosen["exclude"] = _check_exclude(chosen["exclude"], rows)
+    return Options(mod_name, **chosen)
 
 
 def _of_pass_context() -> dict:
@@ -108,11 +112,47 @@ def _of_pass_context() -> dict:
     if context is None:
         return {}
     found = {name: getattr(context, name) for name in DEFAULTS}
+    # What was not given there has the default.
+    if bool(context.bf16):
+        found["bf16"] = True
+        if found["precision"] == DEFAULTS["precision"]:
+            del found["precision"]
     read = {
         "exclude": lambda names: split_names(str(names)),
+        "precision": str,
         "num_threads": lambda number: int(number) or None,
     }
     return {name: read.get(name, bool)(value) for name, value in found.items()}
+
+
+def _of_bf16(options: dict) -> dict:
+    """Put `precision` into the place of `bf16`, as the option was before."""
+    if "bf16" not in options:
+        return options
+    bf16 = options.pop("bf16")
+    if not isinstance(bf16, bool):
+        raise TypeError(f"bf16 must be True or False, not {bf16!r}")
+    precision = "bfloat16" if bf16 else "float32"
+    text = f'bf16 is deprecated; write precision="{precision}"'
+    warnings.warn(text, DeprecationWarning, stacklevel=4)
+    if options.setdefault("precision", precision) != precision:
+        raise ValueError(f"bf16={bf16} contradicts precision={options['precision']!r}")
+    return options
+
+
+def _check_precision(precision) -> str:
+    """Return the type of real numbers that `precision` stands for."""
+    if not isinstance(precision, str):
+        raise TypeError(f"precision must be a string, not {precision!r}")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be {list_of(PRECISIONS)}, but is {precision!r}")
+    if precision == "auto":
+        return "bfloat16" if cpu.multiplies_bfloat16() else "float32"
+    if not cpu.computes(precision):
+        raise ValueError(
+            f"precision={precision!r}: oneDNN cannot compute with {precision} on this CPU"
+        )
+    return precision
 
 
 def _check_threads(number) -> None:

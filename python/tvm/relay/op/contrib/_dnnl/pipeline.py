@@ -37,7 +37,7 @@ from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
 from .rewrites.propagate_strides import propagate_strides
-from .rewrites.reduced_precision import compute_in_bfloat16, to_mixed_precision
+from .rewrites.reduced_precision import reduce_precision
 from .rewrites.rms_norm import wrap_rms_norms
 from .rewrites.simplify import bind_params, fold_constants, remove_dropout
 from .rewrites.take_to_slice import take_to_slice
@@ -83,7 +83,7 @@ def _steps(options: Options) -> list[Step]:
         *([] if options.keep_bias_order else [move_bias_first]),
         wrap_rms_norms,
         wrap_formulas,
-        *([to_mixed_precision, compute_in_bfloat16] if options.bf16 else []),
+        *([] if options.precision == "float32" else [reduce_precision]),
         offload,
         unwrap_virtual_ops,
         keep_calls_single,

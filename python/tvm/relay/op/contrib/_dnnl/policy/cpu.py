@@ -27,6 +27,16 @@ REAL = ("float32", "bfloat16", "float16")
 
 
 @functools.lru_cache(maxsize=None)
+def multiplies_bfloat16() -> bool:
+    """Whether the CPU has instructions for products of bfloat16: AVX512_BF16, or AMX.
+
+    Others compute in float32, which gains only what the smaller numbers gain in the caches.
+    """
+    query = tvm.get_global_func("runtime.contrib.dnnl.multiplies_bfloat16", allow_missing=True)
+    return query is not None and bool(query())
+
+
+@functools.lru_cache(maxsize=None)
 def computes(dtype: str) -> bool:
     """Whether oneDNN has fast code for a type of real numbers.
 

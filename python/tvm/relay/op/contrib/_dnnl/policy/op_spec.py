@@ -74,6 +74,9 @@ class OpSpec:
         For an op with an attribute `padding` that a pad can be folded into: what it pads with.
         "zero"; "lowest", which no value of the data is below; or "average", which are zeros that
         count if the attributes say so.
+    grows : bool
+        Whether an element of the result may be so much larger than the operands that float16 does
+        not hold it.
     is_not_negative : Callable | None
         Whether no element of a call's result is below zero, whatever the data; None for no.
     scaled_weight : Callable | None
@@ -96,6 +99,7 @@ class OpSpec:
     kept_dims: int | None = None
     flops: Callable[[relay.Call], int] = result_elements
     padding: str | None = None
+    grows: bool = False
     is_not_negative: Callable[[relay.Call], bool] | None = None
     scaled_weight: Callable[[relay.Call, np.ndarray, np.ndarray], np.ndarray] | None = None
     patterns: str = ""

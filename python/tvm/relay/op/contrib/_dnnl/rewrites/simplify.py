@@ -47,15 +47,11 @@ def _find_dropout(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Ite
 
 def fold_constants(function: TypedFunction, rules: Rules) -> Rewritten:
     """Compute what depends on constants alone."""
-    return Rewritten(without_constant_ops(function.func, function.mod))
-
-
-def without_constant_ops(func: relay.Function, mod: tvm.IRModule) -> relay.Function:
-    """Fold constants, unless TVM cannot: it has no code for some functions of bfloat16."""
     try:
-        return transform.FoldConstantExpr(func, mod)
+        return Rewritten(transform.FoldConstantExpr(function.func, function.mod))
+    # TVM has no code for some functions of bfloat16.
     except tvm.TVMError:
-        return func
+        return Rewritten(function.func)
 
 
 def bind_params(mod: tvm.IRModule, params: dict) -> tvm.IRModule:

@@ -1,0 +1,242 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+
+"""Which ops compute in bfloat16 or float16 where the option `precision` asks for it.
+
+The CPU need not have these types: the partitions are looked at and computed in numpy, not run.
+"""
+
+from collections import Counter
+
+import pytest
+from tvm import relay
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import DataflowGraph
+from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.graphs.evaluate import evaluate
+from dnnl_tests.graphs.partitions import flattened
+from dnnl_tests.models import onnx_networks
+from dnnl_tests.partition.any_module import MODULES
+from dnnl_tests.reference import rand
+from dnnl_tests.relay import const, conv, module, partition, var
+
+SHAPE = (1, 8, 6, 6)
+X = var("x", *SHAPE)
+REDUCED = ("bfloat16", "float16")
+relu, sin = relay.nn.relu, relay.sin
+
+
+@pytest.fixture(autouse=True)
+def any_cpu(monkeypatch):
+    """Pretend that the CPU has all types."""
+    monkeypatch.setattr(cpu, "computes", lambda dtype: True)
+
+
+def dense(x, units=8, seed=0, width=8):
+    return relay.nn.dense(x, const(units, width, seed=seed))
+
+
+def ops(mod):
+    """Count (op or composite, type of its result) in the functions of a partitioned module."""
+    found = Counter()
+    for func in mod.functions.values():
+        graph = DataflowGraph(func.body)
+        for name, expr in zip(graph.ops, graph.nodes):
+            type_ = expr.checked_type
+            if name:
+                fields = type_.fields if isinstance(type_, relay.TupleType) else [type_]
+                found[name, str(fields[0].dtype)] += 1
+    return found
+
+
+def casts(mod):
+    """Count the casts of a partitioned module by the type that they make."""
+    return {dtype: count for (name, dtype), count in ops(mod).items() if name == "cast"}
+
+
+def check(mod, precision, rtol=2e-2):
+    """Partition, compare the numbers with those of float32, and return the module."""
+    found = partition(mod, precision=precision, prune=False)
+    inputs = {p.name_hint: rand(*map(int, p.checked_type.shape)) for p in mod["main"].params}
+    wide = partition(mod, prune=False)
+    got, want = (evaluate(flattened(each), inputs) for each in (found, wide))
+    assert [value.dtype for value in got] == [value.dtype for value in want]
+    difference = testing.difference(got, want).relative
+    assert 1e-6 < difference < rtol
+    return found
+
+
+def network(name, **sizes):
+    """Return a small transformer as TVM imports it from ONNX."""
+    model = getattr(onnx_networks, name)(**sizes)
+    return relay.frontend.from_onnx(model, freeze_params=True)[0]
+
+
+@pytest.fixture(scope="module")
+def bert():
+    return network("bert", layers=2, length=16, size=32, heads=4)
+
+
+@pytest.fixture(scope="module")
+def vit():
+    return network("vit", layers=2, image=32, patch=8, size=32, heads=4, classes=10)
+
+
+@pytest.mark.parametrize("precision", REDUCED)
+def test_residuals_and_norms_of_bert(bert, precision):
+    found = check(bert, precision)
+    wide = ops(partition(bert, prune=False))
+    narrow = ops(found)
+    # All is fused as in float32.
+    assert narrow["add", precision] == narrow["add", "float32"] == 0
+    for name, dtype in wide:
+        if dtype == "float32":
+            assert narrow[name, precision] + narrow[name, "float32"] == wide[name, dtype]
+    # The first normalization is of the input, the last one is the output.
+    assert narrow["nn.layer_norm", "float32"] == 2
+    assert casts(found) == {precision: 1, "float32": 1}
+
+
+@pytest.mark.parametrize("precision", REDUCED)
+def test_residuals_and_norms_of_vit(vit, precision):
+    found = check(vit, precision)
+    # The last matmul writes float32.
+    assert casts(found) == {precision: 1}
+    assert ops(found)["nn.layer_norm", precision] == 5
+    assert {name for name, dtype in ops(found) if dtype == "float32"} == {"dnnl.dense_bias"}
+
+
+def test_virtual_ops_stay_fused():
+    gated = dense(var("x", 4, 8))
+    mod = module(dense(gated * relay.sigmoid(gated), seed=1))
+    assert dict(ops(check(mod, "bfloat16"))) == {
+        ("cast", "bfloat16"): 1,
+        ("dnnl.dense_swish", "bfloat16"): 1,
+        ("nn.dense", "float32"): 1,
+    }
+
+
+def test_what_only_the_results_read_is_float32():
+    """It is as precise as if nothing was reduced behind the last convolution, without a cast."""
+    found = check(module(relay.nn.softmax(relu(conv(relu(conv(X)) + const(8, 1, 1))))), "bfloat16")
+    assert dict(ops(found)) == {
+        ("cast", "bfloat16"): 1,
+        ("dnnl.conv2d_relu_add", "bfloat16"): 1,
+        ("dnnl.conv2d_relu", "float32"): 1,
+        ("nn.softmax", "float32"): 1,
+    }
+
+
+def test_what_only_reads_inputs_is_float32():
+    found = check(module(conv(relay.nn.max_pool2d(relay.tanh(X), (2, 2), (2, 2)))), "bfloat16")
+    assert ops(found)["tanh", "float32"] == ops(found)["nn.max_pool2d", "float32"] == 1
+
+
+def test_what_stays_on_tvm_is_float32():
+    found = check(module(conv(sin(conv(X)))), "bfloat16")
+    assert dict(ops(found)) == {
+        ("cast", "bfloat16"): 2,
+        ("nn.conv2d", "float32"): 2,
+        ("sin", "float32"): 1,
+    }
+
+
+def test_excluded_ops_stay_in_float32():
+    mod = module(conv(relay.tanh(conv(X))))
+    found = partition(mod, precision="bfloat16", exclude=["tanh"], prune=False)
+    assert ops(found)["tanh", "float32"] == 1
+
+
+def test_numbers_that_reach_no_product_stay():
+    """Positions, for example, of which bfloat16 has no more than 256."""
+    angle = relay.sin(var("positions", 1, 8, 6, 6) * relay.const(0.5))
+    found = check(module(conv(conv(X) + angle)), "bfloat16")
+    assert ops(found)["multiply", "float32"] == 1
+
+
+def test_split_and_concatenate():
+    left, right = relay.split(conv(X), 2, axis=1)
+    mod = module(conv(relay.concatenate([relay.tanh(right), left], axis=1)))
+    found = check(mod, "bfloat16")
+    assert ops(found)["split", "bfloat16"] == ops(found)["concatenate", "bfloat16"] == 1
+    assert casts(found) == {"bfloat16": 1}
+
+
+def test_tuple_that_is_handed_on_as_a_whole():
+    parts = relay.split(relay.tanh(conv(X)), 2, axis=1).astuple()
+    check(module(conv(relay.concatenate(parts, axis=1))), "bfloat16")
+
+
+@pytest.mark.parametrize("out_dtype", ["", "float32"])
+def test_type_of_the_sums(out_dtype):
+    found = check(module(conv(conv(X, out_dtype=out_dtype), out_dtype=out_dtype)), "bfloat16")
+    assert ops(found)["nn.conv2d", "bfloat16"] == ops(found)["nn.conv2d", "float32"] == 1
+
+
+@pytest.mark.parametrize(
+    "op, precision, is_reduced",
+    [
+        (lambda x: relay.exp(x), "bfloat16", True),
+        (lambda x: relay.exp(x), "float16", False),
+        (lambda x: relay.sum(x, axis=1, keepdims=True), "float16", False),
+        (lambda x: relay.mean(x, axis=1, keepdims=True), "float16", True),
+        # oneDNN's own constants: infinite, or zero.
+        (lambda x: relay.maximum(x, relay.const(-3.4028235e38)), "bfloat16", False),
+        (lambda x: relay.maximum(x, relay.const(-1e9)), "bfloat16", True),
+        (lambda x: relay.maximum(x, relay.const(-1e9)), "float16", False),
+        (lambda x: x / (relay.abs(x) + relay.const(1e-12)), "float16", False),
+        (lambda x: x / (relay.abs(x) + relay.const(1e-12)), "bfloat16", True),
+    ],
+)
+def test_range(op, precision, is_reduced):
+    """float16 ends at 65504, and both types round the ends of float32 away."""
+    x = dense(var("x", 4, 8))
+    found = check(module(dense(relay.tanh(op(x)) + relay.tanh(x), seed=1)), precision)
+    name = op(x).op.name if op(x).op.name != "divide" else "add"
+    kinds = {dtype for key, dtype in ops(found) if name in key and "dense" not in key}
+    assert (kinds == {precision}) == is_reduced, ops(found)
+
+
+def test_quantized_ops_stay():
+    """Between dequantize and quantize an op computes with integers."""
+    scale, zero = relay.const(0.1), relay.const(0)
+    x = relay.qnn.op.dequantize(var("x", *SHAPE, dtype="int8"), scale, zero)
+    quantized = relay.qnn.op.quantize(conv(x), scale, zero, out_dtype="int8")
+    y = conv(relay.qnn.op.dequantize(quantized, scale, zero), seed=1)
+    mod = module(conv(y, seed=2))
+    before = partition(mod, prune=False)
+    after = partition(mod, precision="bfloat16", prune=False)
+    assert casts(after) == {"bfloat16": 1}
+    assert sum(ops(after).values()) == sum(ops(before).values()) + 1
+
+
+@pytest.mark.parametrize("precision", REDUCED)
+@pytest.mark.parametrize("name", MODULES)
+def test_any_module(name, precision):
+    build, _ = MODULES[name]
+    mod = relay.transform.InferType()(build())
+    found = partition(mod, precision=precision, prune=False)
+    for var_, func in mod.functions.items():
+        if isinstance(func, relay.Function) and "Compiler" not in (func.attrs or {}):
+            assert found[var_].checked_type == func.checked_type
+
+
+def test_model_of_reduced_precision_stays():
+    x = relay.var("x", shape=(4, 8), dtype="float16")
+    mod = module(relay.nn.dense(x, const(3, 8, dtype="float16")))
+    assert not casts(partition(mod, precision="bfloat16", prune=False))
