@@ -23,6 +23,11 @@ library is imported here, and at the top of the modules that add arguments.
 import argparse
 import os
 
+# A quantized model is another file, with unsigned or signed activations; the others are what
+# partition_for_dnnl makes of a float32 model.
+INT8 = ("int8", "int8-s8")
+PRECISIONS = ("float32", "bfloat16", "float16", *INT8)
+
 
 def shared():
     """Return the parser of the options that go before the command or after it."""

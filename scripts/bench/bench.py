@@ -16,14 +16,16 @@
 # under the License.
 """Measures models on TVM with DNNL, beside the limit and beside other runtimes.
 
-The limit is the sum of the same oneDNN primitives run alone in the same process. Backends take
-turns within one run.
+The limit is the sum of the same oneDNN primitives run alone in the same process. All that is
+measured of a model, backend by backend and precision by precision, takes turns within one run.
+Beside each time is how the outputs differ from those of onnxruntime in float32.
 
 With --codegen the two code generators are compared instead, JSON beside C_SRC: the time to
 compile, export, load and run, and the memory. With --callers it is the throughput: one caller with
-all threads beside as many callers as threads.
+all threads, as many callers as threads, and what other runtimes offer for many callers.
 """
 
+import dataclasses
 import json
 import os
 import statistics
@@ -37,7 +39,22 @@ from scripts.errors import SetupError
 
 # So many times each backend takes its turn: a slow spell of the machine then hits them all.
 ROUNDS = 10
-FORMAT = "dnnl-bench-1"
+# What is measured when no precision is named.
+PRECISIONS = ("float32", "bfloat16", "int8")
+TITLES = [
+    "batch 1",
+    "precision",
+    "runtime",
+    "median\nms",
+    "10%..90%",
+    "ours /\ntheirs",
+    "of its\nfloat32",
+    "cosine",
+    "largest\nerror",
+    "same\ntop-1",
+]
+DEFAULT_MARK = " *"
+FORMAT = "dnnl-bench-2"
 
 
 def add_arguments(parser):
@@ -45,6 +62,12 @@ def add_arguments(parser):
     parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument(
         "--backends", default="", metavar="A,B", help="only these (default: all but tvm)"
+    )
+    parser.add_argument(
+        "--precision",
+        default="",
+        metavar="A,B",
+        help=f"only these of {', '.join(options.PRECISIONS)} (default: {', '.join(PRECISIONS)})",
     )
     options.add_measurement(parser, repeat=100)
     mode = parser.add_mutually_exclusive_group()
@@ -105,17 +128,57 @@ def ratio(ours, theirs):
     return statistics.median(statistics.median(a) / statistics.median(b) for a, b in pairs)
 
 
-def measure_case(case, backends, repeat, console):
-    """Measure one workload; return by backend its rounds of samples."""
-    name = case.workload.name
-    samplers = {}
-    for backend in backends:
-        with console.step(f"{name}: prepare {backend.name}"):
-            sampler = backend.prepare(case)
-        if sampler is not None:
-            samplers[backend.name] = sampler
+def measure_workload(cases, backends, repeat, console):
+    """Measure one workload in several precisions, all in turns.
+
+    Parameters
+    ----------
+    cases : list of peers.Case
+        The workload in each precision.
+    backends : list of peers.Backend
+        What runs it.
+    repeat : int
+        Runs of each.
+    console : Console
+        Where progress goes.
+
+    Returns
+    -------
+    list of dict
+        For each precision and backend: the case, the backend, and either "reason" or "rounds" of
+        samples, "accuracy" and "is_default".
+    """
+    from dnnl_tests.models import accuracy
+
+    from scripts.bench import peers
+
+    name, results, samplers = cases[0].original.name, [], {}
+    inputs = accuracy.examples(cases[0].original)
+    with console.step(f"{name}: float32 outputs of onnxruntime"):
+        reference = peers.prepare_onnxruntime(peers.Case(cases[0].original, cases[0].threads))
+        expected = [reference.run(each)[0] for each in inputs]
+    for case in cases:
+        for backend in backends:
+            result = {"case": case, "backend": backend}
+            results.append(result)
+            with console.step(f"{name}, {case.precision}: prepare {backend.name}"):
+                try:
+                    case.check()
+                    prepared = backend.prepare(case)
+                    outputs = prepared.run and [prepared.run(each)[0] for each in inputs]
+                except peers.NotMeasured as error:
+                    result["reason"] = str(error)
+            if "reason" in result:
+                continue
+            result["is_default"] = prepared.is_default
+            result["accuracy"] = outputs and accuracy.Accuracy.of(
+                outputs, expected, case.original.has_classes
+            )
+            samplers[len(results) - 1] = prepared.sample
     with console.step(f"{name}: measure"):
-        return take_turns(samplers, repeat)
+        for number, rounds in take_turns(samplers, repeat).items():
+            results[number]["rounds"] = rounds
+    return results
 
 
 def digits(milliseconds):
@@ -123,46 +186,71 @@ def digits(milliseconds):
     return f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:#.3g}"
 
 
-def table_row(workload, samples, backends, ours):
-    """Return the cells of a workload: medians and spreads, and ours as a ratio of each other."""
-    cells = [workload.title]
-    for backend in backends:
-        rounds = samples.get(backend.name)
-        timing = rounds and measure.Timing.of(sum(rounds, []))
-        cells.append(digits(timing.median) if timing else "-")
-        cells.append(f"{digits(timing.low)}..{digits(timing.high)}" if timing else "")
-        if backend.name != ours and ours in samples:
-            cells.append(f"{ratio(samples[ours], rounds):.2f}" if rounds else "")
-    return cells
+def _find(results, backend, precision):
+    """Return the rounds of a backend in a precision, or None."""
+    for result in results:
+        if (result["backend"].name, result["case"].precision) == (backend, precision):
+            return result.get("rounds")
+    return None
 
 
-def header(backends, ours):
-    """Return the titles of the columns."""
-    titles = ["batch 1, float32"]
-    for backend in backends:
-        titles += [f"{backend.title}\nmedian ms", "\n10%..90%"]
-        if backend.name != ours and any(other.name == ours for other in backends):
-            titles.append("\nratio")
-    return titles
-
-
-def json_rows(workload, samples, ours):
-    """Return a dict for each backend of a workload, ready for JSON."""
+def json_rows(results, ours):
+    """Return a dict for each result of a workload, ready for JSON."""
     rows = []
-    for name, rounds in samples.items():
-        timing = measure.Timing.of(sum(rounds, []))
-        row = {
-            "model": workload.name,
-            "backend": name,
-            "median_ms": timing.median,
-            "low_ms": timing.low,
-            "high_ms": timing.high,
-            "samples": timing.count,
-        }
-        if name != ours and ours in samples:
-            row["dnnl_ratio"] = ratio(samples[ours], rounds)
+    for result in results:
+        case, name = result["case"], result["backend"].name
+        row = {"model": case.original.name, "precision": case.precision, "backend": name}
         rows.append(row)
+        if "reason" in result:
+            row["reason"] = result["reason"]
+            continue
+        timing = measure.Timing.of(sum(result["rounds"], []))
+        row.update(median_ms=timing.median, low_ms=timing.low, high_ms=timing.high)
+        row.update(samples=timing.count, is_default=result["is_default"])
+        mine = _find(results, ours, case.precision)
+        if name != ours and mine:
+            row["dnnl_ratio"] = ratio(mine, result["rounds"])
+        base = _find(results, name, "float32")
+        if case.precision != "float32" and base:
+            row["float32_ratio"] = ratio(result["rounds"], base)
+        if result["accuracy"]:
+            row.update(dataclasses.asdict(result["accuracy"]))
     return rows
+
+
+def table_row(row, model, backend):
+    """Return the cells of one of `json_rows`."""
+    cells = [model, row["precision"], backend]
+    if "reason" in row:
+        return [*cells, "-", *[""] * (len(TITLES) - len(cells) - 1)]
+
+    def text(key, style):
+        return "" if row.get(key) is None else format(row[key], style)
+
+    cells[2] += DEFAULT_MARK if row["is_default"] else ""
+    return [
+        *cells,
+        digits(row["median_ms"]),
+        f"{digits(row['low_ms'])}..{digits(row['high_ms'])}",
+        text("dnnl_ratio", ".2f"),
+        text("float32_ratio", ".2f"),
+        text("cosine", ".5f"),
+        text("error", ".1e"),
+        text("top1", ".1%"),
+    ]
+
+
+def reasons(rows):
+    """Return a line for each reason why a backend has no figure in a precision."""
+    missing = {}
+    for row in rows:
+        if "reason" in row:
+            key = (row["backend"], row["precision"], row["reason"])
+            missing.setdefault(key, []).append(row["model"])
+    return [
+        f"{backend}, {precision}: {reason} ({', '.join(models)})"
+        for (backend, precision, reason), models in missing.items()
+    ]
 
 
 def check_writable(path):
@@ -176,23 +264,34 @@ def check_writable(path):
         ) from error
 
 
-def compare(workloads, backends, args, console):
+def compare(workloads, precisions, backends, args, console):
     """Measure workloads on backends; return the titles and rows of a table, and rows for JSON."""
     from scripts.bench import peers
 
-    ours = peers.OURS
     cells, rows, models = [], [], []
     for workload in workloads:
-        case = peers.Case(workload, args.threads)
-        samples = measure_case(case, backends, args.repeat, console)
-        cells.append(table_row(workload, samples, backends, ours))
-        rows += json_rows(workload, samples, ours)
-        pooled = {name: sum(rounds, []) for name, rounds in samples.items()}
+        cases = [peers.Case(workload, args.threads, precision) for precision in precisions]
+        results = measure_workload(cases, backends, args.repeat, console)
+        found = json_rows(results, peers.OURS)
+        rows += found
+        cells += [
+            table_row(row, "" if number else workload.title, result["backend"].title)
+            for number, (row, result) in enumerate(zip(found, results))
+        ]
+        pooled = {
+            f"{result['backend'].name} {result['case'].precision}": sum(result["rounds"], [])
+            for result in results
+            if "rounds" in result
+        }
         models.append((workload.title, pooled))
     if args.plot:
-        titles = {backend.name: backend.title for backend in backends}
-        plot.backends(models, titles, args.plot, f"batch 1, float32, {args.threads} threads")
-    return header(backends, ours), cells, rows
+        titles = {
+            f"{backend.name} {precision}": f"{backend.title}, {precision}"
+            for precision in precisions
+            for backend in backends
+        }
+        plot.backends(models, titles, args.plot, f"batch 1, {args.threads} threads")
+    return TITLES, cells, rows
 
 
 def main(args):
@@ -213,6 +312,8 @@ def main(args):
         args.models = codegens.MODEL
     chosen = choose("models", args.models, workloads.WORKLOADS)
     backends = choose("backends", args.backends, peers.BACKENDS)
+    known = {precision: precision for precision in options.PRECISIONS}
+    precisions = choose("precision", args.precision or ",".join(PRECISIONS), known)
     if not args.backends:
         backends = [backend for backend in backends if backend.by_default]
     if args.json:
@@ -224,19 +325,20 @@ def main(args):
     if args.codegen:
         titles, cells, rows = codegens.compare(chosen, args.repeat, console)
     elif args.callers:
-        cases = [peers.Case(workload, args.threads) for workload in chosen]
+        cases = [peers.Case(w, args.threads, precision) for w in chosen for precision in precisions]
         titles, cells, rows = throughput.compare(cases, args.repeat, console)
     else:
-        titles, cells, rows = compare(chosen, backends, args, console)
+        titles, cells, rows = compare(chosen, precisions, backends, args, console)
     host = measure.host()
     print(
         f"\noneDNN {dnnl.dnnl_version()}, TVM {tvm.__version__}, {host['cpu']}, "
         f"{args.threads} threads"
     )
     print(f"{note}\n" if note else "")
-    print(table.render(titles, cells))
-    if not (args.codegen or args.callers) and any(row.name == peers.OURS for row in backends):
-        print("ratio: DNNL's time over theirs")
+    print(table.render(titles, cells, left=1 if args.codegen else 2 if args.callers else 3))
+    print("\n".join(reasons(rows)))
+    if any(row.get("is_default") for row in rows):
+        print("* the precision that this runtime chooses by itself on this CPU")
     if args.json:
         figures = {
             "format": FORMAT,

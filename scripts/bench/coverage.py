@@ -41,7 +41,9 @@ def main(args):
     from tvm.relay.op.contrib import dnnl
 
     console, rows, reports = Console(), [], []
-    for workload in bench.choose("models", args.models, workloads.WORKLOADS):
+    # The quantized ones take minutes to import: only when they are named.
+    known = {**workloads.WORKLOADS, **(workloads.INT8 if args.models else {})}
+    for workload in bench.choose("models", args.models, known):
         with console.step(f"{workload.name}: partition for oneDNN"):
             partitioned = dnnl.partition_for_dnnl(*workload.load())
             report, share = dnnl.offload_report(partitioned), work.work(partitioned).share

@@ -16,8 +16,8 @@
 # under the License.
 """What the benchmark compares: one row of a table for each backend.
 
-A backend prepares a workload and gives back a function that takes a number of runs and returns
-samples in seconds. To add a peer, write such a function and add its row.
+A backend prepares a case, which is a model in a precision, and tells how to measure it. To add a
+peer, write such a function and add its row.
 """
 
 import dataclasses
@@ -26,36 +26,80 @@ from collections.abc import Callable
 
 from dnnl_tests.models import workloads
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from scripts.bench import measure
+from scripts.options import INT8
+
+# By precision: what OpenVINO calls it, as a hint and as a capability of the CPU.
+_OPENVINO = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
+
+
+class NotMeasured(Exception):
+    """A backend does not run a case; the message says why."""
+
+
+@dataclasses.dataclass
+class Prepared:
+    """A model that a backend is ready to run.
+
+    Attributes
+    ----------
+    sample : callable
+        Takes a number of runs; returns so many samples in seconds.
+    run : callable, optional
+        Takes the inputs by name; returns the outputs.
+    is_default : bool
+        Whether the backend chooses this precision by itself on this CPU.
+    """
+
+    sample: Callable
+    run: Callable = None
+    is_default: bool = False
 
 
 class Case:
-    """One workload on its way through the backends; what they share is made once.
+    """A workload in a precision on its way through the backends; what they share is made once.
 
     Parameters
     ----------
     workload : dnnl_tests.models.workloads.Workload
-        The model.
+        The model in float32.
     threads : int
         Threads for one run.
+    precision : str
+        One of `options.PRECISIONS`.
     """
 
-    def __init__(self, workload, threads):
-        self.workload = workload
+    def __init__(self, workload, threads, precision="float32"):
+        self.original = workload
         self.threads = threads
+        self.precision = precision
+        self.is_int8 = precision in INT8
+        self.workload = workload
+        if self.is_int8:
+            self.workload = workloads.INT8.get(f"{workload.name}-{precision}")
         self.inputs = workload.inputs()
+
+    def check(self):
+        """Raise NotMeasured if the model is not to be had in this precision."""
+        if self.workload is None:
+            raise NotMeasured("there is no recipe for a QDQ model of it")
 
     @functools.cached_property
     def partitioned(self):
         """The module partitioned for oneDNN, and the parameters."""
         mod, params = self.workload.load()
-        return dnnl.partition_for_dnnl(mod, params), params
+        # What is not quantized in a quantized model stays in float32.
+        precision = "float32" if self.is_int8 else self.precision
+        return dnnl.partition_for_dnnl(mod, params, precision=precision), params
 
     @functools.cached_property
     def runner(self):
         """The module compiled with DNNL, after its first run."""
+        if not self.is_int8 and not cpu.computes(self.precision):
+            raise NotMeasured(f"oneDNN has no {self.precision} kernels for this CPU")
         runner = testing.Runner(testing.build(*self.partitioned))
         runner(self.inputs)
         return runner
@@ -63,7 +107,7 @@ class Case:
 
 def prepare_dnnl(case):
     """Run the whole model on TVM with DNNL."""
-    return functools.partial(measure.sample, case.runner.invoke)
+    return Prepared(functools.partial(measure.sample, case.runner.invoke), case.runner)
 
 
 def prepare_limit(case):
@@ -72,46 +116,85 @@ def prepare_limit(case):
     What TVM's own kernels add is not in it, nor what calling them and moving data between the
     primitives costs.
     """
+    runner = case.runner
 
     def sample(repeat):
-        primitives = testing.primitives(case.runner, "measure_primitives", repeat)
+        primitives = testing.primitives(runner, "measure_primitives", repeat)
         return [sum(primitive["microseconds"] for primitive in primitives) * 1e-6]
 
-    return sample
+    return Prepared(sample)
+
+
+def onnx_path(case):
+    """Return the path of the case's ONNX file."""
+    if case.workload.onnx_path is None:
+        raise NotMeasured("the model is not there as an ONNX file")
+    return case.workload.onnx_path()
+
+
+def check_onnxruntime(case):
+    """Raise NotMeasured if onnxruntime cannot run a case."""
+    if case.precision in ("bfloat16", "float16"):
+        raise NotMeasured(f"onnxruntime computes float32 models in {case.precision} on no x86 CPU")
 
 
 def prepare_onnxruntime(case):
     """Run the same model from its ONNX file, if it has one."""
-    if case.workload.onnx_path is None:
-        return None
-    session = workloads.onnx_session(case.workload.onnx_path(), case.threads)
-    return functools.partial(measure.sample, lambda: session.run(None, case.inputs))
+    check_onnxruntime(case)
+    session = workloads.onnx_session(onnx_path(case), case.threads)
+    run = functools.partial(session.run, None)
+    return Prepared(functools.partial(measure.sample, lambda: run(case.inputs)), run)
 
 
-def prepare_openvino(case):
-    """Run the same model from its ONNX file with OpenVINO, one request at a time, in float32."""
-    if case.workload.onnx_path is None:
-        return None
+def compile_openvino(case, hint):
+    """Compile a case with OpenVINO.
+
+    Returns
+    -------
+    model : openvino.CompiledModel
+        The model. A quantized one computes what is not quantized in OpenVINO's own choice.
+    is_default : bool
+        Whether the precision is that choice.
+    """
     # Imported here: importing it takes a second, and only this backend needs it.
     import openvino
 
     core = openvino.Core()
-    model = core.read_model(case.workload.onnx_path())
+    model = core.read_model(onnx_path(case))
     model.reshape({name: value.shape for name, value in case.inputs.items()})
-    settings = {
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
-        "INFERENCE_NUM_THREADS": case.threads,
-    }
-    request = core.compile_model(model, "CPU", settings).create_infer_request()
-    return functools.partial(measure.sample, lambda: request.infer(case.inputs, share_inputs=True))
+    settings = {"PERFORMANCE_HINT": hint, "INFERENCE_NUM_THREADS": case.threads}
+    default = core.get_property("CPU", "INFERENCE_PRECISION_HINT").get_type_name()
+    is_default = case.is_int8
+    if not case.is_int8:
+        name, capability = _OPENVINO[case.precision]
+        if capability not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+            raise NotMeasured(f"OpenVINO has no {case.precision} kernels for this CPU")
+        settings["INFERENCE_PRECISION_HINT"] = name
+        is_default = name == default
+    return core.compile_model(model, "CPU", settings), is_default
+
+
+def prepare_openvino(case):
+    """Run the same model from its ONNX file with OpenVINO, one request at a time."""
+    model, is_default = compile_openvino(case, "LATENCY")
+    request = model.create_infer_request()
+
+    def run(inputs):
+        return list(request.infer(inputs).values())
+
+    def invoke():
+        request.infer(case.inputs, share_inputs=True)
+
+    return Prepared(functools.partial(measure.sample, invoke), run, is_default)
 
 
 def prepare_tvm(case):
     """Run the whole model on TVM without DNNL."""
+    if case.precision in ("bfloat16", "float16"):
+        raise NotMeasured("TVM alone runs the model as it is")
     runner = testing.Runner(testing.build(*case.workload.load()))
     runner(case.inputs)
-    return functools.partial(measure.sample, runner.invoke)
+    return Prepared(functools.partial(measure.sample, runner.invoke), runner)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,9 +206,9 @@ class Backend:
     name : str
         What the command line calls it.
     title : str
-        The title of its column.
+        What people call it.
     prepare : callable
-        Takes a Case; returns the sampling function, or None if it cannot run the workload.
+        Takes a Case; returns a Prepared, or raises NotMeasured.
     by_default : bool
         Whether it is measured when none is named.
     """

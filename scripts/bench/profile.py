@@ -52,6 +52,12 @@ def add_arguments(parser):
     parser.add_argument(
         "--top", type=options.count, metavar="N", help="only the N that take longest"
     )
+    parser.add_argument(
+        "--precision",
+        choices=options.PRECISIONS,
+        default=options.PRECISIONS[0],
+        help="what it computes in; int8 is the model quantized by onnxruntime",
+    )
     options.add_measurement(parser, repeat=50)
 
 
@@ -128,8 +134,13 @@ def main(args):
     if args.plot:
         plot.check_path("--plot", args.plot)
     console = Console()
-    with console.step(f"{workload.name}: compile"):
-        runner = peers.Case(workload, args.threads).runner
+    case = peers.Case(workload, args.threads, args.precision)
+    with console.step(f"{workload.name}, {args.precision}: compile"):
+        try:
+            case.check()
+            runner = case.runner
+        except peers.NotMeasured as error:
+            raise SetupError(f"--precision {args.precision}: {error}", "choose another.") from error
     with console.step(f"{workload.name}: measure"):
         whole = measure.Timing.of(measure.sample(runner.invoke, args.repeat))
         in_turn = testing.primitives(runner, "profile_primitives", args.repeat)
@@ -145,13 +156,18 @@ def main(args):
     alone_total = sum(row["microseconds"] for row in alone)
     flops = sum(row["flops"] for row in in_turn)
     print(
-        f"\n{workload.title}: whole run {whole.median:.2f} ms; primitives in their turn "
-        f"{total / 1e3:.2f} ms, alone {alone_total / 1e3:.2f} ms\n"
+        f"\n{workload.title}, {args.precision}: whole run {whole.median:.2f} ms; primitives "
+        f"in their turn {total / 1e3:.2f} ms, alone {alone_total / 1e3:.2f} ms\n"
         f"{flops / 1e9:.2f} GFLOP in {whole.median:.2f} ms: {flops / whole.median / 1e6:.0f} "
         f"GFLOP/s, {flops / whole.median / 1e6 / peak:.0%} of the peak of {peak:.0f} GFLOP/s"
     )
     if args.json:
-        figures = {"model": workload.name, "peak_gflops": peak, "median_ms": whole.median}
+        figures = {
+            "model": workload.name,
+            "precision": args.precision,
+            "peak_gflops": peak,
+            "median_ms": whole.median,
+        }
         figures["primitives"] = [
             {**row, "microseconds_alone": other["microseconds"]}
             for row, other in zip(in_turn, alone)

@@ -31,13 +31,25 @@ REPLACED = ("tvm/relay/op/contrib/dnnl.py",)
 # Those of patches/ that the prebuilt tree, which was on its way to v0.16, needs too: they hook into
 # Python files.
 PATCHES = ("v0.16.0/driver/offer-dnnl-in-tvmc.patch",)
-# By file: a line of the wheel that is wrong, and what it should be. This wheel's RPC client sends
-# three arguments where its server takes one, so `tvmc run` and remote modules always failed.
+# By file: a line of the wheel that is wrong, and what it should be.
 MENDED = {
+    # Its RPC client sends three arguments where its server takes one, so `tvmc run` and remote
+    # modules always failed.
     "tvm/rpc/server.py": (
         "    def load_module(file_name):\n",
         '    def load_module(file_name, options="", cc=""):\n',
-    )
+    ),
+    # A product with a matrix that is no constant, such as dequantized weights, became a
+    # batch_matmul of rank 2. Releases of TVM write a dense.
+    "tvm/relay/frontend/onnx.py": (
+        "            output = _op.nn.batch_matmul(inputs[0], inputs[1], transpose_b=False)\n",
+        """            if isinstance(inputs[1], relay.Constant):
+                output = _op.nn.batch_matmul(inputs[0], inputs[1], transpose_b=False)
+            else:
+                a = flatten_to_nd(inputs[0], a_shape, 2)
+                output = _op.nn.dense(a, _op.transpose(inputs[1]), out_dtype=out_dtype)
+""",
+    ),
 }
 
 _ANCHOR_FUNCTION = "def _load_lib():\n"

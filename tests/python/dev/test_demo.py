@@ -14,12 +14,9 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The demo and the benchmark: what they print, and what they say when something is wrong."""
+"""The demo: what it prints, and what it says when something is wrong."""
 
 import json
-import os
-import types
-from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -28,8 +25,6 @@ from PIL import Image
 from tvm.testing import dnnl as testing
 
 from scripts import cli, table
-from scripts.bench import bench, codegens, measure, throughput
-from scripts.console import Console
 from scripts.demo import saved, text_line
 from scripts.errors import SetupError
 
@@ -228,81 +223,3 @@ def test_table_aligns_wide_characters():
     assert lines[2] == "-" * 11
     assert lines[3] == "中文      1"
     assert lines[4] == "ab       22"
-
-
-def test_bench_takes_turns_and_runs_as_often_as_asked():
-    seen = []
-
-    def sampler(name, seconds):
-        def sample(repeat):
-            seen.append(name)
-            return [seconds] * repeat
-
-        return sample
-
-    samples = bench.take_turns({"a": sampler("a", 2.0), "b": sampler("b", 1.0)}, 25, rounds=10)
-    assert seen == ["a", "b"] * 10
-    assert sum(map(len, samples["a"])) == 25
-    assert bench.ratio(samples["a"], samples["b"]) == 2.0
-    samples = bench.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10)
-    assert [len(part) for part in samples["a"]] == [1, 1, 1]
-
-
-def test_bench_names_what_there_is():
-    with pytest.raises(SetupError, match="no 'vgg'") as error:
-        bench.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
-    assert "there are mobilenet, rec" in said(error)
-    assert bench.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
-    assert bench.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
-
-
-def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
-    figures = dict.fromkeys(codegens._COLUMNS, 12.3)
-    rows = [{"model": "m", "codegen": codegen, **figures} for codegen in codegens.CODEGENS]
-    monkeypatch.setattr(codegens, "measure_workload", lambda *_: rows)
-    titles, cells, found = codegens.compare([types.SimpleNamespace(name="m")], 5, Console())
-    assert found == rows
-    assert [row[0] for row in cells] == ["m, JSON", "m, C_SRC"]
-    assert all(len(row) == len(titles) for row in cells)
-
-
-def test_bench_says_that_a_process_failed():
-    with codegens.process() as child, pytest.raises(KeyError, match="no-such-model"):
-        child.submit(codegens.build, "no-such-model", "JSON", "x.so").result()
-    with codegens.process() as child, pytest.raises(BrokenProcessPool):
-        child.submit(os._exit, 1).result()
-
-
-def test_timing_is_in_milliseconds():
-    timing = measure.Timing.of([0.001] * 9 + [1.0])
-    assert timing.median == pytest.approx(1.0)
-    assert timing.count == 10
-    calls = []
-    assert len(measure.sample(lambda: calls.append(0), 5, warmup=2)) == 5
-    assert len(calls) == 7
-    assert len(measure.sample(lambda: None, 10**9, budget=0.01)) < 10**9
-    assert len(measure.sample(lambda: None, 10, budget=0.0)) == 1
-
-
-class CountingRunner:
-    def __init__(self):
-        self.runs = 0
-
-    def invoke(self):
-        self.runs += 1
-
-
-def test_bench_has_all_callers_run_at_once():
-    runners = [CountingRunner(), CountingRunner()]
-    assert throughput.runs_per_second(runners, 5) > 0
-    assert [runner.runs for runner in runners] == [5, 5]
-
-
-def test_bench_compares_one_caller_with_many(monkeypatch):
-    rates = {"one_caller": 100.0, "many_callers": 150.0}
-    monkeypatch.setattr(throughput, "measure_case", lambda *_: rates)
-    workload = types.SimpleNamespace(name="m", title="a model")
-    case = types.SimpleNamespace(workload=workload, threads=2)
-    titles, cells, rows = throughput.compare([case], 5, Console())
-    assert cells == [["a model", "100", "150", "1.50"]] and len(titles) == 4
-    assert rows == [{"model": "m", "callers": 2, **rates}]

@@ -29,6 +29,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay import testing as relay_testing
 
+from dnnl_tests.models import int8
 from dnnl_tests.models import ocr as pp_ocr
 
 
@@ -76,6 +77,8 @@ class Workload:
         The shape of the input, in float32.
     onnx_path : callable, optional
         Returns the path of the same model as ONNX, for other runtimes.
+    has_classes : bool
+        Whether the largest number of an output tells a class.
     """
 
     name: str
@@ -84,6 +87,7 @@ class Workload:
     input_name: str
     shape: tuple
     onnx_path: Callable = None
+    has_classes: bool = True
 
     def inputs(self, seed=0):
         """Return random inputs in [-1, 1], the range of normalised images."""
@@ -142,6 +146,7 @@ def ocr(name, width=None):
         pp_ocr.INPUT,
         pp_ocr.input_shape(name, width),
         lambda: pp_ocr.model_path(name),
+        has_classes=name != "det",
     )
 
 
@@ -158,7 +163,7 @@ def _onnx_network(name, title, shape):
     def load():
         return relay.frontend.from_onnx(model(), shape={"x": shape}, freeze_params=True)
 
-    return Workload(name, title, load, "x", shape, _as_file(name, model))
+    return Workload(name, title, load, "x", shape, _as_file(name, model), name != "bert")
 
 
 _ROWS = (
@@ -173,6 +178,15 @@ _ROWS = (
 )
 
 WORKLOADS = {row.name: row for row in _ROWS}
+# The same with 8-bit weights and activations, by names such as "bert-int8" and "bert-int8-s8".
+INT8 = {
+    row.name: row
+    for row in (
+        int8.quantized(WORKLOADS[name], activations)
+        for name in int8.RECIPES
+        for activations in int8.SUFFIXES
+    )
+}
 
 
 def onnx_session(path, threads=0):

@@ -1,0 +1,71 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""How much a model in reduced precision differs from the same model in float32."""
+
+import dataclasses
+import statistics
+
+import numpy as np
+
+# What PP-OCR reads when it is compared.
+TEXTS = (
+    "Reading text with oneDNN 3",
+    "The quick brown fox",
+    "user@example.com",
+    "3.14159 > 22/7",
+)
+
+
+def examples(workload):
+    """Return inputs of a workload to compare outputs on, always the same."""
+    if workload.name.partition("-")[0] != "rec":
+        return [workload.inputs(seed=200 + number) for number in range(len(TEXTS))]
+    from dnnl_tests.models import ocr  # pylint: disable=import-outside-toplevel
+
+    width = workload.shape[3]
+    return [{ocr.INPUT: ocr.to_input(ocr.draw_line(text), width)} for text in TEXTS]
+
+
+@dataclasses.dataclass(frozen=True)
+class Accuracy:
+    """How outputs differ from those of the same model in float32.
+
+    Attributes
+    ----------
+    cosine : float
+        The smallest of all inputs.
+    error : float
+        The largest difference, relative to the largest number of the same output.
+    top1 : float or None
+        The share of rows whose largest number is the same one; None if they are no classes.
+    """
+
+    cosine: float
+    error: float
+    top1: float | None
+
+    @classmethod
+    def of(cls, outputs, expected, has_classes):
+        """Compare the first output for each input with what is expected."""
+        cosines, errors, same = [], [], []
+        for got, want in zip(outputs, expected):
+            got, want = got.astype("float64"), want.astype("float64")
+            norm = np.linalg.norm(got) * np.linalg.norm(want)
+            cosines.append(float((got * want).sum() / norm) if norm else float("nan"))
+            errors.append(float(np.abs(got - want).max() / np.abs(want).max()))
+            same.append(float((got.argmax(-1) == want.argmax(-1)).mean()))
+        return cls(min(cosines), max(errors), statistics.mean(same) if has_classes else None)

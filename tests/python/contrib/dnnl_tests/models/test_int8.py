@@ -1,0 +1,153 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""QDQ models made by onnxruntime: what is quantized, that they import, and the numbers."""
+
+import collections
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.models import accuracy, int8, ocr, workloads
+
+SHAPE = (2, 3, 8, 8)
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Return the path of a convolution, a depthwise one, a product without bias and a sum."""
+    random = np.random.default_rng(1)
+
+    def constant(name, *shape):
+        return numpy_helper.from_array(random.normal(0, 0.3, shape).astype("float32"), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["a"], "first", pads=[1] * 4),
+        helper.make_node("Relu", ["a"], ["r"]),
+        helper.make_node("Conv", ["r", "d"], ["e"], "depthwise", pads=[1] * 4, group=16),
+        helper.make_node("Conv", ["e", "p"], ["f"], "pointwise"),
+        helper.make_node("Reshape", ["f", "shape"], ["g"]),
+        helper.make_node("MatMul", ["g", "m"], ["h"]),
+        helper.make_node("Add", ["h", "g"], ["y"]),
+    ]
+    constants = [constant("w", 16, 3, 3, 3), constant("b", 16), constant("d", 16, 1, 3, 3)]
+    constants += [constant("p", 16, 16, 1, 1), constant("m", 64, 64)]
+    constants.append(numpy_helper.from_array(np.array([2, 16, 64]), "shape"))
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 16, 64))],
+        constants,
+    )
+    # Older than scales for channels: it is converted.
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
+    path = tmp_path / "small.onnx"
+    onnx.save(model, path)
+    return str(path)
+
+
+def inputs(seed):
+    return {"x": np.random.default_rng(seed).uniform(-1, 1, SHAPE).astype("float32")}
+
+
+def quantize(source, recipe, activations="u8"):
+    target = source.replace("small", "int8")
+    int8.quantize(source, target, [inputs(seed) for seed in range(4)], recipe, activations)
+    return target
+
+
+@pytest.mark.parametrize("activations", int8.SUFFIXES)
+def test_a_quantized_model_imports_and_runs(source, activations):
+    target = quantize(source, int8.Recipe(("Conv", "MatMul", "Add")), activations)
+    model = onnx.load(target)
+    mod, params = relay.frontend.from_onnx(model, shape={"x": SHAPE}, freeze_params=True)
+    ops = testing.offload(mod).host_ops
+    assert ops["qnn.dequantize"] > 5 and ops["nn.conv2d"] == 3
+    assert ops["nn.dense"] == 1 and not ops["nn.batch_matmul"], "weights of rank 2 are a dense"
+    x = inputs(9)
+    # Op by op, as written: its int8 kernels saturate where there is no VNNI.
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(target, options, providers=["CPUExecutionProvider"])
+    exact = session.run(None, x)
+    found = testing.run(dnnl.partition_for_dnnl(mod, params), x, params)
+    # An output is a sum of quantized ones: a step of one of them more or less is no error.
+    step = max(
+        float(numpy_helper.to_array(tensor))
+        for tensor in model.graph.initializer
+        if tensor.name.endswith("scale") and not tensor.dims
+    )
+    assert np.abs(found[0] - exact[0]).max() <= 2 * step
+    assert accuracy.Accuracy.of(found, exact, False).cosine > 0.999
+
+
+def test_what_a_recipe_leaves_out_stays_in_float32(source):
+    def quantized(recipe):
+        graph = onnx.load(quantize(source, recipe)).graph
+        made_by = {name: node.op_type for node in graph.node for name in node.output}
+        kinds = collections.defaultdict(list)
+        for node in graph.node:
+            is_quantized = made_by.get(node.input[0]) == "DequantizeLinear"
+            kinds[is_quantized].append(node.name or node.op_type)
+        return kinds
+
+    assert {"first", "depthwise", "pointwise"} <= set(quantized(int8.Recipe(("Conv",)))[True])
+    kinds = quantized(int8.Recipe(("Conv",), sensitive=True))
+    assert {"first", "depthwise"} <= set(kinds[False]) and "pointwise" in kinds[True]
+
+
+def test_a_model_is_made_once(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(int8, "FOLDER", tmp_path / "made")
+    monkeypatch.setitem(int8.RECIPES, "small", int8.Recipe(("Conv",)))
+    workload = workloads.Workload("small", "Small", None, "x", SHAPE, lambda: source)
+    row = int8.quantized(workload, "s8")
+    assert (row.name, row.title) == ("small-int8-s8", "Small, int8-s8")
+    path = row.onnx_path()
+    first = onnx.load(path).SerializeToString()
+    assert [each.name for each in (tmp_path / "made").iterdir()] == [path.rpartition("/")[2]]
+    monkeypatch.setattr(int8, "quantize", None)
+    assert int8.path(workload, "s8") == path
+    monkeypatch.undo()
+    again = str(tmp_path / "again.onnx")
+    int8.quantize(source, again, int8.calibration(workload), int8.Recipe(("Conv",)), "s8")
+    assert onnx.load(again).SerializeToString() == first, "the same each time"
+
+
+@pytest.mark.slow
+def test_the_recogniser_reads_in_int8(subtests):
+    workload = workloads.INT8["rec-int8"]
+    session = workloads.onnx_session(workload.onnx_path())
+    runner = testing.Runner(testing.build(dnnl.partition_for_dnnl(*workload.load())))
+    classes = ocr.characters()
+    for text, example in zip(accuracy.TEXTS, accuracy.examples(workload)):
+        with subtests.test(text=text):
+            assert ocr.decode(runner(example)[0], classes)[0] == text
+            assert ocr.decode(session.run(None, example)[0], classes)[0] == text
+
+
+def test_accuracy():
+    want = [np.array([[0.0, 1.0, 4.0]])]
+    assert accuracy.Accuracy.of(want, want, True) == accuracy.Accuracy(pytest.approx(1.0), 0.0, 1.0)
+    found = accuracy.Accuracy.of([np.array([[0.0, 5.0, 4.0]])], want, True)
+    assert (found.error, found.top1) == (1.0, 0.0)
+    assert accuracy.Accuracy.of(want, want, False).top1 is None

@@ -1,0 +1,171 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The benchmark: what it measures, what it prints, and what it says when something is wrong."""
+
+import argparse
+import os
+import types
+from concurrent.futures.process import BrokenProcessPool
+
+import numpy as np
+import pytest
+from dnnl_tests.models import accuracy, workloads
+
+from scripts import options
+from scripts.bench import bench, codegens, measure, peers, throughput
+from scripts.console import Console
+from scripts.errors import SetupError
+
+NO_RECIPE = "there is no recipe for a QDQ model of it"
+
+
+def said(error):
+    """Return what a person is told."""
+    return str(error.value)
+
+
+def test_bench_takes_turns_and_runs_as_often_as_asked():
+    seen = []
+
+    def sampler(name, seconds):
+        def sample(repeat):
+            seen.append(name)
+            return [seconds] * repeat
+
+        return sample
+
+    samples = bench.take_turns({"a": sampler("a", 2.0), "b": sampler("b", 1.0)}, 25, rounds=10)
+    assert seen == ["a", "b"] * 10
+    assert sum(map(len, samples["a"])) == 25
+    assert bench.ratio(samples["a"], samples["b"]) == 2.0
+    samples = bench.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10)
+    assert [len(part) for part in samples["a"]] == [1, 1, 1]
+
+
+def test_bench_names_what_there_is():
+    with pytest.raises(SetupError, match="no 'vgg'") as error:
+        bench.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
+    assert "there are mobilenet, rec" in said(error)
+    assert bench.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
+    assert bench.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
+
+
+def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
+    figures = dict.fromkeys(codegens._COLUMNS, 12.3)
+    rows = [{"model": "m", "codegen": codegen, **figures} for codegen in codegens.CODEGENS]
+    monkeypatch.setattr(codegens, "measure_workload", lambda *_: rows)
+    titles, cells, found = codegens.compare([types.SimpleNamespace(name="m")], 5, Console())
+    assert found == rows
+    assert [row[0] for row in cells] == ["m, JSON", "m, C_SRC"]
+    assert all(len(row) == len(titles) for row in cells)
+
+
+def test_bench_says_that_a_process_failed():
+    with codegens.process() as child, pytest.raises(KeyError, match="no-such-model"):
+        child.submit(codegens.build, "no-such-model", "JSON", "x.so").result()
+    with codegens.process() as child, pytest.raises(BrokenProcessPool):
+        child.submit(os._exit, 1).result()
+
+
+def test_timing_is_in_milliseconds():
+    timing = measure.Timing.of([0.001] * 9 + [1.0])
+    assert timing.median == pytest.approx(1.0)
+    assert timing.count == 10
+    calls = []
+    assert len(measure.sample(lambda: calls.append(0), 5, warmup=2)) == 5
+    assert len(calls) == 7
+    assert len(measure.sample(lambda: None, 10**9, budget=0.01)) < 10**9
+    assert len(measure.sample(lambda: None, 10, budget=0.0)) == 1
+
+
+def test_bench_has_all_callers_run_at_once():
+    runs = []
+    assert throughput.runs_per_second([lambda: runs.append("a"), lambda: runs.append("b")], 5) > 0
+    assert sorted(runs) == ["a"] * 5 + ["b"] * 5
+
+
+def test_bench_compares_one_caller_with_many(monkeypatch):
+    rates = {"one_caller": 100.0, "many_callers": 150.0, "onnxruntime": 120.0, "openvino": "none"}
+    monkeypatch.setattr(throughput, "measure_case", lambda *_: rates)
+    workload = types.SimpleNamespace(name="m", title="a model")
+    case = types.SimpleNamespace(original=workload, threads=2, precision="float32")
+    titles, cells, rows = throughput.compare([case], 5, Console())
+    assert cells == [
+        ["a model", "float32", "100", "150", "1.50", "120", "1.25", "-", ""],
+    ]
+    assert len(titles) == 9 and titles[2] == "1 caller,\n2 threads"
+    assert rows == [{"model": "m", "precision": "float32", "callers": 2, **rates}]
+
+
+def bench_results():
+    """Return results of a model: ours in two precisions, another runtime's in one."""
+    workload = types.SimpleNamespace(name="m", title="a model")
+    exact = accuracy.Accuracy(1.0, 0.0, 1.0)
+
+    def result(backend, precision, *seconds, **more):
+        case = types.SimpleNamespace(original=workload, precision=precision)
+        backend = types.SimpleNamespace(name=backend, title=backend.upper())
+        found = {"case": case, "backend": backend, "accuracy": exact, "is_default": False}
+        return {**found, **({"rounds": [list(seconds)]} if seconds else {}), **more}
+
+    return [
+        result("dnnl", "float32", 0.004, 0.004),
+        result("limit", "float32", 0.003, 0.003, accuracy=None),
+        result("other", "float32", 0.008, 0.008, is_default=True),
+        result("dnnl", "int8", 0.001, 0.001, accuracy=accuracy.Accuracy(0.998, 0.0123, 0.75)),
+        result("other", "int8", reason="it has no kernels"),
+    ]
+
+
+def test_bench_has_a_row_for_each_precision_and_runtime():
+    results = bench_results()
+    rows = bench.json_rows(results, "dnnl")
+    cells = [bench.table_row(row, "a model", r["backend"].title) for row, r in zip(rows, results)]
+    assert all(len(row) == len(bench.TITLES) for row in cells)
+    assert cells[0][3:] == ["4.00", "4.00..4.00", "", "", "1.00000", "0.0e+00", "100.0%"]
+    assert cells[1][3:] == ["3.00", "3.00..3.00", "1.33", "", "", "", ""], "no outputs"
+    assert cells[2][1:7] == ["float32", "OTHER *", "8.00", "8.00..8.00", "0.50", ""]
+    assert cells[3][5:] == ["", "0.25", "0.99800", "1.2e-02", "75.0%"], "a quarter of its float32"
+    assert cells[4][1:5] == ["int8", "OTHER", "-", ""]
+    assert bench.reasons(rows) == ["other, int8: it has no kernels (m)"]
+    assert rows[2]["is_default"] and rows[3]["float32_ratio"] == 0.25
+
+
+def test_bench_measures_what_a_runtime_can_run(monkeypatch):
+    def prepare(case):
+        if case.precision == "int8":
+            raise peers.NotMeasured("no kernels")
+        outputs = [np.array([[1.0, 2.0, 4.0]]) + (case.precision == "float16")]
+        return peers.Prepared(lambda repeat: [0.5] * repeat, lambda inputs: outputs)
+
+    monkeypatch.setattr(peers, "prepare_onnxruntime", prepare)
+    workload = workloads.WORKLOADS["cls"]
+    cases = [peers.Case(workload, 1, name) for name in ("float32", "float16", "int8")]
+    backend = peers.Backend("fake", "Fake", prepare)
+    results = bench.measure_workload(cases, [backend], 4, Console())
+    assert [result.get("reason") for result in results] == [None, None, NO_RECIPE]
+    assert [len(sum(result.get("rounds", []), [])) for result in results] == [4, 4, 0]
+    assert results[0]["accuracy"] == accuracy.Accuracy(pytest.approx(1.0), 0.0, 1.0)
+    assert results[1]["accuracy"].error == 0.25 and results[1]["accuracy"].top1 == 1.0
+
+
+def test_bench_names_the_precisions():
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    assert parser.parse_args([]).precision == ""
+    assert parser.parse_args(["--precision", "int8,float32"]).precision == "int8,float32"
+    assert set(bench.PRECISIONS) < set(options.PRECISIONS)
