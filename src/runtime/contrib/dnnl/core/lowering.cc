@@ -24,6 +24,7 @@
 #include "lowering.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "error.h"
@@ -66,11 +67,15 @@ NodeReader DequantizeInputs(const NodeReader& node, PlanBuilder* plan) {
   return result;
 }
 
-/*! \brief Lower a quantized node as one in float32 between other steps. */
-void LowerInFloat32(const NodeReader& node, PlanBuilder* plan) {
+/*!
+ * \brief Lower a quantized node as one in float32 between other steps.
+ * \param reason Why it is not one primitive.
+ */
+void LowerInFloat32(const NodeReader& node, PlanBuilder* plan, const std::string& reason) {
   const NodeReader ops = DequantizeInputs(node, plan);
   const NodeReader in_float = ops.WithoutQuantization();
   LowerFused(in_float, plan);
+  plan->AddToVariant("in float32: " + reason);
   if (in_float.NumPostOps() < ops.NumPostOps()) LowerFused(ops.PostOp(ops.NumPostOps() - 1), plan);
 }
 
@@ -146,23 +151,35 @@ bool IsSmall(const NodeReader& node, const OpSpec& op, const PlanBuilder& plan) 
   return elements < kElements;
 }
 
-/*! \brief Lower a node in a way; false where oneDNN has no good code for that. */
-bool Try(const NodeReader& node, PlanBuilder* plan,
-         void (*lower)(const NodeReader&, PlanBuilder*)) {
+/*!
+ * \brief Lower a node in a way; false where oneDNN has no good code for that.
+ * \param reason What is said of it then, unless it is nullptr.
+ */
+template <typename Lower>
+bool Try(const NodeReader& node, PlanBuilder* plan, const Lower& lower,
+         std::string* reason = nullptr) {
   const PlanBuilder::Mark mark = plan->Here();
+  std::string why = "oneDNN has only slow reference code";
   try {
     lower(node, plan);
     if (!plan->HasReferenceSince(mark)) return true;
-  } catch (const dnnl::error&) {
+  } catch (const dnnl::error& error) {
     // What is wrong with an op itself shows again when it is lowered in the last way.
+    why = error.what();
   }
+  if (reason != nullptr) *reason = why;
   plan->BackTo(mark);
   return false;
 }
 
 /*! \brief Lower a node with its post-ops fused or, where that is not good, one by one. */
 bool TryAll(const NodeReader& node, PlanBuilder* plan) {
-  return Try(node, plan, LowerFused) || (node.IsQuantized() && Try(node, plan, LowerInFloat32)) ||
+  std::string reason;
+  if (Try(node, plan, LowerFused, &reason)) return true;
+  const auto in_float = [&reason](const NodeReader& node, PlanBuilder* plan) {
+    LowerInFloat32(node, plan, reason);
+  };
+  return (node.IsQuantized() && Try(node, plan, in_float)) ||
          (node.NumPostOps() > 0 && Try(node, plan, LowerOneByOne));
 }
 

@@ -55,10 +55,11 @@ constexpr int kAnyNumber = std::numeric_limits<int>::max();
 
 constexpr Reads kAny = Reads::kAnyLayout;
 
-constexpr Family kConv = {LowerConv, kAny, PostOp::kNone, ConvFlops};
-constexpr Family kConvTranspose = {LowerConvTranspose, kAny, PostOp::kNone, ConvTransposeFlops};
-constexpr Family kDense = {LowerDense, kAny, PostOp::kNone, MatMulFlops};
-constexpr Family kMatMul = {LowerMatMul, kAny, PostOp::kNone, MatMulFlops};
+constexpr Family kConv = {LowerConv, kAny, PostOp::kNone, ConvFlops, true};
+constexpr Family kConvTranspose = {LowerConvTranspose, kAny, PostOp::kNone, ConvTransposeFlops,
+                                   true};
+constexpr Family kDense = {LowerDense, kAny, PostOp::kNone, MatMulFlops, true};
+constexpr Family kMatMul = {LowerMatMul, kAny, PostOp::kNone, MatMulFlops, true};
 constexpr Family kPool = {LowerPool};
 constexpr Family kResize = {LowerResize};
 constexpr Family kSoftmax = {LowerSoftmax};

@@ -24,6 +24,7 @@
 #include "post_ops.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "op_table.h"
 
@@ -31,10 +32,18 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief The post-op's operand with the rank of the result, in Relay's order of dimensions. */
-Tensor OperandInRelayOrder(const NodeReader& node, const NodeReader& post_op, PlanBuilder* plan) {
-  CORE_CHECK(post_op.Operand() >= 0) << post_op.Where() << ": the second operand is missing";
-  const Tensor operand = plan->Input(node, post_op.Operand());
+/*! \brief The second operand of a post-op. */
+struct Operand {
+  Tensor value;
+  /*! \brief How its elements stand for real numbers; scale 1 and zero point 0 for themselves. */
+  double scale{1}, zero_point{0};
+  /*! \brief Whether the post-op reads the quantized elements. */
+  bool is_quantized{false};
+};
+
+/*! \brief With the rank of the result, in Relay's order of dimensions. */
+Tensor InRelayOrder(const NodeReader& node, const NodeReader& post_op, PlanBuilder* plan,
+                    const Tensor& operand) {
   const size_t rank = node.OutDims().size();
   if (post_op.OpName() != "nn.bias_add") return AlignRank(node, plan, operand, rank);
   // nn.bias_add names the axis of its vector; numpy's rules would put it last.
@@ -44,22 +53,71 @@ Tensor OperandInRelayOrder(const NodeReader& node, const NodeReader& post_op, Pl
   return plan->Plain(node, operand).Reshaped(dims);
 }
 
+/*!
+ * \brief The post-op's operand. A quantized one that the post-op can read as it is stays so; others
+ * become real numbers in a step of their own, constants at once.
+ */
+Operand ReadOperand(const NodeReader& node, const NodeReader& post_op, PlanBuilder* plan,
+                    dnnl::algorithm algorithm) {
+  CORE_CHECK(post_op.Operand() >= 0) << post_op.Where() << ": the second operand is missing";
+  Operand operand;
+  operand.value = plan->Input(node, post_op.Operand());
+  if (!node.IsDequantized(post_op.Operand())) {
+    operand.value = InRelayOrder(node, post_op, plan, operand.value);
+    return operand;
+  }
+  const NodeReader dequantize = node.Dequantization(post_op.Operand());
+  const Quantization from = Quantization::Read(dequantize, plan, operand.value.dims());
+  const bool is_sum =
+      algorithm == dnnl::algorithm::binary_add || algorithm == dnnl::algorithm::binary_sub;
+  const bool is_product = algorithm == dnnl::algorithm::binary_mul && !from.HasZeroPoint();
+  operand.is_quantized = (is_sum || is_product) && !plan->IsConstant(operand.value) &&
+                         operand.value.dtype() != dnnl::memory::data_type::s32 &&
+                         from.IsConstant(*plan) && from.IsPerTensor();
+  if (operand.is_quantized) {
+    std::tie(operand.scale, operand.zero_point) = from.Values(dequantize, plan);
+  } else {
+    operand.value = Dequantized(dequantize, plan);
+  }
+  operand.value = InRelayOrder(node, post_op, plan, operand.value);
+  return operand;
+}
+
+/*! \brief Post-ops, in which one linear function behind the other becomes one. */
+class LinearPostOps {
+ public:
+  /*! \brief Append scale * x + shift, in the way that quantized numbers become real ones. */
+  void AppendLinear(double scale, double shift) {
+    scale_ *= scale;
+    shift_ = shift_ * scale + shift;
+  }
+  /*! \brief The post-ops so far, to append to. */
+  dnnl::post_ops& ops() {
+    if (scale_ != 1 || shift_ != 0) {
+      ops_.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(scale_),
+                          static_cast<float>(shift_));
+    }
+    scale_ = 1;
+    shift_ = 0;
+    return ops_;
+  }
+
+ private:
+  dnnl::post_ops ops_;
+  double scale_{1}, shift_{0};
+};
+
 /*! \brief The post-ops, and the same with one addition done in the result's memory. */
 struct PostOpChain {
-  dnnl::post_ops plain, in_place;
+  LinearPostOps plain, in_place;
 
   void AppendEltwise(dnnl::algorithm algorithm, float alpha, float beta) {
-    plain.append_eltwise(algorithm, alpha, beta);
-    in_place.append_eltwise(algorithm, alpha, beta);
+    plain.ops().append_eltwise(algorithm, alpha, beta);
+    in_place.ops().append_eltwise(algorithm, alpha, beta);
   }
-  void AppendBinary(dnnl::algorithm algorithm, const dnnl::memory::desc& md, bool is_in_place) {
-    plain.append_binary(algorithm, md);
-    // The indices of the others, and so their arguments, stay the same.
-    if (is_in_place) {
-      in_place.append_sum(1.f);
-    } else {
-      in_place.append_binary(algorithm, md);
-    }
+  void AppendLinear(double scale, double shift) {
+    plain.AppendLinear(scale, shift);
+    in_place.AppendLinear(scale, shift);
   }
 };
 
@@ -87,8 +145,12 @@ void AppendEltwise(const NodeReader& post_op, const OpSpec& op, PostOpChain* cha
   fused->names.push_back(AlgorithmName(dnnl::algorithm::eltwise_pow));
 }
 
-/*! \brief Append `result op operand` or, where the operand comes first, `operand op result`. */
-void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Tensor& operand,
+/*!
+ * \brief Append `result op operand` or, where the operand comes first, `operand op result`.
+ *
+ * Of a quantized operand q for s * (q - z), x + s * (q - z) is ((x / s - z) + q) * s.
+ */
+void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Operand& operand,
                   PostOpChain* chain, FusedOps* fused) {
   dnnl::algorithm algorithm = op.algorithm;
   if (post_op.Get<bool>("operand_first", false) && algorithm == dnnl::algorithm::binary_sub) {
@@ -100,17 +162,67 @@ void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Tensor& ope
         << post_op.Where() << ": cannot be fused with the result as its second operand";
   }
   // An operand of the result's shape has the result's layout, which oneDNN has yet to choose.
-  const bool is_small = NumElements(operand.dims()) < NumElements(fused->result_dims);
-  const int arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(chain->plain.len()) | DNNL_ARG_SRC_1;
-  fused->operands.emplace_back(arg, operand);
+  const bool is_small = NumElements(operand.value.dims()) < NumElements(fused->result_dims);
   const bool is_residual =
       !is_small && algorithm == dnnl::algorithm::binary_add && fused->residual.arg == 0;
+  const bool is_product = algorithm == dnnl::algorithm::binary_mul;
+  const double sign = algorithm == dnnl::algorithm::binary_add ? -1 : 1;
+  const dnnl::memory::desc md = is_small ? operand.value.md : AnyDesc(operand.value.md);
+  const auto append = [&](LinearPostOps* ops) {
+    if (!is_product) ops->AppendLinear(1 / operand.scale, sign * operand.zero_point);
+    dnnl::post_ops& list = ops->ops();
+    const int arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(list.len()) | DNNL_ARG_SRC_1;
+    list.append_binary(algorithm, md);
+    ops->AppendLinear(operand.scale, 0);
+    return arg;
+  };
+  const int arg = append(&chain->plain);
+  fused->operands.emplace_back(arg, operand.value);
+  if (!is_residual) {
+    fused->residual.renumbered[arg] = append(&chain->in_place);
+  } else if (operand.is_quantized) {
+    chain->in_place.ops().append_sum(static_cast<float>(operand.scale),
+                                     static_cast<int32_t>(operand.zero_point),
+                                     operand.value.dtype());
+  } else {
+    chain->in_place.ops().append_sum(1.f);
+  }
   if (is_residual) {
     fused->residual.arg = arg;
     fused->residual.name = fused->names.size();
   }
-  chain->AppendBinary(algorithm, is_small ? operand.md : AnyDesc(operand.md), is_residual);
   fused->names.push_back(AlgorithmName(algorithm));
+}
+
+/*! \brief The numbers that a quantization and a dequantization behind it leave. */
+void AppendFakeQuantization(const NodeReader& quantize, const NodeReader& dequantize,
+                            PlanBuilder* plan, PostOpChain* chain, FusedOps* fused) {
+  const Dims dims = quantize.OutDims();
+  const auto [to_scale, to_zero] =
+      Quantization::Read(quantize, plan, dims).Values(quantize, plan);
+  const auto [from_scale, from_zero] =
+      Quantization::Read(dequantize, plan, dims).Values(dequantize, plan);
+  const auto [low, high] = RangeOf(quantize.OutType());
+  chain->AppendLinear(1 / to_scale, to_zero);
+  chain->AppendEltwise(dnnl::algorithm::eltwise_round, 0.f, 0.f);
+  chain->AppendEltwise(dnnl::algorithm::eltwise_clip, static_cast<float>(low),
+                       static_cast<float>(high));
+  chain->AppendLinear(from_scale, -from_scale * from_zero);
+  for (const char* name : {"round", "clip"}) fused->names.push_back(name);
+}
+
+/*! \brief The quantization at the end, unless it is appended as a post-op. */
+Quantization AppendQuantization(const NodeReader& quantize, PlanBuilder* plan,
+                                const ResultView& view, PostOpChain* chain, FusedOps* fused) {
+  const Quantization destination = Quantization::Read(quantize, plan, quantize.OutDims());
+  fused->names.push_back("quantize");
+  if (!destination.IsPerTensor()) {
+    throw dnnl::error(dnnl_unimplemented, "the scales of the result differ along an axis");
+  }
+  if (view.has_destination_scale) return destination;
+  const auto [scale, zero_point] = destination.Values(quantize, plan);
+  chain->AppendLinear(1 / scale, zero_point);
+  return {};
 }
 
 }  // namespace
@@ -137,7 +249,15 @@ PlanBuilder::Args FusedOps::AddTo(PlanBuilder::Args args, const NodeReader& node
     const dnnl::memory::desc want = desc.query_md(dnnl::query::exec_arg_md, arg);
     args.emplace_back(arg, plan->InLayout(node, operand, want));
   }
+  args.insert(args.end(), scales.begin(), scales.end());
   return args;
+}
+
+void FusedOps::Quantize(const Quantization& quantization, int arg, int mask) {
+  quantization.AddTo(arg, mask, &attr, &scales);
+  if (residual.arg == 0) return;
+  PlanBuilder::Args same;
+  quantization.AddTo(arg, mask, &residual.attr, &same);
 }
 
 FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView& view) {
@@ -146,9 +266,23 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
   fused.result_dims = node.OutDims();
   PostOpChain chain;
   if (view.is_negated) chain.AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
+  chain.AppendLinear(view.scale, view.shift);
+  Quantization destination;
   for (int i = 0; i < node.NumPostOps(); ++i) {
     const NodeReader post_op = node.PostOp(i);
-    if (post_op.IsQNN()) throw dnnl::error(dnnl_unimplemented, "quantizations are not fused");
+    if (post_op.IsQNN()) {
+      const bool is_last = i + 1 == node.NumPostOps();
+      if (post_op.OpName() != "qnn.quantize" ||
+          (!is_last && node.PostOp(i + 1).OpName() != "qnn.dequantize")) {
+        throw dnnl::error(dnnl_unimplemented, "quantized numbers are computed with");
+      }
+      if (is_last) {
+        destination = AppendQuantization(post_op, plan, view, &chain, &fused);
+      } else {
+        AppendFakeQuantization(post_op, node.PostOp(++i), plan, &chain, &fused);
+      }
+      continue;
+    }
     const OpSpec* op = FindOp(post_op.OpName());
     switch (op == nullptr ? PostOp::kNone : op->family.as_post_op) {
       case PostOp::kNone:
@@ -160,23 +294,26 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
         AppendEltwise(post_op, *op, &chain, &fused);
         break;
       case PostOp::kBinary:
-        const Tensor operand = OperandInRelayOrder(node, post_op, plan);
-        const Tensor bias = BiasOf(node, post_op, plan, operand, view.channel_axis);
+        Operand operand = ReadOperand(node, post_op, plan, op->algorithm);
+        const Tensor bias = BiasOf(node, post_op, plan, operand.value, view.channel_axis);
         if (!bias.defined()) {
-          AppendBinary(post_op, *op, view.to_primitive(operand), &chain, &fused);
+          operand.value = view.to_primitive(operand.value);
+          AppendBinary(post_op, *op, operand, &chain, &fused);
           break;
         }
         CORE_CHECK(fused.names.empty() && op->algorithm == dnnl::algorithm::binary_add)
             << post_op.Where() << ": a bias must be added first";
+        if (operand.is_quantized) throw dnnl::error(dnnl_unimplemented, "a computed 8-bit bias");
         fused.bias = bias;
         fused.names.push_back("bias");
     }
   }
-  fused.attr.set_post_ops(chain.plain);
+  fused.attr.set_post_ops(chain.plain.ops());
   if (fused.residual.arg != 0) {
     fused.residual.attr = PlanBuilder::NewAttr();
-    fused.residual.attr.set_post_ops(chain.in_place);
+    fused.residual.attr.set_post_ops(chain.in_place.ops());
   }
+  if (destination.scale.defined()) fused.Quantize(destination, DNNL_ARG_DST, /*mask=*/0);
   return fused;
 }
 

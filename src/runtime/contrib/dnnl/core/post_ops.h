@@ -25,12 +25,14 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "node_reader.h"
 #include "plan/builder.h"
 #include "plan/tensor.h"
+#include "quantization.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -42,6 +44,10 @@ struct ResultView {
   std::function<Tensor(const Tensor&)> to_primitive;
   /*! \brief Whether the primitive computes the negative of what the root op does. */
   bool is_negated{false};
+  /*! \brief Whether the primitive has a scale and a zero point of its result. */
+  bool has_destination_scale{false};
+  /*! \brief Of a primitive on quantized numbers: the real result is scale * its result + shift. */
+  double scale{1}, shift{0};
 };
 
 /*! \brief The fused part of a composite. */
@@ -53,6 +59,8 @@ struct FusedOps {
   Dims result_dims;
   /*! \brief The second operands of binary post-ops, by DNNL_ARG_*. */
   PlanBuilder::Args operands;
+  /*! \brief Scales and zero points, by DNNL_ARG_*. */
+  PlanBuilder::Args scales;
   /*! \brief What was fused, in order, for the report: "bias", "eltwise_relu", ... */
   std::vector<std::string> names;
   /*! \brief The addition of an operand of the result's shape, which may be done in its memory. */
@@ -63,7 +71,15 @@ struct FusedOps {
     size_t name;
     /*! \brief `attr` with the sum instead of the addition. */
     dnnl::primitive_attr attr;
+    /*! \brief The arguments of other operands that are others with it. */
+    std::map<int, int> renumbered;
   } residual;
+
+  /*!
+   * \brief Have the primitive take the elements of an argument for real numbers.
+   * \param mask oneDNN's, where they differ along an axis.
+   */
+  void Quantize(const Quantization& quantization, int arg, int mask);
 
   /*! \brief The descriptor to create the primitive descriptor with: empty without a bias. */
   dnnl::memory::desc BiasDesc() const { return bias.defined() ? bias.md : dnnl::memory::desc(); }
@@ -92,7 +108,8 @@ struct FusedOps {
         sum.scratchpad_desc().get_size() != desc.scratchpad_desc().get_size()) {
       return;
     }
-    plan->OfferInPlace(residual.arg, [sum]() { return Primitive(sum); }, residual.name);
+    plan->OfferInPlace(residual.arg, [sum]() { return Primitive(sum); }, residual.name,
+                       residual.renumbered);
   }
 };
 

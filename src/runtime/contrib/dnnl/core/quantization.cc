@@ -24,6 +24,8 @@
 #include "quantization.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -57,14 +59,66 @@ Quantization Quantization::Read(const NodeReader& op, PlanBuilder* plan, const D
   result.scale = ReadVector(op, plan, 1, "scale", dnnl::memory::data_type::f32, size);
   const Tensor zero_point =
       ReadVector(op, plan, 2, "zero point", dnnl::memory::data_type::s32, size);
-  if (!plan->IsConstant(zero_point)) {
-    result.zero_point = zero_point;
-  } else {
-    const auto values = plan->ValuesOf<int32_t>(op, zero_point);
-    const bool is_zero = std::all_of(values.begin(), values.end(), [](int v) { return v == 0; });
-    if (!is_zero) result.zero_point = zero_point;
-  }
+  result.zero_point = zero_point;
+  if (!plan->IsConstant(zero_point)) return result;
+  const auto values = plan->ValuesOf<int32_t>(op, zero_point);
+  const bool is_one = std::count(values.begin(), values.end(), values[0]) ==
+                      static_cast<int64_t>(values.size());
+  if (is_one) result.zero_point = values[0] == 0 ? Tensor{} : plan->NewConstant(values[0]);
   return result;
+}
+
+std::pair<double, double> Quantization::Values(const NodeReader& node, PlanBuilder* plan) const {
+  if (!IsConstant(*plan)) throw dnnl::error(dnnl_unimplemented, "a scale is computed");
+  if (!IsPerTensor()) throw dnnl::error(dnnl_unimplemented, "scales differ along an axis");
+  const int32_t zero = HasZeroPoint() ? plan->ValuesOf<int32_t>(node, zero_point)[0] : 0;
+  return {plan->ValuesOf<float>(node, scale)[0], zero};
+}
+
+void Quantization::AddTo(int arg, int mask, dnnl::primitive_attr* attr,
+                         PlanBuilder::Args* args) const {
+  if (scale.defined()) {
+    attr->set_scales_mask(arg, IsAlongAxis(scale) ? mask : 0);
+    args->emplace_back(DNNL_ARG_ATTR_SCALES | arg, scale);
+  }
+  if (HasZeroPoint()) {
+    attr->set_zero_points_mask(arg, IsAlongAxis(zero_point) ? mask : 0);
+    args->emplace_back(DNNL_ARG_ATTR_ZERO_POINTS | arg, zero_point);
+  }
+}
+
+std::pair<double, double> RangeOf(dnnl::memory::data_type type) {
+  switch (type) {
+    case dnnl::memory::data_type::u8:
+      return {0, 255};
+    case dnnl::memory::data_type::s8:
+      return {-128, 127};
+    default:
+      return {-2147483648., 2147483647.};
+  }
+}
+
+dnnl::memory::desc WithType(const dnnl::memory::desc& md, dnnl::memory::data_type type) {
+  const dnnl::memory::desc plain = PlainDesc(md.get_dims(), type);
+  const bool has_blocks = md.get_format_kind() != dnnl::memory::format_kind::blocked ||
+                          !md.get_inner_blks().empty() || md.get_padded_dims() != md.get_dims();
+  if (has_blocks) return md.get_ndims() < 3 ? plain : ChannelsLast(plain);
+  return dnnl::memory::desc(md.get_dims(), type, md.get_strides());
+}
+
+Tensor Requantized(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+                   dnnl::memory::data_type type, const Quantization* from,
+                   const Quantization* to) {
+  const Tensor dst = plan->NewTensor(WithType(src.md, type));
+  PlanBuilder::Args args = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
+  dnnl::primitive_attr attr = PlanBuilder::NewAttr();
+  if (from != nullptr) from->AddTo(DNNL_ARG_SRC, 1 << from->axis, &attr, &args);
+  if (to != nullptr) to->AddTo(DNNL_ARG_DST, 1 << to->axis, &attr, &args);
+  const dnnl::reorder::primitive_desc desc(plan->engine(), src.md, plan->engine(), dst.md, attr);
+  std::vector<std::string> fused;
+  if (from != nullptr && to != nullptr) fused.push_back("quantize");
+  plan->Emit(node, desc, dnnl::reorder(desc), args, fused);
+  return dst;
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -24,6 +24,8 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_QUANTIZATION_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_QUANTIZATION_H_
 
+#include <utility>
+
 #include "node_reader.h"
 #include "plan/builder.h"
 #include "plan/tensor.h"
@@ -36,6 +38,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * Scale and zero point are vectors, of one element or of one for each coordinate along `axis`.
  */
 struct Quantization {
+  /*! \brief In float32; undefined where it is one. */
   Tensor scale;
   /*! \brief In int32; undefined where it is constant zero. */
   Tensor zero_point;
@@ -57,7 +60,33 @@ struct Quantization {
   static bool IsAlongAxis(const Tensor& part) {
     return part.defined() && NumElements(part.dims()) > 1;
   }
+  /*!
+   * \brief The same as the numbers that they are: scale and zero point of all elements.
+   *
+   * What the two are computed of, or what differs along the axis, is an error of oneDNN's kind:
+   * there is no primitive with that.
+   */
+  std::pair<double, double> Values(const NodeReader& node, PlanBuilder* plan) const;
+
+  /*!
+   * \brief Have a primitive take the elements of an argument for real numbers.
+   * \param mask oneDNN's, of the dimensions of the argument that the axis is.
+   */
+  void AddTo(int arg, int mask, dnnl::primitive_attr* attr, PlanBuilder::Args* args) const;
 };
+
+/*! \brief The smallest and the largest element of an integral type. */
+std::pair<double, double> RangeOf(dnnl::memory::data_type type);
+
+/*! \brief The layout with other elements. Blocks, which depend on the type, become channels last. */
+dnnl::memory::desc WithType(const dnnl::memory::desc& md, dnnl::memory::data_type type);
+
+/*!
+ * \brief A copy with elements of another type.
+ * \param from, to How the elements of both stand for real numbers; nullptr for themselves.
+ */
+Tensor Requantized(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+                   dnnl::memory::data_type type, const Quantization* from, const Quantization* to);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -22,10 +22,12 @@
  * \brief Convolutions and transposed convolutions over one to three spatial dimensions.
  */
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "../implementation.h"
+#include "../int8.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "window.h"
@@ -45,6 +47,8 @@ struct ConvTensors {
   Window window;
   /*! \brief Whether a signal is treated as an image of one row. */
   bool is_row{false};
+  /*! \brief Of a convolution in 8 bits. */
+  std::optional<Int8Operands> int8;
 };
 
 /*!
@@ -99,7 +103,9 @@ ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_trans
   conv.src = plan->Input(node, 0).Permuted(LayoutAxes(node, layout, order));
   conv.dst_axes = LayoutAxes(node, node.Get<std::string>("out_layout", layout), order);
   conv.dst_dims = PermutedDims(node.OutDims(), conv.dst_axes);
-  conv.weights = plan->Input(node, 1).Permuted(LayoutAxes(node, weight_layout, weight_order));
+  const std::vector<int> weight_axes = LayoutAxes(node, weight_layout, weight_order);
+  conv.int8 = ReadInt8(node, plan, {weight_axes[0], conv.dst_dims[1], /*is_convolution=*/true});
+  conv.weights = (conv.int8 ? conv.int8->weights : plan->Input(node, 1)).Permuted(weight_axes);
   const auto groups = node.Get<int64_t>("groups", 1);
   if (groups > 1) {
     const auto group = is_transposed ? GroupTransposedWeights : GroupWeights;
@@ -177,7 +183,15 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
     const Tensor permuted = operand.Permuted(conv.dst_axes);
     return conv.is_row ? plan->Reshaped(node, permuted, AsRow(permuted.dims())) : permuted;
   };
-  const FusedOps fused = FusePostOps(node, plan, {conv.dst_axes[1], to_primitive});
+  ResultView view{conv.dst_axes[1], to_primitive};
+  view.has_destination_scale = true;
+  FusedOps fused = FusePostOps(node, plan, view);
+  if (conv.int8) {
+    // With groups the output channels are the first two dimensions.
+    const bool has_groups = conv.weights.dims().size() > conv.dst_dims.size();
+    fused.Quantize(conv.int8->src, DNNL_ARG_SRC, 0);
+    fused.Quantize(conv.int8->weights_are, DNNL_ARG_WEIGHTS, has_groups ? 3 : 1);
+  }
 
   using Desc = typename Primitive::primitive_desc;
   const auto describe = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights,

@@ -52,7 +52,10 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
   // A matmul of weights that are not packed needs 964 to 1059 for the first two, 120 for the third.
   const Dims out_dims = node.OutDims();
   const bool is_constant = plan->IsConstant(plan->Input(node, 1));
-  if (!is_constant || AsRows(out_dims)[0] > kRowsOfInnerProduct) return LowerMatMul(node, plan);
+  // Quantized, too: an inner_product has no zero points.
+  if (!is_constant || node.IsQuantized() || AsRows(out_dims)[0] > kRowsOfInnerProduct) {
+    return LowerMatMul(node, plan);
+  }
   const Tensor src = FlattenRows(node, plan, plan->Input(node, 0));
   const Tensor weights = plan->Input(node, 1);
   CORE_CHECK(weights.dims().size() == 2 && weights.dims()[1] == src.dims()[1])

@@ -22,11 +22,13 @@
  * \brief Matrix multiplications, alone and in batches.
  */
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "../implementation.h"
+#include "../int8.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "rows.h"
@@ -60,6 +62,8 @@ struct Operands {
   /*! \brief Whether the result is seen as a matrix of rows. */
   bool is_flat;
   bool is_batch;
+  /*! \brief Of a matmul in 8 bits. */
+  std::optional<Int8Operands> int8;
 
   /*! \brief Dims of the result, or of an operand of its rank, as the matmul sees them. */
   Dims View(const Dims& dims) const {
@@ -74,7 +78,10 @@ Operands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
   const bool transpose_b = node.Get<bool>("transpose_b", is_dense || is_batch);
   const Dims out_dims = node.OutDims();
 
-  Operands operands{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch};
+  Operands operands{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch, {}};
+  const int last = static_cast<int>(operands.weights.dims().size()) - 1;
+  operands.int8 = ReadInt8(node, plan, {transpose_b ? last - 1 : last, out_dims.back(), false});
+  if (operands.int8) operands.weights = operands.int8->weights;
   // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
   operands.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
   operands.dst_dims = operands.View(out_dims);
@@ -131,10 +138,16 @@ double MatMulFlops(const NodeReader& node, const PlanBuilder& plan) {
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
   const Operands operands = ReadOperands(node, plan);
   const Dims out_dims = node.OutDims();
-  FusedOps fused = FusePostOps(
-      node, plan, {static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
-                     return plan->Reshaped(node, operand, operands.View(operand.dims()));
-                   }});
+  ResultView view{static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
+                    return plan->Reshaped(node, operand, operands.View(operand.dims()));
+                  }};
+  view.has_destination_scale = true;
+  FusedOps fused = FusePostOps(node, plan, view);
+  if (operands.int8) {
+    fused.Quantize(operands.int8->src, DNNL_ARG_SRC, 0);
+    const int columns = 1 << (operands.dst_dims.size() - 1);
+    fused.Quantize(operands.int8->weights_are, DNNL_ARG_WEIGHTS, columns);
+  }
   if (fused.bias.defined()) {
     fused.bias = AlignRank(node, plan, fused.bias, operands.dst_dims.size());
   }

@@ -21,9 +21,6 @@
  * \file src/runtime/contrib/dnnl/core/ops/quantize.cc
  * \brief From real numbers to quantized ones, and back.
  */
-#include <string>
-#include <vector>
-
 #include "../op_table.h"
 #include "../quantization.h"
 #include "rows.h"
@@ -33,48 +30,6 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 constexpr auto kFloat = dnnl::memory::data_type::f32;
-
-/*! \brief The layout with other elements. Blocks, which depend on the type, become channels last.
- */
-dnnl::memory::desc WithType(const dnnl::memory::desc& md, dnnl::memory::data_type type) {
-  const dnnl::memory::desc plain = PlainDesc(md.get_dims(), type);
-  const bool has_blocks = md.get_format_kind() != dnnl::memory::format_kind::blocked ||
-                          !md.get_inner_blks().empty() || md.get_padded_dims() != md.get_dims();
-  if (has_blocks) return md.get_ndims() < 3 ? plain : ChannelsLast(plain);
-  return dnnl::memory::desc(md.get_dims(), type, md.get_strides());
-}
-
-/*! \brief Have a primitive take the elements of an argument for real numbers. */
-void Apply(const Quantization& quantization, int arg, dnnl::primitive_attr* attr,
-           PlanBuilder::Args* args) {
-  const auto mask = [&](const Tensor& part) {
-    return Quantization::IsAlongAxis(part) ? 1 << quantization.axis : 0;
-  };
-  attr->set_scales_mask(arg, mask(quantization.scale));
-  args->emplace_back(DNNL_ARG_ATTR_SCALES | arg, quantization.scale);
-  if (!quantization.HasZeroPoint()) return;
-  attr->set_zero_points_mask(arg, mask(quantization.zero_point));
-  args->emplace_back(DNNL_ARG_ATTR_ZERO_POINTS | arg, quantization.zero_point);
-}
-
-/*!
- * \brief A copy of other elements.
- * \param from, to How the elements of both stand for real numbers; nullptr for themselves.
- */
-Tensor Reordered(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
-                 const dnnl::memory::desc& dst_md, const Quantization* from,
-                 const Quantization* to) {
-  const Tensor dst = plan->NewTensor(dst_md);
-  PlanBuilder::Args args = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
-  dnnl::primitive_attr attr = PlanBuilder::NewAttr();
-  if (from != nullptr) Apply(*from, DNNL_ARG_SRC, &attr, &args);
-  if (to != nullptr) Apply(*to, DNNL_ARG_DST, &attr, &args);
-  const dnnl::reorder::primitive_desc desc(plan->engine(), src.md, plan->engine(), dst_md, attr);
-  std::vector<std::string> fused;
-  if (from != nullptr && to != nullptr) fused.push_back("quantize");
-  plan->Emit(node, desc, dnnl::reorder(desc), args, fused);
-  return dst;
-}
 
 /*!
  * \brief (value - zero point) * scale or, the other way, value / scale + zero point, in float32.
@@ -130,8 +85,7 @@ Tensor Dequantized(const NodeReader& op, PlanBuilder* plan) {
   const Tensor src = plan->Input(op, 0);
   const Quantization from = Quantization::Read(op, plan, src.dims());
   const Tensor dst = IsBeyondReorder(from) ? Binaries(op, plan, src, from, /*is_quantizing=*/false)
-                                           : Reordered(op, plan, src, WithType(src.md, kFloat),
-                                                       &from, /*to=*/nullptr);
+                                           : Requantized(op, plan, src, kFloat, &from, /*to=*/nullptr);
   if (plan->IsConstant(src) && from.IsConstant(*plan)) plan->RunNow(mark);
   return dst;
 }
@@ -148,7 +102,7 @@ void LowerDequantize(const NodeReader& node, PlanBuilder* plan) {
   if (IsBeyondReorder(to)) {
     throw dnnl::error(dnnl_unimplemented, "a reorder has one zero point for all elements");
   }
-  plan->SetOutput(node, Reordered(node, plan, src, WithType(src.md, last.OutType()), &from, &to));
+  plan->SetOutput(node, Requantized(node, plan, src, last.OutType(), &from, &to));
 }
 
 void LowerQuantize(const NodeReader& node, PlanBuilder* plan) {
@@ -159,7 +113,7 @@ void LowerQuantize(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);
   const Quantization to = Quantization::Read(node, plan, src.dims());
   const auto reorder = [&](const Tensor& value, const Quantization* quantization) {
-    return Reordered(node, plan, value, WithType(value.md, node.OutType()), nullptr, quantization);
+    return Requantized(node, plan, value, node.OutType(), nullptr, quantization);
   };
   const Tensor dst = IsBeyondReorder(to)
                          ? reorder(Binaries(node, plan, src, to, /*is_quantizing=*/true), nullptr)

@@ -98,6 +98,10 @@ void ComputeInPlace(const std::vector<InPlaceOffer>& offers, Plan* plan) {
       const ThreadScope threads(step.info.num_threads);
       step.primitive = offer.create();
       step.args.erase(operand);
+      for (auto& [arg, tensor] : step.args) {
+        const auto it = offer.renumbered.find(arg);
+        if (it != offer.renumbered.end()) arg = it->second;
+      }
       step.info.post_ops[offer.post_op] = "sum";
     }
     plan->buffers[buffer].kind = BufferKind::kPart;

@@ -25,6 +25,7 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_ARENA_H_
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ struct InPlaceOffer {
   std::function<dnnl::primitive()> create;
   /*! \brief With `create`: which of the step's post-ops it changes. */
   size_t post_op;
+  /*! \brief With `create`: other arguments, and what the new primitive calls them. */
+  std::map<int, int> renumbered;
 };
 
 /*!

@@ -101,6 +101,8 @@ class PlanBuilder {
   void CopyInto(const NodeReader& node, const Tensor& part, const Tensor& whole,
                 const dnnl::memory::desc& md, size_t offset);
   bool IsConstant(const Tensor& value) const;
+  /*! \brief A constant of one element. */
+  Tensor NewConstant(int32_t value);
   /*! \brief The elements of a constant. */
   template <typename T>
   std::vector<T> ValuesOf(const NodeReader& node, const Tensor& constant) {
@@ -129,20 +131,29 @@ class PlanBuilder {
     plan_->steps.back().info.flops = flops;
   }
 
+  /*! \brief Add to what is said of the latest primitive's variant. */
+  void AddToVariant(const std::string& text) {
+    if (plan_->steps.empty()) return;
+    std::string& variant = plan_->steps.back().info.variant;
+    variant += (variant.empty() ? "" : ", ") + text;
+  }
+
   /*!
    * \brief Offer that the latest primitive computes its result in the memory of an operand.
    * \param arg The operand (DNNL_ARG_*).
    */
-  void OfferInPlace(int arg) { offers_.push_back({plan_->steps.size() - 1, arg, nullptr, 0}); }
+  void OfferInPlace(int arg) { offers_.push_back({plan_->steps.size() - 1, arg, nullptr, 0, {}}); }
   /*!
    * \brief Offer that another primitive, which adds to what is in its result's memory, replaces
    * the latest one.
    * \param arg The operand that it does not have.
    * \param create Makes it.
    * \param post_op The index of the addition among the post-ops.
+   * \param renumbered Other arguments, and what the new primitive calls them.
    */
-  void OfferInPlace(int arg, std::function<dnnl::primitive()> create, size_t post_op) {
-    offers_.push_back({plan_->steps.size() - 1, arg, std::move(create), post_op});
+  void OfferInPlace(int arg, std::function<dnnl::primitive()> create, size_t post_op,
+                    std::map<int, int> renumbered) {
+    offers_.push_back({plan_->steps.size() - 1, arg, std::move(create), post_op, renumbered});
   }
 
   /*!

@@ -98,6 +98,13 @@ bool PlanBuilder::IsConstant(const Tensor& value) const {
   return plan_->buffers[plan_->Locate(value.buffer).first].kind == BufferKind::kConstant;
 }
 
+Tensor PlanBuilder::NewConstant(int32_t value) {
+  Buffer buffer(BufferKind::kConstant, sizeof(value));
+  buffer.data = AllocAligned(sizeof(value));
+  std::memcpy(buffer.data.get(), &value, sizeof(value));
+  return Tensor{AddBuffer(std::move(buffer)), PlainDesc({1}, dnnl::memory::data_type::s32)};
+}
+
 void* PlanBuilder::DataOf(const Tensor& constant) const {
   const auto [root, offset] = plan_->Locate(constant.buffer);
   return static_cast<char*>(plan_->buffers[root].data.get()) + offset;

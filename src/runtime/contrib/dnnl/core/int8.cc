@@ -1,0 +1,142 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/int8.cc
+ * \brief Multiplications of 8-bit numbers: what oneDNN's kernels accept, and where they are right.
+ */
+#include "int8.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+using Type = dnnl::memory::data_type;
+
+[[noreturn]] void Refuse(const char* reason) { throw dnnl::error(dnnl_unimplemented, reason); }
+
+/*!
+ * \brief Whether this CPU adds two products of bytes in 16 bits, where they may saturate.
+ *
+ * x86 without VNNI has vpmaddubsw only, whose sum of two products of 255 and 127 would need 17.
+ */
+bool SumsIn16Bits() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto has = [isa](dnnl::cpu_isa wanted, dnnl::cpu_isa without) {
+    const unsigned bits = static_cast<unsigned>(wanted) & ~static_cast<unsigned>(without);
+    return (isa & bits) == bits;
+  };
+  const bool is_x86 = (isa & static_cast<unsigned>(dnnl::cpu_isa::sse41)) != 0;
+  return is_x86 && !has(dnnl::cpu_isa::avx2_vnni, dnnl::cpu_isa::avx2) &&
+         !has(dnnl::cpu_isa::avx512_core_vnni, dnnl::cpu_isa::avx512_core);
+}
+
+/*! \brief The elements of a constant in 8 bits. */
+std::vector<int> Elements(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
+  if (value.dtype() == Type::u8) {
+    const auto values = plan->ValuesOf<uint8_t>(node, value);
+    return {values.begin(), values.end()};
+  }
+  const auto values = plan->ValuesOf<int8_t>(node, value);
+  return {values.begin(), values.end()};
+}
+
+/*! \brief Refuse what the kernels of this CPU would compute, but not exactly. */
+void CheckExact(const NodeReader& node, PlanBuilder* plan, const Tensor& src, const Tensor& weights,
+                bool is_convolution) {
+  if (!SumsIn16Bits()) return;
+  // Of source elements below zero oneDNN's convolutions halve the weights, and lose a bit.
+  if (is_convolution && src.dtype() == Type::s8) Refuse("this CPU's int8 kernels would halve weights");
+  constexpr int kLargest = 64;  // 2 * 255 * 64 < 2^15
+  const char* const reason = "this CPU's int8 kernels would saturate";
+  if (!plan->IsConstant(weights)) Refuse(reason);
+  const std::vector<int> elements = Elements(node, plan, weights);
+  const auto [low, high] = std::minmax_element(elements.begin(), elements.end());
+  if (*low < -kLargest || *high > kLargest) Refuse(reason);
+}
+
+/*! \brief The elements less a number, as signed ones. */
+Tensor Recentred(const NodeReader& node, PlanBuilder* plan, const Tensor& value, int by) {
+  const PlanBuilder::Mark mark = plan->Here();
+  Quantization from;
+  from.zero_point = plan->NewConstant(by);
+  const Tensor result = Requantized(node, plan, value, Type::s8, &from, nullptr);
+  if (plan->IsConstant(value)) plan->RunNow(mark);
+  return result;
+}
+
+/*! \brief Make the second operand signed and, where that is possible, its zero point zero. */
+void MakeSigned(const NodeReader& node, PlanBuilder* plan, Int8Operands* operands) {
+  constexpr int kHalf = 128;
+  const bool is_unsigned = operands->weights.dtype() == Type::u8;
+  const Tensor zero_point = operands->weights_are.zero_point;
+  if (!zero_point.defined() && !is_unsigned) return;
+  if (zero_point.defined() &&
+      (!plan->IsConstant(zero_point) || Quantization::IsAlongAxis(zero_point))) {
+    if (is_unsigned) Refuse("the zero points of unsigned weights are not one constant");
+    return;
+  }
+  const int zero = zero_point.defined() ? plan->ValuesOf<int32_t>(node, zero_point)[0] : 0;
+  int by = is_unsigned ? kHalf : 0;
+  if (plan->IsConstant(operands->weights)) {
+    const std::vector<int> elements = Elements(node, plan, operands->weights);
+    const auto [low, high] = std::minmax_element(elements.begin(), elements.end());
+    const auto [smallest, largest] = RangeOf(Type::s8);
+    if (*low - zero >= smallest && *high - zero <= largest) by = zero;
+  }
+  if (by != 0) operands->weights = Recentred(node, plan, operands->weights, by);
+  operands->weights_are.zero_point = zero == by ? Tensor{} : plan->NewConstant(zero - by);
+}
+
+}  // namespace
+
+std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
+                                     const Int8Weights& kernel) {
+  if (!node.IsQuantized()) return {};
+  const bool is_src = node.IsDequantized(0), is_weights = node.IsDequantized(1);
+  if (!is_src && !is_weights && node.OutType() == Type::f32) return {};
+  if (!is_src || !is_weights) Refuse("only one operand is quantized, or only the result");
+  const Tensor src = plan->Input(node, 0), weights = plan->Input(node, 1);
+  Int8Operands operands;
+  operands.src = Quantization::Read(node.Dequantization(0), plan, src.dims());
+  operands.weights = weights;
+  operands.weights_are = Quantization::Read(node.Dequantization(1), plan, weights.dims());
+  const auto is_byte = [](const Tensor& value) {
+    return value.dtype() == Type::u8 || value.dtype() == Type::s8;
+  };
+  if (!is_byte(src) || !is_byte(weights)) Refuse("an operand has more than 8 bits");
+  if (!operands.src.IsPerTensor()) Refuse("the scales of the source differ along an axis");
+  MakeSigned(node, plan, &operands);
+  if (Quantization::IsAlongAxis(operands.weights_are.scale) &&
+      (operands.weights_are.axis != kernel.axis ||
+       NumElements(operands.weights_are.scale.dims()) != kernel.channels)) {
+    Refuse("the scales of the weights differ along another axis than the output channels");
+  }
+  if (Quantization::IsAlongAxis(operands.weights_are.zero_point) ||
+      (kernel.is_convolution && operands.weights_are.HasZeroPoint())) {
+    Refuse("the weights have zero points");
+  }
+  CheckExact(node, plan, src, operands.weights, kernel.is_convolution);
+  return operands;
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend

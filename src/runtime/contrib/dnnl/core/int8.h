@@ -1,0 +1,64 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/int8.h
+ * \brief Multiplications of 8-bit numbers: what oneDNN's kernels accept, and where they are right.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_INT8_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_INT8_H_
+
+#include <optional>
+
+#include "node_reader.h"
+#include "plan/builder.h"
+#include "plan/tensor.h"
+#include "quantization.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief What a convolution or matmul of 8-bit numbers reads. */
+struct Int8Operands {
+  Quantization src;
+  /*! \brief The second input, made signed. */
+  Tensor weights;
+  Quantization weights_are;
+};
+
+/*! \brief What a kernel asks of the second operand. */
+struct Int8Weights {
+  /*! \brief The axis, in Relay's order, along which scales may differ. */
+  int axis;
+  /*! \brief How many scales there are then. */
+  int64_t channels;
+  bool is_convolution;
+};
+
+/*!
+ * \brief The operands of a node whose first two inputs are dequantized, to multiply them as they
+ * are; nothing for a node in float32.
+ *
+ * An error of oneDNN's kind says why no kernel of this CPU computes what the node does.
+ */
+std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
+                                     const Int8Weights& kernel);
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_INT8_H_
