@@ -109,8 +109,8 @@ StepInfo Check(const Case& c, double tolerance = 1) {
   QuantizedGraph graph;
   graph.computes_scales = c.computes_scales;
   const bool is_unsigned = c.src.code == kDLUInt;
-  const Array src = Noise({2, 16, kSize, kSize}, c.src, is_unsigned ? 0 : -128,
-                          is_unsigned ? 255 : 127);
+  const Array src =
+      Noise({2, 16, kSize, kSize}, c.src, is_unsigned ? 0 : -128, is_unsigned ? 255 : 127);
   const int64_t in_group = 16 / c.groups;
   const double lowest = c.weights.code == kDLUInt ? 0 : -128;
   const Array weights =
@@ -311,8 +311,8 @@ TEST(DNNLInt8Conv, Residuals) {
           if (residual.code != kDLUInt || std::string(op) != "add") continue;
           // The same memory as the result's.
           const StepInfo step = Check(c);
-          EXPECT_TRUE(step.post_ops == std::vector<std::string>(
-                                           {"bias", "sum", "eltwise_relu", "quantize"}));
+          EXPECT_TRUE(step.post_ops ==
+                      std::vector<std::string>({"bias", "sum", "eltwise_relu", "quantize"}));
         }
       }
     }
@@ -351,8 +351,8 @@ TEST(DNNLInt8Conv, AllElementsAtTheirBounds) {
     QuantizedGraph graph;
     Array src = Noise({2, 16, 6, 6}, kUInt8, 255, 255);
     Array weights = Noise({16, 16, 3, 3}, kInt8, bound, bound);
-    Node* node = graph.Add("nn.conv2d", {graph.Input(src), graph.Constant(weights)},
-                           {2, 16, 4, 4}, kFloat);
+    Node* node =
+        graph.Add("nn.conv2d", {graph.Input(src), graph.Constant(weights)}, {2, 16, 4, 4}, kFloat);
     node->attrs["root_op"] = "nn.conv2d";
     graph.Dequantize(node, 0, Scalar(1), ZeroPoint(0));
     graph.Dequantize(node, 1, Scalar(1), ZeroPoint(0));

@@ -65,8 +65,9 @@ TEST(DNNLPlan, RunsWithoutTVM) {
 
 TEST(DNNLPlan, IsDescribedAsJSON) {
   const std::string text = DescribePlan("ma\"in", *MakePlan(ConvGraph()));
-  for (const char* part : {"{\"symbol\": \"ma\\\"in\", ", "\"op\": \"nn.conv2d\"",
-                           "\"post_ops\": [\"eltwise_relu\"]", "\"threads\": "}) {
+  for (const char* part :
+       {"{\"symbol\": \"ma\\\"in\", ", "\"op\": \"nn.conv2d\"", "\"post_ops\": [\"eltwise_relu\"]",
+        "\"types\": \"f32f32f32\"", "\"threads\": "}) {
     if (!EXPECT_TRUE(text.find(part) != std::string::npos)) std::cerr << text << std::endl;
   }
 }

@@ -65,7 +65,8 @@ void CheckExact(const NodeReader& node, PlanBuilder* plan, const Tensor& src, co
                 bool is_convolution) {
   if (!SumsIn16Bits()) return;
   // Of source elements below zero oneDNN's convolutions halve the weights, and lose a bit.
-  if (is_convolution && src.dtype() == Type::s8) Refuse("this CPU's int8 kernels would halve weights");
+  if (is_convolution && src.dtype() == Type::s8)
+    Refuse("this CPU's int8 kernels would halve weights");
   constexpr int kLargest = 64;  // 2 * 255 * 64 < 2^15
   const char* const reason = "this CPU's int8 kernels would saturate";
   if (!plan->IsConstant(weights)) Refuse(reason);

@@ -60,13 +60,13 @@ constexpr Family kConvTranspose = {LowerConvTranspose, kAny, PostOp::kNone, Conv
                                    true};
 constexpr Family kDense = {LowerDense, kAny, PostOp::kNone, MatMulFlops, true};
 constexpr Family kMatMul = {LowerMatMul, kAny, PostOp::kNone, MatMulFlops, true};
-constexpr Family kPool = {LowerPool};
+constexpr Family kPool = {LowerPool, Reads::kCommonLayouts, PostOp::kNone, nullptr, true};
 constexpr Family kResize = {LowerResize};
 constexpr Family kSoftmax = {LowerSoftmax};
 constexpr Family kReduce = {LowerReduce, kAny};
 constexpr Family kReshape = {LowerReshape, kAny, PostOp::kView};
 constexpr Family kEltwise = {LowerEltwise, Reads::kAnyWhenAlone, PostOp::kEltwise};
-constexpr Family kBinary = {LowerBinary, Reads::kCommonLayouts, PostOp::kBinary};
+constexpr Family kBinary = {LowerBinary, Reads::kCommonLayouts, PostOp::kBinary, nullptr, true};
 constexpr Family kDequantize = {LowerDequantize, Reads::kCommonLayouts, PostOp::kNone, nullptr,
                                 /*is_quantized=*/true};
 

@@ -198,8 +198,7 @@ void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Operand& op
 void AppendFakeQuantization(const NodeReader& quantize, const NodeReader& dequantize,
                             PlanBuilder* plan, PostOpChain* chain, FusedOps* fused) {
   const Dims dims = quantize.OutDims();
-  const auto [to_scale, to_zero] =
-      Quantization::Read(quantize, plan, dims).Values(quantize, plan);
+  const auto [to_scale, to_zero] = Quantization::Read(quantize, plan, dims).Values(quantize, plan);
   const auto [from_scale, from_zero] =
       Quantization::Read(dequantize, plan, dims).Values(dequantize, plan);
   const auto [low, high] = RangeOf(quantize.OutType());

@@ -108,8 +108,8 @@ struct FusedOps {
         sum.scratchpad_desc().get_size() != desc.scratchpad_desc().get_size()) {
       return;
     }
-    plan->OfferInPlace(residual.arg, [sum]() { return Primitive(sum); }, residual.name,
-                       residual.renumbered);
+    plan->OfferInPlace(
+        residual.arg, [sum]() { return Primitive(sum); }, residual.name, residual.renumbered);
   }
 };
 

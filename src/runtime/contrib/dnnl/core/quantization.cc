@@ -62,8 +62,8 @@ Quantization Quantization::Read(const NodeReader& op, PlanBuilder* plan, const D
   result.zero_point = zero_point;
   if (!plan->IsConstant(zero_point)) return result;
   const auto values = plan->ValuesOf<int32_t>(op, zero_point);
-  const bool is_one = std::count(values.begin(), values.end(), values[0]) ==
-                      static_cast<int64_t>(values.size());
+  const bool is_one =
+      std::count(values.begin(), values.end(), values[0]) == static_cast<int64_t>(values.size());
   if (is_one) result.zero_point = values[0] == 0 ? Tensor{} : plan->NewConstant(values[0]);
   return result;
 }
@@ -81,7 +81,7 @@ void Quantization::AddTo(int arg, int mask, dnnl::primitive_attr* attr,
     attr->set_scales_mask(arg, IsAlongAxis(scale) ? mask : 0);
     args->emplace_back(DNNL_ARG_ATTR_SCALES | arg, scale);
   }
-  if (HasZeroPoint()) {
+  if (zero_point.defined()) {
     attr->set_zero_points_mask(arg, IsAlongAxis(zero_point) ? mask : 0);
     args->emplace_back(DNNL_ARG_ATTR_ZERO_POINTS | arg, zero_point);
   }
@@ -107,8 +107,7 @@ dnnl::memory::desc WithType(const dnnl::memory::desc& md, dnnl::memory::data_typ
 }
 
 Tensor Requantized(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
-                   dnnl::memory::data_type type, const Quantization* from,
-                   const Quantization* to) {
+                   dnnl::memory::data_type type, const Quantization* from, const Quantization* to) {
   const Tensor dst = plan->NewTensor(WithType(src.md, type));
   PlanBuilder::Args args = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
   dnnl::primitive_attr attr = PlanBuilder::NewAttr();

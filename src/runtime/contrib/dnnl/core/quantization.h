@@ -78,7 +78,8 @@ struct Quantization {
 /*! \brief The smallest and the largest element of an integral type. */
 std::pair<double, double> RangeOf(dnnl::memory::data_type type);
 
-/*! \brief The layout with other elements. Blocks, which depend on the type, become channels last. */
+/*! \brief The layout with other elements. Blocks, which depend on the type, become channels last.
+ */
 dnnl::memory::desc WithType(const dnnl::memory::desc& md, dnnl::memory::data_type type);
 
 /*!

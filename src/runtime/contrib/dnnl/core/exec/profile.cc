@@ -83,6 +83,7 @@ JSONObject ObjectOf(const StepInfo& info) {
       .Add("reference", IsReference(info))
       .Add("variant", info.variant)
       .Add("post_ops", info.post_ops)
+      .Add("types", info.types)
       .Add("src", info.src_layout)
       .Add("dst", info.dst_layout)
       .Add("threads", info.num_threads);

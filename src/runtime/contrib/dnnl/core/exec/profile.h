@@ -33,8 +33,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
  * \brief The plan as JSON: symbol, arena_bytes, arena_bytes_unshared, scratchpad_bytes, and for
- * each primitive node, op, kind, impl, variant, post_ops, src, dst, threads, and whether oneDNN has
- * only its slow reference code for it.
+ * each primitive node, op, kind, impl, variant, post_ops, types, src, dst, threads, and whether
+ * oneDNN has only its slow reference code for it.
  */
 std::string DescribePlan(const std::string& symbol, const Plan& plan);
 

@@ -95,6 +95,41 @@ bool IsComparison(dnnl::algorithm algorithm) {
          Swapped(algorithm) != algorithm;
 }
 
+/*! \brief How the operands stand for real numbers; a scale that is not there is one. */
+struct Scales {
+  Quantization lhs, rhs;
+  /*! \brief What the zero points add to the result. */
+  double shift{0};
+};
+
+/*! \brief The operands' scales are arguments. There are no zero points: of a sum they are a shift.
+ */
+Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm) {
+  const auto unimplemented = [](const char* reason) {
+    throw dnnl::error(dnnl_unimplemented, reason);
+  };
+  Scales scales;
+  if (!node.IsQuantized()) return scales;
+  if (IsComparison(algorithm)) unimplemented("comparisons are in float32");
+  for (int i = 0; i < 2; ++i) {
+    if (!node.IsDequantized(i)) continue;
+    const NodeReader dequantize = node.Dequantization(i);
+    const Tensor value = plan->Input(node, i);
+    if (value.dtype() == dnnl::memory::data_type::s32) unimplemented("no binary has int32");
+    Quantization& quantization = i == 0 ? scales.lhs : scales.rhs;
+    quantization = Quantization::Read(dequantize, plan, value.dims());
+    const auto [scale, zero_point] = quantization.Values(dequantize, plan);
+    if (algorithm == dnnl::algorithm::binary_add || algorithm == dnnl::algorithm::binary_sub) {
+      const bool is_subtracted = i == 1 && algorithm == dnnl::algorithm::binary_sub;
+      scales.shift -= (is_subtracted ? -1 : 1) * scale * zero_point;
+      quantization.zero_point = {};
+    } else if (zero_point != 0) {
+      unimplemented("only sums have zero points");
+    }
+  }
+  return scales;
+}
+
 /*! \brief -x. */
 Tensor Negated(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
   const dnnl::eltwise_forward::primitive_desc desc(
@@ -137,7 +172,11 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   auto [lhs, rhs] = ReadOperands(node, plan);
   // oneDNN broadcasts its second source only. A - b is then -(b - A), to the last bit.
   const bool is_swapped = lhs.dims() != dims;
-  if (is_swapped) std::swap(lhs, rhs);
+  Scales scales = ReadScales(node, plan, algorithm);
+  if (is_swapped) {
+    std::swap(lhs, rhs);
+    std::swap(scales.lhs, scales.rhs);
+  }
   const bool is_negated = is_swapped && algorithm == dnnl::algorithm::binary_sub;
   const bool is_comparison = IsComparison(algorithm);
   if (is_swapped) algorithm = Swapped(algorithm);
@@ -152,12 +191,16 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   if (rhs.dims() == lhs.dims() && IsPlain(lhs.md) && !IsPlain(rhs.md)) {
     lhs = plan->InLayout(node, lhs, rhs.md);
   }
-  const FusedOps fused = FusePostOps(node, plan, {-1, view, is_negated});
+  FusedOps fused = FusePostOps(node, plan, {-1, view, is_negated, false, 1, scales.shift});
+  fused.Quantize(scales.lhs, DNNL_ARG_SRC_0, 0);
+  fused.Quantize(scales.rhs, DNNL_ARG_SRC_1, 0);
   // Truths are bytes, in blocks of another size.
   if (is_comparison) lhs = plan->Plain(node, lhs);
   AvoidGreater(node, plan, &algorithm, &lhs, &rhs);
   const auto describe = [&, &lhs = lhs, &rhs = rhs]() {
-    const auto dst = is_comparison ? PlainDesc(lhs.dims(), node.OutType()) : lhs.md;
+    const auto dst = is_comparison                   ? PlainDesc(lhs.dims(), node.OutType())
+                     : lhs.dtype() == node.OutType() ? lhs.md
+                                                     : WithType(lhs.md, node.OutType());
     return Binary::primitive_desc(plan->engine(), algorithm, lhs.md, AnyDesc(rhs.md), dst,
                                   fused.attr);
   };

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "../op_table.h"
+#include "../quantization.h"
 #include "image.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -70,6 +71,32 @@ PoolWindow ReadWindow(const NodeReader& node, const Dims& in, const Dims& out) {
   return window;
 }
 
+/*!
+ * \brief What is fused to a pool. One of quantized numbers gives numbers of the same scale and zero
+ * point, as it computes no sum that is not divided.
+ */
+FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm,
+                   ResultView view) {
+  if (!node.IsQuantized()) return FusePostOps(node, plan, view);
+  if (!node.IsDequantized(0)) throw dnnl::error(dnnl_unimplemented, "pools have one type");
+  const NodeReader dequantize = node.Dequantization(0);
+  const Dims dims = plan->Input(node, 0).dims();
+  const auto from = Quantization::Read(dequantize, plan, dims).Values(dequantize, plan);
+  const auto [scale, zero_point] = from;
+  if (algorithm == dnnl::algorithm::pooling_avg_include_padding && zero_point != 0) {
+    throw dnnl::error(dnnl_unimplemented, "the padding is no zero point");
+  }
+  if (node.NumPostOps() == 1) {
+    const NodeReader last = node.PostOp(0);
+    const bool is_same = last.OpName() == "qnn.quantize" &&
+                         Quantization::Read(last, plan, dims).Values(last, plan) == from;
+    if (is_same) return FusePostOps(node.WithoutPostOps(), plan, view);
+  }
+  view.scale = scale;
+  view.shift = -scale * zero_point;
+  return FusePostOps(node, plan, view);
+}
+
 }  // namespace
 
 void LowerPool(const NodeReader& node, PlanBuilder* plan) {
@@ -79,12 +106,13 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan) {
   Tensor src = plan->Input(node, 0).Permuted(axes);
   const PoolWindow window = node.Has("pool_size") ? ReadWindow(node, src.dims(), dst_dims)
                                                   : AdaptiveWindow(src.dims(), dst_dims);
-  const FusedOps fused = FusePostOps(
-      node, plan, {-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }});
   auto algorithm = FindOp(node.OpName())->algorithm;
   if (node.Get<bool>("count_include_pad", false)) {
     algorithm = dnnl::algorithm::pooling_avg_include_padding;
   }
+  const FusedOps fused =
+      ReadFused(node, plan, algorithm,
+                {-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }});
   const dnnl::memory::desc dst_any(dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto describe = [&](const dnnl::memory::desc& src_md) {
     return Pool::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm,

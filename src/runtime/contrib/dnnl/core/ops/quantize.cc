@@ -84,8 +84,9 @@ Tensor Dequantized(const NodeReader& op, PlanBuilder* plan) {
   const PlanBuilder::Mark mark = plan->Here();
   const Tensor src = plan->Input(op, 0);
   const Quantization from = Quantization::Read(op, plan, src.dims());
-  const Tensor dst = IsBeyondReorder(from) ? Binaries(op, plan, src, from, /*is_quantizing=*/false)
-                                           : Requantized(op, plan, src, kFloat, &from, /*to=*/nullptr);
+  const Tensor dst = IsBeyondReorder(from)
+                         ? Binaries(op, plan, src, from, /*is_quantizing=*/false)
+                         : Requantized(op, plan, src, kFloat, &from, /*to=*/nullptr);
   if (plan->IsConstant(src) && from.IsConstant(*plan)) plan->RunNow(mark);
   return dst;
 }

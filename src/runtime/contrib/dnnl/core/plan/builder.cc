@@ -46,6 +46,16 @@ std::string LayoutOf(const PlanBuilder::Args& args, int arg) {
   return tensor.defined() ? LayoutText(tensor.md) : "";
 }
 
+/*! \brief The types of source, weights and result, as oneDNN calls them: "u8s8f32". */
+std::string TypesOf(const PlanBuilder::Args& args) {
+  std::string types;
+  for (int arg : {DNNL_ARG_SRC, DNNL_ARG_SRC_1, DNNL_ARG_WEIGHTS, DNNL_ARG_DST}) {
+    const Tensor tensor = FindArg(args, arg);
+    if (tensor.defined()) types += dnnl_dt2str(dnnl::memory::convert_to_c(tensor.dtype()));
+  }
+  return types;
+}
+
 }  // namespace
 
 PlanBuilder::PlanBuilder(std::string where, bool owns_constants, int num_threads)
@@ -220,6 +230,7 @@ void PlanBuilder::EmitStep(const std::string& node, const std::string& op,
   step.info.kind = dnnl_prim_kind2str(dnnl::convert_to_c(desc.get_kind()));
   step.info.impl = desc.impl_info_str();
   step.info.post_ops = std::move(post_ops);
+  step.info.types = TypesOf(args);
   step.info.src_layout = LayoutOf(args, DNNL_ARG_SRC);
   step.info.dst_layout = LayoutOf(args, DNNL_ARG_DST);
   step.info.num_threads = CurrentNumThreads();

@@ -47,6 +47,7 @@ struct StepInfo {
   std::string impl;                  /*!< oneDNN's implementation name */
   std::string variant;               /*!< which was chosen, of an op that has several, or "" */
   std::vector<std::string> post_ops; /*!< what is fused, in order */
+  std::string types;                 /*!< of source, weights and result, such as "u8s8f32" */
   std::string src_layout;
   std::string dst_layout;
   /*! \brief Multiplications and additions of a convolution or a matmul, else 0. */

@@ -1,0 +1,264 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/int8_matmul_test.cc
+ * \brief Matrix multiplications of quantized tensors against sums of exact products.
+ */
+#include <string>
+#include <vector>
+
+#include "quantized_graph.h"
+
+namespace {
+
+using namespace dnnl_test;  // NOLINT(build/namespaces)
+
+struct Case {
+  std::string op{"nn.dense"};
+  DLDataType src{kUInt8};
+  int src_zero{0};
+  DLDataType weights{kInt8};
+  int weights_zero{0};
+  int largest{64};  // of the weights
+  bool is_constant{true};
+  bool per_channel{false};
+  bool has_bias{false};
+  bool has_gelu{false};
+  bool has_residual{false};
+  DLDataType dst{kUInt8};
+  int dst_zero{0};
+  int64_t rows{5};
+
+  std::string Text() const {
+    using tvm::runtime::contrib::dnnl_backend::ToText;
+    return op + " of " + ToText(src) + " less " + std::to_string(src_zero) + ", " +
+           ToText(weights) + " less " + std::to_string(weights_zero) + " to " +
+           std::to_string(largest) + (is_constant ? "" : " computed") +
+           (per_channel ? " per channel" : "") + (has_bias ? ", bias" : "") +
+           (has_gelu ? ", gelu" : "") + (has_residual ? ", residual" : "") + ", to " + ToText(dst) +
+           " plus " + std::to_string(dst_zero);
+  }
+};
+
+constexpr int64_t kBatch = 3, kSummed = 40, kColumns = 24;
+
+/*! \brief Rows by columns of the second matrix, which is transposed. */
+Array Multiplied(const Array& src, const Array& weights, int64_t rows, bool is_batch) {
+  Array dst{{kBatch, rows, kColumns}, kFloat, {}};
+  for (int64_t b = 0; b < kBatch; ++b) {
+    for (int64_t m = 0; m < rows; ++m) {
+      for (int64_t n = 0; n < kColumns; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < kSummed; ++k) {
+          sum += src.values[(b * rows + m) * kSummed + k] *
+                 weights.values[((is_batch ? b : 0) * kColumns + n) * kSummed + k];
+        }
+        dst.values.push_back(sum);
+      }
+    }
+  }
+  return dst;
+}
+
+/*! \brief Build, run and compare; what the plan's step is. */
+StepInfo Check(const Case& c) {
+  QuantizedGraph graph;
+  const bool is_batch = c.op == "nn.batch_matmul";
+  const double low = c.src.code == kDLUInt ? 0 : -128;
+  const Array src = Noise({kBatch, c.rows, kSummed}, c.src, low, low + 255);
+  const double lowest = c.weights.code == kDLUInt ? 0 : -128;
+  const Shape shape = is_batch ? Shape{kBatch, kColumns, kSummed} : Shape{kColumns, kSummed};
+  const Array weights =
+      Noise(shape, c.weights, std::max(lowest, static_cast<double>(c.weights_zero - c.largest)),
+            std::min(lowest + 255, static_cast<double>(c.weights_zero + c.largest)), 3);
+  const int axis = is_batch ? 1 : 0;
+  const Array scale = c.per_channel ? Noise({kColumns}, kFloat, 0.0005, 0.02, 5) : Scalar(0.003f);
+  const Array src_scale = Scalar(0.02f), src_zero = ZeroPoint(c.src_zero);
+  Array real =
+      Multiplied(Dequantized(src, src_scale, src_zero),
+                 Dequantized(weights, scale, ZeroPoint(c.weights_zero), axis), c.rows, is_batch);
+  const Entry second = c.is_constant ? graph.Constant(weights) : graph.Input(weights);
+  const Array residual = Noise(real.shape, kInt8, -128, 127, 11);
+  Node* node = graph.Add(c.op, {graph.Input(src), second}, real.shape, c.dst);
+  node->attrs["root_op"] = c.op;
+  node->attrs["transpose_b"] = "1";
+  const Array bias = Noise({kColumns}, kFloat, -3, 3, 9);
+  int next = 2;
+  if (c.has_bias) node->inputs.push_back(graph.Constant(bias));
+  if (c.has_residual) node->inputs.push_back(graph.Input(residual));
+  graph.Dequantize(node, 0, src_scale, src_zero);
+  graph.Dequantize(node, 1, scale, ZeroPoint(c.weights_zero), axis);
+  if (c.has_bias) {
+    graph.AddPostOp(node, "add");
+    node->attrs[graph.LastPostOp(node) + "operand"] = next++;
+    node->attrs[graph.LastPostOp(node) + "is_bias"] = "1";
+    for (size_t i = 0; i < real.values.size(); ++i) real.values[i] += bias.values[i % kColumns];
+  }
+  if (c.has_residual) {
+    graph.AddPostOp(node, "add");
+    node->attrs[graph.LastPostOp(node) + "operand"] = next;
+    graph.Dequantize(node, next, Scalar(0.01f), ZeroPoint(-7));
+    const Array added = Dequantized(residual, Scalar(0.01f), ZeroPoint(-7));
+    for (size_t i = 0; i < real.values.size(); ++i) real.values[i] += added.values[i];
+  }
+  if (c.has_gelu) {
+    graph.AddPostOp(node, "dnnl.gelu_erf");
+    for (double& x : real.values) x *= 0.5 * (1 + std::erf(x / std::sqrt(2)));
+  }
+  const Array dst_scale = Scalar(0.07f), dst_zero = ZeroPoint(c.dst_zero);
+  if (c.dst.code != kDLFloat) graph.Quantize(node, dst_scale, dst_zero, c.dst);
+  const Array expected =
+      c.dst.code == kDLFloat ? real : Quantized(real, dst_scale, dst_zero, c.dst);
+  ExpectNear(graph.Run(), expected, c.dst.code == kDLFloat ? 1e-5 : 1, 0.01, c.Text());
+  for (const char* kind : {"matmul", "inner_product"}) {
+    if (graph.Count(kind) > 0) return graph.Find(kind);
+  }
+  return {};
+}
+
+bool IsInFloat32(const StepInfo& step) {
+  return step.variant.find("in float32") != std::string::npos;
+}
+
+bool HasExactSums() {
+  const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
+  return (isa & 0x8) != 0 || (isa & 0x40) != 0;
+}
+
+void ExpectInt8(const Case& c) {
+  const StepInfo step = Check(c);
+  if (!EXPECT_TRUE(step.kind == "matmul" && !IsInFloat32(step) && !IsReference(step))) {
+    std::cerr << c.Text() << ": " << step.impl << ", " << step.variant << std::endl;
+  }
+}
+
+TEST(DNNLInt8MatMul, ZeroPointsScalesAndTypes) {
+  for (const char* op : {"nn.dense", "nn.matmul", "nn.batch_matmul"}) {
+    for (DLDataType src : {kUInt8, kInt8}) {
+      for (DLDataType dst : {kUInt8, kInt8, kFloat}) {
+        for (bool per_channel : {false, true}) {
+          Case c;
+          c.op = op;
+          c.src = src;
+          c.src_zero = per_channel ? 100 : 0;
+          c.per_channel = per_channel;
+          c.dst = dst;
+          c.dst_zero = per_channel ? 10 : 0;
+          c.has_bias = per_channel;
+          c.rows = src.code == kDLUInt ? 1 : 70;
+          ExpectInt8(c);
+        }
+      }
+    }
+  }
+}
+
+TEST(DNNLInt8MatMul, PostOps) {
+  for (const char* op : {"nn.dense", "nn.batch_matmul"}) {
+    Case c;
+    c.op = op;
+    c.has_bias = true;
+    c.has_gelu = true;
+    c.src_zero = 128;
+    ExpectInt8(c);
+    c.has_residual = true;
+    ExpectInt8(c);
+    c.dst = kFloat;
+    ExpectInt8(c);
+  }
+}
+
+TEST(DNNLInt8MatMul, WeightsThatAreNotSymmetric) {
+  for (DLDataType weights : {kUInt8, kInt8}) {
+    for (const char* op : {"nn.dense", "nn.batch_matmul"}) {
+      for (int zero : {5, 60, 128}) {
+        if (weights.code == kDLInt && zero == 128) continue;
+        for (bool is_constant : {true, false}) {
+          Case c;
+          c.op = op;
+          c.weights = weights;
+          c.weights_zero = zero;
+          c.is_constant = is_constant;
+          c.src_zero = 9;
+          c.largest = weights.code == kDLInt ? 127 - zero : 255;
+          const StepInfo step = Check(c);
+          EXPECT_TRUE(!HasExactSums() || !IsInFloat32(step));
+        }
+      }
+    }
+  }
+}
+
+TEST(DNNLInt8MatMul, ElementsThatWouldSaturate) {
+  for (DLDataType src : {kUInt8, kInt8}) {
+    for (bool is_constant : {false, true}) {
+      for (int largest : {64, 127}) {
+        Case c;
+        c.src = src;
+        c.largest = largest;
+        c.is_constant = is_constant;
+        c.dst = kFloat;
+        const bool is_exact = HasExactSums() || (is_constant && largest == 64);
+        const StepInfo step = Check(c);
+        if (!EXPECT_EQ(IsInFloat32(step), !is_exact)) std::cerr << c.Text() << step.variant;
+      }
+    }
+  }
+}
+
+TEST(DNNLInt8MatMul, AllElementsAtTheirBounds) {
+  for (int source : {127, -128}) {
+    for (int bound : {64, 127, -128, -64}) {
+      QuantizedGraph graph;
+      Node* node = graph.Add("nn.dense",
+                             {graph.Input(Noise({4, kSummed}, kInt8, source, source)),
+                              graph.Constant(Noise({kColumns, kSummed}, kInt8, bound, bound))},
+                             {4, kColumns}, kFloat);
+      node->attrs["root_op"] = "nn.dense";
+      graph.Dequantize(node, 0, Scalar(1), ZeroPoint(0));
+      graph.Dequantize(node, 1, Scalar(1), ZeroPoint(0));
+      const double sum = static_cast<double>(kSummed) * source * bound;
+      const Array expected{{4, kColumns}, kFloat, std::vector<double>(4 * kColumns, sum)};
+      ExpectNear(graph.Run(), expected, 0, 0, "weights of " + std::to_string(bound));
+    }
+  }
+}
+
+TEST(DNNLInt8MatMul, OnlyTheWeightsAreQuantized) {
+  QuantizedGraph graph;
+  const Array src = Noise({4, kSummed}, kFloat, -1, 1);
+  const Array weights = Noise({kColumns, kSummed}, kInt8, -127, 127, 2);
+  Node* node =
+      graph.Add("nn.dense", {graph.Input(src), graph.Constant(weights)}, {4, kColumns}, kFloat);
+  node->attrs["root_op"] = "nn.dense";
+  graph.Dequantize(node, 1, Scalar(0.01f), ZeroPoint(0));
+  Array padded = src;
+  for (int i = 0; i < 2 * 4 * kSummed; ++i) padded.values.push_back(0);
+  Array expected = Multiplied(padded, Dequantized(weights, Scalar(0.01f), ZeroPoint(0)), 4, false);
+  expected.values.resize(4 * kColumns);
+  ExpectNear(graph.Run(), expected, 1e-5, 1, "float32 by int8");
+  // They became float32 when the plan was made.
+  EXPECT_EQ(graph.plan->steps.size(), 1u);
+  EXPECT_EQ(graph.plan->steps[0].info.variant,
+            "inner_product, weights packed once, in float32: only one operand is quantized, or "
+            "only the result");
+}
+
+}  // namespace
