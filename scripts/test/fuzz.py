@@ -43,6 +43,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--max-ops", type=options.count, default=20, metavar="N", help="most ops (default: 20)"
     )
+    parser.add_argument("--quantized", action="store_true", help="draw graphs of tensors in 8 bits")
     parser.add_argument("--relay", metavar="FILE", help="run the Relay text of FILE instead")
 
 
@@ -63,8 +64,8 @@ def print_failure(failure):
     """Print a graph that fails, and how to run it again."""
     print(f"\nFAILED with seed {failure.seed}: {failure.verdict.kind}\n{failure.verdict.text}")
     print(f"made smaller: {failure.smallest.kind}\n{failure.smallest.text}\n{failure.text}")
-    print(f"run it again: ./dev.py fuzz --count 1 --seed {failure.seed}, or write the text to a")
-    print("file and run: ./dev.py fuzz --relay FILE", flush=True)
+    print(f"run it again with the same options and --count 1 --seed {failure.seed}, or write")
+    print("the text to a file and run: ./dev.py fuzz --relay FILE", flush=True)
 
 
 def print_statistics(statistics):
@@ -108,7 +109,12 @@ def main(args):
 
     with console.step(f"graphs from seed {args.seed}"):
         statistics = random_graphs.fuzz(
-            args.seed, args.count, args.seconds, args.max_ops, progress=progress
+            args.seed,
+            args.count,
+            args.seconds,
+            args.max_ops,
+            progress=progress,
+            kind="quantized" if args.quantized else "real",
         )
     print_statistics(statistics)
     if not sum(statistics.offloaded.values()):

@@ -62,6 +62,7 @@ from ._dnnl.policy.rules.eltwise import (
 )
 from ._dnnl.policy.rules.matmul import BATCH_MATMUL, DENSE, MATMUL
 from ._dnnl.policy.rules.pool import ADAPTIVE, POOL
+from ._dnnl.policy.rules.quantize import dequantize_reason, quantize_reason
 from ._dnnl.policy.rules.reduce import (
     REDUCE,
     axis_reason,
@@ -149,6 +150,8 @@ _TABLE = {
         light("nn.upsampling", **RESIZE),
         light("nn.upsampling3d", **RESIZE),
         OpSpec("cast", cast_reason, flops=no_flops),
+        OpSpec("qnn.quantize", quantize_reason, post="quantize"),
+        OpSpec("qnn.dequantize", dequantize_reason, reads_int8="data", fuses=("quantize",)),
         copy("concatenate", concat_reason),
         copy("stack", concat_reason),
         view("split", view_reason),
@@ -278,8 +281,7 @@ def partition_for_dnnl(
 
     Notes
     -----
-    What oneDNN fuses in bfloat16 or float16 is rounded once, at the end, and a clip makes a bound
-    of NaN; in these two TVM's results differ.
+    What oneDNN fuses in reduced precision is rounded once; there a clip makes a bound of NaN.
     """
     given = dict(
         prune=prune,
@@ -332,8 +334,7 @@ def num_threads() -> int:
 
     It is what `set_num_threads` was given, or else the environment's `TVM_DNNL_NUM_THREADS`, or
     else what the model was compiled for, which is not known here, or else what OpenMP gives a new
-    thread: `OMP_NUM_THREADS`, or the CPUs. TVM's kernels change what it gives the thread that runs
-    them, so that is not asked for.
+    thread, not TVM's, which may have another: `OMP_NUM_THREADS`, or the CPUs.
 
     Raises
     ------
@@ -346,10 +347,9 @@ def num_threads() -> int:
 def set_num_threads(number: int) -> None:
     """Choose the number of threads for models whose first run is still to come.
 
-    oneDNN divides the work when it prepares a model, at its first run, so a model keeps the number
-    that it was prepared with, whichever thread runs it. Where several threads run models at once,
-    one oneDNN thread each is usually best. Without this module, at a deployment, call the packed
-    function ``runtime.contrib.dnnl.set_num_threads``.
+    oneDNN divides the work at a model's first run, so a model keeps the number that it was prepared
+    with. Where several threads run models at once, one oneDNN thread each is usually best. Without
+    this module, call the packed function ``runtime.contrib.dnnl.set_num_threads``.
 
     Parameters
     ----------

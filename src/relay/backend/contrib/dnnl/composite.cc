@@ -50,25 +50,24 @@ class CompositeReader {
 
   KernelCall Read() {
     std::vector<const CallNode*> chain = Chain();
-    KernelCall kernel;
-    kernel.name = name_;
-    kernel.root = chain.back();
+    kernel_.name = name_;
+    kernel_.root = chain.back();
     chain.pop_back();
-    for (const Expr& arg : kernel.root->args) kernel.inputs.push_back(Outside(arg));
+    for (const Expr& arg : kernel_.root->args) AddInput(arg);
     for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
-      PostOp post_op{*it, -1, false};
-      for (size_t i = 0; i < (*it)->args.size(); ++i) {
-        const Expr& arg = (*it)->args[i];
-        if (IsComputedInside(arg)) continue;
-        post_op.operand_first = i == 0;
-        ICHECK_LT(post_op.operand, 0)
-            << name_ << ": " << OpNameOf(*it) << " has more than one operand from outside";
-        post_op.operand = static_cast<int>(kernel.inputs.size());
-        kernel.inputs.push_back(Outside(arg));
-      }
-      kernel.post_ops.push_back(post_op);
+      kernel_.post_ops.push_back(ReadPostOp(*it));
     }
-    return kernel;
+    // Behind all other inputs, whose order a kernel without quantized ones has, too.
+    for (QuantizedInput& quantized : kernel_.quantized_inputs) {
+      quantized.scale = AddInput(quantized.call->args[1]);
+      quantized.zero_point = AddInput(quantized.call->args[2]);
+    }
+    for (PostOp& post_op : kernel_.post_ops) {
+      if (!IsQuantization(post_op.call)) continue;
+      post_op.scale = AddInput(post_op.call->args[1]);
+      post_op.zero_point = AddInput(post_op.call->args[2]);
+    }
+    return std::move(kernel_);
   }
 
  private:
@@ -79,7 +78,33 @@ class CompositeReader {
     return (field != nullptr && field->index == 0 ? field->tuple : arg).as<CallNode>();
   }
 
-  static bool IsComputedInside(const Expr& arg) { return CallInside(arg) != nullptr; }
+  /*! \brief Whether an op has data, a scale and a zero point. */
+  static bool IsQuantization(const CallNode* call) {
+    const auto* op = call->op.as<OpNode>();
+    return op != nullptr && (op->name == "qnn.quantize" || op->name == "qnn.dequantize");
+  }
+
+  /*! \brief The call that says how an argument of the composite is read, or nullptr. */
+  static const CallNode* AsDequantized(const Expr& arg) {
+    const auto* call = arg.as<CallNode>();
+    const bool is_dequantize = call != nullptr && call->op.as<OpNode>() != nullptr &&
+                               call->op.as<OpNode>()->name == "qnn.dequantize";
+    return is_dequantize && CallInside(call->args[0]) == nullptr ? call : nullptr;
+  }
+
+  /*! \brief The argument that is a link of the chain; undefined for the root. */
+  Expr NextInChain(const CallNode* call) const {
+    // What is requantized is no operand of an op, but the root.
+    if (IsQuantization(call)) return CallInside(call->args[0]) ? call->args[0] : Expr();
+    Expr next;
+    for (const Expr& arg : call->args) {
+      if (CallInside(arg) == nullptr || AsDequantized(arg) != nullptr) continue;
+      ICHECK(!next.defined()) << name_ << ": both operands of " << OpNameOf(call)
+                              << " are computed inside the composite";
+      next = arg;
+    }
+    return next;
+  }
 
   /*! \brief The calls from the result to the root. */
   std::vector<const CallNode*> Chain() const {
@@ -90,15 +115,34 @@ class CompositeReader {
       ICHECK(call != nullptr) << name_ << ": the body of the composite ends in "
                               << next->GetTypeKey() << " where a call is expected";
       chain.push_back(call);
-      next = Expr();
-      for (const Expr& arg : call->args) {
-        if (!IsComputedInside(arg)) continue;
-        ICHECK(!next.defined()) << name_ << ": both operands of " << OpNameOf(call)
-                                << " are computed inside the composite";
-        next = arg;
-      }
+      next = NextInChain(call);
     }
     return chain;
+  }
+
+  PostOp ReadPostOp(const CallNode* call) {
+    PostOp post_op{call, -1, false};
+    if (IsQuantization(call)) return post_op;
+    const Expr next = NextInChain(call);
+    for (size_t i = 0; i < call->args.size(); ++i) {
+      if (call->args[i].same_as(next)) continue;
+      post_op.operand_first = i == 0;
+      ICHECK_LT(post_op.operand, 0)
+          << name_ << ": " << OpNameOf(call) << " has more than one operand from outside";
+      post_op.operand = AddInput(call->args[i]);
+    }
+    return post_op;
+  }
+
+  /*! \brief Append an input of the kernel, and return its position. */
+  int AddInput(const Expr& arg) {
+    const int position = static_cast<int>(kernel_.inputs.size());
+    const CallNode* dequantize = AsDequantized(arg);
+    if (dequantize != nullptr) {
+      kernel_.quantized_inputs.push_back({dequantize, position, -1, -1});
+    }
+    kernel_.inputs.push_back(Outside(dequantize != nullptr ? dequantize->args[0] : arg));
+    return position;
   }
 
   /*! \brief An argument inside of the body in the caller's terms. */
@@ -115,6 +159,7 @@ class CompositeReader {
   const CallNode* call_;
   const FunctionNode* function_;
   std::string name_;
+  KernelCall kernel_;
 };
 
 std::string CompositeName(const FunctionNode* function) {
@@ -146,7 +191,7 @@ KernelCall ReadKernelCall(const CallNode* call) {
       return CompositeReader(call, function, name).Read();
     }
   }
-  KernelCall kernel{OpNameOf(call), call, {}, {}};
+  KernelCall kernel{OpNameOf(call), call, {}, {}, {}};
   for (const Expr& arg : call->args) kernel.inputs.push_back(arg);
   return kernel;
 }

@@ -50,6 +50,19 @@ struct PostOp {
   int operand;
   /*! \brief Whether the other operand is the first one, as in `operand - result`. */
   bool operand_first;
+  /*! \brief Of a quantize or a dequantize: which inputs are its parameters; -1 for other ops. */
+  int scale{-1};
+  int zero_point{-1};
+};
+
+/*! \brief An input that the kernel reads as scale * (input - zero_point). */
+struct QuantizedInput {
+  /*! \brief The qnn.dequantize in the composite's body. */
+  const CallNode* call;
+  /*! \brief Which of KernelCall::inputs they are. */
+  int input;
+  int scale;
+  int zero_point;
 };
 
 /*! \brief A call as one kernel: a root op and what is fused to it. */
@@ -60,8 +73,12 @@ struct KernelCall {
   const CallNode* root;
   /*! \brief In the order in which they are applied. */
   std::vector<PostOp> post_ops;
-  /*! \brief The root's arguments, then the operands of the post-ops, in the caller's terms. */
+  /*!
+   * \brief The root's arguments, then the operands of the post-ops, then all scales and zero
+   * points, in the caller's terms.
+   */
   std::vector<Expr> inputs;
+  std::vector<QuantizedInput> quantized_inputs;
 
   bool IsComposite() const { return name != RootName(); }
   std::string RootName() const { return OpNameOf(root); }
@@ -71,7 +88,8 @@ struct KernelCall {
  * \brief Read a call of an op, a virtual op or a composite function.
  *
  * The body of a composite must be a chain: each call but the innermost, the root, has one argument
- * that is computed inside the body.
+ * that is computed inside the body. A qnn.dequantize of an argument of the composite is no part of
+ * the chain, it says how the kernel reads that argument.
  */
 KernelCall ReadKernelCall(const CallNode* call);
 

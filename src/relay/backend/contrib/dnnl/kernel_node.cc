@@ -101,6 +101,10 @@ void SetPostOps(const KernelCall& kernel, JSONGraphNode* node) {
     }
     if (post_op.operand >= 0) attrs->SetAttr("operand", std::to_string(post_op.operand));
     if (post_op.operand_first) attrs->SetAttr("operand_first", "1");
+    if (post_op.scale >= 0) {
+      attrs->SetAttr("scale", std::to_string(post_op.scale));
+      attrs->SetAttr("zero_point", std::to_string(post_op.zero_point));
+    }
     if (!IsReshape(post_op.call)) {
       if (is_first && IsBias(kernel, post_op, *node)) attrs->SetAttr("is_bias", "1");
       is_first = false;
@@ -109,6 +113,18 @@ void SetPostOps(const KernelCall& kernel, JSONGraphNode* node) {
     names.push_back(OpNameOf(post_op.call));
   }
   if (!names.empty()) node->SetAttr("post_ops", names);
+}
+
+/*! \brief Say of each input in 8 bits which others are its scale and zero point. */
+void SetQuantizedInputs(const KernelCall& kernel, JSONGraphNode* node) {
+  for (const QuantizedInput& quantized : kernel.quantized_inputs) {
+    const std::string prefix = "dequantize." + std::to_string(quantized.input) + ".";
+    auto attrs = std::make_shared<JSONGraphNode>();
+    SetOpAttributes(quantized.call, attrs);
+    attrs->SetAttr("scale", std::to_string(quantized.scale));
+    attrs->SetAttr("zero_point", std::to_string(quantized.zero_point));
+    node->CaptureAttrs(*attrs, prefix);
+  }
 }
 
 }  // namespace
@@ -120,6 +136,7 @@ JSONGraphObjectPtr MakeKernelNode(
   if (kernel.IsComposite()) {
     node->SetAttr("root_op", kernel.RootName());
     SetPostOps(kernel, node.get());
+    SetQuantizedInputs(kernel, node.get());
   }
   return node;
 }

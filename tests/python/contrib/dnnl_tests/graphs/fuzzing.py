@@ -39,6 +39,7 @@ from .judging import (
     module_of,
     options,
 )
+from .quantized import draw, judge_quantized
 from .rows import ROWS
 from .shrinking import shrink
 
@@ -175,7 +176,32 @@ def look_into(seed, max_ops, verdict, seconds):
     return Failure(seed, verdict, text, attempt(smallest, seed))
 
 
-def fuzz(seed, count=None, seconds=None, max_ops=20, shrink_seconds=120.0, progress=None):
+def _judge_quantized_seed(seed, max_ops):
+    te_compiler.libinfo = functools.lru_cache()(support.libinfo)
+    return judge_quantized(seed)
+
+
+def look_into_quantized(seed, max_ops, verdict, seconds):
+    """Show a quantized graph that fails: it is small as it is."""
+    return Failure(seed, verdict, str(draw(seed).mod), verdict)
+
+
+# How graphs are drawn and judged, and how one that fails is looked into.
+KINDS = {
+    "real": (_judge_seed, look_into),
+    "quantized": (_judge_quantized_seed, look_into_quantized),
+}
+
+
+def fuzz(
+    seed,
+    count=None,
+    seconds=None,
+    max_ops=20,
+    shrink_seconds=120.0,
+    progress=None,
+    kind="real",
+):
     """Draw and run graphs.
 
     Parameters
@@ -192,6 +218,8 @@ def fuzz(seed, count=None, seconds=None, max_ops=20, shrink_seconds=120.0, progr
         How long a failure is made smaller.
     progress : callable, optional
         Called with the seed and the Statistics after each graph.
+    kind : str
+        "real", or "quantized" for graphs of 8-bit tensors, to which `max_ops` does not apply.
 
     Returns
     -------
@@ -199,15 +227,16 @@ def fuzz(seed, count=None, seconds=None, max_ops=20, shrink_seconds=120.0, progr
         With the failures.
     """
     statistics, start = Statistics(), time.monotonic()
+    judge_seed, look = KINDS[kind]
     end = None if count is None else seed + count
     while end is None or seed < end:
         seeds = range(seed, seed + ROUND if end is None else min(seed + ROUND, end))
         calls = [(number, max_ops) for number in seeds]
-        for seed, found in zip(seeds, isolated_each(_judge_seed, calls, TIMEOUT)):
+        for seed, found in zip(seeds, isolated_each(judge_seed, calls, TIMEOUT)):
             verdict = _verdict(found)
             statistics.add(seed, verdict)
             if is_failure(verdict):
-                statistics.failures.append(look_into(seed, max_ops, verdict, shrink_seconds))
+                statistics.failures.append(look(seed, max_ops, verdict, shrink_seconds))
             if progress:
                 progress(seed, statistics)
             if seconds is not None and time.monotonic() - start > seconds:

@@ -171,7 +171,7 @@ MODULES = {
     "loop": (loop, 4),
     "recursive-closure": (recursive_closure, 3),
     # The prelude has an expand_dims for each data type.
-    "prelude": (prelude, 4 + cpu.computes("float16")),
+    "prelude": (prelude, 6 + cpu.computes("float16")),
     "match": (match, 4),
     "several-functions": (several_functions, 4),
     "polymorphic": (polymorphic, 2),

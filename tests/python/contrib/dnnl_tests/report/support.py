@@ -33,7 +33,7 @@ from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs.draw import Unfit
 from dnnl_tests.graphs.row import op
 
-DTYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int8")
+DTYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int8", "uint8")
 SEEDS = range(10)
 # So many of the calls that are accepted are asked about other types than float32.
 FEW = 2
@@ -49,6 +49,8 @@ fails when it is out of date.
 
 - **types**: those that are accepted, `bfloat16` and `float16` on a CPU that has them. All rows
   refuse other types, symbolic shapes and tensors of no elements, with a reason.
+- **8 bits**: which operands may be `uint8` or `int8` behind a `qnn.dequantize`, which is done as
+  they are read. A `qnn.quantize` can be fused behind such an op.
 - **layouts**: those that are accepted, of the data and of the weight; ops without an entry have no
   such attribute.
 - **fuses**: what may be fused behind the op, each used by the next alone: `eltwise` and `binary`
@@ -63,6 +65,15 @@ REFUSED_HEAD = """## Refused, as seen with random calls in float32
 
 Numbers are left out here; `offload_report` tells each call's.
 """
+
+# What rows say of the operands in 8 bits, for people.
+IN_8_BITS = {
+    None: "",
+    "constant weight": "data and a constant weight",
+    "weight": "data and weight",
+    "operands": "all operands",
+    "data": "data, if a quantize follows",
+}
 
 ALWAYS_HEAD = """## Without a row, on purpose
 """
@@ -155,6 +166,9 @@ class Support:
     def __init__(self, spec):
         self.spec, self.name = spec, spec.name
         self.dtypes, self.refused, self.accepted = set(), set(), None
+        if self.name.startswith("qnn."):
+            self.dtypes = {dtype for dtype in DTYPES if self._accepts_quantized(dtype)}
+            return
         if self.name.startswith("dnnl."):
             self.dtypes = {dtype for dtype in DTYPES if self._accepts_virtual(dtype)}
             return
@@ -169,6 +183,17 @@ class Support:
                 self.dtypes.add(dtype)
         if ready:
             *_, self.accepted = _calls(_module(ready[0], DTYPES[0]), self.name)
+
+    def _accepts_quantized(self, dtype):
+        """Whether the rule of a quantize or a dequantize accepts data of a type."""
+        data = relay.var("data", shape=(2, 3), dtype=dtype)
+        call = op(self.name.replace("qnn.", "qnn.op."))(data, relay.const(1.0), relay.const(0))
+        try:
+            mod = relay.transform.InferType()(tvm.IRModule.from_expr(call))
+        # Relay itself has these for some types only.
+        except tvm.TVMError:
+            return False
+        return self.spec.reason(mod["main"].body) is None
 
     def _accepts_virtual(self, dtype):
         """Whether the rule of a virtual op accepts an operand of a type."""
@@ -194,6 +219,7 @@ def _row(support):
     return [
         f"`{spec.name}`",
         _texts(dtype for dtype in DTYPES if dtype in support.dtypes),
+        IN_8_BITS[spec.reads_int8],
         support.layouts,
         ", ".join(spec.fuses),
         spec.post or "",
@@ -203,7 +229,7 @@ def _row(support):
 def _composite_row(name, root):
     """Return the cells of a composite, whose operands are those of its root."""
     dtypes = _texts(dtype for dtype in DTYPES if dtype in root.dtypes)
-    return [f"`{name}`", dtypes, f"as `{root.name}`", "", "a whole composite"]
+    return [f"`{name}`", dtypes, "", f"as `{root.name}`", "", "a whole composite"]
 
 
 def _table(titles, rows):
@@ -234,7 +260,7 @@ def _text():
     reasons = [(name, reason) for name, support in found.items() for reason in support.refused]
     parts = [
         HEAD,
-        _table(["op", "types", "layouts", "fuses", "fused as"], rows),
+        _table(["op", "types", "8 bits", "layouts", "fuses", "fused as"], rows),
         REFUSED_HEAD,
         _table(["reason", "ops"], _by_reason(reasons)),
         ALWAYS_HEAD,
@@ -262,6 +288,9 @@ def run(progress=None):
     for name in names():
         if progress:
             progress(name)
+        if name.startswith("qnn."):
+            # Random quantized graphs run these.
+            continue
         verdicts = [random_graphs.judge(graph) for graph in graphs(name)[:3]]
         failed = [verdict.text for verdict in verdicts if random_graphs.is_failure(verdict)]
         if failed:

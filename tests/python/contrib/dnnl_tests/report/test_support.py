@@ -53,8 +53,23 @@ def test_types_on_this_cpu():
 RARELY_LEGAL = ("nn.matmul", "image.resize1d", "nn.upsampling3d")
 
 
-@pytest.mark.parametrize("name", ["nn.conv2d", "cast", "dnnl.swish", *RARELY_LEGAL])
+@pytest.mark.parametrize("name", ["nn.conv2d", "dnnl.swish", *RARELY_LEGAL])
 def test_types_are_those_of_the_rule(name, monkeypatch):
     """What random calls are refused for need not be the type."""
     monkeypatch.setattr(cpu, "computes", lambda dtype: dtype in cpu.REAL)
     assert support.Support(dnnl._TABLE[name]).dtypes == {"float32", "bfloat16", "float16"}
+
+
+@pytest.mark.parametrize(
+    "name,dtypes",
+    [
+        ("qnn.quantize", {"float32"}),
+        ("qnn.dequantize", {"uint8", "int8", "int32"}),
+        ("reshape", {"float32", "uint8", "int8"}),
+        ("nn.max_pool2d", {"float32", "uint8", "int8"}),
+        ("nn.avg_pool2d", {"float32"}),
+    ],
+)
+def test_types_of_8_bits(name, dtypes, monkeypatch):
+    monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
+    assert support.Support(dnnl._TABLE[name]).dtypes == dtypes

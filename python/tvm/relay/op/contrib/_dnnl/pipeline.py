@@ -36,7 +36,9 @@ from .rewrites.bias_order import move_bias_first
 from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
+from .rewrites.move_in_int8 import fold_dequantized, move_in_int8
 from .rewrites.propagate_strides import propagate_strides
+from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
 from .rewrites.reduced_precision import reduce_precision
 from .rewrites.rms_norm import wrap_rms_norms
 from .rewrites.simplify import bind_params, fold_constants, remove_dropout
@@ -74,9 +76,13 @@ def _steps(options: Options) -> list[Step]:
     """Return what a function goes through, in order."""
     return [
         remove_dropout,
+        arithmetic_to_qdq,
         fold_constants,
         take_to_slice,
+        qnn_to_qdq,
+        move_in_int8,
         fold_pad,
+        fold_dequantized,
         fold_scale,
         fold_layer_norm,
         propagate_strides,
@@ -111,6 +117,9 @@ def _candidates(mod: tvm.IRModule, rules: Rules, record: Record) -> list[str]:
 def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     name = op_name(call)
     if name in rules.ops and rules.reason(call) is None:
+        return True
+    # What QNN ops compute may be written with ops that have rows.
+    if name is not None and name.startswith("qnn."):
         return True
     # Of constants, these are virtual ops, whatever the row says.
     return name in ("divide", "power") and tensor_reason("result", call.checked_type, 1) is None

@@ -260,15 +260,22 @@ class DataflowGraph:
     def contracted(self, groups: Iterable[list[int]]) -> DataflowGraph:
         """Return this graph with each group as one expression, which has the number of its last.
 
-        The others of a group have neither operands nor users there.
+        The others of a group have neither operands nor users there, but for those that something
+        outside uses: a group has a copy of them.
         """
         graph = copy.copy(self)
         graph.operands = list(self.operands)
-        for group in groups:
+        groups_of: dict[int, set[int]] = {}
+        for number, group in enumerate(groups):
             for i in group:
-                graph.operands[i] = []
+                groups_of.setdefault(i, set()).add(number)
             below = (operand for i in group for operand in self.operands[i])
             graph.operands[group[-1]] = [i for i in dict.fromkeys(below) if i not in set(group)]
+            for i in group[:-1]:
+                graph.operands[i] = []
+        for i, own in groups_of.items():
+            if any(own.isdisjoint(groups_of.get(user, ())) for user in self.users[i]):
+                graph.operands[i] = graph.operands[i] or self.operands[i]
         graph.users = _users(graph.operands)
         return graph
 

@@ -23,8 +23,10 @@ from collections.abc import Iterator
 from tvm import relay, tir
 
 from ..ir.dataflow_graph import DataflowGraph
+from ..ir.quantized import dequantized_operands, is_dequantized
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.operands import BIAS_OPS, operand_kind
+from ..policy.rules.quantize import DEQUANTIZE, parameters
 from ..policy.tensors import COMPILER, shape_of
 
 # oneDNN's limit of post-ops on one primitive is 32.
@@ -34,7 +36,11 @@ RESHAPES = ("expand_dims", "reshape", "squeeze")
 
 
 class Fused:
-    """A root and its post-ops, by their numbers in the graph."""
+    """A root and its post-ops, by their numbers in the graph.
+
+    A root that reads integers in 8 bits has the dequantize of each operand inside, and may have a
+    quantize at its end. Between its post-ops there may be a quantize and a dequantize, which round.
+    """
 
     def __init__(self, graph: DataflowGraph, rules: Rules, root: int):
         self.graph, self.rules = graph, rules
@@ -45,6 +51,20 @@ class Fused:
         # The part of the name of each op; None for one that shows in no name.
         self._parts: list[str | None] = [graph.ops[root].split(".")[-1]]
         self._has_full_operand = False
+        # None where the root reads real numbers.
+        self._dequantized = dequantized_operands(graph, rules, root)
+        if self._dequantized is not None and graph.ops[root] != DEQUANTIZE:
+            self._parts[0] = f"qnn.{self._parts[0]}"
+
+    @property
+    def dequantized(self) -> list[int]:
+        """The dequantize of each operand that is read in 8 bits; others may use its result, too."""
+        if self._dequantized is None:
+            return []
+        chain = set(self.chain)
+        below = (k for i in self.chain[1:] for k in self.graph.operands[i] if k not in chain)
+        read = (k for k in below if is_dequantized(self.graph, self.rules, k, self.chain[0]))
+        return list(dict.fromkeys((*self._dequantized, *read)))
 
     @property
     def name(self) -> str:
@@ -59,28 +79,40 @@ class Fused:
             if len(users) != 1 or users[0] in taken:
                 break
             part = None
-            if not self._is_first_result(last, users[0]) and not self._is_reshape_of_rows(
-                last, users[0]
-            ):
+            if not self._is_unnamed(last, users[0]):
                 part = self._part(last, users[0])
                 if part is None:
                     break
             self.chain.append(users[0])
             self._parts.append(part)
-        self._drop_last_reshapes()
+        self._drop_unnamed()
+        if self.root_spec.reads_int8 == "data" and self._parts[-1] != "quantize":
+            # Alone, such an op reads what it writes.
+            self._dequantized = None
+            self._parts[0] = str(self._parts[0]).removeprefix("qnn.")
 
     def shorten(self) -> None:
         """Drop post-ops from the end until the composite is not one that stays on TVM."""
         while len(self.chain) > 1 and self.rules.excludes(self.name):
             self.chain.pop()
             self._parts.pop()
-            self._drop_last_reshapes()
+            self._drop_unnamed()
 
-    def _drop_last_reshapes(self) -> None:
-        """Leave reshapes out that nothing is fused behind."""
+    def _drop_unnamed(self) -> None:
+        """Leave reshapes and dequantizes out that nothing is fused behind."""
         while len(self.chain) > 1 and self._parts[-1] is None:
             self.chain.pop()
             self._parts.pop()
+
+    def _is_unnamed(self, last: int, user: int) -> bool:
+        """Whether a user computes nothing, so that the name of the composite does not show it."""
+        return (
+            self._is_first_result(last, user)
+            or self._is_reshape_of_rows(last, user)
+            or (
+                self._parts[-1] == "quantize" and is_dequantized(self.graph, self.rules, user, last)
+            )
+        )
 
     def _is_first_result(self, last: int, user: int) -> bool:
         """Whether a user takes the first result of several, the only one that is used."""
@@ -118,6 +150,11 @@ class Fused:
         if not is_fused or refused or shape_of(expr) != shape:
             return None
         short = name.split(".")[-1]
+        if spec.post == "quantize":
+            return short if self._dequantized is not None and parameters(expr) else None
+        # Behind a quantize comes a dequantize only, see `_is_unnamed`.
+        if self._parts[-1] == "quantize" or self.graph.ops[self.chain[0]] == DEQUANTIZE:
+            return None
         return short if spec.post == "eltwise" else self._binary_part(expr, last, spec)
 
     def _channel_axis(self, shape: tuple[int, ...]) -> int | None:
@@ -144,7 +181,7 @@ class Fused:
         params: list[relay.Var] = []
         args: list[relay.Expr] = []
         inside: dict[int, relay.Expr] = {}
-        for number in self.chain:
+        for number in (*self.dequantized, *self.chain):
             for i in self.graph.operands[number]:
                 if i not in inside:
                     type_ = self.graph.nodes[i].checked_type
@@ -178,6 +215,6 @@ def find_fused(graph: DataflowGraph, rules: Rules) -> Iterator[Fused]:
         fused = Fused(graph, rules, root)
         fused.grow(taken)
         fused.shorten()
-        if len(fused.chain) > 1:
+        if len(fused.chain) > 1 or fused.dequantized:
             taken.update(fused.chain)
             yield fused

@@ -61,8 +61,11 @@ class Units:
     def __init__(self, graph: DataflowGraph, rules: Rules):
         self._ops = graph
         self._fused: dict[int, Fused] = {each.chain[-1]: each for each in find_fused(graph, rules)}
-        self._inside = {i for each in self._fused.values() for i in each.chain[:-1]}
-        self.graph = graph.contracted(each.chain for each in self._fused.values())
+        groups = [[*each.dequantized, *each.chain] for each in self._fused.values()]
+        self.graph = graph.contracted(groups)
+        # What others use as well stays an expression of its own.
+        inside = {i for group in groups for i in group[:-1]}
+        self._inside = {i for i in inside if not self.graph.operands[i]}
         self._rules = rules
         self._is_supported = [False] * len(graph.nodes)
 
@@ -110,7 +113,8 @@ class Units:
 
     def for_tvm(self, i: int, done: dict[int, relay.Expr]) -> relay.Expr:
         """Build an expression as TVM runs it, of what its operands have become."""
-        for k in self._chain(i):
+        dequantized = self._fused[i].dequantized if i in self._fused else []
+        for k in (*dequantized, *self._chain(i)):
             expr = self._ops.nodes[k]
             done[k] = self._ops.remake(k, done)
             if isinstance(expr, relay.TupleGetItem):

@@ -59,8 +59,15 @@ class OpSpec:
     moves : str | None
         For an op that computes nothing: "view" if it names elements in another way, "copy" if it
         may have to move them. A partition may reach through it, but not consist of it.
+    weight_axis : Callable | None
+        For an op with a weight: the axis of the output channels in a call's weight; None where the
+        weight has none.
+    reads_int8 : str | None
+        For an op that can read integers in 8 bits: "constant weight" or "weight" if it multiplies
+        data by it, "operands" if it reads each of its operands so, "data" if it has one and its
+        result must be in 8 bits, too.
     post : str | None
-        "eltwise" or "binary" for an op that can be fused to the result of another.
+        "eltwise", "binary" or "quantize" for an op that can be fused to the result of another.
     swaps : bool
         Whether a binary op can be fused to its second operand.
     fuses : tuple[str, ...]
@@ -93,6 +100,8 @@ class OpSpec:
     heavy: bool = False
     cost_weight: int = 1
     moves: str | None = None
+    weight_axis: Callable[[relay.Call], int | None] | None = None
+    reads_int8: str | None = None
     post: str | None = None
     swaps: bool = False
     fuses: tuple[str, ...] = ()
@@ -117,13 +126,13 @@ def always(call: relay.Call) -> bool:
 
 def root(name: str, reason, channel_axis, **fields) -> OpSpec:
     """Make the row of an op that computes much, to which others are fused."""
-    fuses = ("eltwise", "binary")
+    fuses = ("eltwise", "binary", "quantize")
     return OpSpec(name, reason, channel_axis, heavy=True, fuses=fuses, **fields)
 
 
 def light(name: str, reason, channel_axis=None, **fields) -> OpSpec:
     """Make the row of an op that wins nothing alone, to which others are fused."""
-    fuses = ("eltwise", "binary")
+    fuses = ("eltwise", "binary", "quantize")
     return OpSpec(name, reason, channel_axis, cost_weight=0, fuses=fuses, **fields)
 
 
@@ -149,7 +158,8 @@ def eltwise(name: str, reason, **fields) -> OpSpec:
 
 def binary(name: str, reason, **fields) -> OpSpec:
     """Make the row of a binary elementwise op, the second operand of which may be broadcast."""
-    return OpSpec(name, reason, post="binary", fuses=("eltwise", "binary"), **fields)
+    fuses = ("eltwise", "binary", "quantize")
+    return OpSpec(name, reason, post="binary", reads_int8="operands", fuses=fuses, **fields)
 
 
 class Rules:

@@ -31,6 +31,12 @@ COMPILER = "dnnl"
 # oneDNN's DNNL_MAX_NDIMS.
 MAX_RANK = 12
 
+# The types of quantized tensors.
+EIGHT_BITS = ("uint8", "int8")
+
+# The types that ops have which move elements and compute nothing.
+MOVED = (*cpu.REAL, *EIGHT_BITS)
+
 # Names of Relay ops by their address: TVM keeps each op, and to ask it for the name is slow.
 _NAMES: dict[int, str] = {}
 

@@ -101,7 +101,12 @@ def _is_accepted(graph: DataflowGraph, match: Match, rules: Rules) -> bool:
     stack = [result]
     while stack:
         expr = stack.pop()
-        if isinstance(expr, relay.Call):
+        if isinstance(expr, relay.Tuple):
+            stack.extend(expr.fields)
+        elif isinstance(expr, relay.Call):
+            # TVM computes a scalar, such as a zero point, for the op that has it as a parameter.
+            if isinstance(expr.checked_type, relay.TensorType) and not expr.checked_type.shape:
+                continue
             if rules.refusal(expr) is not None:
                 return False
             stack.extend(expr.args)

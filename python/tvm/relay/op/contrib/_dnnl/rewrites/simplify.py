@@ -47,11 +47,15 @@ def _find_dropout(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Ite
 
 def fold_constants(function: TypedFunction, rules: Rules) -> Rewritten:
     """Compute what depends on constants alone."""
+    return Rewritten(with_constants_folded(function.func, function.mod))
+
+
+def with_constants_folded(func: relay.Function, mod: tvm.IRModule) -> relay.Function:
+    """Fold constants, unless TVM cannot: it has no code for some functions of bfloat16."""
     try:
-        return Rewritten(transform.FoldConstantExpr(function.func, function.mod))
-    # TVM has no code for some functions of bfloat16.
+        return transform.FoldConstantExpr(func, mod)
     except tvm.TVMError:
-        return Rewritten(function.func)
+        return func
 
 
 def bind_params(mod: tvm.IRModule, params: dict) -> tvm.IRModule:

@@ -63,6 +63,14 @@ def conv_geometry(call: relay.Call) -> ConvGeometry:
     return ConvGeometry(in_channels, out_channels, groups, weight, is_multiplier)
 
 
+def conv_weight_axis(call: relay.Call) -> int | None:
+    """Return the axis of a weight that has an item for each output channel, if it has one."""
+    conv = conv_geometry(call)
+    if conv.weight["O"] != conv.out_channels:
+        return None
+    return str(call.attrs.kernel_layout).index("O")
+
+
 def window_reason(attrs, spatial: int) -> str | None:
     """Say why strides, dilation or padding of a window over `spatial` dimensions are not legal."""
     for name in ("strides", "dilation"):
@@ -185,6 +193,8 @@ def scaled_conv_weight(call: relay.Call, weight: np.ndarray, scale: np.ndarray) 
 CONV = dict(
     reason=conv_reason,
     channel_axis=conv_channel_axis,
+    weight_axis=conv_weight_axis,
+    reads_int8="constant weight",
     flops=conv_flops,
     scaled_weight=scaled_conv_weight,
 )

@@ -23,7 +23,7 @@ import math
 from tvm import relay
 
 from .. import cpu
-from ..tensors import named_types, shape_of, tensor_reason, tensors_reason, text_of_shape
+from ..tensors import MOVED, named_types, shape_of, tensor_reason, tensors_reason, text_of_shape
 
 
 def eltwise_reason(call: relay.Call) -> str | None:
@@ -68,13 +68,13 @@ def clip_is_not_negative(call: relay.Call) -> bool:
 
 
 def cast_reason(call: relay.Call) -> str | None:
-    """Accept static tensors of rank 1 or more, from truths or real numbers to real numbers.
+    """Accept static tensors of rank 1 or more, from truths, 8 bits or real numbers to real numbers.
 
     oneDNN's integers saturate, where Relay's do as C does.
     """
     for name, type_ in named_types(call):
-        is_truth = name != "result" and getattr(type_, "dtype", None) == "bool"
-        reason = tensor_reason(name, type_, 1, ("bool",) if is_truth else cpu.REAL)
+        dtypes = cpu.REAL if name == "result" else ("bool", *MOVED)
+        reason = tensor_reason(name, type_, 1, dtypes)
         if reason:
             return reason
     return None

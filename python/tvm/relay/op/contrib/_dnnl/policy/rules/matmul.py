@@ -84,8 +84,19 @@ def scaled_matmul_weight(call: relay.Call, weight: np.ndarray, scale: np.ndarray
     return weight * (scale[:, None] if is_transposed else scale)
 
 
+def matmul_weight_axis(call: relay.Call) -> int:
+    """Return the axis of a matrix that has an item for each column of the result."""
+    is_transposed = op_name(call) == "nn.dense" or bool(call.attrs.transpose_b)
+    return len(shape_of(call.args[1])) - (2 if is_transposed else 1)
+
+
 # The fields of the rows; a reshape must keep the columns, or the matrices.
-_FIELDS = dict(channel_axis=last_axis, flops=matmul_flops)
+_FIELDS = dict(
+    channel_axis=last_axis,
+    weight_axis=matmul_weight_axis,
+    reads_int8="weight",
+    flops=matmul_flops,
+)
 _OF_A_MATRIX = dict(_FIELDS, kept_dims=1, scaled_weight=scaled_matmul_weight)
 DENSE = dict(_OF_A_MATRIX, reason=dense_reason)
 MATMUL = dict(_OF_A_MATRIX, reason=matmul_reason)

@@ -23,7 +23,8 @@ import re
 
 from tvm import relay
 
-from ..tensors import data_elements, ints, op_name, shape_of, tensors_reason, text_of_shape
+from .. import cpu
+from ..tensors import MOVED, data_elements, ints, op_name, shape_of, tensors_reason, text_of_shape
 from .conv import SPATIAL, data_layout_reason, window_reason
 
 
@@ -40,7 +41,9 @@ def _layout_reason(call: relay.Call) -> str | None:
         return reason
     if call.attrs.out_layout not in ("", call.attrs.layout):
         return f"out_layout={call.attrs.out_layout} differs from layout={call.attrs.layout}"
-    reason = tensors_reason(call)
+    # The greatest of integers is one of them; their average is to be rounded, which Relay's is not.
+    dtypes = MOVED if "max_pool" in op_name(call) else cpu.REAL
+    reason = tensors_reason(call, dtypes=dtypes)
     if reason:
         return reason
     data = shape_of(call.args[0])
@@ -126,5 +129,6 @@ def pool_flops(call: relay.Call) -> int:
 
 
 # The fields of the rows.
-POOL = dict(reason=pool_reason, channel_axis=pool_channel_axis, flops=pool_flops)
-ADAPTIVE = dict(reason=adaptive_reason, channel_axis=pool_channel_axis, flops=data_elements)
+_FIELDS = dict(channel_axis=pool_channel_axis, reads_int8="data")
+POOL = dict(_FIELDS, reason=pool_reason, flops=pool_flops)
+ADAPTIVE = dict(_FIELDS, reason=adaptive_reason, flops=data_elements)

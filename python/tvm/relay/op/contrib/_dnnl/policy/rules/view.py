@@ -22,13 +22,13 @@ import re
 
 from tvm import relay
 
-from ..tensors import ints, named_types, shape_of, tensor_reason, text_of_shape
+from ..tensors import MOVED, ints, named_types, shape_of, tensor_reason, text_of_shape
 
 
 def view_reason(call: relay.Call) -> str | None:
-    """Accept static tensors of a type that oneDNN can compute with."""
+    """Accept static tensors of real numbers, or of integers in 8 bits."""
     for name, type_ in named_types(call):
-        reason = tensor_reason(name, type_)
+        reason = tensor_reason(name, type_, dtypes=MOVED)
         if reason:
             return reason
     return None
@@ -77,10 +77,10 @@ def concat_reason(call: relay.Call) -> str | None:
     if not isinstance(call.args[0], relay.Tuple):
         return "the tensors are given as the result of another call"
     for i, field in enumerate(call.args[0].fields):
-        reason = tensor_reason(f"tensor {i}", field.checked_type, 1)
+        reason = tensor_reason(f"tensor {i}", field.checked_type, 1, MOVED)
         if reason:
             return reason
-    return tensor_reason("result", call.checked_type, 1)
+    return tensor_reason("result", call.checked_type, 1, MOVED)
 
 
 def strided_slice_reason(call: relay.Call) -> str | None:

@@ -1,0 +1,67 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Tells which operands an op reads in 8 bits: their dequantize becomes a part of its kernel."""
+
+from __future__ import annotations
+
+from tvm import relay
+
+from ..policy.op_spec import Rules
+from ..policy.rules.quantize import DEQUANTIZE, is_per_tensor, is_weight
+from .dataflow_graph import DataflowGraph
+
+
+def is_dequantized(graph: DataflowGraph, rules: Rules, i: int, user: int) -> bool:
+    """Whether an operand of `user` is a dequantize that a kernel can do as it reads."""
+    if graph.ops[i] != DEQUANTIZE or graph.scope[i] != graph.scope[user]:
+        return False
+    call = graph.nodes[i]
+    return rules.refusal(call) is None and is_per_tensor(call)
+
+
+def dequantized_operands(graph: DataflowGraph, rules: Rules, root: int) -> list[int] | None:
+    """Return which operands of an op its kernel dequantizes; None if it reads real numbers."""
+    spec, operands = rules.ops[graph.ops[root]], graph.operands[root]
+    if spec.reads_int8 is None:
+        return None
+    if spec.name == DEQUANTIZE:
+        return []
+    if spec.reads_int8 in ("constant weight", "weight"):
+        data, weight = operands
+        is_read = is_dequantized(graph, rules, data, root) and _is_weight(
+            graph, rules, weight, root
+        )
+        return [data, weight] if is_read else None
+    read = [i for i in dict.fromkeys(operands) if not isinstance(graph.nodes[i], relay.Constant)]
+    return read if read and all(is_dequantized(graph, rules, i, root) for i in read) else None
+
+
+def _is_weight(graph: DataflowGraph, rules: Rules, i: int, root: int) -> bool:
+    if graph.ops[i] != DEQUANTIZE or rules.refusal(graph.nodes[i]) is not None:
+        return False
+    spec = rules.ops[graph.ops[root]]
+    if is_weight(graph.nodes[i], spec.weight_axis(graph.nodes[root])):
+        return True
+    return spec.reads_int8 == "weight" and is_dequantized(graph, rules, i, root)
+
+
+def reads_weight(graph: DataflowGraph, rules: Rules, i: int, user: int) -> bool:
+    """Whether `user` multiplies by the operand `i` in 8 bits."""
+    spec = rules.ops.get(graph.ops[user])
+    if spec is None or spec.weight_axis is None or rules.refusal(graph.nodes[user]) is not None:
+        return False
+    return graph.operands[user][0] != i and i in (dequantized_operands(graph, rules, user) or ())

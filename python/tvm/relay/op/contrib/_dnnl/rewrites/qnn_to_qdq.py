@@ -1,0 +1,331 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Writes TVM's QNN dialect, and integers spelled out, as float ops between dequantize and quantize.
+
+A QNN op computes what the float op would of the real numbers that its integers stand for; an
+integer q stands for scale * (q - zero_point). So there is one form for what quantizers and
+importers write in many, and what is fused is decided as for floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from tvm import relay
+from tvm.relay.qnn.op import dequantize, quantize
+
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
+from ..policy.op_spec import Rules
+from ..policy.rules.quantize import EIGHT_BITS
+from ..policy.tensors import op_name, shape_of
+from .driver import Match, rewrite
+
+
+def qnn_to_qdq(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Replace QNN ops by float ops, where oneDNN runs these."""
+    return rewrite(function, rules, partial(_find, _READERS))
+
+
+def arithmetic_to_qdq(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Replace what importers write for a dequantize, before constants are folded into floats."""
+    return rewrite(function, rules, partial(_find, {"subtract": _Reader.difference}))
+
+
+class _Real(NamedTuple):
+    """What stands for real numbers in the place of a QNN op, or of several.
+
+    Parameters
+    ----------
+    operands : list[int]
+        The tensors that it reads, by their numbers in the graph.
+    build : Callable[..., relay.Expr]
+        Builds it from what these have become.
+    """
+
+    operands: list[int]
+    build: Callable[..., relay.Expr]
+
+
+def _find(
+    readers: dict[str, Callable[[_Reader, int], _Real | None]],
+    graph: DataflowGraph,
+    rules: Rules,
+    calls_of: Callable,
+) -> Iterator[Match]:
+    for i in calls_of(*readers):
+        real = readers[graph.ops[i]](_Reader(graph), i)
+        if real is None:
+            continue
+        # Constants stay inside; the graph has no other way to them than through their users.
+        varying = [k for k in real.operands if not isinstance(graph.nodes[k], relay.Constant)]
+
+        def build(*args, real=real, varying=varying):
+            known = dict(zip(varying, args))
+            return real.build(*(known.get(k, graph.nodes[k]) for k in real.operands))
+
+        yield Match(graph.closed_group(i, varying), varying, build)
+
+
+class _Reader:
+    """Reads integer arithmetic of a graph as arithmetic of real numbers.
+
+    Parameters
+    ----------
+    graph : DataflowGraph
+        The typed function.
+    """
+
+    def __init__(self, graph: DataflowGraph):
+        self.graph = graph
+
+    def _values(self, i: int) -> np.ndarray | None:
+        """Return the values of a constant in double precision."""
+        expr = self.graph.nodes[i]
+        return expr.data.numpy().astype("float64") if isinstance(expr, relay.Constant) else None
+
+    def _dtype(self, i: int) -> str:
+        return self.graph.nodes[i].checked_type.dtype
+
+    def _sum(self, i: int, scale: np.ndarray) -> _Real | None:
+        """Read scale * i, where i is in int32 the result of a QNN op, maybe with a bias."""
+        biases = []
+        while self.graph.ops[i] in ("add", "nn.bias_add"):
+            values = self._values(self.graph.operands[i][1])
+            if values is None:
+                return None
+            biases.append((self.graph.nodes[i], values))
+            i = self.graph.operands[i][0]
+        if self.graph.ops[i] not in _ACCUMULATING:
+            return None
+        call = self.graph.nodes[i]
+        data, weight, data_zero, weight_zero, data_scale, _ = self.graph.operands[i]
+        data_scale_value, axis = self._values(data_scale), _weight_axis(call)
+        if data_scale_value is None or data_scale_value.size != 1 or not data_scale_value.all():
+            return None
+        # The scale of the sum is that of the data times that of the weight.
+        weight_scale = (scale / data_scale_value.reshape(())).astype("float32").reshape(-1)
+        if weight_scale.size == 1:
+            weight_scale = weight_scale.reshape(())
+        elif axis is None or shape_of(call.args[1])[axis] != weight_scale.size:
+            return None
+
+        def build(x, w, x_scale, x_zero, w_zero):
+            real_w = dequantize(w, relay.const(weight_scale), w_zero, axis or 0)
+            args = [dequantize(x, x_scale, x_zero), real_w]
+            real = with_attrs(call, args, out_dtype="float32")
+            for bias, values in reversed(biases):
+                real = _with_bias(real, bias, values, scale, _result_axis(call))
+            return real
+
+        return _Real([data, weight, data_scale, data_zero, weight_zero], build)
+
+    def requantized(self, i: int) -> _Real | None:
+        """Read qnn.requantize, of a sum in int32 or of any other integers."""
+        data, scale, zero, out_scale, out_zero = self.graph.operands[i]
+        attrs, dtype = self.graph.nodes[i].attrs, self._dtype(i)
+        if dtype not in EIGHT_BITS:
+            return None
+        real = self._dequantized(data, scale, zero, int(attrs.axis))
+
+        def build(*args):
+            *operands, new_scale, new_zero = args
+            return quantize(
+                real.build(*operands), new_scale, new_zero, int(attrs.axis), out_dtype=dtype
+            )
+
+        return _Real([*real.operands, out_scale, out_zero], build)
+
+    def _dequantized(self, data: int, scale: int, zero: int, axis: int) -> _Real:
+        """Read scale * (data - zero)."""
+        scale_values, zero_values = self._values(scale), self._values(zero)
+        if scale_values is not None and zero_values is not None:
+            real = None if zero_values.any() else self._sum(data, scale_values)
+            if real is None and scale_values.size == 1:
+                real = self._mean(data, scale, zero)
+            if real is not None:
+                return real
+        return _Real([data, scale, zero], lambda x, s, z: dequantize(x, s, z, axis))
+
+    def _mean(self, i: int, scale: int, zero: int) -> _Real | None:
+        """Read a mean or an average of a tensor that was cast from 8 bits to int32."""
+        if self.graph.ops[i] != "mean" and self.graph.ops[i] not in _POOLS:
+            return None
+        cast = self.graph.operands[i][0]
+        if (
+            self.graph.ops[cast] != "cast"
+            or self._dtype(self.graph.operands[cast][0]) not in EIGHT_BITS
+        ):
+            return None
+        call = self.graph.nodes[i]
+
+        def build(x, s, z):
+            return relay.Call(call.op, [dequantize(x, s, z)], call.attrs)
+
+        return _Real([self.graph.operands[cast][0], scale, zero], build)
+
+    def dequantized_sum(self, i: int) -> _Real | None:
+        """Read qnn.dequantize of a sum in int32."""
+        data, scale, zero = self.graph.operands[i]
+        scale_values, zero_values = self._values(scale), self._values(zero)
+        if scale_values is None or zero_values is None or zero_values.any():
+            return None
+        return self._sum(data, scale_values)
+
+    def cast(self, i: int) -> _Real | None:
+        """Read a cast of a sum in int32 to float32, or of an average in int32 back to 8 bits."""
+        data = self.graph.operands[i][0]
+        if self._dtype(i) == "float32":
+            return self._sum(data, np.ones(()))
+        if self._dtype(i) not in EIGHT_BITS or self.graph.ops[data] not in _POOLS:
+            return None
+        cast = self.graph.operands[data][0]
+        if self.graph.ops[cast] != "cast" or self._dtype(
+            self.graph.operands[cast][0]
+        ) != self._dtype(i):
+            return None
+        pool, dtype = self.graph.nodes[data], self._dtype(i)
+        one, zero = relay.const(1.0), relay.const(0)
+
+        def build(x):
+            real = relay.Call(pool.op, [dequantize(x, one, zero)], pool.attrs)
+            return quantize(real, one, zero, out_dtype=dtype)
+
+        return _Real(self.graph.operands[cast], build)
+
+    def difference(self, i: int) -> _Real | None:
+        """Read the cast of an 8-bit tensor to float32, less the cast of its zero point."""
+        cast, zero = self.graph.operands[i]
+        if self.graph.ops[cast] != "cast" or self._dtype(i) != "float32":
+            return None
+        data = self.graph.operands[cast][0]
+        if self._dtype(data) not in EIGHT_BITS or self.graph.nodes[zero].checked_type.shape:
+            return None
+        value, one = self._values(zero), relay.const(1.0)
+        if value is not None:
+            if value != np.round(value) or abs(value) > 255:
+                return None
+            return _Real([data], lambda x: dequantize(x, one, relay.const(int(value))))
+        if (
+            self.graph.ops[zero] != "cast"
+            or self._dtype(self.graph.operands[zero][0]) not in EIGHT_BITS
+        ):
+            return None
+        operands = [data, self.graph.operands[zero][0]]
+        return _Real(operands, lambda x, z: dequantize(x, one, relay.cast(z, "int32")))
+
+    def binary(self, i: int) -> _Real | None:
+        """Read qnn.add, qnn.subtract or qnn.mul."""
+        call, dtype = self.graph.nodes[i], self._dtype(i)
+        if dtype not in EIGHT_BITS:
+            return None
+        axes = [int(getattr(call.attrs, name, -1)) for name in ("lhs_axis", "rhs_axis")]
+
+        def build(lhs, rhs, ls, lz, rs, rz, out_scale, out_zero):
+            float_op = getattr(relay, _BINARY[op_name(call)])
+            real = float_op(dequantize(lhs, ls, lz, axes[0]), dequantize(rhs, rs, rz, axes[1]))
+            return quantize(real, out_scale, out_zero, out_dtype=dtype)
+
+        return _Real(self.graph.operands[i], build)
+
+    def unary(self, i: int) -> _Real | None:
+        """Read a QNN op of one operand."""
+        call, dtype = self.graph.nodes[i], self._dtype(i)
+        if dtype not in EIGHT_BITS or len(call.args) != 5:
+            return None
+
+        def build(x, scale, zero, out_scale, out_zero):
+            real = getattr(relay, _UNARY[op_name(call)])(dequantize(x, scale, zero))
+            return quantize(real, out_scale, out_zero, out_dtype=dtype)
+
+        return _Real(self.graph.operands[i], build)
+
+    def concatenated(self, i: int) -> _Real | None:
+        """Read qnn.concatenate of tensors that are given one by one."""
+        call, dtype = self.graph.nodes[i], self._dtype(i)
+        parts, scales, zeros = call.args[:3]
+        if dtype not in EIGHT_BITS or not all(
+            isinstance(each, relay.Tuple) for each in (parts, scales, zeros)
+        ):
+            return None
+        *tuples, out_scale, out_zero = self.graph.operands[i]
+        operands = [k for each in tuples for k in self.graph.operands[each]]
+        count = len(parts.fields)
+
+        def build(*args):
+            *params, scale, zero = args
+            real = [dequantize(*params[k : k + 2 * count + 1 : count]) for k in range(count)]
+            return quantize(
+                relay.concatenate(real, int(call.attrs.axis)), scale, zero, out_dtype=dtype
+            )
+
+        return _Real([*operands, out_scale, out_zero], build)
+
+
+# QNN ops that accumulate in int32.
+_ACCUMULATING = ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.batch_matmul")
+
+_POOLS = ("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
+
+# The float ops of others, by their names in `relay`, which is not complete yet here.
+_BINARY = {"qnn.add": "add", "qnn.subtract": "subtract", "qnn.mul": "multiply"}
+_UNARY = {f"qnn.{name}": name for name in ("abs", "exp", "rsqrt", "sigmoid", "sqrt", "tanh")}
+
+# How to read an op as real numbers.
+_READERS: dict[str, Callable[[_Reader, int], _Real | None]] = {
+    "qnn.requantize": _Reader.requantized,
+    "qnn.dequantize": _Reader.dequantized_sum,
+    "qnn.concatenate": _Reader.concatenated,
+    "cast": _Reader.cast,
+    **dict.fromkeys(_BINARY, _Reader.binary),
+    **dict.fromkeys(_UNARY, _Reader.unary),
+}
+
+
+def _weight_axis(call: relay.Call) -> int | None:
+    """Return the axis of a weight that its scales lie along; None where they are one number."""
+    if op_name(call) == "qnn.dense":
+        return 0
+    if op_name(call) == "qnn.batch_matmul":
+        return None
+    if op_name(call) == "qnn.conv2d_transpose" and int(call.attrs.groups) > 1:
+        return None
+    return str(call.attrs.kernel_layout).index("O")
+
+
+def _result_axis(call: relay.Call) -> int:
+    """Return the axis of the output channels of a result."""
+    if op_name(call).startswith("qnn.conv"):
+        return str(call.attrs.data_layout).index("C")
+    return len(shape_of(call)) - 1
+
+
+def _with_bias(
+    real: relay.Expr, bias: relay.Call, values: np.ndarray, scale: np.ndarray, axis: int
+) -> relay.Expr:
+    """Add what a bias in int32 stands for."""
+    if op_name(bias) == "nn.bias_add":
+        return relay.nn.bias_add(
+            real, relay.const((values * scale).astype("float32")), int(bias.attrs.axis)
+        )
+    if scale.size > 1:
+        lies_along = [1] * len(shape_of(bias))
+        lies_along[axis] = scale.size
+        scale = scale.reshape(lies_along)
+    return relay.add(real, relay.const((values * scale).astype("float32")))

@@ -1,0 +1,246 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Convolutions, matmuls and others between dequantize and quantize: fused, and right."""
+
+import numpy as np
+import pytest
+from tvm import relay
+
+from dnnl_tests.quantized import Quantization, run_quantized
+from dnnl_tests.reference import conv, conv_transpose, pool, rand
+
+DATA = {
+    "u8": Quantization(0.02, 0, "uint8"),
+    "u8-zero-point": Quantization(0.02, 131, "uint8"),
+    "s8": Quantization(0.03, 0, "int8"),
+    "s8-zero-point": Quantization(0.03, -7, "int8"),
+}
+OUT = {"u8": Quantization(0.11, 120, "uint8"), "s8": Quantization(0.13, -3, "int8")}
+# With weights up to 64 no CPU's sums of two products exceed 16 bits; beyond, those without VNNI
+# take another way.
+RANGES = {"7-bits": 64, "8-bits": 127}
+
+
+def weight_scale(channels, axis, per_channel):
+    """Return the quantization of a weight."""
+    scale = np.linspace(0.004, 0.02, channels) if per_channel else 0.01
+    return Quantization(scale, 0, "int8", axis)
+
+
+@pytest.mark.parametrize("bits", RANGES)
+@pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
+@pytest.mark.parametrize("groups", [1, 2, 16], ids=["dense", "groups", "depthwise"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("data", DATA)
+def test_conv2d_bias_relu(data, layout, groups, per_channel, bits):
+    """Padding is zero in real numbers, whatever the zero point."""
+    data, out = DATA[data], OUT["u8"]
+    kernel_layout = {"NCHW": "OIHW", "NHWC": "HWIO"}[layout]
+    attrs = dict(kernel_size=(3, 3), channels=16, padding=(1, 1), groups=groups)
+    attrs.update(data_layout=layout, kernel_layout=kernel_layout)
+    weight = weight_scale(16, kernel_layout.index("O"), per_channel)
+    x = data.values(*[dict(N=2, C=16, H=7, W=9)[c] for c in layout])
+    limit = RANGES[bits]
+    w = weight.values(
+        *[dict(O=16, I=16 // groups, H=3, W=3)[c] for c in kernel_layout], low=-limit, high=limit
+    )
+    b, axis = rand(16, seed=2), layout.index("C")
+    real = relay.nn.conv2d(data.dequantize(data.var("x", *x.shape)), weight.dequantize(w), **attrs)
+    real = relay.nn.relu(relay.nn.bias_add(real, relay.const(b), axis))
+    shape = [1] * 4
+    shape[axis] = 16
+    want = np.maximum(conv(data.real(x), weight.real(w), attrs) + b.reshape(shape), 0)
+    steps = run_quantized(
+        out.quantize(real),
+        {"x": x},
+        out.nearest(want),
+        composites={"dnnl.qnn.conv2d_bias_relu_quantize": 1},
+    )
+    assert len(steps) <= 1 or "convolution" in {step["kind"] for step in steps}
+
+
+@pytest.mark.parametrize("out", OUT)
+@pytest.mark.parametrize("op", ["conv1d", "conv3d", "conv2d_transpose"])
+def test_other_convolutions(op, out):
+    data, out = DATA["u8-zero-point"], OUT[out]
+    spatial = int(op[4])
+    attrs = dict(kernel_size=(3,) * spatial, channels=8, padding=(1,) * spatial)
+    is_transposed = op.endswith("transpose")
+    weight = weight_scale(8, 1 if is_transposed else 0, True)
+    x, w = data.values(1, 4, *(6,) * spatial), weight.values(
+        8, 4, *(3,) * spatial, low=-60, high=60
+    )
+    if is_transposed:
+        w = np.ascontiguousarray(w.swapaxes(0, 1))
+    real = getattr(relay.nn, op)(
+        data.dequantize(data.var("x", *x.shape)), weight.dequantize(w), **attrs
+    )
+    reference = conv_transpose if is_transposed else conv
+    want = out.nearest(reference(data.real(x), weight.real(w), attrs))
+    run_quantized(out.quantize(real), {"x": x}, want, composites={f"dnnl.qnn.{op}_quantize": 1})
+
+
+@pytest.mark.parametrize("bits", RANGES)
+@pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
+@pytest.mark.parametrize("rows", [1, 5, 200])
+@pytest.mark.parametrize("data", DATA)
+def test_dense_bias_gelu(data, rows, per_channel, bits):
+    data, out, weight = DATA[data], OUT["s8"], weight_scale(24, 0, per_channel)
+    limit = RANGES[bits]
+    x, w, b = data.values(rows, 40), weight.values(24, 40, low=-limit, high=limit), rand(24, seed=2)
+    real = relay.nn.dense(data.dequantize(data.var("x", *x.shape)), weight.dequantize(w))
+    real = relay.tanh(real + relay.const(b))
+    out = Quantization(0.008, 1, "int8")
+    want = np.tanh(data.real(x) @ weight.real(w).T + b)
+    run_quantized(
+        out.quantize(real),
+        {"x": x},
+        out.nearest(want),
+        composites={"dnnl.qnn.dense_bias_tanh_quantize": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    "lhs,rhs", [("u8", "s8"), ("s8", "s8"), ("u8-zero-point", "s8-zero-point")]
+)
+def test_batch_matmul_of_two_tensors(lhs, rhs):
+    lhs, rhs, out = DATA[lhs], DATA[rhs], OUT["s8"]
+    x, y = lhs.values(3, 8, 16), rhs.values(3, 12, 16, seed=1)
+    real = relay.nn.batch_matmul(
+        lhs.dequantize(lhs.var("x", *x.shape)), rhs.dequantize(rhs.var("y", *y.shape))
+    )
+    want = out.nearest(lhs.real(x) @ rhs.real(y).swapaxes(1, 2))
+    run_quantized(
+        out.quantize(real),
+        {"x": x, "y": y},
+        want,
+        composites={"dnnl.qnn.batch_matmul_quantize": 1},
+    )
+
+
+def test_result_in_float32():
+    """Without a quantize at its end an op still reads 8 bits."""
+    data, weight = DATA["u8-zero-point"], weight_scale(8, 0, True)
+    x, w = data.values(4, 16), weight.values(8, 16)
+    real = relay.nn.relu(
+        relay.nn.dense(data.dequantize(data.var("x", 4, 16)), weight.dequantize(w))
+    )
+    want = np.maximum(data.real(x) @ weight.real(w).T, 0).astype("float32")
+    run_quantized(real, {"x": x}, want, composites={"dnnl.qnn.dense_relu": 1})
+
+
+RESIDUALS = {
+    "plain": (None, "dnnl.qnn.conv2d_sum_relu_quantize"),
+    "rounded-before": (OUT["s8"], "dnnl.qnn.conv2d_quantize_sum_relu_quantize"),
+}
+
+
+@pytest.mark.parametrize("residual", DATA)
+@pytest.mark.parametrize("kind", RESIDUALS)
+def test_residual(kind, residual):
+    """What is added has a scale of its own; a rounding between the ops is kept."""
+    data, out, weight, residual = DATA["u8"], OUT["u8"], weight_scale(16, 0, True), DATA[residual]
+    rounded, composite = RESIDUALS[kind]
+    attrs = dict(kernel_size=(3, 3), channels=16, padding=(1, 1))
+    x, w = data.values(1, 16, 6, 6), weight.values(16, 16, 3, 3, low=-64, high=64)
+    r = residual.values(1, 16, 6, 6, seed=3)
+    real = relay.nn.conv2d(data.dequantize(data.var("x", *x.shape)), weight.dequantize(w), **attrs)
+    want = conv(data.real(x), weight.real(w), attrs)
+    if rounded:
+        real, want = rounded.dequantize(rounded.quantize(real)), rounded.real(rounded.nearest(want))
+    real = relay.nn.relu(real + residual.dequantize(residual.var("r", *r.shape)))
+    want = out.nearest(np.maximum(want + residual.real(r), 0))
+    run_quantized(out.quantize(real), {"x": x, "r": r}, want, composites={composite: 1})
+
+
+@pytest.mark.parametrize("op", ["add", "subtract", "multiply"])
+def test_binary(op):
+    lhs, rhs, out = DATA["u8-zero-point"], DATA["s8-zero-point"], OUT["u8"]
+    x, y = lhs.values(2, 8, 5, 5), rhs.values(2, 8, 5, 5, seed=1)
+    real = getattr(relay, op)(
+        lhs.dequantize(lhs.var("x", *x.shape)), rhs.dequantize(rhs.var("y", *y.shape))
+    )
+    want = getattr(np, op)(lhs.real(x), rhs.real(y))
+    run_quantized(
+        out.quantize(real),
+        {"x": x, "y": y},
+        out.nearest(want),
+        composites={f"dnnl.qnn.{op}_quantize": 1},
+    )
+
+
+@pytest.mark.parametrize("include_pad", [True, False], ids=["counts-padding", "excludes-padding"])
+@pytest.mark.parametrize("data", DATA)
+def test_avg_pool2d(data, include_pad):
+    data, out = DATA[data], OUT["u8"]
+    attrs = dict(pool_size=(3, 3), strides=(2, 2), padding=(1, 1), count_include_pad=include_pad)
+    x = data.values(1, 8, 9, 9)
+    real = relay.nn.avg_pool2d(data.dequantize(data.var("x", *x.shape)), **attrs)
+    want = out.nearest(pool(data.real(x), "avg", attrs))
+    run_quantized(
+        out.quantize(real), {"x": x}, want, composites={"dnnl.qnn.avg_pool2d_quantize": 1}
+    )
+
+
+def test_requantize():
+    data, out = DATA["s8-zero-point"], OUT["u8"]
+    x = data.values(3, 50)
+    run_quantized(
+        out.quantize(data.dequantize(data.var("x", 3, 50))),
+        {"x": x},
+        out.nearest(data.real(x)),
+        composites={"dnnl.dequantize_quantize": 1},
+    )
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_alone(data):
+    """A quantize or a dequantize with nothing to fuse it to."""
+    data = DATA[data]
+    x = rand(3, 50)
+    run_quantized(
+        data.quantize(relay.var("x", shape=x.shape)),
+        {"x": x},
+        data.nearest(x.astype("float64")),
+        composites={},
+    )
+    q = data.values(3, 50)
+    run_quantized(
+        data.dequantize(data.var("x", 3, 50)),
+        {"x": q},
+        data.real(q).astype("float32"),
+        composites={},
+    )
+
+
+def test_weight_with_a_zero_point():
+    """A weight of uint8 around 128 is the same in int8 around 0."""
+    data, out, weight = DATA["u8"], OUT["u8"], Quantization(0.01, 128, "uint8", 0)
+    x, w = data.values(4, 16), weight.values(8, 16)
+    real = relay.nn.dense(data.dequantize(data.var("x", 4, 16)), weight.dequantize(w))
+    want = out.nearest(data.real(x) @ weight.real(w).T)
+    run_quantized(out.quantize(real), {"x": x}, want, composites={"dnnl.qnn.dense_quantize": 1})
+
+
+def test_weight_beyond_int8():
+    """A weight that has no room in int8 is multiplied by in float32, exactly as large."""
+    data, out, weight = DATA["u8"], OUT["u8"], Quantization(0.01, 3, "uint8", 0)
+    attrs = dict(kernel_size=(1, 1), channels=8)
+    x, w = data.values(1, 4, 5, 5), weight.values(8, 4, 1, 1)
+    real = relay.nn.conv2d(data.dequantize(data.var("x", *x.shape)), weight.dequantize(w), **attrs)
+    want = out.nearest(conv(data.real(x), weight.real(w), attrs))
+    run_quantized(out.quantize(real), {"x": x}, want, composites={})

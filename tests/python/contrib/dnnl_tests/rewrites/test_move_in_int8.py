@@ -1,0 +1,135 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What only moves elements does so in 8 bits, next to the ops that read these."""
+
+import numpy as np
+import pytest
+from tvm import relay
+
+from dnnl_tests.quantized import Quantization, run_quantized
+from dnnl_tests.reference import conv, pool
+from dnnl_tests.relay import composites, module, partition
+
+DATA = Quantization(0.02, 131, "uint8")
+OUT = Quantization(0.11, 120, "uint8")
+WEIGHT = Quantization(0.01, 0, "int8", 0)
+
+MOVES = {
+    "reshape": lambda x: relay.reshape(x, (8, 36)),
+    "transpose": lambda x: relay.transpose(x, (0, 2, 3, 1)),
+    "strided_slice": lambda x: relay.strided_slice(x, [0, 0, 1, 1], [1, 8, 5, 6]),
+    "max_pool2d": lambda x: relay.nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1)),
+    "split": lambda x: relay.split(x, 2, axis=1)[1],
+}
+
+
+def dtypes_of(mod, name):
+    """Return the type of each call of an op in the partitions of a module."""
+    found = []
+
+    def visit(expr):
+        if isinstance(expr, relay.Call) and getattr(expr.op, "name", None) == name:
+            found.append(expr.args[0].checked_type.dtype)
+
+    for func in mod.functions.values():
+        relay.analysis.post_order_visit(func, visit)
+    return found
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_pair_goes_away(move):
+    """Dequantize, something that moves elements, and the same quantize: it moves the integers."""
+    x = DATA.var("x", 1, 8, 6, 6)
+    mod = module(DATA.quantize(MOVES[move](DATA.dequantize(x))))
+    partitioned = partition(mod, prune=False)
+    names = {"strided_slice", "split", "reshape", "transpose"}
+    op = move if move in names else f"nn.{move}"
+    assert dtypes_of(partitioned, op) == ["uint8"]
+    assert not dtypes_of(partitioned, "qnn.quantize") + dtypes_of(partitioned, "qnn.dequantize")
+
+
+def test_before_a_matmul():
+    """A dequantize comes right before the op that can read 8 bits."""
+    x = DATA.values(2, 8, 4)
+    w = WEIGHT.values(16, 32, low=-64, high=64)
+    data = relay.reshape(
+        relay.transpose(DATA.dequantize(DATA.var("x", 2, 8, 4)), (0, 2, 1)), (2, 32)
+    )
+    real = relay.nn.dense(data, WEIGHT.dequantize(w))
+    want = DATA.real(x).transpose(0, 2, 1).reshape(2, 32) @ WEIGHT.real(w).T
+    run_quantized(
+        OUT.quantize(real), {"x": x}, OUT.nearest(want), composites={"dnnl.qnn.dense_quantize": 1}
+    )
+
+
+def test_weight_behind_a_transpose():
+    """The scales of a weight go where its transpose takes them."""
+    weight = Quantization(np.linspace(0.004, 0.02, 16), 0, "int8", 1)
+    x, w = DATA.values(2, 32), weight.values(32, 16, low=-64, high=64)
+    real = relay.nn.dense(
+        DATA.dequantize(DATA.var("x", 2, 32)), relay.transpose(weight.dequantize(w))
+    )
+    want = OUT.nearest(DATA.real(x) @ weight.real(w))
+    run_quantized(OUT.quantize(real), {"x": x}, want, composites={"dnnl.qnn.dense_quantize": 1})
+
+
+@pytest.mark.parametrize("scales", ["same", "other"])
+def test_concatenate(scales):
+    second = DATA if scales == "same" else OUT
+    x, y = DATA.values(2, 8, 5), second.values(2, 4, 5, seed=1)
+    real = relay.concatenate(
+        [DATA.dequantize(DATA.var("x", *x.shape)), second.dequantize(second.var("y", *y.shape))], 1
+    )
+    want = DATA.nearest(np.concatenate([DATA.real(x), second.real(y)], 1))
+    count = {} if scales == "same" else {"dnnl.dequantize_quantize": 1}
+    run_quantized(DATA.quantize(real), {"x": x, "y": y}, want, composites=count)
+
+
+def test_pad_with_the_zero_point():
+    """TFLite's models pad with the zero point before a convolution."""
+    attrs = dict(kernel_size=(3, 3), channels=8)
+    x, w = DATA.values(1, 4, 6, 6), WEIGHT.values(8, 4, 3, 3, low=-64, high=64)
+    padded = relay.nn.pad(DATA.var("x", *x.shape), ((0, 0), (0, 0), (1, 1), (1, 1)), 131)
+    real = relay.nn.conv2d(DATA.dequantize(padded), WEIGHT.dequantize(w), **attrs)
+    want = OUT.nearest(conv(DATA.real(x), WEIGHT.real(w), dict(attrs, padding=(1, 1))))
+    run_quantized(OUT.quantize(real), {"x": x}, want, composites={"dnnl.qnn.conv2d_quantize": 1})
+
+
+def test_max_pool_with_padding():
+    attrs = dict(pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
+    x = DATA.values(1, 8, 9, 9)
+    real = relay.nn.max_pool2d(DATA.dequantize(DATA.var("x", *x.shape)), **attrs)
+    want = DATA.nearest(pool(DATA.real(x), "max", attrs))
+    run_quantized(DATA.quantize(real), {"x": x}, want, composites={})
+
+
+def test_bias_in_int32_is_folded():
+    bias = Quantization(0.0002, 0, "int32", 0)
+    w = WEIGHT.values(8, 16, low=-64, high=64)
+    real = relay.nn.dense(DATA.dequantize(DATA.var("x", 5, 16)), WEIGHT.dequantize(w))
+    real = real + bias.dequantize(np.arange(8, dtype="int32"))
+    assert composites(module(OUT.quantize(real))) == {"dnnl.qnn.dense_bias_quantize": 1}
+
+
+def test_operand_of_two_ops():
+    """A dequantize that a function reads as well is done for that; the other reads 8 bits."""
+    x = DATA.dequantize(DATA.var("x", 5, 16))
+    w = WEIGHT.values(8, 16, low=-64, high=64)
+    mod = module(OUT.quantize(relay.nn.dense(x, WEIGHT.dequantize(w))), relay.nn.softmax(x))
+    assert composites(mod) == {"dnnl.qnn.dense_quantize": 1}
+    partitioned = partition(mod, prune=False)
+    assert dtypes_of(partitioned, "nn.softmax") == ["float32"]
