@@ -89,6 +89,7 @@ def make_parser(command):
             module.add_arguments(one)
             if name in IN_ENVIRONMENT:
                 one.add_argument("--tvm", metavar="DIR", help="use the TVM that you built in DIR")
+                options.add_newer(one)
     return parser, chosen
 
 

@@ -23,9 +23,10 @@ import argparse
 import os
 import sys
 
+from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import Layout
-from scripts.setup.environment import prepare, variables
+from scripts.setup.environment import newer_onednn, prepare, variables
 
 
 def replace_process(command, environ):
@@ -44,7 +45,8 @@ def replace_process(command, environ):
 
 def add_arguments(parser):
     """Add the command's words: they begin at the first one that is no option, or after `--`."""
-    parser.usage = "./dev.py exec [--dry-run] [--no-build] [--] COMMAND ..."
+    parser.usage = "./dev.py exec [--dry-run] [--no-build] [--onednn-newer] [--] COMMAND ..."
+    options.add_newer(parser)
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -58,4 +60,5 @@ def main(args):
     if args.dry_run:
         runner.show(command)
         return 0
-    return replace_process(command, variables(layout))
+    environ = variables(layout)
+    return replace_process(command, newer_onednn(layout, environ) if args.onednn_newer else environ)

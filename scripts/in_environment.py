@@ -21,7 +21,7 @@ import os
 from scripts.errors import SetupError
 from scripts.exec import replace_process
 from scripts.layout import Layout
-from scripts.setup.environment import prepare, variables
+from scripts.setup.environment import newer_onednn, prepare, variables
 
 # What commands need beside the usual packages.
 GROUPS = {"bench": ("bench",), "profile": ("bench",)}
@@ -48,6 +48,8 @@ def main(args, words):
         runner.show(command)
         return 0
     environ = variables(layout)
+    if args.onednn_newer:
+        environ = newer_onednn(layout, environ)
     # The working directory stays the caller's, so that relative paths mean what they say.
     environ["PYTHONPATH"] += os.pathsep + str(layout.root)
     return replace_process(command, environ)

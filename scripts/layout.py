@@ -47,6 +47,7 @@ class Layout:
         self.prebuilt = self.build / "prebuilt"
         self.tvm = self.prebuilt / "tvm"
         self.onednn = self.build / "onednn"
+        self.onednn_newer = self.build / "onednn-newer"
         self.onednn_newest = self.build / "onednn-newest"
         self.codegen = codegen
         self.native = self.build if codegen == CODEGENS[0] else self.build / codegen

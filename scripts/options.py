@@ -73,6 +73,16 @@ def add_tree(parser, check):
     )
 
 
+def add_newer(parser):
+    """Add the option of the commands that can run on the newer oneDNN."""
+    parser.add_argument(
+        "--onednn-newer",
+        action="store_true",
+        help="run on the newer oneDNN of requirements/wheel-onednn-newer.txt (a download of 190 "
+        "MB) in the place of the one that the backend was compiled with",
+    )
+
+
 def add_measurement(parser, repeat):
     """Add what the commands that measure share; `repeat` is the default of --repeat."""
     parser.add_argument(

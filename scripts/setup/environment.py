@@ -85,6 +85,12 @@ def variables(layout, environ=None):
     return environ
 
 
+def newer_onednn(layout, environ):
+    """Return the variables with which a process opens the newer library of oneDNN."""
+    first = [str(layout.onednn_newer / "lib"), *filter(None, [environ.get("LD_LIBRARY_PATH")])]
+    return {**environ, "LD_LIBRARY_PATH": os.pathsep.join(first)}
+
+
 def plan(runner, layout, extra_groups=(), compile_library=True):
     """Return the steps of set-up in their order."""
     groups = steps.GROUPS + tuple(extra_groups)
@@ -111,7 +117,7 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=()):
     ----------
     options : argparse.Namespace
         `dry_run` prints the commands of the steps that are due; `no_build` leaves out the
-        compilation.
+        compilation; `onednn_newer` adds the newer library.
     layout : Layout, optional
         The checkout.
     extra_groups : sequence of str
@@ -127,6 +133,8 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=()):
     layout = layout or Layout()
     console = Console()
     runner = Runner(console, layout.logs, options.dry_run)
+    if getattr(options, "onednn_newer", False):
+        extra_steps = (*extra_steps, steps.NewerOneDNN)
     chain = plan(runner, layout, extra_groups, not options.no_build)
     chain += [step(runner, layout) for step in extra_steps]
     if options.dry_run:

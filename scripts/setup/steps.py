@@ -244,6 +244,28 @@ class NewestOneDNN(OneDNN):
     directory = "onednn-newest"
 
 
+class NewerOneDNN(OneDNN):
+    """Unpack the library of a newer oneDNN, to run what was compiled for the other one on it."""
+
+    title = "newer oneDNN library"
+    pins = "wheel-onednn-newer.txt"
+    directory = "onednn-newer"
+    member = "paddle/libs/libdnnl.so.3"
+
+    def run(self):
+        downloaded = wheels.fetch(self.runner, self.layout, self.requirements)
+        if self.runner.plan(f"unpack {self.member} into {self.target}/lib"):
+            return
+        new = self.target.with_name(self.target.name + ".new")
+        shutil.rmtree(new, ignore_errors=True)
+        library = new / "lib" / self.member.rpartition("/")[2]
+        library.parent.mkdir(parents=True)
+        library.write_bytes(wheels.read_member(downloaded[0], self.member))
+        library.chmod(0o755)
+        Stamp(new / ".stamp").write(self.key())
+        wheels.replace_directory(new, self.target)
+
+
 class CopyOverlay(Step):
     """Copy the overlay's Python over the prebuilt tree."""
 

@@ -25,6 +25,7 @@ pytest says how to run (-n, -s, --pdb).
   ./dev.py test -k conv2d -x
   ./dev.py test tests/python/contrib/test_dnnl.py
   ./dev.py test --codegen c_src -k conv2d
+  ./dev.py test --onednn-newer
 """
 
 import contextlib
@@ -33,7 +34,7 @@ import subprocess
 from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import CODEGENS, Layout
-from scripts.setup.environment import prepare, tvm_home, variables
+from scripts.setup.environment import newer_onednn, prepare, tvm_home, variables
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
 from scripts.test import quick
@@ -46,6 +47,12 @@ ONE_PROCESS = ("-n", "-s", "--pdb", "--trace", "--capture", "--co", "--dist", "-
 # What --codegen c_src leaves out, beside most cases of single ops (`sample`): the policy, which
 # knows no codegen, and hundreds of ONNX cases.
 ANY_CODEGEN = ("partition", "rewrites", "report", "onnx")
+# What --onednn-newer runs: what depends on oneDNN's kernels.
+ON_NEWER = (
+    quick.FIRST,
+    *(quick.STAGES + stage for stage in ("ops", "fusion", "runtime", "models")),
+)
+_VERSION = "from tvm.relay.op.contrib import dnnl; print('oneDNN', dnnl.dnnl_version())"
 
 
 def names_files(arguments):
@@ -94,8 +101,8 @@ def run_cpp_tests(runner, layout, environ):
 def add_arguments(parser):
     """Add the command's options. pytest has more: no word of its own may be taken for one."""
     parser.usage = (
-        "./dev.py test [--quick [COMMIT]] [--codegen NAME] [--dry-run] [--no-build] "
-        "[WORDS OF PYTEST ...]"
+        "./dev.py test [--quick [COMMIT]] [--codegen NAME] [--onednn-newer] [--dry-run] "
+        "[--no-build] [WORDS OF PYTEST ...]"
     )
     parser.add_argument(
         "--quick",
@@ -112,6 +119,7 @@ def add_arguments(parser):
         help="build a library that generates C source too, and run the backend's tests with it; "
         "what the codegen makes no difference to is left out",
     )
+    options.add_newer(parser)
 
 
 def main(args):
@@ -130,12 +138,19 @@ def main(args):
     if args.quick is not None:
         tests, has_cpp = quick.choose(layout.root, quick.changed(layout.root, args.quick))
         selected, words = bool(tests), ["-m", "not slow", *words, *tests]
+    if args.onednn_newer:
+        environ, has_cpp = newer_onednn(layout, environ), False
+        failed = run_command(runner, [layout.python, "-c", _VERSION], environ, layout.root)
+        if failed:
+            return failed
     if has_cpp and (args.quick is not None or not selected) and is_default and not args.no_build:
         failed = run_cpp_tests(runner, layout, environ)
     if args.quick is not None and not selected:
         runner.console.say("no test of Python is about what changed")
         return failed
-    if not selected and is_default:
+    if not selected and args.onednn_newer:
+        words = [*words, *ON_NEWER]
+    elif not selected and is_default:
         words = [*words, "tests"]
     elif not selected:
         ignored = [f"--ignore={quick.STAGES}{stage}" for stage in ANY_CODEGEN]

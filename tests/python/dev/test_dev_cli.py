@@ -28,7 +28,7 @@ from scripts import cli, options
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
-from scripts.setup.environment import variables
+from scripts.setup.environment import newer_onednn, variables
 from scripts.test import test
 
 
@@ -174,6 +174,20 @@ def test_dry_run_of_test_names_pytest_and_its_arguments(fresh, capsys):
     assert printed.endswith(" -k conv2d tests\n")
     assert cli.main(["test", "--dry-run", "tests/x.py::test_y"]) == 0
     assert capsys.readouterr().out.endswith("-m pytest tests/x.py::test_y\n")
+
+
+def test_the_newer_onednn_is_fetched_and_found_first(fresh, capsys):
+    assert cli.main(["test", "--dry-run", "--onednn-newer", "-x"]) == 0
+    printed = capsys.readouterr().out
+    assert "wheel-onednn-newer.txt" in printed and "dnnl_cpptest" not in printed
+    assert " -x tests/python/contrib/test_dnnl.py tests/python/contrib/dnnl_tests/ops " in printed
+    assert cli.main(["exec", "--dry-run", "--onednn-newer", "--", "true"]) == 0
+    assert "wheel-onednn-newer.txt" in capsys.readouterr().out
+    assert cli.main(["bench", "--dry-run", "--onednn-newer"]) == 0
+    assert "wheel-onednn-newer.txt" in capsys.readouterr().out
+    found = newer_onednn(fresh, {"LD_LIBRARY_PATH": "/other"})["LD_LIBRARY_PATH"]
+    assert found == f"{fresh.build}/onednn-newer/lib:/other"
+    assert newer_onednn(fresh, {})["LD_LIBRARY_PATH"] == f"{fresh.build}/onednn-newer/lib"
 
 
 @pytest.mark.parametrize("words", [["--codegen", "c_src"], ["--codegen=c_src"]], ids=" ".join)
