@@ -28,7 +28,7 @@ PATCH_SET = PatchSet()
 PATCHES = sorted((ROOT / "patches").rglob("*.patch"))
 TAGS = sorted(PATCH_SET.commits)
 
-ONEDNN = {"dnnl.h", "dnnl.hpp", "dnnl_debug.h"}
+ONEDNN = {"dnnl.h", "dnnl.hpp", "dnnl_config.h", "dnnl_debug.h"}
 
 
 def name_of(path):

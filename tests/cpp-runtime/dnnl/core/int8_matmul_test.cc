@@ -133,15 +133,6 @@ StepInfo Check(const Case& c) {
   return {};
 }
 
-bool IsInFloat32(const StepInfo& step) {
-  return step.variant.find("in float32") != std::string::npos;
-}
-
-bool HasExactSums() {
-  const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
-  return (isa & 0x8) != 0 || (isa & 0x40) != 0;
-}
-
 void ExpectInt8(const Case& c) {
   const StepInfo step = Check(c);
   if (!EXPECT_TRUE(step.kind == "matmul" && !IsInFloat32(step) && !IsReference(step))) {

@@ -225,6 +225,16 @@ class QuantizedGraph {
   std::map<uint32_t, std::vector<std::string>> post_ops_;
 };
 
+inline bool IsInFloat32(const StepInfo& step) {
+  return step.variant.find("in float32") != std::string::npos;
+}
+
+/*! \brief Whether int8 kernels of this CPU are right with any weights, as those with VNNI are. */
+inline bool HasExactSums() {
+  const int isa = static_cast<int>(dnnl::get_effective_cpu_isa());
+  return (isa & 0x8) != 0 || (isa & 0x40) != 0;
+}
+
 /*! \brief The element of a scale or zero point that belongs to a coordinate. */
 inline double At(const Array& part, int64_t coordinate) {
   return part.values[part.values.size() == 1 ? 0 : coordinate];

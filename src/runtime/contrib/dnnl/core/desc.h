@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-#include "dnnl.hpp"
+#include "onednn.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

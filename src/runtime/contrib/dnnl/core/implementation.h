@@ -26,7 +26,7 @@
 
 #include <string>
 
-#include "dnnl.hpp"
+#include "onednn.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

@@ -51,13 +51,18 @@ std::string LibraryAt(const void* address) {
 #endif
 }
 
-void CheckLibraryVersion() {
-  const dnnl_version_t* version = dnnl_version();
-  CORE_CHECK(version->major == DNNL_VERSION_MAJOR && version->minor == DNNL_VERSION_MINOR)
-      << "oneDNN " << LibraryVersion() << " was loaded, but the DNNL backend was built with the "
-      << "headers of " << DNNL_VERSION_MAJOR << "." << DNNL_VERSION_MINOR
-      << ". Put the matching libdnnl first on the library path, or build the backend again";
+void CheckVersion(int major, int minor) {
+  const bool is_usable = major == DNNL_VERSION_MAJOR && minor >= DNNL_VERSION_MINOR;
+  CORE_CHECK(is_usable)
+      << "oneDNN " << major << "." << minor << " was loaded, but the DNNL backend was built with "
+      << "the headers of " << DNNL_VERSION_MAJOR << "." << DNNL_VERSION_MINOR << ", and runs on "
+      << "that version or a newer " << DNNL_VERSION_MAJOR << ".x: "
+      << (major > DNNL_VERSION_MAJOR ? "a new major version has another interface"
+                                     : "an older one lacks functions")
+      << ". Put such a libdnnl first on the library path, or build the backend again";
 }
+
+void CheckLibraryVersion() { CheckVersion(dnnl_version()->major, dnnl_version()->minor); }
 
 bool Computes(DLDataType dtype) {
   const auto type = ToDNNLType(dtype, "the DNNL backend");

@@ -36,7 +36,12 @@ std::string LibraryVersion();
 /*! \brief The path of the library that an address belongs to; empty if it is in none. */
 std::string LibraryAt(const void* address);
 
-/*! \brief Fails when the loaded library is not the oneDNN release that the headers belong to. */
+/*!
+ * \brief Fails, with the reason, for a version of oneDNN that what was compiled with the headers
+ * cannot run on: one of the same major version keeps what older ones had.
+ */
+void CheckVersion(int major, int minor);
+/*! \brief The same for the library that is loaded. */
 void CheckLibraryVersion();
 
 /*! \brief Whether oneDNN has fast code for a floating-point type on this CPU. */

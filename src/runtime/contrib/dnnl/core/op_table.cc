@@ -25,8 +25,6 @@
 
 #include <limits>
 
-#include "dnnl_debug.h"
-
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {

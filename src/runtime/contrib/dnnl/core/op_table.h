@@ -28,8 +28,8 @@
 #include <utility>
 #include <vector>
 
-#include "dnnl.hpp"
 #include "node_reader.h"
+#include "onednn.h"
 #include "plan/builder.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -38,7 +38,7 @@
 #include "../core/desc.h"
 #include "../core/exec/recorder.h"
 #include "../core/library.h"
-#include "dnnl_debug.h"
+#include "../core/onednn.h"
 
 namespace tvm {
 namespace runtime {

@@ -34,7 +34,7 @@
 
 #include "../error.h"
 #include "../library.h"
-#include "dnnl.hpp"
+#include "../onednn.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

@@ -29,7 +29,7 @@
 #include <string>
 #include <vector>
 
-#include "dnnl.hpp"
+#include "../onednn.h"
 #include "plan.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -27,7 +27,7 @@
 #include <tuple>
 #include <utility>
 
-#include "dnnl_debug.h"
+#include "../onednn.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

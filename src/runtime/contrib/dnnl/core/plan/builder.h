@@ -34,9 +34,9 @@
 
 #include "../exec/threads.h"
 #include "../node_reader.h"
+#include "../onednn.h"
 #include "allocator.h"
 #include "arena.h"
-#include "dnnl.hpp"
 #include "plan.h"
 #include "tensor.h"
 

@@ -31,8 +31,8 @@
 #include <vector>
 
 #include "../graph.h"
+#include "../onednn.h"
 #include "allocator.h"
-#include "dnnl.hpp"
 #include "tensor.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

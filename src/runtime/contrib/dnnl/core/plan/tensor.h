@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "../desc.h"
-#include "dnnl.hpp"
+#include "../onednn.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

@@ -1,0 +1,128 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/int8_conv_layout_test.cc
+ * \brief Convolutions of quantized tensors in other layouts and dimensions, and at their bounds.
+ */
+#include <string>
+#include <vector>
+
+#include "quantized_graph.h"
+
+namespace {
+
+using namespace dnnl_test;  // NOLINT(build/namespaces)
+
+/*! \brief The elements with the axes in another order. */
+Array Permuted(const Array& array, const std::vector<int>& axes) {
+  Array result{{}, array.dtype, {}};
+  for (int axis : axes) result.shape.push_back(array.shape[axis]);
+  for (int64_t i = 0; i < SizeOf(array.shape); ++i) {
+    std::vector<int64_t> at(axes.size());
+    for (size_t k = 0; k < axes.size(); ++k) {
+      at[axes[k]] = CoordinateOf(result.shape, i, static_cast<int>(k));
+    }
+    int64_t index = 0;
+    for (size_t k = 0; k < at.size(); ++k) index = index * array.shape[k] + at[k];
+    result.values.push_back(array.values[index]);
+  }
+  return result;
+}
+
+TEST(DNNLInt8Conv, ChannelsLastIsTheSame) {
+  for (int64_t groups : {1, 16}) {
+    Array results[2];
+    for (bool is_last : {false, true}) {
+      QuantizedGraph graph;
+      const auto order = [&](const Array& array, const std::vector<int>& axes) {
+        return is_last ? Permuted(array, axes) : array;
+      };
+      const Array src = order(Noise({1, 16, 6, 6}, kUInt8, 0, 255), {0, 2, 3, 1});
+      const Array weights =
+          order(Noise({16, 16 / groups, 3, 3}, kInt8, -64, 64, 2), {2, 3, 1, 0});
+      const Array added = order(Noise({1, 16, 4, 4}, kInt8, -128, 127, 3), {0, 2, 3, 1});
+      Node* node = graph.Add("nn.conv2d",
+                             {graph.Input(src), graph.Constant(weights), graph.Input(added)},
+                             is_last ? Shape{1, 4, 4, 16} : Shape{1, 16, 4, 4}, kUInt8);
+      if (is_last) node->attrs["data_layout"] = "NHWC";
+      if (is_last) node->attrs["kernel_layout"] = "HWIO";
+      node->attrs["groups"] = groups;
+      graph.Dequantize(node, 0, Scalar(0.02f), ZeroPoint(9));
+      graph.Dequantize(node, 1, Noise({16}, kFloat, 0.001, 0.01, 4), ZeroPoint(0),
+                       is_last ? -1 : 0);
+      graph.AddPostOp(node, "add");
+      node->attrs["post_ops.0.operand"] = 2;
+      graph.Dequantize(node, 2, Scalar(0.05f), ZeroPoint(4));
+      graph.Quantize(node, Scalar(0.1f), ZeroPoint(100), kUInt8);
+      results[is_last] = graph.Run();
+      EXPECT_TRUE(!IsInFloat32(graph.Find("convolution")));
+    }
+    ExpectNear(results[1], Permuted(results[0], {0, 2, 3, 1}), 0, 0, "channels last");
+  }
+}
+
+/*! \brief A convolution of ones over 1 or 3 spatial dimensions of the source, without padding. */
+void CheckOnes(const std::string& op, size_t spatial, int64_t groups) {
+  QuantizedGraph graph;
+  Shape src = {1, 8}, weights = {8, 8 / groups}, dst = {1, 8};
+  for (size_t i = 0; i < spatial; ++i) {
+    src.push_back(6);
+    weights.push_back(3);
+    dst.push_back(4);
+  }
+  Node* node = graph.Add(op, {graph.Input(Noise(src, kUInt8, 7, 7)),
+                              graph.Constant(Noise(weights, kInt8, 2, 2))},
+                         dst, kUInt8);
+  node->attrs["groups"] = groups;
+  graph.Dequantize(node, 0, Scalar(0.5f), ZeroPoint(5));
+  graph.Dequantize(node, 1, Noise({8}, kFloat, 0.25, 0.25), ZeroPoint(0), 0);
+  const double sum = 0.5 * std::pow(3, spatial) * 8 / groups;
+  graph.Quantize(node, Scalar(sum / 50), ZeroPoint(3), kUInt8);
+  const Array expected{dst, kUInt8, std::vector<double>(SizeOf(dst), 53)};
+  ExpectNear(graph.Run(), expected, 0, 0, op);
+  // For volumes with groups oneDNN has slow code only.
+  EXPECT_EQ(IsInFloat32(graph.Find("convolution")), spatial == 3 && groups > 1);
+}
+
+TEST(DNNLInt8Conv, OneAndThreeDimensions) {
+  for (int64_t groups : {1, 8}) {
+    CheckOnes("nn.conv1d", 1, groups);
+    CheckOnes("nn.conv3d", 3, groups);
+  }
+}
+
+TEST(DNNLInt8Conv, AllElementsAtTheirBounds) {
+  // 9 * 16 products of 255 and the bound: pairs of them would not fit into 16 bits.
+  for (int bound : {64, 127, -128, -64}) {
+    QuantizedGraph graph;
+    Array src = Noise({2, 16, 6, 6}, kUInt8, 255, 255);
+    Array weights = Noise({16, 16, 3, 3}, kInt8, bound, bound);
+    Node* node =
+        graph.Add("nn.conv2d", {graph.Input(src), graph.Constant(weights)}, {2, 16, 4, 4}, kFloat);
+    node->attrs["root_op"] = "nn.conv2d";
+    graph.Dequantize(node, 0, Scalar(1), ZeroPoint(0));
+    graph.Dequantize(node, 1, Scalar(1), ZeroPoint(0));
+    const Array expected{{2, 16, 4, 4}, kFloat, std::vector<double>(512, 144. * 255 * bound)};
+    ExpectNear(graph.Run(), expected, 0, 0, "weights of " + std::to_string(bound));
+    EXPECT_EQ(IsInFloat32(graph.Find("convolution")), !HasExactSums() && std::abs(bound) > 64);
+  }
+}
+
+}  // namespace
