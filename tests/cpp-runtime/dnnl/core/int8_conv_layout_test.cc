@@ -55,12 +55,11 @@ TEST(DNNLInt8Conv, ChannelsLastIsTheSame) {
         return is_last ? Permuted(array, axes) : array;
       };
       const Array src = order(Noise({1, 16, 6, 6}, kUInt8, 0, 255), {0, 2, 3, 1});
-      const Array weights =
-          order(Noise({16, 16 / groups, 3, 3}, kInt8, -64, 64, 2), {2, 3, 1, 0});
+      const Array weights = order(Noise({16, 16 / groups, 3, 3}, kInt8, -64, 64, 2), {2, 3, 1, 0});
       const Array added = order(Noise({1, 16, 4, 4}, kInt8, -128, 127, 3), {0, 2, 3, 1});
-      Node* node = graph.Add("nn.conv2d",
-                             {graph.Input(src), graph.Constant(weights), graph.Input(added)},
-                             is_last ? Shape{1, 4, 4, 16} : Shape{1, 16, 4, 4}, kUInt8);
+      Node* node =
+          graph.Add("nn.conv2d", {graph.Input(src), graph.Constant(weights), graph.Input(added)},
+                    is_last ? Shape{1, 4, 4, 16} : Shape{1, 16, 4, 4}, kUInt8);
       if (is_last) node->attrs["data_layout"] = "NHWC";
       if (is_last) node->attrs["kernel_layout"] = "HWIO";
       node->attrs["groups"] = groups;
@@ -87,9 +86,9 @@ void CheckOnes(const std::string& op, size_t spatial, int64_t groups) {
     weights.push_back(3);
     dst.push_back(4);
   }
-  Node* node = graph.Add(op, {graph.Input(Noise(src, kUInt8, 7, 7)),
-                              graph.Constant(Noise(weights, kInt8, 2, 2))},
-                         dst, kUInt8);
+  Node* node = graph.Add(
+      op, {graph.Input(Noise(src, kUInt8, 7, 7)), graph.Constant(Noise(weights, kInt8, 2, 2))}, dst,
+      kUInt8);
   node->attrs["groups"] = groups;
   graph.Dequantize(node, 0, Scalar(0.5f), ZeroPoint(5));
   graph.Dequantize(node, 1, Noise({8}, kFloat, 0.25, 0.25), ZeroPoint(0), 0);
@@ -106,6 +105,43 @@ TEST(DNNLInt8Conv, OneAndThreeDimensions) {
     CheckOnes("nn.conv1d", 1, groups);
     CheckOnes("nn.conv3d", 3, groups);
   }
+}
+
+/*! \brief A quantization, a convolution of one position and a dequantization, of row-major images.
+ */
+TEST(DNNLInt8Conv, QuantizationsWriteTheLayoutThatIsRead) {
+  const Array data = Noise({1, 16, 6, 6}, kFloat, -3, 3);
+  const Array weights = Noise({16, 16, 1, 1}, kInt8, -64, 64, 2);
+  Array real = Dequantized(Quantized(data, Scalar(0.02f), ZeroPoint(128), kUInt8), Scalar(0.02f),
+                           ZeroPoint(128));
+  Array sums{data.shape, kFloat, std::vector<double>(16 * 36, 0)};
+  for (int o = 0; o < 16; ++o) {
+    for (int i = 0; i < 16; ++i) {
+      for (int at = 0; at < 36; ++at) {
+        sums.values[o * 36 + at] += 0.01 * weights.values[o * 16 + i] * real.values[i * 36 + at];
+      }
+    }
+  }
+  const Array expected = Dequantized(Quantized(sums, Scalar(0.1137f), ZeroPoint(120), kUInt8),
+                                     Scalar(0.1137f), ZeroPoint(120));
+  QuantizedGraph graph;
+  Node* quantize =
+      graph.Add("qnn.quantize",
+                {graph.Input(data), graph.Constant(Scalar(0.02f)), graph.Constant(ZeroPoint(128))},
+                data.shape, kUInt8);
+  quantize->attrs["out_dtype"] = "uint8";
+  Node* conv =
+      graph.Add("nn.conv2d", {{quantize->id, 0}, graph.Constant(weights)}, data.shape, kUInt8);
+  graph.Dequantize(conv, 0, Scalar(0.02f), ZeroPoint(128));
+  graph.Dequantize(conv, 1, Scalar(0.01f), ZeroPoint(0));
+  graph.Quantize(conv, Scalar(0.1137f), ZeroPoint(120), kUInt8);
+  graph.Add("qnn.dequantize",
+            {{conv->id, 0}, graph.Constant(Scalar(0.1137f)), graph.Constant(ZeroPoint(120))},
+            data.shape, kFloat);
+  ExpectNear(graph.Run(), expected, 0.01, 1, "images");
+  std::vector<std::string> ops;
+  for (const Step& step : graph.plan->steps) ops.push_back(step.info.op);
+  EXPECT_EQ(ops, std::vector<std::string>({"qnn.quantize", "nn.conv2d", "qnn.dequantize"}));
 }
 
 TEST(DNNLInt8Conv, AllElementsAtTheirBounds) {

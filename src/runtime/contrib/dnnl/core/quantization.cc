@@ -113,10 +113,16 @@ Tensor Requantized(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
   dnnl::primitive_attr attr = PlanBuilder::NewAttr();
   if (from != nullptr) from->AddTo(DNNL_ARG_SRC, 1 << from->axis, &attr, &args);
   if (to != nullptr) to->AddTo(DNNL_ARG_DST, 1 << to->axis, &attr, &args);
-  const dnnl::reorder::primitive_desc desc(plan->engine(), src.md, plan->engine(), dst.md, attr);
+  const auto describe = [engine = plan->engine(), from = src.md,
+                         attr](const dnnl::memory::desc& dst_md) {
+    return dnnl::reorder::primitive_desc(engine, from, engine, dst_md, attr, /*allow_empty=*/true);
+  };
+  const dnnl::reorder::primitive_desc desc = describe(dst.md);
+  if (!desc) throw dnnl::error(dnnl_unimplemented, "no reorder accepts these types and scales");
   std::vector<std::string> fused;
   if (from != nullptr && to != nullptr) fused.push_back("quantize");
   plan->Emit(node, desc, dnnl::reorder(desc), args, fused);
+  plan->OfferLayout(describe);
   return dst;
 }
 

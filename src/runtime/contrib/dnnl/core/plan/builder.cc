@@ -294,7 +294,12 @@ void PlanBuilder::BackTo(const Mark& mark) {
   plan_->steps.resize(mark.steps);
   plan_->scratchpad_bytes = mark.scratchpad_bytes;
   keeps_blocks_ = mark.keeps_blocks;
+  ForgetOffers(mark);
+}
+
+void PlanBuilder::ForgetOffers(const Mark& mark) {
   while (!offers_.empty() && offers_.back().step >= mark.steps) offers_.pop_back();
+  any_layout_.erase(any_layout_.lower_bound(mark.steps), any_layout_.end());
 }
 
 bool PlanBuilder::HasReferenceSince(const Mark& mark) const {
@@ -323,6 +328,7 @@ std::shared_ptr<const Plan> PlanBuilder::Finish() {
   for (const auto& [entry, argument] : outputs_) {
     BindOutput(Value(entry, "output " + std::to_string(argument)), argument);
   }
+  JoinReorders();
   FinishConstants();
   ComputeInPlace(offers_, plan_.get());
   PlaceArena(plan_.get());

@@ -157,6 +157,15 @@ class PlanBuilder {
   }
 
   /*!
+   * \brief Offer that the latest primitive, a reorder, writes its result in another layout.
+   * \param describe Makes its descriptor for that of the result; empty where oneDNN has none.
+   */
+  void OfferLayout(
+      std::function<dnnl::reorder::primitive_desc(const dnnl::memory::desc&)> describe) {
+    any_layout_[plan_->steps.size() - 1] = std::move(describe);
+  }
+
+  /*!
    * \brief Bring inputs of a node into other layouts, for it and all that comes behind it.
    * \param first The first input that is of interest.
    * \param layout Makes the layout that is wanted from the one that there is.
@@ -199,6 +208,12 @@ class PlanBuilder {
   int AddBuffer(Buffer buffer);
   /*! \brief A copy of a constant in another layout, made now. */
   Tensor Packed(const Tensor& value, const dnnl::memory::desc& want);
+  /*! \brief Forget what was offered of the steps behind the mark. */
+  void ForgetOffers(const Mark& mark);
+  /*! \brief Have a reorder that writes any layout write what another one makes of its result. */
+  void JoinReorders();
+  /*! \brief The step that alone reads the result of a step, if it is a mere reorder; else 0. */
+  size_t ReorderBehind(size_t step) const;
   /*! \brief Use the memory of a constant of another plan if one has the same bytes. */
   static void Share(Buffer* buffer);
   /*! \brief Where the memory of a constant begins. */
@@ -229,6 +244,9 @@ class PlanBuilder {
   std::unordered_map<int, std::vector<int>> tensors_of_buffer_;
   std::vector<std::pair<Entry, int>> outputs_;
   std::vector<InPlaceOffer> offers_;
+  /*! \brief By step. */
+  std::map<size_t, std::function<dnnl::reorder::primitive_desc(const dnnl::memory::desc&)>>
+      any_layout_;
   int scratchpad_buffer_{-1};
   bool keeps_blocks_{false};
 };

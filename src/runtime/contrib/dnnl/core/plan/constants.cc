@@ -133,7 +133,7 @@ void PlanBuilder::RunNow(const Mark& mark) {
   plan_->steps.resize(mark.steps);
   plan_->scratchpad_bytes = mark.scratchpad_bytes;
   ForgetTensors(mark);
-  while (!offers_.empty() && offers_.back().step >= mark.steps) offers_.pop_back();
+  ForgetOffers(mark);
 }
 
 Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want) {
