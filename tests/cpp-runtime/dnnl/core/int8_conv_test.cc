@@ -329,10 +329,14 @@ TEST(DNNLInt8Conv, ComputedScales) {
   c.src_zero = 20;
   c.dst_zero = 30;
   Check(c);
-  // The weights' zero point may be any.
   c.has_relu = true;
   c.per_channel = true;
   Check(c);
+  c.residual = kInt8;
+  Check(c);
+  c.has_fake = true;
+  c.dst_scale = 0.13;
+  Check(c, 2);
 }
 
 }  // namespace

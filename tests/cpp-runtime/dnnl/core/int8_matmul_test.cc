@@ -45,6 +45,8 @@ struct Case {
   DLDataType dst{kUInt8};
   int dst_zero{0};
   int64_t rows{5};
+  /*! \brief Whether scale and zero point of the source are computed, as in dynamic quantization. */
+  bool is_dynamic{false};
 
   std::string Text() const {
     using tvm::runtime::contrib::dnnl_backend::ToText;
@@ -103,7 +105,9 @@ StepInfo Check(const Case& c) {
   int next = 2;
   if (c.has_bias) node->inputs.push_back(graph.Constant(bias));
   if (c.has_residual) node->inputs.push_back(graph.Input(residual));
+  graph.computes_scales = c.is_dynamic;
   graph.Dequantize(node, 0, src_scale, src_zero);
+  graph.computes_scales = false;
   graph.Dequantize(node, 1, scale, ZeroPoint(c.weights_zero), axis);
   if (c.has_bias) {
     graph.AddPostOp(node, "add");
@@ -172,6 +176,18 @@ TEST(DNNLInt8MatMul, PostOps) {
     c.has_residual = true;
     ExpectInt8(c);
     c.dst = kFloat;
+    ExpectInt8(c);
+  }
+}
+
+TEST(DNNLInt8MatMul, DynamicQuantization) {
+  for (DLDataType dst : {kFloat, kUInt8}) {
+    Case c;
+    c.is_dynamic = true;
+    c.src_zero = 117;
+    c.per_channel = true;
+    c.has_bias = true;
+    c.dst = dst;
     ExpectInt8(c);
   }
 }
