@@ -21,11 +21,12 @@ from __future__ import annotations
 import dis
 from types import FrameType
 
-_PATTERNS = "the policy's rows say what is fused; `pattern_table()` has the patterns made of them"
+_PATTERNS = "the policy's rows say what is fused; `pattern_table()` has the patterns of them"
 _CHECKS = "the policy's rules check each call; `offload_report(mod)` shows what they say"
 _LAYOUTS = "nothing: oneDNN chooses the layouts when it prepares the model"
 _READERS = "read the `relay.Call` itself"
-_QNN = "nothing: quantized ops stay on TVM"
+_QNN = "the policy's rows accept quantized ops; `pattern_table()` has their patterns, too"
+_LEGAL = "`partition_for_dnnl` makes float ops between 8-bit tensors of them, one primitive each"
 _PRUNE = "`partition_for_dnnl` does it, unless it is called with `prune=False`"
 _NORM = "`partition_for_dnnl` recognizes layer normalizations that are written out"
 _GELU = "`partition_for_dnnl` recognizes gelu and fuses it, with a reshape in between too"
@@ -66,8 +67,8 @@ REPLACED = {
     "rewrite_resnetv1": _STRIDES,
     "make_qnn_conv2d_pattern": _QNN,
     "make_qnn_dense_pattern": _QNN,
-    "LegalizeQnnOpForDnnl": _QNN,
-    "legalize_qnn_for_dnnl": _QNN,
+    "LegalizeQnnOpForDnnl": _LEGAL,
+    "legalize_qnn_for_dnnl": _LEGAL,
 }
 
 
