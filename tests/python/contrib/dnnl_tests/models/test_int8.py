@@ -134,6 +134,8 @@ def test_a_model_is_made_once(source, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+# TVM's importer infers all types anew at each of its 650 nodes.
+@pytest.mark.timeout(1800)
 def test_the_recogniser_reads_in_int8(subtests):
     workload = workloads.INT8["rec-int8"]
     session = workloads.onnx_session(workload.onnx_path())
