@@ -167,6 +167,23 @@ def test_residual(kind, residual):
     run_quantized(out.quantize(real), {"x": x, "r": r}, want, composites={composite: 1})
 
 
+@pytest.mark.parametrize("channels", [3, 8, 17])
+def test_residual_of_few_channels(channels):
+    """The source of a depthwise convolution is also what is added to its result."""
+    data, out, weight = DATA["u8"], OUT["u8"], weight_scale(channels, 0, True)
+    attrs = dict(kernel_size=(3, 3), channels=channels, padding=(1, 1), groups=channels)
+    x, w = data.values(2, channels, 5, 5), weight.values(channels, 1, 3, 3, low=-60, high=60)
+    var = data.var("x", *x.shape)
+    real = relay.nn.conv2d(data.dequantize(var), weight.dequantize(w), **attrs)
+    want = out.nearest(conv(data.real(x), weight.real(w), attrs) + data.real(x))
+    run_quantized(
+        out.quantize(real + data.dequantize(var)),
+        {"x": x},
+        want,
+        composites={"dnnl.qnn.conv2d_sum_quantize": 1},
+    )
+
+
 @pytest.mark.parametrize("op", ["add", "subtract", "multiply"])
 def test_binary(op):
     lhs, rhs, out = DATA["u8-zero-point"], DATA["s8-zero-point"], OUT["u8"]

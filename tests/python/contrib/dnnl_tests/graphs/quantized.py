@@ -261,7 +261,7 @@ class _Drawing:
     def out_quantization(self, real):
         """Draw a quantization that the values about fill, or that cuts many of them off."""
         dtype = self.choice(["uint8", "int8"])
-        reach = max(float(np.abs(real).max()), 1e-30)
+        reach = float(np.abs(real).max()) or 1.0
         scale = reach / 127 * self.choice([0.2, 1.0, 1.0, 2.1, 30.0])
         return Quantization(float(np.float32(scale)), self.zero_point(dtype), dtype)
 

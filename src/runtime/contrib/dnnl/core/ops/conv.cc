@@ -172,6 +172,17 @@ dnnl::memory::desc KeptBlocks(PlanBuilder* plan, const ConvTensors& conv,
 }
 
 /*!
+ * \brief Refuse to fuse operands to a depthwise convolution in 8 bits of few channels: oneDNN 3.2
+ * reads those of all channels but the first from a wrong place where they do not fill a vector.
+ */
+void CheckOperands(const ConvTensors& conv, const FusedOps& fused) {
+  constexpr int64_t kVector = 16;  // of AVX-512, the longest
+  if (!conv.int8 || !IsDepthwise(conv) || fused.operands.empty()) return;
+  if (conv.dst_dims[1] >= kVector) return;
+  throw dnnl::error(dnnl_unimplemented, "operands of few channels are read wrongly");
+}
+
+/*!
  * \brief Emit the primitive with what is fused to it.
  * \param blocks The layout of the result that goes with that of the source; it may be empty.
  */
@@ -192,6 +203,7 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
     fused.Quantize(conv.int8->src, DNNL_ARG_SRC, 0);
     fused.Quantize(conv.int8->weights_are, DNNL_ARG_WEIGHTS, has_groups ? 3 : 1);
   }
+  CheckOperands(conv, fused);
 
   using Desc = typename Primitive::primitive_desc;
   const auto describe = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
