@@ -244,9 +244,9 @@ def reasons(rows):
     """Return a line for each reason why a backend has no figure in a precision."""
     missing = {}
     for row in rows:
-        if "reason" in row:
-            key = (row["backend"], row["precision"], row["reason"])
-            missing.setdefault(key, []).append(row["model"])
+        found = {row.get("backend"): row["reason"]} if "reason" in row else row.get("reasons", {})
+        for backend, reason in found.items():
+            missing.setdefault((backend, row["precision"], reason), []).append(row["model"])
     return [
         f"{backend}, {precision}: {reason} ({', '.join(models)})"
         for (backend, precision, reason), models in missing.items()

@@ -187,5 +187,7 @@ def compare(cases, repeat, console):
             ]
         )
         row = {"model": case.original.name, "precision": case.precision, "callers": case.threads}
-        rows.append({**row, **rates})
+        texts = {way: rate for way, rate in rates.items() if isinstance(rate, str)}
+        numbers = {way: rate for way, rate in rates.items() if way not in texts}
+        rows.append({**row, **numbers, **({"reasons": texts} if texts else {})})
     return [title.format(threads=cases[0].threads) for title in TITLES], cells, rows

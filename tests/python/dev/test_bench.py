@@ -108,7 +108,10 @@ def test_bench_compares_one_caller_with_many(monkeypatch):
         ["a model", "float32", "100", "150", "1.50", "120", "1.25", "-", ""],
     ]
     assert len(titles) == 9 and titles[2] == "1 caller,\n2 threads"
-    assert rows == [{"model": "m", "precision": "float32", "callers": 2, **rates}]
+    del rates["openvino"]
+    row = {"model": "m", "precision": "float32", "callers": 2, "reasons": {"openvino": "none"}}
+    assert rows == [{**row, **rates}]
+    assert bench.reasons(rows) == ["openvino, float32: none (m)"]
 
 
 def bench_results():
