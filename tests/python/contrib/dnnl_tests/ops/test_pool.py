@@ -233,7 +233,7 @@ REFUSED = {
     ),
     "int32": (
         lambda: relay.nn.max_pool2d(relay.var("x", shape=(1, 4, 8, 8), dtype="int32")),
-        "data is int32, not float32, bfloat16 or float16",
+        "data is int32, not float32, bfloat16, float16, uint8 or int8",
     ),
 }
 
