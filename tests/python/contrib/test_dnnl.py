@@ -129,15 +129,29 @@ BATCH_NORM_CASES = {
 }
 
 
+@pytest.mark.parametrize("constant", [True, False], ids=["const", "var"])
 @pytest.mark.parametrize("shape, attrs", BATCH_NORM_CASES.values(), ids=BATCH_NORM_CASES.keys())
-def test_batch_norm(shape, attrs):
+def test_batch_norm(shape, attrs, constant):
     channels = shape[attrs.get("axis", 1)]
     values = [rand(channels, seed=i) for i in range(4)]
     values[3] = np.abs(values[3]) + 0.1
     x, names = rand(*shape), ["gamma", "beta", "mean", "variance"]
     call = relay.nn.batch_norm(var("x", shape), *(var(n, (channels,)) for n in names), **attrs)
-    reference = batch_norm(x, *values, attrs)
-    run_single(call[0], {"x": x}, dict(zip(names, values)), reference, "nn.batch_norm")
+    values = dict(zip(names, values))
+    inputs, params = ({"x": x}, values) if constant else ({"x": x, **values}, None)
+    # As a factor and a summand of each channel, but behind all other dimensions.
+    is_affine = constant and attrs.get("axis", 1) == 1
+    testing.check(
+        tvm.IRModule.from_expr(call[0]),
+        inputs,
+        params,
+        composites={"dnnl.multiply_add": 1} if is_affine else {},
+        ops={"multiply": 1, "add": 1} if is_affine else {"nn.batch_norm": 1},
+        partitions=1,
+        reference=[batch_norm(x, *values.values(), attrs)],
+        rtol=RTOL,
+        options={"prune": False},
+    )
 
 
 def test_batch_norm_passes_the_moving_statistics_through():

@@ -50,7 +50,7 @@ from ._dnnl.policy.op_spec import (
     root,
     view,
 )
-from ._dnnl.policy.rules.binary import binary_reason, comparison_reason, divide_reason
+from ._dnnl.policy.rules.binary import BINARY, DIVIDE, comparison_reason
 from ._dnnl.policy.rules.conv import CONV
 from ._dnnl.policy.rules.eltwise import (
     CLIP,
@@ -186,12 +186,12 @@ _TABLE = {
         eltwise("dnnl.softplus", virtual_reason, cost_weight=FUNCTION),
         eltwise("dnnl.swish", virtual_reason, cost_weight=FUNCTION),
         binary("nn.bias_add", axis_reason),
-        binary("add", binary_reason, swaps=True),
-        binary("subtract", binary_reason, swaps=True),
-        binary("multiply", binary_reason, swaps=True),
-        binary("divide", divide_reason),
-        binary("maximum", binary_reason, swaps=True),
-        binary("minimum", binary_reason, swaps=True),
+        binary("add", **BINARY),
+        binary("subtract", **BINARY),
+        binary("multiply", **BINARY),
+        binary("divide", **DIVIDE),
+        binary("maximum", **BINARY),
+        binary("minimum", **BINARY),
         OpSpec("equal", comparison_reason),
         OpSpec("not_equal", comparison_reason),
         OpSpec("less", comparison_reason),

@@ -49,14 +49,30 @@ def test_fused(shape, axis):
     want = np.maximum(batch_norm(x, *values().values(), {"axis": axis}), 0)
     (step,) = run_alone(
         expr,
-        {"x": x},
-        values(),
+        {"x": x, **values()},
+        {},
         want,
         kinds=["batch_normalization"],
         rtol=RTOL,
         composites={"dnnl.batch_norm_relu": 1},
     )
     assert step["post_ops"] == ["eltwise_relu"]
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 5, 6), (3, 8), (2, 8, 1, 1), (2, 8, 3)], ids=str)
+def test_fused_with_constants(shape):
+    """Then it is a factor and a summand of each channel."""
+    x = rand(*shape)
+    (step,) = run_alone(
+        relay.nn.relu(normal(var("x", shape), 1)[0]),
+        {"x": x},
+        values(),
+        np.maximum(batch_norm(x, *values().values(), {"axis": 1}), 0),
+        kinds=["binary"],
+        rtol=RTOL,
+        composites={"dnnl.multiply_add_relu": 1},
+    )
+    assert step["post_ops"] == ["binary_add", "eltwise_relu"]
 
 
 def composites(expr, **options):

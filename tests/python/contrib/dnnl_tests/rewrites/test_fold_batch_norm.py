@@ -21,6 +21,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing.dnnl import assert_close
 
 from dnnl_tests import reference
@@ -173,7 +174,8 @@ def test_layers_in_a_row():
 
 
 x = var("x", *SHAPE)
-KEPT = {
+# What cannot be folded into a weight is a factor and a summand of each channel.
+AFFINE = {
     "no-convolution": lambda: batch_norm(relay.nn.relu(conv(x))),
     "convolution-used-twice": lambda: relay.concatenate([(y := conv(x)), batch_norm(y)], axis=1),
     "bias-used-twice": lambda: relay.concatenate(
@@ -183,13 +185,47 @@ KEPT = {
     "bias-not-constant": lambda: batch_norm(conv(x) + var("b", 8, 1, 1)),
     "bias-varies-on-rows": lambda: batch_norm(conv(x) + const(6)),
     "bias-add-on-rows": lambda: batch_norm(relay.nn.bias_add(conv(x), const(5), axis=2)),
+    "broadcast-before": lambda: batch_norm(conv(x, 1) + const(1, 8, 1, 1)),
+    "scale-only": lambda: batch_norm(relay.nn.relu(conv(x)), center=False),
+    "rows": lambda: batch_norm(relay.nn.relu(var("x", 3, 8)), axis=-1),
+    "volume": lambda: batch_norm(relay.nn.relu(var("x", 2, 8, 3, 4, 5))),
+}
+KEPT = {
     "statistics-not-constant": lambda: relay.nn.batch_norm(
         conv(x), *statistics(8)[:3], var("v", 8)
     )[0],
     "other-axis": lambda: batch_norm(conv(x), 5, axis=2),
     "all-results-wanted": lambda: relay.nn.batch_norm(conv(x), *statistics(8)).astuple(),
-    "broadcast-before": lambda: batch_norm(conv(x, 1) + const(1, 8, 1, 1)),
+    "channels-last": lambda: batch_norm(relay.nn.relu(var("x", 1, 5, 6, 8)), axis=3),
 }
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_batch_norm_becomes_factor_and_summand(name):
+    mod = module(AFFINE[name]())
+    before = dnnl.offload_report(mod).calls
+    partitioned = partition(mod, prune=False)
+    report = dnnl.offload_report(partitioned)
+    assert report.folded == {"nn.batch_norm": 1} and report.taken["multiply"] == 1
+    assert report.calls["add"] == before["add"] + 1
+    assert any("multiply_add" in composite for composite in report.composites)
+    inputs = {p.name_hint: rand(*map(int, p.checked_type.shape)) for p in mod["main"].params}
+    assert_same_result(mod, partitioned, inputs)
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_excluded_batch_norm_is_kept(name):
+    report = dnnl.offload_report(partition(module(AFFINE[name]()), exclude=["nn.batch_norm"]))
+    assert not report.folded and report.calls["nn.batch_norm"] == 1
+
+
+def test_batch_norm_of_reduced_precision_is_kept(monkeypatch):
+    """Its factors would be rounded."""
+    monkeypatch.setattr(cpu, "computes", lambda dtype: True)
+    data = relay.nn.relu(var("x", *SHAPE, dtype="bfloat16"))
+    stats = [relay.const(np.ones(8, "float32"), "bfloat16") for _ in range(4)]
+    report = dnnl.offload_report(partition(module(relay.nn.batch_norm(data, *stats)[0])))
+    assert not report.folded and report.calls["nn.batch_norm"] == 1
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -214,8 +250,8 @@ def test_constants_that_overflow_are_kept():
 @pytest.mark.parametrize("op", ["nn.batch_norm", "nn.conv2d"])
 def test_excluded_op_is_not_folded(op):
     report = dnnl.offload_report(partition(module(batch_norm(conv(x))), exclude=[op]))
-    assert not report.folded
-    assert report.calls == {"nn.conv2d": 1, "nn.batch_norm": 1}
+    rest = {"multiply": 1, "add": 1} if op == "nn.conv2d" else {"nn.batch_norm": 1}
+    assert report.calls == {"nn.conv2d": 1, **rest}
     assert report.reasons[op] == {"excluded by option": 1}
 
 

@@ -50,6 +50,20 @@ def binary_reason(call: relay.Call) -> str | None:
     return tensors_reason(call) or _broadcast_reason(call)
 
 
+def binary_channel_axis(call: relay.Call) -> int | None:
+    """Return 1 if an operand has one value for each channel there, else None.
+
+    For vectors along another axis oneDNN has fast code in a binary primitive, but none in its
+    post-ops.
+    """
+    out = shape_of(call)
+    for shape in map(shape_of, call.args):
+        padded = (1,) * (len(out) - len(shape)) + shape
+        if padded != out and [axis for axis, dim in enumerate(padded) if dim != 1] == [1]:
+            return 1
+    return None
+
+
 def comparison_reason(call: relay.Call) -> str | None:
     """Accept static real numbers of which at least one operand has the result's shape.
 
@@ -95,3 +109,8 @@ def divide_reason(call: relay.Call) -> str | None:
             f"to {text_of_shape(out)}; oneDNN divides by a broadcast operand only"
         )
     return None
+
+
+# The fields of the rows.
+BINARY = dict(reason=binary_reason, channel_axis=binary_channel_axis, swaps=True)
+DIVIDE = dict(reason=divide_reason, channel_axis=binary_channel_axis)
