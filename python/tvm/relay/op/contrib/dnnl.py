@@ -225,10 +225,10 @@ def partition_for_dnnl(
 
     Dropout is removed and constants are folded. A batch_norm, and constants of channels with a
     factor among them, that follow a convolution or a dense are folded into its weight and bias;
-    these are rounded once, so that the results may differ in the last bits. Where only strided 1x1
-    convolutions read an image, no more than what they read is computed. What oneDNN cannot run
-    stays as it is; `offload_report` tells what and why. A function that a pass of TVM cannot
-    cope with is left alone, with a warning.
+    any other batch_norm into one factor and one summand of each channel. These are rounded once, so
+    that the results may differ in the last bits. Where only strided 1x1 convolutions read an image,
+    no more than what they read is computed. What oneDNN cannot run stays as it is; `offload_report`
+    tells what and why. A function that a pass of TVM cannot cope with stays, with a warning.
 
     An option that is not given here may be given to the PassContext, as one of
     `relay.ext.dnnl.options`: `{"prune": False, "exclude": "nn.dense,nn.softmax"}`.

@@ -32,13 +32,13 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
     rewrites/simplify           dropout goes, constants are folded
     rewrites/take_to_slice      a take of one constant index is a slice
     rewrites/fold_pad           pads go into convolutions and pools
-    rewrites/fold_scale         batch norms and constants go into weights and biases
+    rewrites/fold_scale         batch norms and constants go into weights and biases, if they can
     rewrites/fold_layer_norm    layer norms that are written out become one op
     rewrites/propagate_strides  what strided 1x1 convolutions do not read is not computed
     rewrites/bias_order         a bias goes before a residual, if the caller lets it
     rewrites/rms_norm           formulas that oneDNN has an op for become virtual ops
     rewrites/virtual_ops
-    rewrites/reduced_precision  bfloat16 takes the place of float32, if the caller wants it
+    rewrites/reduced_precision  bfloat16 or float16 in the place of float32, if wanted
     partition/outline           what oneDNN runs goes into functions, with the help of
         fuse                        an op and what is fused to it
         regions                     what can be one call

@@ -36,6 +36,7 @@ from .rewrites.bias_order import move_bias_first
 from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
+from .rewrites.formulas import ROOTS
 from .rewrites.move_in_int8 import fold_dequantized, move_in_int8
 from .rewrites.propagate_strides import propagate_strides
 from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
@@ -121,8 +122,8 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     # What QNN ops compute may be written with ops that have rows.
     if name is not None and name.startswith("qnn."):
         return True
-    # Of constants, these are virtual ops, whatever the row says.
-    return name in ("divide", "power") and tensor_reason("result", call.checked_type, 1) is None
+    # It may be the end of a formula, whatever the row says.
+    return name in ROOTS and tensor_reason("result", call.checked_type, 1) is None
 
 
 def _attempt(function: TypedFunction, step: Step, rules: Rules, record: Record) -> TypedFunction:
