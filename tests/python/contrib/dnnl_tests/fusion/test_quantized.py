@@ -200,6 +200,18 @@ def test_binary(op):
     )
 
 
+def test_sum_of_far_scales():
+    """What stands for zero with a large scale adds nothing to a tensor of small numbers."""
+    lhs, rhs = Quantization(21.6, 255, "uint8"), Quantization(1.3e-5, 255, "uint8")
+    out = Quantization(2.7e-5, 149, "uint8")
+    x, y = np.full((4, 50), 255, "uint8"), rhs.values(4, 50)
+    real = lhs.dequantize(lhs.var("x", 4, 50)) + rhs.dequantize(rhs.var("y", 4, 50))
+    want = out.nearest(lhs.real(x) + rhs.real(y))
+    run_quantized(
+        out.quantize(real), {"x": x, "y": y}, want, composites={"dnnl.qnn.add_quantize": 1}
+    )
+
+
 @pytest.mark.parametrize("include_pad", [True, False], ids=["counts-padding", "excludes-padding"])
 @pytest.mark.parametrize("data", DATA)
 def test_avg_pool2d(data, include_pad):

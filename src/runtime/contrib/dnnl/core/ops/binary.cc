@@ -21,6 +21,9 @@
  * \file src/runtime/contrib/dnnl/core/ops/binary.cc
  * \brief Binary elementwise ops, with numpy's broadcasting.
  */
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "../implementation.h"
@@ -111,6 +114,7 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
   Scales scales;
   if (!node.IsQuantized()) return scales;
   if (IsComparison(algorithm)) unimplemented("comparisons are in float32");
+  double largest_shift = 0, smallest_scale = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 2; ++i) {
     if (!node.IsDequantized(i)) continue;
     const NodeReader dequantize = node.Dequantization(i);
@@ -119,6 +123,8 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
     Quantization& quantization = i == 0 ? scales.lhs : scales.rhs;
     quantization = Quantization::Read(dequantize, plan, value.dims());
     const auto [scale, zero_point] = quantization.Values(dequantize, plan);
+    largest_shift = std::max(largest_shift, std::abs(scale * zero_point));
+    smallest_scale = std::min(smallest_scale, scale);
     if (algorithm == dnnl::algorithm::binary_add || algorithm == dnnl::algorithm::binary_sub) {
       const bool is_subtracted = i == 1 && algorithm == dnnl::algorithm::binary_sub;
       scales.shift -= (is_subtracted ? -1 : 1) * scale * zero_point;
@@ -127,6 +133,8 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
       unimplemented("only sums have zero points");
     }
   }
+  // A step of the finer operand is then 2^10 times what float32 rounds the shift by.
+  if (largest_shift > 0x1p14 * smallest_scale) unimplemented("the scales are too far apart");
   return scales;
 }
 
