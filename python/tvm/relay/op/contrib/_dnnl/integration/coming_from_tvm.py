@@ -25,7 +25,10 @@ _PATTERNS = "the policy's rows say what is fused; `pattern_table()` has the patt
 _CHECKS = "the policy's rules check each call; `offload_report(mod)` shows what they say"
 _LAYOUTS = "nothing: oneDNN chooses the layouts when it prepares the model"
 _READERS = "read the `relay.Call` itself"
-_QNN = "the policy's rows accept quantized ops; `pattern_table()` has their patterns, too"
+_QNN = (
+    "`partition_for_dnnl` fuses quantized ops by the rows of the policy; `pattern_table()` has no "
+    "patterns of these"
+)
 _LEGAL = "`partition_for_dnnl` makes float ops between 8-bit tensors of them, one primitive each"
 _PRUNE = "`partition_for_dnnl` does it, unless it is called with `prune=False`"
 _NORM = "`partition_for_dnnl` recognizes layer normalizations that are written out"
