@@ -19,9 +19,11 @@
 import numpy as np
 import pytest
 from tvm import relay
+from tvm.relay.op.contrib import dnnl
 
 from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import conv, conv_transpose, pool, rand
+from dnnl_tests.relay import module, partition
 
 DATA = {
     "u8": Quantization(0.02, 0, "uint8"),
@@ -254,6 +256,22 @@ def test_alone(data):
         data.real(q).astype("float32"),
         composites={},
     )
+
+
+@pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
+def test_report(per_channel):
+    """The report tells the kind of scales, and what to do where a quantize stays on TVM."""
+    data, out, weight = DATA["u8"], OUT["u8"], weight_scale(8, 0, per_channel)
+    real = relay.nn.dense(
+        data.dequantize(data.var("x", 4, 16)), weight.dequantize(weight.values(8, 16))
+    )
+    report = dnnl.offload_report(partition(module(out.quantize(real)), prune=False))
+    kind = "a scale for each channel" if per_channel else "one scale for each tensor"
+    assert report.to_dict()["in_8_bits"] == {kind: 1}
+    assert f"composites in 8 bits: 1 x {kind}" in str(report) and "docs/int8.md" not in str(report)
+    mod = module(out.quantize(real))
+    report = dnnl.offload_report(partition(mod, prune=False, exclude=["qnn.quantize"]))
+    assert "1 quantize or dequantize stay on TVM" in str(report) and "docs/int8.md" in str(report)
 
 
 def test_weight_with_a_zero_point():

@@ -203,6 +203,7 @@ def test_to_dict_is_plain():
         "partitions",
         "ops",
         "composites",
+        "in_8_bits",
         "folded",
         "failures",
     }

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -29,11 +30,12 @@ from tvm.relay import transform
 from ..ir.dataflow_graph import is_partition
 from ..options import Options
 from ..policy.op_spec import OpSpec, Rules
-from ..policy.tensors import op_name
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
+from ..policy.tensors import op_name, shape_of
 from .flow import Node, make_nodes
 from .page import to_html  # not for TVM
 from .record import Record
-from .walk import Walk
+from .walk import Unit, Walk
 
 _UNPARTITIONED = "can be offloaded; the module is not partitioned"
 _LEFT = "can be offloaded, but was in no partition"
@@ -53,6 +55,8 @@ class OffloadReport:
         By Relay op: why some stayed on TVM, and how many for each reason.
     composites : dict[str, int]
         By name: the composites in all partitions.
+    in_8_bits : dict[str, int]
+        By kind of scale: the composites that read integers in 8 bits.
     partitions : int
         The number of functions that oneDNN runs.
     folded : dict[str, int]
@@ -68,6 +72,7 @@ class OffloadReport:
     taken: dict[str, int] = field(default_factory=Counter)
     reasons: dict[str, dict[str, int]] = field(default_factory=dict)
     composites: dict[str, int] = field(default_factory=Counter)
+    in_8_bits: dict[str, int] = field(default_factory=Counter)
     partitions: int = 0
     folded: dict[str, int] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
@@ -99,6 +104,7 @@ class OffloadReport:
                 for name in sorted(self.calls)
             },
             "composites": dict(sorted(self.composites.items())),
+            "in_8_bits": dict(sorted(self.in_8_bits.items())),
             "folded": dict(sorted(self.folded.items())),
             "failures": dict(sorted(self.failures.items())),
         }
@@ -123,10 +129,21 @@ class OffloadReport:
         ]
         rule = "-" * max(len(line) for line in lines)
         lines = [lines[0], rule, *lines[1:-1], rule, lines[-1]]
-        for title, counts in (("composites", self.composites), ("folded", self.folded)):
+        named = (
+            ("composites", self.composites),
+            ("composites in 8 bits", self.in_8_bits),
+            ("folded", self.folded),
+        )
+        for title, counts in named:
             if counts:
                 items = (f"{count} x {name}" for name, count in sorted(counts.items()))
                 lines.append(f"{title}: {', '.join(items)}")
+        left = sum(self.calls[name] - self.taken.get(name, 0) for name in (QUANTIZE, DEQUANTIZE))
+        if left and self.partitions:
+            lines.append(
+                f"{left} quantize or dequantize stay on TVM: the ops between them run in float32. "
+                "docs/int8.md tells which quantization oneDNN reads"
+            )
         lines.extend(f"function {name}: {text}" for name, text in sorted(self.failures.items()))
         return "\n".join(lines)
 
@@ -150,10 +167,20 @@ def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
         if unit.offloaded:
             report.taken.update(names)
             report.composites.update([unit.composite] if unit.composite else [])
+            report.in_8_bits.update(_scales(unit))
         else:
             for name, count in names.items():
                 report.reasons.setdefault(name, Counter())[unit.reason] += count
     return report
+
+
+def _scales(unit: Unit) -> list[str]:
+    """Say what kind of scales a composite has, if it reads integers in 8 bits."""
+    read = [part for part in unit.parts if op_name(part) == DEQUANTIZE] if unit.composite else []
+    if not read:
+        return []
+    is_per_channel = any(math.prod(shape_of(call.args[1])) > 1 for call in read)
+    return ["a scale for each channel" if is_per_channel else "one scale for each tensor"]
 
 
 def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> None:
