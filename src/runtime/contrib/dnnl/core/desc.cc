@@ -24,6 +24,7 @@
 #include "desc.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <sstream>
 
@@ -55,6 +56,19 @@ Dims ToDims(const std::vector<int64_t>& shape, const std::string& where) {
                                     : " has a dimension of size zero");
   }
   return shape.empty() ? Dims{1} : Dims(shape.begin(), shape.end());
+}
+
+void CheckType(const TensorType& type, const std::string& where) {
+  // 1 TiB: so much less than 2^63 that no sum or product of a few such sizes overflows.
+  constexpr int64_t kMaxBytes = int64_t{1} << 40;
+  int64_t bytes = dnnl::memory::data_type_size(ToDNNLType(type.dtype, where));
+  for (int64_t dim : ToDims(type.shape, where)) {
+    CORE_CHECK(dim <= kMaxBytes / bytes) << where << ": shape " << ToText(type.shape)
+                                         << " exceeds the limit of " << kMaxBytes << " bytes";
+    bytes *= dim;
+    CORE_CHECK(dim <= std::numeric_limits<int32_t>::max())
+        << where << ": shape " << ToText(type.shape) << " has a dimension of 2^31 or more";
+  }
 }
 
 dnnl::memory::desc PlainDesc(const Dims& dims, dnnl::memory::data_type dtype) {
@@ -199,6 +213,8 @@ std::string ToText(DLDataType dtype) {
   if (dtype.lanes != 1) os << "x" << dtype.lanes;
   return os.str();
 }
+
+std::string ToText(const TensorType& type) { return ToText(type.dtype) + " " + ToText(type.shape); }
 
 std::string LayoutText(const dnnl::memory::desc& md) {
   if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return "opaque";

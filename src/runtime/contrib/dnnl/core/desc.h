@@ -30,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph.h"
 #include "onednn.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -44,6 +45,12 @@ dnnl::memory::data_type ToDNNLType(DLDataType dtype, const std::string& where);
 
 /*! \brief The dims of a Relay shape. oneDNN has no tensors of rank 0, so a scalar becomes {1}. */
 Dims ToDims(const std::vector<int64_t>& shape, const std::string& where);
+
+/*!
+ * \brief Refuse a tensor that cannot be: of an open dimension or one of size zero, of a data type
+ * that oneDNN lacks, or of more elements than memory holds.
+ */
+void CheckType(const TensorType& type, const std::string& where);
 
 /*! \brief The descriptor of a dense row-major tensor. */
 dnnl::memory::desc PlainDesc(const Dims& dims, dnnl::memory::data_type dtype);
@@ -90,6 +97,9 @@ std::string ToText(const Dims& dims);
 
 /*! \brief "float32", "uint8x4": an element type as TVM writes it. */
 std::string ToText(DLDataType dtype);
+
+/*! \brief "float32 [1, 3, 224, 224]". */
+std::string ToText(const TensorType& type);
 
 /*! \brief A layout in the notation of oneDNN's format tags, such as "aBcd16b". */
 std::string LayoutText(const dnnl::memory::desc& md);

@@ -47,8 +47,12 @@ struct Entry {
   }
 };
 
+/*! \brief A dimension whose size only a call tells. */
+constexpr int64_t kOpen = -1;
+
 /*! \brief Shape and element type of a dense row-major tensor. */
 struct TensorType {
+  /*! \brief The size of each dimension, or kOpen; empty for a scalar. */
   std::vector<int64_t> shape;
   DLDataType dtype;
 };
@@ -61,6 +65,11 @@ struct Node {
   std::map<std::string, json::JSONAttr> attrs;
   std::vector<Entry> inputs;
   std::vector<TensorType> outputs;
+  /*!
+   * \brief What each op of a composite makes: the root op, then each post-op. `Infer` fills it; it
+   * is empty before that.
+   */
+  std::vector<TensorType> op_types{};
 };
 
 /*! \brief What a caller must pass at one position. */

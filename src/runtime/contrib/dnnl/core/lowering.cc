@@ -29,6 +29,7 @@
 
 #include "error.h"
 #include "exec/threads.h"
+#include "infer.h"
 #include "library.h"
 #include "op_table.h"
 #include "plan/builder.h"
@@ -205,8 +206,10 @@ void LowerNode(const NodeReader& node, PlanBuilder* plan) {
 
 }  // namespace
 
-std::shared_ptr<const Plan> MakePlan(const Graph& graph) {
+std::shared_ptr<const Plan> MakePlan(const Graph& given,
+                                     const std::vector<std::vector<int64_t>>& input_shapes) {
   CheckLibraryVersion();
+  const Graph graph = Infer(given, input_shapes);
   int num_threads = 0;
   // All kernels of a model say the same.
   if (!graph.nodes.empty()) num_threads = NodeReader(graph.nodes[0], graph.symbol).NumThreads();
@@ -216,6 +219,10 @@ std::shared_ptr<const Plan> MakePlan(const Graph& graph) {
   for (const Node& node : graph.nodes) LowerNode(NodeReader(node, graph.symbol), &builder);
   for (const Edge& output : graph.outputs) builder.AddOutput(output);
   return builder.Finish();
+}
+
+std::shared_ptr<const Plan> MakePlan(const Graph& graph) {
+  return MakePlan(graph, InputShapes(graph));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -24,14 +24,23 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_LOWERING_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_LOWERING_H_
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "graph.h"
 #include "plan/plan.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*! \brief The plan of a graph. What cannot be run is an error that names the node. */
+/*!
+ * \brief The plan of a graph for inputs of these shapes. What cannot be run is an error that names
+ * the node.
+ */
+std::shared_ptr<const Plan> MakePlan(const Graph& graph,
+                                     const std::vector<std::vector<int64_t>>& input_shapes);
+
+/*! \brief The plan of a graph without open dimensions. */
 std::shared_ptr<const Plan> MakePlan(const Graph& graph);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -1,0 +1,137 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/infer.cc
+ * \brief From the shapes of a call's inputs to the types of all that a graph computes.
+ */
+#include "infer.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "desc.h"
+#include "error.h"
+#include "op_table.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+using Types = std::vector<TensorType>;
+
+/*! \brief Whether a size is the one that is expected, or any is. */
+bool Fits(int64_t size, int64_t expected) { return expected == kOpen || size == expected; }
+
+bool Fits(const std::vector<int64_t>& shape, const std::vector<int64_t>& expected) {
+  return std::equal(shape.begin(), shape.end(), expected.begin(), expected.end(),
+                    [](int64_t size, int64_t said) { return Fits(size, said); });
+}
+
+bool IsSame(const DLDataType& a, const DLDataType& b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+/*! \brief Refuse a type that a graph says of a result that has another. */
+void CheckAgrees(const TensorType& inferred, const TensorType& said, const std::string& where) {
+  CORE_CHECK(Fits(inferred.shape, said.shape) && IsSame(inferred.dtype, said.dtype))
+      << where << " has type " << ToText(said) << " in the graph, but is " << ToText(inferred);
+}
+
+/*! \brief Goes from node to node with the types of all values so far. */
+class Inference {
+ public:
+  explicit Inference(std::string symbol) : symbol_(std::move(symbol)) {}
+
+  void Set(const Entry& entry, const TensorType& type, const std::string& where) {
+    CheckType(type, where);
+    types_[entry] = type;
+  }
+  const TensorType& Of(const Entry& entry, const std::string& where) const {
+    const auto it = types_.find(entry);
+    CORE_CHECK(it != types_.end())
+        << where << ": output " << entry.index << " of node " << entry.node << " is not computed";
+    return it->second;
+  }
+
+  /*! \brief Give a node's results the types that its ops make. */
+  void Visit(Node* node) {
+    const NodeReader reader(*node, symbol_);
+    Types outputs = node->outputs;
+    for (const Entry& input : node->inputs) Of(input, reader.Where());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const std::string where = reader.Where() + ", output " + std::to_string(i);
+      CheckAgrees(outputs[i], node->outputs[i], where);
+      Set({node->id, static_cast<uint32_t>(i)}, outputs[i], where);
+    }
+    node->outputs = std::move(outputs);
+  }
+
+ private:
+  const std::string symbol_;
+  std::map<Entry, TensorType> types_;
+};
+
+}  // namespace
+
+bool IsDynamic(const Graph& graph) {
+  return std::any_of(graph.inputs.begin(), graph.inputs.end(), [](const Edge& input) {
+    const std::vector<int64_t>& shape = input.argument.type.shape;
+    return std::count(shape.begin(), shape.end(), kOpen) > 0;
+  });
+}
+
+std::vector<std::vector<int64_t>> InputShapes(const Graph& graph) {
+  std::vector<std::vector<int64_t>> shapes;
+  for (const Edge& input : graph.inputs) shapes.push_back(input.argument.type.shape);
+  return shapes;
+}
+
+Graph Infer(const Graph& graph, const std::vector<std::vector<int64_t>>& input_shapes) {
+  CORE_CHECK(input_shapes.size() == graph.inputs.size())
+      << graph.symbol << ": there are " << graph.inputs.size() << " inputs, but "
+      << input_shapes.size() << " shapes";
+  Graph result = graph;
+  Inference inference(graph.symbol);
+  for (size_t i = 0; i < input_shapes.size(); ++i) {
+    Argument& input = result.inputs[i].argument;
+    CORE_CHECK(Fits(input_shapes[i], input.type.shape))
+        << graph.symbol << ": " << input.name << " must have shape " << ToText(input.type.shape)
+        << ", but has " << ToText(input_shapes[i]);
+    input.type.shape = input_shapes[i];
+    inference.Set(result.inputs[i].entry, input.type, graph.symbol + ": " + input.name);
+  }
+  for (const Constant& constant : graph.constants) {
+    const Argument& value = constant.edge.argument;
+    inference.Set(constant.edge.entry, value.type, value.name);
+  }
+  for (Node& node : result.nodes) inference.Visit(&node);
+  for (Edge& output : result.outputs) {
+    Argument& argument = output.argument;
+    const std::string where = graph.symbol + ": " + argument.name;
+    const TensorType& type = inference.Of(output.entry, where);
+    CheckAgrees(type, argument.type, where);
+    argument.type = type;
+  }
+  return result;
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
