@@ -69,7 +69,14 @@ _FUNCTION = '''def _load_dnnl_library():
             "TVM_DNNL_LIBRARY to libtvm_dnnl.so.\\n" % (path or "TVM_DNNL_LIBRARY is empty, so it")
         )
         return
-    ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+    try:
+        ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        sys.stderr.write(
+            "warning: no oneDNN backend: %s cannot be opened: %s. Is oneDNN's library on the "
+            "library path (LD_LIBRARY_PATH), of the version that it was built with?\\n"
+            % (path, error)
+        )
 
 
 '''

@@ -219,14 +219,22 @@ TEST(JSONRuntime, DamagedBinaryIsAnError) {
     dmlc::MemoryStringStream in(&data);
     JSONRuntimeBase::LoadFromBinary<ToyRuntime>(static_cast<dmlc::Stream*>(&in));
   };
+  // As TVM reads what a library holds: this stream throws at its end.
+  auto load_fixed = [](std::string data) {
+    dmlc::MemoryFixedSizeStream in(&data[0], data.size());
+    JSONRuntimeBase::LoadFromBinary<ToyRuntime>(static_cast<dmlc::Stream*>(&in));
+  };
+  load_fixed(binary);
   for (size_t size = 0; size < binary.size(); ++size) {
     EXPECT_THROWS(load(binary.substr(0, size)), "cut off or damaged");
+    EXPECT_THROWS(load_fixed(binary.substr(0, size)), "cut off or damaged");
   }
   // Lengths that no machine can hold: of the symbol, of the graph, of the list of names.
   for (size_t at : {size_t{0}, size_t{11}, binary.size() - 27}) {
     std::string huge = binary;
     huge.replace(at, 8, std::string(8, '\x7f'));
     EXPECT_THROWS(load(huge), "cut off or damaged");
+    EXPECT_THROWS(load_fixed(huge), "cut off or damaged");
   }
 }
 
@@ -256,6 +264,10 @@ TEST(JSONRuntime, ConstantErrors) {
                 "'sym_const_0'", "shape");
   EXPECT_THROWS(init(Array<NDArray>{NDArray::Empty({4}, {kDLInt, 32, 1}, {kDLCPU, 0})}),
                 "'sym_const_0'", "int32", "float32");
+  // TVM has no text for it, and says so by an error.
+  NDArray unknown = Floats(kC);
+  const_cast<DLTensor*>(unknown.operator->())->dtype.code = 77;
+  EXPECT_THROWS(init(Array<NDArray>{unknown}), "'sym_const_0'", "unknown code 77", "float32");
   EXPECT_THROWS(init(Array<NDArray>{NDArray()}), "null");
   EXPECT_THROWS(toy["sym"](Floats(kX), Output(), Output()), "not initialised", "__init_sym");
   toy.Init();

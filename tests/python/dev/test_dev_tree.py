@@ -218,6 +218,19 @@ def test_a_tree_is_unpacked_without_what_ours_replaces(tmp_path):
     assert not (new / tree.REPLACED[0]).exists()
 
 
+def test_a_library_that_cannot_be_opened_is_a_warning(tmp_path, monkeypatch, capsys):
+    """Without libdnnl.so TVM itself still works."""
+    library = tmp_path / "libtvm_dnnl.so"
+    library.write_text("needs libdnnl.so.3")
+    monkeypatch.setenv("TVM_DNNL_LIBRARY", str(library))
+    module = {"__file__": str(tmp_path / "tvm/_ffi/base.py")}
+    exec("import ctypes, os, sys\n" + tree._FUNCTION, module)  # pylint: disable=exec-used
+    module["_load_dnnl_library"]()
+    warning = capsys.readouterr().err
+    assert warning.startswith(f"warning: no oneDNN backend: {library} cannot be opened: ")
+    assert "LD_LIBRARY_PATH" in warning
+
+
 def test_what_an_interrupted_unpacking_left_is_swept_away(tmp_path):
     wheel = make_wheel(tmp_path / "t.whl", WHEEL)
     left = tmp_path / "prebuilt.new/left.py"

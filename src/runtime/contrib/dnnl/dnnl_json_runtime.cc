@@ -64,7 +64,18 @@ bool IsCompact(const DLTensor& tensor) {
 
 bool HasShape(const DLTensor& tensor, const std::vector<int64_t>& shape) {
   return static_cast<size_t>(tensor.ndim) == shape.size() &&
+         (tensor.shape != nullptr || shape.empty()) &&
          std::equal(shape.begin(), shape.end(), tensor.shape);
+}
+
+/*! \brief "float32 [1, 2]", whatever the tensor says of itself. */
+std::string ToText(const DLTensor& tensor) {
+  const std::string type = ToText(tensor.dtype);
+  const auto max_rank = static_cast<int>(json::JSONGraphLimits::kRank);
+  if (tensor.ndim < 0 || tensor.ndim > max_rank || (tensor.shape == nullptr && tensor.ndim > 0)) {
+    return type + " of rank " + std::to_string(tensor.ndim);
+  }
+  return type + " " + ToText(Dims(tensor.shape, tensor.shape + tensor.ndim));
 }
 
 class DNNLJSONRuntime : public JSONRuntimeBase {
@@ -160,8 +171,9 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
   }
 
   void CheckInitialised(const char* name) const {
-    ICHECK(plan_ != nullptr) << symbol_name_ << ": " << name
-                             << " is there after the first run or __init_" << symbol_name_;
+    // Not plan_, which another thread may be about to make.
+    ICHECK(initialized_) << symbol_name_ << ": " << name
+                         << " is there after the first run or __init_" << symbol_name_;
   }
 
   /*! \brief The address of the i-th tensor of a call, once it is known to be what was planned. */
@@ -171,10 +183,8 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
     ICHECK(tensor != nullptr && tensor->data != nullptr)
         << symbol_name_ << ": " << expected.name << " is null";
     ICHECK(HasShape(*tensor, expected.type.shape) && TypeEqual(tensor->dtype, expected.type.dtype))
-        << symbol_name_ << ": " << expected.name << " must be "
-        << DLDataType2String(expected.type.dtype) << " " << ToText(expected.type.shape)
-        << ", but is " << DLDataType2String(tensor->dtype) << " "
-        << ToText(Dims(tensor->shape, tensor->shape + tensor->ndim));
+        << symbol_name_ << ": " << expected.name << " must be " << ToText(expected.type.dtype)
+        << " " << ToText(expected.type.shape) << ", but is " << ToText(*tensor);
     ICHECK(IsCompact(*tensor)) << symbol_name_ << ": " << expected.name
                                << " has strides that are not those of a row-major tensor";
     ICHECK(tensor->device.device_type == kDLCPU)

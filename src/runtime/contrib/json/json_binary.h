@@ -29,7 +29,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "json_text.h"
@@ -56,6 +58,26 @@ inline void WriteBinary(dmlc::Stream* stream, const std::string& symbol,
 
 namespace detail {
 
+/*! \brief Read so many bytes; false where they are not there. */
+inline bool ReadBytes(dmlc::Stream* stream, void* out, size_t bytes) {
+  try {
+    return stream->Read(out, bytes) == bytes;
+  } catch (const std::exception&) {
+    // dmlc's streams on memory throw. What they say, nobody would understand.
+    return false;
+  }
+}
+
+/*! \brief Read a number or a struct of TVM's. */
+template <typename T, typename = std::enable_if_t<std::is_trivially_copyable<T>::value>>
+bool ReadBounded(dmlc::Stream* stream, T* out) {
+  try {
+    return stream->Read(out);
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 /*!
  * \brief Read a string in pieces.
  *
@@ -65,13 +87,13 @@ namespace detail {
 inline bool ReadBounded(dmlc::Stream* stream, std::string* out) {
   constexpr uint64_t kPiece = 1 << 20;
   uint64_t left = 0;
-  if (!stream->Read(&left)) return false;
+  if (!ReadBounded(stream, &left)) return false;
   out->clear();
   while (left > 0) {
     const size_t piece = static_cast<size_t>(std::min(left, kPiece));
     const size_t start = out->size();
     out->resize(start + piece);
-    if (stream->Read(&(*out)[start], piece) != piece) return false;
+    if (!ReadBytes(stream, &(*out)[start], piece)) return false;
     left -= piece;
   }
   return true;
@@ -80,7 +102,7 @@ inline bool ReadBounded(dmlc::Stream* stream, std::string* out) {
 /*! \brief Read a list of strings in the same way. */
 inline bool ReadBounded(dmlc::Stream* stream, std::vector<std::string>* out) {
   uint64_t count = 0;
-  bool good = stream->Read(&count);
+  bool good = ReadBounded(stream, &count);
   out->clear();
   for (uint64_t i = 0; good && i < count; ++i) {
     out->emplace_back();

@@ -39,6 +39,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <string>
 #include <type_traits>
@@ -317,9 +318,20 @@ class JSONRuntimeBase : public ModuleNode {
                       << "' has another shape (" << ShapeTuple(value.Shape()) << ") than its node ("
                       << ShapeTuple(shape) << ")";
     const DLDataType dtype = node.GetOpDataType()[0];
-    CHECK(TypeEqual(value->dtype, dtype))
-        << "Constant '" << node.GetOpName() << "' of '" << symbol_name_ << "' has type "
-        << DLDataType2String(value->dtype) << ", its node has type " << DLDataType2String(dtype);
+    if (TypeEqual(value->dtype, dtype)) return;
+    // Made before the message: TVM's own text of a type that it does not know is an error, and one
+    // amid another ends the process.
+    const std::string found = TypeText(value->dtype), expected = TypeText(dtype);
+    LOG(FATAL) << "Constant '" << node.GetOpName() << "' of '" << symbol_name_ << "' has type "
+               << found << ", its node has type " << expected;
+  }
+
+  static std::string TypeText(DLDataType dtype) {
+    try {
+      return DLDataType2String(dtype);
+    } catch (const std::exception&) {
+      return "of the unknown code " + std::to_string(dtype.code);
+    }
   }
 
   /*! \brief Keeps alive what data_entry_ points at. */

@@ -36,13 +36,18 @@
 #include <string>
 #include <utility>
 
+#include "../../json/json_binary.h"
 #include "../tvm/library_blob.h"
+#include "../tvm/stored_array.h"
 
 namespace tvm {
 namespace runtime {
 namespace contrib {
 
 namespace {
+
+using dnnl_backend::CheckWhole;
+using json::detail::ReadBounded;
 
 class DNNLConstants : public ModuleNode {
  public:
@@ -73,18 +78,14 @@ class DNNLConstants : public ModuleNode {
     auto* stream = static_cast<dmlc::Stream*>(strm);
     std::string symbol;
     uint64_t count = 0;
-    bool is_whole = stream->Read(&symbol) && stream->Read(&count);
+    CheckWhole(ReadBounded(stream, &symbol), "the name of their function");
+    CheckWhole(ReadBounded(stream, &count), "the number of those of '" + symbol + "'");
     Array<NDArray> values;
     // What was read is needed no more where it was read from.
     const auto blob = dnnl_backend::LibraryBlob::Of(stream);
     const auto position = [&]() { return static_cast<dmlc::SeekStream*>(stream)->Tell(); };
     const size_t begin = blob ? position() : 0;
-    for (uint64_t i = 0; is_whole && i < count; ++i) {
-      NDArray value;
-      is_whole = value.Load(stream);
-      values.push_back(value);
-    }
-    CHECK(is_whole) << "the constants of '" << symbol << "' in a library are cut off or damaged";
+    for (uint64_t i = 0; i < count; ++i) values.push_back(dnnl_backend::ReadArray(stream));
     if (blob) blob->ReleasePages(begin, position());
     return Module(make_object<DNNLConstants>(symbol, values));
   }

@@ -53,6 +53,7 @@
 
 #include "../../json/json_binary.h"
 #include "library_blob.h"
+#include "stored_array.h"
 
 namespace tvm {
 namespace runtime {
@@ -61,29 +62,10 @@ namespace dnnl_backend {
 
 namespace {
 
-void CheckWhole(bool good, const char* what) {
-  CHECK(good) << "The constants of a library are cut off or damaged: " << what
-              << " cannot be read. Export the library again.";
-}
-
 std::vector<std::string> ReadNames(dmlc::Stream* stream, const char* what) {
   std::vector<std::string> names;
   CheckWhole(json::detail::ReadBounded(stream, &names), what);
   return names;
-}
-
-/*! \brief Go past an array that NDArray::Save has written. */
-void SkipArray(dmlc::SeekStream* stream) {
-  uint64_t magic = 0, reserved = 0;
-  DLDevice device;
-  int32_t ndim = 0;
-  DLDataType dtype;
-  bool good = stream->Read(&magic) && magic == kTVMNDArrayMagic && stream->Read(&reserved) &&
-              stream->Read(&device) && stream->Read(&ndim) && ndim >= 0 && stream->Read(&dtype);
-  for (int64_t i = 0, extent; good && i < ndim; ++i) good = stream->Read(&extent);
-  int64_t bytes = 0;
-  CheckWhole(good && stream->Read(&bytes) && bytes >= 0, "an array");
-  stream->Seek(stream->Tell() + static_cast<size_t>(bytes));
 }
 
 /*! \brief A constant, and where it lies in the library. */
@@ -160,10 +142,11 @@ class ConstLoader : public ModuleNode {
       constants_.back().name = std::move(name);
     }
     uint64_t count = 0;
-    CheckWhole(stream->Read(&count) && count == constants_.size(), "the number of arrays");
+    CheckWhole(json::detail::ReadBounded(stream, &count) && count == constants_.size(),
+               "the number of arrays");
     for (StoredConstant& constant : constants_) {
       if (blob_ == nullptr) {
-        CheckWhole(constant.value.Load(stream), "an array");
+        constant.value = ReadArray(stream);
         continue;
       }
       auto* seekable = static_cast<dmlc::SeekStream*>(stream);
@@ -172,12 +155,13 @@ class ConstLoader : public ModuleNode {
       constant.end = seekable->Tell();
     }
     const std::vector<std::string> symbols = ReadNames(stream, "the names of the functions");
-    CheckWhole(stream->Read(&count) && count == symbols.size(), "the number of functions");
+    CheckWhole(json::detail::ReadBounded(stream, &count) && count == symbols.size(),
+               "the number of functions");
     for (const std::string& symbol : symbols) {
       User& user = users_[symbol];
       for (const std::string& name : ReadNames(stream, "the constants of a function")) {
         const auto known = index.find(name);
-        CheckWhole(known != index.end(), ("constant '" + name + "' of '" + symbol + "'").c_str());
+        CheckWhole(known != index.end(), "constant '" + name + "' of '" + symbol + "'");
         user.constants.push_back(known->second);
       }
     }
@@ -194,9 +178,7 @@ class ConstLoader : public ModuleNode {
     // The stream's type has no read-only variant.
     dmlc::MemoryFixedSizeStream stream(const_cast<char*>(blob_->At(constant.begin)),
                                        constant.end - constant.begin);
-    NDArray value;
-    value.Load(&stream);
-    return value;
+    return ReadArray(&stream);
   }
 
   /*! \brief Give the function of this name its constants, once. A failure may be tried again. */

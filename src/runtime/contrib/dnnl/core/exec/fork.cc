@@ -30,8 +30,10 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <thread>
+#include <system_error>
 #include <utility>
+
+#include "../error.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -40,7 +42,9 @@ namespace {
 /*! \brief A thread that does what another one asks for. It ends with the process. */
 class Worker {
  public:
-  Worker() { std::thread(&Worker::Work, this).detach(); }
+  Worker() {
+    StartThread([this]() { Work(); }).detach();
+  }
 
   void Call(const std::function<void()>& function) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -86,6 +90,16 @@ const int registered = pthread_atfork(nullptr, nullptr, NoteFork);
 #endif
 
 }  // namespace
+
+std::thread StartThread(const std::function<void()>& function) {
+  try {
+    return std::thread(function);
+  } catch (const std::system_error& error) {
+    CORE_FAIL() << "a thread for oneDNN cannot be started: " << error.what()
+                << ". The limits on threads (ulimit -u, the container's pids) and on memory "
+                << "(ulimit -v) are those to look at";
+  }
+}
 
 bool IsForked() { return is_forked; }
 

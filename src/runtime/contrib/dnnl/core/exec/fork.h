@@ -26,6 +26,7 @@
 
 #include <functional>
 #include <optional>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -41,6 +42,9 @@ bool IsForked();
 
 /*! \brief Call a function on a thread that OpenMP does not know yet, and wait for it. */
 void CallOnNewThread(const std::function<void()>& function);
+
+/*! \brief Start a thread; an error that says what may be in the way where there can be none. */
+std::thread StartThread(const std::function<void()>& function);
 
 /*!
  * \brief Call a function that runs or makes primitives.

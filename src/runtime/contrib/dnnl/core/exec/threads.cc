@@ -30,11 +30,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
-#include <thread>
 
 #include "../error.h"
 #include "../library.h"
 #include "../onednn.h"
+#include "fork.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -97,7 +97,7 @@ int FromEnvironment() {
 int FromOpenMP() {
   static const int number = []() {
     int number = 1;
-    std::thread([&number]() { number = OpenMP::OfDNNL().get_max_threads(); }).join();
+    StartThread([&number]() { number = OpenMP::OfDNNL().get_max_threads(); }).join();
     return number;
   }();
   return number;
