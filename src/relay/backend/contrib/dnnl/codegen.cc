@@ -74,6 +74,13 @@ Map<String, runtime::NDArray> ConstantsForLoader(const Function& function, const
   return constants;
 }
 
+/*! \brief Whether a function is compiled for the AOT executor, whose passes alone mark functions
+ * so.
+ */
+bool IsForAOT(const Function& function) {
+  return function->GetAttr<ObjectRef>("used_memory").defined();
+}
+
 }  // namespace
 
 /*! \brief Compile one function with Compiler="dnnl" to a runtime module. */
@@ -81,7 +88,12 @@ runtime::Module DNNLCompiler(const ObjectRef& ref) {
   ICHECK(ref->IsInstance<FunctionNode>())
       << "the DNNL codegen compiles one Relay function, but got " << ref->GetTypeKey();
   const auto function = Downcast<Function>(ref);
-  return CurrentCodegen() == "C_SRC" ? CompileToCSource(function) : CompileToJSON(function);
+  if (CurrentCodegen() == "C_SRC") return CompileToCSource(function);
+  CHECK(!IsForAOT(function))
+      << "the AOT executor calls functions by their address, and a JSON module of dnnl has none. "
+         "Compile with PassContext(config={\""
+      << kCodegenOption << "\": \"C_SRC\"}), or take the graph or VM executor";
+  return CompileToJSON(function);
 }
 
 TVM_REGISTER_PASS_CONFIG_OPTION(kCodegenOption, String);
