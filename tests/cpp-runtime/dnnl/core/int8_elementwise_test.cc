@@ -148,6 +148,20 @@ TEST(DNNLInt8Binary, ResultInFloat32) {
   }
 }
 
+TEST(DNNLInt8Binary, OfFarScales) {
+  // What the zero points add, rounded to float32, would be many steps of the result.
+  Array x = Bytes({2, 16}, kInt8);
+  x.values[0] = 127;
+  QuantizedGraph graph;
+  Node* node = graph.Add("add", {graph.Input(x), graph.Input(x)}, x.shape, kInt8);
+  node->attrs["root_op"] = "add";
+  for (int k : {0, 1}) graph.Dequantize(node, k, Scalar(128015), ZeroPoint(127));
+  graph.Quantize(node, Scalar(0.23622f), ZeroPoint(127), kInt8);
+  Array sum = Dequantized(x, Scalar(128015), ZeroPoint(127));
+  for (double& value : sum.values) value *= 2;
+  ExpectNear(graph.Run(), Quantized(sum, Scalar(0.23622f), ZeroPoint(127), kInt8), 0, 0, "add");
+}
+
 /*! \brief A pool of images (1, 16, 6, 6) over windows of 3 at every other position. */
 struct PoolCase {
   std::string op;

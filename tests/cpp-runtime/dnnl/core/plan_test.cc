@@ -118,8 +118,10 @@ TEST(DNNLBias, IsWhatTheGraphSays) {
   EXPECT_TRUE(Fused(BiasGraph(true, {2, 1, 1})) ==
               std::vector<std::string>({"bias", "eltwise_relu"}));
   // Of an artifact that says nothing: the same values in another way.
-  EXPECT_TRUE(Fused(BiasGraph(false, {2, 1, 1})) ==
-              std::vector<std::string>({"binary_add", "eltwise_relu"}));
+  const std::vector<std::string> fused = Fused(BiasGraph(false, {2, 1, 1}));
+  // oneDNN has no fast code for it with SSE4.1: three steps then.
+  EXPECT_TRUE(fused == std::vector<std::string>({"binary_add", "eltwise_relu"}) ||
+              (fused.empty() && dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::sse41));
   EXPECT_THROWS(MakePlan(BiasGraph(true, {1})), "main, node 2 add", "does not fit 2 channels");
   Graph multiplied = BiasGraph(true, {2, 1, 1});
   multiplied.nodes[0].attrs["post_ops"] = std::vector<std::string>{"multiply", "nn.relu"};

@@ -133,7 +133,14 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
       unimplemented("only sums have zero points");
     }
   }
-  // A step of the finer operand is then 2^10 times what float32 rounds the shift by.
+  if (node.NumPostOps() > 0) {
+    const NodeReader last = node.PostOp(node.NumPostOps() - 1);
+    if (last.OpName() == "qnn.quantize") {
+      const auto destination = Quantization::Read(last, plan, node.OutDims());
+      smallest_scale = std::min(smallest_scale, destination.Values(last, plan).first);
+    }
+  }
+  // The finest step is then 2^10 times what float32 rounds the shift by.
   if (largest_shift > 0x1p14 * smallest_scale) unimplemented("the scales are too far apart");
   return scales;
 }
