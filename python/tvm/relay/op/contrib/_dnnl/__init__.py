@@ -29,9 +29,14 @@ Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The roo
 
 A function passes through these files in this order, as ``pipeline.py`` lists them::
 
-    rewrites/simplify           dropout goes, constants are folded
+    rewrites/simplify           dropout goes
+    rewrites/qnn_to_qdq         a dequantize that is spelled out becomes one
+    rewrites/simplify           constants are folded
     rewrites/take_to_slice      a take of one constant index is a slice
+    rewrites/qnn_to_qdq         QNN ops are float ops between dequantize and quantize
+    rewrites/move_in_int8       what only moves elements does so in 8 bits
     rewrites/fold_pad           pads go into convolutions and pools
+    rewrites/move_in_int8       constants are dequantized, but for weights
     rewrites/fold_scale         batch norms and constants go into weights and biases, if they can
     rewrites/fold_layer_norm    layer norms that are written out become one op
     rewrites/propagate_strides  what strided 1x1 convolutions do not read is not computed

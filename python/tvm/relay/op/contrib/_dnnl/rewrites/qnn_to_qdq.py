@@ -31,6 +31,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay.qnn.op import dequantize, quantize
 
+from ..ir.constants import to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
 from ..policy.op_spec import Rules
 from ..policy.rules.quantize import EIGHT_BITS
@@ -98,10 +99,17 @@ class _Reader:
     def _values(self, i: int) -> np.ndarray | None:
         """Return the values of a constant in double precision."""
         expr = self.graph.nodes[i]
-        return expr.data.numpy().astype("float64") if isinstance(expr, relay.Constant) else None
+        return to_double(expr) if isinstance(expr, relay.Constant) else None
 
     def _dtype(self, i: int) -> str:
         return self.graph.nodes[i].checked_type.dtype
+
+    def _bytes(self, cast: int) -> int | None:
+        """Return the 8-bit tensor that an op casts."""
+        if self.graph.ops[cast] != "cast":
+            return None
+        data = self.graph.operands[cast][0]
+        return data if self._dtype(data) in EIGHT_BITS else None
 
     def _sum(self, i: int, scale: np.ndarray) -> _Real | None:
         """Read scale * i, where i is in int32 the result of a QNN op, maybe with a bias."""
@@ -154,39 +162,34 @@ class _Reader:
 
     def _dequantized(self, data: int, scale: int, zero: int, axis: int) -> _Real:
         """Read scale * (data - zero)."""
-        scale_values, zero_values = self._values(scale), self._values(zero)
-        if scale_values is not None and zero_values is not None:
-            real = None if zero_values.any() else self._sum(data, scale_values)
-            if real is None and scale_values.size == 1:
-                real = self._mean(data, scale, zero)
-            if real is not None:
-                return real
-        return _Real([data, scale, zero], lambda x, s, z: dequantize(x, s, z, axis))
+        real = self._dequantized_sum(data, scale, zero) or self._dequantized_mean(data, scale, zero)
+        return real or _Real([data, scale, zero], lambda x, s, z: dequantize(x, s, z, axis))
 
-    def _mean(self, i: int, scale: int, zero: int) -> _Real | None:
-        """Read a mean or an average of a tensor that was cast from 8 bits to int32."""
-        if self.graph.ops[i] != "mean" and self.graph.ops[i] not in _POOLS:
-            return None
-        cast = self.graph.operands[i][0]
-        if (
-            self.graph.ops[cast] != "cast"
-            or self._dtype(self.graph.operands[cast][0]) not in EIGHT_BITS
-        ):
-            return None
-        call = self.graph.nodes[i]
-
-        def build(x, s, z):
-            return relay.Call(call.op, [dequantize(x, s, z)], call.attrs)
-
-        return _Real([self.graph.operands[cast][0], scale, zero], build)
-
-    def dequantized_sum(self, i: int) -> _Real | None:
-        """Read qnn.dequantize of a sum in int32."""
-        data, scale, zero = self.graph.operands[i]
+    def _dequantized_sum(self, data: int, scale: int, zero: int) -> _Real | None:
         scale_values, zero_values = self._values(scale), self._values(zero)
         if scale_values is None or zero_values is None or zero_values.any():
             return None
         return self._sum(data, scale_values)
+
+    def _dequantized_mean(self, i: int, scale: int, zero: int) -> _Real | None:
+        """Read a mean or an average of a tensor that was cast from 8 bits to int32."""
+        scale_values = self._values(scale)
+        if scale_values is None or scale_values.size != 1 or self._values(zero) is None:
+            return None
+        if self.graph.ops[i] != "mean" and self.graph.ops[i] not in _POOLS:
+            return None
+        data, call = self._bytes(self.graph.operands[i][0]), self.graph.nodes[i]
+        if data is None:
+            return None
+
+        def build(x, s, z):
+            return relay.Call(call.op, [dequantize(x, s, z)], call.attrs)
+
+        return _Real([data, scale, zero], build)
+
+    def dequantized(self, i: int) -> _Real | None:
+        """Read qnn.dequantize of a sum in int32."""
+        return self._dequantized_sum(*self.graph.operands[i])
 
     def cast(self, i: int) -> _Real | None:
         """Read a cast of a sum in int32 to float32, or of an average in int32 back to 8 bits."""
@@ -195,40 +198,33 @@ class _Reader:
             return self._sum(data, np.ones(()))
         if self._dtype(i) not in EIGHT_BITS or self.graph.ops[data] not in _POOLS:
             return None
-        cast = self.graph.operands[data][0]
-        if self.graph.ops[cast] != "cast" or self._dtype(
-            self.graph.operands[cast][0]
-        ) != self._dtype(i):
-            return None
+        source = self._bytes(self.graph.operands[data][0])
         pool, dtype = self.graph.nodes[data], self._dtype(i)
+        if source is None or self._dtype(source) != dtype:
+            return None
         one, zero = relay.const(1.0), relay.const(0)
 
         def build(x):
             real = relay.Call(pool.op, [dequantize(x, one, zero)], pool.attrs)
             return quantize(real, one, zero, out_dtype=dtype)
 
-        return _Real(self.graph.operands[cast], build)
+        return _Real([source], build)
 
     def difference(self, i: int) -> _Real | None:
         """Read the cast of an 8-bit tensor to float32, less the cast of its zero point."""
         cast, zero = self.graph.operands[i]
-        if self.graph.ops[cast] != "cast" or self._dtype(i) != "float32":
-            return None
-        data = self.graph.operands[cast][0]
-        if self._dtype(data) not in EIGHT_BITS or self.graph.nodes[zero].checked_type.shape:
+        data = self._bytes(cast)
+        if data is None or self._dtype(i) != "float32" or shape_of(self.graph.nodes[zero]):
             return None
         value, one = self._values(zero), relay.const(1.0)
         if value is not None:
             if value != np.round(value) or abs(value) > 255:
                 return None
             return _Real([data], lambda x: dequantize(x, one, relay.const(int(value))))
-        if (
-            self.graph.ops[zero] != "cast"
-            or self._dtype(self.graph.operands[zero][0]) not in EIGHT_BITS
-        ):
+        zero = self._bytes(zero)
+        if zero is None:
             return None
-        operands = [data, self.graph.operands[zero][0]]
-        return _Real(operands, lambda x, z: dequantize(x, one, relay.cast(z, "int32")))
+        return _Real([data, zero], lambda x, z: dequantize(x, one, relay.cast(z, "int32")))
 
     def binary(self, i: int) -> _Real | None:
         """Read qnn.add, qnn.subtract or qnn.mul."""
@@ -290,7 +286,7 @@ _UNARY = {f"qnn.{name}": name for name in ("abs", "exp", "rsqrt", "sigmoid", "sq
 # How to read an op as real numbers.
 _READERS: dict[str, Callable[[_Reader, int], _Real | None]] = {
     "qnn.requantize": _Reader.requantized,
-    "qnn.dequantize": _Reader.dequantized_sum,
+    "qnn.dequantize": _Reader.dequantized,
     "qnn.concatenate": _Reader.concatenated,
     "cast": _Reader.cast,
     **dict.fromkeys(_BINARY, _Reader.binary),
