@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Quantized TFLite models, as TVM's importer reads them: QNN ops with a requantize behind each sum."""
+"""Quantized TFLite models: QNN ops with a requantize behind each sum, from TVM's importer."""
 
 from typing import NamedTuple
 
