@@ -29,7 +29,7 @@ Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The roo
 
 A function passes through these files in this order, as ``pipeline.py`` lists them::
 
-    rewrites/simplify           dropout goes
+    rewrites/simplify           dropouts and copies go
     rewrites/qnn_to_qdq         a dequantize that is spelled out becomes one
     rewrites/simplify           constants are folded
     rewrites/take_to_slice      a take of one constant index is a slice

@@ -42,7 +42,7 @@ from .rewrites.propagate_strides import propagate_strides
 from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
 from .rewrites.reduced_precision import reduce_precision
 from .rewrites.rms_norm import wrap_rms_norms
-from .rewrites.simplify import bind_params, fold_constants, remove_dropout
+from .rewrites.simplify import bind_params, fold_constants, remove_identities
 from .rewrites.take_to_slice import take_to_slice
 from .rewrites.virtual_ops import unwrap_virtual_ops, wrap_formulas
 
@@ -76,7 +76,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 def _steps(options: Options) -> list[Step]:
     """Return what a function goes through, in order."""
     return [
-        remove_dropout,
+        remove_identities,
         arithmetic_to_qdq,
         fold_constants,
         take_to_slice,

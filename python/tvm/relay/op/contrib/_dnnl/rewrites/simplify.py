@@ -32,17 +32,31 @@ from ..policy.tensors import text_of_shape
 from .driver import Match, rewrite
 
 
-def remove_dropout(function: TypedFunction, rules: Rules) -> Rewritten:
-    """Replace a dropout's result by its argument, which it is at inference."""
-    return rewrite(function, rules, _find_dropout)
+def remove_identities(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Replace a copy, and a dropout's result, by its argument, which it is at inference."""
+    return rewrite(function, rules, _find_identities)
 
 
-def _find_dropout(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+def _find_identities(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
     for dropout in calls_of("nn.dropout"):
         for user in graph.users[dropout]:
             expr = graph.nodes[user]
             if isinstance(expr, relay.TupleGetItem) and expr.index == 0:
                 yield Match([user], graph.operands[dropout], lambda data: data, folded=[dropout])
+    for copy in calls_of("copy"):
+        (data,) = graph.operands[copy]
+        is_only_name = isinstance(graph.nodes[data], relay.Call) and graph.users[data] == [copy]
+        if is_only_name or not _is_returned(graph, copy):
+            yield Match([copy], [data], lambda data: data, folded=[copy])
+
+
+def _is_returned(graph: DataflowGraph, i: int) -> bool:
+    """Whether a value may leave the function, for which it needs a buffer of its own."""
+    return not graph.users[i] or any(
+        graph.ops[user] is None
+        and (not isinstance(graph.nodes[user], relay.Tuple) or _is_returned(graph, user))
+        for user in graph.users[i]
+    )
 
 
 def fold_constants(function: TypedFunction, rules: Rules) -> Rewritten:

@@ -1,0 +1,73 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Ops that hand on their argument: copies, which importers make of Identity, and dropouts."""
+
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.reference import rand
+
+X = rand(1, 8, 6, 6)
+
+
+def conv(expr, channels=8):
+    weight = relay.const(rand(8, channels, 1, 1))
+    return relay.nn.conv2d(expr, weight, channels=8, kernel_size=(1, 1))
+
+
+def copies(results):
+    """Partition a function of x; return its copies that are left, and assert that it runs right."""
+    x = relay.var("x", shape=X.shape)
+    results = results(x)
+    body = relay.Tuple(results) if isinstance(results, list) else results
+    mod = tvm.IRModule.from_expr(relay.Function([x], body))
+    partitioned = dnnl.partition_for_dnnl(mod)
+    testing.assert_close(testing.run(partitioned, {"x": X}), testing.run(mod, {"x": X}), 1e-5)
+    assert testing.offload(partitioned).partitions == 1
+    return testing.offload(partitioned).host_ops["copy"]
+
+
+def test_copies_between_ops_go():
+    assert not copies(lambda x: relay.nn.relu(relay.copy(relay.copy(conv(relay.copy(x))))))
+    assert not copies(
+        lambda x: conv(relay.concatenate([relay.copy(x), relay.copy(conv(x))], 1), 16)
+    )
+    assert not copies(lambda x: relay.copy(conv(x))), "the partition's result is returned instead"
+
+
+def test_copies_that_are_results_of_their_own_stay():
+    assert copies(lambda x: [conv(x), relay.copy(x)]) == 1
+
+    def twice(x):
+        y = conv(x)
+        return [y, relay.copy(y)]
+
+    assert copies(twice) == 1
+
+
+def test_dropout_goes():
+    x = relay.var("x", shape=X.shape)
+    mod = tvm.IRModule.from_expr(relay.nn.relu(relay.nn.dropout(conv(x))))
+    partitioned = dnnl.partition_for_dnnl(mod)
+    assert testing.offload(partitioned).composites == {"dnnl.conv2d_relu": 1}
+    report = dnnl.offload_report(partitioned)
+    assert report.folded == {"nn.dropout": 1}
+    expected = np.maximum(testing.run(tvm.IRModule.from_expr(conv(x)), {"x": X})[0], 0)
+    testing.assert_close(testing.run(partitioned, {"x": X}), [expected], 1e-5)
