@@ -55,6 +55,9 @@ class Layout:
         self.library = self.native / "lib" / "libtvm_dnnl.so"
         self.wheels = self.build / "wheels"
         self.logs = self.build / "logs"
+        # The graphs that the tests have compiled, and those that were damaged and found a mistake.
+        self.corpus = self.build / "corpus"
+        self.artifacts = self.build / "artifacts"
         self.lock = self.build / ".lock"
 
     def with_codegen(self, codegen):

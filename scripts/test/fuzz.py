@@ -16,7 +16,8 @@
 # under the License.
 """Draws random Relay graphs, runs each on oneDNN and on TVM without it, and compares.
 
-A graph that fails is made smaller and printed as Relay text.
+A graph that fails is made smaller and printed as Relay text. --artifacts is about what is loaded
+instead: it damages saved graphs and constants, and looks for what is more than an error.
 """
 
 import os
@@ -26,6 +27,7 @@ from pathlib import Path
 from scripts import options, table
 from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.test import artifacts
 
 
 def add_arguments(parser):
@@ -44,6 +46,12 @@ def add_arguments(parser):
         "--max-ops", type=options.count, default=20, metavar="N", help="most ops (default: 20)"
     )
     parser.add_argument("--quantized", action="store_true", help="draw graphs of tensors in 8 bits")
+    parser.add_argument(
+        "--artifacts",
+        action="store_true",
+        help="load and run damaged artifacts of the tests' graphs, with sanitizers",
+    )
+    parser.add_argument("--replay", metavar="FILE", help="run the damaged artifact of FILE again")
     parser.add_argument("--relay", metavar="FILE", help="run the Relay text of FILE instead")
 
 
@@ -88,6 +96,8 @@ def main(args):
         args.seed = int(time.time()) % 10**6
     if args.seconds is None and args.count is None:
         args.seconds = 60
+    if args.artifacts or args.replay:
+        return artifacts.main(args)
     # Before TVM is loaded: the graphs are small, and threads would only wait for each other.
     for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
         os.environ.setdefault(variable, "2")

@@ -26,6 +26,7 @@ pytest says how to run (-n, -s, --pdb).
   ./dev.py test tests/python/contrib/test_dnnl.py
   ./dev.py test --codegen c_src -k conv2d
   ./dev.py test --onednn-newer
+  ./dev.py test --sanitize address
 """
 
 import contextlib
@@ -38,6 +39,7 @@ from scripts.setup.environment import newer_onednn, prepare, tvm_home, variables
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
 from scripts.test import quick
+from scripts.test.sanitize import SANITIZERS, SanitizedBuild
 
 CPP_TARGETS = ("dnnl_core_cpptest", "dnnl_cpptest")
 # Each process of the tests compiles models: more of them need more memory than they save time.
@@ -85,15 +87,30 @@ def run_command(runner, command, environ, directory):
     return subprocess.call(command, env=environ, cwd=directory)
 
 
-def run_cpp_tests(runner, layout, environ):
-    """Build and run the C++ tests; return the exit code."""
+def run_cpp_tests(runner, layout, environ, build=None, words=()):
+    """Build and run the C++ tests; return the exit code.
+
+    Parameters
+    ----------
+    runner : Runner
+        Runs the commands.
+    layout : Layout
+        The checkout.
+    environ : dict
+        The variables of the tests.
+    build : NativeBuild, optional
+        Another than the usual build.
+    words : sequence of str
+        Words for the tests' programs: a part of the names of those that shall run.
+    """
+    build = build or NativeBuild(runner, layout)
     if tvm_home():
         runner.console.say("C++ tests are left out: they are built with the prebuilt tree only")
         return 0
     waiting = contextlib.nullcontext() if runner.dry_run else exclusive(layout.lock, runner.console)
     with waiting, runner.console.step("compile the C++ tests", after=1.0):
-        NativeBuild(runner, layout).build(*CPP_TARGETS)
-    commands = [[layout.cmake / target] for target in CPP_TARGETS]
+        build.build(*CPP_TARGETS)
+    commands = [[build.folder / target, *words] for target in CPP_TARGETS]
     codes = [run_command(runner, command, environ, layout.root) for command in commands]
     return next((code for code in codes if code), 0)
 
@@ -101,8 +118,8 @@ def run_cpp_tests(runner, layout, environ):
 def add_arguments(parser):
     """Add the command's options. pytest has more: no word of its own may be taken for one."""
     parser.usage = (
-        "./dev.py test [--quick [COMMIT]] [--codegen NAME] [--onednn-newer] [--dry-run] "
-        "[--no-build] [WORDS OF PYTEST ...]"
+        "./dev.py test [--quick [COMMIT]] [--codegen NAME] [--sanitize NAME] [--onednn-newer] "
+        "[--dry-run] [--no-build] [WORDS OF PYTEST ...]"
     )
     parser.add_argument(
         "--quick",
@@ -119,6 +136,12 @@ def add_arguments(parser):
         help="build a library that generates C source too, and run the backend's tests with it; "
         "what the codegen makes no difference to is left out",
     )
+    parser.add_argument(
+        "--sanitize",
+        choices=SANITIZERS,
+        help="run the C++ tests alone, compiled with AddressSanitizer and "
+        "UndefinedBehaviorSanitizer, or with ThreadSanitizer; a word chooses tests by name",
+    )
     options.add_newer(parser)
 
 
@@ -134,6 +157,9 @@ def main(args):
     layout = Layout().with_codegen(codegen)
     runner = prepare(args, layout)
     environ = variables(layout)
+    if args.sanitize:
+        build = SanitizedBuild(runner, layout, args.sanitize)
+        return run_cpp_tests(runner, layout, build.variables(environ), build, words)
     selected, has_cpp, failed = names_files(words), True, 0
     if args.quick is not None:
         tests, has_cpp = quick.choose(layout.root, quick.changed(layout.root, args.quick))
@@ -156,5 +182,7 @@ def main(args):
         ignored = [f"--ignore={quick.STAGES}{stage}" for stage in ANY_CODEGEN]
         words = [*words, "-p", "scripts.test.sample", *ignored, quick.BACKEND]
     shared, threads = sharing(words)
-    command = [layout.python, "-m", "pytest", *shared, *words]
+    # For `./dev.py fuzz --artifacts`.
+    corpus = ["-p", "scripts.test.corpus"] if is_default else []
+    command = [layout.python, "-m", "pytest", *shared, *corpus, *words]
     return run_command(runner, command, {**threads, **environ}, layout.root) or failed

@@ -173,7 +173,16 @@ def test_dry_run_of_test_names_pytest_and_its_arguments(fresh, capsys):
     assert f"-m pytest -n {workers} --dist loadfile " in printed
     assert printed.endswith(" -k conv2d tests\n")
     assert cli.main(["test", "--dry-run", "tests/x.py::test_y"]) == 0
-    assert capsys.readouterr().out.endswith("-m pytest tests/x.py::test_y\n")
+    printed = capsys.readouterr().out
+    assert printed.endswith("-m pytest -p scripts.test.corpus tests/x.py::test_y\n")
+
+
+@pytest.mark.parametrize("name, flag", [("address", "address,undefined"), ("thread", "thread")])
+def test_sanitized_tests_have_a_build_of_their_own(fresh, capsys, name, flag):
+    assert cli.main(["test", "--dry-run", "--sanitize", name, "DNNLPlan"]) == 0
+    printed = capsys.readouterr().out
+    assert f"-B {fresh.build}/{name}/cmake " in printed and f"-fsanitize={flag} " in printed
+    assert printed.endswith(f"\n{fresh.build}/{name}/cmake/dnnl_cpptest DNNLPlan\n")
 
 
 def test_the_newer_onednn_is_fetched_and_found_first(fresh, capsys):

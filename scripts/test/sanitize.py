@@ -1,0 +1,61 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Our C++ compiled with sanitizers, which end a program at its first mistake."""
+
+from scripts.setup.native import NativeBuild
+
+# By value of --sanitize: what gcc and clang call them.
+SANITIZERS = {"address": "address,undefined", "thread": "thread"}
+# vptr: classes of libtvm.so, which hides their type information from us.
+FLAGS = "-fno-sanitize-recover=all -fno-sanitize=vptr -fno-omit-frame-pointer -g1 -O1"
+
+
+class SanitizedBuild(NativeBuild):
+    """A build of the C++ tests with sanitizers.
+
+    Parameters
+    ----------
+    runner : Runner
+        Runs the commands.
+    layout : Layout
+        The checkout.
+    name : str
+        Which of SANITIZERS.
+    """
+
+    def __init__(self, runner, layout, name):
+        super().__init__(runner, layout, layout.build / name / "cmake")
+        self.name = name
+        self.suppressions = layout.root / "scripts" / "test" / "suppressions"
+
+    def configure_command(self):
+        """Return CMake's command line."""
+        command = super().configure_command()
+        command[command.index("-DCMAKE_BUILD_TYPE=Release")] = "-DCMAKE_BUILD_TYPE=Debug"
+        return [*command, f"-DCMAKE_CXX_FLAGS_DEBUG=-fsanitize={SANITIZERS[self.name]} {FLAGS}"]
+
+    def variables(self, environ):
+        """Return the environment of the programs; what the caller has set comes last and counts."""
+        found = {
+            # An allocation of more than a gigabyte is a report, too: no test needs one.
+            "ASAN_OPTIONS": "max_allocation_size_mb=1024:detect_stack_use_after_return=1",
+            "UBSAN_OPTIONS": "print_stacktrace=1",
+            "LSAN_OPTIONS": f"print_suppressions=0:suppressions={self.suppressions / 'leak.supp'}",
+            "TSAN_OPTIONS": f"suppressions={self.suppressions / 'thread.supp'}",
+        }
+        asked = {name: ":".join(filter(None, [found[name], environ.get(name)])) for name in found}
+        return {**environ, **asked}

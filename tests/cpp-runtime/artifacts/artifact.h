@@ -1,0 +1,98 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/artifacts/artifact.h
+ * \brief Graphs with all that is needed to load and to run them.
+ */
+#ifndef TESTS_CPP_RUNTIME_ARTIFACTS_ARTIFACT_H_
+#define TESTS_CPP_RUNTIME_ARTIFACTS_ARTIFACT_H_
+
+#include <dlpack/dlpack.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "json_tree.h"
+#include "memory.h"
+#include "mutate.h"
+
+namespace artifacts {
+
+/*! \brief Shape and element type of a tensor. An open dimension is -1. */
+struct TensorType {
+  std::vector<int64_t> shape;
+  DLDataType dtype;
+
+  /*! \brief As a number that cannot overflow. */
+  double elements() const;
+  double bytes() const;
+};
+
+/*! \brief What a caller of a graph must know. */
+struct Signature {
+  std::string symbol;
+  std::vector<std::string> constant_names;
+  std::vector<TensorType> inputs;
+  std::vector<TensorType> constants;
+  std::vector<TensorType> outputs;
+  /*! \brief An upper bound of the steps of any op: the product of the two largest tensors. */
+  double work{0};
+
+  /*! \brief Bytes of inputs, constants and outputs. */
+  double bytes() const;
+};
+
+/*!
+ * \brief Read the signature of a graph.
+ * \param names The constants that the module has; nullptr for those of the graph.
+ * \return Whether the graph has one, right or wrong.
+ */
+bool ReadSignature(const Json& graph, const std::vector<std::string>* names, Signature* signature);
+
+/*! \brief Sizes for the open dimensions of one signature, from another where that has the rank. */
+void CloseDimensions(const Signature& from, Signature* signature);
+
+/*! \brief What tensors are filled with. */
+enum class Fill { kOrdinary, kZeros, kOnes, kAnything };
+
+Fill AnyFill(Random* random);
+
+/*! \brief A tensor of a caller, between pages that nobody may touch. */
+class Tensor {
+ public:
+  Tensor(const TensorType& type, size_t alignment);
+
+  void FillWith(Fill fill, Random* random);
+  void FillWith(char byte);
+  std::string Bytes() const;
+  bool IsIntact() const { return memory_->IsIntact(); }
+  DLTensor* dl() { return &dl_; }
+
+ private:
+  TensorType type_;
+  std::unique_ptr<Guarded> memory_;
+  DLTensor dl_;
+};
+
+}  // namespace artifacts
+
+#endif  // TESTS_CPP_RUNTIME_ARTIFACTS_ARTIFACT_H_

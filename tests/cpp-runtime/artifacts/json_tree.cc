@@ -1,0 +1,145 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/artifacts/json_tree.cc
+ * \brief Any JSON value as a tree that may be changed; numbers and texts stay as they are written.
+ */
+#include "json_tree.h"
+
+#include <algorithm>
+
+namespace artifacts {
+
+namespace {
+
+/*! \brief Deeper than any graph, and far from the end of the stack. */
+constexpr int kDeepest = 64;
+
+/*! \brief Reads one text from its beginning to its end. */
+class Parser {
+ public:
+  explicit Parser(const std::string& text) : text_(text) {}
+
+  bool ReadAll(Json* json) { return ReadValue(json, 0) && Next() == '\0' && at_ == text_.size(); }
+
+ private:
+  char Next() {
+    at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size());
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+
+  bool Skip(char c) {
+    if (Next() != c) return false;
+    ++at_;
+    return true;
+  }
+
+  bool ReadQuoted(std::string* out) {
+    if (!Skip('"')) return false;
+    const size_t begin = at_;
+    for (; at_ < text_.size() && text_[at_] != '"'; ++at_) {
+      if (text_[at_] == '\\') ++at_;
+    }
+    if (at_ >= text_.size()) return false;
+    *out = text_.substr(begin, at_++ - begin);
+    return true;
+  }
+
+  bool ReadItems(Json* json, char end, int depth) {
+    ++at_;
+    if (Skip(end)) return true;
+    do {
+      if (json->kind == Json::Kind::kObject) {
+        json->keys.emplace_back();
+        if (!ReadQuoted(&json->keys.back()) || !Skip(':')) return false;
+      }
+      json->items.emplace_back();
+      if (!ReadValue(&json->items.back(), depth + 1)) return false;
+    } while (Skip(','));
+    return Skip(end);
+  }
+
+  bool ReadValue(Json* json, int depth) {
+    if (depth > kDeepest) return false;
+    const char c = Next();
+    if (c == '{' || c == '[') {
+      json->kind = c == '{' ? Json::Kind::kObject : Json::Kind::kArray;
+      return ReadItems(json, c == '{' ? '}' : ']', depth);
+    }
+    if (c == '"') {
+      json->kind = Json::Kind::kText;
+      return ReadQuoted(&json->text);
+    }
+    const size_t end = std::min(text_.find_first_of(",:]}{[\" \t\r\n", at_), text_.size());
+    json->text = text_.substr(at_, end - at_);
+    at_ = end;
+    return !json->text.empty();
+  }
+
+  const std::string& text_;
+  size_t at_{0};
+};
+
+void Append(const Json& json, std::string* text) {
+  if (json.kind == Json::Kind::kLiteral) {
+    *text += json.text;
+  } else if (json.kind == Json::Kind::kText) {
+    *text += '"' + json.text + '"';
+  } else {
+    const bool is_object = json.kind == Json::Kind::kObject;
+    *text += is_object ? '{' : '[';
+    for (size_t i = 0; i < json.items.size(); ++i) {
+      if (i > 0) *text += ", ";
+      if (is_object) *text += '"' + json.keys[i] + "\": ";
+      Append(json.items[i], text);
+    }
+    *text += is_object ? '}' : ']';
+  }
+}
+
+}  // namespace
+
+Json* Json::Find(const std::string& key) {
+  const auto it = std::find(keys.begin(), keys.end(), key);
+  return it == keys.end() ? nullptr : &items[it - keys.begin()];
+}
+
+void Json::Set(const std::string& key, Json value) {
+  if (kind != Kind::kObject) return;
+  if (Json* known = Find(key)) {
+    *known = std::move(value);
+    return;
+  }
+  keys.push_back(key);
+  items.push_back(std::move(value));
+}
+
+bool ParseJson(const std::string& text, Json* json) {
+  *json = Json();
+  return Parser(text).ReadAll(json);
+}
+
+std::string ToText(const Json& json) {
+  std::string text;
+  Append(json, &text);
+  return text;
+}
+
+}  // namespace artifacts

@@ -1,0 +1,62 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/artifacts/json_tree.h
+ * \brief Any JSON value as a tree that may be changed; numbers and texts stay as they are written.
+ */
+#ifndef TESTS_CPP_RUNTIME_ARTIFACTS_JSON_TREE_H_
+#define TESTS_CPP_RUNTIME_ARTIFACTS_JSON_TREE_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace artifacts {
+
+/*! \brief A JSON value. */
+struct Json {
+  enum class Kind { kLiteral, kText, kArray, kObject };
+
+  Kind kind{Kind::kLiteral};
+  /*! \brief A number, true, false or null; or what stands between the quotes of a text. */
+  std::string text{"null"};
+  /*! \brief Of an object, a key for each item. */
+  std::vector<std::string> keys;
+  std::vector<Json> items;
+
+  bool IsScalar() const { return kind == Kind::kLiteral || kind == Kind::kText; }
+  /*! \brief The value of a key; null where there is none. */
+  Json* Find(const std::string& key);
+  const Json* Find(const std::string& key) const { return const_cast<Json*>(this)->Find(key); }
+  void Set(const std::string& key, Json value);
+
+  static Json Literal(std::string text) { return {Kind::kLiteral, std::move(text), {}, {}}; }
+  static Json Text(std::string text) { return {Kind::kText, std::move(text), {}, {}}; }
+  static Json Array(std::vector<Json> items) { return {Kind::kArray, "", {}, std::move(items)}; }
+};
+
+/*! \brief Read a text; false if it is not JSON. */
+bool ParseJson(const std::string& text, Json* json);
+
+std::string ToText(const Json& json);
+
+}  // namespace artifacts
+
+#endif  // TESTS_CPP_RUNTIME_ARTIFACTS_JSON_TREE_H_

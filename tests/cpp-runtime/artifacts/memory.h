@@ -1,0 +1,70 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/artifacts/memory.h
+ * \brief Tensors between pages that nobody may touch, and a count of what is allocated.
+ */
+#ifndef TESTS_CPP_RUNTIME_ARTIFACTS_MEMORY_H_
+#define TESTS_CPP_RUNTIME_ARTIFACTS_MEMORY_H_
+
+#include <cstddef>
+
+namespace artifacts {
+
+/*!
+ * \brief Memory whose end is the end of a page. The pages before and behind it end the process when
+ *        they are touched, and `IsIntact` tells whether the rest of its first page is as it was.
+ *
+ * oneDNN makes its code at run time, so that no sanitizer looks after what that reads and writes.
+ */
+class Guarded {
+ public:
+  /*! \param alignment Of the first byte; behind the last one there may be that much less one. */
+  Guarded(size_t bytes, size_t alignment);
+  ~Guarded();
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  bool IsIntact() const;
+
+ private:
+  size_t bytes_;
+  size_t mapped_;
+  char* pages_;
+  char* data_;
+};
+
+/*!
+ * \brief Counts what the allocator of AddressSanitizer has given away since it was made.
+ *
+ * Without that sanitizer nothing is counted.
+ */
+class AllocationCount {
+ public:
+  AllocationCount();
+  /*! \brief The most bytes that were in use at once. */
+  size_t peak() const;
+};
+
+}  // namespace artifacts
+
+#endif  // TESTS_CPP_RUNTIME_ARTIFACTS_MEMORY_H_

@@ -1,0 +1,68 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+
+import sys
+
+from scripts.test import artifacts
+
+REPORT = """/x/src/runtime/contrib/dnnl/core/a.cc:7:3: runtime error: division by zero
+    #0 0x5581 in tvm::runtime::contrib::dnnl_backend::Lower(int) /x/src/a.cc:7
+"""
+PRINTED = f"""@corpus 3
+{REPORT}@failed it ends the process: Floating point exception
+@seed 12 of abc graph
+@what nodes[1].attrs.axis = "7"
+@saved /tmp/seed-12.artifact
+@failed it allocates 9000 bytes, 90.0 x as many as expected
+@seed 14 of abc constants
+@what bytes at 8
+@saved /tmp/seed-14.artifact
+@count graph 1 2 3 4 5
+@count c_source 1 0 0 0 0
+@total 16 trials, 2 failures, 1 s
+@most 90 14
+@slowest 0.25 13
+"""
+
+
+def test_what_a_process_prints_is_read():
+    found = []
+    command = [sys.executable, "-c", f"print({PRINTED!r}, end='')"]
+    worker = artifacts.Worker(command, {}, found.append)
+    worker.run()
+    assert [(f.seed, f.of, f.saved) for f in found] == [
+        (12, "abc graph", "/tmp/seed-12.artifact"),
+        (14, "abc constants", "/tmp/seed-14.artifact"),
+    ]
+    assert found[0].report == REPORT and found[0].what == 'nodes[1].attrs.axis = "7"'
+    assert worker.counts["graph", "run"] == 4 and worker.counts["c source", "not loaded"] == 1
+    assert (worker.corpus, worker.trials) == (3, 16)
+    assert worker.most == (90.0, 14) and worker.slowest == (0.25, 13)
+
+
+def test_failures_of_one_mistake_are_of_one_kind():
+    def kind(why, report=""):
+        return artifacts.Failure(why, report=report).kind()
+
+    why = "it ends the process: Floating point exception"
+    assert kind(why, REPORT) == (why, "/x/src/runtime/contrib/dnnl/core/a.cc:7")
+    report = "    #0 0x12  (<unknown module>)\n    #1 0x34 in dnnl::impl::execute(int) x.cc:1\n"
+    summary = "SUMMARY: AddressSanitizer: SEGV (<unknown module>)\n"
+    assert kind(why, report + summary) == (why, "SEGV dnnl::impl::execute")
+    summary = "SUMMARY: AddressSanitizer: heap-buffer-overflow ../b.cc:165 in f(int)\n"
+    assert kind(why, report + summary) == (why, "heap-buffer-overflow ../b.cc:165")
+    assert kind("it allocates 9000 bytes, 90.0 x") == kind("it allocates 80 bytes, 2.5 x")
