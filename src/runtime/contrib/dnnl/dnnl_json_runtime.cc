@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../json/json_node.h"
@@ -35,10 +36,11 @@
 #include "core/exec/profile.h"
 #include "core/exec/recorder.h"
 #include "core/exec/threads.h"
+#include "core/infer.h"
 #include "core/library.h"
 #include "core/lowering.h"
 #include "core/op_table.h"
-#include "core/plan/plan.h"
+#include "core/plan/plan_cache.h"
 #include "tvm/errors.h"
 #include "tvm/json_graph.h"
 
@@ -62,10 +64,12 @@ bool IsCompact(const DLTensor& tensor) {
   return true;
 }
 
+/*! \brief Whether the tensor has a shape, in which open dimensions stand for any size. */
 bool HasShape(const DLTensor& tensor, const std::vector<int64_t>& shape) {
   return static_cast<size_t>(tensor.ndim) == shape.size() &&
          (tensor.shape != nullptr || shape.empty()) &&
-         std::equal(shape.begin(), shape.end(), tensor.shape);
+         std::equal(shape.begin(), shape.end(), tensor.shape,
+                    [](int64_t said, int64_t size) { return said == size || said == kOpen; });
 }
 
 /*! \brief "float32 [1, 2]", whatever the tensor says of itself. */
@@ -78,6 +82,15 @@ std::string ToText(const DLTensor& tensor) {
   return type + " " + ToText(Dims(tensor.shape, tensor.shape + tensor.ndim));
 }
 
+/*! \brief "float32 [?, 2]", the question mark for an open dimension. */
+std::string ToText(const Argument& argument) {
+  std::string text;
+  for (int64_t dim : argument.type.shape) {
+    text += (text.empty() ? "" : ", ") + (dim == kOpen ? "?" : std::to_string(dim));
+  }
+  return ToText(argument.type.dtype) + " [" + text + "]";
+}
+
 class DNNLJSONRuntime : public JSONRuntimeBase {
  public:
   DNNLJSONRuntime(const std::string& symbol_name, const std::string& graph_json,
@@ -88,31 +101,53 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
 
   void Init(const Array<NDArray>& consts) final {
     CheckConstants(consts);
-    const Graph graph = MakeGraph(consts);
-    plan_ = WithTVMErrors([&]() { return CallWithOpenMP([&]() { return MakePlan(graph); }); });
-    contexts_ = std::make_unique<ContextPool>(plan_);
+    Graph graph = MakeGraph(consts);
+    WithTVMErrors([&]() {
+      if (IsDynamic(graph)) {
+        CheckOps(graph);
+        graph_ = std::move(graph);
+        return;
+      }
+      only_plan_ = std::make_shared<ReadyPlan>(CallWithOpenMP([&]() { return MakePlan(graph); }));
+    });
   }
 
   void Run() final { LOG(FATAL) << "a call goes through Invoke"; }
 
   /*! \brief Safe on any number of threads at once: each run has a context of its own. */
   void Invoke(const TVMArgs& args) final {
-    std::unique_ptr<Context> context = contexts_->Take();
-    std::vector<void*>* addresses = context->addresses();
-    ICHECK_EQ(args.size(), addresses->size())
-        << symbol_name_ << ": " << addresses->size() << " inputs and outputs are expected, but "
+    const size_t expected = input_var_eid_.size() + outputs_.size();
+    ICHECK_EQ(static_cast<size_t>(args.size()), expected)
+        << symbol_name_ << ": " << expected << " inputs and outputs are expected, but "
         << args.size() << " were passed";
-    for (int i = 0; i < args.size(); ++i) (*addresses)[i] = Address(args[i], i);
+    std::shared_ptr<ReadyPlan> of_shape;
+    if (only_plan_ == nullptr) of_shape = PlanOf(args);
+    ReadyPlan* ready = only_plan_ == nullptr ? of_shape.get() : only_plan_.get();
+    std::unique_ptr<Context> context = ready->contexts.Take();
+    std::vector<void*>* addresses = context->addresses();
+    for (int i = 0; i < args.size(); ++i) {
+      const DLTensor& tensor = TensorOf(args[i], ready->plan->arguments[i]);
+      (*addresses)[i] = static_cast<char*>(tensor.data) + tensor.byte_offset;
+    }
     Recorder* recorder = Recorder::OfThread();
     WithTVMErrors([&]() { CallWithOpenMP([&]() { context->Run(*addresses, recorder); }); });
-    contexts_->Return(std::move(context));
+    ready->contexts.Return(std::move(context));
   }
 
   PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& sptr_to_self) final {
     if (name == "get_plan") {
       return TypedPackedFunc<String()>([sptr_to_self, this]() {
         CheckInitialised("get_plan");
-        return DescribePlan(symbol_name_, *plan_);
+        return only_plan_ != nullptr ? DescribePlan(symbol_name_, *only_plan_->plan)
+                                     : DescribePlans(graph_, plans_);
+      });
+    }
+    if (name == "set_plan_cache_size") {
+      return TypedPackedFunc<void(int)>([sptr_to_self, this](int size) {
+        ICHECK(size >= 1 && size <= kMaxPlanCacheSize)
+            << symbol_name_ << ": set_plan_cache_size: the number of plans must be from 1 to "
+            << kMaxPlanCacheSize << ", but is " << size;
+        plans_.SetCapacity(size);
       });
     }
     if (name == "holds_own_constants") {
@@ -122,9 +157,9 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
     if (name == "measure_primitives" || name == "profile_primitives") {
       const bool is_alone = name == "measure_primitives";
       return TypedPackedFunc<String(int)>([sptr_to_self, this, name, is_alone](int repeat) {
-        CheckInitialised(name.c_str());
+        const std::shared_ptr<const Plan> plan = LatestPlan(name.c_str());
         return WithTVMErrors([&]() {
-          return CallWithOpenMP([&]() { return MeasurePrimitives(plan_, repeat, is_alone); });
+          return CallWithOpenMP([&]() { return MeasurePrimitives(plan, repeat, is_alone); });
         });
       });
     }
@@ -171,29 +206,62 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
   }
 
   void CheckInitialised(const char* name) const {
-    // Not plan_, which another thread may be about to make.
+    // Not the plan, which another thread may be about to make.
     ICHECK(initialized_) << symbol_name_ << ": " << name
                          << " is there after the first run or __init_" << symbol_name_;
   }
 
-  /*! \brief The address of the i-th tensor of a call, once it is known to be what was planned. */
-  void* Address(const TVMArgValue& value, int i) const {
-    const Argument& expected = plan_->arguments[i];
+  /*! \brief The plan, or that of the shape that was called last. */
+  std::shared_ptr<const Plan> LatestPlan(const char* name) const {
+    CheckInitialised(name);
+    if (only_plan_ != nullptr) return only_plan_->plan;
+    const auto plans = plans_.values();
+    ICHECK(!plans.empty()) << symbol_name_ << ": " << name << " tells of the shape that was called "
+                           << "last, and there is a plan of none";
+    return plans.front()->plan;
+  }
+
+  /*! \brief The plan of a call of a graph with open dimensions. */
+  std::shared_ptr<ReadyPlan> PlanOf(const TVMArgs& args) {
+    // Kept, so that a shape that is known allocates nothing.
+    static thread_local std::vector<int64_t> dims_of_thread;
+    std::vector<int64_t>& open_dims = dims_of_thread;
+    open_dims.clear();
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      const Argument& input = graph_.inputs[i].argument;
+      const DLTensor& tensor = TensorOf(args[static_cast<int>(i)], input);
+      for (size_t j = 0; j < input.type.shape.size(); ++j) {
+        if (input.type.shape[j] == kOpen) open_dims.push_back(tensor.shape[j]);
+      }
+    }
+    return WithTVMErrors([&]() {
+      return plans_.Get(open_dims, [&]() {
+        return std::make_shared<ReadyPlan>(
+            CallWithOpenMP([&]() { return MakePlanFor(graph_, open_dims); }));
+      });
+    });
+  }
+
+  /*! \brief A tensor of a call, once it is known to be what is expected. */
+  const DLTensor& TensorOf(const TVMArgValue& value, const Argument& expected) const {
     const DLTensor* tensor = value.operator DLTensor*();
     ICHECK(tensor != nullptr && tensor->data != nullptr)
         << symbol_name_ << ": " << expected.name << " is null";
     ICHECK(HasShape(*tensor, expected.type.shape) && TypeEqual(tensor->dtype, expected.type.dtype))
-        << symbol_name_ << ": " << expected.name << " must be " << ToText(expected.type.dtype)
-        << " " << ToText(expected.type.shape) << ", but is " << ToText(*tensor);
+        << symbol_name_ << ": " << expected.name << " must be " << ToText(expected) << ", but is "
+        << ToText(*tensor);
     ICHECK(IsCompact(*tensor)) << symbol_name_ << ": " << expected.name
                                << " has strides that are not those of a row-major tensor";
     ICHECK(tensor->device.device_type == kDLCPU)
         << symbol_name_ << ": " << expected.name << " must be on the CPU";
-    return static_cast<char*>(tensor->data) + tensor->byte_offset;
+    return *tensor;
   }
 
-  std::shared_ptr<const Plan> plan_;
-  std::unique_ptr<ContextPool> contexts_;
+  /*! \brief The plan of a graph without open dimensions, else null. */
+  std::shared_ptr<ReadyPlan> only_plan_;
+  /*! \brief The graph where it has open dimensions, with its constants. */
+  Graph graph_;
+  PlanCache plans_{static_cast<size_t>(WithTVMErrors(DefaultPlanCacheSize))};
 };
 
 }  // namespace dnnl_backend

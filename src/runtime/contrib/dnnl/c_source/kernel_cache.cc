@@ -58,50 +58,9 @@ std::string KeyOf(const TVMDNNLOp& op) {
 }
 
 std::shared_ptr<OpKernel> KernelCache::Get(const TVMDNNLOp& op) {
-  const std::string key = KeyOf(op);
-  std::promise<std::shared_ptr<OpKernel>> promise;
-  Future future;
-  bool is_new = false;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto it = by_key_.find(key);
-    if (it != by_key_.end()) {
-      entries_.splice(entries_.begin(), entries_, it->second);
-      future = it->second->second;
-    } else {
-      is_new = true;
-      future = promise.get_future().share();
-      entries_.emplace_front(key, future);
-      by_key_[key] = entries_.begin();
-      if (entries_.size() > capacity_) {
-        by_key_.erase(entries_.back().first);
-        entries_.pop_back();
-      }
-    }
-  }
-  if (is_new) {
-    try {
-      promise.set_value(std::make_shared<OpKernel>(op, std::vector<void*>(op.num_inputs)));
-    } catch (...) {
-      // Others may be waiting for it. The next call tries again: memory may have been short.
-      promise.set_exception(std::current_exception());
-      Drop(key);
-    }
-  }
-  return future.get();
-}
-
-void KernelCache::Drop(const std::string& key) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto it = by_key_.find(key);
-  if (it == by_key_.end()) return;
-  entries_.erase(it->second);
-  by_key_.erase(it);
-}
-
-size_t KernelCache::size() const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return entries_.size();
+  return kernels_.Get(KeyOf(op), [&op]() {
+    return std::make_shared<OpKernel>(op, std::vector<void*>(op.num_inputs));
+  });
 }
 
 KernelCache* KernelCache::Global() {

@@ -24,14 +24,10 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_C_SOURCE_KERNEL_CACHE_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_C_SOURCE_KERNEL_CACHE_H_
 
-#include <future>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
-#include <utility>
 
+#include "../core/build_cache.h"
 #include "op_kernel.h"
 
 namespace tvm {
@@ -51,27 +47,18 @@ namespace dnnl_backend {
 class KernelCache {
  public:
   /*! \param capacity How many kernels are kept at most. */
-  explicit KernelCache(size_t capacity) : capacity_(capacity) {}
+  explicit KernelCache(size_t capacity) : kernels_(capacity) {}
 
   /*! \brief The kernel for an op. It stays alive with the caller even when the cache drops it. */
   std::shared_ptr<OpKernel> Get(const TVMDNNLOp& op);
 
-  size_t size() const;
+  size_t size() const { return kernels_.values().size(); }
 
   /*! \brief The cache of the process. It is never destroyed, so that it may be used at exit. */
   static KernelCache* Global();
 
  private:
-  using Future = std::shared_future<std::shared_ptr<OpKernel>>;
-  using Entry = std::pair<std::string, Future>;
-
-  void Drop(const std::string& key);
-
-  const size_t capacity_;
-  mutable std::mutex mutex_;
-  /*! \brief The one that was used last is in front. */
-  std::list<Entry> entries_;
-  std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
+  BuildCache<std::string, OpKernel> kernels_;
 };
 
 /*! \brief What tells an op from others: all of its description that the kernel depends on. */

@@ -221,6 +221,18 @@ std::shared_ptr<const Plan> MakePlan(const Graph& given,
   return builder.Finish();
 }
 
+void CheckOps(const Graph& graph) {
+  CheckLibraryVersion();
+  for (const Edge& input : graph.inputs) {
+    ToDNNLType(input.argument.type.dtype, graph.symbol + ": " + input.argument.name);
+  }
+  for (const Node& node : graph.nodes) {
+    const NodeReader reader(node, graph.symbol);
+    SpecOf(reader);
+    for (const TensorType& type : node.outputs) ToDNNLType(type.dtype, reader.Where());
+  }
+}
+
 std::shared_ptr<const Plan> MakePlan(const Graph& graph) {
   return MakePlan(graph, InputShapes(graph));
 }

@@ -40,6 +40,12 @@ namespace tvm::runtime::contrib::dnnl_backend {
 std::shared_ptr<const Plan> MakePlan(const Graph& graph,
                                      const std::vector<std::vector<int64_t>>& input_shapes);
 
+/*!
+ * \brief Check what can be told of a graph before its shapes are known: that this runtime has its
+ * ops, and oneDNN their types.
+ */
+void CheckOps(const Graph& graph);
+
 /*! \brief The plan of a graph without open dimensions. */
 std::shared_ptr<const Plan> MakePlan(const Graph& graph);
 

@@ -25,10 +25,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "../../../json/json_text.h"
+#include "../desc.h"
 #include "../error.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -89,6 +92,24 @@ JSONObject ObjectOf(const StepInfo& info) {
       .Add("threads", info.num_threads);
 }
 
+/*! \brief An object with all that is to be told of a plan. */
+JSONObject Describe(JSONObject object, const Plan& plan) {
+  std::vector<std::string> steps;
+  for (const Step& step : plan.steps) steps.push_back(ObjectOf(step.info).str());
+  return object.Add("arena_bytes", plan.arena_bytes)
+      .Add("arena_bytes_unshared", plan.arena_bytes_unshared)
+      .Add("scratchpad_bytes", plan.scratchpad_bytes)
+      .Add("constant_bytes", plan.constant_bytes)
+      .Add("constant_bytes_shared", plan.constant_bytes_shared)
+      .AddJSON("primitives", InBrackets(steps, ",\n"));
+}
+
+size_t BytesOf(const TensorType& type) {
+  size_t bytes = (type.dtype.bits + 7) / 8;
+  for (int64_t dim : type.shape) bytes *= dim;
+  return bytes;
+}
+
 double Median(std::vector<double>* samples) {
   const auto middle = samples->begin() + samples->size() / 2;
   std::nth_element(samples->begin(), middle, samples->end());
@@ -117,16 +138,47 @@ constexpr int kWarmUp = 2;
 }  // namespace
 
 std::string DescribePlan(const std::string& symbol, const Plan& plan) {
-  std::vector<std::string> steps;
-  for (const Step& step : plan.steps) steps.push_back(ObjectOf(step.info).str());
+  return Describe(JSONObject().Add("symbol", symbol), plan).str();
+}
+
+std::string DescribePlans(const Graph& graph, const PlanCache& plans) {
+  const auto counts = plans.counts();
+  size_t graph_bytes = 0, run_bytes = 0;
+  for (const Constant& constant : graph.constants) {
+    graph_bytes += BytesOf(constant.edge.argument.type);
+  }
+  // Plans share constants with each other, and with the graph those that need no packing.
+  std::map<const void*, size_t> constants;
+  std::vector<std::string> described;
+  for (const std::shared_ptr<ReadyPlan>& ready : plans.values()) {
+    const Plan& plan = *ready->plan;
+    std::vector<std::string> shapes;
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      shapes.push_back(ToText(plan.arguments[i].type.shape));
+    }
+    const size_t contexts = ready->contexts.size();
+    run_bytes += contexts * (plan.arena_bytes + plan.scratchpad_bytes);
+    for (const Buffer& buffer : plan.buffers) {
+      if (buffer.kind == BufferKind::kConstant) constants[buffer.data.get()] = buffer.bytes;
+    }
+    JSONObject object;
+    object.AddJSON("input_shapes", InBrackets(shapes, ", ")).Add("contexts", contexts);
+    described.push_back(Describe(std::move(object), plan).str());
+  }
+  for (const Constant& constant : graph.constants) constants.erase(constant.data.get());
+  constants.erase(nullptr);
+  size_t packed_bytes = 0;
+  for (const auto& [data, bytes] : constants) packed_bytes += bytes;
   return JSONObject()
-      .Add("symbol", symbol)
-      .Add("arena_bytes", plan.arena_bytes)
-      .Add("arena_bytes_unshared", plan.arena_bytes_unshared)
-      .Add("scratchpad_bytes", plan.scratchpad_bytes)
-      .Add("constant_bytes", plan.constant_bytes)
-      .Add("constant_bytes_shared", plan.constant_bytes_shared)
-      .AddJSON("primitives", InBrackets(steps, ",\n"))
+      .Add("symbol", graph.symbol)
+      .Add("plan_cache_size", plans.capacity())
+      .Add("hits", counts.hits)
+      .Add("misses", counts.misses)
+      .Add("bytes", graph_bytes + packed_bytes + run_bytes)
+      .Add("graph_constant_bytes", graph_bytes)
+      .Add("packed_constant_bytes", packed_bytes)
+      .Add("run_bytes", run_bytes)
+      .AddJSON("plans", InBrackets(described, ",\n"))
       .str();
 }
 

@@ -27,7 +27,9 @@
 #include <memory>
 #include <string>
 
+#include "../graph.h"
 #include "../plan/plan.h"
+#include "../plan/plan_cache.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -37,6 +39,12 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * oneDNN has only its slow reference code for it.
  */
 std::string DescribePlan(const std::string& symbol, const Plan& plan);
+
+/*!
+ * \brief The plans of a graph with open dimensions as JSON: symbol, what the cache holds and did,
+ * and each plan, that of the latest shape first, with the shapes of its inputs.
+ */
+std::string DescribePlans(const Graph& graph, const PlanCache& plans);
 
 /*!
  * \brief Time each primitive of the plan, on inputs of zeros.

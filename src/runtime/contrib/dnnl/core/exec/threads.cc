@@ -28,9 +28,9 @@
 #endif
 
 #include <atomic>
-#include <cstdlib>
 #include <string>
 
+#include "../environment.h"
 #include "../error.h"
 #include "../library.h"
 #include "../onednn.h"
@@ -39,8 +39,6 @@
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
-
-constexpr const char* kVariable = "TVM_DNNL_NUM_THREADS";
 
 /*!
  * \brief The OpenMP library that oneDNN was linked with.
@@ -78,14 +76,7 @@ struct OpenMP {
 };
 
 int FromEnvironment() {
-  const char* text = std::getenv(kVariable);
-  if (text == nullptr || *text == '\0') return 0;
-  char* end = nullptr;
-  const int64_t value = std::strtol(text, &end, 10);
-  CORE_CHECK(*end == '\0' && value > 0 && value <= kMaxThreads)
-      << kVariable << " must be a number of threads from 1 to " << kMaxThreads << ", but is \""
-      << text << "\"";
-  return static_cast<int>(value);
+  return NumberFromEnvironment("TVM_DNNL_NUM_THREADS", "threads", kMaxThreads);
 }
 
 /*!

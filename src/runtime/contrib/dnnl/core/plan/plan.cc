@@ -156,4 +156,9 @@ void ContextPool::Return(std::unique_ptr<Context> context) {
   free_.push_back(std::move(context));
 }
 
+size_t ContextPool::size() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return free_.size();
+}
+
 }  // namespace tvm::runtime::contrib::dnnl_backend

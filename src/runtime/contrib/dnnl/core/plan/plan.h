@@ -143,10 +143,12 @@ class ContextPool {
 
   std::unique_ptr<Context> Take();
   void Return(std::unique_ptr<Context> context);
+  /*! \brief How many are free: all of them, while nothing runs. */
+  size_t size() const;
 
  private:
   std::shared_ptr<const Plan> plan_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Context>> free_;
 };
 

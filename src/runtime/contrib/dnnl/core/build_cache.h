@@ -1,0 +1,173 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/build_cache.h
+ * \brief A cache of what takes long to build, for many threads at once.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_BUILD_CACHE_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_BUILD_CACHE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <iterator>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*!
+ * \brief The values that were used last, by key.
+ *
+ * A value is built once, by the first thread that asks for it; others that want the same one wait,
+ * and nobody else does. It stays alive with those who have it when the cache drops it. What a build
+ * throws goes to all who wait, and is not kept: memory may have been short.
+ */
+template <typename Key, typename Value, typename Hash = std::hash<Key>>
+class BuildCache {
+ public:
+  using Pointer = std::shared_ptr<Value>;
+
+  /*! \brief What became of the calls of Get. */
+  struct Counts {
+    uint64_t hits{0};   /*!< the value was there, or being built */
+    uint64_t misses{0}; /*!< it had to be built */
+  };
+
+  /*! \param capacity How many values are kept at most. */
+  explicit BuildCache(size_t capacity) : capacity_(capacity) {}
+
+  /*! \brief The value of a key, which `build()` makes if need be. It allocates nothing else. */
+  template <typename Build>
+  Pointer Get(const Key& key, const Build& build) {
+    std::shared_future<Pointer> others;
+    std::optional<std::promise<Pointer>> promise;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const auto known = by_key_.find(key);
+      if (known != by_key_.end()) {
+        ++counts_.hits;
+        entries_.splice(entries_.begin(), entries_, known->second);
+        if (known->second->value != nullptr) return known->second->value;
+        others = known->second->building;
+      } else {
+        ++counts_.misses;
+        promise.emplace();
+        entries_.push_front({key, nullptr, promise->get_future().share()});
+        by_key_[key] = entries_.begin();
+      }
+    }
+    if (others.valid()) return others.get();
+    return Finish(key, build, &*promise);
+  }
+
+  /*! \brief Another number of values to keep; those that were used longest ago go. */
+  void SetCapacity(size_t capacity) {
+    std::list<Entry> dropped;
+    std::lock_guard<std::mutex> lock(mutex_);
+    capacity_ = capacity;
+    Trim(&dropped);
+  }
+  size_t capacity() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return capacity_;
+  }
+
+  Counts counts() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return counts_;
+  }
+
+  /*! \brief The values that are there, the one that was used last first. */
+  std::vector<Pointer> values() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<Pointer> values;
+    for (const Entry& entry : entries_) {
+      if (entry.value != nullptr) values.push_back(entry.value);
+    }
+    return values;
+  }
+
+ private:
+  struct Entry {
+    Key key;
+    /*! \brief Null while it is built. Then the entry stays, whatever the capacity. */
+    Pointer value;
+    std::shared_future<Pointer> building;
+  };
+
+  template <typename Build>
+  Pointer Finish(const Key& key, const Build& build, std::promise<Pointer>* promise) {
+    Pointer value;
+    try {
+      value = build();
+    } catch (...) {
+      {
+        std::lock_guard<std::mutex> lock(mutex_);
+        const auto known = by_key_.find(key);
+        entries_.erase(known->second);
+        by_key_.erase(known);
+      }
+      promise->set_exception(std::current_exception());
+      throw;
+    }
+    {
+      // What is dropped is freed without the lock.
+      std::list<Entry> dropped;
+      std::lock_guard<std::mutex> lock(mutex_);
+      Entry& entry = *by_key_.find(key)->second;
+      entry.value = value;
+      entry.building = {};
+      Trim(&dropped);
+    }
+    promise->set_value(value);
+    return value;
+  }
+
+  /*! \brief Take out what is too many. It is not done before a build, which may yet fail. */
+  void Trim(std::list<Entry>* dropped) {
+    auto it = entries_.end();
+    while (by_key_.size() > capacity_ && it != entries_.begin()) {
+      --it;
+      if (it->value == nullptr) continue;
+      by_key_.erase(it->key);
+      const auto next = std::next(it);
+      dropped->splice(dropped->begin(), entries_, it);
+      it = next;
+    }
+  }
+
+  mutable std::mutex mutex_;
+  size_t capacity_;
+  Counts counts_;
+  /*! \brief The one that was used last is in front. */
+  std::list<Entry> entries_;
+  std::unordered_map<Key, typename std::list<Entry>::iterator, Hash> by_key_;
+};
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_BUILD_CACHE_H_

@@ -1,0 +1,224 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/plan_cache_test.cc
+ * \brief The cache of plans: which stay, what threads wait for, and what a plan is made for.
+ */
+#include "src/runtime/contrib/dnnl/core/plan/plan_cache.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "src/runtime/contrib/dnnl/core/exec/profile.h"
+#include "tests/cpp-runtime/harness/test.h"
+
+namespace {
+
+using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
+
+using Cache = BuildCache<int, int>;
+
+/*! \brief What a cache holds, the one that was used last first. */
+std::vector<int> Held(const Cache& cache) {
+  std::vector<int> held;
+  for (const auto& value : cache.values()) held.push_back(*value);
+  return held;
+}
+
+/*! \brief The value of a key, which is the key. */
+std::shared_ptr<int> Get(Cache* cache, int key) {
+  return cache->Get(key, [key]() { return std::make_shared<int>(key); });
+}
+
+/*! \brief A gate that threads wait at. */
+class Gate {
+ public:
+  void Open() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    is_open_ = true;
+    changed_.notify_all();
+  }
+  void Pass() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this]() { return is_open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_open_{false};
+};
+
+TEST(DNNLBuildCache, DropsWhatWasUsedLongestAgo) {
+  Cache cache(3);
+  for (int key : {1, 2, 3, 1, 4}) Get(&cache, key);
+  EXPECT_EQ(Held(cache), (std::vector<int>{4, 1, 3}));
+  Get(&cache, 3);
+  Get(&cache, 2);
+  EXPECT_EQ(Held(cache), (std::vector<int>{2, 3, 4}));
+  EXPECT_EQ(cache.counts().hits, 2u);
+  EXPECT_EQ(cache.counts().misses, 5u);
+}
+
+TEST(DNNLBuildCache, TakesAnotherSize) {
+  Cache cache(4);
+  for (int key : {1, 2, 3, 4}) Get(&cache, key);
+  cache.SetCapacity(2);
+  EXPECT_EQ(Held(cache), (std::vector<int>{4, 3}));
+  cache.SetCapacity(3);
+  Get(&cache, 5);
+  EXPECT_EQ(Held(cache), (std::vector<int>{5, 4, 3}));
+  EXPECT_EQ(cache.capacity(), 3u);
+}
+
+TEST(DNNLBuildCache, LeavesWhatIsInUseAlive) {
+  Cache cache(1);
+  const std::shared_ptr<int> first = Get(&cache, 1);
+  Get(&cache, 2);
+  EXPECT_EQ(first.use_count(), 1);
+  EXPECT_EQ(*first, 1);
+  EXPECT_TRUE(Get(&cache, 1) != first);
+}
+
+TEST(DNNLBuildCache, KeepsNoFailureAndDropsNothingForOne) {
+  Cache cache(2);
+  Get(&cache, 1);
+  Get(&cache, 2);
+  const auto fail = []() -> std::shared_ptr<int> { throw std::runtime_error("no memory"); };
+  for (int key = 3; key < 9; ++key) EXPECT_THROWS(cache.Get(key, fail), "no memory");
+  EXPECT_EQ(Held(cache), (std::vector<int>{2, 1}));
+  EXPECT_EQ(*Get(&cache, 3), 3);
+  EXPECT_EQ(cache.counts().misses, 9u);
+}
+
+TEST(DNNLBuildCache, BuildsOnceForManyThreads) {
+  Cache cache(2);
+  Gate gate;
+  std::atomic<int> builds{0}, right{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&]() {
+      const auto value = cache.Get(7, [&]() {
+        ++builds;
+        gate.Pass();
+        return std::make_shared<int>(7);
+      });
+      if (*value == 7) ++right;
+    });
+  }
+  // All but one wait for that one.
+  while (cache.counts().hits < 7) std::this_thread::yield();
+  EXPECT_EQ(Held(cache), std::vector<int>{});
+  gate.Open();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(builds, 1);
+  EXPECT_EQ(right, 8);
+}
+
+TEST(DNNLBuildCache, TellsAllWhoWaitOfAFailure) {
+  Cache cache(2);
+  Gate gate;
+  std::atomic<int> told{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&]() {
+      try {
+        cache.Get(7, [&]() -> std::shared_ptr<int> {
+          gate.Pass();
+          throw std::runtime_error("no memory");
+        });
+      } catch (const std::runtime_error&) {
+        ++told;
+      }
+    });
+  }
+  while (cache.counts().hits < 3) std::this_thread::yield();
+  gate.Open();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(told, 4);
+  EXPECT_EQ(*Get(&cache, 7), 7);
+}
+
+TEST(DNNLBuildCache, ServesOthersDuringABuild) {
+  Cache cache(1);
+  Get(&cache, 1);
+  Gate gate;
+  std::thread builder([&]() {
+    cache.Get(2, [&]() {
+      gate.Pass();
+      return std::make_shared<int>(2);
+    });
+  });
+  while (cache.counts().misses < 2) std::this_thread::yield();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(*Get(&cache, 1), 1);
+  // Another one is built meanwhile, and takes no place of what is not there yet.
+  EXPECT_EQ(*Get(&cache, 3), 3);
+  EXPECT_EQ(cache.counts().misses, 3u);
+  gate.Open();
+  builder.join();
+  EXPECT_EQ(Held(cache).size(), 1u);
+}
+
+TEST(DNNLBuildCache, StaysRightUnderManyThreads) {
+  Cache cache(4);
+  std::atomic<int> wrong{0}, failures{0};
+  std::vector<std::thread> threads;
+  for (int seed = 0; seed < 8; ++seed) {
+    threads.emplace_back([&cache, &wrong, &failures, seed]() {
+      std::mt19937 random(seed);
+      for (int i = 0; i < 2000; ++i) {
+        const int key = static_cast<int>(random() % 9);
+        if (key == 8 && i % 50 == 0) cache.SetCapacity(1 + random() % 6);
+        try {
+          const auto value = cache.Get(key, [key, &random]() {
+            if (random() % 10 == 0) throw std::runtime_error("no memory");
+            return std::make_shared<int>(key);
+          });
+          if (*value != key) ++wrong;
+        } catch (const std::runtime_error&) {
+          ++failures;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(failures > 0);
+  EXPECT_TRUE(cache.values().size() <= cache.capacity());
+  EXPECT_EQ(cache.counts().hits + cache.counts().misses, 16000u);
+}
+
+TEST(DNNLPlanCache, IsAsLargeAsTheEnvironmentSays) {
+  EXPECT_EQ(DefaultPlanCacheSize(), 16);
+  setenv("TVM_DNNL_PLAN_CACHE_SIZE", "3", 1);
+  EXPECT_EQ(DefaultPlanCacheSize(), 3);
+  setenv("TVM_DNNL_PLAN_CACHE_SIZE", "many", 1);
+  EXPECT_THROWS(DefaultPlanCacheSize(), "TVM_DNNL_PLAN_CACHE_SIZE must be a number of plans");
+  unsetenv("TVM_DNNL_PLAN_CACHE_SIZE");
+}
+
+}  // namespace
