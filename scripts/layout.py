@@ -59,6 +59,7 @@ class Layout:
         self.corpus = self.build / "corpus"
         self.artifacts = self.build / "artifacts"
         self.lock = self.build / ".lock"
+        self.in_use = self.build / ".in-use"
 
     def with_codegen(self, codegen):
         """Return the paths of the same checkout for another codegen."""

@@ -21,6 +21,7 @@ import shutil
 from scripts.console import Console
 from scripts.layout import Layout
 from scripts.setup.lock import exclusive
+from scripts.setup.steps import IN_USE
 
 
 def add_arguments(parser):
@@ -34,6 +35,7 @@ def main(args):
         print(f"rm -rf {layout.build}")
         return 0
     if layout.build.is_dir():
-        with exclusive(layout.lock, Console()):
+        console = Console()
+        with exclusive(layout.lock, console), exclusive(layout.in_use, console, IN_USE):
             shutil.rmtree(layout.build)
     return 0

@@ -25,7 +25,7 @@ from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.runner import Runner
 from scripts.setup import steps
-from scripts.setup.lock import exclusive
+from scripts.setup.lock import exclusive, share
 
 LIBRARY_PLACES = ("build", "lib", "build/Release", "python/tvm")
 
@@ -141,8 +141,14 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=()):
         run_steps(chain, runner)
         return runner
     try:
+        # From here on nobody takes the environment away, until the last process in it has ended.
+        in_use = share(layout.in_use)
+        if all(step.current() for step in chain):
+            return runner
+        os.close(in_use)
         with exclusive(layout.lock, console):
             run_steps(chain, runner)
+            share(layout.in_use)
     except PermissionError as error:
         raise SetupError(
             f"cannot write to {error.filename}",
@@ -166,7 +172,7 @@ def run_steps(chain, runner):
             continue
         # Which steps are due is known only when those before them have run: no total.
         progress = runner.console.step(f"[{shown + 1}] {step.title}", step.after)
-        with progress:
+        with progress, step.alone():
             step.run()
         shown += progress.shown
     if shown:

@@ -14,30 +14,76 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""A lock, so that two set-ups of one checkout take turns."""
+"""Locks: one set-up of a checkout at a time, and none that takes away what others run in.
+
+The kernel drops a lock when its last holder ends, however it ends, so it never goes stale.
+"""
 
 import contextlib
 import fcntl
 import os
+import time
+from pathlib import Path
 
 
 @contextlib.contextmanager
-def exclusive(path, console):
-    """Hold the lock file while the body runs; wait for another holder, and say so.
+def exclusive(path, console, what="another set-up of this checkout"):
+    """Hold the lock file alone while the body runs; wait for its holders, and say for whom.
 
-    The kernel drops the lock when its holder ends, however it ends, so it never goes stale.
+    Parameters
+    ----------
+    path : Path
+        The lock file, which is made if it is not there.
+    console : Console
+        Where the waiting is told.
+    what : str
+        What the holders do.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = _open(path)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
-            console.say(f"waiting for another set-up of this checkout (process {holder or '?'})")
+            start = time.monotonic()
+            console.say(f"waiting for {what} ({_holders(descriptor) or 'an unknown process'})")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            console.say(f"waited {time.monotonic() - start:.0f} s")
         yield
     finally:
         os.close(descriptor)
+
+
+def share(path):
+    """Hold the lock file together with others; return a descriptor to close.
+
+    This process and those that it starts hold it until the last of them ends.
+    """
+    descriptor = _open(path)
+    os.set_inheritable(descriptor, True)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def _open(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _holders(descriptor):
+    """Name the processes that hold a lock file, as the kernel lists them."""
+    inode = os.fstat(descriptor).st_ino
+    names = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/locks").read_text(encoding="utf-8").splitlines():
+            fields = line.split()
+            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+                names.append(f"process {fields[4]}{_command(fields[4])}")
+    return ", ".join(names)
+
+
+def _command(process):
+    """Return what a process was started with, in brackets; nothing if that is unknown."""
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        return f" [{b' '.join(words).decode(errors='replace').strip()[:80]}]"
+    return ""

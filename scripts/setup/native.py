@@ -77,13 +77,30 @@ class NativeBuild:
             f"-DUSE_DNNL_CODEGEN={layout.codegen.upper()}",
         ]
 
-    def configure(self):
-        """Configure the directory anew if it was made for something else, or not to its end."""
+    def _configured(self):
+        """Return the stamp of the configuration, and the key that it has if it is this one."""
         flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS")]
         pins = ("build.txt", "wheel-tvm.txt", "wheel-onednn.txt")
         files = [self.layout.requirements / name for name in pins]
         key = digest(*map(str, self.configure_command()), *flags, *files)
-        stamp = Stamp(self.folder / ".configured")
+        return Stamp(self.folder / ".configured"), key
+
+    def is_newer(self, product):
+        """Tell if a product is newer than all that it may be made of, configuration included."""
+        stamp, key = self._configured()
+        if not product.is_file() or not stamp.matches(key):
+            return False
+        root = self.layout.root
+        made = product.stat().st_mtime_ns
+        # Folders too: theirs is the time when a file came or went.
+        folders = [root / "cmake", root / "src"]
+        sources = [root / "CMakeLists.txt", *folders]
+        sources += [path for folder in folders for path in folder.rglob("*")]
+        return all(path.stat().st_mtime_ns < made for path in sources if path.exists())
+
+    def configure(self):
+        """Configure the directory anew if it was made for something else, or not to its end."""
+        stamp, key = self._configured()
         if stamp.matches(key):
             return
         if not self.runner.dry_run:

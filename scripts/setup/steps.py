@@ -16,6 +16,7 @@
 # under the License.
 """The steps of set-up. Each is skipped when the hash of what it depends on has not changed."""
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -23,11 +24,15 @@ import sys
 from scripts.errors import SetupError
 from scripts.runner import explain_pip_failure, tail
 from scripts.setup import machine, tree, wheels
+from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
 from scripts.setup.stamps import Stamp, digest, write_atomic
 
 # Packages that every command needs; `lint` adds its own.
 GROUPS = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
+
+# What those do for whose end a step waits that would take away files under them.
+IN_USE = "what runs in this environment"
 
 _TVMC = """#!/bin/sh
 # Made by dev.py: TVM's command line on the tree that PYTHONPATH names.
@@ -76,6 +81,17 @@ class Step:
         """Make the product."""
         raise NotImplementedError
 
+    def replaced(self):
+        """Return the folder that the step puts a new one in the place of, if it does."""
+        return None
+
+    def alone(self):
+        """Return a context in which nobody runs in what the step is about to replace."""
+        replaced = self.replaced()
+        if replaced is None or not replaced.exists():
+            return contextlib.nullcontext()
+        return exclusive(self.layout.in_use, self.runner.console, IN_USE)
+
 
 class CheckMachine(Step):
     """Look for what set-up needs before anything is downloaded."""
@@ -117,6 +133,9 @@ class VirtualEnvironment(Step):
     def key(self):
         # Scripts in a virtual environment hold its path: a moved checkout needs a new one.
         return digest("venv 1", str(self.layout.venv))
+
+    def replaced(self):
+        return self.layout.venv
 
     def busy(self):
         """Return the mark of an installation that runs, or was interrupted."""
@@ -192,6 +211,9 @@ class PrebuiltTree(Step):
         how = (tree.HOOKED, tree.REPLACED, tree.MENDED, tree._FUNCTION, tree._CALL)
         return digest(self.requirements, *how, *self.patches)
 
+    def replaced(self):
+        return self.layout.prebuilt
+
     def wheel(self):
         """Return the wheel's path, downloading it if it is gone."""
         return wheels.fetch(self.runner, self.layout, self.requirements)[0]
@@ -209,7 +231,7 @@ class PrebuiltTree(Step):
 class OneDNN(Step):
     """Unpack oneDNN's wheels into a prefix."""
 
-    title = "oneDNN"
+    title = "oneDNN headers and library"
     pins = "wheel-onednn.txt"
     directory = "onednn"
 
@@ -224,14 +246,21 @@ class OneDNN(Step):
     def key(self):
         return digest(self.requirements)
 
+    def replaced(self):
+        return self.target
+
+    def unpack(self, downloaded, new):
+        """Unpack the downloaded wheels into a new folder."""
+        for wheel in downloaded:
+            wheels.unpack_data(wheel, new)
+
     def run(self):
         downloaded = wheels.fetch(self.runner, self.layout, self.requirements)
-        if self.runner.plan(f"unpack oneDNN's headers and library into {self.target}"):
+        if self.runner.plan(f"unpack the {self.title} into {self.target}"):
             return
         new = self.target.with_name(self.target.name + ".new")
         shutil.rmtree(new, ignore_errors=True)
-        for wheel in downloaded:
-            wheels.unpack_data(wheel, new)
+        self.unpack(downloaded, new)
         Stamp(new / ".stamp").write(self.key())
         wheels.replace_directory(new, self.target)
 
@@ -252,18 +281,11 @@ class NewerOneDNN(OneDNN):
     directory = "onednn-newer"
     member = "paddle/libs/libdnnl.so.3"
 
-    def run(self):
-        downloaded = wheels.fetch(self.runner, self.layout, self.requirements)
-        if self.runner.plan(f"unpack {self.member} into {self.target}/lib"):
-            return
-        new = self.target.with_name(self.target.name + ".new")
-        shutil.rmtree(new, ignore_errors=True)
+    def unpack(self, downloaded, new):
         library = new / "lib" / self.member.rpartition("/")[2]
         library.parent.mkdir(parents=True)
         library.write_bytes(wheels.read_member(downloaded[0], self.member))
         library.chmod(0o755)
-        Stamp(new / ".stamp").write(self.key())
-        wheels.replace_directory(new, self.target)
 
 
 class CopyOverlay(Step):
@@ -288,13 +310,14 @@ class CopyOverlay(Step):
 
 
 class CompileLibrary(Step):
-    """Compile libtvm_dnnl.so. Ninja tells in a moment if there is nothing to do."""
+    """Compile libtvm_dnnl.so. Ninja knows what is due if a file is newer than the library."""
 
     title = "compile libtvm_dnnl.so"
     after = 1.0
 
     def current(self):
-        return False
+        # Ninja would run CMake to look for new files, which only one process at a time may.
+        return NativeBuild(self.runner, self.layout).is_newer(self.layout.library)
 
     def run(self):
         NativeBuild(self.runner, self.layout).build("tvm_dnnl")

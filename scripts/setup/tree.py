@@ -72,11 +72,10 @@ _FUNCTION = '''def _load_dnnl_library():
     try:
         ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
     except OSError as error:
-        sys.stderr.write(
-            "warning: no oneDNN backend: %s cannot be opened: %s. Is oneDNN's library on the "
-            "library path (LD_LIBRARY_PATH), of the version that it was built with?\\n"
-            % (path, error)
-        )
+        raise ImportError(
+            "the oneDNN backend %s cannot be opened: %s. Is oneDNN's library on the library path "
+            "(LD_LIBRARY_PATH), of the version that it was built with?" % (path, error)
+        ) from error
 
 
 '''

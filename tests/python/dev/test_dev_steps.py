@@ -16,6 +16,7 @@
 # under the License.
 """Stamps and steps: what is skipped, what is done again, and what an interruption leaves."""
 
+import argparse
 import io
 import os
 import re
@@ -266,22 +267,94 @@ def test_a_step_that_has_nothing_to_do_is_not_shown(capsys):
     assert [line.split("  ")[0] for line in lines] == ["fails", "takes long ...", "takes long"]
 
 
-def test_a_second_set_up_waits_for_the_first(tmp_path, capfd):
-    script = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path\n"
-        "from scripts.setup.lock import exclusive\nfrom scripts.console import Console\n"
-        "with exclusive(Path(sys.argv[2]), Console()): print('inside', flush=True)\n"
+def started(body, *words):
+    """Start a Python process with the modules of set-up at hand; its streams are pipes."""
+    head = (
+        "import os, shutil, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\nfrom scripts.console import Console\n"
+        "from scripts.setup.lock import exclusive, share\n"
     )
+    command = [sys.executable, "-c", head + body, ROOT, *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def test_a_second_set_up_waits_for_the_first(tmp_path):
     lock = tmp_path / "build/.lock"
     with exclusive(lock, Console()):
-        command = [sys.executable, "-c", script, ROOT, lock]
-        second = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        second = started(
+            "with exclusive(Path(sys.argv[2]), Console()): print('inside', flush=True)", lock
         )
         line = second.stderr.readline()
-        assert f"waiting for another set-up of this checkout (process {os.getpid()})" in line
+        assert f"waiting for another set-up of this checkout (process {os.getpid()} [" in line
         time.sleep(0.1)
         assert second.poll() is None
-    assert second.communicate(timeout=20)[0] == "inside\n"
-    assert second.returncode == 0
+    out, err = second.communicate(timeout=20)
+    assert (out, second.returncode) == ("inside\n", 0)
+    assert re.fullmatch(r"waited \d+ s\n", err)
+
+
+def test_nothing_is_replaced_while_a_process_runs_in_it(layout):
+    """Not even by a set-up that comes behind one that was killed."""
+    folder = layout.build / "venv"
+    folder.mkdir(parents=True)
+    (folder / "model").write_text("runs")
+    # As ./dev.py exec: what it becomes is what runs in the environment.
+    user = started(
+        "share(Path(sys.argv[2]))\n"
+        "os.execvp('sh', ['sh', '-c', 'echo begins; read line; cat $0', sys.argv[3]])",
+        layout.in_use,
+        folder / "model",
+    )
+    assert user.stdout.readline() == "begins\n"
+
+    def set_up():
+        process = started(
+            "from scripts.layout import Layout\nfrom scripts.runner import Runner\n"
+            "from scripts.setup import environment, steps\n"
+            "layout = Layout(Path(sys.argv[2]))\n"
+            "class New(steps.VirtualEnvironment):\n"
+            "    def run(self): shutil.rmtree(self.layout.venv)\n"
+            "with exclusive(layout.lock, Console()):\n"
+            "    runner = Runner(Console(), layout.logs)\n"
+            "    environment.run_steps([New(runner, layout)], runner)\n",
+            layout.root,
+        )
+        while "waiting" not in (line := process.stderr.readline()):
+            assert line, "the set-up ended"
+        assert f"waiting for what runs in this environment (process {user.pid} [sh -c" in line
+        return process
+
+    killed = set_up()
+    killed.kill()
+    killed.wait()
+    waiting = set_up()
+    assert (folder / "model").is_file() and waiting.poll() is None
+    assert user.communicate("go on\n", timeout=20)[0] == "runs"
+    assert waiting.wait(20) == 0 and not folder.exists()
+
+
+def test_what_is_up_to_date_takes_no_lock(layout, monkeypatch):
+    step = FakeStep(Recorder(layout), layout, "one")
+    step.run()
+    monkeypatch.setattr(environment, "plan", lambda *_: [step])
+    options = argparse.Namespace(dry_run=False, no_build=False)
+    with exclusive(layout.lock, Console()):
+        environment.prepare(options, layout)
+
+
+def test_a_library_is_newer_than_its_sources_or_compiled(layout, native):
+    library = layout.build / "lib.so"
+    Stamp(native.folder / ".configured").write(native._configured()[1])
+    assert not native.is_newer(library)
+    library.write_text("")
+    os.utime(library, (time.time() + 1,) * 2)
+    assert native.is_newer(library)
+    os.utime(library, (time.time() - 1,) * 2)
+    assert not native.is_newer(library)
+    (layout.root / "src/b.cc").write_text("")
+    os.utime(library, (time.time() + 1,) * 2)
+    assert native.is_newer(library)
+    (layout.root / "src/b.cc").unlink()
+    os.utime(layout.root / "src", (time.time() + 2,) * 2)
+    assert not native.is_newer(library), "a source is gone"
