@@ -296,7 +296,8 @@ TEST(DNNLBytes, AreMovedAndCompared) {
                      {"strides", Texts{"1", "1"}},
                      {"axes", Texts{"0", "1"}}}),
                half, 0, 0, "strided_slice");
-    ExpectNear(Move("reshape", {a}, {16, 16}, {}), a, 0, 0, "reshape");
+    ExpectNear(Move("reshape", {a}, {16, 16}, {{"newshape", Texts{"16", "-1"}}}), a, 0, 0,
+               "reshape");
     Array turned = a;
     for (int i = 0; i < 256; ++i) turned.values[i % 16 * 16 + i / 16] = a.values[i];
     ExpectNear(Move("transpose", {a}, {1, 4, 4, 16}, {{"axes", Texts{"0", "2", "3", "1"}}}), turned,

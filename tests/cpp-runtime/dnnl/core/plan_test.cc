@@ -83,7 +83,11 @@ TEST(DNNLPlan, ErrorsNameTheNode) {
   EXPECT_THROWS(MakePlan(graph), "main, node 2 nn.unheard_of", "has no op nn.unheard_of");
   graph = ConvGraph();
   graph.nodes[0].outputs[0].dtype = {kDLFloat, 64, 1};
-  EXPECT_THROWS(MakePlan(graph), "main, node 2 nn.conv2d", "oneDNN has no data type float64");
+  EXPECT_THROWS(MakePlan(graph), "main, node 2 nn.conv2d",
+                "output 0 has type float64 [1, 2, 3, 3] in the graph, but is float32 [1, 2, 3, 3]");
+  graph = ConvGraph();
+  graph.inputs[0].argument.type.dtype = {kDLFloat, 64, 1};
+  EXPECT_THROWS(MakePlan(graph), "main: input data: oneDNN has no data type float64");
   graph = ConvGraph();
   graph.nodes[0].inputs[0] = {7, 1};
   EXPECT_THROWS(MakePlan(graph), "output 1 of node 7 is not computed");

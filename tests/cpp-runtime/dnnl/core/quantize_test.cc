@@ -68,11 +68,11 @@ Array RunQuantize(QuantizedGraph* graph, const Array& data, const Parameters& p,
   };
   const Entry src = is_constant ? graph->Constant(data) : graph->Input(data);
   const bool is_quantizing = data.dtype.code == kDLFloat;
+  const DLDataType out_dtype = is_quantizing ? dtype : kFloat;
   Node* node = graph->Add(is_quantizing ? "qnn.quantize" : "qnn.dequantize",
-                          {src, value(p.scale), value(p.zero_point)}, data.shape,
-                          is_quantizing ? dtype : kFloat);
+                          {src, value(p.scale), value(p.zero_point)}, data.shape, out_dtype);
   node->attrs["axis"] = static_cast<int64_t>(p.axis);
-  node->attrs["out_dtype"] = tvm::runtime::contrib::dnnl_backend::ToText(dtype);
+  node->attrs["out_dtype"] = tvm::runtime::contrib::dnnl_backend::ToText(out_dtype);
   return graph->Run();
 }
 

@@ -57,6 +57,8 @@ struct TensorType {
   DLDataType dtype;
 };
 
+using Types = std::vector<TensorType>;
+
 /*! \brief An op, or a composite of several, with what it reads and what it writes. */
 struct Node {
   uint32_t id;
@@ -64,12 +66,12 @@ struct Node {
   std::string name;
   std::map<std::string, json::JSONAttr> attrs;
   std::vector<Entry> inputs;
-  std::vector<TensorType> outputs;
+  Types outputs;
   /*!
    * \brief What each op of a composite makes: the root op, then each post-op. `Infer` fills it; it
    * is empty before that.
    */
-  std::vector<TensorType> op_types{};
+  Types op_types{};
 };
 
 /*! \brief What a caller must pass at one position. */

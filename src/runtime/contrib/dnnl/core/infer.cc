@@ -31,12 +31,11 @@
 #include "desc.h"
 #include "error.h"
 #include "op_table.h"
+#include "ops/types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
-
-using Types = std::vector<TensorType>;
 
 /*! \brief Whether a size is the one that is expected, or any is. */
 bool Fits(int64_t size, int64_t expected) { return expected == kOpen || size == expected; }
@@ -46,13 +45,9 @@ bool Fits(const std::vector<int64_t>& shape, const std::vector<int64_t>& expecte
                     [](int64_t size, int64_t said) { return Fits(size, said); });
 }
 
-bool IsSame(const DLDataType& a, const DLDataType& b) {
-  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
-}
-
 /*! \brief Refuse a type that a graph says of a result that has another. */
 void CheckAgrees(const TensorType& inferred, const TensorType& said, const std::string& where) {
-  CORE_CHECK(Fits(inferred.shape, said.shape) && IsSame(inferred.dtype, said.dtype))
+  CORE_CHECK(Fits(inferred.shape, said.shape) && inferred.dtype == said.dtype)
       << where << " has type " << ToText(said) << " in the graph, but is " << ToText(inferred);
 }
 
@@ -75,17 +70,51 @@ class Inference {
   /*! \brief Give a node's results the types that its ops make. */
   void Visit(Node* node) {
     const NodeReader reader(*node, symbol_);
-    Types outputs = node->outputs;
-    for (const Entry& input : node->inputs) Of(input, reader.Where());
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const std::string where = reader.Where() + ", output " + std::to_string(i);
-      CheckAgrees(outputs[i], node->outputs[i], where);
-      Set({node->id, static_cast<uint32_t>(i)}, outputs[i], where);
+    const std::string where = reader.Where();
+    for (const Entry& input : node->inputs) Of(input, where);
+    const Types outputs = Run(reader, &node->op_types);
+    // Of several results the last ones may be nobody's.
+    CORE_CHECK(!node->outputs.empty() && node->outputs.size() <= outputs.size())
+        << where << ": the graph says " << node->outputs.size() << " outputs of " << outputs.size();
+    for (size_t i = 0; i < node->outputs.size(); ++i) {
+      CheckAgrees(outputs[i], node->outputs[i], where + ", output " + std::to_string(i));
+      node->outputs[i] = types_[{node->id, static_cast<uint32_t>(i)}] = outputs[i];
     }
-    node->outputs = std::move(outputs);
   }
 
  private:
+  /*! \brief The types of a node's results, and of what each of its ops makes. */
+  Types Run(const NodeReader& node, Types* op_types) {
+    const NodeReader ops = node.InFloat32();
+    // What the ops read and nobody else.
+    std::vector<Entry> inside;
+    for (size_t i = 0; i < node.Inputs().size(); ++i) {
+      if (!node.IsDequantized(i)) continue;
+      inside.push_back(ops.Inputs()[i]);
+      types_[inside.back()] = Infer(node.Dequantization(i))[0];
+    }
+    Types results = Infer(ops.WithoutPostOps());
+    op_types->assign(1, results[0]);
+    for (int i = 0; i < ops.NumPostOps(); ++i) {
+      inside.push_back({node.id(), 0});
+      types_[inside.back()] = results[0];
+      results = Infer(ops.PostOp(i));
+      op_types->push_back(results[0]);
+    }
+    for (const Entry& entry : inside) types_.erase(entry);
+    return results;
+  }
+
+  /*! \brief What one op makes. */
+  Types Infer(const NodeReader& op) const {
+    const OpSpec& spec = SpecOf(op);
+    Types inputs;
+    for (const Entry& input : op.Inputs()) inputs.push_back(Of(input, op.Where()));
+    Types results = spec.family.infer(op, inputs);
+    for (const TensorType& result : results) CheckType(result, op.Where());
+    return results;
+  }
+
   const std::string symbol_;
   std::map<Entry, TensorType> types_;
 };

@@ -38,17 +38,6 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-const OpSpec& SpecOf(const NodeReader& node) {
-  const OpSpec* op = FindOp(node.OpName());
-  CORE_CHECK(op != nullptr) << node.Where() << ": the DNNL runtime has no op " << node.OpName()
-                            << ". Was the library made by a newer version?";
-  const int inputs = node.NumRootInputs();
-  CORE_CHECK(inputs >= op->min_inputs && inputs <= op->max_inputs)
-      << node.Where() << ": has " << inputs << " inputs, but " << op->min_inputs << " to "
-      << op->max_inputs << " are expected";
-  return *op;
-}
-
 /*! \brief Lower a node with all that is fused to it. */
 void LowerFused(const NodeReader& node, PlanBuilder* plan) {
   const Family& family = SpecOf(node).family;

@@ -87,16 +87,13 @@ int NodeReader::CountRootInputs() const {
 }
 
 const TensorType& NodeReader::Output(int index) const {
+  if (index == 0 && output_) return *output_;
   CORE_CHECK(index < NumOutputs()) << Where() << ": output " << index << " does not exist";
   return node_->outputs[index];
 }
 
-Dims NodeReader::OutDims(int index) const { return ToDims(Output(index).shape, Where()); }
-
-dnnl::memory::data_type NodeReader::OutType(int index) const {
-  if (index == 0 && type_) return *type_;
-  if (index == 0 && type_) return *type_;
-  return ToDNNLType(Output(index).dtype, Where());
+void NodeReader::SetOutputOf(size_t op) {
+  if (op < node_->op_types.size()) output_ = node_->op_types[op];
 }
 
 int NodeReader::NumThreads() const {
@@ -116,7 +113,7 @@ NodeReader NodeReader::PostOp(int index) const {
   reader.inputs_ = {{id(), 0}};
   reader.num_root_inputs_ = 1;
   if (reader.IsQNN()) AddScaleTo(&reader);
-  if (index + 1 < NumPostOps()) reader.type_ = TypeBehind(reader);
+  reader.SetOutputOf(index + 1);
   const int operand = reader.Operand();
   if (operand < 0) return reader;
   CORE_CHECK(operand < static_cast<int>(inputs_.size()))
@@ -132,19 +129,8 @@ NodeReader NodeReader::WithoutPostOps() const {
   NodeReader reader = *this;
   reader.inputs_.resize(NumRootInputs());
   reader.post_ops_.clear();
-  if (NumPostOps() > 0) reader.type_ = TypeBehind(reader);
+  reader.SetOutputOf(0);
   return reader;
-}
-
-std::optional<dnnl::memory::data_type> NodeReader::TypeBehind(const NodeReader& op) const {
-  if (op.OpName() == "qnn.quantize") {
-    const auto name = op.Get<std::string>("out_dtype");
-    for (DLDataType type : {DLDataType{kDLUInt, 8, 1}, {kDLInt, 8, 1}, {kDLInt, 32, 1}}) {
-      if (name == ToText(type)) return ToDNNLType(type, op.Where());
-    }
-    CORE_FAIL() << op.Where() << ": out_dtype is " << name << ", expected: uint8, int8 or int32";
-  }
-  return IsQuantized() || op.IsQNN() ? dnnl::memory::data_type::f32 : type_;
 }
 
 bool NodeReader::IsQuantized() const {
@@ -166,7 +152,8 @@ NodeReader NodeReader::Dequantization(int input) const {
   reader.inputs_ = {inputs_.at(input)};
   reader.num_root_inputs_ = 1;
   AddScaleTo(&reader);
-  reader.type_ = dnnl::memory::data_type::f32;
+  // Nobody asks for its shape, which is that of the input.
+  reader.output_ = TensorType{{}, {kDLFloat, 32, 1}};
   return reader;
 }
 
@@ -195,7 +182,7 @@ NodeReader NodeReader::WithoutQuantization() const {
   NodeReader reader = *this;
   if (post_ops_.empty() || post_ops_.back() != "qnn.quantize") return reader;
   reader.post_ops_.pop_back();
-  reader.type_ = dnnl::memory::data_type::f32;
+  reader.SetOutputOf(reader.post_ops_.size());
   return reader;
 }
 

@@ -89,10 +89,15 @@ class NodeReader {
   int NumRootInputs() const { return num_root_inputs_; }
   int NumOutputs() const { return static_cast<int>(node_->outputs.size()); }
 
+  /*! \brief The type of an output, of a post-op or root op what it makes inside the composite. */
+  const TensorType& Output(int index = 0) const;
   /*! \brief The dims of an output; {1} for a scalar. */
-  Dims OutDims(int index = 0) const;
-  /*! \brief The type of an output: in the middle of a quantized composite that of the op. */
-  dnnl::memory::data_type OutType(int index = 0) const;
+  Dims OutDims(int index = 0) const { return ToDims(Output(index).shape, Where()); }
+  /*! \brief The dims of what the root op makes, which a reshape behind it may change. */
+  Dims RootDims() const { return NumPostOps() > 0 ? WithoutPostOps().OutDims() : OutDims(); }
+  dnnl::memory::data_type OutType(int index = 0) const {
+    return ToDNNLType(Output(index).dtype, Where());
+  }
 
   int NumPostOps() const { return static_cast<int>(post_ops_.size()); }
   /*! \brief A post-op as a node of its own, which reads and replaces this node's result. */
@@ -121,12 +126,11 @@ class NodeReader {
  private:
   /*! \brief The attribute; nullptr where it is absent or null. */
   const json::JSONAttr* Find(const std::string& key) const;
-  const TensorType& Output(int index) const;
   int CountRootInputs() const;
   /*! \brief Append the inputs that a reader's attributes "scale" and "zero_point" name. */
   void AddScaleTo(NodeReader* reader) const;
-  /*! \brief What one of the node's ops writes if another one reads that. */
-  std::optional<dnnl::memory::data_type> TypeBehind(const NodeReader& op) const;
+  /*! \brief Say that output 0 is what the node's i-th op makes, if that is known. */
+  void SetOutputOf(size_t op);
 
   const Node* node_;
   std::string symbol_;
@@ -136,7 +140,7 @@ class NodeReader {
   std::vector<Entry> inputs_;
   int num_root_inputs_{0};
   /*! \brief What the op writes where that is not the node's output. */
-  std::optional<dnnl::memory::data_type> type_;
+  std::optional<TensorType> output_;
   /*! \brief Whether others dequantize the inputs. */
   bool is_float_{false};
 };

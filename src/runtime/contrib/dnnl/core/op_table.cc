@@ -53,20 +53,26 @@ constexpr int kAnyNumber = std::numeric_limits<int>::max();
 
 constexpr Reads kAny = Reads::kAnyLayout;
 
-constexpr Family kConv = {LowerConv, kAny, PostOp::kNone, ConvFlops, true};
-constexpr Family kConvTranspose = {LowerConvTranspose, kAny, PostOp::kNone, ConvTransposeFlops,
-                                   true};
-constexpr Family kDense = {LowerDense, kAny, PostOp::kNone, MatMulFlops, true};
-constexpr Family kMatMul = {LowerMatMul, kAny, PostOp::kNone, MatMulFlops, true};
-constexpr Family kPool = {LowerPool, Reads::kCommonLayouts, PostOp::kNone, nullptr, true};
-constexpr Family kResize = {LowerResize};
-constexpr Family kSoftmax = {LowerSoftmax};
-constexpr Family kReduce = {LowerReduce, kAny};
-constexpr Family kReshape = {LowerReshape, kAny, PostOp::kView};
-constexpr Family kEltwise = {LowerEltwise, Reads::kAnyWhenAlone, PostOp::kEltwise};
-constexpr Family kBinary = {LowerBinary, Reads::kCommonLayouts, PostOp::kBinary, nullptr, true};
-constexpr Family kDequantize = {LowerDequantize, Reads::kCommonLayouts, PostOp::kNone, nullptr,
-                                /*is_quantized=*/true};
+constexpr Family kConv = {InferConv, LowerConv, kAny, PostOp::kNone, ConvFlops, true};
+constexpr Family kConvTranspose = {InferConvTranspose, LowerConvTranspose, kAny,
+                                   PostOp::kNone,      ConvTransposeFlops, true};
+constexpr Family kDense = {InferMatMul, LowerDense, kAny, PostOp::kNone, MatMulFlops, true};
+constexpr Family kMatMul = {InferMatMul, LowerMatMul, kAny, PostOp::kNone, MatMulFlops, true};
+constexpr Family kPool = {InferPool,     LowerPool, Reads::kCommonLayouts,
+                          PostOp::kNone, nullptr,   true};
+constexpr Family kResize = {InferResize, LowerResize};
+constexpr Family kSoftmax = {InferSoftmax, LowerSoftmax};
+constexpr Family kReduce = {InferReduce, LowerReduce, kAny};
+constexpr Family kEltwise = {InferEltwise, LowerEltwise, Reads::kAnyWhenAlone, PostOp::kEltwise};
+constexpr Family kBinary = {InferBinary,     LowerBinary, Reads::kCommonLayouts,
+                            PostOp::kBinary, nullptr,     true};
+constexpr Family kDequantize = {InferDequantize, LowerDequantize, Reads::kCommonLayouts,
+                                PostOp::kNone,   nullptr,         /*is_quantized=*/true};
+
+/*! \brief Ops that give the same elements in the same order other dimensions. */
+constexpr Family Reshape(Types (*infer)(const NodeReader&, const Types&)) {
+  return {infer, LowerReshape, kAny, PostOp::kView};
+}
 
 // Keep in step with the rows in python/tvm/relay/op/contrib/dnnl.py; a test compares the two.
 const OpSpec kOps[] = {
@@ -94,13 +100,13 @@ const OpSpec kOps[] = {
     {"nn.adaptive_avg_pool1d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
     {"nn.adaptive_avg_pool2d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
     {"nn.adaptive_avg_pool3d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
-    {"nn.batch_norm", 5, 5, {LowerBatchNorm}},
-    {"nn.group_norm", 3, 3, {LowerGroupNorm}},
-    {"nn.instance_norm", 3, 3, {LowerInstanceNorm}},
-    {"nn.l2_normalize", 1, 1, {LowerL2Normalize}},
-    {"nn.layer_norm", 3, 3, {LowerLayerNorm}},
-    {"nn.lrn", 1, 1, {LowerLRN}},
-    {"dnnl.rms_norm", 1, 2, {LowerRMSNorm}},
+    {"nn.batch_norm", 5, 5, {InferBatchNorm, LowerBatchNorm}},
+    {"nn.group_norm", 3, 3, {InferGroupNorm, LowerGroupNorm}},
+    {"nn.instance_norm", 3, 3, {InferInstanceNorm, LowerInstanceNorm}},
+    {"nn.l2_normalize", 1, 1, {InferL2Normalize, LowerL2Normalize}},
+    {"nn.layer_norm", 3, 3, {InferLayerNorm, LowerLayerNorm}},
+    {"nn.lrn", 1, 1, {InferLRN, LowerLRN}},
+    {"dnnl.rms_norm", 1, 2, {InferRMSNorm, LowerRMSNorm}},
     {"nn.fast_softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
     {"nn.log_softmax", 1, 1, kSoftmax, algorithm::softmax_log},
     {"nn.softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
@@ -117,22 +123,22 @@ const OpSpec kOps[] = {
     {"nn.upsampling", 1, 1, kResize},
     {"nn.upsampling3d", 1, 1, kResize},
 
-    {"cast", 1, 1, {LowerCast, kAny}},
+    {"cast", 1, 1, {InferCast, LowerCast, kAny}},
 
     {"qnn.dequantize", 3, 3, kDequantize},
-    {"qnn.quantize", 3, 3, {LowerQuantize}},
+    {"qnn.quantize", 3, 3, {InferQuantize, LowerQuantize}},
 
-    {"concatenate", 1, kAnyNumber, {LowerConcat, kAny}},
-    {"split", 1, 1, {LowerSplit, kAny}},
-    {"stack", 1, kAnyNumber, {LowerStack, kAny}},
-    {"strided_slice", 1, 1, {LowerStridedSlice, kAny}},
-    {"contrib_reverse_reshape", 1, 1, kReshape},
-    {"expand_dims", 1, 1, kReshape},
-    {"layout_transform", 1, 1, {LowerLayoutTransform, kAny}},
-    {"nn.batch_flatten", 1, 1, kReshape},
-    {"reshape", 1, 1, kReshape},
-    {"squeeze", 1, 1, kReshape},
-    {"transpose", 1, 1, {LowerTranspose, kAny}},
+    {"concatenate", 1, kAnyNumber, {InferConcat, LowerConcat, kAny}},
+    {"split", 1, 1, {InferSplit, LowerSplit, kAny}},
+    {"stack", 1, kAnyNumber, {InferStack, LowerStack, kAny}},
+    {"strided_slice", 1, 1, {InferStridedSlice, LowerStridedSlice, kAny}},
+    {"contrib_reverse_reshape", 1, 1, Reshape(InferReverseReshape)},
+    {"expand_dims", 1, 1, Reshape(InferExpandDims)},
+    {"layout_transform", 1, 1, {InferLayoutTransform, LowerLayoutTransform, kAny}},
+    {"nn.batch_flatten", 1, 1, Reshape(InferBatchFlatten)},
+    {"reshape", 1, 1, Reshape(InferReshape)},
+    {"squeeze", 1, 1, Reshape(InferSqueeze)},
+    {"transpose", 1, 1, {InferTranspose, LowerTranspose, kAny}},
 
     {"nn.relu", 1, 1, kEltwise, algorithm::eltwise_relu},
     {"nn.leaky_relu", 1, 1, kEltwise, algorithm::eltwise_relu, SameNames},
@@ -145,7 +151,7 @@ const OpSpec kOps[] = {
     {"sigmoid", 1, 1, kEltwise, algorithm::eltwise_logistic},
     {"sqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt},
     {"tanh", 1, 1, kEltwise, algorithm::eltwise_tanh},
-    {"nn.prelu", 2, 2, {LowerPReLU}},
+    {"nn.prelu", 2, 2, {InferPReLU, LowerPReLU}},
 
     // Virtual ops: functions that Relay writes as several ops.
     {"dnnl.elu", 1, 1, kEltwise, algorithm::eltwise_elu, SameNames},
@@ -182,6 +188,17 @@ const OpSpec* FindOp(const std::string& name) {
     if (name == op.name) return &op;
   }
   return nullptr;
+}
+
+const OpSpec& SpecOf(const NodeReader& node) {
+  const OpSpec* op = FindOp(node.OpName());
+  CORE_CHECK(op != nullptr) << node.Where() << ": the DNNL runtime has no op " << node.OpName()
+                            << ". Was the library made by a newer version?";
+  const int inputs = node.NumRootInputs();
+  CORE_CHECK(inputs >= op->min_inputs && inputs <= op->max_inputs)
+      << node.Where() << ": has " << inputs << " inputs, but " << op->min_inputs << " to "
+      << op->max_inputs << " are expected";
+  return *op;
 }
 
 std::string AlgorithmName(dnnl::algorithm algorithm) {

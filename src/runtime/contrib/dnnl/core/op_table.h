@@ -24,6 +24,7 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OP_TABLE_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OP_TABLE_H_
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,41 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-// The lowerings, one file per family in ops/.
+// For each op the types of its results from those of its inputs, which they check, and its
+// attributes; one file per family in ops/, beside the lowerings, which rely on it.
+Types InferBatchFlatten(const NodeReader& node, const Types& inputs);
+Types InferBatchNorm(const NodeReader& node, const Types& inputs);
+Types InferBinary(const NodeReader& node, const Types& inputs);
+Types InferCast(const NodeReader& node, const Types& inputs);
+Types InferConcat(const NodeReader& node, const Types& inputs);
+Types InferConv(const NodeReader& node, const Types& inputs);
+Types InferConvTranspose(const NodeReader& node, const Types& inputs);
+Types InferDequantize(const NodeReader& node, const Types& inputs);
+Types InferEltwise(const NodeReader& node, const Types& inputs);
+Types InferExpandDims(const NodeReader& node, const Types& inputs);
+Types InferGroupNorm(const NodeReader& node, const Types& inputs);
+Types InferInstanceNorm(const NodeReader& node, const Types& inputs);
+Types InferL2Normalize(const NodeReader& node, const Types& inputs);
+Types InferLayerNorm(const NodeReader& node, const Types& inputs);
+Types InferLayoutTransform(const NodeReader& node, const Types& inputs);
+Types InferLRN(const NodeReader& node, const Types& inputs);
+Types InferMatMul(const NodeReader& node, const Types& inputs);
+Types InferPool(const NodeReader& node, const Types& inputs);
+Types InferPReLU(const NodeReader& node, const Types& inputs);
+Types InferQuantize(const NodeReader& node, const Types& inputs);
+Types InferReduce(const NodeReader& node, const Types& inputs);
+Types InferReshape(const NodeReader& node, const Types& inputs);
+Types InferResize(const NodeReader& node, const Types& inputs);
+Types InferReverseReshape(const NodeReader& node, const Types& inputs);
+Types InferRMSNorm(const NodeReader& node, const Types& inputs);
+Types InferSoftmax(const NodeReader& node, const Types& inputs);
+Types InferSplit(const NodeReader& node, const Types& inputs);
+Types InferSqueeze(const NodeReader& node, const Types& inputs);
+Types InferStack(const NodeReader& node, const Types& inputs);
+Types InferStridedSlice(const NodeReader& node, const Types& inputs);
+Types InferTranspose(const NodeReader& node, const Types& inputs);
+
+// The lowerings.
 void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerBinary(const NodeReader& node, PlanBuilder* plan);
 void LowerCast(const NodeReader& node, PlanBuilder* plan);
@@ -82,9 +117,26 @@ enum class Reads {
 /*! \brief What an op is when it is fused to another. */
 enum class PostOp { kNone, kEltwise, kBinary, kView };
 
+/*! \brief A pointer that cannot be left out: a row without it does not compile. */
+template <typename Function>
+class Required {
+ public:
+  constexpr Required(Function* function) : function_(function) {}  // NOLINT(runtime/explicit)
+  Required(std::nullptr_t) = delete;
+
+  template <typename... Args>
+  auto operator()(Args&&... args) const {
+    return function_(std::forward<Args>(args)...);
+  }
+
+ private:
+  Function* function_;
+};
+
 /*! \brief What ops that are lowered by one function have in common. */
 struct Family {
-  void (*lower)(const NodeReader& node, PlanBuilder* plan);
+  Required<Types(const NodeReader& node, const Types& inputs)> infer;
+  Required<void(const NodeReader& node, PlanBuilder* plan)> lower;
   Reads reads{Reads::kCommonLayouts};
   PostOp as_post_op{PostOp::kNone};
   /*! \brief nullptr where the time goes with the number of elements. */
@@ -113,6 +165,9 @@ struct OpSpec {
 
 /*! \brief The row of an op, or nullptr. */
 const OpSpec* FindOp(const std::string& name);
+
+/*! \brief The row of a node's op, or of its root op; it has inputs as the row says. */
+const OpSpec& SpecOf(const NodeReader& node);
 
 /*! \brief oneDNN's name of an algorithm, such as "eltwise_relu". */
 std::string AlgorithmName(dnnl::algorithm algorithm);

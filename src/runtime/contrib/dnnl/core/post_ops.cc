@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "op_table.h"
 
@@ -44,7 +45,7 @@ struct Operand {
 /*! \brief With the rank of the result, in Relay's order of dimensions. */
 Tensor InRelayOrder(const NodeReader& node, const NodeReader& post_op, PlanBuilder* plan,
                     const Tensor& operand) {
-  const size_t rank = node.OutDims().size();
+  const size_t rank = post_op.OutDims().size();
   if (post_op.OpName() != "nn.bias_add") return AlignRank(node, plan, operand, rank);
   // nn.bias_add names the axis of its vector; numpy's rules would put it last.
   const int axis = post_op.Axis("axis", 1, static_cast<int>(rank));
@@ -128,8 +129,12 @@ struct PostOpChain {
 Tensor BiasOf(const NodeReader& node, const NodeReader& post_op, PlanBuilder* plan,
               const Tensor& operand, int channel_axis) {
   if (channel_axis < 0 || !post_op.Get<bool>("is_bias", false)) return {};
-  const int64_t channels = node.OutDims()[channel_axis];
-  CORE_CHECK(NumElements(operand.dims()) == channels)
+  const Dims dims = node.RootDims();
+  const int64_t channels = dims[channel_axis];
+  // The rank of the operand is that behind a reshape, which leaves the last dimensions.
+  const size_t from_end = dims.size() - channel_axis;
+  CORE_CHECK(NumElements(operand.dims()) == channels &&
+             operand.dims()[operand.dims().size() - from_end] == channels)
       << post_op.Where() << ": a bias of shape " << ToText(operand.dims()) << " does not fit "
       << channels << " channels";
   return plan->Plain(node, operand).Reshaped({channels});
@@ -158,11 +163,12 @@ void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Operand& op
     chain->AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
     algorithm = dnnl::algorithm::binary_add;
   } else {
-    CORE_CHECK(!post_op.Get<bool>("operand_first", false) || IsCommutative(algorithm))
-        << post_op.Where() << ": cannot be fused with the result as its second operand";
+    if (post_op.Get<bool>("operand_first", false) && !IsCommutative(algorithm)) {
+      throw dnnl::error(dnnl_unimplemented, "the result is the second operand of a post-op");
+    }
   }
   // An operand of the result's shape has the result's layout, which oneDNN has yet to choose.
-  const bool is_small = NumElements(operand.value.dims()) < NumElements(fused->result_dims);
+  const bool is_small = NumElements(operand.value.dims()) < fused->result_size;
   const bool is_residual =
       !is_small && algorithm == dnnl::algorithm::binary_add && fused->residual.arg == 0;
   const bool is_product = algorithm == dnnl::algorithm::binary_mul;
@@ -210,6 +216,21 @@ void AppendFakeQuantization(const NodeReader& quantize, const NodeReader& dequan
   for (const char* name : {"round", "clip"}) fused->names.push_back(name);
 }
 
+/*!
+ * \brief Refuse to fuse a post-op after which the primitive would see its result otherwise.
+ * \param kept How many of the last dimensions a reshape must leave.
+ * \param dims Those of the result before the post-op; here they become those after it.
+ */
+void CheckKept(const NodeReader& post_op, size_t kept, Dims* dims) {
+  const Dims before = std::exchange(*dims, post_op.OutDims());
+  if (*dims == before) return;
+  const bool is_view = FindOp(post_op.OpName())->family.as_post_op == PostOp::kView;
+  if (!is_view || kept == 0 || before.size() < kept || dims->size() < kept ||
+      !std::equal(before.end() - kept, before.end(), dims->end() - kept)) {
+    throw dnnl::error(dnnl_unimplemented, "a post-op gives the result other dimensions");
+  }
+}
+
 /*! \brief The quantization at the end, unless it is appended as a post-op. */
 Quantization AppendQuantization(const NodeReader& quantize, PlanBuilder* plan,
                                 const ResultView& view, PostOpChain* chain, FusedOps* fused) {
@@ -233,8 +254,6 @@ bool IsCommutative(dnnl::algorithm algorithm) {
 
 Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operand, size_t rank) {
   Dims dims = operand.dims();
-  // Between a post-op and the result of the last one a reshape may have dropped dimensions of one.
-  while (dims.size() > rank && dims.front() == 1) dims.erase(dims.begin());
   CORE_CHECK(dims.size() <= rank) << node.Where() << ": an operand of shape " << ToText(dims)
                                   << " does not broadcast to rank " << rank;
   dims.insert(dims.begin(), rank - dims.size(), 1);
@@ -262,13 +281,16 @@ void FusedOps::Quantize(const Quantization& quantization, int arg, int mask) {
 FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView& view) {
   FusedOps fused;
   fused.attr = PlanBuilder::NewAttr();
-  fused.result_dims = node.OutDims();
+  fused.result_size = NumElements(node.OutDims());
   PostOpChain chain;
   if (view.is_negated) chain.AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
   chain.AppendLinear(view.scale, view.shift);
   Quantization destination;
+  Dims dims = node.RootDims();
+  const auto type = node.WithoutPostOps().OutType();
   for (int i = 0; i < node.NumPostOps(); ++i) {
     const NodeReader post_op = node.PostOp(i);
+    CheckKept(post_op, view.kept_dims, &dims);
     if (post_op.IsQNN()) {
       const bool is_last = i + 1 == node.NumPostOps();
       if (post_op.OpName() != "qnn.quantize" ||
@@ -282,10 +304,13 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
       }
       continue;
     }
+    if (post_op.OutType() != type) {
+      throw dnnl::error(dnnl_unimplemented, "a post-op changes the type of the result");
+    }
     const OpSpec* op = FindOp(post_op.OpName());
-    switch (op == nullptr ? PostOp::kNone : op->family.as_post_op) {
+    switch (op->family.as_post_op) {
       case PostOp::kNone:
-        CORE_FAIL() << post_op.Where() << ": cannot be fused";
+        throw dnnl::error(dnnl_unimplemented, "an op is none that can be fused");
       case PostOp::kView:
         // The primitive computes the elements in the same order, whatever their dimensions are.
         break;

@@ -48,6 +48,8 @@ struct ResultView {
   bool has_destination_scale{false};
   /*! \brief Of a primitive on quantized numbers: the real result is scale * its result + shift. */
   double scale{1}, shift{0};
+  /*! \brief How many of the last dimensions a reshape must keep; 0 where none may be fused. */
+  size_t kept_dims{0};
 };
 
 /*! \brief The fused part of a composite. */
@@ -55,8 +57,8 @@ struct FusedOps {
   dnnl::primitive_attr attr;
   /*! \brief The (channels) vector to pass as the primitive's bias, or undefined. */
   Tensor bias;
-  /*! \brief The dims of the result, in Relay's order. */
-  Dims result_dims;
+  /*! \brief How many elements the result has. */
+  int64_t result_size;
   /*! \brief The second operands of binary post-ops, by DNNL_ARG_*. */
   PlanBuilder::Args operands;
   /*! \brief Scales and zero points, by DNNL_ARG_*. */

@@ -32,18 +32,9 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 /*! \brief A scale or zero point as a vector. */
-Tensor ReadVector(const NodeReader& op, PlanBuilder* plan, int input, const char* name,
-                  dnnl::memory::data_type type, int64_t along_axis) {
+Tensor ReadVector(const NodeReader& op, PlanBuilder* plan, int input) {
   const Tensor value = plan->Plain(op, plan->Input(op, input));
-  CORE_CHECK(value.dtype() == type)
-      << op.Where() << ": the " << name << " must be "
-      << (type == dnnl::memory::data_type::f32 ? "float32" : "int32")
-      << ", but is of oneDNN's type " << static_cast<int>(value.dtype());
-  const int64_t size = NumElements(value.dims());
-  CORE_CHECK(size == 1 || size == along_axis)
-      << op.Where() << ": the " << name << " has " << size << " elements, but one or " << along_axis
-      << " are expected";
-  return value.Reshaped({size});
+  return value.Reshaped({NumElements(value.dims())});
 }
 
 }  // namespace
@@ -55,10 +46,8 @@ Quantization Quantization::Read(const NodeReader& op, PlanBuilder* plan, const D
       NumElements(plan->Input(op, 1).dims()) == 1 && NumElements(plan->Input(op, 2).dims()) == 1;
   // Of scalars the axis means nothing, and may be any.
   if (!is_scalar) result.axis = op.Axis("axis", -1, rank);
-  const int64_t size = is_scalar ? 1 : dims[result.axis];
-  result.scale = ReadVector(op, plan, 1, "scale", dnnl::memory::data_type::f32, size);
-  const Tensor zero_point =
-      ReadVector(op, plan, 2, "zero point", dnnl::memory::data_type::s32, size);
+  result.scale = ReadVector(op, plan, 1);
+  const Tensor zero_point = ReadVector(op, plan, 2);
   result.zero_point = zero_point;
   if (!plan->IsConstant(zero_point)) return result;
   const auto values = plan->ValuesOf<int32_t>(op, zero_point);

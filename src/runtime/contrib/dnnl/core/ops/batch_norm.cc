@@ -27,6 +27,7 @@
 
 #include "../op_table.h"
 #include "rows.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -60,8 +61,17 @@ ChannelsSecond BringChannelsSecond(const NodeReader& node, PlanBuilder* plan, co
 
 }  // namespace
 
+Types InferBatchNorm(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  CheckMinRank(node, inputs, 0, 2);
+  const int axis = node.Axis("axis", 1, static_cast<int>(inputs[0].shape.size()));
+  for (int i : {1, 2, 3, 4}) CheckVector(node, inputs, i, inputs[0].shape[axis]);
+  ReadEpsilon(node, "epsilon", 1e-5);
+  return {inputs[0], inputs[3], inputs[4]};
+}
+
 void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan) {
-  const Dims dims = node.OutDims();
+  const Dims dims = node.RootDims();
   const int axis = node.Axis("axis", 1, static_cast<int>(dims.size()));
   const auto [src, axes] = BringChannelsSecond(node, plan, plan->Input(node, 0), axis);
   const auto vector = [&](int index) { return PlainFloats(node, plan, plan->Input(node, index)); };
@@ -89,7 +99,7 @@ void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan) {
   }
   const BatchNorm::primitive_desc desc(
       plan->engine(), dnnl::prop_kind::forward_inference, src.md, src.md,
-      static_cast<float>(node.Get<double>("epsilon", 1e-5)), flags, PlanBuilder::NewAttr());
+      static_cast<float>(ReadEpsilon(node, "epsilon", 1e-5)), flags, PlanBuilder::NewAttr());
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   args.emplace_back(DNNL_ARG_DST, dst);
   plan->Emit(node, desc, BatchNorm(desc), args, fused);

@@ -29,6 +29,7 @@
 #include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -38,7 +39,7 @@ using Binary = dnnl::binary;
 
 /*! \brief The operands with the rank of the result. */
 std::pair<Tensor, Tensor> ReadOperands(const NodeReader& node, PlanBuilder* plan) {
-  const size_t rank = node.OutDims().size();
+  const size_t rank = node.RootDims().size();
   const Tensor lhs = plan->Input(node, 0);
   const Tensor rhs = plan->Input(node, 1);
   if (node.OpName() != "nn.bias_add") {
@@ -174,8 +175,29 @@ void AvoidGreater(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm* al
 
 }  // namespace
 
+Types InferBinary(const NodeReader& node, const Types& inputs) {
+  const dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
+  CheckReal(node, inputs,
+            algorithm == dnnl::algorithm::binary_max || algorithm == dnnl::algorithm::binary_min);
+  Dims lhs = inputs[0].shape, rhs = inputs[1].shape;
+  if (node.OpName() == "nn.bias_add") {
+    const int axis = node.Axis("axis", 1, static_cast<int>(lhs.size()));
+    CheckVector(node, inputs, 1, lhs[axis]);
+    return {inputs[0]};
+  }
+  const size_t rank = std::max(lhs.size(), rhs.size());
+  for (Dims* dims : {&lhs, &rhs}) dims->insert(dims->begin(), rank - dims->size(), 1);
+  for (size_t i = 0; i < rank; ++i) {
+    CORE_CHECK(lhs[i] == rhs[i] || lhs[i] == 1 || rhs[i] == 1)
+        << node.Where() << ": shapes " << ToText(inputs[0].shape) << " and "
+        << ToText(inputs[1].shape) << " do not broadcast";
+    lhs[i] = std::max(lhs[i], rhs[i]);
+  }
+  return {{lhs, IsComparison(algorithm) ? kBool : inputs[0].dtype}};
+}
+
 void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
-  const Dims dims = node.OutDims();
+  const Dims dims = node.RootDims();
   dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
   // The post-ops of oneDNN 3.2 read a vector of channels wrongly where each has one element.
   const bool is_matrix =

@@ -22,8 +22,19 @@
  * \brief Conversions between data types.
  */
 #include "../op_table.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
+
+Types InferCast(const NodeReader& node, const Types& inputs) {
+  CORE_CHECK(node.Has("dtype")) << node.Where() << ": attribute dtype is missing";
+  const DLDataType dtype = ReadType(node, "dtype", {});
+  // To integers oneDNN rounds and saturates, where Relay does as C does.
+  CORE_CHECK(IsReal(dtype) || dtype == inputs[0].dtype)
+      << node.Where() << ": dtype is " << ToText(dtype) << ", expected: real numbers, or "
+      << ToText(inputs[0].dtype);
+  return {{inputs[0].shape, dtype}};
+}
 
 void LowerCast(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);

@@ -29,6 +29,7 @@
 
 #include "../implementation.h"
 #include "../op_table.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -108,6 +109,36 @@ Tensor Concatenated(const NodeReader& node, PlanBuilder* plan, const std::vector
 }
 
 }  // namespace
+
+Types InferConcat(const NodeReader& node, const Types& inputs) {
+  TensorType result = inputs[0];
+  const int axis = node.Axis("axis", 0, static_cast<int>(result.shape.size()));
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    Dims dims = inputs[i].shape;
+    bool fits = dims.size() == result.shape.size() && inputs[i].dtype == result.dtype;
+    if (fits) {
+      result.shape[axis] += dims[axis];
+      dims[axis] = result.shape[axis];
+      fits = dims == result.shape;
+    }
+    CORE_CHECK(fits) << node.Where() << ": input " << i << ", " << ToText(inputs[i])
+                     << ", does not fit behind input 0, " << ToText(inputs[0]) << ", along axis "
+                     << axis;
+  }
+  return {result};
+}
+
+Types InferStack(const NodeReader& node, const Types& inputs) {
+  TensorType result = inputs[0];
+  const int axis = node.Axis("axis", 0, static_cast<int>(result.shape.size()) + 1);
+  for (size_t i = 1; i < inputs.size(); ++i) {
+    CORE_CHECK(inputs[i].shape == result.shape && inputs[i].dtype == result.dtype)
+        << node.Where() << ": input " << i << ", " << ToText(inputs[i])
+        << ", is of another type than input 0, " << ToText(inputs[0]);
+  }
+  result.shape.insert(result.shape.begin() + axis, static_cast<int64_t>(inputs.size()));
+  return {result};
+}
 
 void LowerConcat(const NodeReader& node, PlanBuilder* plan) {
   std::vector<Tensor> parts;

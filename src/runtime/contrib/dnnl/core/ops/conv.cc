@@ -36,6 +36,71 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
+/*! \brief From Relay's order of the dimensions to oneDNN's. */
+struct ConvAxes {
+  std::vector<int> src;
+  std::vector<int> weights;
+  std::vector<int> dst;
+
+  static ConvAxes Read(const NodeReader& node, bool is_transposed) {
+    const size_t spatial = SpatialOf(node);
+    const std::string order = ChannelsFirst("NC", spatial);
+    const auto layout = node.Get<std::string>("data_layout", order);
+    const auto weight_layout =
+        node.Get<std::string>("kernel_layout", ChannelsFirst(is_transposed ? "IO" : "OI", spatial));
+    return {LayoutAxes(node, layout, order),
+            LayoutAxes(node, weight_layout, ChannelsFirst("OI", spatial)),
+            LayoutAxes(node, node.Get<std::string>("out_layout", layout), order)};
+  }
+};
+
+/*! \brief How many output channels the weights make of the input channels. */
+int64_t OutChannels(const NodeReader& node, const Dims& src, const Dims& weights,
+                    bool is_transposed) {
+  const int64_t groups = ReadSize(node, "groups", 1, 1);
+  const int64_t out = weights[0], in = weights[1];
+  // Depthwise weights may be (C, O/C, ...), with the multiplier instead of I.
+  const bool has_multiplier = groups > 1 && src[1] == groups && out == groups && !is_transposed;
+  const int64_t channels = is_transposed ? out * groups : has_multiplier ? out * in : out;
+  const int64_t expected = is_transposed ? src[1] : has_multiplier ? in : src[1] / groups;
+  CORE_CHECK(src[1] % groups == 0 && channels % groups == 0 && in == expected)
+      << node.Where() << ": weights with O = " << out << " and I = " << in << " do not fit "
+      << src[1] << " input channels in " << groups << " groups";
+  CheckSays(node, "channels", channels);
+  return channels;
+}
+
+Types InferConvolution(const NodeReader& node, const Types& inputs, bool is_transposed) {
+  const size_t spatial = SpatialOf(node);
+  CheckReal(node, inputs);
+  for (int i = 0; i < 2; ++i) CheckRank(node, inputs, i, spatial + 2);
+  const ConvAxes axes = ConvAxes::Read(node, is_transposed);
+  const Dims src = PermutedDims(inputs[0].shape, axes.src);
+  const Dims weights = PermutedDims(inputs[1].shape, axes.weights);
+  const Dims kernel(weights.begin() + 2, weights.end());
+  CORE_CHECK(!node.Has("kernel_size") || ReadSpatial(node, "kernel_size", spatial, 1, 1) == kernel)
+      << node.Where() << ": kernel_size does not fit weights of " << ToText(kernel);
+  const Window window = Window::Read(node, spatial);
+  const Dims extra = ReadSpatial(node, "output_padding", spatial, 0, 0);
+  Dims dst = {src[0], OutChannels(node, src, weights, is_transposed)};
+  for (size_t i = 0; i < spatial; ++i) {
+    const int64_t pad = window.pad_begin[i] + window.pad_end[i], stride = window.strides[i];
+    const int64_t span = window.Span(i, kernel[i]), size = src[i + 2];
+    CORE_CHECK(!is_transposed || extra[i] < stride)
+        << node.Where() << ": output_padding " << extra[i] << " is not less than a stride of "
+        << stride;
+    // How far the last window begins behind the first; of a transposed convolution, how many
+    // values there are behind the first.
+    const int64_t last =
+        is_transposed ? stride * (size - 1) + span - pad + extra[i] - 1 : size + pad - span;
+    CORE_CHECK(last >= 0) << node.Where() << ": a window over " << span << " values does not fit "
+                          << size << " with a padding of " << pad;
+    dst.push_back(is_transposed ? last + 1 : last / stride + 1);
+  }
+  return {{PermutedDims(dst, InversePermutation(axes.dst)),
+           ReadRealType(node, "out_dtype", inputs[0].dtype)}};
+}
+
 /*! \brief The operands of a convolution in oneDNN's order of dimensions. */
 struct ConvTensors {
   Tensor src;
@@ -61,9 +126,6 @@ Tensor GroupWeights(const NodeReader& node, PlanBuilder* plan, const Tensor& wei
                     int64_t groups, int64_t out_channels) {
   const Dims dims = weights.dims();
   const bool has_multiplier = dims[0] == groups && dims[0] * dims[1] == out_channels;
-  CORE_CHECK((dims[0] == out_channels || has_multiplier) && out_channels % groups == 0)
-      << node.Where() << ": weights of shape " << ToText(dims) << " do not fit " << groups
-      << " groups and " << out_channels << " output channels";
   Dims grouped = {groups, out_channels / groups, has_multiplier ? 1 : dims[1]};
   grouped.insert(grouped.end(), dims.begin() + 2, dims.end());
   return plan->Reshaped(node, weights, grouped);
@@ -71,11 +133,8 @@ Tensor GroupWeights(const NodeReader& node, PlanBuilder* plan, const Tensor& wei
 
 /*! \brief The weights of a transposed convolution, (O/G, I, ...), as (G, O/G, I/G, ...). */
 Tensor GroupTransposedWeights(const NodeReader& node, PlanBuilder* plan, const Tensor& weights,
-                              int64_t groups, int64_t out_channels) {
+                              int64_t groups, int64_t) {
   const Dims dims = weights.dims();
-  CORE_CHECK(dims[0] * groups == out_channels && dims[1] % groups == 0)
-      << node.Where() << ": weights of shape " << ToText(dims) << " do not fit " << groups
-      << " groups and " << out_channels << " output channels";
   Dims split = {dims[0], groups, dims[1] / groups};
   split.insert(split.end(), dims.begin() + 2, dims.end());
   std::vector<int> axes = {1, 0, 2};
@@ -94,18 +153,13 @@ void MakeRow(const NodeReader& node, PlanBuilder* plan, ConvTensors* conv) {
 
 ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_transposed) {
   ConvTensors conv;
-  const size_t spatial = node.OutDims().size() - 2;
-  const std::string order = ChannelsFirst("NC", spatial);
-  const std::string weight_order = ChannelsFirst("OI", spatial);
-  const auto layout = node.Get<std::string>("data_layout", order);
-  const auto weight_layout = node.Get<std::string>(
-      "kernel_layout", is_transposed ? ChannelsFirst("IO", spatial) : weight_order);
-  conv.src = plan->Input(node, 0).Permuted(LayoutAxes(node, layout, order));
-  conv.dst_axes = LayoutAxes(node, node.Get<std::string>("out_layout", layout), order);
-  conv.dst_dims = PermutedDims(node.OutDims(), conv.dst_axes);
-  const std::vector<int> weight_axes = LayoutAxes(node, weight_layout, weight_order);
-  conv.int8 = ReadInt8(node, plan, {weight_axes[0], conv.dst_dims[1], /*is_convolution=*/true});
-  conv.weights = (conv.int8 ? conv.int8->weights : plan->Input(node, 1)).Permuted(weight_axes);
+  const size_t spatial = SpatialOf(node);
+  const ConvAxes axes = ConvAxes::Read(node, is_transposed);
+  conv.src = plan->Input(node, 0).Permuted(axes.src);
+  conv.dst_axes = axes.dst;
+  conv.dst_dims = PermutedDims(node.RootDims(), conv.dst_axes);
+  conv.int8 = ReadInt8(node, plan, {axes.weights[0], conv.dst_dims[1], /*is_convolution=*/true});
+  conv.weights = (conv.int8 ? conv.int8->weights : plan->Input(node, 1)).Permuted(axes.weights);
   const auto groups = node.Get<int64_t>("groups", 1);
   if (groups > 1) {
     const auto group = is_transposed ? GroupTransposedWeights : GroupWeights;
@@ -114,7 +168,7 @@ ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_trans
   conv.window = Window::Read(node, spatial);
   if (is_transposed) {
     // That much less is cut off at the end; it may be less than nothing.
-    const auto extra = node.Get<std::vector<int64_t>>("output_padding", Dims(spatial, 0));
+    const Dims extra = ReadSpatial(node, "output_padding", spatial, 0, 0);
     for (size_t i = 0; i < spatial; ++i) conv.window.pad_end[i] -= extra[i];
   }
   if (spatial == 1 && groups > 1) MakeRow(node, plan, &conv);
@@ -232,31 +286,33 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
       fused.names);
   plan->SetVariant(is_kept ? "the source's blocks" : "oneDNN's layouts", flops);
   fused.OfferSum<Primitive>(plan, desc, describe);
-  if (conv.is_row) dst = plan->Reshaped(node, dst, PermutedDims(node.OutDims(), conv.dst_axes));
+  if (conv.is_row) dst = plan->Reshaped(node, dst, PermutedDims(node.RootDims(), conv.dst_axes));
   plan->SetOutput(node, dst.Permuted(InversePermutation(conv.dst_axes)));
 }
 
-/*! \brief How many elements of a tensor there are for each channel. */
-double PerChannel(const NodeReader& node, const Dims& dims, const std::string& layout) {
-  const size_t channel = layout.find('C');
-  CORE_CHECK(channel < dims.size())
-      << node.Where() << ": layout " << layout << " has no channels within " << ToText(dims);
-  return static_cast<double>(NumElements(dims)) / dims[channel];
+/*! \brief How many elements of a tensor there are for each channel, its dimension `axes[1]`. */
+double PerChannel(const Dims& dims, const std::vector<int>& axes) {
+  return static_cast<double>(NumElements(dims)) / dims[axes[1]];
 }
 
 }  // namespace
 
 double ConvFlops(const NodeReader& node, const PlanBuilder& plan) {
-  const auto layout = node.Get<std::string>("data_layout", "NC");
-  const double results =
-      PerChannel(node, node.OutDims(), node.Get<std::string>("out_layout", layout));
+  const double results = PerChannel(node.RootDims(), ConvAxes::Read(node, false).dst);
   return 2 * results * NumElements(plan.Input(node, 1).dims());
 }
 
 double ConvTransposeFlops(const NodeReader& node, const PlanBuilder& plan) {
-  const double sources =
-      PerChannel(node, plan.Input(node, 0).dims(), node.Get<std::string>("data_layout", "NC"));
+  const double sources = PerChannel(plan.Input(node, 0).dims(), ConvAxes::Read(node, true).src);
   return 2 * sources * NumElements(plan.Input(node, 1).dims());
+}
+
+Types InferConv(const NodeReader& node, const Types& inputs) {
+  return InferConvolution(node, inputs, /*is_transposed=*/false);
+}
+
+Types InferConvTranspose(const NodeReader& node, const Types& inputs) {
+  return InferConvolution(node, inputs, /*is_transposed=*/true);
 }
 
 void LowerConv(const NodeReader& node, PlanBuilder* plan) {

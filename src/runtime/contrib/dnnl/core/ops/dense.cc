@@ -50,7 +50,7 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
   //   128x512 by 512x2048   911  910  910      1x1024 by 1024x1000    75   75   75
   //   128x2048 by 2048x512  913  893  916     32x1024 by 1024x1000   300  307  293
   // A matmul of weights that are not packed needs 964 to 1059 for the first two, 120 for the third.
-  const Dims out_dims = node.OutDims();
+  const Dims out_dims = node.RootDims();
   const bool is_constant = plan->IsConstant(plan->Input(node, 1));
   // Quantized, too: an inner_product has no zero points.
   if (!is_constant || node.IsQuantized() || AsRows(out_dims)[0] > kRowsOfInnerProduct) {
@@ -58,14 +58,11 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
   }
   const Tensor src = FlattenRows(node, plan, plan->Input(node, 0));
   const Tensor weights = plan->Input(node, 1);
-  CORE_CHECK(weights.dims().size() == 2 && weights.dims()[1] == src.dims()[1])
-      << node.Where() << ": weights of shape " << ToText(weights.dims()) << " do not fit rows of "
-      << src.dims()[1];
   const dnnl::memory::desc dst_any(AsRows(out_dims), node.OutType(), dnnl::memory::format_tag::any);
-  const FusedOps fused =
-      FusePostOps(node, plan, {static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
-                                 return FlattenRows(node, plan, operand);
-                               }});
+  ResultView view{static_cast<int>(out_dims.size()) - 1,
+                  [&](const Tensor& operand) { return FlattenRows(node, plan, operand); }};
+  view.kept_dims = 1;
+  const FusedOps fused = FusePostOps(node, plan, view);
 
   const auto describe = [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
                             const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
@@ -84,7 +81,7 @@ void LowerDense(const NodeReader& node, PlanBuilder* plan) {
              fused.names);
   plan->SetVariant("inner_product, weights packed once", MatMulFlops(node, *plan));
   fused.OfferSum<InnerProduct>(plan, desc, describe);
-  plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
+  plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -21,9 +21,12 @@
  * \file src/runtime/contrib/dnnl/core/ops/eltwise.cc
  * \brief Unary elementwise ops.
  */
+#include <cmath>
+
 #include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -46,6 +49,17 @@ struct Function {
 };
 
 }  // namespace
+
+Types InferEltwise(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  const OpSpec& op = *FindOp(node.OpName());
+  const auto [alpha, beta] = op.AlphaBeta(node);
+  CORE_CHECK(!std::isnan(alpha) && !std::isnan(beta))
+      << node.Where() << ": a parameter is not a number";
+  CORE_CHECK(op.algorithm != dnnl::algorithm::eltwise_clip || alpha <= beta)
+      << node.Where() << ": a_min " << alpha << " is above a_max " << beta;
+  return inputs;
+}
 
 void LowerEltwise(const NodeReader& node, PlanBuilder* plan) {
   const OpSpec& op = *FindOp(node.OpName());

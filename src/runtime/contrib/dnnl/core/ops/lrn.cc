@@ -21,12 +21,28 @@
  * \file src/runtime/contrib/dnnl/core/ops/lrn.cc
  * \brief Local response normalization across channels.
  */
+#include <cmath>
 #include <vector>
 
 #include "../implementation.h"
 #include "../op_table.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
+
+Types InferLRN(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  CheckRank(node, inputs, 0, 4);
+  const int axis = node.Axis("axis", 1, 4);
+  CORE_CHECK(axis == 1 || axis == 3) << node.Where() << ": axis is " << axis << ", expected: 1, 3";
+  const int64_t size = ReadSize(node, "size", 5, 1);
+  CORE_CHECK(size % 2 == 1) << node.Where() << ": size is " << size << ", which is not odd";
+  for (const char* key : {"alpha", "beta", "bias"}) {
+    CORE_CHECK(std::isfinite(node.Get<double>(key, 1)))
+        << node.Where() << ": " << key << " is not finite";
+  }
+  return inputs;
+}
 
 void LowerLRN(const NodeReader& node, PlanBuilder* plan) {
   using LRN = dnnl::lrn_forward;

@@ -21,6 +21,7 @@
  * \file src/runtime/contrib/dnnl/core/ops/matmul.cc
  * \brief Matrix multiplications, alone and in batches.
  */
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "rows.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -71,12 +73,21 @@ struct Operands {
   }
 };
 
+/*! \brief What an op says of its operands. */
+struct MatMulKind {
+  bool is_dense, is_batch, transpose_a, transpose_b;
+
+  static MatMulKind Read(const NodeReader& node) {
+    const bool is_dense = node.OpName() == "nn.dense";
+    const bool is_batch = node.OpName() == "nn.batch_matmul";
+    return {is_dense, is_batch, !is_dense && node.Get<bool>("transpose_a", false),
+            is_dense || node.Get<bool>("transpose_b", is_batch)};
+  }
+};
+
 Operands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
-  const bool is_dense = node.OpName() == "nn.dense";
-  const bool is_batch = node.OpName() == "nn.batch_matmul";
-  const bool transpose_a = node.Get<bool>("transpose_a", false);
-  const bool transpose_b = node.Get<bool>("transpose_b", is_dense || is_batch);
-  const Dims out_dims = node.OutDims();
+  const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
+  const Dims out_dims = node.RootDims();
 
   Operands operands{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch, {}};
   const int last = static_cast<int>(operands.weights.dims().size()) - 1;
@@ -128,19 +139,45 @@ std::string Variant(const PlanBuilder& plan, const Operands& operands,
 
 }  // namespace
 
+Types InferMatMul(const NodeReader& node, const Types& inputs) {
+  const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
+  CheckReal(node, inputs);
+  if (is_batch) {
+    CheckRank(node, inputs, 0, 3);
+  } else {
+    CheckMinRank(node, inputs, 0, transpose_a ? 2 : 1);
+  }
+  CheckRank(node, inputs, 1, is_batch ? 3 : 2);
+  Dims src = inputs[0].shape, weights = inputs[1].shape;
+  if (transpose_a) std::swap(src[src.size() - 1], src[src.size() - 2]);
+  if (transpose_b) std::swap(weights[weights.size() - 1], weights[weights.size() - 2]);
+  CORE_CHECK(src.back() == weights[weights.size() - 2])
+      << node.Where() << ": rows of " << src.back() << " elements do not fit columns of "
+      << weights[weights.size() - 2];
+  if (is_batch) {
+    CORE_CHECK(src[0] == weights[0] || src[0] == 1 || weights[0] == 1)
+        << node.Where() << ": a batch of " << src[0] << " does not fit one of " << weights[0];
+    src[0] = std::max(src[0], weights[0]);
+  } else {
+    CheckSays(node, "units", weights.back());
+  }
+  src.back() = weights.back();
+  return {{src, ReadRealType(node, "out_dtype", inputs[0].dtype)}};
+}
+
 double MatMulFlops(const NodeReader& node, const PlanBuilder& plan) {
   const Dims src = plan.Input(node, 0).dims();
-  const bool is_transposed = node.Get<bool>("transpose_a", false);
-  const int64_t summed = is_transposed && src.size() > 1 ? src[src.size() - 2] : src.back();
-  return 2. * NumElements(node.OutDims()) * summed;
+  const bool is_transposed = MatMulKind::Read(node).transpose_a;
+  return 2. * NumElements(node.OutDims()) * src[src.size() - (is_transposed ? 2 : 1)];
 }
 
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
   const Operands operands = ReadOperands(node, plan);
-  const Dims out_dims = node.OutDims();
+  const Dims out_dims = node.RootDims();
   ResultView view{static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
                     return plan->Reshaped(node, operand, operands.View(operand.dims()));
                   }};
+  view.kept_dims = operands.is_flat ? 1 : operands.is_batch ? 2 : 0;
   view.has_destination_scale = true;
   FusedOps fused = FusePostOps(node, plan, view);
   if (operands.int8) {
@@ -168,7 +205,7 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
       [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
           const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
           bool) { return DescribeAs(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr); });
-  plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
+  plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -28,6 +28,7 @@
 #include "../implementation.h"
 #include "../op_table.h"
 #include "rows.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -61,7 +62,21 @@ struct Affine {
 };
 
 float Epsilon(const NodeReader& node) {
-  return static_cast<float>(node.Get<double>("epsilon", 1e-5));
+  return static_cast<float>(ReadEpsilon(node, "epsilon", 1e-5));
+}
+
+/*! \brief The axis of the channels. */
+int AxisOf(const NodeReader& node, size_t rank, int otherwise) {
+  return node.Axis("axis", otherwise, static_cast<int>(rank));
+}
+
+/*! \brief Check data, gamma and beta, and give the data's type. */
+Types InferNorm(const NodeReader& node, const Types& inputs, int default_axis) {
+  CheckReal(node, inputs);
+  const int axis = AxisOf(node, inputs[0].shape.size(), default_axis);
+  for (int i : {1, 2}) CheckVector(node, inputs, i, inputs[0].shape[axis]);
+  Epsilon(node);
+  return {inputs[0]};
 }
 
 /*! \brief Give each row of a matrix a mean of 0 and a variance of 1; then one factor a column. */
@@ -128,9 +143,25 @@ Tensor NormalizeImage(const NodeReader& node, PlanBuilder* plan, const Tensor& s
 
 }  // namespace
 
+Types InferLayerNorm(const NodeReader& node, const Types& inputs) {
+  return InferNorm(node, inputs, /*default_axis=*/-1);
+}
+
+Types InferInstanceNorm(const NodeReader& node, const Types& inputs) {
+  return InferNorm(node, inputs, /*default_axis=*/1);
+}
+
+Types InferGroupNorm(const NodeReader& node, const Types& inputs) {
+  const Types result = InferNorm(node, inputs, /*default_axis=*/1);
+  const int64_t channels = inputs[1].shape[0], groups = ReadSize(node, "num_groups", 0, 1);
+  CORE_CHECK(channels % groups == 0) << node.Where() << ": num_groups " << groups
+                                     << " does not divide " << channels << " channels";
+  return result;
+}
+
 void LowerLayerNorm(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);
-  const int axis = node.Axis("axis", -1, static_cast<int>(src.dims().size()));
+  const int axis = AxisOf(node, src.dims().size(), -1);
   const RowsAlong rows(node, plan, src, {axis});
   plan->SetOutput(node, rows.Restore(NormalizeRows(node, plan, rows.matrix(), Affine(node, plan))));
 }
@@ -138,7 +169,7 @@ void LowerLayerNorm(const NodeReader& node, PlanBuilder* plan) {
 void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Plain(node, plan->Input(node, 0));
   const Dims dims = src.dims();
-  const int axis = node.Axis("axis", 1, static_cast<int>(dims.size()));
+  const int axis = AxisOf(node, dims.size(), 1);
   // Relay normalizes over the channels of a group and all axes behind them.
   const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + axis));
   const int64_t rows = outer * node.Get<int64_t>("num_groups");
@@ -153,7 +184,7 @@ void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan) {
 void LowerInstanceNorm(const NodeReader& node, PlanBuilder* plan) {
   const Tensor data = plan->Input(node, 0);
   const int rank = static_cast<int>(data.dims().size());
-  const int axis = node.Axis("axis", 1, rank);
+  const int axis = AxisOf(node, rank, 1);
   // (batch, channels, the rest); with the batch as the channels there is no other batch.
   std::vector<int> axes = {0};
   if (axis != 0) axes.push_back(axis);

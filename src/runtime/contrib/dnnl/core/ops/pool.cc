@@ -35,6 +35,15 @@ namespace {
 
 using Pool = dnnl::pooling_forward;
 
+/*! \brief The permutation that brings the channels of a pool's tensors to the front. */
+std::vector<int> ReadAxes(const NodeReader& node) {
+  const std::string order = ChannelsFirst("NC", SpatialOf(node));
+  const std::string layout = node.Get<std::string>("layout", order);
+  CORE_CHECK(node.Get<std::string>("out_layout", layout) == layout)
+      << node.Where() << ": out_layout differs from layout " << layout;
+  return LayoutAxes(node, layout, order);
+}
+
 /*! \brief The window of a pool and how it moves. */
 struct PoolWindow : Window {
   Dims kernel;
@@ -43,8 +52,7 @@ struct PoolWindow : Window {
 /*!
  * \brief The window of adaptive and global pooling, which depends on the shapes alone.
  *
- * Output i averages the inputs from floor(i * in / out) to ceil((i + 1) * in / out); the rules let
- * only those pass that are windows of one size at even distances.
+ * Output i averages the inputs from floor(i * in / out) to ceil((i + 1) * in / out).
  */
 PoolWindow AdaptiveWindow(const Dims& in, const Dims& out) {
   PoolWindow window;
@@ -56,19 +64,63 @@ PoolWindow AdaptiveWindow(const Dims& in, const Dims& out) {
   return window;
 }
 
-/*! \brief The window that the attributes describe, padded at the end so far as the outputs need. */
-PoolWindow ReadWindow(const NodeReader& node, const Dims& in, const Dims& out) {
-  const size_t spatial = in.size() - 2;
+/*! \brief The window that the attributes describe. */
+PoolWindow ReadWindow(const NodeReader& node) {
+  const size_t spatial = SpatialOf(node);
   PoolWindow window;
   static_cast<Window&>(window) = Window::Read(node, spatial);
-  window.kernel = node.Get<std::vector<int64_t>>("pool_size");
-  if (window.kernel.size() == 1) window.kernel = Dims(spatial, window.kernel[0]);
-  for (size_t i = 0; i < spatial; ++i) {
-    const int64_t reach = (window.kernel[i] - 1) * (window.dilation[i] + 1) + 1;
-    const int64_t end = (out[i + 2] - 1) * window.strides[i] + reach;
+  window.kernel = ReadSpatial(node, "pool_size", spatial, 1, 1);
+  return window;
+}
+
+/*! \brief The same, padded at the end so far as the outputs need. */
+PoolWindow PaddedWindow(const NodeReader& node, const Dims& in, const Dims& out) {
+  PoolWindow window = ReadWindow(node);
+  for (size_t i = 0; i < window.kernel.size(); ++i) {
+    const int64_t end = (out[i + 2] - 1) * window.strides[i] + window.Span(i, window.kernel[i]);
     window.pad_end[i] = std::max(window.pad_end[i], end - window.pad_begin[i] - in[i + 2]);
   }
   return window;
+}
+
+/*! \brief How many windows there are along each spatial dimension. */
+Dims CountWindows(const NodeReader& node, const Dims& in) {
+  const PoolWindow window = ReadWindow(node);
+  const bool is_ceiled = node.Get<bool>("ceil_mode", false);
+  Dims out;
+  for (size_t i = 0; i < window.kernel.size(); ++i) {
+    const int64_t span = window.Span(i, window.kernel[i]), stride = window.strides[i];
+    const int64_t before = window.pad_begin[i], size = in[i + 2];
+    // How far the last window begins behind the first.
+    const int64_t last = size + before + window.pad_end[i] - span;
+    const int64_t count = last < 0 ? 0 : (last + (is_ceiled ? stride - 1 : 0)) / stride + 1;
+    CORE_CHECK(count > 0 && before < span && (count - 1) * stride < size + before)
+        << node.Where() << ": " << count << " windows over " << span << " values, " << stride
+        << " apart, do not each hold some of " << size << " values with a padding of " << before
+        << " and " << window.pad_end[i];
+    out.push_back(count);
+  }
+  return out;
+}
+
+/*! \brief How many windows an adaptive or global pool has along each spatial dimension. */
+Dims AdaptiveCounts(const NodeReader& node, const Dims& in) {
+  const Dims sizes(in.begin() + 2, in.end());
+  const bool is_global = node.OpName().find("global") != std::string::npos;
+  if (is_global) return Dims(sizes.size(), 1);
+  Dims out = node.Get<std::vector<int64_t>>("output_size", {});
+  if (out.empty()) out = sizes;
+  if (out.size() == 1) out = Dims(sizes.size(), out[0]);
+  CheckSizes(node, "output_size", out, 1);
+  CORE_CHECK(out.size() == sizes.size()) << node.Where() << ": output_size " << ToText(out)
+                                         << " does not fit data of " << ToText(sizes);
+  for (size_t i = 0; i < out.size(); ++i) {
+    // With one value more the windows overlap by that.
+    CORE_CHECK(out[i] <= sizes[i] && sizes[i] % out[i] <= 1)
+        << node.Where() << ": " << sizes[i] << " values make no " << out[i]
+        << " windows of one size at even distances";
+  }
+  return out;
 }
 
 /*!
@@ -99,12 +151,21 @@ FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm al
 
 }  // namespace
 
+Types InferPool(const NodeReader& node, const Types& inputs) {
+  CheckRank(node, inputs, 0, SpatialOf(node) + 2);
+  CheckReal(node, inputs, FindOp(node.OpName())->algorithm == dnnl::algorithm::pooling_max);
+  const std::vector<int> axes = ReadAxes(node);
+  Dims dims = PermutedDims(inputs[0].shape, axes);
+  const Dims out = node.Has("pool_size") ? CountWindows(node, dims) : AdaptiveCounts(node, dims);
+  std::copy(out.begin(), out.end(), dims.begin() + 2);
+  return {{PermutedDims(dims, InversePermutation(axes)), inputs[0].dtype}};
+}
+
 void LowerPool(const NodeReader& node, PlanBuilder* plan) {
-  const std::string order = ChannelsFirst("NC", node.OutDims().size() - 2);
-  const std::vector<int> axes = LayoutAxes(node, node.Get<std::string>("layout", order), order);
-  const Dims dst_dims = PermutedDims(node.OutDims(), axes);
+  const std::vector<int> axes = ReadAxes(node);
+  const Dims dst_dims = PermutedDims(node.RootDims(), axes);
   Tensor src = plan->Input(node, 0).Permuted(axes);
-  const PoolWindow window = node.Has("pool_size") ? ReadWindow(node, src.dims(), dst_dims)
+  const PoolWindow window = node.Has("pool_size") ? PaddedWindow(node, src.dims(), dst_dims)
                                                   : AdaptiveWindow(src.dims(), dst_dims);
   auto algorithm = FindOp(node.OpName())->algorithm;
   if (node.Get<bool>("count_include_pad", false)) {

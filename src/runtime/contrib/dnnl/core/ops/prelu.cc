@@ -23,6 +23,7 @@
  */
 #include "../implementation.h"
 #include "../op_table.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -54,6 +55,13 @@ bool IsKnownLayout(const dnnl::memory::desc& md) {
 }
 
 }  // namespace
+
+Types InferPReLU(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  const int axis = node.Axis("axis", 1, static_cast<int>(inputs[0].shape.size()));
+  CheckVector(node, inputs, 1, inputs[0].shape[axis]);
+  return {inputs[0]};
+}
 
 void LowerPReLU(const NodeReader& node, PlanBuilder* plan) {
   using PReLU = dnnl::prelu_forward;

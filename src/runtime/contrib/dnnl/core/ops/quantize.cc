@@ -24,6 +24,7 @@
 #include "../op_table.h"
 #include "../quantization.h"
 #include "rows.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -74,11 +75,51 @@ Tensor Binaries(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
   return dst.Reshaped(dims);
 }
 
+/*! \brief Check that a scale and a zero point fit to the data. */
+void CheckQuantization(const NodeReader& node, const Types& inputs) {
+  const Dims& data = inputs[0].shape;
+  const auto size_of = [&](int i) { return NumElements(inputs[i].shape); };
+  // Of scalars the axis means nothing, and may be any.
+  const bool is_scalar = size_of(1) == 1 && size_of(2) == 1;
+  const int64_t size = is_scalar      ? 1
+                       : data.empty() ? 1
+                                      : data[node.Axis("axis", -1, static_cast<int>(data.size()))];
+  for (int i : {1, 2}) {
+    const char* const name = i == 1 ? "scale" : "zero point";
+    CORE_CHECK(inputs[i].dtype == (i == 1 ? kFloat32 : kInt32))
+        << node.Where() << ": the " << name << " must be " << (i == 1 ? "float32" : "int32")
+        << ", but is " << ToText(inputs[i]);
+    CORE_CHECK(size_of(i) == 1 || size_of(i) == size)
+        << node.Where() << ": the " << name << " has " << size_of(i) << " elements, but one or "
+        << size << " are expected";
+  }
+}
+
 bool IsBeyondReorder(const Quantization& quantization) {
   return Quantization::IsAlongAxis(quantization.zero_point);
 }
 
 }  // namespace
+
+Types InferDequantize(const NodeReader& node, const Types& inputs) {
+  const bool is_integer = IsByte(inputs[0].dtype) || inputs[0].dtype == kInt32;
+  CORE_CHECK(is_integer) << node.Where() << ": " << ToText(inputs[0])
+                         << " is not of int8, uint8 or int32";
+  CORE_CHECK(ReadType(node, "out_dtype", kFloat32) == kFloat32)
+      << node.Where() << ": out_dtype is not float32";
+  CheckQuantization(node, inputs);
+  return {{inputs[0].shape, kFloat32}};
+}
+
+Types InferQuantize(const NodeReader& node, const Types& inputs) {
+  CORE_CHECK(inputs[0].dtype == kFloat32)
+      << node.Where() << ": " << ToText(inputs[0]) << " is not of float32";
+  const DLDataType dtype = ReadType(node, "out_dtype", kInt8);
+  CORE_CHECK(IsByte(dtype) || dtype == kInt32)
+      << node.Where() << ": out_dtype is " << ToText(dtype) << ", expected: uint8, int8 or int32";
+  CheckQuantization(node, inputs);
+  return {{inputs[0].shape, dtype}};
+}
 
 Tensor Dequantized(const NodeReader& op, PlanBuilder* plan) {
   const PlanBuilder::Mark mark = plan->Here();

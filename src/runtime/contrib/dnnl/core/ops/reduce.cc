@@ -21,14 +21,14 @@
  * \file src/runtime/contrib/dnnl/core/ops/reduce.cc
  * \brief Reductions over any axes.
  */
+#include <algorithm>
 #include <limits>
-#include <numeric>
-#include <set>
 #include <vector>
 
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "rows.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -38,16 +38,12 @@ using Reduction = dnnl::reduction;
 
 /*! \brief Relay's attributes axis and exclude: no axis means all of them. */
 std::vector<int> ReducedAxes(const NodeReader& node, int rank) {
-  const auto listed = node.Get<std::vector<int64_t>>("axis", {});
-  std::vector<int> all(rank);
-  std::iota(all.begin(), all.end(), 0);
-  if (listed.empty()) return all;
-  std::set<int> chosen;
-  for (int64_t axis : listed) chosen.insert(static_cast<int>(axis < 0 ? axis + rank : axis));
+  const std::vector<int> listed = ReadAxes(node, "axis", rank);
   const bool exclude = node.Get<bool>("exclude", false);
   std::vector<int> axes;
-  for (int axis : all) {
-    if ((chosen.count(axis) > 0) != exclude) axes.push_back(axis);
+  for (int axis = 0; axis < rank; ++axis) {
+    const bool is_listed = std::count(listed.begin(), listed.end(), axis) > 0;
+    if (listed.empty() || is_listed != exclude) axes.push_back(axis);
   }
   return axes;
 }
@@ -67,8 +63,28 @@ Tensor ReduceRows(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
 
 }  // namespace
 
+Types InferReduce(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  const Dims& dims = inputs[0].shape;
+  const std::vector<int> axes = ReducedAxes(node, static_cast<int>(dims.size()));
+  const bool keeps_dims = node.Get<bool>("keepdims", false);
+  Dims reduced;
+  for (int axis = 0; axis < static_cast<int>(dims.size()); ++axis) {
+    const bool is_reduced = std::count(axes.begin(), axes.end(), axis) > 0;
+    if (!is_reduced || keeps_dims) reduced.push_back(is_reduced ? 1 : dims[axis]);
+  }
+  return {{reduced, inputs[0].dtype}};
+}
+
+Types InferL2Normalize(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  ReadAxes(node, "axis", static_cast<int>(inputs[0].shape.size()));
+  ReadEpsilon(node, "eps", -1);
+  return inputs;
+}
+
 void LowerReduce(const NodeReader& node, PlanBuilder* plan) {
-  const Dims out_dims = node.OutDims();
+  const Dims out_dims = node.RootDims();
   const Tensor src = plan->Input(node, 0);
   const RowsAlong rows(node, plan, src, ReducedAxes(node, static_cast<int>(src.dims().size())));
   if (rows.matrix().dims()[1] == 1) {

@@ -21,6 +21,8 @@
  * \file src/runtime/contrib/dnnl/core/ops/resize.cc
  * \brief Images of another size, of the nearest values or of values between neighbours.
  */
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -29,15 +31,57 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
+namespace {
+
+std::vector<int> ReadAxes(const NodeReader& node) {
+  const std::string order = ChannelsFirst("NC", SpatialOf(node));
+  return LayoutAxes(node, node.Get<std::string>("layout", order), order);
+}
+
+/*! \brief The factor of an upsampling along a spatial dimension, 'D', 'H' or 'W'. */
+int64_t Scaled(const NodeReader& node, int64_t size, char dimension) {
+  const std::string key = std::string("scale_") + static_cast<char>(dimension - 'A' + 'a');
+  // As Relay's type relation computes it.
+  const float result = std::nearbyint(static_cast<float>(size) * node.Get<float>(key, 1));
+  CORE_CHECK(result >= 1 && result < static_cast<float>(kMaxSize))
+      << node.Where() << ": " << key << " makes " << result << " values of " << size;
+  return static_cast<int64_t>(result);
+}
+
+}  // namespace
+
+Types InferResize(const NodeReader& node, const Types& inputs) {
+  const size_t spatial = SpatialOf(node);
+  CheckReal(node, inputs);
+  CheckRank(node, inputs, 0, spatial + 2);
+  const auto method = node.Get<std::string>("method");
+  CORE_CHECK(method == "nearest_neighbor" || method == "linear" || method == "bilinear" ||
+             method == "trilinear")
+      << node.Where() << ": method " << method << " is none that oneDNN has";
+  const std::vector<int> axes = ReadAxes(node);
+  Dims dims = PermutedDims(inputs[0].shape, axes);
+  if (node.OpName().rfind("image.", 0) == 0) {
+    const auto size = node.Get<std::vector<int64_t>>("size");
+    CheckSizes(node, "size", size, 1);
+    CORE_CHECK(size.size() == spatial) << node.Where() << ": size " << ToText(size)
+                                       << " does not fit " << spatial << " spatial dimensions";
+    std::copy(size.begin(), size.end(), dims.begin() + 2);
+  } else {
+    const std::string letters = ChannelsFirst("NC", spatial);
+    for (size_t i = 2; i < dims.size(); ++i) dims[i] = Scaled(node, dims[i], letters[i]);
+  }
+  return {{PermutedDims(dims, InversePermutation(axes)),
+           ReadRealType(node, "out_dtype", inputs[0].dtype)}};
+}
+
 void LowerResize(const NodeReader& node, PlanBuilder* plan) {
   using Resampling = dnnl::resampling_forward;
-  const std::string order = ChannelsFirst("NC", node.OutDims().size() - 2);
-  const std::vector<int> axes = LayoutAxes(node, node.Get<std::string>("layout", order), order);
+  const std::vector<int> axes = ReadAxes(node);
   const bool is_nearest = node.Get<std::string>("method") == "nearest_neighbor";
   Tensor src = plan->Input(node, 0).Permuted(axes);
   const FusedOps fused = FusePostOps(
       node, plan, {-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }});
-  const dnnl::memory::desc dst_any(PermutedDims(node.OutDims(), axes), node.OutType(),
+  const dnnl::memory::desc dst_any(PermutedDims(node.RootDims(), axes), node.OutType(),
                                    dnnl::memory::format_tag::any);
   const auto describe = [&](const dnnl::memory::desc& src_md) {
     return Resampling::primitive_desc(

@@ -26,6 +26,7 @@
 
 #include "../op_table.h"
 #include "rows.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -52,6 +53,21 @@ Tensor InverseRoots(const NodeReader& node, PlanBuilder* plan, const Tensor& mat
 }
 
 }  // namespace
+
+Types InferRMSNorm(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  CheckMinRank(node, inputs, 0, 1);
+  ReadEpsilon(node, "epsilon", -1);
+  if (inputs.size() > 1) {
+    // One factor for each column, with any number of ones in front.
+    const Dims gamma = inputs[1].shape;
+    CORE_CHECK(!gamma.empty() && gamma.back() == inputs[0].shape.back() &&
+               NumElements(gamma) == gamma.back())
+        << node.Where() << ": factors of shape " << ToText(gamma) << " do not fit rows of "
+        << inputs[0].shape.back();
+  }
+  return {inputs[0]};
+}
 
 void LowerRMSNorm(const NodeReader& node, PlanBuilder* plan) {
   const Tensor matrix = plan->Plain(node, FlattenRows(node, plan, plan->Input(node, 0)));

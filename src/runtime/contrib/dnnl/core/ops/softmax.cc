@@ -24,8 +24,15 @@
 #include "../implementation.h"
 #include "../op_table.h"
 #include "rows.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
+
+Types InferSoftmax(const NodeReader& node, const Types& inputs) {
+  CheckReal(node, inputs);
+  node.Axis("axis", -1, static_cast<int>(inputs[0].shape.size()));
+  return inputs;
+}
 
 void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
   using Softmax = dnnl::softmax_forward;

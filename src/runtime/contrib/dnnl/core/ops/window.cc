@@ -25,18 +25,15 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-namespace {
-
-/*! \brief One value for each spatial dimension; a single one counts for all. */
-Dims ReadSpatial(const NodeReader& node, const std::string& key, size_t spatial) {
-  const Dims values = node.Get<std::vector<int64_t>>(key, Dims(spatial, 1));
+Dims ReadSpatial(const NodeReader& node, const std::string& key, size_t spatial, int64_t otherwise,
+                 int64_t low) {
+  const Dims values = node.Get<std::vector<int64_t>>(key, Dims(spatial, otherwise));
+  CheckSizes(node, key, values, low);
   if (values.size() == 1) return Dims(spatial, values[0]);
   CORE_CHECK(values.size() == spatial) << node.Where() << ": " << key << " " << ToText(values)
                                        << " does not fit " << spatial << " spatial dimensions";
   return values;
 }
-
-}  // namespace
 
 std::string ChannelsFirst(const std::string& channels, size_t spatial) {
   return channels + std::string("DHW").substr(3 - spatial);
@@ -68,11 +65,12 @@ void Window::MakeRow() {
 
 Window Window::Read(const NodeReader& node, size_t spatial) {
   Window window;
-  window.strides = ReadSpatial(node, "strides", spatial);
-  window.dilation = ReadSpatial(node, "dilation", spatial);
+  window.strides = ReadSpatial(node, "strides", spatial, 1, 1);
+  window.dilation = ReadSpatial(node, "dilation", spatial, 1, 1);
   for (int64_t& gap : window.dilation) --gap;
   // Relay's padding: one value, one per dimension, or all begins before all ends.
   Dims padding = node.Get<std::vector<int64_t>>("padding", {0});
+  CheckSizes(node, "padding", padding, 0);
   if (padding.size() == 1) padding = Dims(spatial, padding[0]);
   if (padding.size() == spatial) padding.insert(padding.end(), padding.begin(), padding.end());
   CORE_CHECK(padding.size() == 2 * spatial) << node.Where() << ": padding " << ToText(padding)

@@ -29,12 +29,17 @@
 
 #include "../node_reader.h"
 #include "../plan/tensor.h"
+#include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief oneDNN's order of dimensions: "NC" for data or "OI" for weights, then "W", "HW" or "DHW".
  */
 std::string ChannelsFirst(const std::string& channels, size_t spatial);
+
+/*! \brief Values of an attribute for each spatial dimension; a single one counts for all. */
+Dims ReadSpatial(const NodeReader& node, const std::string& key, size_t spatial, int64_t otherwise,
+                 int64_t low);
 
 /*! \brief The permutation that brings dimensions in `layout` into the order of `order`. */
 std::vector<int> LayoutAxes(const NodeReader& node, const std::string& layout,
@@ -58,6 +63,10 @@ struct Window {
 
   /*! \brief Read strides, dilation and padding; absent ones are 1, 1 and 0. */
   static Window Read(const NodeReader& node, size_t spatial);
+  /*! \brief How many values a kernel of this size spans along a spatial dimension. */
+  int64_t Span(size_t dimension, int64_t kernel) const {
+    return (kernel - 1) * (dilation[dimension] + 1) + 1;
+  }
   /*! \brief Add a dimension in front, over which the window does not move. */
   void MakeRow();
 };

@@ -155,8 +155,6 @@ Tensor PlanBuilder::Plain(const NodeReader& node, const Tensor& value) {
 }
 
 Tensor PlanBuilder::Reshaped(const NodeReader& node, const Tensor& value, const Dims& dims) {
-  CORE_CHECK(NumElements(value.dims()) == NumElements(dims))
-      << node.Where() << ": " << ToText(value.dims()) << " cannot be reshaped to " << ToText(dims);
   const Tensor view = value.Reshaped(dims);
   return view.defined() ? view : Plain(node, value).Reshaped(dims);
 }

@@ -25,6 +25,8 @@
 
 #include <algorithm>
 
+#include "../error.h"
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
 Tensor Tensor::Permuted(const std::vector<int>& axes) const {
@@ -56,6 +58,9 @@ bool WouldShowPadding(const dnnl::memory::desc& md, const Dims& dims) {
 
 Tensor Tensor::Reshaped(const Dims& dims) const {
   if (dims == md.get_dims()) return *this;
+  CORE_CHECK(NumElements(dims) == NumElements(md.get_dims()))
+      << "a tensor of shape " << ToText(md.get_dims()) << " has other elements than one of "
+      << ToText(dims);
   // oneDNN gives new dimensions of size one strides that its own kernels do not recognise.
   if (IsPlain(md)) return Tensor{buffer, PlainDesc(dims, md.get_data_type())};
   if (WouldShowPadding(md, dims)) return Tensor{};

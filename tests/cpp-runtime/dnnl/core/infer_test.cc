@@ -1,0 +1,311 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/infer_test.cc
+ * \brief The types that ops make, with open dimensions too, and what is refused that would do harm.
+ */
+#include "src/runtime/contrib/dnnl/core/infer.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/runtime/contrib/dnnl/core/desc.h"
+#include "src/runtime/contrib/dnnl/core/error.h"
+#include "src/runtime/contrib/dnnl/core/lowering.h"
+#include "tests/cpp-runtime/dnnl/core/valid_ops.h"
+#include "tests/cpp-runtime/harness/test.h"
+
+namespace {
+
+using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
+using dnnl_test::Attr;
+using dnnl_test::Float32;
+using dnnl_test::GraphOf;
+using dnnl_test::Int32;
+using dnnl_test::Int8;
+using dnnl_test::ValidOp;
+using dnnl_test::ValidOps;
+
+using Shape = std::vector<int64_t>;
+
+/*! \brief The description of an op of the table. */
+ValidOp Valid(const std::string& name) {
+  for (const ValidOp& op : ValidOps()) {
+    if (op.name == name) return op;
+  }
+  throw std::runtime_error("no op " + name);
+}
+
+/*! \brief The shape of the first output of an op whose output is open. */
+Shape Inferred(ValidOp op, size_t rank) {
+  op.outputs = {Float32(Shape(rank, kOpen))};
+  const Graph graph = GraphOf(op);
+  return Infer(graph, InputShapes(graph)).nodes[0].outputs[0].shape;
+}
+
+Shape Reshaped(const Shape& shape, const Attr& codes, size_t rank, bool is_reverse = false) {
+  const char* name = is_reverse ? "contrib_reverse_reshape" : "reshape";
+  return Inferred({name, {Float32(shape)}, {{"newshape", codes}}, {}}, rank);
+}
+
+TEST(DNNLInfer, CodesOfReshape) {
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"4", "0", "2"}, 3), Shape({4, 3, 2}));
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"6", "1", "-1"}, 3), Shape({6, 1, 4}));
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"-2"}, 3), Shape({2, 3, 4}));
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"2", "-2"}, 3), Shape({2, 3, 4}));
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"-2", "1", "1"}, 5), Shape({2, 3, 4, 1, 1}));
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"-3", "4"}, 2), Shape({6, 4}));
+  EXPECT_EQ(Reshaped({2, 3, 4, 5}, {"-3", "-3"}, 2), Shape({6, 20}));
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"0", "-3"}, 2), Shape({2, 12}));
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"-4", "1", "2", "-2"}, 4), Shape({1, 2, 3, 4}));
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"2", "-4", "-1", "3", "-2"}, 4), Shape({2, 1, 3, 4}));
+  EXPECT_EQ(Reshaped({2, 3, 4}, {"0", "0", "-1"}, 3), Shape({2, 3, 4}));
+  EXPECT_EQ(Reshaped({1}, {}, 0), Shape({}));
+  EXPECT_EQ(Reshaped({8, 3, 4}, {"-1", "0"}, 2, true), Shape({24, 4}));
+  for (const Attr& codes : std::vector<Attr>{{"5", "-1"},
+                                             {"-1", "-1"},
+                                             {"0", "0", "0", "0"},
+                                             {"-5"},
+                                             {"-3", "-3"},
+                                             {"-4", "1"},
+                                             {"-4", "0", "-1", "-2"},
+                                             {"-4", "-1", "-1", "-2"},
+                                             {"7"}}) {
+    EXPECT_THROWS(Reshaped({2, 3, 4}, codes, 2), "main, node 9 reshape: newshape", "does not fit");
+  }
+}
+
+TEST(DNNLInfer, WindowsThatRoundUp) {
+  ValidOp pool = Valid("nn.max_pool2d");
+  pool.inputs = {Float32({1, 4, 8, 8})};
+  EXPECT_EQ(Inferred(pool, 4), Shape({1, 4, 4, 4}));
+  pool.attrs["ceil_mode"] = {"1"};
+  EXPECT_EQ(Inferred(pool, 4), Shape({1, 4, 5, 5}));
+  // The last window would lie in the padding alone.
+  pool.attrs["pool_size"] = {"1", "1"};
+  EXPECT_THROWS(Inferred(pool, 4), "main, node 9 nn.max_pool2d", "do not each hold some of 8");
+}
+
+TEST(DNNLInfer, DepthwiseWeightsWithMultiplier) {
+  ValidOp conv = Valid("nn.conv2d");
+  conv.inputs = {Float32({1, 4, 7, 7}), Float32({4, 2, 3, 3})};
+  conv.attrs["groups"] = {"4"};
+  conv.attrs["channels"] = {"8"};
+  EXPECT_EQ(Inferred(conv, 4), Shape({1, 8, 4, 4}));
+}
+
+TEST(DNNLInfer, PartsOfASplit) {
+  const auto split = [](const Attr& indices, Types outputs) {
+    const Graph graph = GraphOf({"split",
+                                 {Float32({6, 2})},
+                                 {{"axis", {"0"}}, {"indices_or_sections", indices}},
+                                 std::move(outputs)});
+    const Graph inferred = Infer(graph, InputShapes(graph));
+    std::vector<int64_t> sizes;
+    for (const TensorType& part : inferred.nodes[0].outputs) sizes.push_back(part.shape[0]);
+    return sizes;
+  };
+  const TensorType open = Float32({kOpen, 2});
+  EXPECT_EQ(split({"3"}, {open, open, open}), Shape({2, 2, 2}));
+  EXPECT_EQ(split({"1", "3"}, {open, open, open}), Shape({1, 2, 3}));
+  EXPECT_EQ(split({"5"}, {open, open}), Shape({5, 1}));
+  // A number of sections and a list of one index are one text.
+  EXPECT_EQ(split({"2"}, {open, open}), Shape({3, 3}));
+  EXPECT_EQ(split({"2"}, {Float32({2, 2}), open}), Shape({2, 4}));
+  EXPECT_THROWS(split({"4"}, {open, open, open, open}), "4 sections of an axis of 6");
+  EXPECT_THROWS(split({"3", "3"}, {open, open, open}), "do not ascend");
+  EXPECT_THROWS(split({"2147483647"}, {open}), "make no 1 parts");
+}
+
+/*! \brief Dense, a reshape of its rows and a bias, with an open number of rows. */
+Graph RowsGraph() {
+  Graph graph;
+  graph.symbol = graph.name = "main";
+  graph.inputs = {{{0, 0}, {"input x", Float32({kOpen, 4, 6})}},
+                  {{1, 0}, {"input w", Float32({5, 6})}},
+                  {{2, 0}, {"input b", Float32({5})}}};
+  Node node{3, "dnnl.dense_bias", {}, {{0, 0}, {1, 0}, {2, 0}}, {Float32({kOpen, 5})}};
+  node.attrs["root_op"] = "nn.dense";
+  node.attrs["post_ops"] = Attr{"reshape", "add"};
+  node.attrs["post_ops.0.newshape"] = Attr{"-1", "5"};
+  node.attrs["post_ops.1.operand"] = "2";
+  node.attrs["post_ops.1.is_bias"] = "1";
+  graph.nodes = {node};
+  graph.outputs = {{{3, 0}, {"output 0", Float32({kOpen, 5})}}};
+  return graph;
+}
+
+TEST(DNNLInfer, OpenDimensionsAreThoseOfTheCall) {
+  const Graph graph = RowsGraph();
+  EXPECT_TRUE(IsDynamic(graph));
+  for (int64_t rows : {1, 3}) {
+    const Graph call = Infer(graph, {{rows, 4, 6}, {5, 6}, {5}});
+    EXPECT_TRUE(!IsDynamic(call));
+    EXPECT_EQ(call.nodes[0].op_types[0].shape, Shape({rows, 4, 5}));
+    EXPECT_EQ(call.nodes[0].op_types[1].shape, Shape({rows * 4, 5}));
+    EXPECT_EQ(call.outputs[0].argument.type.shape, Shape({rows * 4, 5}));
+    std::vector<float> x(rows * 24, 1.f), w(30, 2.f), b(5, 3.f), y(rows * 20, 0.f);
+    const auto plan = MakePlan(graph, {{rows, 4, 6}, {5, 6}, {5}});
+    Context(plan).Run({x.data(), w.data(), b.data(), y.data()}, nullptr);
+    EXPECT_EQ(y, std::vector<float>(rows * 20, 15.f));
+  }
+  EXPECT_THROWS(MakePlan(graph), "main: input x", "not static");
+  EXPECT_THROWS(Infer(graph, {{3, 4, 7}, {5, 6}, {5}}),
+                "main: input x must have shape [-1, 4, 6], but has [3, 4, 7]");
+  EXPECT_THROWS(Infer(graph, {{3, 4}, {5, 6}, {5}}), "main: input x must have shape [-1, 4, 6]");
+  EXPECT_THROWS(Infer(graph, {{3, 4, 6}}), "main: there are 3 inputs, but 1 shapes");
+}
+
+TEST(DNNLInfer, TheGraphMustAgree) {
+  Graph graph = RowsGraph();
+  graph.nodes[0].outputs[0].shape = {12, 5};
+  Infer(graph, {{3, 4, 6}, {5, 6}, {5}});
+  EXPECT_THROWS(Infer(graph, {{2, 4, 6}, {5, 6}, {5}}), "main, node 3 nn.dense of dnnl.dense_bias",
+                "output 0 has type float32 [12, 5] in the graph, but is float32 [8, 5]");
+  // A post-op's own checks name it.
+  graph.inputs[2].argument.type.shape = {4};
+  EXPECT_THROWS(Infer(graph, {{3, 4, 6}, {5, 6}, {4}}), "main, node 3 add of dnnl.dense_bias",
+                "shapes [12, 5] and [4] do not broadcast");
+}
+
+TEST(DNNLInfer, AnyOrderOfPostOpsRuns) {
+  // A reshape that no convolution can see its result by, and a sum that makes it larger.
+  Graph graph = GraphOf({"nn.conv2d",
+                         {Float32({1, 2, 3, 3}), Float32({2, 2, 1, 1}), Float32({4, 18})},
+                         {{"post_ops", {"reshape", "add"}},
+                          {"root_op", {"nn.conv2d"}},
+                          {"post_ops.0.newshape", {"-1"}},
+                          {"post_ops.1.operand", {"2"}}},
+                         {Float32({4, 18})}});
+  std::vector<float> x(18, 1.f), w(4, 1.f), b(72, 3.f), y(72, 0.f);
+  Context(MakePlan(graph)).Run({x.data(), w.data(), b.data(), y.data()}, nullptr);
+  EXPECT_EQ(y, std::vector<float>(72, 5.f));
+}
+
+/*! \brief The plan of an op of the table, changed. */
+template <typename Change>
+auto PlanOf(const std::string& name, const Change& change) {
+  ValidOp op = Valid(name);
+  change(&op);
+  return MakePlan(GraphOf(op));
+}
+
+TEST(DNNLHarm, AxesOfTranspose) {
+  for (const Attr& axes : std::vector<Attr>{{"0", "1", "1000000"},
+                                            {"0", "1", "-4"},
+                                            {"0", "1", "1"},
+                                            {"0", "1"},
+                                            {"1", "0", "2", "3"}}) {
+    EXPECT_THROWS(PlanOf("transpose", [&](ValidOp* op) { op->attrs["axes"] = axes; }),
+                  "main, node 9 transpose: axes");
+  }
+}
+
+TEST(DNNLHarm, GammaAndBeta) {
+  for (const char* name : {"nn.layer_norm", "nn.instance_norm", "nn.group_norm", "nn.batch_norm"}) {
+    for (size_t input : {1, 2}) {
+      for (const Shape& shape : std::vector<Shape>{{1}, {3}, {400}, {2, 2}, {}}) {
+        EXPECT_THROWS(PlanOf(name, [&](ValidOp* op) { op->inputs[input].shape = shape; }),
+                      std::string("main, node 9 ") + name + ": input " + std::to_string(input),
+                      "is no vector of 4 elements");
+      }
+    }
+  }
+}
+
+TEST(DNNLHarm, NumberOfGroups) {
+  for (const char* groups : {"0", "-2", "3", "8", "1099511627776"}) {
+    EXPECT_THROWS(PlanOf("nn.group_norm", [&](ValidOp* op) { op->attrs["num_groups"] = {groups}; }),
+                  "main, node 9 nn.group_norm: num_groups", groups);
+    for (const char* conv : {"nn.conv2d", "nn.conv2d_transpose"}) {
+      EXPECT_THROWS(PlanOf(conv, [&](ValidOp* op) { op->attrs["groups"] = {groups}; }),
+                    std::string("main, node 9 ") + conv, groups);
+    }
+  }
+}
+
+TEST(DNNLHarm, RanksAndLayoutsOfConvolutions) {
+  for (const char* conv : {"nn.conv2d", "nn.conv2d_transpose"}) {
+    const std::string where = std::string("main, node 9 ") + conv;
+    for (size_t input : {0, 1}) {
+      for (const Shape& shape : std::vector<Shape>{{}, {4}, {1, 4}, {1, 4, 7}, {1, 4, 7, 7, 7}}) {
+        EXPECT_THROWS(PlanOf(conv,
+                             [&](ValidOp* op) {
+                               op->inputs[input].shape = shape;
+                               op->outputs[0].shape = shape;
+                             }),
+                      where, "input " + std::to_string(input), "is not of rank 4");
+      }
+    }
+    for (const char* key : {"data_layout", "out_layout", "kernel_layout"}) {
+      for (const char* layout : {"NCW", "NCDHW", "NCHH", "XYZW"}) {
+        EXPECT_THROWS(PlanOf(conv, [&](ValidOp* op) { op->attrs[key] = {layout}; }), where,
+                      std::string("layout ") + layout + " is not a permutation of");
+      }
+    }
+  }
+}
+
+TEST(DNNLHarm, PartsOfAConcatenation) {
+  for (const Shape& shape : std::vector<Shape>{{}, {2}, {2, 3, 4, 1}, {2, 3, 5}, {3, 3, 4}}) {
+    EXPECT_THROWS(PlanOf("concatenate", [&](ValidOp* op) { op->inputs[1].shape = shape; }),
+                  "main, node 9 concatenate: input 1", "does not fit behind input 0");
+  }
+}
+
+TEST(DNNLHarm, Layouts) {
+  for (const char* key : {"src_layout", "dst_layout"}) {
+    for (const char* layout : {"abc", "NCHw", "NCHW0c", "NCHW4c2c", "NNHW", "4", "NCHW4", "N?HW"}) {
+      EXPECT_THROWS(PlanOf("layout_transform", [&](ValidOp* op) { op->attrs[key] = {layout}; }),
+                    "main, node 9 layout_transform", key, layout);
+    }
+  }
+  for (const char* layout : {"NCHW3c", "NCH", "NCHWD", "NCHW99999999999999999999c"}) {
+    EXPECT_THROWS(
+        PlanOf("layout_transform", [&](ValidOp* op) { op->attrs["dst_layout"] = {layout}; }),
+        "main, node 9 layout_transform");
+  }
+}
+
+TEST(DNNLHarm, HugeDimensions) {
+  const int64_t limit = int64_t{1} << 31;
+  EXPECT_THROWS(PlanOf("nn.relu", [&](ValidOp* op) { op->inputs[0].shape[0] = limit; }),
+                "main: input 0", "has a dimension of 2^31 or more");
+  EXPECT_THROWS(PlanOf("nn.relu", [&](ValidOp* op) { op->inputs[0].shape = Shape(6, limit - 1); }),
+                "main: input 0", "exceeds the limit of");
+  EXPECT_THROWS(
+      PlanOf("expand_dims", [&](ValidOp* op) { op->attrs["num_newaxis"] = {"1000000000"}; }),
+      "main, node 9 expand_dims: num_newaxis");
+  EXPECT_THROWS(PlanOf("image.resize2d",
+                       [&](ValidOp* op) { op->attrs["size"] = {"2147483647", "2147483647"}; }),
+                "main, node 9 image.resize2d", "exceeds the limit of");
+  EXPECT_THROWS(PlanOf("nn.conv2d", [&](ValidOp* op) { op->attrs["padding"] = {"2147483647"}; }),
+                "main, node 9 nn.conv2d", "has a dimension of 2^31 or more");
+}
+
+TEST(DNNLHarm, ReshapedTensors) {
+  const Tensor tensor{0, PlainDesc({2, 3}, dnnl::memory::data_type::f32)};
+  EXPECT_EQ(tensor.Reshaped({3, 2}).dims(), Dims({3, 2}));
+  EXPECT_THROWS(tensor.Reshaped({3, 3}), "[2, 3]", "[3, 3]");
+}
+
+}  // namespace

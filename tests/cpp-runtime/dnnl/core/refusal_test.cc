@@ -1,0 +1,249 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/refusal_test.cc
+ * \brief Each op of the table with each attribute, each operand and each type changed: it is an
+ * error that names the node, or the plan runs.
+ */
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/runtime/contrib/dnnl/core/desc.h"
+#include "src/runtime/contrib/dnnl/core/error.h"
+#include "src/runtime/contrib/dnnl/core/infer.h"
+#include "src/runtime/contrib/dnnl/core/lowering.h"
+#include "src/runtime/contrib/dnnl/core/op_table.h"
+#include "tests/cpp-runtime/dnnl/core/valid_ops.h"
+#include "tests/cpp-runtime/harness/test.h"
+
+namespace {
+
+using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
+using dnnl_test::Attr;
+using dnnl_test::GraphOf;
+using dnnl_test::ValidOp;
+using dnnl_test::ValidOps;
+
+size_t BytesOf(const TensorType& type) {
+  return NumElements(type.shape) * ((type.dtype.bits + 7) / 8);
+}
+
+/*! \brief What a plan writes into memory that holds `old` before. */
+std::vector<std::vector<char>> Run(const Graph& graph, char old) {
+  const auto plan = MakePlan(graph);
+  std::vector<std::vector<char>> memory;
+  for (size_t i = 0; i < plan->arguments.size(); ++i) {
+    const TensorType& type = plan->arguments[i].type;
+    memory.emplace_back(BytesOf(type), i < graph.inputs.size() ? 1 : old);
+    if (i >= graph.inputs.size() || type.dtype.code != kDLFloat || type.dtype.bits != 32) continue;
+    for (size_t at = 0; at < memory[i].size(); at += 4) {
+      const float value = 0.25f + static_cast<float>(at % 60) / 64;
+      std::memcpy(&memory[i][at], &value, 4);
+    }
+  }
+  std::vector<void*> addresses;
+  for (auto& bytes : memory) addresses.push_back(bytes.data());
+  Context(plan).Run(addresses, nullptr);
+  memory.erase(memory.begin(), memory.begin() + graph.inputs.size());
+  return memory;
+}
+
+/*! \brief Whether a node is refused; else its plan is run. */
+bool IsRefused(ValidOp op, const std::string& what) {
+  constexpr size_t kMaxBytes = 1 << 22;
+  try {
+    try {
+      Infer(GraphOf(op), InputShapes(GraphOf(op)));
+    } catch (const Error& error) {
+      // The results are others than before, as they may be.
+      if (std::string(error.what()).find("in the graph, but") == std::string::npos) throw;
+      const Graph graph = GraphOf(op);
+      op.outputs = FindOp(op.name)->family.infer(NodeReader(graph.nodes[0], "main"), op.inputs);
+    }
+    const Graph graph = GraphOf(op);
+    for (const Types* types : {&op.inputs, &op.outputs}) {
+      for (const TensorType& type : *types) {
+        if (BytesOf(type) > kMaxBytes) return false;
+      }
+    }
+    if (!EXPECT_TRUE(Run(graph, 0x55) == Run(graph, 0x2a))) std::cerr << what << std::endl;
+    return false;
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    const bool names_node = text.find("main, node 9 " + op.name) != std::string::npos ||
+                            text.find("main: input ") != std::string::npos;
+    if (!EXPECT_TRUE(names_node)) std::cerr << what << ": " << text << std::endl;
+    return true;
+  }
+}
+
+bool HasFloat(const Attr& attr) {
+  return std::any_of(attr.begin(), attr.end(), [](const std::string& text) {
+    return text.find_first_of(".e") != std::string::npos;
+  });
+}
+
+TEST(DNNLRefusal, EachOpHasAValidNode) {
+  std::set<std::string> names;
+  for (const ValidOp& op : ValidOps()) {
+    EXPECT_TRUE(names.insert(op.name).second);
+    const Graph graph = Infer(GraphOf(op), InputShapes(GraphOf(op)));
+    EXPECT_EQ(graph.nodes[0].outputs.size(), op.outputs.size());
+    if (!EXPECT_TRUE(!IsRefused(op, op.name))) std::cerr << op.name << std::endl;
+  }
+  for (const std::string& name : OpNames()) {
+    if (!EXPECT_TRUE(names.count(name) == 1)) std::cerr << name << std::endl;
+  }
+}
+
+TEST(DNNLRefusal, EachAttribute) {
+  const Attr values = {"-1",
+                       "0",
+                       "3",
+                       "2147483647",
+                       "2147483648",
+                       "9223372036854775807",
+                       "-9223372036854775808",
+                       "99999999999999999999",
+                       "nan",
+                       "inf",
+                       "1e300",
+                       "abc",
+                       "NCWH",
+                       "float64"};
+  for (const ValidOp& valid : ValidOps()) {
+    for (const auto& [name, attr] : valid.attrs) {
+      const auto try_out = [&, &name = name](const Attr& value) {
+        ValidOp op = valid;
+        op.attrs[name] = value;
+        std::string text = op.name + " with " + name;
+        for (const std::string& part : value) text += " " + part;
+        return IsRefused(op, text);
+      };
+      // Whatever is read is checked.
+      if (!EXPECT_TRUE(try_out({"no value"}))) std::cerr << valid.name << " " << name << std::endl;
+      for (size_t i = 0; i < attr.size(); ++i) {
+        for (const std::string& value : values) {
+          Attr changed = attr;
+          changed[i] = value;
+          try_out(changed);
+        }
+      }
+      Attr longer = attr;
+      longer.insert(longer.end(), 13, attr[0]);
+      try_out(longer);
+      try_out({});
+      try_out(Attr(attr.begin() + 1, attr.end()));
+      if (HasFloat(attr)) EXPECT_TRUE(try_out({"nan"}));
+    }
+  }
+}
+
+TEST(DNNLRefusal, EachOperand) {
+  for (const ValidOp& valid : ValidOps()) {
+    for (size_t i = 0; i < valid.inputs.size(); ++i) {
+      const auto try_out = [&](const std::vector<int64_t>& shape) {
+        ValidOp op = valid;
+        op.inputs[i].shape = shape;
+        return IsRefused(
+            op, op.name + " of " + ToText(op.inputs[i]) + " as input " + std::to_string(i));
+      };
+      const std::vector<int64_t> shape = valid.inputs[i].shape;
+      try_out({});
+      try_out({shape.begin() + 1, shape.end()});
+      std::vector<int64_t> longer = shape;
+      longer.push_back(1);
+      try_out(longer);
+      longer.back() = 2;
+      try_out(longer);
+      EXPECT_TRUE(try_out(std::vector<int64_t>(13, 1)));
+      for (size_t axis = 0; axis < shape.size(); ++axis) {
+        const auto with = [&](int64_t size) {
+          std::vector<int64_t> changed = shape;
+          changed[axis] = size;
+          return try_out(changed);
+        };
+        for (int64_t size : {int64_t{1}, shape[axis] + 1, 2 * shape[axis]}) with(size);
+        for (int64_t size : {int64_t{0}, int64_t{-1}, int64_t{-7}, int64_t{1} << 31,
+                             int64_t{1} << 62, std::numeric_limits<int64_t>::max()}) {
+          EXPECT_TRUE(with(size));
+        }
+        with((int64_t{1} << 31) - 1);
+      }
+    }
+  }
+}
+
+TEST(DNNLRefusal, EachType) {
+  for (const ValidOp& valid : ValidOps()) {
+    for (size_t i = 0; i < valid.inputs.size(); ++i) {
+      const auto try_out = [&](DLDataType dtype) {
+        ValidOp op = valid;
+        op.inputs[i].dtype = dtype;
+        return IsRefused(
+            op, op.name + " of " + ToText(op.inputs[i]) + " as input " + std::to_string(i));
+      };
+      for (DLDataType dtype : {DLDataType{kDLFloat, 32, 1},
+                               {kDLFloat, 16, 1},
+                               {kDLBfloat, 16, 1},
+                               {kDLInt, 32, 1},
+                               {kDLInt, 8, 1},
+                               {kDLUInt, 8, 1},
+                               {kDLUInt, 1, 1}}) {
+        try_out(dtype);
+      }
+      for (DLDataType dtype : {DLDataType{kDLFloat, 64, 1},
+                               {kDLInt, 64, 1},
+                               {kDLFloat, 32, 4},
+                               {kDLFloat, 8, 1},
+                               {77, 32, 1},
+                               {kDLInt, 0, 1}}) {
+        EXPECT_TRUE(try_out(dtype));
+      }
+    }
+  }
+}
+
+TEST(DNNLRefusal, NumberOfInputsAndOutputs) {
+  for (const ValidOp& valid : ValidOps()) {
+    ValidOp op = valid;
+    op.outputs.push_back(op.outputs[0]);
+    EXPECT_TRUE(IsRefused(op, op.name));
+    op = valid;
+    op.outputs.clear();
+    EXPECT_TRUE(IsRefused(op, op.name));
+    op = valid;
+    op.inputs.clear();
+    EXPECT_TRUE(IsRefused(op, op.name));
+    op = valid;
+    op.inputs.push_back(op.inputs[0]);
+    IsRefused(op, op.name);
+    if (FindOp(op.name)->max_inputs < 10) {
+      op.inputs.insert(op.inputs.end(), 10, op.inputs[0]);
+      EXPECT_TRUE(IsRefused(op, op.name));
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,249 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/valid_ops.h
+ * \brief For each op of the table a node that is valid, from which tests make others.
+ */
+#ifndef TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OPS_H_
+#define TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OPS_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/runtime/contrib/dnnl/core/graph.h"
+
+namespace dnnl_test {
+
+using tvm::runtime::contrib::dnnl_backend::Entry;
+using tvm::runtime::contrib::dnnl_backend::Graph;
+using tvm::runtime::contrib::dnnl_backend::Node;
+using tvm::runtime::contrib::dnnl_backend::TensorType;
+using tvm::runtime::contrib::dnnl_backend::Types;
+
+/*! \brief A list, or one value, as texts. */
+using Attr = std::vector<std::string>;
+
+/*! \brief An op with what it reads, and what it writes then. */
+struct ValidOp {
+  std::string name;
+  Types inputs;
+  std::map<std::string, Attr> attrs;
+  Types outputs;
+};
+
+inline TensorType Float32(std::vector<int64_t> shape) {
+  return {std::move(shape), {kDLFloat, 32, 1}};
+}
+inline TensorType Int32(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 32, 1}}; }
+inline TensorType Int8(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 8, 1}}; }
+
+inline void AppendConvs(std::vector<ValidOp>* ops) {
+  const std::string letters = "DHW";
+  for (int spatial : {1, 2, 3}) {
+    const std::string order = letters.substr(3 - spatial);
+    const Attr ones(spatial, "1"), twos(spatial, "2"), threes(spatial, "3");
+    const auto shape = [spatial](int64_t n, int64_t c, int64_t size) {
+      std::vector<int64_t> dims(spatial, size);
+      dims.insert(dims.begin(), {n, c});
+      return Float32(dims);
+    };
+    const std::string d = std::to_string(spatial) + "d";
+    std::map<std::string, Attr> attrs = {{"strides", twos},
+                                         {"padding", ones},
+                                         {"dilation", ones},
+                                         {"groups", {"2"}},
+                                         {"channels", {"6"}},
+                                         {"kernel_size", threes},
+                                         {"data_layout", {"NC" + order}},
+                                         {"kernel_layout", {"OI" + order}},
+                                         {"out_layout", {"NC" + order}},
+                                         {"out_dtype", {"float32"}}};
+    ops->push_back({"nn.conv" + d, {shape(1, 4, 7), shape(6, 2, 3)}, attrs, {shape(1, 6, 4)}});
+    attrs["kernel_layout"] = {"IO" + order};
+    attrs["output_padding"] = ones;
+    ops->push_back(
+        {"nn.conv" + d + "_transpose", {shape(1, 4, 5), shape(4, 3, 3)}, attrs, {shape(1, 6, 10)}});
+    for (const char* kind : {"max", "avg"}) {
+      const std::string pool = std::string(kind) + "_pool" + d;
+      attrs = {{"pool_size", threes}, {"strides", twos},    {"padding", ones},
+               {"dilation", ones},    {"ceil_mode", {"0"}}, {"layout", {"NC" + order}}};
+      if (kind[0] == 'a') attrs["count_include_pad"] = {"1"};
+      ops->push_back({"nn." + pool, {shape(1, 4, 7)}, attrs, {shape(1, 4, 4)}});
+      ops->push_back({"nn.adaptive_" + pool,
+                      {shape(1, 4, 6)},
+                      {{"output_size", threes}, {"layout", {"NC" + order}}},
+                      {shape(1, 4, 3)}});
+      if (spatial == 2) {
+        ops->push_back(
+            {"nn.global_" + pool, {shape(1, 4, 6)}, {{"layout", {"NCHW"}}}, {shape(1, 4, 1)}});
+      }
+    }
+    ops->push_back({"image.resize" + d,
+                    {shape(1, 4, 3)},
+                    {{"size", Attr(spatial, "6")},
+                     {"layout", {"NC" + order}},
+                     {"method", {"linear"}},
+                     {"out_dtype", {"float32"}}},
+                    {shape(1, 4, 6)}});
+    if (spatial == 1) continue;
+    attrs = {{"layout", {"NC" + order}}, {"method", {"nearest_neighbor"}}};
+    for (char c : order) attrs[std::string("scale_") + static_cast<char>(c - 'A' + 'a')] = {"2"};
+    ops->push_back({spatial == 2 ? "nn.upsampling" : "nn.upsampling3d",
+                    {shape(1, 4, 3)},
+                    attrs,
+                    {shape(1, 4, 6)}});
+  }
+}
+
+inline void AppendElementwise(std::vector<ValidOp>* ops) {
+  const TensorType x = Float32({2, 3, 4});
+  for (const char* name :
+       {"nn.relu", "abs", "exp", "negative", "rsqrt", "sigmoid", "sqrt", "tanh", "dnnl.gelu_erf",
+        "dnnl.gelu_tanh", "dnnl.mish", "dnnl.rsqrt", "dnnl.softplus"}) {
+    ops->push_back({name, {x}, {}, {x}});
+  }
+  for (const char* name : {"nn.leaky_relu", "dnnl.elu", "dnnl.hard_sigmoid", "dnnl.hard_swish",
+                           "dnnl.linear", "dnnl.pow", "dnnl.swish"}) {
+    ops->push_back({name, {x}, {{"alpha", {"0.5"}}, {"beta", {"0.5"}}}, {x}});
+  }
+  ops->push_back({"clip", {x}, {{"a_min", {"-1"}}, {"a_max", {"1"}}}, {x}});
+  ops->push_back({"cast", {Int8({2, 3})}, {{"dtype", {"float32"}}}, {Float32({2, 3})}});
+  ops->push_back({"nn.prelu", {x, Float32({3})}, {{"axis", {"1"}}}, {x}});
+  ops->push_back({"nn.bias_add", {x, Float32({3})}, {{"axis", {"1"}}}, {x}});
+  for (const char* name : {"add", "subtract", "multiply", "divide", "maximum", "minimum"}) {
+    ops->push_back({name, {x, Float32({4})}, {}, {x}});
+  }
+  for (const char* name :
+       {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}) {
+    ops->push_back({name, {x, Float32({4})}, {}, {{x.shape, {kDLUInt, 1, 1}}}});
+  }
+  const TensorType q = Int8({2, 3, 4}), scale = Float32({3}), zero = Int32({3});
+  ops->push_back(
+      {"qnn.quantize", {x, scale, zero}, {{"axis", {"1"}}, {"out_dtype", {"int8"}}}, {q}});
+  ops->push_back(
+      {"qnn.dequantize", {q, scale, zero}, {{"axis", {"1"}}, {"out_dtype", {"float32"}}}, {x}});
+}
+
+inline void AppendViews(std::vector<ValidOp>* ops) {
+  const TensorType x = Float32({2, 3, 4});
+  ops->push_back({"concatenate", {x, Float32({2, 5, 4})}, {{"axis", {"1"}}}, {Float32({2, 8, 4})}});
+  ops->push_back({"stack", {x, x}, {{"axis", {"1"}}}, {Float32({2, 2, 3, 4})}});
+  ops->push_back({"split",
+                  {x},
+                  {{"axis", {"2"}}, {"indices_or_sections", {"1", "3"}}},
+                  {Float32({2, 3, 1}), Float32({2, 3, 2}), Float32({2, 3, 1})}});
+  ops->push_back({"strided_slice",
+                  {x},
+                  {{"begin", {"0", "1"}},
+                   {"end", {"2", "4"}},
+                   {"strides", {"1", "2"}},
+                   {"axes", {"0", "2"}},
+                   {"slice_mode", {"end"}}},
+                  {Float32({2, 3, 2})}});
+  ops->push_back({"contrib_reverse_reshape", {x}, {{"newshape", {"-1", "0"}}}, {Float32({6, 4})}});
+  ops->push_back(
+      {"expand_dims", {x}, {{"axis", {"1"}}, {"num_newaxis", {"2"}}}, {Float32({2, 1, 1, 3, 4})}});
+  ops->push_back({"layout_transform",
+                  {Float32({1, 8, 3, 3})},
+                  {{"src_layout", {"NCHW"}}, {"dst_layout", {"NCHW4c"}}},
+                  {Float32({1, 2, 3, 3, 4})}});
+  ops->push_back({"nn.batch_flatten", {x}, {}, {Float32({2, 12})}});
+  ops->push_back({"reshape",
+                  {x},
+                  {{"newshape", {"0", "-4", "-1", "3", "-2"}}, {"allowzero", {"0"}}},
+                  {Float32({2, 1, 3, 4})}});
+  ops->push_back({"squeeze", {Float32({2, 1, 4})}, {{"axis", {"1"}}}, {Float32({2, 4})}});
+  ops->push_back({"transpose", {x}, {{"axes", {"2", "0", "1"}}}, {Float32({4, 2, 3})}});
+}
+
+/*! \brief One for each op of the table. */
+inline std::vector<ValidOp> ValidOps() {
+  std::vector<ValidOp> ops;
+  AppendConvs(&ops);
+  AppendElementwise(&ops);
+  AppendViews(&ops);
+  const TensorType image = Float32({2, 4, 3, 5}), c = Float32({4});
+  ops.push_back({"nn.dense",
+                 {Float32({2, 3, 6}), Float32({5, 6})},
+                 {{"units", {"5"}}, {"out_dtype", {"float32"}}},
+                 {Float32({2, 3, 5})}});
+  ops.push_back({"nn.matmul",
+                 {Float32({6, 3}), Float32({6, 5})},
+                 {{"units", {"5"}},
+                  {"transpose_a", {"1"}},
+                  {"transpose_b", {"0"}},
+                  {"out_dtype", {"float32"}}},
+                 {Float32({3, 5})}});
+  ops.push_back({"nn.batch_matmul",
+                 {Float32({2, 3, 6}), Float32({2, 5, 6})},
+                 {{"transpose_a", {"0"}}, {"transpose_b", {"1"}}, {"out_dtype", {"float32"}}},
+                 {Float32({2, 3, 5})}});
+  const std::map<std::string, Attr> norm = {
+      {"axis", {"1"}}, {"epsilon", {"1e-05"}}, {"center", {"1"}}, {"scale", {"1"}}};
+  ops.push_back({"nn.batch_norm", {image, c, c, c, c}, norm, {image, c, c}});
+  ops.push_back({"nn.instance_norm", {image, c, c}, norm, {image}});
+  ops.push_back({"nn.layer_norm", {image, c, c}, norm, {image}});
+  auto group = norm;
+  group["num_groups"] = {"2"};
+  ops.push_back({"nn.group_norm", {image, c, c}, group, {image}});
+  ops.push_back({"nn.l2_normalize", {image}, {{"axis", {"1", "2"}}, {"eps", {"1e-05"}}}, {image}});
+  ops.push_back({"nn.lrn",
+                 {image},
+                 {{"axis", {"1"}},
+                  {"size", {"5"}},
+                  {"alpha", {"0.0001"}},
+                  {"beta", {"0.75"}},
+                  {"bias", {"2"}}},
+                 {image}});
+  ops.push_back({"dnnl.rms_norm", {image, Float32({5})}, {{"epsilon", {"1e-05"}}}, {image}});
+  for (const char* name : {"nn.softmax", "nn.fast_softmax", "nn.log_softmax"}) {
+    ops.push_back({name, {image}, {{"axis", {"-1"}}}, {image}});
+  }
+  for (const char* name : {"max", "mean", "min", "prod", "sum"}) {
+    ops.push_back({name,
+                   {image},
+                   {{"axis", {"1", "-1"}}, {"keepdims", {"1"}}, {"exclude", {"0"}}},
+                   {Float32({2, 1, 3, 1})}});
+  }
+  return ops;
+}
+
+/*! \brief The graph of one op, whose node is number 9. */
+inline Graph GraphOf(const ValidOp& op) {
+  Graph graph;
+  graph.symbol = graph.name = "main";
+  Node node{9, op.name, {}, {}, op.outputs};
+  for (uint32_t i = 0; i < op.inputs.size(); ++i) {
+    node.inputs.push_back({100 + i, 0});
+    graph.inputs.push_back({{100 + i, 0}, {"input " + std::to_string(i), op.inputs[i]}});
+  }
+  for (const auto& [name, value] : op.attrs) node.attrs[name] = value;
+  graph.nodes = {node};
+  for (uint32_t i = 0; i < op.outputs.size(); ++i) {
+    graph.outputs.push_back({{9, i}, {"output " + std::to_string(i), op.outputs[i]}});
+  }
+  return graph;
+}
+
+}  // namespace dnnl_test
+
+#endif  // TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OPS_H_
