@@ -48,7 +48,7 @@ Dims ToDims(const std::vector<int64_t>& shape, const std::string& where);
 
 /*!
  * \brief Refuse a tensor that cannot be: of an open dimension or one of size zero, of a data type
- * that oneDNN lacks, or of more elements than memory holds.
+ * that oneDNN lacks, or of 2^31 elements or more.
  */
 void CheckType(const TensorType& type, const std::string& where);
 
