@@ -82,13 +82,14 @@ double BytesOf(const std::vector<TensorType>& types) {
   return bytes;
 }
 
-void Close(const std::vector<TensorType>& from, std::vector<TensorType>* types) {
+void Close(const std::vector<TensorType>& from, int64_t more, std::vector<TensorType>* types) {
   for (size_t i = 0; i < types->size(); ++i) {
     std::vector<int64_t>& shape = (*types)[i].shape;
     const bool is_alike = i < from.size() && from[i].shape.size() == shape.size();
     for (size_t d = 0; d < shape.size(); ++d) {
-      if (shape[d] < 0) shape[d] = is_alike ? from[i].shape[d] : -1;
-      if (shape[d] < 0) shape[d] = kOpenSize;
+      if (shape[d] >= 0) continue;
+      const bool is_known = is_alike && from[i].shape[d] >= 0;
+      shape[d] = (is_known ? from[i].shape[d] : kOpenSize) + more;
     }
   }
 }
@@ -152,10 +153,11 @@ bool ReadSignature(const Json& graph, const std::vector<std::string>* names, Sig
   return true;
 }
 
-void CloseDimensions(const Signature& from, Signature* signature) {
-  Close(from.inputs, &signature->inputs);
-  Close(from.constants, &signature->constants);
-  Close(from.outputs, &signature->outputs);
+Signature Closed(Signature signature, const Signature& from, int64_t more) {
+  Close(from.inputs, more, &signature.inputs);
+  Close(from.constants, 0, &signature.constants);
+  Close(from.outputs, more, &signature.outputs);
+  return signature;
 }
 
 Fill AnyFill(Random* random) {

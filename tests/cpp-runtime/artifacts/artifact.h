@@ -68,8 +68,11 @@ struct Signature {
  */
 bool ReadSignature(const Json& graph, const std::vector<std::string>* names, Signature* signature);
 
-/*! \brief Sizes for the open dimensions of one signature, from another where that has the rank. */
-void CloseDimensions(const Signature& from, Signature* signature);
+/*!
+ * \brief Give the open dimensions of a signature sizes: those of another where that has the rank.
+ * \param more What is added to them.
+ */
+Signature Closed(Signature signature, const Signature& from, int64_t more = 0);
 
 /*! \brief What tensors are filled with. */
 enum class Fill { kOrdinary, kZeros, kOnes, kAnything };

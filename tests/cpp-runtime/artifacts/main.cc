@@ -153,7 +153,7 @@ class Campaign {
         std::cout << "@odd " << path << " is no graph" << std::endl;
         continue;
       }
-      CloseDimensions({}, &artifact.signature);
+      artifact.signature = Closed(artifact.signature, {});
       dictionary_.Add(artifact.graph);
       corpus_.push_back(std::move(artifact));
     }
