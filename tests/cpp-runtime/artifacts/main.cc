@@ -56,6 +56,9 @@ constexpr int kMostSeconds = 5;
 constexpr int kMostSecondsOfClock = 60;
 /*! \brief Allocations below this are not compared with those of the valid artifact. */
 constexpr size_t kFewBytes = 1 << 20;
+/*! \brief A graph whose tensors have more than this is left out: small ones show the same sooner.
+ */
+constexpr double kMostOfGraph = 4 << 20;
 
 struct Options {
   std::string corpus;
@@ -154,6 +157,7 @@ class Campaign {
         continue;
       }
       artifact.signature = Closed(artifact.signature, {});
+      if (artifact.signature.bytes() > kMostOfGraph) continue;
       dictionary_.Add(artifact.graph);
       corpus_.push_back(std::move(artifact));
     }

@@ -249,6 +249,8 @@ class Runner {
   void CallWithOtherSizes(const PackedFunc& function) {
     inputs_ = MakeTensors(other_.inputs, 1);
     outputs_ = MakeTensors(other_.outputs, 1);
+    // Each shape has a plan of its own.
+    result_.tensor_bytes += other_.bytes();
     try {
       FillInputs(trial_.inputs, trial_.seed);
       Call(function);

@@ -82,7 +82,7 @@ struct Result {
   std::string failure;
   /*! \brief The most bytes that were allocated at once until the end of the first run. */
   size_t peak{0};
-  /*! \brief Bytes of the inputs, constants and outputs. */
+  /*! \brief Bytes of the inputs, constants and outputs of all shapes that it was called with. */
   double tensor_bytes{0};
 };
 
