@@ -132,7 +132,8 @@ class Campaign {
       }
       int status = 0;
       waitpid(child, &status, 0);
-      if (!shared_->is_running) break;
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 0) break;
+      if (!shared_->is_running) std::snprintf(shared_->name, sizeof(shared_->name), "no artifact");
       shared_->is_running = false;
       Report(WhyEnded(status));
     }
@@ -175,6 +176,7 @@ class Campaign {
   }
 
   void RunOne(uint64_t number) {
+    shared_->seed = options_.seed + number * options_.step;
     Trial trial;
     std::string what = "nothing";
     if (!options_.replay.empty()) {

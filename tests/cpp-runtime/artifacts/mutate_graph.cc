@@ -89,9 +89,14 @@ class Mutator {
 
   void Say(const std::string& text) { done_ += (done_.empty() ? "" : "; ") + text; }
 
+  /*! \brief Whether it is still one: an earlier change may have put anything there. */
+  static bool IsList(const Json* json) {
+    return json != nullptr && json->kind == Json::Kind::kArray;
+  }
+
   Json* Nodes() {
     Json* nodes = graph_.Find("nodes");
-    return nodes != nullptr && !nodes->items.empty() ? nodes : nullptr;
+    return IsList(nodes) && !nodes->items.empty() ? nodes : nullptr;
   }
 
   static Json* AttrsOf(Json* node) {
@@ -211,7 +216,9 @@ class Mutator {
       Json* attrs = AttrsOf(&node);
       Json* lists = attrs == nullptr ? nullptr : attrs->Find("shape");
       if (lists == nullptr || lists->items.size() != 1) continue;
-      for (Json& shape : lists->items[0].items) function(&node, &shape);
+      for (Json& shape : lists->items[0].items) {
+        if (IsList(&shape)) function(&node, &shape);
+      }
     }
   }
 
@@ -308,7 +315,7 @@ class Mutator {
     if (random_.Chance(5)) entry.items[0].text = AnyExtreme(&random_);
     const size_t id = random_.Below(nodes->items.size());
     Json* list = random_.Chance(15) ? graph_.Find("heads") : nodes->items[id].Find("inputs");
-    if (list == nullptr) return;
+    if (!IsList(list)) return;
     const size_t at = random_.Below(list->items.size() + 1);
     Say("node " + std::to_string(id) + " reads " + ToText(entry) + " as " + std::to_string(at) +
         ". input (or a head does)");
@@ -336,7 +343,8 @@ class Mutator {
     nodes->items.push_back(copy);
     const std::string last = std::to_string(nodes->items.size() - 1);
     Say("node " + last + " is a copy of " + std::to_string(id) + " and an output");
-    if (Json* heads = graph_.Find("heads")) {
+    Json* heads = graph_.Find("heads");
+    if (IsList(heads)) {
       heads->items.push_back(
           Json::Array({Json::Literal(last), Json::Literal("0"), Json::Literal("0")}));
     }

@@ -142,7 +142,8 @@ double FlopsOf(const char* op, const std::vector<int64_t>& src, const std::vecto
   graph.nodes = {{2, op, std::move(attrs), {{0, 0}, {1, 0}}, {Floats(dst)}}};
   graph.outputs = {{{2, 0}, {"y", Floats(dst)}}};
   double flops = 0;
-  for (const Step& step : MakePlan(graph)->steps) flops += step.info.flops;
+  const auto plan = MakePlan(graph);
+  for (const Step& step : plan->steps) flops += step.info.flops;
   return flops;
 }
 
