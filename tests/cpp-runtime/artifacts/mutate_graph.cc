@@ -32,24 +32,6 @@ namespace artifacts {
 
 namespace {
 
-const char* const kValues[] = {"null",
-                               "true",
-                               "[]",
-                               "[[]]",
-                               "[[[]]]",
-                               "{}",
-                               "[0]",
-                               "[[0]]",
-                               "[[\"\"]]",
-                               "[[\"1\"]]",
-                               "[[[1, 2]]]",
-                               "\"\"",
-                               "0",
-                               "-1",
-                               "1.5",
-                               "\"1\"",
-                               "[[\"a\"], [\"b\"]]"};
-
 /*! \brief A value inside of another one. */
 struct Place {
   Json* parent;
@@ -202,7 +184,7 @@ class Mutator {
       }
       default: {
         Json value;
-        ParseJson(random_.Pick(kValues), &value);
+        ParseJson(AnyJson(&random_), &value);
         return Put(where, place, std::move(value));
       }
     }

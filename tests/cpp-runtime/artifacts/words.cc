@@ -61,6 +61,24 @@ const char* const kExtreme[] = {"-1",
 const char* const kDTypes[] = {"float32", "float64", "float16", "bfloat16",  "int8",
                                "uint8",   "int32",   "int64",   "uint1",     "bool",
                                "int4",    "int16",   "handle",  "float32x4", "custom[x]32"};
+const char* const kValues[] = {"null",
+                               "true",
+                               "[]",
+                               "[[]]",
+                               "[[[]]]",
+                               "{}",
+                               "[0]",
+                               "[[0]]",
+                               "[[\"\"]]",
+                               "[[\"1\"]]",
+                               "[[[1, 2]]]",
+                               "\"\"",
+                               "0",
+                               "-1",
+                               "1.5",
+                               "\"1\"",
+                               "[[\"a\"], [\"b\"]]"};
+
 bool IsNumber(const std::string& text) {
   if (text.empty()) return false;
   char* end = nullptr;
@@ -114,6 +132,8 @@ std::string OtherLayout(std::string text, Random* random) {
 }  // namespace
 
 std::string AnyExtreme(Random* random) { return random->Pick(kExtreme); }
+
+std::string AnyJson(Random* random) { return random->Pick(kValues); }
 
 std::string AnyDType(Random* random) { return random->Pick(kDTypes); }
 

@@ -36,6 +36,9 @@ std::string AnyDType(Random* random);
 /*! \brief A text that a number should not be: huge, negative, a fraction, none. */
 std::string AnyExtreme(Random* random);
 
+/*! \brief A JSON value that most places do not expect. */
+std::string AnyJson(Random* random);
+
 /*! \brief Another number, most often one near by. */
 std::string OtherNumber(const std::string& text, Random* random);
 
