@@ -240,13 +240,13 @@ inline double At(const Array& part, int64_t coordinate) {
   return part.values[part.values.size() == 1 ? 0 : coordinate];
 }
 
-/*! \brief The coordinate along an axis of the i-th element. */
+/*! \brief The coordinate along an axis of the i-th element; 0 where there is no such axis. */
 inline int64_t CoordinateOf(const Shape& shape, int64_t i, int axis) {
   if (axis < 0) axis += static_cast<int>(shape.size());
   for (size_t later = shape.size(); later > static_cast<size_t>(axis) + 1; --later) {
     i /= shape[later - 1];
   }
-  return shape.empty() ? 0 : i % shape[axis];
+  return axis < static_cast<int>(shape.size()) ? i % shape[axis] : 0;
 }
 
 inline Array Dequantized(const Array& data, const Array& scale, const Array& zero_point,
