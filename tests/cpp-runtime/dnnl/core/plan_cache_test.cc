@@ -212,6 +212,50 @@ TEST(DNNLBuildCache, StaysRightUnderManyThreads) {
   EXPECT_EQ(cache.counts().hits + cache.counts().misses, 16000u);
 }
 
+constexpr DLDataType kFloat{kDLFloat, 32, 1};
+
+/*! \brief y = x + w, x of shape (?, 4, ?) and w of shape (?, 4, 1). */
+Graph AddGraph() {
+  Graph graph;
+  graph.symbol = graph.name = "main";
+  const TensorType x{{kOpen, 4, kOpen}, kFloat}, w{{kOpen, 4, 1}, kFloat};
+  graph.inputs = {{{0, 0}, {"input x", x}}, {{1, 0}, {"input w", w}}};
+  graph.nodes = {{2, "add", {}, {{0, 0}, {1, 0}}, {x}}};
+  graph.outputs = {{{2, 0}, {"output 0", x}}};
+  return graph;
+}
+
+TEST(DNNLPlanCache, MakesPlansForTheOpenDimensions) {
+  const auto plan = MakePlanFor(AddGraph(), {2, 3, 2});
+  ASSERT_EQ(plan->arguments.size(), 3u);
+  EXPECT_EQ(plan->arguments[0].type.shape, (std::vector<int64_t>{2, 4, 3}));
+  EXPECT_EQ(plan->arguments[1].type.shape, (std::vector<int64_t>{2, 4, 1}));
+  EXPECT_EQ(plan->arguments[2].type.shape, (std::vector<int64_t>{2, 4, 3}));
+  EXPECT_THROWS(MakePlanFor(AddGraph(), {2, 3, 2, 9}), "3 dimensions are open", "4 sizes");
+  // Two batches that differ cannot be added.
+  EXPECT_THROWS(MakePlanFor(AddGraph(), {2, 3, 5}), "main, node 2 add");
+  EXPECT_THROWS(MakePlanFor(AddGraph(), {0, 3, 0}), "main: input x", "size zero");
+}
+
+TEST(DNNLPlanCache, IsDescribedAsJSON) {
+  const Graph graph = AddGraph();
+  PlanCache plans(5);
+  for (int64_t batch : {1, 2, 1}) {
+    const auto ready = plans.Get({batch, 3, batch}, [&]() {
+      return std::make_shared<ReadyPlan>(MakePlanFor(graph, {batch, 3, batch}));
+    });
+    ready->contexts.Return(ready->contexts.Take());
+  }
+  const std::string text = DescribePlans(graph, plans);
+  const size_t first = text.find("\"input_shapes\": [[1, 4, 3], [1, 4, 1]], \"contexts\": 1");
+  const size_t second = text.find("\"input_shapes\": [[2, 4, 3], [2, 4, 1]]");
+  EXPECT_TRUE(first != std::string::npos && second != std::string::npos && first < second);
+  for (const char* part : {"{\"symbol\": \"main\", \"plan_cache_size\": 5, ",
+                           "\"hits\": 1, \"misses\": 2, \"bytes\": ", "\"op\": \"add\""}) {
+    if (!EXPECT_TRUE(text.find(part) != std::string::npos)) std::cerr << text << std::endl;
+  }
+}
+
 TEST(DNNLPlanCache, IsAsLargeAsTheEnvironmentSays) {
   EXPECT_EQ(DefaultPlanCacheSize(), 16);
   setenv("TVM_DNNL_PLAN_CACHE_SIZE", "3", 1);

@@ -26,8 +26,13 @@
 #include <tvm/runtime/module.h>
 #include <tvm/runtime/registry.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/cpp-runtime/harness/arrays.h"
@@ -111,6 +116,107 @@ TEST(DNNLJSONRuntime, IsLookedAtWhileItIsInitialised) {
     Init(module);
     other.join();
   }
+}
+
+/*! \brief The number behind a name in a JSON text. */
+int NumberOf(const std::string& text, const std::string& name) {
+  const size_t at = text.find("\"" + name + "\": ");
+  return at == std::string::npos ? -1 : std::stoi(text.substr(at + name.size() + 4));
+}
+
+/*! \brief Run y = relu(x + 1) on x = 0, 1, 2... and compare. */
+bool IsRight(const PackedFunc& run, int size) {
+  std::vector<float> values, expected;
+  for (int i = 0; i < size; ++i) {
+    values.push_back(static_cast<float>(i - 2));
+    expected.push_back(static_cast<float>(i > 1 ? i - 1 : 0));
+  }
+  NDArray y = Floats(values);
+  run(Floats(values), y);
+  return Values(y) == expected;
+}
+
+TEST(DNNLDynamicModule, RunsAnyShape) {
+  Module module = AddRelu("-1");
+  EXPECT_THROWS(module.GetFunction("get_plan")(), "after the first run or __init_sym");
+  Init(module);
+  EXPECT_THROWS(module.GetFunction("measure_primitives")(1), "there is a plan of none");
+  PackedFunc run = module.GetFunction("sym");
+  for (int size : {4, 1, 100, 4, 7, 1}) EXPECT_TRUE(IsRight(run, size));
+  const String plans = module.GetFunction("get_plan")();
+  EXPECT_EQ(NumberOf(plans, "hits"), 2);
+  EXPECT_EQ(NumberOf(plans, "misses"), 4);
+  EXPECT_EQ(NumberOf(plans, "plan_cache_size"), 16);
+  EXPECT_TRUE(std::string(plans).find("\"input_shapes\": [[1]]") <
+              std::string(plans).find("\"input_shapes\": [[7]]"));
+  const String measured = module.GetFunction("measure_primitives")(1);
+  EXPECT_TRUE(std::string(measured).find("microseconds") != std::string::npos);
+}
+
+TEST(DNNLDynamicModule, RefusesWhatTheGraphCannotTake) {
+  Module module = AddRelu("-1");
+  Init(module);
+  PackedFunc run = module.GetFunction("sym");
+  NDArray x = Floats({1, 2}), y = Floats({0, 0});
+  EXPECT_THROWS(run(NDArray::Empty({2, 1}, {kDLFloat, 32, 1}, {kDLCPU, 0}), y),
+                "sym: input x must be float32 [?], but is float32 [2, 1]");
+  EXPECT_THROWS(run(NDArray::Empty({2}, {kDLInt, 32, 1}, {kDLCPU, 0}), y),
+                "sym: input x must be float32 [?], but is int32 [2]");
+  EXPECT_THROWS(run(x), "sym: 2 inputs and outputs are expected, but 1 were passed");
+  EXPECT_THROWS(run(x, Floats({0, 0, 0})), "sym: output 0 must be float32 [2]");
+  EXPECT_THROWS(run(NDArray::Empty({0}, {kDLFloat, 32, 1}, {kDLCPU, 0}), y), "input x");
+  EXPECT_THROWS(module.GetFunction("set_plan_cache_size")(0), "from 1 to 65536, but is 0");
+  run(x, y);
+  EXPECT_EQ(Values(y), (std::vector<float>{2, 3}));
+}
+
+TEST(DNNLDynamicModule, KeepsAsManyPlansAsItIsTold) {
+  Module module = AddRelu("-1");
+  // Before or after it is initialised.
+  module.GetFunction("set_plan_cache_size")(3);
+  Init(module);
+  PackedFunc run = module.GetFunction("sym");
+  for (int size = 1; size < 9; ++size) EXPECT_TRUE(IsRight(run, size));
+  const String plans = module.GetFunction("get_plan")();
+  EXPECT_TRUE(std::string(plans).find("[[6]]") != std::string::npos);
+  EXPECT_TRUE(std::string(plans).find("[[5]]") == std::string::npos);
+  module.GetFunction("set_plan_cache_size")(1);
+  const String fewer = module.GetFunction("get_plan")();
+  EXPECT_TRUE(std::string(fewer).find("[[7]]") == std::string::npos);
+  EXPECT_TRUE(std::string(fewer).find("[[8]]") != std::string::npos);
+  EXPECT_EQ(NumberOf(fewer, "plan_cache_size"), 1);
+}
+
+/*! \brief Random shapes through a cache that is too small for them, and who looks on. */
+TEST(DNNLDynamicModule, RunsOnManyThreads) {
+  const char* seconds = std::getenv("DNNL_STRESS_SECONDS");
+  const auto end = std::chrono::steady_clock::now() +
+                   std::chrono::seconds(seconds == nullptr ? 0 : std::stoi(seconds));
+  Module module = AddRelu("-1");
+  module.GetFunction("set_plan_cache_size")(4);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  Init(module);
+  for (int seed = 0; seed < 8; ++seed) {
+    threads.emplace_back([&module, &wrong, end, seed]() {
+      std::mt19937 random(seed);
+      PackedFunc run = module.GetFunction("sym"), get_plan = module.GetFunction("get_plan");
+      PackedFunc measure = module.GetFunction("measure_primitives");
+      for (int i = 0; i < 300 || std::chrono::steady_clock::now() < end; ++i) {
+        try {
+          if (!IsRight(run, 1 + static_cast<int>(random() % 12))) ++wrong;
+          if (i % 50 == 0) get_plan();
+          if (i % 100 == 0) measure(1);
+          if (i % 70 == 0) module.GetFunction("set_plan_cache_size")(1 + seed);
+        } catch (const std::exception& error) {
+          std::cerr << error.what() << std::endl;
+          ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -141,6 +141,7 @@ class BuildCache {
       Entry& entry = *by_key_.find(key)->second;
       entry.value = value;
       entry.building = {};
+      ++num_built_;
       Trim(&dropped);
     }
     promise->set_value(value);
@@ -150,9 +151,10 @@ class BuildCache {
   /*! \brief Take out what is too many. It is not done before a build, which may yet fail. */
   void Trim(std::list<Entry>* dropped) {
     auto it = entries_.end();
-    while (by_key_.size() > capacity_ && it != entries_.begin()) {
+    while (num_built_ > capacity_) {
       --it;
       if (it->value == nullptr) continue;
+      --num_built_;
       by_key_.erase(it->key);
       const auto next = std::next(it);
       dropped->splice(dropped->begin(), entries_, it);
@@ -163,6 +165,8 @@ class BuildCache {
   mutable std::mutex mutex_;
   size_t capacity_;
   Counts counts_;
+  /*! \brief How many entries have a value. */
+  size_t num_built_{0};
   /*! \brief The one that was used last is in front. */
   std::list<Entry> entries_;
   std::unordered_map<Key, typename std::list<Entry>::iterator, Hash> by_key_;
