@@ -29,7 +29,7 @@ import tvm
 from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern
 
-from ._dnnl.integration import coming_from_tvm
+from ._dnnl.integration import coming_from_tvm, shape_functions
 from ._dnnl.integration.c_source import c_source_options
 from ._dnnl.integration.profiling import DNNLMetricCollector
 from ._dnnl.integration.target import host_target  # not for TVM
@@ -201,6 +201,7 @@ _TABLE = {
     ]
 }
 patterns.register(_TABLE)
+shape_functions.register()
 
 
 @register_pattern_table("dnnl")
@@ -347,9 +348,8 @@ def num_threads() -> int:
 def set_num_threads(number: int) -> None:
     """Choose the number of threads for models whose first run is still to come.
 
-    oneDNN divides the work at a model's first run, so a model keeps the number that it was prepared
-    with. Where several threads run models at once, one oneDNN thread each is usually best. Without
-    this module, call the packed function ``runtime.contrib.dnnl.set_num_threads``.
+    oneDNN divides the work at a model's first run, whose number it keeps. Where several threads run
+    models, one each is usually best. The same is ``runtime.contrib.dnnl.set_num_threads``.
 
     Parameters
     ----------

@@ -28,6 +28,7 @@
 #include <tvm/runtime/data_type.h>
 #include <tvm/runtime/registry.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -157,9 +158,27 @@ class DNNLCCodegen : public GraphCodegenC {
   std::vector<std::string> rows_;
 };
 
+/*! \brief Whether a tensor, or one of a tuple, has a dimension that is known only in a call. */
+bool HasOpenDimension(const Type& type) {
+  if (const auto* tuple = type.as<TupleTypeNode>()) {
+    return std::any_of(tuple->fields.begin(), tuple->fields.end(), HasOpenDimension);
+  }
+  const auto* tensor = type.as<TensorTypeNode>();
+  if (tensor == nullptr) return false;
+  return std::any_of(tensor->shape.begin(), tensor->shape.end(),
+                     [](const PrimExpr& dim) { return dim.as<IntImmNode>() == nullptr; });
+}
+
 }  // namespace
 
 runtime::Module CompileToCSource(const Function& function) {
+  for (const Var& param : function->params) {
+    CHECK(!HasOpenDimension(param->checked_type()))
+        << "C source is made for static shapes, but " << param->name_hint() << " is "
+        << param->checked_type() << ". Give the shapes when you import the model, or use the JSON "
+        << "codegen and TVM's VM executor: PassContext(config={\"relay.ext.dnnl.codegen\": "
+        << "\"JSON\"})";
+  }
   const SerializedPartition partition = SerializePartition(function);
   DNNLCCodegen codegen(partition.symbol, partition.graph_json, partition.const_names);
   runtime::Module module = codegen.CreateModule();

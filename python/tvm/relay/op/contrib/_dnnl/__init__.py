@@ -21,17 +21,18 @@ Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The roo
     options      the arguments of partition_for_dnnl, checked
     pipeline     what it does, step by step and function by function
     policy       what a row says about an op, the rules of the rows, the rules of one run
-    ir           a function as a graph of numbers; constants
+    ir           a function as a graph of numbers; constants; shapes with names
     rewrites     what prepares a function; a driver, and a file for each rewrite
     partition    what is fused, which regions become functions, and which stay on TVM
     report       what became of each op, as a table, for programs and drawn
-    integration  tvmc, C source, profiling, the host's target
+    integration  tvmc, C source, profiling, shape functions, the host's target
 
 A function passes through these files in this order, as ``pipeline.py`` lists them::
 
     rewrites/simplify           dropouts and copies go
     rewrites/qnn_to_qdq         a dequantize that is spelled out becomes one
     rewrites/simplify           constants are folded
+    rewrites/static_reshape     reshapes to a computed shape say what they do
     rewrites/take_to_slice      a take of one constant index is a slice
     rewrites/qnn_to_qdq         QNN ops are float ops between dequantize and quantize
     rewrites/move_in_int8       what only moves elements does so in 8 bits
@@ -48,6 +49,7 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
         fuse                        an op and what is fused to it
         regions                     what can be one call
         prune, edge_views           what is better left to TVM
+    rewrites/static_reshape     what TVM keeps of these reshapes is as it was
     rewrites/virtual_ops        virtual ops are several ops again where a step failed
     partition/single_calls      no partition will be called twice
 """

@@ -43,6 +43,7 @@ from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
 from .rewrites.reduced_precision import reduce_precision
 from .rewrites.rms_norm import wrap_rms_norms
 from .rewrites.simplify import bind_params, fold_constants, remove_identities
+from .rewrites.static_reshape import dynamic_again, static_reshape
 from .rewrites.take_to_slice import take_to_slice
 from .rewrites.virtual_ops import unwrap_virtual_ops, wrap_formulas
 
@@ -77,6 +78,7 @@ def _steps(options: Options) -> list[Step]:
     """Return what a function goes through, in order."""
     return [
         remove_identities,
+        static_reshape,
         arithmetic_to_qdq,
         fold_constants,
         take_to_slice,
@@ -92,6 +94,7 @@ def _steps(options: Options) -> list[Step]:
         wrap_formulas,
         *([] if options.precision == "float32" else [reduce_precision]),
         offload,
+        dynamic_again,
         unwrap_virtual_ops,
         keep_calls_single,
     ]

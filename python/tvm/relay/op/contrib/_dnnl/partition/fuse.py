@@ -27,6 +27,7 @@ from ..ir.quantized import dequantized_operands, is_dequantized
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.operands import BIAS_OPS, operand_kind
 from ..policy.rules.quantize import DEQUANTIZE, parameters
+from ..policy.rules.view import copied_at_end
 from ..policy.tensors import COMPILER, shape_of
 
 # oneDNN's limit of post-ops on one primitive is 32.
@@ -135,7 +136,12 @@ class Fused:
         # Rows of more dimensions that are columns of the data are no rows of one matrix.
         if kept == 1 and len(shape_of(root)) > 2 and getattr(root.attrs, "transpose_a", False):
             return False
-        return shape_of(expr)[-kept:] == shape_of(root)[-kept:]
+        dims = shape_of(expr)[-kept:]
+        if None not in dims:
+            return dims == shape_of(root)[-kept:]
+        # Open ones are the same where the reshape says so.
+        is_reshape = self.graph.ops[user] == "reshape"
+        return is_reshape and copied_at_end(expr, len(shape_of(self.graph.nodes[last]))) >= kept
 
     def _part(self, last: int, user: int) -> str | None:
         """Return what to call a user of the last op in the name; None if it cannot be fused."""

@@ -26,7 +26,7 @@ from tvm import relay
 
 from ..options import Options
 from .refused import REFUSED
-from .tensors import callee_name, op_name, result_elements
+from .tensors import callee_name, op_name, result_elements, shape_function_reason
 
 EXCLUDED = "excluded by option"
 
@@ -218,7 +218,9 @@ class Rules:
     def reason(self, call: relay.Call) -> str | None:
         """Ask the rule of an op that has a row; once for each call in a run."""
         if call not in self._reasons:
-            self._reasons[call] = self.ops[callee_name(call)].reason(call)
+            name = callee_name(call)
+            reason = self.ops[name].reason(call)
+            self._reasons[call] = reason or shape_function_reason(name, call.checked_type)
         return self._reasons[call]
 
     def refusal(self, call: relay.Call) -> str | None:

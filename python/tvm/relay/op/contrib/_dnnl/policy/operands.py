@@ -37,8 +37,8 @@ def is_per_channel(
     ----------
     call : relay.Call
         The binary op, whose other operand is the result.
-    operand, result : tuple[int, ...]
-        The shapes; but for `nn.bias_add`, numpy aligns them from the right.
+    operand, result : tuple[int | None, ...]
+        The shapes, None for what is open; but for `nn.bias_add`, numpy aligns them from the right.
     channel_axis : int
         Of the result, not negative.
     """
@@ -47,6 +47,8 @@ def is_per_channel(
     axis = channel_axis - (len(result) - len(operand))
     padded = (1,) * (len(result) - len(operand)) + operand
     if len(operand) > len(result) or padded[channel_axis] != result[channel_axis]:
+        return False
+    if result[channel_axis] is None:
         return False
     return all(dim == 1 for i, dim in enumerate(operand) if i != axis)
 

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 
@@ -65,13 +66,39 @@ def callee_name(expr) -> str | None:
 
 
 def dims(type_: relay.TensorType) -> tuple[int | None, ...]:
-    """Return the dimensions of a tensor type, None for a symbolic one."""
+    """Return the dimensions of a tensor type, None for an open one.
+
+    Relay's open dimensions have no names, so two of them in one place of two shapes count as the
+    same: the runtime looks at each call whether they are.
+    """
     return tuple(dim.value if isinstance(dim, tir.IntImm) else None for dim in type_.shape)
 
 
-def shape_of(expr) -> tuple[int, ...]:
-    """Return the shape of an expression of static tensor type, as integers."""
+def shape_of(expr) -> tuple[int | None, ...]:
+    """Return the shape of an expression of tensor type, with None for open dimensions."""
     return dims(expr.checked_type)
+
+
+def known_product(shape) -> int:
+    """Multiply the dimensions that are known: the least number of elements, but for empty ones."""
+    return math.prod(dim for dim in shape if dim is not None)
+
+
+def open_reason(name: str, dim: str, size: int | None, shape) -> str | None:
+    """Say that a dimension must be known, if it is open.
+
+    Parameters
+    ----------
+    name, dim : str
+        What people call the tensor and its dimension, such as "data" and "channels".
+    size : int | None
+        The dimension.
+    shape : Sequence[int | None]
+        The tensor's shape.
+    """
+    if size is not None:
+        return None
+    return f"{name} of shape {text_of_shape(shape)} has open {dim}, which oneDNN must know"
 
 
 def ints(values) -> tuple[int, ...] | None:
@@ -96,7 +123,7 @@ def named_types(call: relay.Call) -> Iterator[tuple[str, ir.Type]]:
 
 
 def text_of_shape(shape) -> str:
-    """Write a shape as numpy does, with "?" for a symbolic dimension."""
+    """Write a shape as numpy does, with "?" for an open dimension."""
     texts = ["?" if dim is None else str(dim) for dim in shape]
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
@@ -134,8 +161,9 @@ def tensor_reason(
     if type_.dtype in cpu.REAL and not cpu.computes(type_.dtype):
         return f"{name} is {type_.dtype}, which oneDNN cannot compute with on this CPU"
     shape = dims(type_)
-    if None in shape:
-        return f"{name} has a dynamic shape {text_of_shape(shape)}"
+    if any(dim is not None and dim < 0 for dim in shape):
+        text = text_of_shape(shape)
+        return f"{name} has shape {text}; import the model with relay.Any() for what is open"
     if len(shape) < min_rank:
         return f"{name} has shape {text_of_shape(shape)}; at least rank {min_rank} is needed"
     if len(shape) > MAX_RANK:
@@ -143,6 +171,22 @@ def tensor_reason(
     if 0 in shape:
         return f"{name} has shape {text_of_shape(shape)} and so no elements"
     return None
+
+
+@functools.lru_cache(maxsize=None)
+def has_shape_function(name: str) -> bool:
+    """Whether TVM's VM can tell the shape of the result of an op, Relay's or a virtual one."""
+    return name.startswith(f"{COMPILER}.") or ir.Op.get(name).get_attr("FShapeFunc") is not None
+
+
+def shape_function_reason(name: str, result: ir.Type) -> str | None:
+    """Say that TVM cannot tell the shape of a call's result, if that is open."""
+    if has_shape_function(name):
+        return None
+    types = result.fields if isinstance(result, relay.TupleType) else [result]
+    if all(None not in dims(type_) for type_ in types):
+        return None
+    return "the result is open, and TVM has no shape function for this op"
 
 
 def tensors_reason(
@@ -164,13 +208,13 @@ def tensors_reason(
 
 
 def data_elements(call: relay.Call) -> int:
-    """Count the elements of the first argument of a call, of static tensor type."""
-    return math.prod(shape_of(call.args[0]))
+    """Count the elements of the first argument of a call, an open dimension as one."""
+    return known_product(shape_of(call.args[0]))
 
 
 def result_elements(call: relay.Call) -> int:
-    """Count the elements that a call of static tensor types computes."""
+    """Count the elements that a call computes, an open dimension as one."""
     types: list[ir.Type] = [call.checked_type]
     if isinstance(types[0], relay.TupleType):
         types = list(types[0].fields)
-    return sum(math.prod(dims(type_)) for type_ in types)
+    return sum(known_product(dims(type_)) for type_ in types)

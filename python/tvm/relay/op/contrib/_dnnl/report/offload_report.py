@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -39,6 +40,9 @@ from .walk import Unit, Walk
 
 _UNPARTITIONED = "can be offloaded; the module is not partitioned"
 _LEFT = "can be offloaded, but was in no partition"
+
+# What differs in one reason from op to op: numbers, open dimensions, and shapes of either.
+_NUMBERS = re.compile(r"\((?:[0-9?]+,? ?)*\)|[0-9]+|\?")
 
 
 @dataclass
@@ -117,8 +121,7 @@ class OffloadReport:
     def __str__(self) -> str:
         rows = [("op", "count", "oneDNN", "why the others stayed on TVM")]
         for name in sorted(self.calls, key=lambda name: (-self.calls[name], name)):
-            reasons = Counter(self.reasons.get(name, {})).most_common()
-            texts = [f"{count} x {reason}" for reason, count in reasons] or [""]
+            texts = _grouped(self.reasons.get(name, {})) or [""]
             rows.append((name, self.calls[name], self.taken.get(name, 0), texts[0]))
             rows.extend(("", "", "", text) for text in texts[1:])
         rows.append(("total", self.total, self.offloaded, f"in {_count(self.partitions)}"))
@@ -146,6 +149,18 @@ class OffloadReport:
             )
         lines.extend(f"function {name}: {text}" for name, text in sorted(self.failures.items()))
         return "\n".join(lines)
+
+
+def _grouped(reasons: Mapping[str, int]) -> list[str]:
+    """Return a line for each reason, those that differ in shapes or numbers only in one."""
+    groups: dict[str, Counter] = {}
+    for reason, count in reasons.items():
+        groups.setdefault(_NUMBERS.sub("#", reason), Counter())[reason] += count
+    lines = []
+    for group in sorted(groups.values(), key=lambda group: -sum(group.values())):
+        others = f"; {len(group) - 1} more like this" if len(group) > 1 else ""
+        lines.append(f"{sum(group.values())} x {group.most_common(1)[0][0]}{others}")
+    return lines
 
 
 def _count(partitions: int) -> str:

@@ -82,7 +82,9 @@ class LayerNormReader:
         size = shape_of(self.graph.nodes[data])[-1]
         shape = shape_of(self.graph.nodes[i])
         rank = len(shape_of(self.graph.nodes[data]))
-        return 0 < len(shape) <= rank and shape[-1] == size == math.prod(shape)
+        if None in shape or not 0 < len(shape) <= rank:
+            return False
+        return shape[-1] == size == math.prod(shape)
 
     def _scaled(self, i: int) -> Normalization | None:
         """Read a normalization that a factor may follow."""
@@ -152,10 +154,12 @@ class LayerNormReader:
         if self.graph.ops[i] != "mean":
             return None
         attrs, data = self.graph.nodes[i].attrs, self.graph.operands[i][0]
-        rank = len(shape_of(self.graph.nodes[data]))
+        shape = shape_of(self.graph.nodes[data])
+        rank = len(shape)
         axes = [int(axis) % rank for axis in attrs.axis or ()]
         kept = attrs.keepdims and not attrs.exclude
-        return data if kept and axes == [rank - 1] else None
+        is_last = axes == [rank - 1] and shape[-1] is not None
+        return data if kept and is_last else None
 
 
 def _layer_norm(graph: DataflowGraph, norm: Normalization, *operands: relay.Expr) -> relay.Call:

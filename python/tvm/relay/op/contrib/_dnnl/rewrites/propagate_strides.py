@@ -153,7 +153,7 @@ class _Strides:
             shape = shape_of(self.graph.nodes[operand])
             sizes = (1,) * (rank - len(shape)) + shape
             is_bias = self.graph.ops[i] == "nn.bias_add"
-            if not is_bias and any(s > 1 and n > 1 for s, n in zip(steps[i], sizes)):
+            if not is_bias and any(s > 1 and n != 1 for s, n in zip(steps[i], sizes)):
                 return False
         return any(operand in steps for operand in same_shape) and all(
             operand in steps or self._slice(self.graph.nodes[operand], steps[i]) is not None
@@ -165,10 +165,11 @@ class _Strides:
         shape = shape_of(data)
         if self.rules.excludes("strided_slice"):
             return None
-        if any(-(-size // step) * step > size for size, step in zip(shape, steps)):
+        axes = [axis for axis, step in enumerate(steps) if step > 1]
+        if any(shape[k] is None or -(-shape[k] // steps[k]) * steps[k] > shape[k] for k in axes):
             return None
-        begin = [0] * len(shape)
-        return relay.strided_slice(new or data, begin, list(shape), list(steps))
+        end, strides = ([values[axis] for axis in axes] for values in (shape, steps))
+        return relay.strided_slice(new or data, [0] * len(axes), end, strides, axes)
 
     def replacements(self) -> dict:
         """Return what takes the place of which expression, for `DataflowGraph.replace`."""

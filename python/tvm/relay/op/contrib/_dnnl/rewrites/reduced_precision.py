@@ -23,8 +23,6 @@ stays in float32 where that takes no more casts. What stays on TVM stays in floa
 
 from __future__ import annotations
 
-import math
-
 import ml_dtypes
 import numpy as np
 from tvm import relay
@@ -33,7 +31,7 @@ from tvm.relay.function import FunctionWithFields
 from ..ir.constants import to_constant, to_numpy
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
 from ..policy.op_spec import Rules
-from ..policy.tensors import shape_of
+from ..policy.tensors import known_product, shape_of
 
 
 def reduce_precision(function: TypedFunction, rules: Rules) -> Rewritten:
@@ -162,7 +160,7 @@ class _Choice(_Values):
             return 0
         if self.writes_float32(producer):
             return 0
-        return math.prod(shape_of(self.graph.nodes[value]))
+        return known_product(shape_of(self.graph.nodes[value]))
 
     def writes_float32(self, i: int) -> bool:
         """Whether a call that is inside has its sums read in float32 only, which is for free."""

@@ -52,15 +52,19 @@ def _axis_and_index(call: relay.Call) -> tuple[int, int] | None:
     if not isinstance(indices, relay.Constant) or attrs.axis is None or int(attrs.batch_dims):
         return None
     index, shape = indices.data.numpy(), shape_of(data)
-    if index.size != 1 or None in shape:
+    if index.size != 1 or (None in shape and index.ndim > 1):
         return None
     axis = int(attrs.axis) % len(shape)
-    # What a negative index means depends on the mode; these mean the same in each.
-    if not 0 <= int(index.item()) < shape[axis]:
+    # What a negative index means depends on the mode; these mean the same in each. Where the size
+    # is open, there is one element at least.
+    if not 0 <= int(index.item()) < (shape[axis] or 1):
         return None
     return axis, int(index.item())
 
 
-def _slice(shape: tuple[int, ...], axis: int, index: int, data: relay.Expr) -> relay.Call:
+def _slice(shape: tuple[int | None, ...], axis: int, index: int, data: relay.Expr) -> relay.Call:
     part = relay.strided_slice(data, [index], [index + 1], [1], axes=[axis])
-    return relay.reshape(part, shape)
+    if None not in shape:
+        return relay.reshape(part, shape)
+    rank = len(shape_of(data))
+    return part if len(shape) == rank else relay.squeeze(part, [axis])

@@ -43,7 +43,7 @@ def runs_of_axes(operand: tuple[int, ...], result: tuple[int, ...]) -> int:
 
 
 def binary_reason(call: relay.Call) -> str | None:
-    """Accept static operands of which at least one has the result's shape.
+    """Accept operands of which at least one has the result's shape.
 
     oneDNN broadcasts its second source only; the operand of full shape becomes the first.
     """
@@ -65,7 +65,7 @@ def binary_channel_axis(call: relay.Call) -> int | None:
 
 
 def comparison_reason(call: relay.Call) -> str | None:
-    """Accept static real numbers of which at least one operand has the result's shape.
+    """Accept real numbers of which at least one operand has the result's shape.
 
     oneDNN writes 0 or 1 into bytes, as Relay's truths are.
     """

@@ -24,7 +24,15 @@ from typing import NamedTuple
 import numpy as np
 from tvm import relay
 
-from ..tensors import ints, op_name, shape_of, tensors_reason, text_of_shape
+from ..tensors import (
+    ints,
+    known_product,
+    op_name,
+    open_reason,
+    shape_of,
+    tensors_reason,
+    text_of_shape,
+)
 
 SPATIAL = "DHW"
 
@@ -53,7 +61,7 @@ def conv_channel_axis(call: relay.Call) -> int:
 
 
 def conv_geometry(call: relay.Call) -> ConvGeometry:
-    """Read the sizes of a convolution whose layouts and static shapes are known to be accepted."""
+    """Read the sizes of a convolution whose layouts and shapes are known to be accepted."""
     attrs = call.attrs
     weight = dict(zip(attrs.kernel_layout, shape_of(call.args[1])))
     in_channels = shape_of(call.args[0])[attrs.data_layout.index("C")]
@@ -97,7 +105,7 @@ def data_layout_reason(attrs, name: str, spatial: int) -> str | None:
 
 
 def conv_reason(call: relay.Call) -> str | None:
-    """Accept static tensors, any order of the weight's dimensions, any groups."""
+    """Accept any order of the weight's dimensions, any groups; batch and image may be open."""
     spatial = int(op_name(call)[len("nn.conv")])
     attrs = call.attrs
     reason = data_layout_reason(attrs, "data_layout", spatial)
@@ -124,6 +132,13 @@ def conv_reason(call: relay.Call) -> str | None:
 def _channels_reason(call: relay.Call) -> str | None:
     """Check that groups, channels and the weight's shape agree; Relay's typing is lenient here."""
     conv = conv_geometry(call)
+    weight = shape_of(call.args[1])
+    reason = open_reason("data", "channels", conv.in_channels, shape_of(call.args[0]))
+    for letter, size in zip(str(call.attrs.kernel_layout), weight):
+        reason = reason or open_reason("weight", letter, size, weight)
+    reason = reason or open_reason("result", "channels", conv.out_channels, shape_of(call))
+    if reason:
+        return reason
     if conv.groups < 1:
         return f"groups={conv.groups} is not positive"
     for name, channels in (("input", conv.in_channels), ("output", conv.out_channels)):
@@ -166,7 +181,7 @@ def conv_flops(call: relay.Call) -> int:
     window = math.prod(size for letter, size in weight if letter in SPATIAL)
     data, result = shape_of(call.args[0]), shape_of(call)
     one, other = (data, result) if is_transposed(call) else (result, data)
-    return 2 * math.prod(one) * other[layout.index("C")] // groups * window
+    return 2 * known_product(one) * other[layout.index("C")] // groups * window
 
 
 def scaled_conv_weight(call: relay.Call, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -27,12 +27,12 @@ from ..tensors import MOVED, named_types, shape_of, tensor_reason, tensors_reaso
 
 
 def eltwise_reason(call: relay.Call) -> str | None:
-    """Accept static tensors of rank 1 or more."""
+    """Accept tensors of rank 1 or more."""
     return tensors_reason(call, min_rank=1)
 
 
 def clip_reason(call: relay.Call) -> str | None:
-    """Accept static tensors and bounds in their order."""
+    """Accept tensors and bounds in their order."""
     low, high = float(call.attrs.a_min), float(call.attrs.a_max)
     if math.isnan(low) or math.isnan(high) or low > high:
         return f"a_min={low:g} is not below a_max={high:g}"
@@ -40,14 +40,14 @@ def clip_reason(call: relay.Call) -> str | None:
 
 
 def leaky_relu_reason(call: relay.Call) -> str | None:
-    """Accept static tensors and a finite slope."""
+    """Accept tensors and a finite slope."""
     if not math.isfinite(call.attrs.alpha):
         return f"alpha={call.attrs.alpha:g} is not finite"
     return eltwise_reason(call)
 
 
 def prelu_reason(call: relay.Call) -> str | None:
-    """Accept static tensors with one slope per element of any axis."""
+    """Accept tensors with one slope per element of any axis."""
     reason = eltwise_reason(call)
     if reason:
         return reason
@@ -58,7 +58,7 @@ def prelu_reason(call: relay.Call) -> str | None:
 
 
 def virtual_reason(call: relay.Call) -> str | None:
-    """Accept a static operand of rank 1 or more, for a virtual op of one operand."""
+    """Accept an operand of rank 1 or more, for a virtual op of one operand."""
     return tensor_reason("data", call.args[0].checked_type, min_rank=1)
 
 
@@ -68,7 +68,7 @@ def clip_is_not_negative(call: relay.Call) -> bool:
 
 
 def cast_reason(call: relay.Call) -> str | None:
-    """Accept static tensors of rank 1 or more, from truths, 8 bits or real numbers to real numbers.
+    """Accept tensors of rank 1 or more, from truths, 8 bits or real numbers to real numbers.
 
     oneDNN's integers saturate, where Relay's do as C does.
     """

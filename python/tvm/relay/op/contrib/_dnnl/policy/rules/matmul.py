@@ -18,12 +18,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from tvm import relay
 
-from ..tensors import op_name, shape_of, tensors_reason, text_of_shape
+from ..tensors import known_product, op_name, open_reason, shape_of, tensors_reason, text_of_shape
 
 
 def last_axis(call: relay.Call) -> int:
@@ -41,12 +39,17 @@ def _rewritten_reason(attrs) -> str | None:
 
 
 def _product_reason(call: relay.Call, transpose_a: bool, transpose_b: bool) -> str | None:
-    """Accept static data of rank 2 or more and a matrix that fits to it."""
+    """Accept data of rank 2 or more, with rows open, and a matrix that fits to it."""
     reason = _rewritten_reason(call.attrs) or tensors_reason(call, min_rank=2)
     if reason:
         return reason
     data, weight = shape_of(call.args[0]), shape_of(call.args[1])
     inner = data[-2] if transpose_a else data[-1]
+    reason = open_reason("data", "columns", inner, data)
+    for size in weight:
+        reason = reason or open_reason("weight", "dimensions", size, weight)
+    if reason:
+        return reason
     if len(weight) != 2 or weight[1 if transpose_b else 0] != inner:
         wanted = f"(units, {inner})" if transpose_b else f"({inner}, units)"
         return (
@@ -57,17 +60,17 @@ def _product_reason(call: relay.Call, transpose_a: bool, transpose_b: bool) -> s
 
 
 def dense_reason(call: relay.Call) -> str | None:
-    """Accept static data of rank 2 or more and a 2-D weight."""
+    """Accept data of rank 2 or more and a 2-D weight."""
     return _product_reason(call, False, True)
 
 
 def matmul_reason(call: relay.Call) -> str | None:
-    """Accept static data of rank 2 or more and a 2-D weight, either transposed or not."""
+    """Accept data of rank 2 or more and a 2-D weight, either transposed or not."""
     return _product_reason(call, bool(call.attrs.transpose_a), bool(call.attrs.transpose_b))
 
 
 def batch_matmul_reason(call: relay.Call) -> str | None:
-    """Accept static batches of matrices, of which one may be a single matrix."""
+    """Accept batches of matrices, of which one may be a single matrix; all may be open."""
     return _rewritten_reason(call.attrs) or tensors_reason(call)
 
 
@@ -75,7 +78,7 @@ def matmul_flops(call: relay.Call) -> int:
     """Count two operations for each element of the row that an element of the result needs."""
     is_transposed = op_name(call) != "nn.dense" and bool(call.attrs.transpose_a)
     inner = shape_of(call.args[0])[-2 if is_transposed else -1]
-    return 2 * math.prod(shape_of(call)) * inner
+    return 2 * known_product((*shape_of(call), inner))
 
 
 def scaled_matmul_weight(call: relay.Call, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:

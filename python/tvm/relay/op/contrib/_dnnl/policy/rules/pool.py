@@ -24,7 +24,16 @@ import re
 from tvm import relay
 
 from .. import cpu
-from ..tensors import MOVED, data_elements, ints, op_name, shape_of, tensors_reason, text_of_shape
+from ..tensors import (
+    MOVED,
+    data_elements,
+    ints,
+    known_product,
+    op_name,
+    shape_of,
+    tensors_reason,
+    text_of_shape,
+)
 from .conv import SPATIAL, data_layout_reason, window_reason
 
 
@@ -64,7 +73,7 @@ def _sizes(call: relay.Call) -> list[tuple[str, int, int]]:
 
 
 def pool_reason(call: relay.Call) -> str | None:
-    """Accept static data, windows without dilation that hold what TVM counts."""
+    """Accept windows without dilation that hold what TVM counts, whatever the open sizes are."""
     spatial, attrs = _spatial(call), call.attrs
     reason = _layout_reason(call) or window_reason(attrs, spatial)
     if reason:
@@ -82,7 +91,11 @@ def pool_reason(call: relay.Call) -> str | None:
     padding = padding * (2 * spatial // len(padding))
     for axis, (letter, size, out) in enumerate(_sizes(call)):
         window = _Window(kernel[axis], strides[axis], padding[axis], padding[axis + spatial])
-        reason = window.reason(size, out, bool(getattr(attrs, "count_include_pad", False)))
+        counts_padding = bool(getattr(attrs, "count_include_pad", False))
+        if size is None or out is None:
+            reason = window.open_reason(bool(attrs.ceil_mode), counts_padding)
+        else:
+            reason = window.reason(size, out, counts_padding)
         if reason:
             return f"along {letter}, {reason}"
     return None
@@ -106,13 +119,29 @@ class _Window:
             return f"ceil_mode moves the last window {over} beyond the padding, which it counts"
         return None
 
+    def open_reason(self, ceil_mode: bool, counts_padding: bool) -> str | None:
+        """Say why oneDNN would not compute what TVM does for some size of the data."""
+        # Rounded up, the last window may begin so much later.
+        late = self.stride - 1 if ceil_mode else 0
+        if self.before >= self.size:
+            return f"the first window of {self.size} holds nothing but padding"
+        if self.after + late >= self.size:
+            return f"the last window of {self.size} may hold nothing but padding: the size is open"
+        if counts_padding and late:
+            return "ceil_mode may move the last window beyond the padding: the size is open"
+        return None
+
 
 def adaptive_reason(call: relay.Call) -> str | None:
-    """Accept static data where all windows have one size and lie at even distances."""
+    """Accept data where all windows have one size and lie at even distances."""
     reason = _layout_reason(call)
     if reason:
         return reason
     for letter, size, out in _sizes(call):
+        if out == 1:
+            continue
+        if size is None or out is None:
+            return f"the windows along {letter} depend on its size, which is open"
         starts = [i * size // out for i in range(out)]
         sizes = {-(-(i + 1) * size // out) - start for i, start in enumerate(starts)}
         steps = {b - a for a, b in zip(starts, starts[1:])}
@@ -125,7 +154,7 @@ def pool_flops(call: relay.Call) -> int:
     """Count one operation for each element of the window of each element of the result."""
     window = ints(call.attrs.pool_size)
     window = window * _spatial(call) if len(window) == 1 else window
-    return math.prod(shape_of(call)) * math.prod(window)
+    return known_product(shape_of(call)) * math.prod(window)
 
 
 # The fields of the rows.

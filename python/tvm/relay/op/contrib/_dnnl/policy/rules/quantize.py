@@ -32,7 +32,7 @@ INTEGERS = (*EIGHT_BITS, "int32")
 
 
 def quantize_reason(call: relay.Call) -> str | None:
-    """Accept static float32 data, and a scale and a zero point that fit to it."""
+    """Accept float32 data, and a scale and a zero point that fit to it."""
     return (
         tensor_reason("data", call.args[0].checked_type, dtypes=("float32",))
         or tensor_reason("result", call.checked_type, dtypes=EIGHT_BITS)
@@ -41,7 +41,7 @@ def quantize_reason(call: relay.Call) -> str | None:
 
 
 def dequantize_reason(call: relay.Call) -> str | None:
-    """Accept static integers, and a scale and a zero point that fit to them."""
+    """Accept integers, and a scale and a zero point that fit to them."""
     return (
         tensor_reason("data", call.args[0].checked_type, dtypes=INTEGERS)
         or tensor_reason("result", call.checked_type, dtypes=("float32",))

@@ -22,7 +22,15 @@ import math
 
 from tvm import relay
 
-from ..tensors import data_elements, shape_of, tensor_reason, tensors_reason, text_of_shape
+from ..tensors import (
+    data_elements,
+    known_product,
+    open_reason,
+    shape_of,
+    tensor_reason,
+    tensors_reason,
+    text_of_shape,
+)
 
 # Any other power is a call of powf for each element.
 LRN_BETAS = (0.75, 1.0)
@@ -52,7 +60,7 @@ def axes_reason(axes, exclude: bool, data: tuple[int, ...]) -> str | None:
 
 
 def reduce_reason(call: relay.Call) -> str | None:
-    """Accept static tensors and any axes that leave at least one dimension."""
+    """Accept tensors and any axes that leave at least one dimension."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
@@ -60,7 +68,7 @@ def reduce_reason(call: relay.Call) -> str | None:
 
 
 def axis_reason(call: relay.Call) -> str | None:
-    """Accept static tensors of rank 1 or more, and any axis of the first."""
+    """Accept tensors of rank 1 or more, and any axis of the first."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
@@ -71,7 +79,7 @@ def axis_reason(call: relay.Call) -> str | None:
 
 
 def batch_norm_reason(call: relay.Call) -> str | None:
-    """Accept static data of rank 2 or more, any channel axis."""
+    """Accept data of rank 2 or more, any channel axis."""
     reason = axis_reason(call)
     if reason:
         return reason
@@ -82,18 +90,22 @@ def batch_norm_reason(call: relay.Call) -> str | None:
 
 
 def group_norm_reason(call: relay.Call) -> str | None:
-    """Accept static tensors and groups of the same number of channels."""
+    """Accept tensors and groups of the same number of channels."""
     reason = axis_reason(call)
     if reason:
         return reason
-    channels, groups = shape_of(call.args[0])[int(call.attrs.axis)], int(call.attrs.num_groups)
+    data, groups = shape_of(call.args[0]), int(call.attrs.num_groups)
+    channels = data[int(call.attrs.axis)]
+    reason = open_reason("data", "channels", channels, data)
+    if reason:
+        return reason
     if groups < 1 or channels % groups:
         return f"num_groups={groups} does not divide {channels} channels"
     return None
 
 
 def l2_normalize_reason(call: relay.Call) -> str | None:
-    """Accept static tensors and any axes of more than one value."""
+    """Accept tensors and any axes of more than one value."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
@@ -104,25 +116,29 @@ def l2_normalize_reason(call: relay.Call) -> str | None:
     if reason:
         return reason
     axes = [int(axis) for axis in call.attrs.axis or ()] or range(len(data))
-    if all(data[axis] == 1 for axis in axes):
-        return f"axis={list(axes)} of {text_of_shape(data)} is one value; oneDNN does not sum one"
+    if known_product(data[axis] for axis in axes) == 1:
+        is_or_may = "may be" if None in (data[axis] for axis in axes) else "is"
+        text = f"axis={list(axes)} of {text_of_shape(data)}"
+        return f"{text} {is_or_may} one value; oneDNN does not sum one"
     return None
 
 
 def rms_norm_reason(call: relay.Call) -> str | None:
-    """Accept static tensors with more than one value along the last axis."""
+    """Accept tensors with more than one value along the last axis."""
     for arg in call.args:
         reason = tensor_reason("data", arg.checked_type, min_rank=1)
         if reason:
             return reason
     data = shape_of(call.args[0])
-    if data[-1] == 1:
-        return f"the last axis of {text_of_shape(data)} has one value; oneDNN does not sum one"
+    if data[-1] in (None, 1):
+        has_or_may = "may have" if data[-1] is None else "has"
+        text = f"the last axis of {text_of_shape(data)}"
+        return f"{text} {has_or_may} one value; oneDNN does not sum one"
     return None
 
 
 def lrn_reason(call: relay.Call) -> str | None:
-    """Accept static NCHW and NHWC with an odd window and a power that oneDNN is fast at."""
+    """Accept NCHW and NHWC with an odd window and a power that oneDNN is fast at."""
     reason = tensors_reason(call)
     if reason:
         return reason

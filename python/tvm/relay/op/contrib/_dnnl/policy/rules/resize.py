@@ -80,7 +80,7 @@ def _is_same_linear(mode: str, size: int, out: int) -> bool:
 
 
 def resize_reason(call: relay.Call) -> str | None:
-    """Accept static images, resized with oneDNN's coordinates for the given sizes."""
+    """Accept images, resized with oneDNN's coordinates for the given sizes, or for all."""
     reason = tensors_reason(call, min_rank=3)
     if reason:
         return reason
@@ -103,6 +103,10 @@ def resize_reason(call: relay.Call) -> str | None:
     for letter in SPATIAL[5 - len(data) :]:
         axis = str(attrs.layout).index(letter)
         size, out = data[axis], result[axis]
+        if size is None or out is None:
+            if method != "nearest_neighbor" and mode == "half_pixel":
+                continue
+            return f"which values {method} reads depends on {letter}, which is open"
         if method == "nearest_neighbor" and not _is_same_nearest(mode, rounding, size, out):
             how = f"{mode} and {rounding} read other values than oneDNN's nearest ones"
         elif method != "nearest_neighbor" and not _is_same_linear(mode, size, out):

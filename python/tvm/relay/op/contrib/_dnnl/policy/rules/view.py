@@ -18,20 +18,49 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from tvm import relay
 
-from ..tensors import MOVED, ints, named_types, shape_of, tensor_reason, text_of_shape
+from ..tensors import (
+    MOVED,
+    ints,
+    known_product,
+    named_types,
+    open_reason,
+    shape_of,
+    tensor_reason,
+    text_of_shape,
+)
 
 
 def view_reason(call: relay.Call) -> str | None:
-    """Accept static tensors of real numbers, or of integers in 8 bits."""
+    """Accept tensors of real numbers, or of integers in 8 bits."""
     for name, type_ in named_types(call):
         reason = tensor_reason(name, type_, dtypes=MOVED)
         if reason:
             return reason
     return None
+
+
+def copied_at_end(call: relay.Call, rank: int) -> int:
+    """Count the last dimensions of data of a rank that a reshape keeps, as its codes tell."""
+    codes = ints(call.attrs.newshape) or ()
+    # What each code reads of the data; a number after -4 is a part of what that has split.
+    read, parts = 0, 0
+    for code in codes:
+        if parts:
+            parts -= 1
+        elif code == -2:
+            # All that is left.
+            return rank - read if code == codes[-1] else 0
+        else:
+            read += 2 if code == -3 else 1
+            parts = 2 if code == -4 else 0
+    if read != rank:
+        return 0
+    return len(list(itertools.takewhile(lambda code: code == 0, reversed(codes))))
 
 
 def _layout(text: str) -> dict[str, int] | None:
@@ -64,16 +93,17 @@ def layout_transform_reason(call: relay.Call) -> str | None:
     if len(letters) != len(data):
         return f"data of shape {text_of_shape(data)} has another rank than {texts[0]}"
     for axis, block in target.items():
-        size = 1
-        for letter, dim in zip(letters, data):
-            size *= dim if letter.upper() == axis else 1
+        parts = [dim for letter, dim in zip(letters, data) if letter.upper() == axis]
+        if block > 1 and None in parts:
+            return open_reason("data", axis, None, data)
+        size = known_product(parts)
         if size % block:
             return f"{texts[1]} has blocks of {block}, which does not divide {axis}={size}"
     return None
 
 
 def concat_reason(call: relay.Call) -> str | None:
-    """Accept static tensors that are given one by one."""
+    """Accept tensors that are given one by one."""
     if not isinstance(call.args[0], relay.Tuple):
         return "the tensors are given as the result of another call"
     for i, field in enumerate(call.args[0].fields):
@@ -84,7 +114,7 @@ def concat_reason(call: relay.Call) -> str | None:
 
 
 def strided_slice_reason(call: relay.Call) -> str | None:
-    """Accept static tensors and steps forward between numbers that are known."""
+    """Accept tensors and steps forward between numbers that are known."""
     reason = view_reason(call)
     if reason:
         return reason
@@ -103,6 +133,8 @@ def strided_slice_reason(call: relay.Call) -> str | None:
     data, result = shape_of(call.args[0]), shape_of(call)
     for axis, step in zip(axes, steps):
         # oneDNN counts memory behind an element, up to the next one, as the tensor's.
+        if step > 1 and None in (data[axis], result[axis]):
+            return f"steps of {step} along axis {axis}, the size of which is open"
         if step > 1 and step * result[axis] > data[axis]:
             return f"{result[axis]} steps of {step} reach beyond the {data[axis]} values of an axis"
     return None

@@ -1,0 +1,210 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Shape functions: how TVM's VM finds the shape of a result before it calls a partition.
+
+TVM makes one function of those of all ops in the partition. Some ops have none. Those of windows
+in TVM leave out ceil_mode, padding that differs at the two ends, and some layouts; the ones here
+take their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import te, tir, topi
+from tvm.relay.op.op import register_shape_func
+
+from ..policy.tensors import ints
+
+# Whose results have the shape of their data.
+_SAME_SHAPE = (
+    "abs",
+    "erf",
+    "nn.group_norm",
+    "nn.instance_norm",
+    "nn.l2_normalize",
+    "nn.layer_norm",
+    "nn.log_softmax",
+    "nn.lrn",
+    "qnn.dequantize",
+    "qnn.quantize",
+)
+
+_SPATIAL = "DHW"
+
+
+def _to_tensor(dims: list) -> te.Tensor:
+    """Return a tensor of these integers."""
+
+    def dim(i):
+        value = dims[-1]
+        for k in reversed(range(len(dims) - 1)):
+            value = tir.Select(i == k, dims[k], value)
+        return value
+
+    dims = [tir.const(dim, "int64") if isinstance(dim, int) else dim for dim in dims]
+    return te.compute((len(dims),), dim, name="shape")
+
+
+def _dims(shape: te.Tensor) -> list:
+    """Return the dimensions of the tensor that has a shape."""
+    return [shape[tir.const(i, "int32")] for i in range(int(shape.shape[0]))]
+
+
+def _axis_values(values, count: int) -> tuple[int, ...]:
+    """Return an attribute's integers, one for each spatial axis."""
+    values = ints(values)
+    return values * count if len(values) == 1 else values
+
+
+def _padding(attrs, count: int) -> list[int]:
+    """Return what is padded at both ends of each spatial axis together."""
+    padding = ints(attrs.padding)
+    padding = padding * (2 * count // len(padding))
+    return [padding[i] + padding[i + count] for i in range(count)]
+
+
+def _same(count: int = 1) -> Callable:
+    """Return a shape function whose results are shaped as the first and the last operands are."""
+
+    def shapes(attrs, inputs, out_ndims):
+        found = [inputs[0], *inputs[len(inputs) - count + 1 :]]
+        return [topi.identity(shape) for shape in found]
+
+    return shapes
+
+
+def _pool(attrs, inputs, out_ndims):
+    """Return the shape of a pooling's result."""
+    layout, dims = str(attrs.layout), _dims(inputs[0])
+    letters = [letter for letter in _SPATIAL if letter in layout]
+    count = len(letters)
+    window = _axis_values(attrs.pool_size, count)
+    strides, dilation = (_axis_values(getattr(attrs, k), count) for k in ("strides", "dilation"))
+    for i, (letter, padded) in enumerate(zip(letters, _padding(attrs, count))):
+        axis, reach = layout.index(letter), (window[i] - 1) * dilation[i] + 1
+        late = strides[i] - 1 if attrs.ceil_mode else 0
+        dims[axis] = te.floordiv(dims[axis] + (padded - reach + late), strides[i]) + 1
+    return [_to_tensor(dims)]
+
+
+def _adaptive_pool(attrs, inputs, out_ndims):
+    """Return the shape of the result of a pooling to a size that is given."""
+    layout, dims = str(attrs.layout), _dims(inputs[0])
+    axes = [layout.index(letter) for letter in _SPATIAL if letter in layout]
+    size = ints(attrs.output_size or ())
+    for axis, out in zip(axes, size * len(axes) if len(size) == 1 else size):
+        dims[axis] = out
+    return [_to_tensor(dims)]
+
+
+def _resize3d(attrs, inputs, out_ndims):
+    """Return the shape of an image that is brought to a size."""
+    layout, dims = str(attrs.layout), _dims(inputs[0])
+    for letter, size in zip(_SPATIAL, ints(attrs.size)):
+        dims[layout.index(letter)] = size
+    return [_to_tensor(dims)]
+
+
+def _channels(attrs, data, weight, is_transposed: bool):
+    """Return the number of channels of a convolution's result."""
+    if attrs.channels is not None:
+        return int(attrs.channels)
+    groups = int(attrs.groups)
+    outputs, inputs = (weight[str(attrs.kernel_layout).index(letter)] for letter in "OI")
+    if is_transposed:
+        return outputs * groups
+    if groups == 1:
+        return outputs
+    # A depthwise weight may have its outputs for each input channel in the place of the inputs.
+    is_depthwise = data[str(attrs.data_layout).index("C")] == groups
+    return tir.Select(is_depthwise, outputs * inputs, outputs)
+
+
+def _conv(is_transposed: bool) -> Callable:
+    """Return the shape function of convolutions."""
+
+    def shapes(attrs, inputs, out_ndims):
+        data, weight = _dims(inputs[0]), _dims(inputs[1])
+        layout, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
+        dims = list(data)
+        dims[layout.index("C")] = _channels(attrs, data, weight, is_transposed)
+        letters = [letter for letter in _SPATIAL if letter in layout]
+        count = len(letters)
+        strides, dilation = (
+            _axis_values(getattr(attrs, key), count) for key in ("strides", "dilation")
+        )
+        extra = _axis_values(attrs.output_padding, count) if is_transposed else ()
+        for i, (letter, padded) in enumerate(zip(letters, _padding(attrs, count))):
+            axis = layout.index(letter)
+            reach = (weight[kernel.index(letter)] - 1) * dilation[i] + 1
+            if is_transposed:
+                dims[axis] = (data[axis] - 1) * strides[i] + reach - padded + extra[i]
+            else:
+                dims[axis] = te.floordiv(data[axis] + padded - reach, strides[i]) + 1
+        return [_to_tensor(dims)]
+
+    return shapes
+
+
+def _is_plain(attrs) -> bool:
+    """Whether the layouts of a window's op are those that the functions above read."""
+    names = ("data_layout", "kernel_layout", "layout", "out_layout")
+    keys = {str(key) for key in attrs.keys()}
+    layouts = [str(getattr(attrs, name)) for name in names if name in keys]
+    data = layouts[0]
+    return all(text.isupper() or not text for text in layouts) and layouts[-1] in ("", data)
+
+
+def _or_else(function: Callable, others: Callable | None) -> Callable:
+    """Return a shape function that leaves other layouts than oneDNN's to TVM's own."""
+    if others is None:
+        return function
+
+    def shapes(attrs, inputs, out_ndims):
+        return (function if _is_plain(attrs) else others)(attrs, inputs, out_ndims)
+
+    return shapes
+
+
+def register() -> None:
+    """Register the shape functions that TVM lacks, and those of windows. Can be called again."""
+    for name in _SAME_SHAPE:
+        _register_missing(name, _same())
+    _register_missing("nn.batch_norm", _same(3))
+    _register_missing("image.resize3d", _resize3d)
+    for rank in "123":
+        for kind in ("max", "avg"):
+            _register_missing(f"nn.adaptive_{kind}_pool{rank}d", _adaptive_pool)
+            _register(f"nn.{kind}_pool{rank}d", _pool)
+        _register(f"nn.conv{rank}d", _conv(False))
+        _register(f"nn.conv{rank}d_transpose", _conv(True))
+
+
+def _register_missing(name: str, function: Callable) -> None:
+    if tvm.ir.Op.get(name).get_attr("FShapeFunc") is None:
+        register_shape_func(name, False, function)
+
+
+def _register(name: str, function: Callable) -> None:
+    """Register a function in the place of TVM's own, which is left the blocked layouts."""
+    op = tvm.ir.Op.get(name)
+    others = op.get_attr("FShapeFunc")
+    for key in ("FShapeFunc", "TShapeDataDependent"):
+        op.reset_attr(key)
+    register_shape_func(name, False, _or_else(function, others))

@@ -1,0 +1,178 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reshapes to a shape that the module computes become reshapes that say what they do.
+
+Importers write a reshape of open dimensions as `dyn.reshape` to a shape that is read off a tensor,
+taken apart and put together. Where each of its elements is a number or an open dimension that is
+known by name, it is a `reshape` with Relay's codes, of which oneDNN's rules know what it keeps. A
+broadcast to the shape that a tensor has in every call goes away.
+
+TVM cannot compile a `reshape` of open dimensions that it fuses to what follows. Those that stay on
+TVM are dynamic again in the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+from tvm import relay
+
+from ..ir.dataflow_graph import Rewritten, TypedFunction, has_attr
+from ..ir.symbolic_shapes import Dim, Shape, SymbolicShapes, product
+from ..policy.op_spec import Rules
+from ..policy.tensors import shape_of
+
+_DYNAMIC = ("dyn.reshape", "dyn.broadcast_to")
+
+# The attribute of a function some of whose reshapes were dynamic.
+_ATTR = "dnnl_static_reshape"
+
+
+def static_reshape(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Write dynamic reshapes with codes, and leave broadcasts out that change nothing."""
+    graph = function.graph
+    found = [i for i, name in enumerate(graph.ops) if name in _DYNAMIC and not rules.excludes(name)]
+    if not found:
+        return Rewritten(function.func)
+    symbolic = SymbolicShapes(graph)
+    replacements, folded = {}, Counter()
+    for i in found:
+        data = graph.operands[i][0]
+        source, wanted = symbolic.shapes[data], symbolic.of_value(i)
+        if source is None or wanted is None:
+            continue
+        if None not in wanted and tuple(wanted) == source:
+            replacements[i] = [data], _same
+            folded[graph.ops[i]] += 1
+        elif graph.ops[i] == "dyn.reshape":
+            codes = reshape_codes(source, wanted)
+            if codes is not None:
+                replacements[i] = [data], partial(_reshape, codes)
+    func = graph.replace(replacements)
+    return Rewritten(func.with_attr(_ATTR, 1) if replacements else func, folded)
+
+
+def dynamic_again(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Have TVM read the new shape of what is left of these reshapes off their data."""
+    if not has_attr(function.func, _ATTR):
+        return Rewritten(function.func)
+    graph = function.graph
+    replacements = {
+        i: ([graph.operands[i][0]], partial(_dynamic, graph.nodes[i]))
+        for i, name in enumerate(graph.ops)
+        if name == "reshape" and None in shape_of(graph.nodes[i])
+    }
+    return Rewritten(graph.replace(replacements).without_attr(_ATTR))
+
+
+def _dynamic(call: relay.Call, data: relay.Expr) -> relay.Expr:
+    """Write a reshape with codes as one to a shape that is computed."""
+    whole, known = relay.shape_of(data, "int64"), shape_of(call)
+    codes, parts, k = list(map(int, call.attrs.newshape)), [], 0
+
+    def number(value):
+        return relay.const([value], "int64")
+
+    def size(axis):
+        return relay.strided_slice(whole, [axis], [axis + 1], [1])
+
+    while codes:
+        code = codes.pop(0)
+        if code == -4:
+            left, right = codes.pop(0), codes.pop(0)
+            parts.append(number(left) if left > 0 else relay.divide(size(k), number(right)))
+            parts.append(number(right) if right > 0 else relay.divide(size(k), number(left)))
+        elif code == -3:
+            parts.append(relay.multiply(size(k), size(k + 1)))
+            k += 1
+        elif code == -2:
+            rest = len(known) - len(parts)
+            parts += [size(axis) for axis in range(k, k + rest)]
+        else:
+            parts.append(size(k) if code == 0 else number(code))
+        k += 1
+    return relay.reshape(data, relay.concatenate(parts, 0))
+
+
+def _same(data: relay.Expr) -> relay.Expr:
+    return data
+
+
+def _reshape(codes: list[int], data: relay.Expr) -> relay.Expr:
+    return relay.reshape(data, codes)
+
+
+def reshape_codes(source: Shape, wanted: list[Dim | None]) -> list[int] | None:
+    """Return the new shape for Relay's `reshape`, with its codes for what is open.
+
+    Parameters
+    ----------
+    source : Shape
+        The shape of the data.
+    wanted : list[Dim | None]
+        The shape of the result, None for what is not known.
+
+    Returns
+    -------
+    codes : list[int] | None
+        None where the codes cannot say it.
+    """
+    return _by_groups(source, wanted) or _by_position(source, wanted)
+
+
+def _by_position(source: Shape, wanted: list[Dim | None]) -> list[int] | None:
+    """Say each dimension by itself: 0 is that of the data, -1 is left for one."""
+    codes = []
+    for k, dim in enumerate(wanted):
+        if dim is not None and not dim.names:
+            codes.append(dim.number)
+        elif dim is not None and k < len(source) and source[k] == dim:
+            codes.append(0)
+        else:
+            codes.append(-1)
+    return codes if codes.count(-1) <= 1 and all(code >= -1 for code in codes) else None
+
+
+def _by_groups(source: Shape, wanted: list[Dim | None]) -> list[int] | None:
+    """Say what becomes of the data's dimensions: each stays (0), meets the next (-3), or is split.
+
+    -1 may stand for one dimension that is not known, as the first, where all others stay.
+    """
+    codes, k, rest = [], 0, list(wanted)
+    if rest and rest[0] is None and len(rest) == len(source) - 1:
+        rest[0] = product(source).over(product(rest[1:])) if None not in rest[1:] else None
+    if None in rest:
+        return None
+    while rest:
+        if k == len(source):
+            return None
+        if rest[0] == source[k]:
+            codes.append(0)
+            k, rest = k + 1, rest[1:]
+        elif k + 1 < len(source) and rest[0] == source[k].times(source[k + 1]):
+            codes.append(-3)
+            k, rest = k + 2, rest[1:]
+        elif len(rest) > 1 and rest[0].times(rest[1]) == source[k]:
+            parts = [-1 if dim.names else dim.number for dim in rest[:2]]
+            if parts == [-1, -1]:
+                return None
+            codes += [-4, *parts]
+            k, rest = k + 1, rest[2:]
+        else:
+            return None
+    return codes if k == len(source) else None

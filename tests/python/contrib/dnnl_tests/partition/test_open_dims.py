@@ -1,0 +1,196 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Which calls of open dimensions are offloaded, and why others are not."""
+
+import pytest
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+
+from dnnl_tests.relay import const, conv, module, partition, var
+from dnnl_tests.single_op import refusal
+
+nn, ANY = relay.nn, None
+
+
+def image(*shape, dtype="float32"):
+    """Return a variable for data; None is an open dimension."""
+    return var("x", *shape, dtype=dtype)
+
+
+ACCEPTED = {
+    "conv": lambda: conv(image(ANY, 8, ANY, ANY)),
+    "conv-nhwc": lambda: nn.conv2d(
+        image(ANY, ANY, ANY, 8),
+        const(3, 3, 8, 4),
+        data_layout="NHWC",
+        kernel_layout="HWIO",
+        channels=4,
+        kernel_size=(3, 3),
+    ),
+    "conv-transpose": lambda: nn.conv2d_transpose(image(ANY, 8, ANY, ANY), const(8, 4, 3, 3)),
+    "dense": lambda: nn.dense(image(ANY, 8), const(4, 8)),
+    "dense-rows": lambda: nn.dense(image(ANY, ANY, 8), const(4, 8)),
+    "batch_matmul": lambda: nn.batch_matmul(image(ANY, ANY, ANY), var("y", ANY, ANY, ANY)),
+    "max_pool": lambda: nn.max_pool2d(image(ANY, 8, ANY, ANY), (3, 3), (2, 2), padding=(1, 1)),
+    "avg_pool-ceil": lambda: nn.avg_pool2d(image(ANY, 8, ANY, ANY), (3, 3), (2, 2), ceil_mode=True),
+    "global_avg_pool": lambda: nn.global_avg_pool2d(image(ANY, 8, ANY, ANY)),
+    "adaptive_avg_pool": lambda: nn.adaptive_avg_pool2d(image(ANY, 8, ANY, ANY), (1, 1)),
+    "batch_norm": lambda: nn.batch_norm(
+        image(ANY, 8, ANY), *(const(8, seed=seed) for seed in range(4))
+    )[0],
+    "group_norm": lambda: nn.group_norm(image(ANY, 8, ANY), const(8), const(8), 2),
+    "layer_norm": lambda: nn.layer_norm(image(ANY, ANY, 8), const(8), const(8)),
+    "l2_normalize": lambda: nn.l2_normalize(image(ANY, 8, ANY), 1e-5, [1]),
+    "softmax-open-axis": lambda: nn.softmax(image(ANY, ANY)),
+    "log_softmax": lambda: nn.log_softmax(image(ANY, 8)),
+    "mean-open-axis": lambda: relay.mean(image(ANY, ANY, 8), [1]),
+    "relu": lambda: nn.relu(image(3, ANY)),
+    "add-bias": lambda: image(ANY, 4) + const(4),
+    "add-mask": lambda: image(ANY, 12, ANY, ANY) + var("y", ANY, 1, 1, ANY),
+    "subtract-mean": lambda: image(ANY, ANY, 8) - var("y", ANY, ANY, 1),
+    "less": lambda: relay.less(image(ANY, 4), const(1)),
+    "cast": lambda: relay.cast(image(ANY, 4, dtype="uint8"), "float32"),
+    "quantize": lambda: relay.qnn.op.quantize(
+        image(ANY, 4), relay.const(0.1), relay.const(0), out_dtype="uint8"
+    ),
+    "reshape": lambda: relay.reshape(image(ANY, 8, 2), (-1, 16)),
+    "transpose": lambda: relay.transpose(image(ANY, ANY, 4), (0, 2, 1)),
+    "strided_slice": lambda: relay.strided_slice(image(ANY, 8), [2], [6], axes=[1]),
+    "concatenate": lambda: relay.concatenate([image(ANY, 8), var("y", ANY, 4)], 1),
+    "split": lambda: relay.split(image(ANY, 8), 2, 1)[0],
+    "resize-linear": lambda: relay.image.resize2d(image(ANY, 3, ANY, ANY), (16, 16)),
+}
+
+
+@pytest.mark.parametrize("make", ACCEPTED.values(), ids=ACCEPTED.keys())
+def test_accepted(make):
+    """The op is in a partition, and its open dimensions are those of the parameters."""
+    found = partition(module(make()), prune=False)
+    report = dnnl.offload_report(found)
+    assert (report.offloaded, report.partitions) == (report.total, 1), report
+
+
+REFUSED = {
+    "conv-channels": (
+        lambda: nn.conv2d(image(1, ANY, 8, 8), var("w", 4, 8, 3, 3), padding=(1, 1)),
+        "data of shape (1, ?, 8, 8) has open channels, which oneDNN must know",
+    ),
+    "conv-weight": (
+        lambda: nn.conv2d(
+            image(1, 8, 8, 8), var("w", 4, 8, ANY, 3), channels=4, kernel_size=(3, 3)
+        ),
+        None,
+    ),
+    "dense-columns": (
+        lambda: nn.dense(image(2, ANY), var("w", 4, 8)),
+        "data of shape (2, ?) has open columns, which oneDNN must know",
+    ),
+    "dense-weight": (
+        lambda: nn.dense(image(2, 8), var("w", ANY, 8)),
+        "weight of shape (?, 8) has open dimensions, which oneDNN must know",
+    ),
+    "max_pool-ceil": (
+        lambda: nn.max_pool2d(image(1, 8, ANY, 8), (2, 2), (2, 2), padding=(1, 1), ceil_mode=True),
+        "along H, the last window of 2 may hold nothing but padding: the size is open",
+    ),
+    "avg_pool-counts": (
+        lambda: nn.avg_pool2d(
+            image(1, 8, ANY, 8), (3, 3), (2, 2), ceil_mode=True, count_include_pad=True
+        ),
+        "along H, ceil_mode may move the last window beyond the padding: the size is open",
+    ),
+    "adaptive": (
+        lambda: nn.adaptive_avg_pool2d(image(1, 8, ANY, 8), (4, 4)),
+        "the windows along H depend on its size, which is open",
+    ),
+    "group_norm": (
+        lambda: nn.group_norm(image(1, ANY, 8), var("g", ANY), var("b", ANY), 2),
+        "data of shape (1, ?, 8) has open channels, which oneDNN must know",
+    ),
+    "l2_normalize": (
+        lambda: nn.l2_normalize(image(8, ANY), 1e-5, [1]),
+        "axis=[1] of (8, ?) may be one value; oneDNN does not sum one",
+    ),
+    "add-both-broadcast": (
+        lambda: image(ANY, 1) + var("y", 1, ANY),
+        "both operands broadcast: (?, 1) and (1, ?) to (?, ?); oneDNN needs one of the full shape",
+    ),
+    "strided_slice": (
+        lambda: relay.strided_slice(image(ANY, 8), [0], [4], [2], axes=[0]),
+        "steps of 2 along axis 0, the size of which is open",
+    ),
+    "layout_transform": (
+        lambda: relay.layout_transform(image(1, ANY, 4, 4), "NCHW", "NCHW8c"),
+        "data of shape (1, ?, 4, 4) has open C, which oneDNN must know",
+    ),
+    "resize-nearest": (
+        lambda: relay.image.resize2d(image(1, 3, ANY, 8), (16, 16), method="nearest_neighbor"),
+        "which values nearest_neighbor reads depends on H, which is open",
+    ),
+    "no-shape-function": (
+        lambda: relay.reverse_reshape(image(ANY, 8, 2), (-1, 0)),
+        "the result is open, and TVM has no shape function for this op",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_with_the_dimension(name):
+    """What must be known is named."""
+    make, reason = REFUSED[name]
+    found = refusal(make())
+    assert found == reason if reason else "has open H" in found
+
+
+def test_open_dimensions_in_the_report():
+    """They are shown as Relay shows them."""
+    found = partition(module(conv(image(ANY, 8, ANY, 6))))
+    report = dnnl.offload_report(found)
+    shapes = {node.kind: node.shape for node in report.nodes}
+    assert shapes == {"input": "?x8x?x6", "dnnl": "?x8x?x6", "output": "?x8x?x6"}
+
+
+class TestFusion:
+    """Open dimensions of an operand and of the result count as the same."""
+
+    def composites(self, expr):
+        """Return the composites of an expression."""
+        return dict(dnnl.offload_report(partition(module(expr), prune=False)).composites)
+
+    def test_bias_relu(self):
+        biased = nn.bias_add(conv(image(ANY, 8, ANY, ANY)), const(8))
+        assert self.composites(nn.relu(biased)) == {"dnnl.conv2d_bias_relu": 1}
+
+    def test_residual(self):
+        residual = var("y", ANY, 8, ANY, ANY)
+        found = self.composites(conv(image(ANY, 8, ANY, ANY)) + residual)
+        assert found == {"dnnl.conv2d_sum": 1}
+
+    def test_vector_along_an_open_axis_is_no_bias(self):
+        """It may have one element in a call, which no bias has."""
+        scores = nn.batch_matmul(image(ANY, ANY, 8), var("y", ANY, ANY, 8))
+        assert self.composites(scores + var("z", ANY)) == {}
+
+    @pytest.mark.parametrize(
+        "codes, fused",
+        [((-4, -1, 12, 0, 0), True), ((-4, 2, -1, -2), True), ((0, 0, -4, -1, 1), False)],
+    )
+    def test_reshape_of_matrices(self, codes, fused):
+        """A reshape is fused if its codes say that it keeps the matrices."""
+        scores = nn.batch_matmul(image(ANY, ANY, 8), var("y", ANY, ANY, 8))
+        found = self.composites(relay.reshape(scores, codes) * relay.const(0.5))
+        assert found == ({"dnnl.batch_matmul_multiply": 1} if fused else {})

@@ -1,0 +1,151 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reshapes to a computed shape become reshapes with codes, where that is exactly right."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.ir.symbolic_shapes import Dim
+from tvm.relay.op.contrib._dnnl.rewrites.static_reshape import reshape_codes
+from tvm.testing.dnnl import host_target
+
+from dnnl_tests.reference import rand
+from dnnl_tests.relay import const, module, partition, var, without_dnnl
+
+ANY = None
+N, L = Dim(1, ("n",)), Dim(1, ("l",))
+
+
+def times(dim, number):
+    """Return a multiple of a dimension."""
+    return dim.times(Dim(number))
+
+
+CODES = {
+    "split-last": ((N, L, Dim(96)), (N, L, Dim(12), Dim(8)), [0, 0, -4, 12, 8]),
+    "join-last": ((N, L, Dim(12), Dim(8)), (N, L, Dim(96)), [0, 0, -3]),
+    "split-first": ((times(N, 12), L, L), (N, Dim(12), L, L), [-4, -1, 12, 0, 0]),
+    "join-first": ((N, Dim(12), L, L), (times(N, 12), L, L), [-3, 0, 0]),
+    "join-inferred": ((N, Dim(12), L, L), (None, L, L), [-3, 0, 0]),
+    "flat": ((N, Dim(8), Dim(4)), (N, Dim(32)), [0, -3]),
+    "flat-three": ((N, Dim(8), Dim(4), Dim(2)), (N, Dim(64)), [0, 64]),
+    "rows": ((N, L, Dim(8)), (N.times(L), Dim(8)), [-3, 0]),
+    "unknown-one": ((N, L, Dim(8)), (None, Dim(4)), [-1, 4]),
+    "swapped": ((N, L, Dim(8)), (L, N, Dim(8)), None),
+    "unknown-two": ((N, L, Dim(8)), (None, None, Dim(4)), None),
+    "of-another": ((N, L, Dim(8)), (Dim(1, ("m",)), L, Dim(8)), [-1, 0, 8]),
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_codes(name):
+    source, wanted, codes = CODES[name]
+    assert reshape_codes(source, list(wanted)) == codes
+
+
+def shape(data, *parts):
+    """Return the expression that importers make of a shape.
+
+    A part is a number, or the axis of the data whose dimension is meant, in a list.
+    """
+    whole, fields = relay.shape_of(data, "int64"), []
+    for part in parts:
+        if isinstance(part, list):
+            one = relay.take(whole, relay.const(part[0]), axis=0)
+            fields.append(relay.expand_dims(one, 0))
+        else:
+            fields.append(relay.const([part], "int64"))
+    return relay.concatenate(fields, 0)
+
+
+def check(expr, gone):
+    """Check that dynamic reshapes have gone, or have not, and return the report."""
+    found = partition(module(expr), prune=False)
+    report = dnnl.offload_report(found)
+    left = [name for name in report.calls if name.startswith("dyn.") or name == "shape_of"]
+    assert (not left) == gone, report
+    return report
+
+
+def test_split_into_heads_and_back():
+    data = var("x", ANY, ANY, 96)
+    heads = relay.reshape(data, shape(data, [0], [1], 12, 8))
+    turned = relay.transpose(relay.nn.relu(heads), (0, 2, 1, 3))
+    joined = relay.reshape(turned, shape(turned, -1, [2], 8))
+    assert check(joined, gone=True).calls["reshape"] == 2
+
+
+def test_shape_of_an_operand_of_the_same_shape():
+    """The shape may be read off what the data was computed from."""
+    data = var("x", ANY, ANY, 96)
+    made = relay.nn.softmax(relay.nn.dense(data, const(96, 96)) + const(96))
+    check(relay.reshape(made, shape(data, [0], [1], 12, 8)), gone=True)
+
+
+def test_shape_of_another_tensor_stays():
+    """Its open dimensions may be others, and two of them could be swapped unseen."""
+    data, other = var("x", ANY, ANY, 8), var("y", ANY, ANY)
+    check(relay.reshape(relay.nn.relu(data), shape(other, [0], [1], 8)), gone=False)
+
+
+def test_sum_of_two_is_none_of_them():
+    """Either may be broadcast."""
+    data = var("x", ANY, ANY, 8)
+    both = data + var("y", ANY, ANY, 8)
+    check(relay.reshape(both, shape(data, [0], [1], 4, 2)), gone=False)
+
+
+def test_broadcast_to_its_own_shape_goes():
+    data = var("x", ANY, 4, 8)
+    whole = relay.shape_of(data, "int64")
+    batch = relay.maximum(relay.strided_slice(whole, [0], [1]), relay.const([1], "int64"))
+    same = relay.concatenate([batch, relay.strided_slice(whole, [1], [3])], 0)
+    report = check(relay.nn.relu(relay.broadcast_to(data, same)), gone=True)
+    assert report.folded == {"dyn.broadcast_to": 1}
+
+
+def test_broadcast_that_may_be_one_stays():
+    data, other = var("x", ANY, 8), var("y", ANY)
+    check(relay.broadcast_to(data, shape(other, [0], 8)), gone=False)
+
+
+def test_shape_from_a_constant():
+    data = var("x", ANY, 8, 4)
+    wanted = relay.concatenate([relay.const([0], "int64"), relay.const([-1], "int64")], 0)
+    assert check(relay.reshape(relay.nn.relu(data), wanted), gone=True).calls["reshape"] == 1
+
+
+@pytest.mark.parametrize("exclude", [(), ("nn.relu",), ("transpose",)])
+def test_what_stays_is_dynamic_again(exclude):
+    """TVM cannot compile open reshapes that it fuses; the results are the same."""
+    data = var("x", ANY, ANY, 24)
+    heads = relay.nn.relu(relay.reshape(data, shape(data, [0], [1], 3, 8)))
+    turned = relay.transpose(heads, (0, 2, 1, 3))
+    mod = module(relay.reshape(turned, shape(turned, -1, [2], 8)))
+    rewritten = without_dnnl(partition(mod, exclude=exclude))
+    report = dnnl.offload_report(rewritten)
+    assert report.calls["dyn.reshape"] == 2 and "reshape" not in report.calls
+    runs = [
+        relay.create_executor("vm", each, target=host_target()).evaluate()
+        for each in (mod, rewritten)
+    ]
+    for size in ((1, 1), (2, 5), (3, 1)):
+        values = tvm.nd.array(rand(*size, 24))
+        want, got = (run(values).numpy() for run in runs)
+        np.testing.assert_array_equal(got, want)
