@@ -1,0 +1,241 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Modules with open dimensions: a plan for each shape, and the cache of plans."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import tvm
+from tvm import rpc, te
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import RTOL, rand
+from dnnl_tests.runtime.dynamic import DynamicModule, reference
+
+pytestmark = json_only
+
+
+@pytest.mark.parametrize("constant", [True, False], ids=["constant", "input"])
+def test_open_batch(constant):
+    module = DynamicModule((0,), constant=constant)
+    for batch in (1, 2, 4, 7, 2, 1):
+        x = rand(batch, 3, 6, 6, seed=batch)
+        testing.assert_close([module.run(x)], [reference(x)], RTOL)
+    plans = module.plans()
+    assert (plans["hits"], plans["misses"], plans["plan_cache_size"]) == (2, 4, 16)
+    assert [plan["input_shapes"][0][0] for plan in plans["plans"]] == [1, 2, 7, 4]
+
+
+def test_open_image_size():
+    module = DynamicModule((0, 2, 3))
+    for shape in ((1, 3, 6, 6), (2, 3, 9, 5), (1, 3, 31, 17)):
+        x = rand(*shape)
+        testing.assert_close([module.run(x)], [reference(x)], RTOL)
+
+
+def test_what_a_plan_tells():
+    """Each plan as `get_plan` of a static module does, and what is in memory."""
+    static = DynamicModule(())
+    static.run(rand(1, 3, 6, 6))
+    module = DynamicModule((0,))
+    assert module.plans()["plans"] == [] and module.plans()["misses"] == 0
+    for batch in (3, 1):
+        module.run(rand(batch, 3, 6, 6))
+    found = module.plans()
+    latest = found["plans"][0]
+    assert set(latest) == set(static.plans()) - {"symbol"} | {"input_shapes", "contexts"}
+    kinds = [[step["kind"] for step in plan["primitives"]] for plan in (latest, static.plans())]
+    assert kinds[0] == kinds[1]
+    arenas = [plan["arena_bytes"] + plan["scratchpad_bytes"] for plan in found["plans"]]
+    assert [plan["contexts"] for plan in found["plans"]] == [1, 1]
+    assert found["run_bytes"] == sum(arenas)
+    assert found["graph_constant_bytes"] == 4 * (8 * 3 * 9 + 8 * 8 * 9 + 8)
+    sums = ("run_bytes", "graph_constant_bytes", "packed_constant_bytes")
+    assert found["bytes"] == sum(found[key] for key in sums)
+
+
+@pytest.mark.parametrize("name", ["measure_primitives", "profile_primitives"])
+def test_primitives_of_the_latest_shape_are_measured(name):
+    module = DynamicModule((0,))
+    with pytest.raises(tvm.TVMError, match=f"{name} tells of the shape that was called last"):
+        module[name](1)
+    module.run(rand(2, 3, 6, 6))
+    measured = json.loads(module[name](2))
+    kinds = [step["kind"] for step in module.plans()["plans"][0]["primitives"]]
+    assert [step["kind"] for step in measured] == kinds
+    assert all(step["microseconds"] > 0 for step in measured)
+
+
+def test_the_size_of_the_cache():
+    module = DynamicModule((0,))
+    resize = module["set_plan_cache_size"]
+    resize(2)
+    for batch in (1, 2, 3, 2):
+        module.run(rand(batch, 3, 6, 6))
+    assert [plan["input_shapes"] for plan in module.plans()["plans"]] == [
+        [[2, 3, 6, 6]],
+        [[3, 3, 6, 6]],
+    ]
+    resize(1)
+    assert len(module.plans()["plans"]) == 1
+    for size in (0, -1, 65537):
+        with pytest.raises(tvm.TVMError, match=f"must be from 1 to 65536, but is {size}"):
+            resize(size)
+
+
+BAD_INPUTS = {
+    "rank": (
+        rand(3, 6, 6),
+        r"input .* must be float32 \[\?, 3, 6, 6\], but is float32 \[3, 6, 6\]",
+    ),
+    "static-dim": (rand(2, 4, 6, 6), r"\[\?, 3, 6, 6\], but is float32 \[2, 4, 6, 6\]"),
+    "dtype": (rand(2, 3, 6, 6).astype("float64"), r"must be float32 .* but is float64"),
+    "batch-zero": (np.zeros((0, 3, 6, 6), "float32"), "null|size zero"),
+}
+
+
+@pytest.mark.parametrize("x, message", BAD_INPUTS.values(), ids=BAD_INPUTS.keys())
+def test_inputs_that_the_graph_cannot_take(x, message):
+    module = DynamicModule((0,))
+    result = tvm.nd.empty((2, 8, 6, 6))
+    with pytest.raises(tvm.TVMError, match=message):
+        module[module.symbol](tvm.nd.array(x), result)
+    good = rand(2, 3, 6, 6)
+    testing.assert_close([module.run(good)], [reference(good)], RTOL)
+
+
+def test_results_must_have_the_shape_of_the_call():
+    module = DynamicModule((0,))
+    call = module[module.symbol]
+    x = tvm.nd.array(rand(2, 3, 6, 6))
+    with pytest.raises(tvm.TVMError, match=r"output 0 must be float32 \[2, 8, 6, 6\], but is"):
+        call(x, tvm.nd.empty((3, 8, 6, 6)))
+    with pytest.raises(tvm.TVMError, match="2 inputs and outputs are expected, but 1"):
+        call(x)
+
+
+def test_only_what_is_open_may_differ():
+    module = DynamicModule((2,))
+    x = rand(1, 3, 11, 6)
+    testing.assert_close([module.run(x)], [reference(x)], RTOL)
+    with pytest.raises(tvm.TVMError, match=r"must be float32 \[1, 3, \?, 6\]"):
+        module.run(rand(1, 3, 11, 7))
+
+
+def library(path, module):
+    """Export a module as what a small library of TVM imports; returns the path."""
+    x = te.placeholder((1,), name="x")
+    y = te.compute((1,), lambda i: x[i])
+    host = tvm.build(te.create_schedule(y.op), [x, y], dnnl.host_target(), name="nothing")
+    host.import_module(module)
+    testing.export(host, str(path))
+    return str(path)
+
+
+LOAD = """
+import sys
+import numpy as np, tvm
+path, symbol, source = sys.argv[1:]
+call = tvm.runtime.load_module(path).get_function(symbol, query_imports=True)
+data = np.load(source)
+for batch in (1, 2, 7):
+    inputs = [data[f"{batch}_{i}"] for i in range(4)]
+    result = tvm.nd.empty((batch, 8, 6, 6))
+    call(*map(tvm.nd.array, inputs), result)
+    np.testing.assert_allclose(result.numpy(), data[f"{batch}_y"], rtol=1e-4, atol=1e-6)
+"""
+
+
+def test_a_library_runs_in_a_new_process(tmp_path):
+    module = DynamicModule((0,), constant=False)
+    path = library(tmp_path / "model.so", module.module)
+    arrays = {}
+    for batch in (1, 2, 7):
+        x = rand(batch, 3, 6, 6, seed=batch)
+        for i, value in enumerate(module.arguments(x)[:-1]):
+            arrays[f"{batch}_{i}"] = value.numpy()
+        arrays[f"{batch}_y"] = reference(x)
+    np.savez(tmp_path / "data.npz", **arrays)
+    command = [sys.executable, "-c", LOAD, path, module.symbol, str(tmp_path / "data.npz")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_library_runs_over_rpc(tmp_path):
+    module = DynamicModule((0,), constant=False)
+    path = library(tmp_path / "model.so", module.module)
+    server = rpc.Server(host="127.0.0.1", port=19190, port_end=19290)
+    try:
+        remote = rpc.connect("127.0.0.1", server.port)
+        remote.upload(path)
+        call = remote.load_module("model.so").get_function(module.symbol, query_imports=True)
+        for batch in (1, 4):
+            x = rand(batch, 3, 6, 6, seed=batch)
+            values = [tvm.nd.array(v.numpy(), remote.cpu()) for v in module.arguments(x)]
+            call(*values)
+            testing.assert_close([values[-1]], [reference(x)], RTOL)
+    finally:
+        server.terminate()
+
+
+def test_random_shapes_on_many_threads():
+    """More shapes than plans: what a thread runs is dropped by others, and right nevertheless."""
+    module = DynamicModule((0, 2))
+    module["set_plan_cache_size"](4)
+    shapes = [(batch, 3, height, 6) for batch in (1, 2, 3) for height in (5, 6, 7)]
+    inputs = [rand(*shape, seed=i) for i, shape in enumerate(shapes)]
+    expected = [reference(x) for x in inputs]
+    failures = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for i in rng.integers(len(shapes), size=60):
+            try:
+                testing.assert_close([module.run(inputs[i])], [expected[i]], RTOL)
+            except (AssertionError, tvm.TVMError) as error:
+                failures.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    plans = module.plans()
+    assert len(plans["plans"]) == 4 and plans["hits"] + plans["misses"] == 480
+
+
+@pytest.mark.timeout(600)
+def test_memory_stays_flat_under_a_thousand_shapes():
+    done = subprocess.run(
+        [sys.executable, "-m", "dnnl_tests.runtime.dynamic", "1000"],
+        cwd=pathlib.Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    megabytes = json.loads(done.stdout.splitlines()[-1])["megabytes"]
+    # oneDNN keeps the code of 1,024 primitives, which takes some hundred shapes.
+    assert megabytes[-1] - megabytes[3] < 3, megabytes
