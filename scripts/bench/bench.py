@@ -22,7 +22,8 @@ Beside each time is how the outputs differ from those of onnxruntime in float32.
 
 With --codegen the two code generators are compared instead, JSON beside C_SRC: the time to
 compile, export, load and run, and the memory. With --callers it is the throughput: one caller with
-all threads, as many callers as threads, and what other runtimes offer for many callers.
+all threads, as many callers as threads, and what other runtimes offer for many callers. With
+--open-dims it is libraries whose batch, image size or length is open.
 """
 
 import dataclasses
@@ -76,6 +77,9 @@ def add_arguments(parser):
     )
     mode.add_argument(
         "--callers", action="store_true", help="compare one caller with one for each thread"
+    )
+    mode.add_argument(
+        "--open-dims", action="store_true", help="measure models with open dimensions, in float32"
     )
 
 
@@ -299,18 +303,16 @@ def main(args):
     limit_threads(args.threads)
     # After the threads are set: these import tvm.
     import tvm
+    from dnnl_tests.models import open_dims as open_networks
     from dnnl_tests.models import workloads
     from tvm.relay.op.contrib import dnnl
 
-    from scripts.bench import (
-        codegens,
-        peers,
-        throughput,
-    )
+    from scripts.bench import codegens, open_dims, peers, throughput
 
     if args.codegen and not args.models:
         args.models = codegens.MODEL
-    chosen = choose("models", args.models, workloads.WORKLOADS)
+    known_models = open_networks.NETWORKS if args.open_dims else workloads.WORKLOADS
+    chosen = choose("models", args.models, known_models)
     backends = choose("backends", args.backends, peers.BACKENDS)
     known = {precision: precision for precision in options.PRECISIONS}
     precisions = choose("precision", args.precision or ",".join(PRECISIONS), known)
@@ -324,6 +326,11 @@ def main(args):
     note = measure.busy_note()
     if args.codegen:
         titles, cells, rows = codegens.compare(chosen, args.repeat, console)
+    elif args.open_dims:
+        networks = {
+            name: known_models[name] for name in known_models if known_models[name] in chosen
+        }
+        titles, cells, rows = open_dims.compare(networks, args.threads, args.repeat, console)
     elif args.callers:
         cases = [peers.Case(w, args.threads, precision) for w in chosen for precision in precisions]
         titles, cells, rows = throughput.compare(cases, args.repeat, console)
@@ -335,7 +342,11 @@ def main(args):
         f"{args.threads} threads"
     )
     print(f"{note}\n" if note else "")
-    print(table.render(titles, cells, left=1 if args.codegen else 2 if args.callers else 3))
+    print(
+        table.render(
+            titles, cells, left=1 if args.codegen or args.open_dims else 2 if args.callers else 3
+        )
+    )
     print("\n".join(reasons(rows)))
     if any(row.get("is_default") for row in rows):
         print("* the precision that this runtime chooses by itself on this CPU")

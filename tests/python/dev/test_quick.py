@@ -47,7 +47,7 @@ POLICY = "python/tvm/relay/op/contrib/_dnnl/"
             False,
         ),
         (
-            POLICY + "rewrites/simplify.py",
+            POLICY + "rewrites/rms_norm.py",
             [STAGES + "rewrites"],
             False,
         ),

@@ -257,7 +257,7 @@ def test_dynamic_shapes_are_an_error_at_compile_time():
     func = func.with_attr("Compiler", "dnnl").with_attr("global_symbol", SYMBOL)
     (func,) = relay.transform.InferType()(tvm.IRModule.from_expr(func)).functions.values()
     with tvm.transform.PassContext(config={"relay.ext.dnnl.codegen": "C_SRC"}):
-        with pytest.raises(tvm.TVMError, match="C source needs fixed shapes"):
+        with pytest.raises(tvm.TVMError, match="C source is made for static shapes"):
             tvm.get_global_func("relay.ext.dnnl")(func)
 
 

@@ -36,8 +36,8 @@ class Network:
     ----------
     name : str
         Of the graph.
-    shape : tuple of int
-        Of its only input, ``x``.
+    shape : tuple of int or str
+        Of its only input, ``x``; names are dimensions that stay open.
     """
 
     def __init__(self, name, shape, seed=0):
@@ -123,9 +123,18 @@ class Network:
         """Add self-attention with several heads."""
         depth = size // heads
 
+        def reshaped(value, *last):
+            if isinstance(length, int):
+                shape = self.constant([1, length, *last], "int64")
+            else:
+                # As exporters write a length that is open: in the shape of another tensor.
+                begin, end = (self.constant([i], "int64") for i in (0, 2))
+                known = self.op("Slice", self.op("Shape", x), begin, end)
+                shape = self.op("Concat", known, self.constant(last, "int64"), axis=0)
+            return self.op("Reshape", value, shape)
+
         def split(last):
-            shape = self.constant([1, length, heads, depth], "int64")
-            value = self.op("Reshape", self.linear(x, size, size), shape)
+            value = reshaped(self.linear(x, size, size), heads, depth)
             return self.op("Transpose", value, perm=last)
 
         query, key, value = (split(p) for p in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
@@ -133,22 +142,24 @@ class Network:
         scores = self.op("Div", scores, self.constant(math.sqrt(depth)))
         context = self.op("MatMul", self.op("Softmax", scores, axis=-1), value)
         context = self.op("Transpose", context, perm=[0, 2, 1, 3])
-        context = self.op("Reshape", context, self.constant([1, length, size], "int64"))
-        return self.linear(context, size, size)
+        return self.linear(reshaped(context, size), size, size)
 
     def feed_forward(self, x, size):
         """Add the two layers of a transformer's block, four times as wide inside."""
         return self.linear(self.gelu(self.linear(x, size, 4 * size)), 4 * size, size)
 
 
-def bert(layers=4, length=128, size=512, heads=8):
-    """Return BERT's encoder, of the published small size; its input is the embeddings."""
-    net = Network("bert", (1, length, size))
+def bert(layers=4, length=128, size=512, heads=8, batch=1):
+    """Return BERT's encoder, of the published small size; its input is the embeddings.
+
+    Batch and length may be names: then they stay open.
+    """
+    net = Network("bert", (batch, length, size))
     x = net.layer_norm("x", size, 1e-12)
     for _ in range(layers):
         x = net.layer_norm(net.op("Add", net.attention(x, length, size, heads), x), size, 1e-12)
         x = net.layer_norm(net.op("Add", net.feed_forward(x, size), x), size, 1e-12)
-    return net.model(x, (1, length, size))
+    return net.model(x, (batch, length, size))
 
 
 def vit(layers=12, image=224, patch=16, size=192, heads=3, classes=1000):
@@ -189,9 +200,9 @@ _STAGES = (
 )
 
 
-def mobilenet_v2(image=224, classes=1000):
+def mobilenet_v2(image=224, classes=1000, batch=1):
     """Return MobileNet v2 with its batch normalisations folded, as exporters leave it."""
-    net = Network("mobilenet_v2", (1, 3, image, image))
+    net = Network("mobilenet_v2", (batch, 3, image, image))
 
     def relu6(x):
         return net.op("Clip", x, net.constant(0.0), net.constant(6.0))
@@ -210,4 +221,4 @@ def mobilenet_v2(image=224, classes=1000):
     x = relu6(net.conv(x, channels, 1280, 1))
     x = net.op("Flatten", net.op("GlobalAveragePool", x), axis=1)
     weight = net.weight(classes, 1280, fan_in=1280)
-    return net.model(net.op("Gemm", x, weight, net.vector(classes), transB=1), (1, classes))
+    return net.model(net.op("Gemm", x, weight, net.vector(classes), transB=1), (batch, classes))

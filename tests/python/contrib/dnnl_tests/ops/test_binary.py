@@ -143,7 +143,6 @@ REFUSED = {
     ),
     "int32": (refused("minimum", (4,), (4,), "int32"), "int32, not float32, bfloat16 or float16"),
     "logical": (refused("logical_and", (4,), (4,), "bool"), "no rule for this op"),
-    "dynamic": (refused("add", (relay.Any(), 4), (4,)), "dynamic"),
     "empty": (refused("add", (0, 4), (4,)), "no elements"),
 }
 

@@ -109,7 +109,6 @@ REFUSED = {
     "from-int32": (cast("int32", "float32"), "data is int32"),
     "to-bool": (cast("float32", "bool"), "result is bool"),
     "scalar": (cast("float32", "bfloat16", ()), "at least rank 1"),
-    "dynamic": (cast("float32", "bfloat16", (relay.Any(),)), "dynamic"),
 }
 
 

@@ -95,7 +95,6 @@ REFUSED = {
     ),
     "scalar": (relay.less(var("a", ()), var("b", ())), "the result is a scalar"),
     "both-broadcast": (relay.less(var("a", (4, 1)), var("b", (1, 4))), "both operands broadcast"),
-    "dynamic": (relay.less(var("a", (relay.Any(),)), var("b", (1,))), "dynamic"),
 }
 
 

@@ -328,10 +328,6 @@ REFUSED = {
         relay.strided_slice(var("x", (8,)), [7], [0], [-1]),
         "strides=[-1] go backwards",
     ),
-    "dynamic": (
-        relay.strided_slice(relay.var("x", shape=(relay.Any(), 4)), [0], [1]),
-        "dynamic shape",
-    ),
 }
 
 

@@ -268,10 +268,6 @@ REFUSED = {
         ),
         "data is int8, not float32, bfloat16 or float16",
     ),
-    "dynamic": (
-        lambda: typed("conv3d", (relay.Any(), 8, 5, 5, 5), (4, 8, 3, 3, 3)),
-        "data has a dynamic shape (?, 8, 5, 5, 5)",
-    ),
 }
 
 

@@ -185,12 +185,6 @@ REFUSED = {
         ),
         "int8, not float32, bfloat16 or float16",
     ),
-    "dynamic": (
-        relay.nn.batch_matmul(
-            relay.var("a", shape=(relay.Any(), 3, 4), dtype="float32"), var("b", (1, 5, 4))
-        ),
-        "dynamic shape (?, 3, 4)",
-    ),
     "empty": (relay.nn.matmul(var("a", (0, 4)), var("b", (4, 5))), "no elements"),
 }
 

@@ -334,10 +334,6 @@ X = var("x", (2, 6, 5, 4))
 DOUBLE = relay.var("x", shape=(2, 6), dtype="float64")
 REFUSED = {
     "softmax-float64": (relay.nn.softmax(DOUBLE), "float64, not float32, bfloat16 or float16"),
-    "softmax-dynamic": (
-        relay.nn.softmax(relay.var("x", shape=(relay.Any(), 4), dtype="float32")),
-        "dynamic",
-    ),
     "lrn-power": (relay.nn.lrn(X, beta=0.5), "beta=0.5 is not 0.75 or 1"),
     "lrn-rank": (relay.nn.lrn(var("x", (2, 6, 5))), "1 or 3 of 4 are needed"),
     "lrn-axis": (relay.nn.lrn(X, axis=2), "axis=2 of data"),

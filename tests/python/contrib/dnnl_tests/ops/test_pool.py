@@ -227,10 +227,6 @@ REFUSED = {
         lambda: pooled("adaptive_max_pool2d", output_size=(16, 16)),
         "8 values along H make no 16 windows of one size and distance",
     ),
-    "dynamic": (
-        lambda: pooled("max_pool2d", (relay.Any(), 4, 8, 8)),
-        "data has a dynamic shape (?, 4, 8, 8)",
-    ),
     "int32": (
         lambda: relay.nn.max_pool2d(relay.var("x", shape=(1, 4, 8, 8), dtype="int32")),
         "data is int32, not float32, bfloat16, float16, uint8 or int8",

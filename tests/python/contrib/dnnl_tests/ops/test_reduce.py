@@ -129,10 +129,6 @@ REFUSED = {
         "int32, not float32, bfloat16 or float16",
     ),
     "bool": (relay.all(relay.var("x", shape=(2, 6), dtype="bool"), axis=1), "no rule"),
-    "dynamic": (
-        relay.sum(relay.var("x", shape=(relay.Any(), 4), dtype="float32"), axis=1),
-        "dynamic",
-    ),
     "empty": (relay.sum(var("x", (0, 4)), axis=1), "no elements"),
     "nothing": (relay.sum(X, axis=[0, 1, 2], exclude=True), "excludes all axes of (2, 6, 5)"),
 }

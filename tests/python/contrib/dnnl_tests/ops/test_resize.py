@@ -163,12 +163,6 @@ REFUSED = {
         relay.nn.upsampling(var("x", (1, 4, 5, 7)), 2, 2, method="bilinear"),
         "asymmetric reads at other coordinates",
     ),
-    "dynamic": (
-        relay.image.resize2d(
-            relay.var("x", shape=(relay.Any(), 4, 5, 7), dtype="float32"), size=(10, 14)
-        ),
-        "dynamic",
-    ),
 }
 
 

@@ -296,9 +296,7 @@ class TestPartitions:
         assert [step["kind"] for step in steps] == ["eltwise"]
 
 
-DYNAMIC = relay.var("x", shape=(relay.Any(), 4), dtype="float32")
 REFUSED = {
-    "dynamic": (relay.reshape(DYNAMIC, (-1, 2)), "dynamic shape (?, 4)"),
     "int32": (relay.reshape(relay.var("x", shape=(6,), dtype="int32"), (2, 3)), "int32, not"),
     "empty": (relay.expand_dims(var("x", (0, 4)), 0), "no elements"),
     "rank": (relay.expand_dims(var("x", (2, 3)), 0, 11), "rank 13; oneDNN has at most 12"),

@@ -129,8 +129,16 @@ REFUSED = {
         lambda: image(ANY, 1) + var("y", 1, ANY),
         "both operands broadcast: (?, 1) and (1, ?) to (?, ?); oneDNN needs one of the full shape",
     ),
+    "concatenate": (
+        lambda: relay.concatenate([image(2, 8), var("y", ANY, 8)], 0),
+        "tensor 1 may be empty: its size along axis 0 is open",
+    ),
     "strided_slice": (
-        lambda: relay.strided_slice(image(ANY, 8), [0], [4], [2], axes=[0]),
+        lambda: relay.strided_slice(image(ANY, 8), [2], [4], axes=[0]),
+        "the part along axis 0, the size of which is open, may be empty",
+    ),
+    "strided_slice-steps": (
+        lambda: relay.strided_slice(image(ANY, 8), [0], [2**31 - 1], [2], axes=[0]),
         "steps of 2 along axis 0, the size of which is open",
     ),
     "layout_transform": (

@@ -25,8 +25,11 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.marks import json_only
 from dnnl_tests.reference import conv2d, rand
 from dnnl_tests.relay import const, conv, module, partition, var
+
+pytestmark = json_only
 
 nn, ANY = relay.nn, None
 

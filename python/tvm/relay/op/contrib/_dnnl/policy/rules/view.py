@@ -102,6 +102,10 @@ def layout_transform_reason(call: relay.Call) -> str | None:
     return None
 
 
+# What importers write for the end of an axis.
+_TO_THE_END = 2**31 - 1
+
+
 def concat_reason(call: relay.Call) -> str | None:
     """Accept tensors that are given one by one."""
     if not isinstance(call.args[0], relay.Tuple):
@@ -110,6 +114,10 @@ def concat_reason(call: relay.Call) -> str | None:
         reason = tensor_reason(f"tensor {i}", field.checked_type, 1, MOVED)
         if reason:
             return reason
+        axis = int(call.attrs.axis)
+        if shape_of(field)[axis] is None:
+            # As what a loop collects is, before its first turn.
+            return f"tensor {i} may be empty: its size along axis {axis} is open"
     return tensor_reason("result", call.checked_type, 1, MOVED)
 
 
@@ -125,12 +133,17 @@ def strided_slice_reason(call: relay.Call) -> str | None:
     if attrs.begin is None:
         return "begin is not known"
     steps = ints(attrs.strides) if attrs.strides is not None else ()
+    begin, end = ints(attrs.begin), ints(attrs.end or ())
+    axes = ints(attrs.axes) if attrs.axes is not None else range(len(begin))
+    data, result = shape_of(call.args[0]), shape_of(call)
+    for axis, first, last in zip(axes, begin, end):
+        is_whole = first == 0 and (last >= _TO_THE_END or str(attrs.slice_mode) != "end")
+        if result[axis] is None and not is_whole:
+            return f"the part along axis {axis}, the size of which is open, may be empty"
     if str(attrs.slice_mode) != "end":
         return None
     if any(step < 1 for step in steps):
         return f"strides={list(steps)} go backwards"
-    axes = ints(attrs.axes) if attrs.axes is not None else range(len(steps))
-    data, result = shape_of(call.args[0]), shape_of(call)
     for axis, step in zip(axes, steps):
         # oneDNN counts memory behind an element, up to the next one, as the tensor's.
         if step > 1 and None in (data[axis], result[axis]):

@@ -1,0 +1,70 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Networks whose batch, image size or length is open, and the shapes that they are run with."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import onnx
+
+from dnnl_tests.models import onnx_networks, workloads
+
+
+class OpenNetwork(NamedTuple):
+    """A network of one input.
+
+    Attributes
+    ----------
+    title : str
+        What people call it.
+    model : callable
+        Returns it as an ONNX model.
+    shapes : list of tuple of int
+        Shapes that its input may have.
+    """
+
+    title: str
+    model: Callable
+    shapes: list
+
+
+def _resnet50():
+    model = onnx.load(workloads.WORKLOADS["resnet50"].onnx_path())
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    for i, name in ((0, "batch"), (2, "height"), (3, "width")):
+        dims[i].dim_param = name
+    for value in model.graph.output:
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    del model.graph.value_info[:]
+    return model
+
+
+NETWORKS = {
+    "mobilenet_v2": OpenNetwork(
+        "MobileNet v2",
+        lambda: onnx_networks.mobilenet_v2(batch="batch"),
+        [(batch, 3, 224, 224) for batch in (1, 2, 4, 7)],
+    ),
+    "resnet50": OpenNetwork(
+        "ResNet-50", _resnet50, [(1, 3, 224, 224), (1, 3, 160, 192), (1, 3, 97, 131)]
+    ),
+    "bert": OpenNetwork(
+        "BERT encoder, 4 layers",
+        lambda: onnx_networks.bert(batch="batch", length="length"),
+        [(1, length, 512) for length in (128, 64, 37, 1)],
+    ),
+}

@@ -1,0 +1,55 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Networks with open dimensions, each one library for all shapes, beside onnxruntime."""
+
+import numpy as np
+import onnx
+import pytest
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.marks import json_only
+from dnnl_tests.models import open_dims, workloads
+
+pytestmark = [pytest.mark.slow, json_only]
+
+# Some dozen products in a row, in float32.
+RTOL = 1e-4
+
+
+@pytest.mark.parametrize("name", open_dims.NETWORKS)
+def test_one_library_takes_every_shape(name, tmp_path):
+    network = open_dims.NETWORKS[name]
+    model = network.model()
+    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
+    partitioned = dnnl.partition_for_dnnl(mod, params)
+    report = dnnl.offload_report(partitioned)
+    assert (report.offloaded, report.partitions) == (report.total, 1), report
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    session = workloads.onnx_session(str(path))
+    (source,) = session.get_inputs()
+    runner = testing.Runner(testing.build(partitioned, executor="vm"))
+    # One of another batch, too.
+    shapes = [*network.shapes, (3, *network.shapes[-1][1:])]
+    for shape in (*shapes, shapes[0]):
+        x = np.random.default_rng(shape).uniform(-1, 1, shape).astype("float32")
+        expected = session.run(None, {source.name: x})
+        testing.assert_close(runner({mod["main"].params[0].name_hint: x}), expected, RTOL)
+    (plans,) = testing.plans(runner)
+    assert (plans["misses"], plans["hits"]) == (len(shapes), 1)
