@@ -27,8 +27,8 @@
 namespace tvm::runtime::contrib::dnnl_backend {
 
 Types InferCast(const NodeReader& node, const Types& inputs) {
-  CORE_CHECK(node.Has("dtype")) << node.Where() << ": attribute dtype is missing";
-  const DLDataType dtype = ReadType(node, "dtype", {});
+  // The C source code generator leaves out what the result tells.
+  const DLDataType dtype = ReadType(node, "dtype", node.Output().dtype);
   // To integers oneDNN rounds and saturates, where Relay does as C does.
   CORE_CHECK(IsReal(dtype) || dtype == inputs[0].dtype)
       << node.Where() << ": dtype is " << ToText(dtype) << ", expected: real numbers, or "
