@@ -110,12 +110,14 @@ def concat_reason(call: relay.Call) -> str | None:
     """Accept tensors that are given one by one."""
     if not isinstance(call.args[0], relay.Tuple):
         return "the tensors are given as the result of another call"
+    axis = int(call.attrs.axis)
+    # Along its own axis a stack has as many as there are tensors.
+    is_open = shape_of(call)[axis] is None
     for i, field in enumerate(call.args[0].fields):
         reason = tensor_reason(f"tensor {i}", field.checked_type, 1, MOVED)
         if reason:
             return reason
-        axis = int(call.attrs.axis)
-        if shape_of(field)[axis] is None:
+        if is_open and shape_of(field)[axis] is None:
             # As what a loop collects is, before its first turn.
             return f"tensor {i} may be empty: its size along axis {axis} is open"
     return tensor_reason("result", call.checked_type, 1, MOVED)
