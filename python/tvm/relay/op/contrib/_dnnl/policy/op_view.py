@@ -1,0 +1,135 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What a rule sees of an op: operands, results and attributes, whichever IR it is written in.
+
+A reader makes these of an IR: `ir/relay_view.py` of Relay. It names ops, and their attributes, as
+the table does, which has Relay's names, and orders operands as Relay does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Union
+
+import numpy as np
+
+
+class Tensor:
+    """A tensor that an op reads or writes.
+
+    Parameters
+    ----------
+    shape : tuple[int | None, ...]
+        The dimensions, None for an open one. Open dimensions have no names here, so two of them in
+        one place of two shapes count as the same: the runtime looks at each call whether they are.
+    dtype : str
+        The type of the elements, such as "float32", "bfloat16", "int8" or "bool".
+    value : numpy.ndarray | Callable[[], numpy.ndarray] | None
+        The value of a constant, or what reads it when a rule asks; None for all other tensors.
+        bfloat16 is that of `ml_dtypes`.
+    """
+
+    __slots__ = ("shape", "dtype", "_value")
+
+    def __init__(
+        self,
+        shape: tuple[int | None, ...],
+        dtype: str,
+        value: np.ndarray | Callable[[], np.ndarray] | None = None,
+    ):
+        self.shape, self.dtype, self._value = shape, dtype, value
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the value is known; to ask does not read it."""
+        return self._value is not None
+
+    @property
+    def value(self) -> np.ndarray | None:
+        """The value of a constant, None for other tensors."""
+        if callable(self._value):
+            self._value = self._value()
+        return self._value
+
+
+class NoTensor(NamedTuple):
+    """What an op reads or writes that is neither a tensor nor tensors that are given one by one.
+
+    Parameters
+    ----------
+    kind : str
+        What messages call its type, such as "TupleType" for the tuple that another call returns.
+    """
+
+    kind: str
+
+
+# What an operand or a result can be: a tuple has tensors that are given one by one, as to
+# concatenate.
+Value = Union[Tensor, tuple[Tensor, ...], NoTensor]
+
+
+class OpView:
+    """A call of an op, as rules see it.
+
+    Rules remember what they said of a view, so two of one call should be equal, or the same object.
+    A reader may derive from this class to read what is asked for only.
+
+    Parameters
+    ----------
+    name : str
+        The op in the table: Relay's name, or that of a virtual op, which starts with "dnnl.".
+    args : Sequence[Value]
+        The operands, in Relay's order.
+    results : tuple[Value, ...]
+        The result, or those of an op that returns a tuple.
+    attrs : object
+        The attributes by Relay's names: numbers, strings, sequences of integers. An integer may
+        be an object with the integer in `value`; one that is not known is something else.
+    arg_names : Sequence[str] | None
+        What messages call each operand, such as "data"; None for "argument 0" and so on.
+    returns_tuple : bool
+        Whether the op returns a tuple, perhaps of one tensor.
+    """
+
+    name: str
+    args: Sequence[Value]
+    results: tuple[Value, ...]
+    attrs: Any
+    arg_names: Sequence[str]
+    returns_tuple: bool
+
+    # Whether TVM can tell the shape of the results where that is open.
+    has_shape_function: bool = True
+
+    def __init__(
+        self,
+        name: str,
+        args: Sequence[Value],
+        results: tuple[Value, ...],
+        attrs: object = None,
+        arg_names: Sequence[str] | None = None,
+        returns_tuple: bool = False,
+    ):
+        self.name, self.args, self.results, self.attrs = name, args, results, attrs
+        self.arg_names = arg_names or [f"argument {i}" for i in range(len(args))]
+        self.returns_tuple = returns_tuple
+
+    @property
+    def result(self) -> Value:
+        """The only result, or the first."""
+        return self.results[0]
