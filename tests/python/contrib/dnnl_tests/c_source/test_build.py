@@ -20,7 +20,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -32,6 +31,7 @@ from tvm.testing import dnnl as testing
 
 from dnnl_tests import small_graph as small
 from dnnl_tests.reference import RTOL, dense, rand
+from dnnl_tests.threads import on_threads
 
 SYMBOL = "tvmgen_default_dnnl_main_0"
 STRICT = ["-O2", "-Wall", "-Wextra", "-Werror"]
@@ -168,21 +168,14 @@ def test_many_threads_on_one_library():
     """Also the first calls, which take the constants and create the primitives."""
     lib, _ = testing.compiled(build(executor="aot"))
     call = lib.get_function(SYMBOL, True)
-    failures = []
 
-    def work():
+    def work(_):
         outputs = [tvm.nd.empty(small.X.shape), tvm.nd.empty(small.X.shape)]
         for _ in range(20):
             call(tvm.nd.array(small.X), *outputs)
-            if testing.difference(outputs, small.reference()).relative > RTOL:
-                failures.append(outputs)
+            testing.assert_close(outputs, small.reference(), RTOL)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    on_threads(work)
 
 
 GOOD = [tvm.nd.array(small.X), *(tvm.nd.empty(small.X.shape) for _ in range(2))]

@@ -20,7 +20,6 @@ import json
 import pathlib
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -32,6 +31,7 @@ from tvm.testing import dnnl as testing
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.runtime.dynamic import DynamicModule, reference
+from dnnl_tests.threads import on_threads
 
 pytestmark = json_only
 
@@ -206,22 +206,13 @@ def test_random_shapes_on_many_threads():
     shapes = [(batch, 3, height, 6) for batch in (1, 2, 3) for height in (5, 6, 7)]
     inputs = [rand(*shape, seed=i) for i, shape in enumerate(shapes)]
     expected = [reference(x) for x in inputs]
-    failures = []
 
     def work(seed):
         rng = np.random.default_rng(seed)
         for i in rng.integers(len(shapes), size=60):
-            try:
-                testing.assert_close([module.run(inputs[i])], [expected[i]], RTOL)
-            except (AssertionError, tvm.TVMError) as error:
-                failures.append(str(error))
+            testing.assert_close([module.run(inputs[i])], [expected[i]], RTOL)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    on_threads(work)
     plans = module.plans()
     assert len(plans["plans"]) == 4 and plans["hits"] + plans["misses"] == 480
 

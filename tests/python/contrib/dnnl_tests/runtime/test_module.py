@@ -18,7 +18,6 @@
 
 import json
 import re
-import threading
 
 import numpy as np
 import pytest
@@ -29,6 +28,7 @@ from tvm.testing import dnnl as testing
 
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, conv2d, rand
+from dnnl_tests.threads import on_threads
 
 ATTRS = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
 X, W, B = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1), rand(8, 1, 1, seed=2)
@@ -168,7 +168,6 @@ def test_concurrent_calls_of_one_module():
     consts = [tvm.nd.array([W, B][i]) for i in order]
     assert module.get_function("__init_" + symbol)(consts) == 0
     call = module.get_function(symbol)
-    failures = []
 
     def work(seed):
         x = rand(*X.shape, seed=seed)
@@ -176,17 +175,9 @@ def test_concurrent_calls_of_one_module():
         source, target = tvm.nd.array(x), tvm.nd.empty(expected.shape)
         for _ in range(50):
             call(source, target)
-            try:
-                testing.assert_close([target], [expected], RTOL)
-            except AssertionError as error:
-                failures.append(str(error))
+            testing.assert_close([target], [expected], RTOL)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    on_threads(work)
 
 
 @json_only

@@ -20,7 +20,6 @@ import ctypes
 import os
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
@@ -30,6 +29,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.reference import RTOL, conv2d, rand
+from dnnl_tests.threads import on_threads
 
 ATTRS = dict(kernel_size=(3, 3), channels=16, padding=(1, 1))
 X, W = rand(1, 16, 28, 28), rand(16, 16, 3, 3, seed=1)
@@ -110,17 +110,7 @@ def test_other_threads_run_the_plan_too(default_threads):
     lib = testing.build(partitioned())
     expected = [np.maximum(conv2d(X, W, ATTRS), 0)]
     runners = [testing.Runner(lib) for _ in range(3)]
-    outputs = [None] * len(runners)
-
-    def work(i):
-        outputs[i] = runners[i]({"x": X})
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(len(runners))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for output in outputs:
+    for output in on_threads(lambda i: runners[i]({"x": X}), len(runners)):
         testing.assert_close(output, expected, RTOL)
 
 
