@@ -28,7 +28,7 @@ from dnnl_tests.models import work, workloads
 # Float32 through some fifty layers, relative to the largest output.
 RTOL = 1e-4
 # The most partitions of each network.
-NETWORKS = {"mobilenet_v2": 1, "bert": 1, "det": 1}
+NETWORKS = {"mobilenet_v2": 1, "resnet50": 1, "bert": 1, "det": 1}
 
 
 @pytest.mark.slow
