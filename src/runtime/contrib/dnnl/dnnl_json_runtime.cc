@@ -91,6 +91,14 @@ std::string ToText(const Argument& argument) {
   return ToText(argument.type.dtype) + " [" + text + "]";
 }
 
+/*! \brief What to do about an input of another size; nothing about other mistakes. */
+const char* Remedy(const DLTensor& tensor, const Argument& expected) {
+  const bool is_size = expected.name.rfind("input ", 0) == 0 && tensor.shape != nullptr &&
+                       static_cast<size_t>(tensor.ndim) == expected.type.shape.size() &&
+                       TypeEqual(tensor.dtype, expected.type.dtype);
+  return is_size ? "; compile the model for this shape, or with open dimensions" : "";
+}
+
 class DNNLJSONRuntime : public JSONRuntimeBase {
  public:
   DNNLJSONRuntime(const std::string& symbol_name, const std::string& graph_json,
@@ -249,7 +257,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
         << symbol_name_ << ": " << expected.name << " is null";
     ICHECK(HasShape(*tensor, expected.type.shape) && TypeEqual(tensor->dtype, expected.type.dtype))
         << symbol_name_ << ": " << expected.name << " must be " << ToText(expected) << ", but is "
-        << ToText(*tensor);
+        << ToText(*tensor) << Remedy(*tensor, expected);
     ICHECK(IsCompact(*tensor)) << symbol_name_ << ": " << expected.name
                                << " has strides that are not those of a row-major tensor";
     ICHECK(tensor->device.device_type == kDLCPU)
