@@ -327,10 +327,7 @@ def main(args):
     if args.codegen:
         titles, cells, rows = codegens.compare(chosen, args.repeat, console)
     elif args.open_dims:
-        networks = {
-            name: known_models[name] for name in known_models if known_models[name] in chosen
-        }
-        titles, cells, rows = open_dims.compare(networks, args.threads, args.repeat, console)
+        titles, cells, rows = open_dims.compare(chosen, args.threads, args.repeat, console)
     elif args.callers:
         cases = [peers.Case(w, args.threads, precision) for w in chosen for precision in precisions]
         titles, cells, rows = throughput.compare(cases, args.repeat, console)

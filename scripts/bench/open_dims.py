@@ -103,14 +103,15 @@ def _peers(network, threads):
     import openvino
     from dnnl_tests.models import workloads
 
+    from scripts.bench import peers
+
     model = network.model()
     name = model.graph.input[0].name
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
         onnx.save(model, path)
         session = workloads.onnx_session(path, threads)
-        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads}
-        settings["INFERENCE_PRECISION_HINT"] = "f32"
+        settings = peers.openvino_settings("LATENCY", threads, "f32")
         request = openvino.Core().compile_model(path, "CPU", settings).create_infer_request()
     return {
         "onnxruntime": Peer(lambda x: session.run(None, {name: x})),
@@ -139,11 +140,11 @@ def measure(network, threads, repeat):
 def compare(networks, threads, repeat, console):
     """Measure networks; return the titles and rows of a table, and rows for JSON."""
     cells, rows = [], []
-    for name, network in networks.items():
-        with console.step(f"{name}: prepare and measure"):
+    for network in networks:
+        with console.step(f"{network.name}: prepare and measure"):
             medians, first, static_first = measure(network, threads, repeat)
         for i, shape in enumerate(network.shapes):
-            row = {"model": name, "shape": list(shape)}
+            row = {"model": network.name, "shape": list(shape)}
             row.update((f"{runtime}_ms", 1e3 * found[i]) for runtime, found in medians.items())
             row.update(first_ms=1e3 * first[i], static_first_ms=1e3 * static_first[i])
             rows.append(row)

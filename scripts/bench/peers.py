@@ -146,6 +146,12 @@ def prepare_onnxruntime(case):
     return Prepared(functools.partial(measure.sample, lambda: run(case.inputs)), run)
 
 
+def openvino_settings(hint, threads, precision=None):
+    """Return OpenVINO's settings of a model; without a precision that is OpenVINO's choice."""
+    settings = {"PERFORMANCE_HINT": hint, "INFERENCE_NUM_THREADS": threads}
+    return settings | ({"INFERENCE_PRECISION_HINT": precision} if precision else {})
+
+
 def compile_openvino(case, hint):
     """Compile a case with OpenVINO.
 
@@ -162,15 +168,15 @@ def compile_openvino(case, hint):
     core = openvino.Core()
     model = core.read_model(onnx_path(case))
     model.reshape({name: value.shape for name, value in case.inputs.items()})
-    settings = {"PERFORMANCE_HINT": hint, "INFERENCE_NUM_THREADS": case.threads}
+    precision = None
     default = core.get_property("CPU", "INFERENCE_PRECISION_HINT").get_type_name()
     is_default = case.is_int8
     if not case.is_int8:
-        name, capability = _OPENVINO[case.precision]
+        precision, capability = _OPENVINO[case.precision]
         if capability not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
             raise NotMeasured(f"OpenVINO has no {case.precision} kernels for this CPU")
-        settings["INFERENCE_PRECISION_HINT"] = name
-        is_default = name == default
+        is_default = precision == default
+    settings = openvino_settings(hint, case.threads, precision)
     return core.compile_model(model, "CPU", settings), is_default
 
 

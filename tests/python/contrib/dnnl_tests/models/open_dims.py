@@ -29,6 +29,8 @@ class OpenNetwork(NamedTuple):
 
     Attributes
     ----------
+    name : str
+        What a command line calls it.
     title : str
         What people call it.
     model : callable
@@ -37,6 +39,7 @@ class OpenNetwork(NamedTuple):
         Shapes that its input may have.
     """
 
+    name: str
     title: str
     model: Callable
     shapes: list
@@ -53,18 +56,21 @@ def _resnet50():
     return model
 
 
-NETWORKS = {
-    "mobilenet_v2": OpenNetwork(
+_ROWS = (
+    OpenNetwork(
+        "mobilenet_v2",
         "MobileNet v2",
         lambda: onnx_networks.mobilenet_v2(batch="batch"),
         [(batch, 3, 224, 224) for batch in (1, 2, 4, 7)],
     ),
-    "resnet50": OpenNetwork(
-        "ResNet-50", _resnet50, [(1, 3, 224, 224), (1, 3, 160, 192), (1, 3, 97, 131)]
+    OpenNetwork(
+        "resnet50", "ResNet-50", _resnet50, [(1, 3, 224, 224), (1, 3, 160, 192), (1, 3, 97, 131)]
     ),
-    "bert": OpenNetwork(
+    OpenNetwork(
+        "bert",
         "BERT encoder, 4 layers",
         lambda: onnx_networks.bert(batch="batch", length="length"),
         [(1, length, 512) for length in (128, 64, 37, 1)],
     ),
-}
+)
+NETWORKS = {row.name: row for row in _ROWS}
