@@ -24,6 +24,7 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_IMAGE_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_IMAGE_H_
 
+#include <string>
 #include <vector>
 
 #include "../implementation.h"
@@ -31,6 +32,15 @@
 #include "window.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief The permutation that brings the dimensions of source and result into oneDNN's order. */
+inline std::vector<int> ImageAxes(const NodeReader& node) {
+  const std::string order = ChannelsFirst("NC", SpatialOf(node));
+  const auto layout = node.Get<std::string>("layout", order);
+  CORE_CHECK(node.Get<std::string>("out_layout", layout) == layout)
+      << node.Where() << ": out_layout differs from layout " << layout;
+  return LayoutAxes(node, layout, order);
+}
 
 /*!
  * \brief Describe a primitive for an image in its own layout or, where oneDNN has no code of

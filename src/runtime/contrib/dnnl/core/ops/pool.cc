@@ -35,15 +35,6 @@ namespace {
 
 using Pool = dnnl::pooling_forward;
 
-/*! \brief The permutation that brings the channels of a pool's tensors to the front. */
-std::vector<int> ReadAxes(const NodeReader& node) {
-  const std::string order = ChannelsFirst("NC", SpatialOf(node));
-  const std::string layout = node.Get<std::string>("layout", order);
-  CORE_CHECK(node.Get<std::string>("out_layout", layout) == layout)
-      << node.Where() << ": out_layout differs from layout " << layout;
-  return LayoutAxes(node, layout, order);
-}
-
 /*! \brief The window of a pool and how it moves. */
 struct PoolWindow : Window {
   Dims kernel;
@@ -154,7 +145,7 @@ FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm al
 Types InferPool(const NodeReader& node, const Types& inputs) {
   CheckRank(node, inputs, 0, SpatialOf(node) + 2);
   CheckReal(node, inputs, FindOp(node.OpName())->algorithm == dnnl::algorithm::pooling_max);
-  const std::vector<int> axes = ReadAxes(node);
+  const std::vector<int> axes = ImageAxes(node);
   Dims dims = PermutedDims(inputs[0].shape, axes);
   const Dims out = node.Has("pool_size") ? CountWindows(node, dims) : AdaptiveCounts(node, dims);
   std::copy(out.begin(), out.end(), dims.begin() + 2);
@@ -162,7 +153,7 @@ Types InferPool(const NodeReader& node, const Types& inputs) {
 }
 
 void LowerPool(const NodeReader& node, PlanBuilder* plan) {
-  const std::vector<int> axes = ReadAxes(node);
+  const std::vector<int> axes = ImageAxes(node);
   const Dims dst_dims = PermutedDims(node.RootDims(), axes);
   Tensor src = plan->Input(node, 0).Permuted(axes);
   const PoolWindow window = node.Has("pool_size") ? PaddedWindow(node, src.dims(), dst_dims)

@@ -33,11 +33,6 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-std::vector<int> ReadAxes(const NodeReader& node) {
-  const std::string order = ChannelsFirst("NC", SpatialOf(node));
-  return LayoutAxes(node, node.Get<std::string>("layout", order), order);
-}
-
 /*! \brief The factor of an upsampling along a spatial dimension, 'D', 'H' or 'W'. */
 int64_t Scaled(const NodeReader& node, int64_t size, char dimension) {
   const std::string key = std::string("scale_") + static_cast<char>(dimension - 'A' + 'a');
@@ -58,7 +53,7 @@ Types InferResize(const NodeReader& node, const Types& inputs) {
   CORE_CHECK(method == "nearest_neighbor" || method == "linear" || method == "bilinear" ||
              method == "trilinear")
       << node.Where() << ": method " << method << " is none that oneDNN has";
-  const std::vector<int> axes = ReadAxes(node);
+  const std::vector<int> axes = ImageAxes(node);
   Dims dims = PermutedDims(inputs[0].shape, axes);
   if (node.OpName().rfind("image.", 0) == 0) {
     const auto size = node.Get<std::vector<int64_t>>("size");
@@ -76,7 +71,7 @@ Types InferResize(const NodeReader& node, const Types& inputs) {
 
 void LowerResize(const NodeReader& node, PlanBuilder* plan) {
   using Resampling = dnnl::resampling_forward;
-  const std::vector<int> axes = ReadAxes(node);
+  const std::vector<int> axes = ImageAxes(node);
   const bool is_nearest = node.Get<std::string>("method") == "nearest_neighbor";
   Tensor src = plan->Input(node, 0).Permuted(axes);
   const FusedOps fused = FusePostOps(

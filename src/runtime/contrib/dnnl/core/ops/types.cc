@@ -119,8 +119,8 @@ void CheckSays(const NodeReader& node, const std::string& key, int64_t expected)
 
 double ReadEpsilon(const NodeReader& node, const std::string& key, double otherwise) {
   const double value = node.Get<double>(key, otherwise);
-  CORE_CHECK(value >= 0 && std::isfinite(value))
-      << node.Where() << ": " << key << " is " << value << ", which is no finite number above zero";
+  CORE_CHECK(value >= 0 && std::isfinite(value)) << node.Where() << ": " << key << " is " << value
+                                                 << ", which is no finite number of zero or more";
   return value;
 }
 

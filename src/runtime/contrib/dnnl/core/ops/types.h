@@ -74,7 +74,7 @@ void CheckSizes(const NodeReader& node, const std::string& key, const Dims& valu
 /*! \brief Refuse an attribute that is there and does not say what the operands do. */
 void CheckSays(const NodeReader& node, const std::string& key, int64_t expected);
 
-/*! \brief A number that is not negative, infinite or none. */
+/*! \brief A finite number of zero or more. */
 double ReadEpsilon(const NodeReader& node, const std::string& key, double otherwise);
 
 /*! \brief Axes from the start, none of them twice; empty where the attribute names none. */
