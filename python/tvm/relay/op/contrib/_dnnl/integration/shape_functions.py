@@ -29,21 +29,8 @@ import tvm
 from tvm import te, tir, topi
 from tvm.relay.op.op import register_shape_func
 
+from ..ir.symbolic_shapes import SAME_SHAPE
 from ..policy.tensors import ints
-
-# Whose results have the shape of their data.
-_SAME_SHAPE = (
-    "abs",
-    "erf",
-    "nn.group_norm",
-    "nn.instance_norm",
-    "nn.l2_normalize",
-    "nn.layer_norm",
-    "nn.log_softmax",
-    "nn.lrn",
-    "qnn.dequantize",
-    "qnn.quantize",
-)
 
 _SPATIAL = "DHW"
 
@@ -184,7 +171,7 @@ def _or_else(function: Callable, others: Callable | None) -> Callable:
 
 def register() -> None:
     """Register the shape functions that TVM lacks, and those of windows. Can be called again."""
-    for name in _SAME_SHAPE:
+    for name in sorted(SAME_SHAPE):
         _register_missing(name, _same())
     _register_missing("nn.batch_norm", _same(3))
     _register_missing("image.resize3d", _resize3d)

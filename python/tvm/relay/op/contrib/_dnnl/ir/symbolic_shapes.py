@@ -34,7 +34,8 @@ from .dataflow_graph import DataflowGraph
 # The number of elements up to which a tensor of integers is followed: it may be a shape.
 _MAX_ELEMENTS = 16
 
-_SAME_SHAPE = frozenset("""abs cast clip copy erf exp log negative nn.bias_add nn.fast_softmax
+# Whose results have the shape of their first operand.
+SAME_SHAPE = frozenset("""abs cast clip copy erf exp log negative nn.bias_add nn.fast_softmax
     nn.group_norm nn.instance_norm nn.l2_normalize nn.layer_norm nn.leaky_relu nn.log_softmax nn.lrn
     nn.prelu nn.relu nn.softmax qnn.dequantize qnn.quantize rsqrt sigmoid sqrt tanh""".split())
 _BROADCAST = frozenset(
@@ -126,7 +127,7 @@ class SymbolicShapes:
                 return self._concatenated(self.graph.operands[i][0], int(attrs.axis))
             return None
         data = operands[0]
-        if name in _SAME_SHAPE:
+        if name in SAME_SHAPE:
             return data
         if name in _BROADCAST:
             return _broadcast(data, operands[1])
