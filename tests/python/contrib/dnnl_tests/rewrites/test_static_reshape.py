@@ -149,3 +149,31 @@ def test_what_stays_is_dynamic_again(exclude):
         values = tvm.nd.array(rand(*size, 24))
         want, got = (run(values).numpy() for run in runs)
         np.testing.assert_array_equal(got, want)
+
+
+def test_all_that_remain_are_dynamic_again():
+    data = var("x", ANY, ANY, 24)
+    heads = relay.nn.relu(relay.reshape(data, shape(data, [0], [1], 3, 8)))
+    mod = module(relay.reshape(heads, (0, -2, 1)))
+    # As it is, TVM does not run it.
+    rewritten = without_dnnl(partition(mod, exclude=["nn.relu"]))
+    run = relay.create_executor("vm", rewritten, target=host_target()).evaluate()
+    for size in ((1, 1), (2, 5)):
+        x = rand(*size, 24)
+        want = np.maximum(x, 0).reshape(*size, 3, 8, 1)
+        np.testing.assert_array_equal(run(tvm.nd.array(x)).numpy(), want)
+
+
+def test_part_of_a_shape_that_is_empty():
+    data = var("x", ANY, 6)
+    empty = relay.strided_slice(relay.shape_of(data, "int64"), [0], [0])
+    wanted = relay.concatenate([empty * relay.const([2], "int64"), shape(data, [0], 2, 3)], 0)
+    check(relay.reshape(relay.nn.relu(data), wanted), gone=True)
+
+
+def test_shape_of_another_window_stays():
+    """Open kernels may be of other sizes."""
+    data = var("x", ANY, 1, ANY, ANY)
+    first, second = (relay.nn.conv2d(data, var(name, 1, 1, ANY, ANY)) for name in "vw")
+    same = relay.reshape(first, shape(second, [0], 1, [2], [3]))
+    check(relay.nn.relu(same), gone=False)

@@ -239,7 +239,9 @@ class SymbolicShapes:
         if name == "prod":
             return None if None in data else [product(data)]
         if name in _ARITHMETIC:
-            pairs = [values[k] * max(len(values[1 - k]) // len(values[k]), 1) for k in (0, 1)]
+            # A single value goes with each of the others, of which there may be none.
+            count = product(self.shapes[i]).number
+            pairs = [each * count if len(each) == 1 else each for each in values]
             return [None if None in pair else _ARITHMETIC[name](*pair) for pair in zip(*pairs)]
         return None
 
@@ -249,7 +251,7 @@ def _maximum(left: Dim, right: Dim) -> Dim | None:
         return Dim(max(left.number, right.number))
     # A dimension is 1 or more.
     for one, other in ((left, right), (right, left)):
-        if not one.names and one.number <= other.number:
+        if not one.names and one.number <= other.number and other.number > 0:
             return other
     return left if left == right else None
 
@@ -312,8 +314,11 @@ def _window(call: relay.Call, data: Shape) -> list[Dim | None] | None:
     window = [str(getattr(attrs, key)) for key in sorted(keys - {"channels", "groups"})]
     if "kernel_layout" in keys:
         kernel = str(attrs.kernel_layout)
-        sizes = shape_of(call.args[1])
-        window.append(str([sizes[kernel.index(layout[axis])] for axis in spatial]))
+        known = shape_of(call.args[1])
+        sizes = [known[kernel.index(layout[axis])] for axis in spatial]
+        if None in sizes:
+            return None
+        window.append(str(sizes))
     is_transposed = op_name(call).endswith("_transpose")
     found = list(data)
     for k, axis in enumerate(spatial):

@@ -82,7 +82,7 @@ def dynamic_again(function: TypedFunction, rules: Rules) -> Rewritten:
 
 def _dynamic(call: relay.Call, data: relay.Expr) -> relay.Expr:
     """Write a reshape with codes as one to a shape that is computed."""
-    whole, known = relay.shape_of(data, "int64"), shape_of(call)
+    whole, rank = relay.shape_of(data, "int64"), len(shape_of(call.args[0]))
     codes, parts, k = list(map(int, call.attrs.newshape)), [], 0
 
     def number(value):
@@ -101,8 +101,8 @@ def _dynamic(call: relay.Call, data: relay.Expr) -> relay.Expr:
             parts.append(relay.multiply(size(k), size(k + 1)))
             k += 1
         elif code == -2:
-            rest = len(known) - len(parts)
-            parts += [size(axis) for axis in range(k, k + rest)]
+            parts += [size(axis) for axis in range(k, rank)]
+            k = rank
         else:
             parts.append(size(k) if code == 0 else number(code))
         k += 1
