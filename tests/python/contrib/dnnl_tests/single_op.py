@@ -19,6 +19,7 @@
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 from tvm.relay.op.contrib._dnnl.policy.op_spec import Rules
 from tvm.testing import dnnl as testing
 
@@ -138,7 +139,7 @@ def refusal(expr):
     call = mod["main"].body
     while isinstance(call, relay.TupleGetItem):
         call = call.tuple_value
-    return Rules(dnnl._TABLE).refusal(call)
+    return Rules(dnnl._TABLE).refusal(view_of(call))
 
 
 def reasons(expr, params=None):

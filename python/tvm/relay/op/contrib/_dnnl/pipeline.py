@@ -26,11 +26,12 @@ from tvm import relay
 from tvm.relay import transform
 
 from .ir.dataflow_graph import OPAQUE, Rewritten, TypedFunction, has_attr, op_calls
+from .ir.relay_view import op_name, value_of, view_of
 from .options import Options
 from .partition.outline import offload
 from .partition.single_calls import keep_calls_single
 from .policy.op_spec import Rules
-from .policy.tensors import op_name, tensor_reason
+from .policy.tensors import tensor_reason
 from .report.record import ATTR, Record
 from .rewrites.bias_order import move_bias_first
 from .rewrites.fold_layer_norm import fold_layer_norm
@@ -120,13 +121,13 @@ def _candidates(mod: tvm.IRModule, rules: Rules, record: Record) -> list[str]:
 
 def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     name = op_name(call)
-    if name in rules.ops and rules.reason(call) is None:
+    if name in rules.ops and rules.reason(view_of(call)) is None:
         return True
     # What QNN ops compute may be written with ops that have rows.
     if name is not None and name.startswith("qnn."):
         return True
     # It may be the end of a formula, whatever the row says.
-    return name in ROOTS and tensor_reason("result", call.checked_type, 1) is None
+    return name in ROOTS and tensor_reason("result", value_of(call), 1) is None
 
 
 def _attempt(function: TypedFunction, step: Step, rules: Rules, record: Record) -> TypedFunction:

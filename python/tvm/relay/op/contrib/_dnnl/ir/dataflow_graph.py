@@ -22,12 +22,11 @@ expression takes one. So a function is read once, into a graph of plain numbers.
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tvm
@@ -37,8 +36,11 @@ from tvm.relay import function as relay_function
 from tvm.relay.analysis import post_order_visit
 
 from ..policy import cpu
-from ..policy.tensors import COMPILER, callee_name, op_name
+from ..policy.graph import Graph, users_of
+from ..policy.op_view import OpView, Value
+from ..policy.tensors import COMPILER
 from .constants import to_double
+from .relay_view import callee_name, op_name, value_of, view_of
 
 # Functions with one of these attributes are single units to whoever made them.
 OPAQUE = ("Composite", "Compiler", "Primitive", "Extern")
@@ -154,7 +156,7 @@ def op_calls(root: relay.Expr) -> list[relay.Call]:
     return calls
 
 
-class DataflowGraph:
+class DataflowGraph(Graph):
     """An expression and all that it is computed from, numbered so that operands come first.
 
     Parameters
@@ -168,11 +170,6 @@ class DataflowGraph:
         The expressions by number.
     operands : list[list[int]]
         What each is computed from, in the order of `edges`.
-    users : list[list[int]]
-        What is computed from each.
-    scope : list[int]
-        When each is evaluated: two of the same scope are evaluated together or not at all, and
-        see the same variables. What several scopes share is in the innermost that holds them all.
     """
 
     def __init__(self, root: relay.Expr):
@@ -180,6 +177,7 @@ class DataflowGraph:
         self.operands: list[list[int]] = []
         self._inner: list[list[bool]] = []
         self._scalars: dict[int, float | None] = {}
+        self._results: dict[int, Value] = {}
         # Expressions are told apart by their address: the list keeps them alive.
         number: dict[int, int | None] = {root.handle.value: None}
         stack = [(root, below := edges(root), iter(below))]
@@ -197,7 +195,7 @@ class DataflowGraph:
                 self.nodes.append(expr)
                 self.operands.append([number[operand.handle.value] for operand, _ in below])
                 self._inner.append([inner for _, inner in below])
-        self.users = _users(self.operands)
+        self.users = users_of(self.operands)
         self.scope = self._scopes()
 
     def _scopes(self) -> list[int]:
@@ -224,7 +222,38 @@ class DataflowGraph:
     @functools.cached_property
     def ops(self) -> list[str | None]:
         """What each calls: a Relay op, or a function of oneDNN that stands for one."""
-        return [callee_name(expr) for expr in self.nodes]
+        return [None if view is None else view.name for view in self.views]
+
+    @functools.cached_property
+    def views(self) -> list[OpView | None]:
+        """Each call in `ops` as rules see it."""
+        return [view_of(expr) for expr in self.nodes]
+
+    def result(self, i: int) -> Value:
+        """Return what an expression computes."""
+        if i not in self._results:
+            self._results[i] = value_of(self.nodes[i])
+        return self._results[i]
+
+    def is_fixed(self, i: int) -> bool:
+        """Whether an expression is a constant or a function."""
+        return isinstance(self.nodes[i], (relay.Constant, relay.Function))
+
+    def is_tuple(self, i: int) -> bool:
+        """Whether an expression makes a tuple of its operands."""
+        return isinstance(self.nodes[i], relay.Tuple)
+
+    def field(self, i: int) -> int | None:
+        """Return which field of a tuple an expression is; None if it is none."""
+        expr = self.nodes[i]
+        return expr.index if isinstance(expr, relay.TupleGetItem) else None
+
+    def calls(self, i: int) -> list[OpView]:
+        """Return the call that an expression is, or the calls in a composite."""
+        expr = self.nodes[i]
+        if is_composite(expr):
+            return [view_of(call) for call in op_calls(expr.op.body)]
+        return super().calls(i)
 
     def scalar(self, i: int) -> float | None:
         """Return the value of a constant of one finite real number, else None."""
@@ -236,48 +265,6 @@ class DataflowGraph:
                     value = value if math.isfinite(value) else None
             self._scalars[i] = value
         return self._scalars[i]
-
-    def closed_group(self, root: int, operands: Sequence[int]) -> list[int] | None:
-        """Return what is computed between `operands` and `root`, the root last.
-
-        Returns None where something else uses a part of it, which would then be computed twice, or
-        where not all of it is evaluated together.
-        """
-        inside, stack = {root}, [root]
-        while stack:
-            for i in self.operands[stack.pop()]:
-                # Constants and variables have no operands.
-                if self.operands[i] and i not in operands and i not in inside:
-                    inside.add(i)
-                    stack.append(i)
-        for i in inside:
-            if self.scope[i] != self.scope[root]:
-                return None
-            if i != root and not inside.issuperset(self.users[i]):
-                return None
-        return sorted(inside)
-
-    def contracted(self, groups: Iterable[list[int]]) -> DataflowGraph:
-        """Return this graph with each group as one expression, which has the number of its last.
-
-        The others of a group have neither operands nor users there, but for those that something
-        outside uses: a group has a copy of them.
-        """
-        graph = copy.copy(self)
-        graph.operands = list(self.operands)
-        groups_of: dict[int, set[int]] = {}
-        for number, group in enumerate(groups):
-            for i in group:
-                groups_of.setdefault(i, set()).add(number)
-            below = (operand for i in group for operand in self.operands[i])
-            graph.operands[group[-1]] = [i for i in dict.fromkeys(below) if i not in set(group)]
-            for i in group[:-1]:
-                graph.operands[i] = []
-        for i, own in groups_of.items():
-            if any(own.isdisjoint(groups_of.get(user, ())) for user in self.users[i]):
-                graph.operands[i] = graph.operands[i] or self.operands[i]
-        graph.users = _users(graph.operands)
-        return graph
 
     def rebuild(
         self,
@@ -344,14 +331,6 @@ class DataflowGraph:
         if all(new is self.nodes[old] for new, old in zip(operands, self.operands[i])):
             return self.nodes[i]
         return with_operands(self.nodes[i], operands)
-
-
-def _users(operands: list[list[int]]) -> list[list[int]]:
-    users: list[list[int]] = [[] for _ in operands]
-    for i, below in enumerate(operands):
-        for operand in below:
-            users[operand].append(i)
-    return users
 
 
 class TypedFunction:

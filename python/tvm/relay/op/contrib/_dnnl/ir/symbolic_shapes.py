@@ -28,8 +28,9 @@ from typing import NamedTuple
 
 from tvm import relay
 
-from ..policy.tensors import dims, ints, op_name, shape_of
+from ..policy.tensors import ints
 from .dataflow_graph import DataflowGraph
+from .relay_view import dims, op_name, shape_of
 
 # The number of elements up to which a tensor of integers is followed: it may be a shape.
 _MAX_ELEMENTS = 16

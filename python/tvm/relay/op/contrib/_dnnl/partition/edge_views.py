@@ -22,14 +22,11 @@ then, and so is a result of which a view is another one. TVM shares the memory o
 
 from __future__ import annotations
 
-from tvm import relay
-
-from ..ir.dataflow_graph import DataflowGraph
+from ..policy.graph import Graph
 from ..policy.op_spec import Rules
-from ..policy.tensors import op_name
 
 
-def trimmed(graph: DataflowGraph, members: list[int], rules: Rules) -> list[int]:
+def trimmed(graph: Graph, members: list[int], rules: Rules) -> list[int]:
     """Return a region without those of its views that are better left outside.
 
     What is left out is either computed from nothing inside or used by nothing inside, so no path
@@ -37,7 +34,7 @@ def trimmed(graph: DataflowGraph, members: list[int], rules: Rules) -> list[int]
 
     Parameters
     ----------
-    graph : DataflowGraph
+    graph : Graph
         The function.
     members : list[int]
         The region, in order.
@@ -47,8 +44,8 @@ def trimmed(graph: DataflowGraph, members: list[int], rules: Rules) -> list[int]
     inside = set(members)
     views: set[int] = set()
     for i in members:
-        field = isinstance(graph.nodes[i], relay.TupleGetItem) and graph.operands[i][0] in views
-        if field or rules.moves(op_name(graph.nodes[i])) == "view":
+        is_field = graph.field(i) is not None and graph.operands[i][0] in views
+        if is_field or rules.moves(graph.ops[i]) == "view":
             views.add(i)
     while True:
         dropped = _worse_inside(graph, sorted(inside), inside, views)
@@ -57,9 +54,7 @@ def trimmed(graph: DataflowGraph, members: list[int], rules: Rules) -> list[int]
         inside -= dropped
 
 
-def _worse_inside(
-    graph: DataflowGraph, members: list[int], inside: set[int], views: set[int]
-) -> set[int]:
+def _worse_inside(graph: Graph, members: list[int], inside: set[int], views: set[int]) -> set[int]:
     """Find views that are better left outside, as far as that can be seen now."""
     dropped: set[int] = set()
     of_inputs: set[int] = set()
@@ -67,7 +62,7 @@ def _worse_inside(
         sources = inside.intersection(graph.operands[i])
         users = [user in inside for user in graph.users[i]]
         # A tuple crosses the edge as its fields.
-        if isinstance(graph.nodes[i], relay.TupleGetItem) and not sources:
+        if graph.field(i) is not None and not sources:
             dropped.add(i)
         if i not in views:
             continue

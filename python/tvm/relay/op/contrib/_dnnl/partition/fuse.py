@@ -20,15 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvm import relay, tir
-
-from ..ir.dataflow_graph import DataflowGraph
-from ..ir.quantized import dequantized_operands, is_dequantized
+from ..policy.graph import Graph
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.operands import BIAS_OPS, operand_kind
+from ..policy.quantized import dequantized_operands, is_dequantized
 from ..policy.rules.quantize import DEQUANTIZE, parameters
 from ..policy.rules.view import copied_at_end
-from ..policy.tensors import COMPILER, shape_of
+from ..policy.tensors import COMPILER
 
 # oneDNN's limit of post-ops on one primitive is 32.
 MAX_POST_OPS = 32
@@ -43,12 +41,12 @@ class Fused:
     quantize at its end. Between its post-ops there may be a quantize and a dequantize, which round.
     """
 
-    def __init__(self, graph: DataflowGraph, rules: Rules, root: int):
+    def __init__(self, graph: Graph, rules: Rules, root: int):
         self.graph, self.rules = graph, rules
         self.chain = [root]
         self.root_spec: OpSpec = rules.ops[graph.ops[root]]
         axis = self.root_spec.channel_axis
-        self.channel_axis = axis(graph.nodes[root]) if axis else None
+        self.channel_axis = axis(graph.views[root]) if axis else None
         # The part of the name of each op; None for one that shows in no name.
         self._parts: list[str | None] = [graph.ops[root].split(".")[-1]]
         self._has_full_operand = False
@@ -117,61 +115,59 @@ class Fused:
 
     def _is_first_result(self, last: int, user: int) -> bool:
         """Whether a user takes the first result of several, the only one that is used."""
-        expr = self.graph.nodes[user]
-        return (
-            isinstance(expr, relay.TupleGetItem)
-            and expr.index == 0
-            and self.graph.scope[user] == self.graph.scope[last]
-        )
+        is_first = self.graph.field(user) == 0
+        return is_first and self.graph.scope[user] == self.graph.scope[last]
 
     def _is_reshape_of_rows(self, last: int, user: int) -> bool:
         """Whether a user only gives other dimensions to the rows, or matrices, of the last op."""
-        root, expr = self.graph.nodes[self.chain[0]], self.graph.nodes[user]
+        root, call = self.graph.views[self.chain[0]], self.graph.views[user]
         kept = self.root_spec.kept_dims
-        if kept is None or self.graph.ops[user] not in RESHAPES or self.rules.refusal(expr):
+        if kept is None or self.graph.ops[user] not in RESHAPES or self.rules.refusal(call):
             return False
         # An operand of all elements would be of other dimensions than the result.
         if self._has_full_operand or self.graph.scope[user] != self.graph.scope[last]:
             return False
         # Rows of more dimensions that are columns of the data are no rows of one matrix.
-        if kept == 1 and len(shape_of(root)) > 2 and getattr(root.attrs, "transpose_a", False):
+        if kept == 1 and len(root.result.shape) > 2 and getattr(root.attrs, "transpose_a", False):
             return False
-        dims = shape_of(expr)[-kept:]
+        dims = call.result.shape[-kept:]
         if None not in dims:
-            return dims == shape_of(root)[-kept:]
+            return dims == root.result.shape[-kept:]
         # Open ones are the same where the reshape says so.
         is_reshape = self.graph.ops[user] == "reshape"
-        return is_reshape and copied_at_end(expr, len(shape_of(self.graph.nodes[last]))) >= kept
+        return is_reshape and copied_at_end(call, len(self._shape(last))) >= kept
 
     def _part(self, last: int, user: int) -> str | None:
         """Return what to call a user of the last op in the name; None if it cannot be fused."""
-        expr = self.graph.nodes[user]
-        name = self.graph.ops[user]
+        call, name = self.graph.views[user], self.graph.ops[user]
         if name not in self.rules.ops or self.graph.scope[user] != self.graph.scope[last]:
             return None
         spec = self.rules.ops[name]
-        shape = shape_of(self.graph.nodes[last])
-        refused = self.rules.refusal(expr) is not None
+        refused = self.rules.refusal(call) is not None
         is_fused = spec.post in self.root_spec.fuses or name in self.root_spec.fuses
-        if not is_fused or refused or shape_of(expr) != shape:
+        if not is_fused or refused or call.result.shape != self._shape(last):
             return None
         short = name.split(".")[-1]
         if spec.post == "quantize":
-            return short if self._dequantized is not None and parameters(expr) else None
+            is_known = self._dequantized is not None and parameters(*call.args[1:])
+            return short if is_known else None
         # Behind a quantize comes a dequantize only, see `_is_unnamed`.
         if self._parts[-1] == "quantize" or self.graph.ops[self.chain[0]] == DEQUANTIZE:
             return None
-        return short if spec.post == "eltwise" else self._binary_part(expr, last, spec)
+        return short if spec.post == "eltwise" else self._binary_part(user, last, spec)
 
-    def _channel_axis(self, shape: tuple[int, ...]) -> int | None:
+    def _shape(self, i: int) -> tuple[int | None, ...]:
+        return self.graph.result(i).shape
+
+    def _channel_axis(self, shape: tuple[int | None, ...]) -> int | None:
         """Return the channel axis of a result of this shape."""
-        is_reshaped = len(shape) != len(shape_of(self.graph.nodes[self.chain[0]]))
+        is_reshaped = len(shape) != len(self._shape(self.chain[0]))
         return len(shape) - 1 if is_reshaped else self.channel_axis
 
-    def _binary_part(self, expr: relay.Call, last: int, spec: OpSpec) -> str | None:
-        is_first = expr.args[0].same_as(self.graph.nodes[last])
-        operand, shape = shape_of(expr.args[1 if is_first else 0]), shape_of(expr)
-        kind = operand_kind(expr, operand, shape, self._channel_axis(shape))
+    def _binary_part(self, user: int, last: int, spec: OpSpec) -> str | None:
+        call, is_first = self.graph.views[user], self.graph.operands[user][0] == last
+        operand, shape = call.args[1 if is_first else 0].shape, call.result.shape
+        kind = operand_kind(call, operand, shape, self._channel_axis(shape))
         if kind is None or not (is_first or spec.swaps):
             return None
         # The first thing that is added per channel is the primitive's bias argument.
@@ -182,27 +178,8 @@ class Fused:
         is_sum = spec.name == "add" and (kind == "full" or operand == shape)
         return "sum" if is_sum else spec.name.split(".")[-1]
 
-    def build(self, done: dict[int, relay.Expr]) -> relay.Call:
-        """Return the call of the composite, of what its operands have become."""
-        params: list[relay.Var] = []
-        args: list[relay.Expr] = []
-        inside: dict[int, relay.Expr] = {}
-        for number in (*self.dequantized, *self.chain):
-            for i in self.graph.operands[number]:
-                if i not in inside:
-                    type_ = self.graph.nodes[i].checked_type
-                    inside[i] = relay.var(f"FunctionVar_{len(params)}", type_)
-                    params.append(inside[i])
-                    args.append(done.get(i, self.graph.nodes[i]))
-            inside[number] = self.graph.remake(number, inside)
-        last = self.chain[-1]
-        func = relay.Function(params, inside[last], self.graph.nodes[last].checked_type)
-        ops = "".join(f"{self.graph.ops[i]}_" for i in self.chain if self.graph.ops[i])
-        attrs = {"PartitionedFromPattern": ops, "Composite": self.name}
-        return relay.Call(func.with_attr({**attrs, "Primitive": tir.IntImm("int32", 0)}), args)
 
-
-def find_fused(graph: DataflowGraph, rules: Rules) -> Iterator[Fused]:
+def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
     """Yield what to fuse: heavy ops first, so that a light one does not take their post-ops.
 
     TVM's MergeComposite needs a pattern for each chain, and tries all of them at each op. The rows
@@ -210,9 +187,9 @@ def find_fused(graph: DataflowGraph, rules: Rules) -> Iterator[Fused]:
     """
     taken: set[int] = set()
     roots = []
-    for number, expr in enumerate(graph.nodes):
-        name = graph.ops[number]
-        if name in rules.ops and rules.ops[name].fuses and rules.refusal(expr) is None:
+    for number, call in enumerate(graph.views):
+        spec = None if call is None else rules.ops.get(call.name)
+        if spec is not None and spec.fuses and rules.refusal(call) is None:
             roots.append(number)
     roots.sort(key=lambda number: not rules.ops[graph.ops[number]].heavy)
     for root in roots:

@@ -30,100 +30,56 @@ from ..ir.dataflow_graph import (
     edges,
     inlined,
     is_composite,
-    op_calls,
 )
+from ..ir.relay_view import op_name
 from ..policy.op_spec import Rules
-from ..policy.tensors import COMPILER, op_name
-from .edge_views import trimmed
-from .fuse import Fused, find_fused
-from .prune import why_prune
+from ..policy.tensors import COMPILER
+from .fuse import Fused
 from .regions import Regions
+from .units import Choice, Units
 
-_AT_THE_EDGE = "left out: a view at the edge of a partition"
 
-
-class Units:
-    """The graph of a function in which each op with what is fused to it is one expression.
-
-    Parameters
-    ----------
-    graph : DataflowGraph
-        The typed function.
-    rules : Rules
-        The policy.
-
-    Attributes
-    ----------
-    graph : DataflowGraph
-        The function; what is fused is there under the number of its last op.
-    """
-
-    def __init__(self, graph: DataflowGraph, rules: Rules):
-        self._ops = graph
-        self._fused: dict[int, Fused] = {each.chain[-1]: each for each in find_fused(graph, rules)}
-        groups = [[*each.dequantized, *each.chain] for each in self._fused.values()]
-        self.graph = graph.contracted(groups)
-        # What others use as well stays an expression of its own.
-        inside = {i for group in groups for i in group[:-1]}
-        self._inside = {i for i in inside if not self.graph.operands[i]}
-        self._rules = rules
-        self._is_supported = [False] * len(graph.nodes)
-
-    def is_supported(self, i: int) -> bool:
-        """Whether oneDNN computes an expression; asked operands first."""
-        graph, known = self.graph, self._is_supported
-        expr = graph.nodes[i]
-        if i in self._inside:
-            return False
-        if isinstance(expr, relay.TupleGetItem):
-            known[i] = known[graph.operands[i][0]]
-        elif isinstance(expr, relay.Tuple):
-            # What a call gets goes where the call goes, or both stay.
-            known[i] = bool(graph.users[i]) and all(
-                self._is_accepted(user) and graph.scope[user] == graph.scope[i]
-                for user in graph.users[i]
-            )
-        else:
-            fields = [k for k in graph.operands[i] if isinstance(graph.nodes[k], relay.Tuple)]
-            known[i] = self._is_accepted(i) and all(known[field] for field in fields)
-        return known[i]
-
-    def _is_accepted(self, i: int) -> bool:
-        expr = self.graph.nodes[i]
-        if i in self._fused or is_composite(expr):
-            return True
-        return self.graph.ops[i] in self._rules.ops and self._rules.refusal(expr) is None
-
-    def _chain(self, i: int) -> list[int]:
-        return self._fused[i].chain if i in self._fused else [i]
-
-    def calls(self, i: int) -> list[relay.Call]:
-        """Return the calls of Relay ops that an expression stands for."""
-        calls: list[relay.Call] = []
-        for expr in (self._ops.nodes[k] for k in self._chain(i)):
-            if is_composite(expr):
-                calls += op_calls(expr.op.body)
-            elif isinstance(expr, relay.Call):
-                calls.append(expr)
-        return calls
+class Outliner(Units):
+    """Builds the expressions of a typed function for oneDNN, or for TVM."""
 
     def for_onednn(self, i: int, done: dict[int, relay.Expr]) -> relay.Expr:
         """Build an expression as oneDNN runs it, of what its operands have become."""
-        return self._fused[i].build(done) if i in self._fused else self.graph.remake(i, done)
+        if i in self.fused:
+            return _composite(self.fused[i], self.ops, done)
+        return self.graph.remake(i, done)
 
     def for_tvm(self, i: int, done: dict[int, relay.Expr]) -> relay.Expr:
         """Build an expression as TVM runs it, of what its operands have become."""
-        dequantized = self._fused[i].dequantized if i in self._fused else []
-        for k in (*dequantized, *self._chain(i)):
-            expr = self._ops.nodes[k]
-            done[k] = self._ops.remake(k, done)
+        graph, dequantized = self.ops, self.fused[i].dequantized if i in self.fused else []
+        for k in (*dequantized, *self.chain(i)):
+            expr = graph.nodes[k]
+            done[k] = graph.remake(k, done)
             if isinstance(expr, relay.TupleGetItem):
-                values = done[self._ops.operands[k][0]]
+                values = done[graph.operands[k][0]]
                 if isinstance(values, relay.Tuple):
                     done[k] = values.fields[expr.index]
             elif is_composite(expr):
                 done[k] = inlined(done[k])
         return done[i]
+
+
+def _composite(fused: Fused, graph: DataflowGraph, done: dict[int, relay.Expr]) -> relay.Call:
+    """Return the call of a composite, of what its operands have become."""
+    params: list[relay.Var] = []
+    args: list[relay.Expr] = []
+    inside: dict[int, relay.Expr] = {}
+    for number in (*fused.dequantized, *fused.chain):
+        for i in graph.operands[number]:
+            if i not in inside:
+                inside[i] = relay.var(f"FunctionVar_{len(params)}", graph.nodes[i].checked_type)
+                params.append(inside[i])
+                args.append(done.get(i, graph.nodes[i]))
+        inside[number] = graph.remake(number, inside)
+    last = fused.chain[-1]
+    func = relay.Function(params, inside[last], graph.nodes[last].checked_type)
+    ops = "".join(f"{graph.ops[i]}_" for i in fused.chain if graph.ops[i])
+    attrs = {"PartitionedFromPattern": ops, "Composite": fused.name}
+    return relay.Call(func.with_attr({**attrs, "Primitive": tir.IntImm("int32", 0)}), args)
 
 
 class Partition:
@@ -133,7 +89,7 @@ class Partition:
     ----------
     name : str
         The name of the function.
-    units : Units
+    units : Outliner
         The function that it comes from.
     regions : Regions
         The regions of that function.
@@ -146,7 +102,7 @@ class Partition:
     def __init__(
         self,
         name: str,
-        units: Units,
+        units: Outliner,
         regions: Regions,
         members: list[int],
         num_threads: int | None = None,
@@ -230,28 +186,18 @@ def offload(function: TypedFunction, rules: Rules) -> Rewritten:
     nested tuple, and they work on a whole module, other compilers' functions included.
     """
     options = rules.options
-    units = Units(function.graph, rules)
-    graph = units.graph
-    regions = Regions(graph, units.is_supported)
+    units = Outliner(function.graph, rules)
+    graph, choice = units.graph, Choice(units)
+    reasons = choice.reasons
     prefix = re.sub(r"\W", "_", f"tvmgen_{options.mod_name}_{COMPILER}_{function.name}")
     used = {var.name_hint for var in function.mod.functions}
     names = (f"{prefix}_{number}" for number in itertools.count())
     partitions: dict[int, Partition] = {}
-    reasons: dict[int, str] = {}
     stayed: dict[relay.Call, str] = {}
-    for members in regions.members:
-        calls = [call for i in members for call in units.calls(i)]
-        reason = why_prune(calls, rules)
-        if reason is None:
-            if options.prune:
-                kept = trimmed(graph, members, rules)
-                reasons.update(dict.fromkeys(set(members).difference(kept), _AT_THE_EDGE))
-                members = kept
-            free = next(name for name in names if name not in used)
-            partition = Partition(free, units, regions, members, options.num_threads)
-            partitions.update((i, partition) for i in members)
-        else:
-            reasons.update(dict.fromkeys(members, reason))
+    for members in choice.partitions:
+        free = next(name for name in names if name not in used)
+        partition = Partition(free, units, choice.regions, members, options.num_threads)
+        partitions.update((i, partition) for i in members)
 
     def needs(i):
         return partitions[i].inputs if i in partitions else graph.operands[i]

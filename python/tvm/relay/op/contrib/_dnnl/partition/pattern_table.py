@@ -27,9 +27,10 @@ from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern, is_op, wildcard
 
 from ..ir.dataflow_graph import DataflowGraph
+from ..ir.relay_view import op_name, view_of
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.operands import BIAS_OPS
-from ..policy.tensors import COMPILER, op_name
+from ..policy.tensors import COMPILER
 from .fuse import Fused
 
 # Ops by their names in that of a composite, where they differ.
@@ -101,7 +102,7 @@ def _is_fused(
     """
     path = _path(call, ops)
     rules = Rules(rows)
-    if path is None or rules.refusal(path[0]) is not None:
+    if path is None or rules.refusal(view_of(path[0])) is not None:
         return False
     graph = DataflowGraph(call)
     root = next(i for i, node in enumerate(graph.nodes) if node.same_as(path[0]))
@@ -122,4 +123,4 @@ def register(rows: Mapping[str, OpSpec]) -> None:
             continue
         # Registering twice is an error in TVM, and a reload of the module would do that.
         tvm.ir.Op.get(name).reset_attr(attr)
-        tvm.ir.register_op_attr(name, attr, lambda call: Rules(rows).refusal(call) is None)
+        tvm.ir.register_op_attr(name, attr, lambda call: Rules(rows).refusal(view_of(call)) is None)

@@ -18,10 +18,9 @@
 
 from __future__ import annotations
 
-from tvm import relay
-
 from ..policy.op_spec import Rules
-from ..policy.tensors import op_name, result_elements
+from ..policy.op_view import OpView
+from ..policy.tensors import result_elements
 
 # A region without a heavy op only moves memory. TVM fuses such ops into their neighbours, which
 # costs nothing there; a call into the runtime breaks that fusion.
@@ -42,24 +41,24 @@ from ..policy.tensors import op_name, result_elements
 LIGHT_ELEMENTS = 1 << 16
 
 
-def why_prune(calls: list[relay.Call], rules: Rules) -> str | None:
+def why_prune(calls: list[OpView], rules: Rules) -> str | None:
     """Say why a region stays on TVM; None to make it a partition.
 
     Parameters
     ----------
-    calls : list[relay.Call]
-        The calls of Relay ops in the region.
+    calls : list[OpView]
+        The calls of ops in the region.
     rules : Rules
         The policy, which tells the heavy ops.
     """
     if not calls:
         return "pruned: no op"
-    if not rules.options.prune or any(rules.is_heavy(op_name(call)) for call in calls):
+    if not rules.options.prune or any(rules.is_heavy(call.name) for call in calls):
         return None
-    computed = [call for call in calls if not rules.moves(op_name(call))]
+    computed = [call for call in calls if not rules.moves(call.name)]
     if not computed:
         return "pruned: nothing to compute, elements are only moved"
-    elements = sum(rules.cost_weight(op_name(call)) * result_elements(call) for call in computed)
+    elements = sum(rules.cost_weight(call.name) * result_elements(call) for call in computed)
     if elements >= LIGHT_ELEMENTS:
         return None
     return f"pruned: no heavy op and {elements} elements, fewer than {LIGHT_ELEMENTS}"

@@ -20,9 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tvm import relay
-
-from ..ir.dataflow_graph import DataflowGraph
+from ..policy.graph import Graph
 
 
 class Regions:
@@ -34,7 +32,7 @@ class Regions:
 
     Parameters
     ----------
-    graph : DataflowGraph
+    graph : Graph
         The typed function.
     supported : Callable[[int], bool]
         Whether oneDNN can compute an expression; asked operands first.
@@ -45,7 +43,7 @@ class Regions:
         The regions.
     """
 
-    def __init__(self, graph: DataflowGraph, supported: Callable[[int], bool]):
+    def __init__(self, graph: Graph, supported: Callable[[int], bool]):
         self.graph = graph
         # Every expression starts as a group of its own; `_group` is a forest of merged groups.
         self._group = list(range(len(graph.nodes)))
@@ -61,7 +59,7 @@ class Regions:
         members: dict[int, list[int]] = {}
         for i in (i for i, is_chosen in enumerate(chosen) if is_chosen):
             # A field of a tuple from elsewhere is read there, so that inputs are tensors.
-            if isinstance(graph.nodes[i], relay.TupleGetItem):
+            if graph.field(i) is not None:
                 if self._find(graph.operands[i][0]) != self._find(i):
                     continue
             members.setdefault(self._find(i), []).append(i)
@@ -96,8 +94,7 @@ class Regions:
         """Return what a region reads from outside, constants left out, in their order."""
         inside = set(members)
         outside = {operand for i in members for operand in self.graph.operands[i]} - inside
-        fixed = (relay.Constant, relay.Function)
-        return [i for i in sorted(outside) if not isinstance(self.graph.nodes[i], fixed)]
+        return [i for i in sorted(outside) if not self.graph.is_fixed(i)]
 
     def outputs(self, members: list[int]) -> list[int]:
         """Return those of a region's expressions that something outside uses, in their order."""

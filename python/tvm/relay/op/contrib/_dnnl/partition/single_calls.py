@@ -30,8 +30,8 @@ from tvm import relay
 from tvm.relay import transform
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, is_partition
+from ..ir.relay_view import op_name
 from ..policy.op_spec import Rules
-from ..policy.tensors import op_name
 
 
 def _partition_calls(graph: DataflowGraph, names: set[str]) -> Counter:

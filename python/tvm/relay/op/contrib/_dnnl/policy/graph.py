@@ -69,6 +69,11 @@ class Graph:
         """Return which field of a tuple an expression is; None if it is none."""
         raise NotImplementedError
 
+    def calls(self, i: int) -> list[OpView]:
+        """Return the call that an expression is, if it is one; of a composite, the calls in it."""
+        view = self.views[i]
+        return [] if view is None else [view]
+
     def closed_group(self, root: int, operands: Sequence[int]) -> list[int] | None:
         """Return what is computed between `operands` and `root`, the root last.
 

@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from tvm import relay
 
 from ..options import Options
+from .op_view import OpView
 from .refused import REFUSED
-from .tensors import callee_name, op_name, result_elements, shape_function_reason
+from .tensors import result_elements, shape_function_reason
 
 EXCLUDED = "excluded by option"
 
@@ -95,31 +95,31 @@ class OpSpec:
     """
 
     name: str
-    reason: Callable[[relay.Call], str | None]
-    channel_axis: Callable[[relay.Call], int] | None = None
+    reason: Callable[[OpView], str | None]
+    channel_axis: Callable[[OpView], int] | None = None
     heavy: bool = False
     cost_weight: int = 1
     moves: str | None = None
-    weight_axis: Callable[[relay.Call], int | None] | None = None
+    weight_axis: Callable[[OpView], int | None] | None = None
     reads_int8: str | None = None
     post: str | None = None
     swaps: bool = False
     fuses: tuple[str, ...] = ()
     kept_dims: int | None = None
-    flops: Callable[[relay.Call], int] = result_elements
+    flops: Callable[[OpView], int] = result_elements
     padding: str | None = None
     grows: bool = False
-    is_not_negative: Callable[[relay.Call], bool] | None = None
-    scaled_weight: Callable[[relay.Call, np.ndarray, np.ndarray], np.ndarray] | None = None
+    is_not_negative: Callable[[OpView], bool] | None = None
+    scaled_weight: Callable[[OpView, np.ndarray, np.ndarray], np.ndarray] | None = None
     patterns: str = ""
 
 
-def no_flops(call: relay.Call) -> int:
+def no_flops(call: OpView) -> int:
     """Return 0, for an op that computes nothing."""
     return 0
 
 
-def always(call: relay.Call) -> bool:
+def always(call: OpView) -> bool:
     """Return True, for an op of which something holds for every call."""
     return True
 
@@ -176,7 +176,7 @@ class Rules:
     def __init__(self, rows: Mapping[str, OpSpec], options: Options | None = None):
         self.ops, self.options = rows, options or Options()
         # What the rules of ops said: several passes ask about one call.
-        self._reasons: dict[relay.Call, str | None] = {}
+        self._reasons: dict[OpView, str | None] = {}
 
     def is_heavy(self, name: str | None) -> bool:
         """Whether the Relay op `name` is worth a partition of its own."""
@@ -190,10 +190,10 @@ class Rules:
         """Say how the Relay op `name` moves elements, if it does nothing else."""
         return self.ops[name].moves if name in self.ops else None
 
-    def is_not_negative(self, expr: relay.Expr) -> bool:
-        """Whether no element of a tensor is below zero, as far as the op that computes it tells."""
-        spec = self.ops.get(op_name(expr))
-        return spec is not None and spec.is_not_negative is not None and spec.is_not_negative(expr)
+    def is_not_negative(self, call: OpView | None) -> bool:
+        """Whether no element of a result is below zero, as far as the op, if any, tells."""
+        spec = self.ops.get(call.name) if call is not None else None
+        return spec is not None and spec.is_not_negative is not None and spec.is_not_negative(call)
 
     def with_field(self, field: str) -> list[str]:
         """Return the names of the ops whose rows have a value in a field."""
@@ -203,29 +203,30 @@ class Rules:
         """Whether one of these ops or composites is to stay on TVM."""
         return not self.options.exclude.isdisjoint(names)
 
-    def flops(self, call: relay.Call) -> int:
-        """Count the floating-point operations of a call of a Relay op with static shapes.
+    def flops(self, call: OpView) -> int:
+        """Count the floating-point operations of a call of an op with static shapes.
 
         A matmul or a convolution needs two for each element of the weight that an element of the
         result needs, a pooling or a reduction one for each element that it reads, any other op one
         for each element of the result.
         """
-        name = op_name(call)
-        if name in self.ops:
-            return self.ops[name].flops(call)
-        return 0 if name in MOVES else result_elements(call)
+        if call.name in self.ops:
+            return self.ops[call.name].flops(call)
+        return 0 if call.name in MOVES else result_elements(call)
 
-    def reason(self, call: relay.Call) -> str | None:
+    def reason(self, call: OpView) -> str | None:
         """Ask the rule of an op that has a row; once for each call in a run."""
         if call not in self._reasons:
-            name = callee_name(call)
-            reason = self.ops[name].reason(call)
-            self._reasons[call] = reason or shape_function_reason(name, call.checked_type)
+            reason = self.ops[call.name].reason(call)
+            self._reasons[call] = reason or shape_function_reason(call)
         return self._reasons[call]
 
-    def refusal(self, call: relay.Call) -> str | None:
-        """Say why a call of an op, virtual or not, stays on TVM; None if oneDNN can run it."""
-        name = callee_name(call)
+    def refusal(self, call: OpView | None) -> str | None:
+        """Say why a call of an op, virtual or not, stays on TVM; None if oneDNN can run it.
+
+        A call of something else is None, and stays.
+        """
+        name = call.name if call is not None else None
         if self.excludes(name):
             return EXCLUDED
         if name in self.ops:

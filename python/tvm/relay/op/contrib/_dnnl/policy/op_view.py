@@ -23,7 +23,8 @@ the table does, which has Relay's names, and orders operands as Relay does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Union
+from dataclasses import dataclass
+from typing import Any, Union
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class Tensor:
     dtype : str
         The type of the elements, such as "float32", "bfloat16", "int8" or "bool".
     value : numpy.ndarray | Callable[[], numpy.ndarray] | None
-        The value of a constant, or what reads it when a rule asks; None for all other tensors.
+        The value of a constant, or what reads it when it is asked for; None for other tensors.
         bfloat16 is that of `ml_dtypes`.
     """
 
@@ -60,13 +61,12 @@ class Tensor:
 
     @property
     def value(self) -> np.ndarray | None:
-        """The value of a constant, None for other tensors."""
-        if callable(self._value):
-            self._value = self._value()
-        return self._value
+        """The value of a constant, None for other tensors; a large one may be copied each time."""
+        return self._value() if callable(self._value) else self._value
 
 
-class NoTensor(NamedTuple):
+@dataclass(frozen=True)
+class NoTensor:
     """What an op reads or writes that is neither a tensor nor tensors that are given one by one.
 
     Parameters

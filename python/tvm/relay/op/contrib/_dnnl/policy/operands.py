@@ -18,16 +18,14 @@
 
 from __future__ import annotations
 
-from tvm import relay
-
-from .tensors import op_name
+from .op_view import OpView
 
 # The ops that may add a bias.
 BIAS_OPS = ("add", "nn.bias_add")
 
 
 def is_per_channel(
-    call: relay.Call, operand: tuple[int, ...], result: tuple[int, ...], channel_axis: int
+    call: OpView, operand: tuple[int, ...], result: tuple[int, ...], channel_axis: int
 ) -> bool:
     """Whether an operand has one value for each channel of a result.
 
@@ -35,14 +33,14 @@ def is_per_channel(
 
     Parameters
     ----------
-    call : relay.Call
+    call : OpView
         The binary op, whose other operand is the result.
     operand, result : tuple[int | None, ...]
         The shapes, None for what is open; but for `nn.bias_add`, numpy aligns them from the right.
     channel_axis : int
         Of the result, not negative.
     """
-    if op_name(call) == "nn.bias_add":
+    if call.name == "nn.bias_add":
         return int(call.attrs.axis) % len(result) == channel_axis
     axis = channel_axis - (len(result) - len(operand))
     padded = (1,) * (len(result) - len(operand)) + operand
@@ -54,7 +52,7 @@ def is_per_channel(
 
 
 def operand_kind(
-    call: relay.Call, operand: tuple[int, ...], result: tuple[int, ...], channel_axis: int | None
+    call: OpView, operand: tuple[int, ...], result: tuple[int, ...], channel_axis: int | None
 ) -> str | None:
     """Say how an operand lies on a result, if in a way that oneDNN fuses.
 
@@ -72,7 +70,7 @@ def operand_kind(
     """
     if channel_axis is not None and is_per_channel(call, operand, result, channel_axis):
         return "channel"
-    if op_name(call) == "nn.bias_add" or len(operand) > len(result):
+    if call.name == "nn.bias_add" or len(operand) > len(result):
         return None
     if (1,) * (len(result) - len(operand)) + operand == result:
         return "full"

@@ -25,7 +25,7 @@ import tvm
 from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, has_attr, is_composite, is_partition
-from ..policy.tensors import op_name
+from ..ir.relay_view import op_name
 from .walk import Walk
 
 

@@ -29,10 +29,10 @@ import tvm
 from tvm.relay import transform
 
 from ..ir.dataflow_graph import is_partition
+from ..ir.relay_view import op_name, shape_of, view_of
 from ..options import Options
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
-from ..policy.tensors import op_name, shape_of
 from .flow import Node, make_nodes
 from .page import to_html  # not for TVM
 from .record import Record
@@ -210,6 +210,6 @@ def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> N
         if not unit.offloaded and unit.reason is None:
             unit.reason = (
                 record.failures.get(unit.function)
-                or rules.refusal(unit.expr)
+                or rules.refusal(view_of(unit.expr))
                 or known.get(unit.expr, left)
             )

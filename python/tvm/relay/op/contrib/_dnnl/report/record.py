@@ -26,7 +26,7 @@ import tvm
 from tvm import relay
 
 from ..ir.dataflow_graph import op_calls
-from ..policy.tensors import op_name
+from ..ir.relay_view import op_name
 
 ATTR = "dnnl_partition_record"
 

@@ -32,7 +32,8 @@ from ..ir.dataflow_graph import (
     is_partition,
     op_calls,
 )
-from ..policy.tensors import COMPILER, op_name
+from ..ir.relay_view import op_name
+from ..policy.tensors import COMPILER
 
 
 @dataclass

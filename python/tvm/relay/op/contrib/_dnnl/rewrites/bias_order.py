@@ -27,9 +27,9 @@ from functools import partial
 from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
+from ..ir.relay_view import shape_of
 from ..policy.op_spec import Rules
 from ..policy.operands import BIAS_OPS, is_per_channel
-from ..policy.tensors import shape_of
 from .driver import Match, rewrite
 
 
@@ -68,7 +68,7 @@ def _root_residual_bias(graph: DataflowGraph, outer: int, rules: Rules) -> list[
         out = shape_of(call)
         if shape_of(graph.nodes[residual]) != out or graph.scope[root] != graph.scope[outer]:
             continue
-        axis = rules.ops[graph.ops[root]].channel_axis(call)
-        if is_per_channel(graph.nodes[outer], shape_of(graph.nodes[bias]), out, axis):
+        axis = rules.ops[graph.ops[root]].channel_axis(graph.views[root])
+        if is_per_channel(graph.views[outer], shape_of(graph.nodes[bias]), out, axis):
             return [root, residual, bias]
     return None

@@ -27,6 +27,7 @@ from tvm import relay
 from tvm.relay import transform
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
+from ..ir.relay_view import view_of
 from ..policy.op_spec import Rules
 
 
@@ -107,7 +108,7 @@ def _is_accepted(graph: DataflowGraph, match: Match, rules: Rules) -> bool:
             # TVM computes a scalar, such as a zero point, for the op that has it as a parameter.
             if isinstance(expr.checked_type, relay.TensorType) and not expr.checked_type.shape:
                 continue
-            if rules.refusal(expr) is not None:
+            if rules.refusal(view_of(expr)) is not None:
                 return False
             stack.extend(expr.args)
     return result.checked_type == graph.nodes[match.ops[-1]].checked_type

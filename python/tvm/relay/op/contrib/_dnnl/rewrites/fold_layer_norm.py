@@ -32,8 +32,8 @@ from tvm import relay
 
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
+from ..ir.relay_view import shape_of
 from ..policy.op_spec import Rules
-from ..policy.tensors import shape_of
 from .driver import Match, rewrite
 
 

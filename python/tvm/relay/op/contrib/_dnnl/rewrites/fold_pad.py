@@ -28,9 +28,10 @@ from collections.abc import Callable, Iterator
 from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
+from ..ir.relay_view import op_name, view_of
 from ..policy.op_spec import Rules
 from ..policy.rules.conv import SPATIAL
-from ..policy.tensors import ints, op_name
+from ..policy.tensors import ints
 from .driver import Match, rewrite
 
 
@@ -64,7 +65,7 @@ def _is_neutral(pad: relay.Call, kind: str, rules: Rules) -> bool:
         return False
     if kind != "lowest":
         return value == 0.0
-    return value == -math.inf or (value <= 0.0 and rules.is_not_negative(pad.args[0]))
+    return value == -math.inf or (value <= 0.0 and rules.is_not_negative(view_of(pad.args[0])))
 
 
 def _padding(pad: relay.Call, call: relay.Call, kind: str) -> list[int] | None:

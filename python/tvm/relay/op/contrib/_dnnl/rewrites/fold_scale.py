@@ -36,8 +36,8 @@ from tvm import relay
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
+from ..policy.op_view import OpView, Tensor
 from ..policy.operands import is_per_channel
-from ..policy.tensors import op_name, shape_of
 from .driver import Match, rewrite
 
 ADDITIONS = ("add", "subtract", "nn.bias_add")
@@ -64,10 +64,11 @@ def fold_scale(function: TypedFunction, rules: Rules) -> Rewritten:
 
 def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
     for i in calls_of(*rules.with_field("scaled_weight")):
-        call, weight = graph.nodes[i], graph.nodes[graph.operands[i][1]]
-        if not isinstance(weight, relay.Constant) or rules.refusal(call) is not None:
+        call = graph.views[i]
+        weight = call.args[1]
+        if not weight.is_constant or rules.refusal(call) is not None:
             continue
-        if weight.data.dtype == call.checked_type.dtype:
+        if weight.dtype == call.result.dtype:
             # The match of the most ops that can be folded.
             yield from list(_Walk(graph, rules, i).matches())[-1:]
     for i in calls_of("nn.batch_norm"):
@@ -111,10 +112,11 @@ class _Walk:
 
     def __init__(self, graph: DataflowGraph, rules: Rules, root: int):
         self.graph, self.rules = graph, rules
-        self.call: relay.Call = graph.nodes[root]
+        self.call, self.view = graph.nodes[root], graph.views[root]
+        self.row = rules.ops[self.view.name]
         self.ops = [root]
-        self.out = shape_of(self.call)
-        self.axis = rules.ops[graph.ops[root]].channel_axis(self.call)
+        self.out = self.view.result.shape
+        self.axis = self.row.channel_axis(self.view)
         self.scale, self.shift = np.ones(self.out[self.axis]), np.zeros(self.out[self.axis])
 
     def matches(self) -> Iterator[Match]:
@@ -130,7 +132,7 @@ class _Walk:
         users = self.graph.users[self.ops[-1]]
         if len(users) != 1 or self.graph.scope[users[0]] != self.graph.scope[self.ops[0]]:
             return False
-        user, name = self.graph.nodes[users[0]], self.graph.ops[users[0]]
+        user, name = self.graph.views[users[0]], self.graph.ops[users[0]]
         if name not in ("nn.batch_norm", *ADDITIONS, *FACTORS) or self.rules.refusal(user):
             return False
         if name == "nn.batch_norm":
@@ -170,20 +172,20 @@ class _Walk:
         self._append([i, *self.graph.users[i]], *_scale_and_shift(bn))
         return True
 
-    def _per_channel(self, call: relay.Call, operand: relay.Expr) -> np.ndarray | None:
+    def _per_channel(self, call: OpView, operand: Tensor) -> np.ndarray | None:
         """Return the value of each channel, or one value; None if an operand is neither."""
-        if not isinstance(operand, relay.Constant) or shape_of(call) != self.out:
+        if not operand.is_constant or call.result.shape != self.out:
             return None
-        values = to_double(operand)
+        values = operand.value.astype("float64")
         is_bias = is_per_channel(call, values.shape, self.out, self.axis)
-        is_scalar = values.size == 1 and op_name(call) != "nn.bias_add"
+        is_scalar = values.size == 1 and call.name != "nn.bias_add"
         return values.reshape(-1) if is_bias or is_scalar else None
 
     def _weight_and_bias(self) -> tuple[relay.Constant, relay.Constant]:
-        dtype = self.call.checked_type.dtype
+        dtype = self.view.result.dtype
         shape = _of_channels(len(self.out), self.axis)
-        scaled_weight = self.rules.ops[op_name(self.call)].scaled_weight
-        weight = scaled_weight(self.call, to_double(self.call.args[1]), self.scale)
+        weight = self.view.args[1].value.astype("float64")
+        weight = self.row.scaled_weight(self.view, weight, self.scale)
         return to_constant(weight, dtype), to_constant(self.shift.reshape(shape), dtype)
 
     def _match(self, weight: relay.Constant, bias: relay.Constant) -> Match:

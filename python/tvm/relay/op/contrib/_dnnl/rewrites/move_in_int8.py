@@ -30,10 +30,11 @@ from tvm.relay.qnn.op import dequantize, quantize
 
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..ir.quantized import reads_weight
+from ..ir.relay_view import op_name, shape_of, value_of
 from ..policy.op_spec import Rules
+from ..policy.quantized import reads_weight
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, parameters, symmetric
-from ..policy.tensors import EIGHT_BITS, ints, op_name, shape_of
+from ..policy.tensors import EIGHT_BITS, ints
 from .simplify import with_constants_folded
 
 
@@ -60,6 +61,14 @@ def fold_dequantized(function: TypedFunction, rules: Rules) -> Rewritten:
             value = _dequantized(expr)
             replacements[i] = [], lambda value=value: value
     return Rewritten(graph.replace(replacements))
+
+
+def _parameters(call: relay.Call) -> tuple[float, int] | None:
+    """Return the scale and the zero point of a quantize or a dequantize, if these are known."""
+    # What was built here and is no constant has no type yet.
+    if not all(isinstance(arg, relay.Constant) for arg in call.args[1:]):
+        return None
+    return parameters(*map(value_of, call.args[1:]))
 
 
 def _along(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
@@ -124,7 +133,7 @@ class _Mover:
             return None
         data, scale, zero_point = args[0].args
         axis = int(args[0].attrs.axis)
-        if parameters(args[0]) is None:
+        if _parameters(args[0]) is None:
             # Scales along an axis go where a transpose takes it.
             rank = len(shape_of(expr.args[0]))
             axes = (
@@ -171,13 +180,13 @@ class _Mover:
     def _quantize(self, i: int, args: list[relay.Expr]) -> relay.Expr | None:
         data, scale, zero_point = args
         expr = self.graph.nodes[i]
-        known = parameters(expr)
+        known = _parameters(expr)
         if known is None:
             return None
         dtype = expr.checked_type.dtype
 
         def in_8_bits(real):
-            is_same = op_name(real) == DEQUANTIZE and parameters(real) == known
+            is_same = op_name(real) == DEQUANTIZE and _parameters(real) == known
             # The types of what was built here are not known yet; a quantize says its own.
             if is_same and self._dtype(real.args[0]) == dtype:
                 return real.args[0]
@@ -214,7 +223,7 @@ class _Mover:
         expr = self.graph.nodes[i]
         if expr.checked_type.dtype not in EIGHT_BITS or op_name(data) != QUANTIZE:
             return None
-        known = parameters(data)
+        known = _parameters(data)
         if known is None or self.graph.users[self.graph.operands[i][0]] != [i]:
             return None
         scale, zero_point = known
@@ -233,8 +242,8 @@ class _Mover:
         if not all(op_name(field) == DEQUANTIZE for field in fields.fields):
             return None
         first = fields.fields[0]
-        known = {(parameters(field), self._dtype(field.args[0])) for field in fields.fields}
-        if len(known) > 1 or parameters(first) is None:
+        known = {(_parameters(field), self._dtype(field.args[0])) for field in fields.fields}
+        if len(known) > 1 or _parameters(first) is None:
             return None
         data = relay.concatenate([field.args[0] for field in fields.fields], int(expr.attrs.axis))
         return dequantize(data, *first.args[1:])

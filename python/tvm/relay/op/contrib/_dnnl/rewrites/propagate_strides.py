@@ -31,9 +31,10 @@ from typing import Optional
 from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
+from ..ir.relay_view import op_name, shape_of
 from ..policy.op_spec import Rules
 from ..policy.rules.conv import SPATIAL, is_transposed
-from ..policy.tensors import ints, op_name, shape_of
+from ..policy.tensors import ints
 
 # The steps along each axis; None for 1 along all.
 Steps = Optional[tuple[int, ...]]
@@ -82,8 +83,8 @@ class _Strides:
         if isinstance(expr, relay.TupleGetItem):
             if self.graph.operands[i][0] in self.norms:
                 self.norms.add(i)
-        elif name in self.rules.ops and self.rules.refusal(expr) is None:
-            if name.startswith("nn.conv") and not is_transposed(expr):
+        elif name in self.rules.ops and self.rules.refusal(self.graph.views[i]) is None:
+            if name.startswith("nn.conv") and not is_transposed(name):
                 self.convs[i] = _Conv(expr)
             elif name == "nn.batch_norm":
                 fields = [self.graph.nodes[user] for user in self.graph.users[i]]
@@ -217,7 +218,8 @@ def propagate_strides(function: TypedFunction, rules: Rules) -> Rewritten:
 
 def _may_skip_positions(expr: relay.Expr) -> bool:
     """Whether `expr` is a convolution with strides whose window may be one position."""
-    if not (op_name(expr) or "").startswith("nn.conv") or is_transposed(expr):
+    name = op_name(expr) or ""
+    if not name.startswith("nn.conv") or is_transposed(name):
         return False
     strides, window = ints(expr.attrs.strides), expr.attrs.kernel_size
     is_strided = strides is not None and any(stride > 1 for stride in strides)

@@ -33,9 +33,9 @@ from tvm.relay.qnn.op import dequantize, quantize
 
 from ..ir.constants import to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
+from ..ir.relay_view import op_name, shape_of
 from ..policy.op_spec import Rules
 from ..policy.rules.quantize import EIGHT_BITS
-from ..policy.tensors import op_name, shape_of
 from .driver import Match, rewrite
 
 

@@ -30,8 +30,9 @@ from tvm.relay.function import FunctionWithFields
 
 from ..ir.constants import to_constant, to_numpy
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
+from ..ir.relay_view import shape_of
 from ..policy.op_spec import Rules
-from ..policy.tensors import known_product, shape_of
+from ..policy.tensors import known_product
 
 
 def reduce_precision(function: TypedFunction, rules: Rules) -> Rewritten:
@@ -119,7 +120,7 @@ class _Choice(_Values):
     def _may_be_inside(self, i: int) -> bool:
         """Whether oneDNN runs a call of float32 whose numbers the other type can hold."""
         graph, dtype = self.graph, self.rules.options.precision
-        expr, spec = graph.nodes[i], self.rules.ops.get(graph.ops[i])
+        spec = self.rules.ops.get(graph.ops[i])
         if spec is None or spec.name == "cast" or (spec.grows and dtype == "float16"):
             return False
         tensors = [graph.nodes[v] for v in (*self.read(i), *self.results(i))]
@@ -132,7 +133,7 @@ class _Choice(_Values):
             return False
         if any(graph.ops[user] == "qnn.quantize" for user in graph.users[i]):
             return False
-        return self.rules.refusal(expr) is None
+        return self.rules.refusal(graph.views[i]) is None
 
     def _trim(self) -> None:
         """Leave out what costs no more casts outside."""

@@ -33,9 +33,9 @@ from functools import partial
 from tvm import relay
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction, has_attr
+from ..ir.relay_view import shape_of
 from ..ir.symbolic_shapes import Dim, Shape, SymbolicShapes, product
 from ..policy.op_spec import Rules
-from ..policy.tensors import shape_of
 
 _DYNAMIC = ("dyn.reshape", "dyn.broadcast_to")
 

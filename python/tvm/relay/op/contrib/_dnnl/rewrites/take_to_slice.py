@@ -27,8 +27,8 @@ from functools import partial
 from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
+from ..ir.relay_view import shape_of
 from ..policy.op_spec import Rules
-from ..policy.tensors import shape_of
 from .driver import Match, rewrite
 
 

@@ -20,9 +20,8 @@ from __future__ import annotations
 
 import itertools
 
-from tvm import relay
-
-from ..tensors import shape_of, tensor_reason, tensors_reason, text_of_shape
+from ..op_view import OpView
+from ..tensors import tensor_reason, tensors_reason, text_of_shape
 
 # oneDNN has fast code for an operand that is broadcast along one run of axes, or all but one. Its
 # code for the rest is a hundred times slower than TVM's.
@@ -42,7 +41,7 @@ def runs_of_axes(operand: tuple[int, ...], result: tuple[int, ...]) -> int:
     return len(list(itertools.groupby(broadcast)))
 
 
-def binary_reason(call: relay.Call) -> str | None:
+def binary_reason(call: OpView) -> str | None:
     """Accept operands of which at least one has the result's shape.
 
     oneDNN broadcasts its second source only; the operand of full shape becomes the first.
@@ -50,37 +49,37 @@ def binary_reason(call: relay.Call) -> str | None:
     return tensors_reason(call) or _broadcast_reason(call)
 
 
-def binary_channel_axis(call: relay.Call) -> int | None:
+def binary_channel_axis(call: OpView) -> int | None:
     """Return 1 if an operand has one value for each channel there, else None.
 
     For vectors along another axis oneDNN has fast code in a binary primitive, but none in its
     post-ops.
     """
-    out = shape_of(call)
-    for shape in map(shape_of, call.args):
+    out = call.result.shape
+    for shape in (arg.shape for arg in call.args):
         padded = (1,) * (len(out) - len(shape)) + shape
         if padded != out and [axis for axis, dim in enumerate(padded) if dim != 1] == [1]:
             return 1
     return None
 
 
-def comparison_reason(call: relay.Call) -> str | None:
+def comparison_reason(call: OpView) -> str | None:
     """Accept real numbers of which at least one operand has the result's shape.
 
     oneDNN writes 0 or 1 into bytes, as Relay's truths are.
     """
-    reason = tensor_reason("the result", call.checked_type, dtypes=("bool",))
-    for name, type_ in zip(("lhs", "rhs"), (arg.checked_type for arg in call.args)):
-        reason = reason or tensor_reason(name, type_)
+    reason = tensor_reason("the result", call.result, dtypes=("bool",))
+    for name, tensor in zip(("lhs", "rhs"), call.args):
+        reason = reason or tensor_reason(name, tensor)
     return reason or _broadcast_reason(call)
 
 
-def _broadcast_reason(call: relay.Call) -> str | None:
+def _broadcast_reason(call: OpView) -> str | None:
     """Say why oneDNN cannot broadcast the operands of a call."""
-    out = shape_of(call)
+    out = call.result.shape
     if not out:
         return "the result is a scalar"
-    lhs, rhs = (shape_of(arg) for arg in call.args)
+    lhs, rhs = (arg.shape for arg in call.args)
     # A missing leading dimension counts as 1: operands of fewer dimensions are padded.
     full = [(1,) * (len(out) - len(shape)) + shape == out for shape in (lhs, rhs)]
     if not any(full):
@@ -97,12 +96,12 @@ def _broadcast_reason(call: relay.Call) -> str | None:
     return None
 
 
-def divide_reason(call: relay.Call) -> str | None:
+def divide_reason(call: OpView) -> str | None:
     """Accept what `binary_reason` accepts, with a first operand of the result's shape."""
     reason = binary_reason(call)
     if reason:
         return reason
-    out, data = shape_of(call), shape_of(call.args[0])
+    out, data = call.result.shape, call.args[0].shape
     if (1,) * (len(out) - len(data)) + data != out:
         return (
             f"the first operand, of shape {text_of_shape(data)}, broadcasts "

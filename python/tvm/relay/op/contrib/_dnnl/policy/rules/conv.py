@@ -22,14 +22,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from tvm import relay
 
+from ..op_view import OpView
 from ..tensors import (
     ints,
     known_product,
-    op_name,
     open_reason,
-    shape_of,
     tensors_reason,
     text_of_shape,
 )
@@ -50,28 +48,30 @@ class ConvGeometry(NamedTuple):
     is_multiplier: bool
 
 
-def is_transposed(call: relay.Call) -> bool:
+def is_transposed(op: str) -> bool:
     """Whether a convolution is a transposed one."""
-    return op_name(call).endswith("_transpose")
+    return op.endswith("_transpose")
 
 
-def conv_channel_axis(call: relay.Call) -> int:
+def conv_channel_axis(call: OpView) -> int:
     """Return the channel axis of a convolution's result."""
     return str(call.attrs.data_layout).index("C")
 
 
-def conv_geometry(call: relay.Call) -> ConvGeometry:
+def conv_geometry(call: OpView) -> ConvGeometry:
     """Read the sizes of a convolution whose layouts and shapes are known to be accepted."""
     attrs = call.attrs
-    weight = dict(zip(attrs.kernel_layout, shape_of(call.args[1])))
-    in_channels = shape_of(call.args[0])[attrs.data_layout.index("C")]
-    out_channels = shape_of(call)[conv_channel_axis(call)]
+    weight = dict(zip(attrs.kernel_layout, call.args[1].shape))
+    in_channels = call.args[0].shape[attrs.data_layout.index("C")]
+    out_channels = call.result.shape[conv_channel_axis(call)]
     groups = int(attrs.groups)
-    is_multiplier = not is_transposed(call) and groups > 1 and groups == in_channels == weight["O"]
+    is_multiplier = (
+        not is_transposed(call.name) and groups > 1 and groups == in_channels == weight["O"]
+    )
     return ConvGeometry(in_channels, out_channels, groups, weight, is_multiplier)
 
 
-def conv_weight_axis(call: relay.Call) -> int | None:
+def conv_weight_axis(call: OpView) -> int | None:
     """Return the axis of a weight that has an item for each output channel, if it has one."""
     conv = conv_geometry(call)
     if conv.weight["O"] != conv.out_channels:
@@ -104,9 +104,9 @@ def data_layout_reason(attrs, name: str, spatial: int) -> str | None:
     return None if layout in layouts else f"{name}={layout} is not {' or '.join(layouts)}"
 
 
-def conv_reason(call: relay.Call) -> str | None:
+def conv_reason(call: OpView) -> str | None:
     """Accept any order of the weight's dimensions, any groups; batch and image may be open."""
-    spatial = int(op_name(call)[len("nn.conv")])
+    spatial = int(call.name[len("nn.conv")])
     attrs = call.attrs
     reason = data_layout_reason(attrs, "data_layout", spatial)
     if reason:
@@ -120,23 +120,23 @@ def conv_reason(call: relay.Call) -> str | None:
     if reason:
         return reason
     for name, arg in zip(("data", "weight"), call.args):
-        if len(shape_of(arg)) != spatial + 2:
-            shape = text_of_shape(shape_of(arg))
+        if len(arg.shape) != spatial + 2:
+            shape = text_of_shape(arg.shape)
             return f"{name} has shape {shape}, of rank other than {spatial + 2}"
     reason = _channels_reason(call)
-    if reason is None and is_transposed(call):
+    if reason is None and is_transposed(call.name):
         reason = _output_padding_reason(attrs, spatial)
     return reason
 
 
-def _channels_reason(call: relay.Call) -> str | None:
+def _channels_reason(call: OpView) -> str | None:
     """Check that groups, channels and the weight's shape agree; Relay's typing is lenient here."""
     conv = conv_geometry(call)
-    weight = shape_of(call.args[1])
-    reason = open_reason("data", "channels", conv.in_channels, shape_of(call.args[0]))
+    weight = call.args[1].shape
+    reason = open_reason("data", "channels", conv.in_channels, call.args[0].shape)
     for letter, size in zip(str(call.attrs.kernel_layout), weight):
         reason = reason or open_reason("weight", letter, size, weight)
-    reason = reason or open_reason("result", "channels", conv.out_channels, shape_of(call))
+    reason = reason or open_reason("result", "channels", conv.out_channels, call.result.shape)
     if reason:
         return reason
     if conv.groups < 1:
@@ -144,7 +144,7 @@ def _channels_reason(call: relay.Call) -> str | None:
     for name, channels in (("input", conv.in_channels), ("output", conv.out_channels)):
         if channels % conv.groups:
             return f"groups={conv.groups} does not divide {channels} {name} channels"
-    if is_transposed(call):
+    if is_transposed(call.name):
         expected = (conv.out_channels // conv.groups, conv.in_channels)
     elif conv.is_multiplier:
         expected = (conv.in_channels, conv.out_channels // conv.in_channels)
@@ -171,23 +171,23 @@ def _output_padding_reason(attrs, spatial: int) -> str | None:
     return None
 
 
-def conv_flops(call: relay.Call) -> int:
+def conv_flops(call: OpView) -> int:
     """Count two operations for each value that an element of the result needs.
 
     Of a transposed convolution, for each element of the result that a value goes to.
     """
     layout, groups = str(call.attrs.data_layout), int(call.attrs.groups)
-    weight = zip(str(call.attrs.kernel_layout), shape_of(call.args[1]))
+    weight = zip(str(call.attrs.kernel_layout), call.args[1].shape)
     window = math.prod(size for letter, size in weight if letter in SPATIAL)
-    data, result = shape_of(call.args[0]), shape_of(call)
-    one, other = (data, result) if is_transposed(call) else (result, data)
+    data, result = call.args[0].shape, call.result.shape
+    one, other = (data, result) if is_transposed(call.name) else (result, data)
     return 2 * known_product(one) * other[layout.index("C")] // groups * window
 
 
-def scaled_conv_weight(call: relay.Call, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def scaled_conv_weight(call: OpView, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Multiply the output channels of a convolution's weight by factors."""
     layout, conv = call.attrs.kernel_layout, conv_geometry(call)
-    if conv.is_multiplier or is_transposed(call):
+    if conv.is_multiplier or is_transposed(call.name):
         kept = "OI"
         if conv.is_multiplier:
             # Output channel = O * (outputs per input channel) + I.

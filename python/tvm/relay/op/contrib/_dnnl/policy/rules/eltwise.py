@@ -20,18 +20,17 @@ from __future__ import annotations
 
 import math
 
-from tvm import relay
-
 from .. import cpu
-from ..tensors import MOVED, named_types, shape_of, tensor_reason, tensors_reason, text_of_shape
+from ..op_view import OpView
+from ..tensors import MOVED, named_tensors, tensor_reason, tensors_reason, text_of_shape
 
 
-def eltwise_reason(call: relay.Call) -> str | None:
+def eltwise_reason(call: OpView) -> str | None:
     """Accept tensors of rank 1 or more."""
     return tensors_reason(call, min_rank=1)
 
 
-def clip_reason(call: relay.Call) -> str | None:
+def clip_reason(call: OpView) -> str | None:
     """Accept tensors and bounds in their order."""
     low, high = float(call.attrs.a_min), float(call.attrs.a_max)
     if math.isnan(low) or math.isnan(high) or low > high:
@@ -39,42 +38,42 @@ def clip_reason(call: relay.Call) -> str | None:
     return eltwise_reason(call)
 
 
-def leaky_relu_reason(call: relay.Call) -> str | None:
+def leaky_relu_reason(call: OpView) -> str | None:
     """Accept tensors and a finite slope."""
     if not math.isfinite(call.attrs.alpha):
         return f"alpha={call.attrs.alpha:g} is not finite"
     return eltwise_reason(call)
 
 
-def prelu_reason(call: relay.Call) -> str | None:
+def prelu_reason(call: OpView) -> str | None:
     """Accept tensors with one slope per element of any axis."""
     reason = eltwise_reason(call)
     if reason:
         return reason
-    data, axis = shape_of(call.args[0]), int(call.attrs.axis)
+    data, axis = call.args[0].shape, int(call.attrs.axis)
     if not 0 <= axis < len(data):
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     return None
 
 
-def virtual_reason(call: relay.Call) -> str | None:
+def virtual_reason(call: OpView) -> str | None:
     """Accept an operand of rank 1 or more, for a virtual op of one operand."""
-    return tensor_reason("data", call.args[0].checked_type, min_rank=1)
+    return tensor_reason("data", call.args[0], min_rank=1)
 
 
-def clip_is_not_negative(call: relay.Call) -> bool:
+def clip_is_not_negative(call: OpView) -> bool:
     """Whether the lower bound of a clip is zero or more."""
     return float(call.attrs.a_min) >= 0.0
 
 
-def cast_reason(call: relay.Call) -> str | None:
+def cast_reason(call: OpView) -> str | None:
     """Accept tensors of rank 1 or more, from truths, 8 bits or real numbers to real numbers.
 
     oneDNN's integers saturate, where Relay's do as C does.
     """
-    for name, type_ in named_types(call):
+    for name, tensor in named_tensors(call):
         dtypes = cpu.REAL if name == "result" else ("bool", *MOVED)
-        reason = tensor_reason(name, type_, 1, dtypes)
+        reason = tensor_reason(name, tensor, 1, dtypes)
         if reason:
             return reason
     return None

@@ -19,14 +19,14 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm import relay
 
-from ..tensors import known_product, op_name, open_reason, shape_of, tensors_reason, text_of_shape
+from ..op_view import OpView
+from ..tensors import known_product, open_reason, tensors_reason, text_of_shape
 
 
-def last_axis(call: relay.Call) -> int:
+def last_axis(call: OpView) -> int:
     """Return the last axis of a call's result."""
-    return len(shape_of(call)) - 1
+    return len(call.result.shape) - 1
 
 
 def _rewritten_reason(attrs) -> str | None:
@@ -38,12 +38,12 @@ def _rewritten_reason(attrs) -> str | None:
     return None
 
 
-def _product_reason(call: relay.Call, transpose_a: bool, transpose_b: bool) -> str | None:
+def _product_reason(call: OpView, transpose_a: bool, transpose_b: bool) -> str | None:
     """Accept data of rank 2 or more, with rows open, and a matrix that fits to it."""
     reason = _rewritten_reason(call.attrs) or tensors_reason(call, min_rank=2)
     if reason:
         return reason
-    data, weight = shape_of(call.args[0]), shape_of(call.args[1])
+    data, weight = call.args[0].shape, call.args[1].shape
     inner = data[-2] if transpose_a else data[-1]
     reason = open_reason("data", "columns", inner, data)
     for size in weight:
@@ -59,38 +59,38 @@ def _product_reason(call: relay.Call, transpose_a: bool, transpose_b: bool) -> s
     return None
 
 
-def dense_reason(call: relay.Call) -> str | None:
+def dense_reason(call: OpView) -> str | None:
     """Accept data of rank 2 or more and a 2-D weight."""
     return _product_reason(call, False, True)
 
 
-def matmul_reason(call: relay.Call) -> str | None:
+def matmul_reason(call: OpView) -> str | None:
     """Accept data of rank 2 or more and a 2-D weight, either transposed or not."""
     return _product_reason(call, bool(call.attrs.transpose_a), bool(call.attrs.transpose_b))
 
 
-def batch_matmul_reason(call: relay.Call) -> str | None:
+def batch_matmul_reason(call: OpView) -> str | None:
     """Accept batches of matrices, of which one may be a single matrix; all may be open."""
     return _rewritten_reason(call.attrs) or tensors_reason(call)
 
 
-def matmul_flops(call: relay.Call) -> int:
+def matmul_flops(call: OpView) -> int:
     """Count two operations for each element of the row that an element of the result needs."""
-    is_transposed = op_name(call) != "nn.dense" and bool(call.attrs.transpose_a)
-    inner = shape_of(call.args[0])[-2 if is_transposed else -1]
-    return 2 * known_product((*shape_of(call), inner))
+    is_transposed = call.name != "nn.dense" and bool(call.attrs.transpose_a)
+    inner = call.args[0].shape[-2 if is_transposed else -1]
+    return 2 * known_product((*call.result.shape, inner))
 
 
-def scaled_matmul_weight(call: relay.Call, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def scaled_matmul_weight(call: OpView, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Multiply the output channels of a matrix by factors."""
-    is_transposed = op_name(call) == "nn.dense" or bool(call.attrs.transpose_b)
+    is_transposed = call.name == "nn.dense" or bool(call.attrs.transpose_b)
     return weight * (scale[:, None] if is_transposed else scale)
 
 
-def matmul_weight_axis(call: relay.Call) -> int:
+def matmul_weight_axis(call: OpView) -> int:
     """Return the axis of a matrix that has an item for each column of the result."""
-    is_transposed = op_name(call) == "nn.dense" or bool(call.attrs.transpose_b)
-    return len(shape_of(call.args[1])) - (2 if is_transposed else 1)
+    is_transposed = call.name == "nn.dense" or bool(call.attrs.transpose_b)
+    return len(call.args[1].shape) - (2 if is_transposed else 1)
 
 
 # The fields of the rows; a reshape must keep the columns, or the matrices.

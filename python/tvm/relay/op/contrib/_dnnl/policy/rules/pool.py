@@ -21,28 +21,25 @@ from __future__ import annotations
 import math
 import re
 
-from tvm import relay
-
 from .. import cpu
+from ..op_view import OpView
 from ..tensors import (
     MOVED,
     data_elements,
     ints,
     known_product,
-    op_name,
-    shape_of,
     tensors_reason,
     text_of_shape,
 )
 from .conv import SPATIAL, data_layout_reason, window_reason
 
 
-def pool_channel_axis(call: relay.Call) -> int:
+def pool_channel_axis(call: OpView) -> int:
     """Return the channel axis of a pooling's result."""
     return str(call.attrs.layout).index("C")
 
 
-def _layout_reason(call: relay.Call) -> str | None:
+def _layout_reason(call: OpView) -> str | None:
     """Accept channels-first and channels-last data of the right rank."""
     spatial = _spatial(call)
     reason = data_layout_reason(call.attrs, "layout", spatial)
@@ -51,28 +48,28 @@ def _layout_reason(call: relay.Call) -> str | None:
     if call.attrs.out_layout not in ("", call.attrs.layout):
         return f"out_layout={call.attrs.out_layout} differs from layout={call.attrs.layout}"
     # The greatest of integers is one of them; their average is to be rounded, which Relay's is not.
-    dtypes = MOVED if "max_pool" in op_name(call) else cpu.REAL
+    dtypes = MOVED if "max_pool" in call.name else cpu.REAL
     reason = tensors_reason(call, dtypes=dtypes)
     if reason:
         return reason
-    data = shape_of(call.args[0])
+    data = call.args[0].shape
     if len(data) != spatial + 2:
         return f"data has shape {text_of_shape(data)}, of rank other than {spatial + 2}"
     return None
 
 
-def _spatial(call: relay.Call) -> int:
-    return int(re.search(r"pool(\d)d$", op_name(call)).group(1))
+def _spatial(call: OpView) -> int:
+    return int(re.search(r"pool(\d)d$", call.name).group(1))
 
 
-def _sizes(call: relay.Call) -> list[tuple[str, int, int]]:
+def _sizes(call: OpView) -> list[tuple[str, int, int]]:
     """Return letter, input size and output size of each spatial axis."""
-    layout, data, out = call.attrs.layout, shape_of(call.args[0]), shape_of(call)
+    layout, data, out = call.attrs.layout, call.args[0].shape, call.result.shape
     letters = SPATIAL[3 - _spatial(call) :]
     return [(c, data[layout.index(c)], out[layout.index(c)]) for c in letters]
 
 
-def pool_reason(call: relay.Call) -> str | None:
+def pool_reason(call: OpView) -> str | None:
     """Accept windows without dilation that hold what TVM counts, whatever the open sizes are."""
     spatial, attrs = _spatial(call), call.attrs
     reason = _layout_reason(call) or window_reason(attrs, spatial)
@@ -132,7 +129,7 @@ class _Window:
         return None
 
 
-def adaptive_reason(call: relay.Call) -> str | None:
+def adaptive_reason(call: OpView) -> str | None:
     """Accept data where all windows have one size and lie at even distances."""
     reason = _layout_reason(call)
     if reason:
@@ -150,11 +147,11 @@ def adaptive_reason(call: relay.Call) -> str | None:
     return None
 
 
-def pool_flops(call: relay.Call) -> int:
+def pool_flops(call: OpView) -> int:
     """Count one operation for each element of the window of each element of the result."""
     window = ints(call.attrs.pool_size)
     window = window * _spatial(call) if len(window) == 1 else window
-    return known_product(shape_of(call)) * math.prod(window)
+    return known_product(call.result.shape) * math.prod(window)
 
 
 # The fields of the rows.

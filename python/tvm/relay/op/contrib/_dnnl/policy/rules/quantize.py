@@ -21,9 +21,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from tvm import relay
 
-from ..tensors import EIGHT_BITS, shape_of, tensor_reason, text_of_shape
+from ..op_view import OpView, Tensor
+from ..tensors import EIGHT_BITS, tensor_reason, text_of_shape
 
 DEQUANTIZE, QUANTIZE = "qnn.dequantize", "qnn.quantize"
 
@@ -31,32 +31,32 @@ DEQUANTIZE, QUANTIZE = "qnn.dequantize", "qnn.quantize"
 INTEGERS = (*EIGHT_BITS, "int32")
 
 
-def quantize_reason(call: relay.Call) -> str | None:
+def quantize_reason(call: OpView) -> str | None:
     """Accept float32 data, and a scale and a zero point that fit to it."""
     return (
-        tensor_reason("data", call.args[0].checked_type, dtypes=("float32",))
-        or tensor_reason("result", call.checked_type, dtypes=EIGHT_BITS)
+        tensor_reason("data", call.args[0], dtypes=("float32",))
+        or tensor_reason("result", call.result, dtypes=EIGHT_BITS)
         or _parameters_reason(call)
     )
 
 
-def dequantize_reason(call: relay.Call) -> str | None:
+def dequantize_reason(call: OpView) -> str | None:
     """Accept integers, and a scale and a zero point that fit to them."""
     return (
-        tensor_reason("data", call.args[0].checked_type, dtypes=INTEGERS)
-        or tensor_reason("result", call.checked_type, dtypes=("float32",))
+        tensor_reason("data", call.args[0], dtypes=INTEGERS)
+        or tensor_reason("result", call.result, dtypes=("float32",))
         or _parameters_reason(call)
     )
 
 
-def _parameters_reason(call: relay.Call) -> str | None:
+def _parameters_reason(call: OpView) -> str | None:
     """Say why a scale or a zero point is neither one number nor one for each item of the axis."""
-    data, axis = shape_of(call.args[0]), int(call.attrs.axis)
+    data, axis = call.args[0].shape, int(call.attrs.axis)
     for name, arg, dtype in zip(("scale", "zero_point"), call.args[1:], ("float32", "int32")):
-        reason = tensor_reason(name, arg.checked_type, dtypes=(dtype,))
+        reason = tensor_reason(name, arg, dtypes=(dtype,))
         if reason:
             return reason
-        shape = shape_of(arg)
+        shape = arg.shape
         if all(dim == 1 for dim in shape):
             continue
         if not -len(data) <= axis < len(data) or shape != (data[axis],):
@@ -66,44 +66,40 @@ def _parameters_reason(call: relay.Call) -> str | None:
     return None
 
 
-def parameters(call: relay.Call) -> tuple[float, int] | None:
-    """Return the scale and the zero point of a quantize or a dequantize.
-
-    None unless each is one number that is known.
-    """
-    if not all(isinstance(arg, relay.Constant) for arg in call.args[1:]):
+def parameters(scale: Tensor, zero_point: Tensor) -> tuple[float, int] | None:
+    """Return the values of a scale and a zero point, None unless each is one known number."""
+    if not (scale.is_constant and zero_point.is_constant):
         return None
-    scale, zero_point = (arg.data.numpy() for arg in call.args[1:])
-    if scale.size != 1 or zero_point.size != 1:
+    if math.prod(scale.shape) != 1 or math.prod(zero_point.shape) != 1:
         return None
-    return float(scale.reshape(())), int(zero_point.reshape(()))
+    return float(scale.value.reshape(())), int(zero_point.value.reshape(()))
 
 
-def is_per_tensor(call: relay.Call) -> bool:
+def is_per_tensor(call: OpView) -> bool:
     """Whether a dequantize reads 8 bits with one scale and one zero point, known or not."""
-    if call.args[0].checked_type.dtype not in EIGHT_BITS:
+    if call.args[0].dtype not in EIGHT_BITS:
         return False
-    return all(math.prod(shape_of(arg)) == 1 for arg in call.args[1:])
+    return all(math.prod(arg.shape) == 1 for arg in call.args[1:])
 
 
-def is_weight(call: relay.Call, axis: int | None) -> bool:
+def is_weight(call: OpView, axis: int | None) -> bool:
     """Whether a dequantize is one of a constant that oneDNN multiplies by in 8 bits.
 
     Parameters
     ----------
-    call : relay.Call
+    call : OpView
         The dequantize.
     axis : int | None
         The axis of the output channels, along which there may be a scale for each; None where
         there may be one only.
     """
     data, scale, zero_point = call.args
-    if not all(isinstance(arg, relay.Constant) for arg in call.args):
+    if not all(arg.is_constant for arg in call.args):
         return False
-    if data.data.dtype != "int8" or zero_point.data.numpy().any():
+    if data.dtype != "int8" or zero_point.value.any():
         return False
-    along = int(call.attrs.axis) % len(shape_of(data))
-    return math.prod(shape_of(scale)) == 1 or along == axis
+    along = int(call.attrs.axis) % len(data.shape)
+    return math.prod(scale.shape) == 1 or along == axis
 
 
 def symmetric(values: np.ndarray, zero_point: np.ndarray) -> np.ndarray | None:

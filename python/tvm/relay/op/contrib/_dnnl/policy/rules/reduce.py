@@ -20,13 +20,11 @@ from __future__ import annotations
 
 import math
 
-from tvm import relay
-
+from ..op_view import OpView
 from ..tensors import (
     data_elements,
     known_product,
     open_reason,
-    shape_of,
     tensor_reason,
     tensors_reason,
     text_of_shape,
@@ -59,42 +57,42 @@ def axes_reason(axes, exclude: bool, data: tuple[int, ...]) -> str | None:
     return None
 
 
-def reduce_reason(call: relay.Call) -> str | None:
+def reduce_reason(call: OpView) -> str | None:
     """Accept tensors and any axes that leave at least one dimension."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
-    return axes_reason(call.attrs.axis, bool(call.attrs.exclude), shape_of(call.args[0]))
+    return axes_reason(call.attrs.axis, bool(call.attrs.exclude), call.args[0].shape)
 
 
-def axis_reason(call: relay.Call) -> str | None:
+def axis_reason(call: OpView) -> str | None:
     """Accept tensors of rank 1 or more, and any axis of the first."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
-    data, axis = shape_of(call.args[0]), int(call.attrs.axis)
+    data, axis = call.args[0].shape, int(call.attrs.axis)
     if not -len(data) <= axis < len(data):
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     return None
 
 
-def batch_norm_reason(call: relay.Call) -> str | None:
+def batch_norm_reason(call: OpView) -> str | None:
     """Accept data of rank 2 or more, any channel axis."""
     reason = axis_reason(call)
     if reason:
         return reason
-    data = shape_of(call.args[0])
+    data = call.args[0].shape
     if len(data) < 2:
         return f"data has shape {text_of_shape(data)}; at least rank 2 is needed"
     return None
 
 
-def group_norm_reason(call: relay.Call) -> str | None:
+def group_norm_reason(call: OpView) -> str | None:
     """Accept tensors and groups of the same number of channels."""
     reason = axis_reason(call)
     if reason:
         return reason
-    data, groups = shape_of(call.args[0]), int(call.attrs.num_groups)
+    data, groups = call.args[0].shape, int(call.attrs.num_groups)
     channels = data[int(call.attrs.axis)]
     reason = open_reason("data", "channels", channels, data)
     if reason:
@@ -104,14 +102,14 @@ def group_norm_reason(call: relay.Call) -> str | None:
     return None
 
 
-def l2_normalize_reason(call: relay.Call) -> str | None:
+def l2_normalize_reason(call: OpView) -> str | None:
     """Accept tensors and any axes of more than one value."""
     reason = tensors_reason(call, min_rank=1)
     if reason:
         return reason
     if math.isnan(call.attrs.eps):
         return "eps is not a number"
-    data = shape_of(call.args[0])
+    data = call.args[0].shape
     reason = axes_reason(call.attrs.axis, False, data)
     if reason:
         return reason
@@ -123,13 +121,13 @@ def l2_normalize_reason(call: relay.Call) -> str | None:
     return None
 
 
-def rms_norm_reason(call: relay.Call) -> str | None:
+def rms_norm_reason(call: OpView) -> str | None:
     """Accept tensors with more than one value along the last axis."""
     for arg in call.args:
-        reason = tensor_reason("data", arg.checked_type, min_rank=1)
+        reason = tensor_reason("data", arg, min_rank=1)
         if reason:
             return reason
-    data = shape_of(call.args[0])
+    data = call.args[0].shape
     if data[-1] in (None, 1):
         has_or_may = "may have" if data[-1] is None else "has"
         text = f"the last axis of {text_of_shape(data)}"
@@ -137,12 +135,12 @@ def rms_norm_reason(call: relay.Call) -> str | None:
     return None
 
 
-def lrn_reason(call: relay.Call) -> str | None:
+def lrn_reason(call: OpView) -> str | None:
     """Accept NCHW and NHWC with an odd window and a power that oneDNN is fast at."""
     reason = tensors_reason(call)
     if reason:
         return reason
-    attrs, data = call.attrs, shape_of(call.args[0])
+    attrs, data = call.attrs, call.args[0].shape
     if len(data) != 4 or int(attrs.axis) not in (1, 3):
         return f"axis={attrs.axis} of data of shape {text_of_shape(data)}; 1 or 3 of 4 are needed"
     if int(attrs.size) < 1 or int(attrs.size) % 2 == 0:

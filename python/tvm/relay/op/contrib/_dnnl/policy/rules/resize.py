@@ -24,9 +24,9 @@ compared.
 from __future__ import annotations
 
 import numpy as np
-from tvm import relay
 
-from ..tensors import op_name, shape_of, tensors_reason
+from ..op_view import OpView
+from ..tensors import tensors_reason
 from .conv import SPATIAL, data_layout_reason
 from .pool import pool_channel_axis
 
@@ -79,21 +79,21 @@ def _is_same_linear(mode: str, size: int, out: int) -> bool:
     return bool(np.allclose(*(np.clip(x, 0, size - 1) for x in both), 0, _TOLERANCE))
 
 
-def resize_reason(call: relay.Call) -> str | None:
+def resize_reason(call: OpView) -> str | None:
     """Accept images, resized with oneDNN's coordinates for the given sizes, or for all."""
     reason = tensors_reason(call, min_rank=3)
     if reason:
         return reason
-    attrs, data, result = call.attrs, shape_of(call.args[0]), shape_of(call)
+    attrs, data, result = call.attrs, call.args[0].shape, call.result.shape
     reason = data_layout_reason(attrs, "layout", len(data) - 2)
     if reason:
         return reason
     method, mode, rounding = str(attrs.method), "asymmetric", ""
-    if op_name(call) != "nn.upsampling":
+    if call.name != "nn.upsampling":
         mode = str(attrs.coordinate_transformation_mode)
     elif attrs.align_corners:
         mode = "align_corners"
-    if op_name(call).startswith("image."):
+    if call.name.startswith("image."):
         rounding = str(attrs.rounding_method)
     if method not in ("nearest_neighbor", "linear", "bilinear", "trilinear"):
         return f"method={method} is none that oneDNN has"

@@ -21,30 +21,28 @@ from __future__ import annotations
 import itertools
 import re
 
-from tvm import relay
-
+from ..op_view import OpView
 from ..tensors import (
     MOVED,
     ints,
     known_product,
-    named_types,
+    named_tensors,
     open_reason,
-    shape_of,
     tensor_reason,
     text_of_shape,
 )
 
 
-def view_reason(call: relay.Call) -> str | None:
+def view_reason(call: OpView) -> str | None:
     """Accept tensors of real numbers, or of integers in 8 bits."""
-    for name, type_ in named_types(call):
-        reason = tensor_reason(name, type_, dtypes=MOVED)
+    for name, tensor in named_tensors(call):
+        reason = tensor_reason(name, tensor, dtypes=MOVED)
         if reason:
             return reason
     return None
 
 
-def copied_at_end(call: relay.Call, rank: int) -> int:
+def copied_at_end(call: OpView, rank: int) -> int:
     """Count the last dimensions of data of a rank that a reshape keeps, as its codes tell."""
     codes = ints(call.attrs.newshape) or ()
     # What each code reads of the data; a number after -4 is a part of what that has split.
@@ -76,7 +74,7 @@ def _layout(text: str) -> dict[str, int] | None:
     return {axis: blocks.get(axis, 1) for axis in axes}
 
 
-def layout_transform_reason(call: relay.Call) -> str | None:
+def layout_transform_reason(call: OpView) -> str | None:
     """Accept layouts of the same axes, each with at most one block, which divides it."""
     reason = view_reason(call)
     if reason:
@@ -88,7 +86,7 @@ def layout_transform_reason(call: relay.Call) -> str | None:
             return f"{text} is not a layout of axes with at most one block each"
     if set(source) != set(target):
         return f"{texts[0]} and {texts[1]} have other axes"
-    data = shape_of(call.args[0])
+    data = call.args[0].shape
     letters = re.findall(r"[A-Za-z]", texts[0])
     if len(letters) != len(data):
         return f"data of shape {text_of_shape(data)} has another rank than {texts[0]}"
@@ -106,24 +104,24 @@ def layout_transform_reason(call: relay.Call) -> str | None:
 _TO_THE_END = 2**31 - 1
 
 
-def concat_reason(call: relay.Call) -> str | None:
+def concat_reason(call: OpView) -> str | None:
     """Accept tensors that are given one by one."""
-    if not isinstance(call.args[0], relay.Tuple):
+    if not isinstance(call.args[0], tuple):
         return "the tensors are given as the result of another call"
     axis = int(call.attrs.axis)
     # Along its own axis a stack has as many as there are tensors.
-    is_open = shape_of(call)[axis] is None
-    for i, field in enumerate(call.args[0].fields):
-        reason = tensor_reason(f"tensor {i}", field.checked_type, 1, MOVED)
+    is_open = call.result.shape[axis] is None
+    for i, field in enumerate(call.args[0]):
+        reason = tensor_reason(f"tensor {i}", field, 1, MOVED)
         if reason:
             return reason
-        if is_open and shape_of(field)[axis] is None:
+        if is_open and field.shape[axis] is None:
             # As what a loop collects is, before its first turn.
             return f"tensor {i} may be empty: its size along axis {axis} is open"
-    return tensor_reason("result", call.checked_type, 1, MOVED)
+    return tensor_reason("result", call.result, 1, MOVED)
 
 
-def strided_slice_reason(call: relay.Call) -> str | None:
+def strided_slice_reason(call: OpView) -> str | None:
     """Accept tensors and steps forward between numbers that are known."""
     reason = view_reason(call)
     if reason:
@@ -137,7 +135,7 @@ def strided_slice_reason(call: relay.Call) -> str | None:
     steps = ints(attrs.strides) if attrs.strides is not None else ()
     begin, end = ints(attrs.begin), ints(attrs.end or ())
     axes = ints(attrs.axes) if attrs.axes is not None else range(len(begin))
-    data, result = shape_of(call.args[0]), shape_of(call)
+    data, result = call.args[0].shape, call.result.shape
     for axis, first, last in zip(axes, begin, end):
         is_whole = first == 0 and (last >= _TO_THE_END or str(attrs.slice_mode) != "end")
         if result[axis] is None and not is_whole:

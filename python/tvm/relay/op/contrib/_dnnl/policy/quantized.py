@@ -18,22 +18,20 @@
 
 from __future__ import annotations
 
-from tvm import relay
-
-from ..policy.op_spec import Rules
-from ..policy.rules.quantize import DEQUANTIZE, is_per_tensor, is_weight
-from .dataflow_graph import DataflowGraph
+from .graph import Graph
+from .op_spec import Rules
+from .rules.quantize import DEQUANTIZE, is_per_tensor, is_weight
 
 
-def is_dequantized(graph: DataflowGraph, rules: Rules, i: int, user: int) -> bool:
+def is_dequantized(graph: Graph, rules: Rules, i: int, user: int) -> bool:
     """Whether an operand of `user` is a dequantize that a kernel can do as it reads."""
     if graph.ops[i] != DEQUANTIZE or graph.scope[i] != graph.scope[user]:
         return False
-    call = graph.nodes[i]
+    call = graph.views[i]
     return rules.refusal(call) is None and is_per_tensor(call)
 
 
-def dequantized_operands(graph: DataflowGraph, rules: Rules, root: int) -> list[int] | None:
+def dequantized_operands(graph: Graph, rules: Rules, root: int) -> list[int] | None:
     """Return which operands of an op its kernel dequantizes; None if it reads real numbers."""
     spec, operands = rules.ops[graph.ops[root]], graph.operands[root]
     if spec.reads_int8 is None:
@@ -46,22 +44,22 @@ def dequantized_operands(graph: DataflowGraph, rules: Rules, root: int) -> list[
             graph, rules, weight, root
         )
         return [data, weight] if is_read else None
-    read = [i for i in dict.fromkeys(operands) if not isinstance(graph.nodes[i], relay.Constant)]
+    read = [i for i in dict.fromkeys(operands) if not graph.is_fixed(i)]
     return read if read and all(is_dequantized(graph, rules, i, root) for i in read) else None
 
 
-def _is_weight(graph: DataflowGraph, rules: Rules, i: int, root: int) -> bool:
-    if graph.ops[i] != DEQUANTIZE or rules.refusal(graph.nodes[i]) is not None:
+def _is_weight(graph: Graph, rules: Rules, i: int, root: int) -> bool:
+    if graph.ops[i] != DEQUANTIZE or rules.refusal(graph.views[i]) is not None:
         return False
     spec = rules.ops[graph.ops[root]]
-    if is_weight(graph.nodes[i], spec.weight_axis(graph.nodes[root])):
+    if is_weight(graph.views[i], spec.weight_axis(graph.views[root])):
         return True
     return spec.reads_int8 == "weight" and is_dequantized(graph, rules, i, root)
 
 
-def reads_weight(graph: DataflowGraph, rules: Rules, i: int, user: int) -> bool:
+def reads_weight(graph: Graph, rules: Rules, i: int, user: int) -> bool:
     """Whether `user` multiplies by the operand `i` in 8 bits."""
     spec = rules.ops.get(graph.ops[user])
-    if spec is None or spec.weight_axis is None or rules.refusal(graph.nodes[user]) is not None:
+    if spec is None or spec.weight_axis is None or rules.refusal(graph.views[user]) is not None:
         return False
     return graph.operands[user][0] != i and i in (dequantized_operands(graph, rules, user) or ())

@@ -1,0 +1,137 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reading Relay: the names of ops, the types of expressions, and calls as rules see them."""
+
+from __future__ import annotations
+
+import functools
+
+from tvm import ir, relay, tir
+
+from ..policy.op_view import NoTensor, OpView, Tensor, Value
+from ..policy.tensors import COMPILER
+from .constants import to_numpy
+
+# Names of Relay ops by their address: TVM keeps each op, and to ask it for the name is slow.
+_NAMES: dict[int, str] = {}
+
+
+def op_name(expr) -> str | None:
+    """Return the name of the Relay op that `expr` calls, or None for anything else."""
+    op = expr.op if isinstance(expr, relay.Call) else None
+    if not isinstance(op, ir.Op):
+        return None
+    address = op.handle.value
+    if address not in _NAMES:
+        _NAMES[address] = op.name
+    return _NAMES[address]
+
+
+def callee_name(expr) -> str | None:
+    """Return the Relay op or the composite that `expr` calls, or None for anything else.
+
+    A virtual op is a composite that has a row of its own.
+    """
+    func = expr.op if isinstance(expr, relay.Call) else None
+    if not isinstance(func, relay.Function):
+        return op_name(expr)
+    attrs = func.attrs
+    return str(attrs["Composite"]) if attrs is not None and "Composite" in attrs else None
+
+
+def dims(type_: relay.TensorType) -> tuple[int | None, ...]:
+    """Return the dimensions of a tensor type, None for an open one."""
+    return tuple(dim.value if isinstance(dim, tir.IntImm) else None for dim in type_.shape)
+
+
+def shape_of(expr) -> tuple[int | None, ...]:
+    """Return the shape of an expression of tensor type, with None for open dimensions."""
+    return dims(expr.checked_type)
+
+
+def value_of(expr: relay.Expr) -> Value:
+    """Return what an expression computes, as rules see it; a constant needs no type."""
+    if isinstance(expr, relay.Tuple):
+        return tuple(value_of(field) for field in expr.fields)
+    if isinstance(expr, relay.Constant):
+        data = expr.data
+        return Tensor(tuple(data.shape), data.dtype, functools.partial(to_numpy, data))
+    return _of_type(expr.checked_type)
+
+
+def _of_type(type_: ir.Type) -> Value:
+    if isinstance(type_, relay.TensorType):
+        return Tensor(dims(type_), type_.dtype)
+    return NoTensor(type(type_).__name__)
+
+
+def view_of(expr: relay.Expr) -> OpView | None:
+    """Return the call of a Relay op or of a composite as rules see it, None for anything else."""
+    name = callee_name(expr)
+    return None if name is None else _CallView(name, expr)
+
+
+class _CallView(OpView):
+    """A call of Relay, of which what is asked for is read, once."""
+
+    def __init__(self, name: str, call: relay.Call):  # pylint: disable=super-init-not-called
+        self.name, self._call = name, call
+
+    def __eq__(self, other):
+        return isinstance(other, _CallView) and self._call.same_as(other._call)
+
+    def __hash__(self):
+        return hash(self._call.handle.value)
+
+    @functools.cached_property
+    def args(self):
+        return [value_of(arg) for arg in self._call.args]
+
+    @functools.cached_property
+    def arg_names(self):
+        known = () if self.name.startswith(f"{COMPILER}.") else _arg_names(self.name)
+        count = len(self._call.args)
+        return [*known[:count], *(f"argument {i}" for i in range(len(known), count))]
+
+    @functools.cached_property
+    def attrs(self):
+        return self._call.attrs
+
+    @functools.cached_property
+    def results(self):
+        type_ = self._call.checked_type
+        is_tuple = isinstance(type_, relay.TupleType)
+        return tuple(map(_of_type, type_.fields)) if is_tuple else (_of_type(type_),)
+
+    @functools.cached_property
+    def returns_tuple(self):
+        return isinstance(self._call.checked_type, relay.TupleType)
+
+    @property
+    def has_shape_function(self):
+        return self.name.startswith(f"{COMPILER}.") or _has_shape_function(self.name)
+
+
+@functools.lru_cache(maxsize=None)
+def _arg_names(op: str) -> tuple[str, ...]:
+    return tuple(info.name for info in ir.Op.get(op).arguments)
+
+
+@functools.lru_cache(maxsize=None)
+def _has_shape_function(op: str) -> bool:
+    """Whether TVM's VM can tell the shape of the result of a Relay op."""
+    return ir.Op.get(op).get_attr("FShapeFunc") is not None

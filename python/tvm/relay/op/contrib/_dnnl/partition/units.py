@@ -1,0 +1,129 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What of a function oneDNN runs: ops with what is fused to them, divided into regions."""
+
+from __future__ import annotations
+
+from ..policy.graph import Graph
+from ..policy.op_spec import Rules
+from ..policy.op_view import OpView
+from ..policy.tensors import COMPILER
+from .edge_views import trimmed
+from .fuse import Fused, find_fused
+from .prune import why_prune
+from .regions import Regions
+
+_AT_THE_EDGE = "left out: a view at the edge of a partition"
+
+
+class Units:
+    """The graph of a function in which each op with what is fused to it is one expression.
+
+    Parameters
+    ----------
+    graph : Graph
+        The function.
+    rules : Rules
+        The policy.
+
+    Attributes
+    ----------
+    ops : Graph
+        The function as it was given.
+    fused : dict[int, Fused]
+        What is fused, by the number of its last op.
+    graph : Graph
+        The function; what is fused is there under the number of its last op.
+    """
+
+    def __init__(self, graph: Graph, rules: Rules):
+        self.ops, self.rules = graph, rules
+        self.fused: dict[int, Fused] = {each.chain[-1]: each for each in find_fused(graph, rules)}
+        groups = [[*each.dequantized, *each.chain] for each in self.fused.values()]
+        self.graph = graph.contracted(groups)
+        # What others use as well stays an expression of its own.
+        inside = {i for group in groups for i in group[:-1]}
+        self._inside = {i for i in inside if not self.graph.operands[i]}
+        self._is_supported = [False] * len(graph.nodes)
+
+    def is_supported(self, i: int) -> bool:
+        """Whether oneDNN computes an expression; asked operands first."""
+        graph, known = self.graph, self._is_supported
+        if i in self._inside:
+            return False
+        if graph.field(i) is not None:
+            known[i] = known[graph.operands[i][0]]
+        elif graph.is_tuple(i):
+            # What a call gets goes where the call goes, or both stay.
+            known[i] = bool(graph.users[i]) and all(
+                self._is_accepted(user) and graph.scope[user] == graph.scope[i]
+                for user in graph.users[i]
+            )
+        else:
+            fields = [k for k in graph.operands[i] if graph.is_tuple(k)]
+            known[i] = self._is_accepted(i) and all(known[field] for field in fields)
+        return known[i]
+
+    def _is_accepted(self, i: int) -> bool:
+        name = self.graph.ops[i]
+        # Someone has made a composite of what oneDNN runs.
+        if i in self.fused or (name or "").startswith(f"{COMPILER}."):
+            return True
+        return name in self.rules.ops and self.rules.refusal(self.graph.views[i]) is None
+
+    def chain(self, i: int) -> list[int]:
+        """Return the op that an expression is, or the root op and its post-ops."""
+        return self.fused[i].chain if i in self.fused else [i]
+
+    def calls(self, i: int) -> list[OpView]:
+        """Return the calls of ops that an expression stands for."""
+        return [call for k in self.chain(i) for call in self.ops.calls(k)]
+
+
+class Choice:
+    """What of a function goes into partitions, and why the rest of what oneDNN runs does not.
+
+    Parameters
+    ----------
+    units : Units
+        The function.
+
+    Attributes
+    ----------
+    regions : Regions
+        The regions that oneDNN can run.
+    partitions : list[list[int]]
+        What is in each partition, in order.
+    reasons : dict[int, str]
+        By number of an expression that oneDNN can run: why it stays on TVM.
+    """
+
+    def __init__(self, units: Units):
+        rules = units.rules
+        self.regions = Regions(units.graph, units.is_supported)
+        self.partitions: list[list[int]] = []
+        self.reasons: dict[int, str] = {}
+        for members in self.regions.members:
+            reason = why_prune([call for i in members for call in units.calls(i)], rules)
+            if reason is not None:
+                self.reasons.update(dict.fromkeys(members, reason))
+                continue
+            if rules.options.prune:
+                kept = trimmed(units.graph, members, rules)
+                self.reasons.update(dict.fromkeys(set(members).difference(kept), _AT_THE_EDGE))
+                members = kept
+            self.partitions.append(members)
