@@ -14,13 +14,28 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Checks that the core of the runtime includes no TVM, neither directly nor through our headers."""
+"""Checks that the core of the runtime includes no TVM, and that the policy imports no IR of it."""
 
+import ast
 import re
 
 CORE = "src/runtime/contrib/dnnl/core"
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 _OF_TVM = ("tvm/", "dmlc/")
+
+BACKEND = "python/tvm/relay/op/contrib/_dnnl"
+# What Relay and Relax share of it.
+SHARED = (
+    "options.py",
+    "partition/edge_views.py",
+    "partition/fuse.py",
+    "partition/prune.py",
+    "partition/regions.py",
+    "partition/units.py",
+    "policy/**/*.py",
+)
+# All that is to be had of the module tvm there.
+_ANY_TVM = ("get_global_func", "ir", "IRModule", "transform")
 
 
 def check_core(root):
@@ -42,3 +57,32 @@ def check_core(root):
     for path in sorted((root / CORE).rglob("*.[ch]*")):
         if includes := way(path):
             yield f"{path.relative_to(root)}: the core includes TVM: {' > '.join(includes)}"
+
+
+def check_policy(root):
+    """Yield a message for each import of what Relay and Relax share that only one of them has."""
+    folder = root / BACKEND
+    shared = {path for pattern in SHARED for path in folder.glob(pattern)}
+    for path in sorted(shared):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for name in _foreign(path, node, shared):
+                yield f"{path.relative_to(root)}:{node.lineno}: the policy uses {name}"
+
+
+def _foreign(path, node, shared):
+    """Return what an import, or an attribute of tvm, names outside of the shared files."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names if alias.name.startswith("tvm.")]
+    if isinstance(node, ast.Attribute):
+        is_of_tvm = isinstance(node.value, ast.Name) and node.value.id == "tvm"
+        return [f"tvm.{node.attr}"] if is_of_tvm and node.attr not in _ANY_TVM else []
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    if not node.level:
+        return [node.module] if node.module.split(".")[0] == "tvm" else []
+    base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+    if base.with_suffix(".py") in shared:
+        return []
+    names = (alias.name for alias in node.names)
+    dots = "." * node.level + (node.module or "")
+    return [f"{dots} {name}" for name in names if base / f"{name}.py" not in shared]

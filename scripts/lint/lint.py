@@ -90,7 +90,7 @@ def main(args):
         for _, command in tools:
             runner.show(command)
         runner.plan(
-            "check licence headers, file sizes, forbidden strings and the includes of the core"
+            "check licence headers, file sizes, forbidden strings, what core and policy use"
         )
         newest_onednn.NewestBuild(runner, layout).build("all", options=("-k", "0"))
         return 0
@@ -105,6 +105,7 @@ def main(args):
             text_rules.check_forbidden(root, files, tables / "forbidden.txt"),
         ),
         ("the core without TVM", includes.check_core(root)),
+        ("the policy without Relay", includes.check_policy(root)),
         (
             f"compiles with oneDNN {newest_onednn.newest_version(layout)}",
             newest_onednn.check_compiles(runner, layout),

@@ -38,7 +38,10 @@ RULES = (
     (r"src/runtime/contrib/json/|.*/codegen_json/", (BACKEND + "test_json_runtime.py", FIRST)),
     (r"src/.*/codegen_c/", (BACKEND + "test_ccompiler.py", STAGES + "c_source")),
     (r"src/relay/backend/contrib/dnnl/", (STAGES + "c_source", STAGES + "fusion", FIRST)),
-    (r"python/.*/_dnnl/policy/rules/", (STAGES + "ops", STAGES + "partition/test_rules.py")),
+    (
+        r"python/.*/_dnnl/policy/(rules/|table|op_view)",
+        (STAGES + "ops", STAGES + "partition/test_rules.py"),
+    ),
     (r"python/.*/_dnnl/partition/fuse", (STAGES + "fusion", FIRST)),
     (r"python/.*/_dnnl/(rewrites|report|integration)/", (STAGES + "{0}",)),
     (r"python/tvm/", (STAGES + "partition", STAGES + "fusion", FIRST)),

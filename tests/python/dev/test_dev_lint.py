@@ -148,3 +148,31 @@ def test_the_core_includes_no_tvm(tmp_path, name, text, way):
     assert list(includes.check_core(tmp_path)) == []
     write(tmp_path, CORE + name, f"#include <vector>\n{text}\n")
     assert list(includes.check_core(tmp_path)) == [f"{CORE}{name}: the core includes TVM: {way}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("from tvm import relay", "tvm"),
+        ("from tvm.relay import op", "tvm.relay"),
+        ("import tvm.tir", "tvm.tir"),
+        ("import tvm\n\nx = tvm.relay.Call", "tvm.relay"),
+        ("from ..ir import relay_view", "..ir relay_view"),
+        ("from ..ir.relay_view import view_of", "..ir.relay_view view_of"),
+    ],
+)
+def test_the_policy_imports_no_ir(tmp_path, text, name):
+    folder = includes.BACKEND
+    write(tmp_path, f"{folder}/ir/relay_view.py", "from tvm import relay\n")
+    write(tmp_path, f"{folder}/policy/cpu.py", "import tvm\n\nx = tvm.get_global_func\n")
+    write(
+        tmp_path,
+        f"{folder}/policy/rules/conv.py",
+        "import math\n\nfrom .. import cpu\nfrom ..cpu import x\nfrom ...options import y\n",
+    )
+    write(tmp_path, f"{folder}/options.py", "from .policy import cpu\n")
+    assert list(includes.check_policy(tmp_path)) == []
+    write(tmp_path, f"{folder}/partition/fuse.py", f"{text}\n")
+    (message,) = includes.check_policy(tmp_path)
+    assert message.startswith(f"{folder}/partition/fuse.py:")
+    assert message.endswith(f": the policy uses {name}")

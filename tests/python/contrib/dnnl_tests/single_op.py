@@ -21,6 +21,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 from tvm.relay.op.contrib._dnnl.policy.op_spec import Rules
+from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.reference import RTOL
@@ -139,7 +140,7 @@ def refusal(expr):
     call = mod["main"].body
     while isinstance(call, relay.TupleGetItem):
         call = call.tuple_value
-    return Rules(dnnl._TABLE).refusal(view_of(call))
+    return Rules(TABLE).refusal(view_of(call))
 
 
 def reasons(expr, params=None):

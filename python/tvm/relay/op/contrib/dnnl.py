@@ -16,8 +16,8 @@
 # under the License.
 """Offload policy of oneDNN (DNNL): which ops it runs, which it fuses, and when.
 
-One row per op or composite. A row says what is legal; how rows become patterns, annotations and
-partitions is in the private package ``_dnnl``.
+What oneDNN runs is told by one row an op in ``_dnnl/policy/table.py``; how rows become patterns,
+annotations and partitions is in the rest of the private package ``_dnnl``.
 """
 
 from __future__ import annotations
@@ -36,50 +36,8 @@ from ._dnnl.integration.target import host_target  # not for TVM
 from ._dnnl.options import check_module, make_options
 from ._dnnl.partition import pattern_table as patterns
 from ._dnnl.pipeline import partition
-from ._dnnl.policy.op_spec import (
-    FUNCTION,
-    OpSpec,
-    Rules,
-    always,
-    binary,
-    copy,
-    eltwise,
-    function,
-    light,
-    no_flops,
-    root,
-    view,
-)
-from ._dnnl.policy.rules.binary import BINARY, DIVIDE, comparison_reason
-from ._dnnl.policy.rules.conv import CONV
-from ._dnnl.policy.rules.eltwise import (
-    CLIP,
-    cast_reason,
-    eltwise_reason,
-    leaky_relu_reason,
-    prelu_reason,
-    virtual_reason,
-)
-from ._dnnl.policy.rules.matmul import BATCH_MATMUL, DENSE, MATMUL
-from ._dnnl.policy.rules.pool import ADAPTIVE, POOL
-from ._dnnl.policy.rules.quantize import dequantize_reason, quantize_reason
-from ._dnnl.policy.rules.reduce import (
-    REDUCE,
-    axis_reason,
-    batch_norm_reason,
-    group_norm_reason,
-    l2_normalize_reason,
-    lrn_reason,
-    rms_norm_reason,
-)
-from ._dnnl.policy.rules.resize import RESIZE
-from ._dnnl.policy.rules.view import (
-    concat_reason,
-    layout_transform_reason,
-    strided_slice_reason,
-    view_reason,
-)
-from ._dnnl.policy.tensors import data_elements
+from ._dnnl.policy.op_spec import Rules
+from ._dnnl.policy.table import TABLE
 from ._dnnl.report.offload_report import OffloadReport, make_report
 from .register import register_pattern_table
 
@@ -98,116 +56,14 @@ __all__ = [
     "set_num_threads",
 ]
 
-_TABLE = {
-    row.name: row
-    for row in [
-        root("nn.conv1d", **CONV, padding="zero"),
-        root(
-            "nn.conv2d",
-            **CONV,
-            padding="zero",
-            patterns="bias_sum_relu bias_sum bias_relu bias bias_sigmoid relu sigmoid",
-        ),
-        root("nn.conv3d", **CONV, padding="zero"),
-        root("nn.conv1d_transpose", **CONV),
-        root("nn.conv2d_transpose", **CONV),
-        root("nn.conv3d_transpose", **CONV),
-        root("nn.dense", **DENSE, patterns="bias_relu bias relu"),
-        root("nn.matmul", **MATMUL),
-        root("nn.batch_matmul", **BATCH_MATMUL),
-        light("nn.max_pool1d", **POOL, padding="lowest"),
-        light("nn.max_pool2d", **POOL, padding="lowest"),
-        light("nn.max_pool3d", **POOL, padding="lowest"),
-        light("nn.avg_pool1d", **POOL, padding="average"),
-        light("nn.avg_pool2d", **POOL, padding="average"),
-        light("nn.avg_pool3d", **POOL, padding="average"),
-        light("nn.global_max_pool2d", **ADAPTIVE),
-        light("nn.global_avg_pool2d", **ADAPTIVE),
-        light("nn.adaptive_max_pool1d", **ADAPTIVE),
-        light("nn.adaptive_max_pool2d", **ADAPTIVE),
-        light("nn.adaptive_max_pool3d", **ADAPTIVE),
-        light("nn.adaptive_avg_pool1d", **ADAPTIVE),
-        light("nn.adaptive_avg_pool2d", **ADAPTIVE),
-        light("nn.adaptive_avg_pool3d", **ADAPTIVE),
-        OpSpec("nn.batch_norm", batch_norm_reason, fuses=("nn.relu",), flops=data_elements),
-        function("nn.group_norm", group_norm_reason),
-        function("nn.instance_norm", axis_reason),
-        function("nn.l2_normalize", l2_normalize_reason),
-        function("nn.layer_norm", axis_reason),
-        function("nn.lrn", lrn_reason),
-        function("dnnl.rms_norm", rms_norm_reason),
-        function("nn.fast_softmax", axis_reason),
-        function("nn.log_softmax", axis_reason),
-        function("nn.softmax", axis_reason, is_not_negative=always),
-        light("max", **REDUCE),
-        light("mean", **REDUCE),
-        light("min", **REDUCE),
-        light("prod", **REDUCE, grows=True),
-        light("sum", **REDUCE, grows=True),
-        light("image.resize1d", **RESIZE),
-        light("image.resize2d", **RESIZE),
-        light("image.resize3d", **RESIZE),
-        light("nn.upsampling", **RESIZE),
-        light("nn.upsampling3d", **RESIZE),
-        OpSpec("cast", cast_reason, flops=no_flops),
-        OpSpec("qnn.quantize", quantize_reason, post="quantize"),
-        OpSpec("qnn.dequantize", dequantize_reason, reads_int8="data", fuses=("quantize",)),
-        copy("concatenate", concat_reason),
-        copy("stack", concat_reason),
-        view("split", view_reason),
-        view("strided_slice", strided_slice_reason),
-        view("contrib_reverse_reshape", view_reason),
-        view("expand_dims", view_reason),
-        view("layout_transform", layout_transform_reason),
-        view("nn.batch_flatten", view_reason),
-        view("reshape", view_reason),
-        view("squeeze", view_reason),
-        view("transpose", view_reason),
-        eltwise("nn.relu", eltwise_reason, is_not_negative=always),
-        eltwise("nn.leaky_relu", leaky_relu_reason),
-        OpSpec("nn.prelu", prelu_reason),
-        eltwise("abs", eltwise_reason, is_not_negative=always),
-        eltwise("clip", **CLIP),
-        eltwise("exp", eltwise_reason, cost_weight=FUNCTION, grows=True, is_not_negative=always),
-        eltwise("negative", eltwise_reason),
-        eltwise("rsqrt", eltwise_reason, grows=True),
-        eltwise("sigmoid", eltwise_reason, cost_weight=FUNCTION, is_not_negative=always),
-        eltwise("sqrt", eltwise_reason, is_not_negative=always),
-        eltwise("tanh", eltwise_reason, cost_weight=FUNCTION),
-        eltwise("dnnl.elu", virtual_reason, cost_weight=FUNCTION),
-        eltwise("dnnl.gelu_erf", virtual_reason, cost_weight=FUNCTION),
-        eltwise("dnnl.gelu_tanh", virtual_reason, cost_weight=FUNCTION),
-        eltwise("dnnl.hard_sigmoid", virtual_reason),
-        eltwise("dnnl.hard_swish", virtual_reason),
-        eltwise("dnnl.linear", virtual_reason),
-        eltwise("dnnl.mish", virtual_reason, cost_weight=FUNCTION),
-        eltwise("dnnl.pow", virtual_reason, cost_weight=FUNCTION, grows=True),
-        eltwise("dnnl.rsqrt", virtual_reason, grows=True),
-        eltwise("dnnl.softplus", virtual_reason, cost_weight=FUNCTION),
-        eltwise("dnnl.swish", virtual_reason, cost_weight=FUNCTION),
-        binary("nn.bias_add", axis_reason),
-        binary("add", **BINARY),
-        binary("subtract", **BINARY),
-        binary("multiply", **BINARY),
-        binary("divide", **DIVIDE),
-        binary("maximum", **BINARY),
-        binary("minimum", **BINARY),
-        OpSpec("equal", comparison_reason),
-        OpSpec("not_equal", comparison_reason),
-        OpSpec("less", comparison_reason),
-        OpSpec("less_equal", comparison_reason),
-        OpSpec("greater", comparison_reason),
-        OpSpec("greater_equal", comparison_reason),
-    ]
-}
-patterns.register(_TABLE)
+patterns.register(TABLE)
 shape_functions.register()
 
 
 @register_pattern_table("dnnl")
 def pattern_table() -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
     """Return (name, pattern, check) of each composite, for MergeComposite."""
-    return patterns.pattern_table(_TABLE)
+    return patterns.pattern_table(TABLE)
 
 
 def partition_for_dnnl(
@@ -292,8 +148,8 @@ def partition_for_dnnl(
         keep_bias_order=keep_bias_order,
         num_threads=num_threads,
     )
-    options = make_options(mod_name, given, [*_TABLE, *patterns.composites(_TABLE)])
-    return partition(check_module(mod), params, Rules(_TABLE, options))
+    options = make_options(mod_name, given, [*TABLE, *patterns.composites(TABLE)])
+    return partition(check_module(mod), params, Rules(TABLE, options))
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:
@@ -311,7 +167,7 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
         Its text is a table; `to_dict()` has the same for programs, `to_json()` each op of the
         module as well.
     """
-    return make_report(check_module(mod), _TABLE)
+    return make_report(check_module(mod), TABLE)
 
 
 def is_dnnl_available() -> bool:

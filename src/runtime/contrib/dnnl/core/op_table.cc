@@ -74,7 +74,8 @@ constexpr Family Reshape(Types (*infer)(const NodeReader&, const Types&)) {
   return {infer, LowerReshape, kAny, PostOp::kView};
 }
 
-// Keep in step with the rows in python/tvm/relay/op/contrib/dnnl.py; a test compares the two.
+// Keep in step with the rows of policy/table.py in python/tvm/relay/op/contrib/_dnnl; a test
+// compares the two.
 const OpSpec kOps[] = {
     // name, inputs (min, max), family, algorithm, its parameters, whether 1/x comes after it
     {"nn.conv1d", 2, 2, kConv},

@@ -20,6 +20,7 @@ import pytest
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.partition.pattern_table import composites
 from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import graphs as random_graphs
@@ -57,10 +58,10 @@ def offloaded(graph, name):
 
 
 # Graphs of 8-bit tensors are drawn in a way of their own: `graphs/quantized.py`.
-NAMES = [name for name in dnnl._TABLE if not name.startswith("qnn.")]
+NAMES = [name for name in TABLE if not name.startswith("qnn.")]
 
 
-@pytest.mark.parametrize("name", [*NAMES, *composites(dnnl._TABLE)])
+@pytest.mark.parametrize("name", [*NAMES, *composites(TABLE)])
 def test_every_row_of_the_policy_is_drawn_and_offloaded(name):
     assert name in ROWS, f"add a row for {name} to one of the files dnnl_graphs/rows_*.py"
     assert any(offloaded(graph, name) for graph in singles(ROWS[name]))

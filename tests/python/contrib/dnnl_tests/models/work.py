@@ -19,9 +19,9 @@
 from typing import NamedTuple
 
 from tvm import relay
-from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 from tvm.relay.op.contrib._dnnl.policy.op_spec import Rules
+from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 from tvm.relay.op.contrib._dnnl.report.walk import Walk
 
 
@@ -40,6 +40,6 @@ class Work(NamedTuple):
 def work(partitioned):
     """Count the floating-point operations of a partitioned module."""
     units = Walk(relay.transform.InferType()(partitioned)).units
-    rules = Rules(dnnl._TABLE)  # pylint: disable=protected-access
+    rules = Rules(TABLE)
     counts = [(unit.offloaded, rules.flops(view_of(call))) for unit in units for call in unit.ops]
     return Work(sum(n for offloaded, n in counts if offloaded), sum(n for _, n in counts))

@@ -25,6 +25,7 @@ import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import graphs as random_graphs
@@ -54,7 +55,7 @@ def modules(name, dtype, count=3):
 
 
 @pytest.mark.parametrize("dtype", SHORT)
-@pytest.mark.parametrize("name", [name for name in dnnl._TABLE if name in ROWS])
+@pytest.mark.parametrize("name", [name for name in TABLE if name in ROWS])
 def test_op(name, dtype):
     if not cpu.computes(dtype):
         pytest.skip(f"this CPU has no {dtype}")

@@ -26,8 +26,11 @@ import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
+from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 from tvm.relay.op.contrib._dnnl.partition import pattern_table
 from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.relay.op.contrib._dnnl.policy.op_view import OpView, Tensor
+from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs.draw import Unfit
@@ -193,19 +196,18 @@ class Support:
         # Relay itself has these for some types only.
         except tvm.TVMError:
             return False
-        return self.spec.reason(mod["main"].body) is None
+        return self.spec.reason(view_of(mod["main"].body)) is None
 
     def _accepts_virtual(self, dtype):
         """Whether the rule of a virtual op accepts an operand of a type."""
-        data = relay.var("data", shape=(2, 3), dtype=dtype)
-        call = relay.Call(relay.Function([data], data), [data])
-        relay.transform.InferTypeLocal(data)
-        return self.spec.reason(call) is None
+        data = Tensor((2, 3), dtype)
+        return self.spec.reason(OpView(self.name, [data], (data,))) is None
 
     def _reasons(self, graph, dtype):
         """Return what the rule says of the calls in a graph, None for one that is accepted."""
         mod = _module(graph, dtype)
-        return set() if mod is None else {self.spec.reason(call) for call in _calls(mod, self.name)}
+        calls = [] if mod is None else _calls(mod, self.name)
+        return {self.spec.reason(view_of(call)) for call in calls}
 
     @property
     def layouts(self):
@@ -252,10 +254,9 @@ def text():
 
 
 def _text():
-    table = dnnl._TABLE  # pylint: disable=protected-access
-    found = {name: Support(spec) for name, spec in table.items()}
+    found = {name: Support(spec) for name, spec in TABLE.items()}
     rows = [_row(support) for support in found.values()]
-    for name, ((root,), *_) in pattern_table.composites(table).items():
+    for name, ((root,), *_) in pattern_table.composites(TABLE).items():
         rows.append(_composite_row(name, found[root]))
     reasons = [(name, reason) for name, support in found.items() for reason in support.refused]
     parts = [
@@ -278,8 +279,7 @@ def without_row():
 
 def names():
     """Return the names of all rows and composites."""
-    table = dnnl._TABLE  # pylint: disable=protected-access
-    return [*table, *pattern_table.composites(table)]
+    return [*TABLE, *pattern_table.composites(TABLE)]
 
 
 def run(progress=None):

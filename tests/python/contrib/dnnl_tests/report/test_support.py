@@ -19,8 +19,8 @@
 import pathlib
 
 import pytest
-from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 
 from dnnl_tests.report import support
 
@@ -41,13 +41,13 @@ def test_reasons_lose_their_numbers():
 
 
 def test_layouts_of_an_op():
-    conv = support.Support(dnnl._TABLE["nn.conv2d"])
+    conv = support.Support(TABLE["nn.conv2d"])
     assert conv.layouts == "`NCHW`, `NHWC`; any order of `OIHW`"
 
 
 def test_types_on_this_cpu():
     types = {"float32", *filter(cpu.computes, cpu.REAL)}
-    assert support.Support(dnnl._TABLE["nn.conv2d"]).dtypes == types
+    assert support.Support(TABLE["nn.conv2d"]).dtypes == types
 
 
 RARELY_LEGAL = ("nn.matmul", "image.resize1d", "nn.upsampling3d")
@@ -57,7 +57,7 @@ RARELY_LEGAL = ("nn.matmul", "image.resize1d", "nn.upsampling3d")
 def test_types_are_those_of_the_rule(name, monkeypatch):
     """What random calls are refused for need not be the type."""
     monkeypatch.setattr(cpu, "computes", lambda dtype: dtype in cpu.REAL)
-    assert support.Support(dnnl._TABLE[name]).dtypes == {"float32", "bfloat16", "float16"}
+    assert support.Support(TABLE[name]).dtypes == {"float32", "bfloat16", "float16"}
 
 
 @pytest.mark.parametrize(
@@ -72,4 +72,4 @@ def test_types_are_those_of_the_rule(name, monkeypatch):
 )
 def test_types_of_8_bits(name, dtypes, monkeypatch):
     monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
-    assert support.Support(dnnl._TABLE[name]).dtypes == dtypes
+    assert support.Support(TABLE[name]).dtypes == dtypes

@@ -14,14 +14,15 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The mechanisms behind the offload policy of oneDNN; the policy itself is in ``dnnl.py``.
+"""What decides which ops oneDNN runs, and what makes partitions of them.
 
 Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The rooms::
 
     options      the arguments of partition_for_dnnl, checked
     pipeline     what it does, step by step and function by function
-    policy       what a row says about an op, the rules of the rows, the rules of one run
-    ir           a function as a graph of numbers; constants; shapes with names
+    policy       the table of ops, what a row says, the rules of the rows, the rules of one run;
+                 what rules see of an op, whichever IR it is written in
+    ir           Relay: a call as rules see it, a function as a graph; constants; shapes with names
     rewrites     what prepares a function; a driver, and a file for each rewrite
     partition    what is fused, which regions become functions, and which stay on TVM
     report       what became of each op, as a table, for programs and drawn
@@ -46,6 +47,7 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
     rewrites/virtual_ops
     rewrites/reduced_precision  bfloat16 or float16 in the place of float32, if wanted
     partition/outline           what oneDNN runs goes into functions, with the help of
+        units                       what is chosen, by these:
         fuse                        an op and what is fused to it
         regions                     what can be one call
         prune, edge_views           what is better left to TVM

@@ -1,0 +1,166 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The table of what oneDNN runs: one row an op, with the rule that accepts or refuses a call."""
+
+from __future__ import annotations
+
+from .op_spec import (
+    FUNCTION,
+    OpSpec,
+    always,
+    binary,
+    copy,
+    eltwise,
+    function,
+    light,
+    no_flops,
+    root,
+    view,
+)
+from .rules.binary import BINARY, DIVIDE, comparison_reason
+from .rules.conv import CONV
+from .rules.eltwise import (
+    CLIP,
+    cast_reason,
+    eltwise_reason,
+    leaky_relu_reason,
+    prelu_reason,
+    virtual_reason,
+)
+from .rules.matmul import BATCH_MATMUL, DENSE, MATMUL
+from .rules.pool import ADAPTIVE, POOL
+from .rules.quantize import dequantize_reason, quantize_reason
+from .rules.reduce import (
+    REDUCE,
+    axis_reason,
+    batch_norm_reason,
+    group_norm_reason,
+    l2_normalize_reason,
+    lrn_reason,
+    rms_norm_reason,
+)
+from .rules.resize import RESIZE
+from .rules.view import (
+    concat_reason,
+    layout_transform_reason,
+    strided_slice_reason,
+    view_reason,
+)
+from .tensors import data_elements
+
+TABLE: dict[str, OpSpec] = {
+    row.name: row
+    for row in [
+        root("nn.conv1d", **CONV, padding="zero"),
+        root(
+            "nn.conv2d",
+            **CONV,
+            padding="zero",
+            patterns="bias_sum_relu bias_sum bias_relu bias bias_sigmoid relu sigmoid",
+        ),
+        root("nn.conv3d", **CONV, padding="zero"),
+        root("nn.conv1d_transpose", **CONV),
+        root("nn.conv2d_transpose", **CONV),
+        root("nn.conv3d_transpose", **CONV),
+        root("nn.dense", **DENSE, patterns="bias_relu bias relu"),
+        root("nn.matmul", **MATMUL),
+        root("nn.batch_matmul", **BATCH_MATMUL),
+        light("nn.max_pool1d", **POOL, padding="lowest"),
+        light("nn.max_pool2d", **POOL, padding="lowest"),
+        light("nn.max_pool3d", **POOL, padding="lowest"),
+        light("nn.avg_pool1d", **POOL, padding="average"),
+        light("nn.avg_pool2d", **POOL, padding="average"),
+        light("nn.avg_pool3d", **POOL, padding="average"),
+        light("nn.global_max_pool2d", **ADAPTIVE),
+        light("nn.global_avg_pool2d", **ADAPTIVE),
+        light("nn.adaptive_max_pool1d", **ADAPTIVE),
+        light("nn.adaptive_max_pool2d", **ADAPTIVE),
+        light("nn.adaptive_max_pool3d", **ADAPTIVE),
+        light("nn.adaptive_avg_pool1d", **ADAPTIVE),
+        light("nn.adaptive_avg_pool2d", **ADAPTIVE),
+        light("nn.adaptive_avg_pool3d", **ADAPTIVE),
+        OpSpec("nn.batch_norm", batch_norm_reason, fuses=("nn.relu",), flops=data_elements),
+        function("nn.group_norm", group_norm_reason),
+        function("nn.instance_norm", axis_reason),
+        function("nn.l2_normalize", l2_normalize_reason),
+        function("nn.layer_norm", axis_reason),
+        function("nn.lrn", lrn_reason),
+        function("dnnl.rms_norm", rms_norm_reason),
+        function("nn.fast_softmax", axis_reason),
+        function("nn.log_softmax", axis_reason),
+        function("nn.softmax", axis_reason, is_not_negative=always),
+        light("max", **REDUCE),
+        light("mean", **REDUCE),
+        light("min", **REDUCE),
+        light("prod", **REDUCE, grows=True),
+        light("sum", **REDUCE, grows=True),
+        light("image.resize1d", **RESIZE),
+        light("image.resize2d", **RESIZE),
+        light("image.resize3d", **RESIZE),
+        light("nn.upsampling", **RESIZE),
+        light("nn.upsampling3d", **RESIZE),
+        OpSpec("cast", cast_reason, flops=no_flops),
+        OpSpec("qnn.quantize", quantize_reason, post="quantize"),
+        OpSpec("qnn.dequantize", dequantize_reason, reads_int8="data", fuses=("quantize",)),
+        copy("concatenate", concat_reason),
+        copy("stack", concat_reason),
+        view("split", view_reason),
+        view("strided_slice", strided_slice_reason),
+        view("contrib_reverse_reshape", view_reason),
+        view("expand_dims", view_reason),
+        view("layout_transform", layout_transform_reason),
+        view("nn.batch_flatten", view_reason),
+        view("reshape", view_reason),
+        view("squeeze", view_reason),
+        view("transpose", view_reason),
+        eltwise("nn.relu", eltwise_reason, is_not_negative=always),
+        eltwise("nn.leaky_relu", leaky_relu_reason),
+        OpSpec("nn.prelu", prelu_reason),
+        eltwise("abs", eltwise_reason, is_not_negative=always),
+        eltwise("clip", **CLIP),
+        eltwise("exp", eltwise_reason, cost_weight=FUNCTION, grows=True, is_not_negative=always),
+        eltwise("negative", eltwise_reason),
+        eltwise("rsqrt", eltwise_reason, grows=True),
+        eltwise("sigmoid", eltwise_reason, cost_weight=FUNCTION, is_not_negative=always),
+        eltwise("sqrt", eltwise_reason, is_not_negative=always),
+        eltwise("tanh", eltwise_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.elu", virtual_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.gelu_erf", virtual_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.gelu_tanh", virtual_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.hard_sigmoid", virtual_reason),
+        eltwise("dnnl.hard_swish", virtual_reason),
+        eltwise("dnnl.linear", virtual_reason),
+        eltwise("dnnl.mish", virtual_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.pow", virtual_reason, cost_weight=FUNCTION, grows=True),
+        eltwise("dnnl.rsqrt", virtual_reason, grows=True),
+        eltwise("dnnl.softplus", virtual_reason, cost_weight=FUNCTION),
+        eltwise("dnnl.swish", virtual_reason, cost_weight=FUNCTION),
+        binary("nn.bias_add", axis_reason),
+        binary("add", **BINARY),
+        binary("subtract", **BINARY),
+        binary("multiply", **BINARY),
+        binary("divide", **DIVIDE),
+        binary("maximum", **BINARY),
+        binary("minimum", **BINARY),
+        OpSpec("equal", comparison_reason),
+        OpSpec("not_equal", comparison_reason),
+        OpSpec("less", comparison_reason),
+        OpSpec("less_equal", comparison_reason),
+        OpSpec("greater", comparison_reason),
+        OpSpec("greater_equal", comparison_reason),
+    ]
+}
