@@ -1,0 +1,164 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What the policy sees of ops and graphs: made by hand without an IR, and read from Relay."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
+from tvm.relay.op.contrib._dnnl.options import Options
+from tvm.relay.op.contrib._dnnl.partition.units import Choice, Units
+from tvm.relay.op.contrib._dnnl.policy.graph import Graph, users_of
+from tvm.relay.op.contrib._dnnl.policy.op_spec import OpSpec, Rules
+from tvm.relay.op.contrib._dnnl.policy.op_view import NoTensor, OpView, Tensor
+from tvm.relay.op.contrib._dnnl.policy.table import TABLE
+
+from dnnl_tests.single_op import var
+
+CONV = dict(data_layout="NCHW", kernel_layout="OIHW", out_layout="", groups=1)
+CONV.update(strides=(1, 1), padding=[1, 1], dilation=(1, 1))
+
+
+def conv(data=(None, 3, 8, 8), **attrs):
+    """Return a convolution of four output channels, with the batch open."""
+    args = [Tensor(data, "float32"), Tensor((4, 3, 3, 3), "float32")]
+    result = Tensor((data[0], 4, *data[2:]), "float32")
+    attrs = SimpleNamespace(**{**CONV, **attrs})
+    return OpView("nn.conv2d", args, (result,), attrs, ["data", "weight"])
+
+
+def read(expr):
+    """Return the view of the call that ends an expression."""
+    return view_of(relay.transform.InferType()(tvm.IRModule.from_expr(expr))["main"].body)
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (conv(), None),
+        (conv((1, None, 8, 8)), "data of shape (1, ?, 8, 8) has open channels, which oneDNN must"),
+        (conv(strides=(1, "n")), "strides=[1, 'n'] is not 2 positive integers"),
+        (conv(groups=2), "groups=2 does not divide 3 input channels"),
+        (OpView("nn.relu", [NoTensor("TupleType")], ()), "argument 0 is not a tensor but of Tuple"),
+        (OpView("sin", [], ()), "no rule for this op"),
+        (None, "no rule for this op"),
+    ],
+)
+def test_rules_need_no_ir(call, reason):
+    found = Rules(TABLE).refusal(call)
+    assert found == reason if reason is None else found.startswith(reason)
+
+
+def test_a_rule_is_asked_once_for_a_call(monkeypatch):
+    asked = []
+    row = OpSpec("nn.relu", asked.append)
+    rules, x = Rules({"nn.relu": row}), var("x", (2, 3))
+    body = relay.transform.InferType()(tvm.IRModule.from_expr(relay.nn.relu(x)))["main"].body
+    assert rules.refusal(view_of(body)) is None and rules.refusal(view_of(body)) is None
+    assert len(asked) == 1
+    assert rules.refusal(read(relay.nn.relu(x))) is None and len(asked) == 2
+
+
+def test_an_open_result_needs_a_shape_function():
+    tensor = Tensor((None, 4), "float32")
+    call = OpView("nn.relu", [tensor], (tensor,))
+    assert Rules(TABLE).refusal(call) is None
+    call.has_shape_function = False
+    reason = "the result is open, and TVM has no shape function for this op"
+    assert Rules(TABLE).refusal(call) == reason
+
+
+def test_a_constant_is_read_when_its_value_is():
+    reads = []
+    tensor = Tensor((2,), "float32", lambda: reads.append(1) or np.ones(2, "float32"))
+    assert tensor.is_constant and not reads
+    assert tensor.value.shape == (2,) and reads
+    assert Tensor((2,), "float32").value is None
+
+
+def test_relay_call():
+    weight = relay.const(np.ones((4, 3, 3, 3), "float32"))
+    call = read(relay.nn.conv2d(var("x", (relay.Any(), 3, 8, 8)), weight, padding=(1, 1)))
+    data, kernel = call.args
+    assert (call.name, call.arg_names) == ("nn.conv2d", ["data", "weight"])
+    assert (data.shape, data.dtype, data.is_constant) == ((None, 3, 8, 8), "float32", False)
+    assert kernel.is_constant and kernel.shape == (4, 3, 3, 3) and kernel.value.all()
+    assert call.result.shape == (None, 4, 8, 8) and not call.returns_tuple
+    assert call.attrs.kernel_layout == "OIHW" and call.has_shape_function
+
+
+def test_relay_tuples():
+    x = var("x", (4, 3))
+    parts = relay.split(x, 2)
+    assert [part.shape for part in read(parts.astuple()).results] == [(2, 3), (2, 3)]
+    assert read(parts.astuple()).returns_tuple
+    (fields,) = read(relay.concatenate([x, x], 0)).args
+    assert [field.shape for field in fields] == [(4, 3), (4, 3)]
+    assert read(relay.concatenate(parts.astuple(), 0)).args == [NoTensor("TupleType")]
+
+
+def test_relay_expressions_that_call_no_op():
+    x = var("x", (4, 3))
+    func = relay.Function([x], x)
+    for expr in (x, relay.Tuple([x]), relay.Call(func, [x]), func):
+        assert view_of(expr) is None
+    virtual = relay.Call(func.with_attr("Composite", "dnnl.gelu_erf"), [x])
+    view = view_of(virtual)
+    assert (view.name, view.arg_names) == ("dnnl.gelu_erf", ["argument 0"])
+
+
+class Chain(Graph):
+    """A convolution of an input and a weight, and a relu behind it."""
+
+    nodes = ("input", "weight", "conv", "relu")
+    operands = [[], [], [0, 1], [2]]
+    users = users_of(operands)
+    scope = [0] * 4
+
+    def __init__(self):
+        call = conv()
+        self.views = [None, None, call, OpView("nn.relu", [call.result], (call.result,))]
+        self.ops = [view and view.name for view in self.views]
+
+    def result(self, i):
+        return self.views[i].result if self.views[i] else self.views[2].args[i]
+
+    def is_fixed(self, i):
+        return i == 1
+
+    def is_tuple(self, i):
+        return False
+
+    def field(self, i):
+        return None
+
+
+def test_partitions_need_no_ir():
+    units = Units(Chain(), Rules(TABLE))
+    choice = Choice(units)
+    assert [(fused.name, fused.chain) for fused in units.fused.values()] == [
+        ("dnnl.conv2d_relu", [2, 3])
+    ]
+    assert choice.partitions == [[3]] and not choice.reasons
+    assert choice.regions.inputs([3]) == [0]
+    excluded = Rules(TABLE, Options(exclude=frozenset(["nn.conv2d"])))
+    choice = Choice(Units(Chain(), excluded))
+    assert choice.partitions == []
+    assert choice.reasons == {3: "pruned: no heavy op and 256 elements, fewer than 65536"}
