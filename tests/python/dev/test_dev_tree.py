@@ -17,6 +17,8 @@
 """The prebuilt tree: unpacking wheels, the hook in TVM's loader, and the overlay."""
 
 import hashlib
+import os
+import pickle
 import subprocess
 import sys
 import zipfile
@@ -266,3 +268,26 @@ def test_pins_must_have_a_version_and_a_hash(tmp_path):
     pins.write_text("some-tree>=1.0\n")
     with pytest.raises(SetupError, match="not a pinned wheel"):
         wheels.pinned(pins)
+
+
+class Trap:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_an_import_has_nothing_to_do_with_the_folder_it_is_in(tmp_path):
+    cache = (
+        tmp_path / "kept/.pkl_memoize_py3/topi.nn.winograd_matrices.winograd_transform_matrices.pkl"
+    )
+    cache.parent.mkdir(parents=True)
+    cache.write_bytes(pickle.dumps(Trap(tmp_path / "unpickled")))
+    (tmp_path / "empty").mkdir()
+    for folder in ("empty", "kept"):
+        command = [sys.executable, "-c", "from tvm import relay"]
+        subprocess.run(command, cwd=tmp_path / folder, check=True)
+    assert not list((tmp_path / "empty").iterdir()) and not (tmp_path / "unpickled").exists()
