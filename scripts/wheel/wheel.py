@@ -108,6 +108,8 @@ def write_project(layout, folder):
     for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
         text = layout.onednn / "share" / "doc" / "onednn" / name
         (folder / "licenses" / f"oneDNN-{name}.txt").write_bytes(text.read_bytes())
+    carried = Path(__file__).with_name("licenses.md")
+    (folder / "licenses" / "CARRIED.md").write_bytes(carried.read_bytes())
     text = _PROJECT.format(
         name=json.dumps(NAME),
         version=json.dumps(VERSION),

@@ -81,7 +81,8 @@ def test_it_holds_what_a_model_needs(built):
     assert {f"tvm/{name}" for name in needed} <= names
     assert "dnnl_report_page/page.py" in names
     assert not [name for name in names if "__pycache__" in name or name.endswith(".pyc")]
-    assert any(name.endswith("licenses/oneDNN-LICENSE.txt") for name in names)
+    for name in ("CARRIED.md", "oneDNN-LICENSE.txt", "oneDNN-THIRD-PARTY-PROGRAMS.txt"):
+        assert any(path.endswith(f"licenses/{name}") for path in names)
     assert "Requires-Dist: numpy~=1.26.4" in metadata
     assert "pytest" not in metadata
     assert "Requires-Dist: graphviz~=0.21; extra == 'report'" in metadata
