@@ -89,6 +89,11 @@ def test_the_source_is_plain_c_and_c_plus_plus(command, tmp_path):
     subprocess.run(command, cwd=tmp_path, check=True)
 
 
+def test_an_export_without_the_options_says_what_to_pass(tmp_path):
+    with pytest.raises(RuntimeError, match="error pass options=.*c_source_options.. to export"):
+        build().export_library(str(tmp_path / "lib.so"))
+
+
 def test_the_source_can_be_read():
     text = source_of(build())
     assert "/* out0 = dnnl.conv2d_bias_relu(in0, const_0, const_1) */" in text
