@@ -161,4 +161,6 @@ def test_partitions_need_no_ir():
     excluded = Rules(TABLE, Options(exclude=frozenset(["nn.conv2d"])))
     choice = Choice(Units(Chain(), excluded))
     assert choice.partitions == []
-    assert choice.reasons == {3: "pruned: no heavy op and 256 elements, fewer than 65536"}
+    assert choice.reasons == {
+        3: "pruned: too small to win: counts as 256 elements, fewer than 65536"
+    }

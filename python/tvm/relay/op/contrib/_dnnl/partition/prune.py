@@ -61,4 +61,6 @@ def why_prune(calls: list[OpView], rules: Rules) -> str | None:
     elements = sum(rules.cost_weight(call.name) * result_elements(call) for call in computed)
     if elements >= LIGHT_ELEMENTS:
         return None
-    return f"pruned: no heavy op and {elements} elements, fewer than {LIGHT_ELEMENTS}"
+    if elements == 0:
+        return "pruned: pools, reductions and resizing win nothing without a heavy op"
+    return f"pruned: too small to win: counts as {elements} elements, fewer than {LIGHT_ELEMENTS}"
