@@ -39,8 +39,8 @@ MENDED = {
         "    def load_module(file_name):\n",
         '    def load_module(file_name, options="", cc=""):\n',
     ),
-    # A cache that is not to be saved made a folder where Python was started, when Relay was imported,
-    # and unpickled what it found there.
+    # When Relay was imported, a cache that is not to be saved made a folder where Python was
+    # started, and unpickled what it found there.
     "tvm/contrib/pickle_memoize.py": (
         '        cache_dir = f".pkl_memoize_py{sys.version_info[0]}"\n',
         """        self.cache, self.dirty, self.save_at_exit = {}, False, save_at_exit
