@@ -24,6 +24,7 @@ from pathlib import Path
 
 from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.files import write_whole
 
 
 def shape(text):
@@ -97,7 +98,7 @@ def load(args, console):
 def write(path, text):
     """Write a file that the user named."""
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        write_whole(path, text)
     except OSError as error:
         raise SetupError(f"cannot write {path}: {error.strerror}", "name another file.") from error
 

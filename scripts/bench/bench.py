@@ -31,12 +31,12 @@ import json
 import os
 import statistics
 import sys
-from pathlib import Path
 
 from scripts import options, table
 from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.files import write_whole
 
 # So many times each backend takes its turn: a slow spell of the machine then hits them all.
 ROUNDS = 10
@@ -259,6 +259,7 @@ def reasons(rows):
 
 def check_writable(path):
     """Find out before the measurements that a file cannot be written."""
+    is_new = not os.path.exists(path)
     try:
         with open(path, "a", encoding="utf-8"):
             pass
@@ -266,6 +267,8 @@ def check_writable(path):
         raise SetupError(
             f"--json: cannot write {path}: {error.strerror}", "name another file."
         ) from error
+    if is_new:
+        os.unlink(os.path.realpath(path))
 
 
 def compare(workloads, precisions, backends, args, console):
@@ -357,5 +360,5 @@ def main(args):
             "note": note,
             "rows": rows,
         }
-        Path(args.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        write_whole(args.json, json.dumps(figures, indent=1) + "\n")
     return 0

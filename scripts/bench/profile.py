@@ -29,6 +29,7 @@ from scripts import options, table
 from scripts.bench import bench, measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.files import write_whole
 
 HEADER = [
     "primitive",
@@ -184,8 +185,7 @@ def main(args):
             {**row, "microseconds_alone": other["microseconds"]}
             for row, other in zip(in_turn, alone)
         ]
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(figures, file, indent=1)
+        write_whole(args.json, json.dumps(figures, indent=1))
     if args.plot:
         plot.primitives(in_turn, args.plot, f"{workload.title}, {args.threads} threads")
     return 0

@@ -32,6 +32,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts.errors import SetupError
+from scripts.files import write_whole
 
 INDEX = "dnnl_demo.json"
 FORMAT = "dnnl-demo-1"
@@ -96,7 +97,7 @@ def _save(folder, results, image):
     image.save(folder / "line.png")
     # Written last: without it the directory is not one of ours.
     text = json.dumps(index, ensure_ascii=False, indent=1)
-    (folder / INDEX).write_text(text, encoding="utf-8")
+    write_whole(folder / INDEX, text)
 
 
 def read_index(folder):

@@ -22,6 +22,7 @@ The table tells types, layouts and fusion.
 import sys
 
 from scripts.console import Console
+from scripts.files import write_whole
 from scripts.layout import ROOT
 
 PATH = ROOT / "docs" / "supported_ops.md"
@@ -47,7 +48,7 @@ def main(args):
             wrong = support.run(console.note)
     if args.write:
         PATH.parent.mkdir(exist_ok=True)
-        PATH.write_text(text, encoding="utf-8")
+        write_whole(PATH, text)
     else:
         print(text, end="")
     for name, what in wrong.items():

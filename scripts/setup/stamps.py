@@ -17,8 +17,9 @@
 """Stamps: a step of set-up is skipped when the hash of its inputs has not changed."""
 
 import hashlib
-import os
 from pathlib import Path
+
+from scripts.files import write_whole
 
 
 def _feed(state, part):
@@ -63,11 +64,9 @@ def digest(*parts):
 
 
 def write_atomic(path, text):
-    """Write a file so that a reader sees the old text or the new, never a part."""
+    """Write a file so that a reader sees the old text or the new, and its folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+    write_whole(path, text)
 
 
 class Stamp:
