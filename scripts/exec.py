@@ -16,7 +16,8 @@
 # under the License.
 """Runs a command in the prepared environment, and exits with its code.
 
-`python`, `pytest`, `tvmc` and your own scripts see the TVM tree with the oneDNN backend.
+`python`, `pytest`, `tvmc` and your own scripts see the TVM tree with the oneDNN backend; with
+--relax, TVM of today as pip installs it, and the plug-in `tvm_dnnl`.
 """
 
 import argparse
@@ -25,7 +26,7 @@ import sys
 
 from scripts import options
 from scripts.errors import SetupError
-from scripts.layout import Layout
+from scripts.layout import Layout, PluginLayout
 from scripts.setup.environment import newer_onednn, prepare, variables
 
 
@@ -45,8 +46,11 @@ def replace_process(command, environ):
 
 def add_arguments(parser):
     """Add the command's words: they begin at the first one that is no option, or after `--`."""
-    parser.usage = "./dev.py exec [--dry-run] [--no-build] [--onednn-newer] [--] COMMAND ..."
+    parser.usage = (
+        "./dev.py exec [--dry-run] [--no-build] [--onednn-newer] [--relax] [--] COMMAND ..."
+    )
     options.add_newer(parser)
+    options.add_relax(parser, "run it in the environment with TVM of today and the plug-in")
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
@@ -55,7 +59,7 @@ def main(args):
     command = args.words[args.words[:1] == ["--"] :]
     if not command:
         raise SetupError("exec needs a command", "for example: ./dev.py exec -- python my.py")
-    layout = Layout()
+    layout = PluginLayout() if args.relax else Layout()
     runner = prepare(args, layout)
     if args.dry_run:
         runner.show(command)

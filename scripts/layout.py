@@ -16,6 +16,7 @@
 # under the License.
 """Where everything is: the paths of the checkout and of what set-up builds."""
 
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,9 +59,32 @@ class Layout:
         # The graphs that the tests have compiled, and those that were damaged and found a mistake.
         self.corpus = self.build / "corpus"
         self.artifacts = self.build / "artifacts"
+        # What CMake is told beside oneDNN's place, and the pins of what is compiled against.
+        self.definitions = {"TVM_TREE": self.tvm, "USE_DNNL_CODEGEN": codegen.upper()}
+        self.pins = ("build.txt", "wheel-tvm.txt", "wheel-onednn.txt")
         self.lock = self.build / ".lock"
         self.in_use = self.build / ".in-use"
 
     def with_codegen(self, codegen):
         """Return the paths of the same checkout for another codegen."""
         return Layout(self.root, codegen)
+
+
+class PluginLayout(Layout):
+    """Paths of the same checkout for the plug-in, beside TVM of today as pip installs it."""
+
+    def __init__(self, root=ROOT):
+        super().__init__(root)
+        self.native = self.build / "relax"
+        self.venv = self.native / "venv"
+        self.bin = self.venv / "bin"
+        self.python = self.bin / "python"
+        # Where pip installs, for the Python that runs this.
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        self.packages = self.venv / "lib" / version / "site-packages"
+        self.cmake = self.native / "cmake"
+        # On Python's path: holds the package that the wheel holds, too.
+        self.plugin = self.native / "python"
+        self.library = self.plugin / "tvm_dnnl" / "libtvm_dnnl_relax.so"
+        self.definitions = {"TVM_FFI": self.packages / "tvm_ffi"}
+        self.pins = ("build.txt", "relax.txt", "wheel-onednn.txt")

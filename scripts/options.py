@@ -83,6 +83,11 @@ def add_newer(parser):
     )
 
 
+def add_relax(parser, what):
+    """Add the option of the commands that know the plug-in; `what` is what they do then."""
+    parser.add_argument("--relax", action="store_true", help=what)
+
+
 def add_measurement(parser, repeat):
     """Add what the commands that measure share; `repeat` is the default of --repeat."""
     parser.add_argument(

@@ -57,6 +57,12 @@ def clean_environment():
     return {name: value for name, value in os.environ.items() if name not in _STRAY}
 
 
+def prepend(environ, name, first):
+    """Put a folder in front of those that a variable names."""
+    rest = environ.get(name, "")
+    environ[name] = f"{first}{os.pathsep}{rest}" if rest else str(first)
+
+
 def tail(text, lines=TAIL_LINES):
     """Return the last lines of a text."""
     return "\n".join(text.rstrip().splitlines()[-lines:])

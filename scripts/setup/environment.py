@@ -22,9 +22,9 @@ from pathlib import Path
 
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.layout import Layout
-from scripts.runner import Runner
-from scripts.setup import steps
+from scripts.layout import Layout, PluginLayout
+from scripts.runner import Runner, prepend
+from scripts.setup import plugin, steps
 from scripts.setup.lock import exclusive, share
 
 LIBRARY_PLACES = ("build", "lib", "build/Release", "python/tvm")
@@ -63,19 +63,17 @@ def find_libtvm(home):
 def variables(layout, environ=None):
     """Return the environment variables of commands that run in the prepared environment."""
     environ = dict(os.environ if environ is None else environ)
+    if isinstance(layout, PluginLayout):
+        return plugin.variables(layout, environ)
     home = tvm_home(environ)
     package = home / "python" if home else layout.prebuilt
     library = find_libtvm(home) if home else layout.tvm
 
-    def prepend(name, first):
-        rest = environ.get(name, "")
-        environ[name] = f"{first}{os.pathsep}{rest}" if rest else str(first)
-
-    prepend("PATH", layout.bin)
-    prepend("PYTHONPATH", layout.report_page)
+    prepend(environ, "PATH", layout.bin)
+    prepend(environ, "PYTHONPATH", layout.report_page)
     # What the commands share with the tests: networks, random graphs, the table of ops.
-    prepend("PYTHONPATH", layout.root / "tests" / "python" / "contrib")
-    prepend("PYTHONPATH", package)
+    prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "contrib")
+    prepend(environ, "PYTHONPATH", package)
     environ["VIRTUAL_ENV"] = str(layout.venv)
     # The tree's own libtvm.so, whatever else LD_LIBRARY_PATH or PATH may offer.
     environ["TVM_LIBRARY_PATH"] = str(library)
@@ -93,6 +91,8 @@ def newer_onednn(layout, environ):
 
 def plan(runner, layout, extra_groups=(), compile_library=True):
     """Return the steps of set-up in their order."""
+    if isinstance(layout, PluginLayout):
+        return plugin.plan(runner, layout, extra_groups, compile_library)
     groups = steps.GROUPS + tuple(extra_groups)
     common = [
         steps.CheckMachine(runner, layout),

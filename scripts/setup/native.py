@@ -72,16 +72,14 @@ class NativeBuild:
             "-DCMAKE_BUILD_TYPE=Release",
             f"-DCMAKE_MAKE_PROGRAM={layout.bin / 'ninja'}",
             f"-DCMAKE_CXX_COMPILER={machine.find_compiler()}",
-            f"-DTVM_TREE={layout.tvm}",
             f"-DUSE_DNNL={layout.onednn}",
-            f"-DUSE_DNNL_CODEGEN={layout.codegen.upper()}",
+            *(f"-D{name}={value}" for name, value in layout.definitions.items()),
         ]
 
     def _configured(self):
         """Return the stamp of the configuration, and the key that it has if it is this one."""
         flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS")]
-        pins = ("build.txt", "wheel-tvm.txt", "wheel-onednn.txt")
-        files = [self.layout.requirements / name for name in pins]
+        files = [self.layout.requirements / name for name in self.layout.pins]
         key = digest(*map(str, self.configure_command()), *flags, *files)
         return Stamp(self.folder / ".configured"), key
 

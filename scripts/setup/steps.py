@@ -151,10 +151,14 @@ class VirtualEnvironment(Step):
         command = [sys.executable, "-m", "venv", self.layout.venv]
         self.runner.run(command, "venv", explain=explain_venv_failure)
         if not self.runner.dry_run:
-            tvmc = self.layout.bin / "tvmc"
-            write_atomic(tvmc, _TVMC)
-            tvmc.chmod(0o755)
+            self.add_commands()
             self.stamp().write(self.key())
+
+    def add_commands(self):
+        """Write the commands that no package brings."""
+        tvmc = self.layout.bin / "tvmc"
+        write_atomic(tvmc, _TVMC)
+        tvmc.chmod(0o755)
 
 
 class Packages(Step):
@@ -298,7 +302,10 @@ class CopyOverlay(Step):
         def original(name):
             return wheels.read_member(PrebuiltTree(self.runner, self.layout).wheel(), name)
 
-        return tree.Overlay(self.layout.overlay, self.layout.prebuilt, original)
+        def wanted():
+            return tree.for_relay(self.layout.root)
+
+        return tree.Overlay(wanted, self.layout.prebuilt, original)
 
     def current(self):
         return self._overlay().changes() == ([], [])
@@ -313,6 +320,7 @@ class CompileLibrary(Step):
     """Compile libtvm_dnnl.so. Ninja knows what is due if a file is newer than the library."""
 
     title = "compile libtvm_dnnl.so"
+    target = "tvm_dnnl"
     after = 1.0
 
     def current(self):
@@ -320,13 +328,14 @@ class CompileLibrary(Step):
         return NativeBuild(self.runner, self.layout).is_newer(self.layout.library)
 
     def run(self):
-        NativeBuild(self.runner, self.layout).build("tvm_dnnl")
+        NativeBuild(self.runner, self.layout).build(self.target)
 
 
 class SmokeTest(Step):
     """Import TVM with our library once, so that a broken tree is found here and not later."""
 
     title = "import tvm"
+    module = "tvm.relay"
 
     def stamp(self):
         return Stamp(self.layout.native / ".imported")
@@ -335,12 +344,16 @@ class SmokeTest(Step):
         library = self.layout.library
         stat = library.stat() if library.exists() else None
         seen = stat and (stat.st_mtime_ns, stat.st_size)
-        return digest(self.layout.prebuilt / ".stamp", str(seen))
+        return digest(self.tree() / ".stamp", str(seen))
+
+    def tree(self):
+        """Return the folder with the TVM that is imported."""
+        return self.layout.prebuilt
 
     def run(self):
         from scripts.setup.environment import variables  # the environment is made of these steps
 
-        command = [str(self.layout.python), "-c", "import tvm.relay"]
+        command = [str(self.layout.python), "-c", f"import {self.module}"]
         if self.runner.dry_run:
             self.runner.show(command)
             return

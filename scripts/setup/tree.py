@@ -163,28 +163,38 @@ def unpack(wheel, target, patches=()):
     return new
 
 
+def sources(folder):
+    """Return the files below a folder that people wrote, by their names below it."""
+    files = (path for path in folder.rglob("*") if is_source(path))
+    return {path.relative_to(folder).as_posix(): path for path in files}
+
+
+def for_relay(root):
+    """Return what of a checkout's python/ goes into a tree with Relay, by name."""
+    lines = (root / "patches" / "overlay.list").read_text().splitlines()
+    left_out = tuple(line[1:] + "/" for line in lines if line.startswith("!"))
+    found = sources(root / "python").items()
+    return {name: path for name, path in found if not f"python/{name}".startswith(left_out)}
+
+
 class Overlay:
-    """Keeps the overlay's Python files in the prebuilt tree up to date.
+    """Keeps copies of files in a tree up to date.
 
     Parameters
     ----------
-    source : Path
-        The overlay's `python` directory.
+    wanted : callable
+        Gives the files by their names in the tree.
     target : Path
-        The prebuilt tree.
+        The tree.
     original : callable
-        Gives the bytes of a file of the wheel by its name, or None.
+        Gives the bytes of a file that the tree had without us by its name, or None.
     """
 
-    def __init__(self, source, target, original):
-        self.source = source
+    def __init__(self, wanted, target, original):
+        self._wanted = wanted
         self.target = target
         self.original = original
         self.manifest = target / ".overlay.json"
-
-    def _wanted(self):
-        files = (path for path in self.source.rglob("*") if is_source(path))
-        return {path.relative_to(self.source).as_posix(): path for path in files}
 
     def _known(self):
         try:

@@ -17,25 +17,24 @@
 """Makes a wheel for people without this checkout.
 
 It holds the prebuilt tree with the oneDNN backend laid over it, libtvm_dnnl.so, and oneDNN's
-library. In a new environment `pip install FILE` is all it takes.
+library. In a new environment `pip install FILE` is all it takes. With --relax it is the plug-in for
+TVM of today: the package `tvm_dnnl` and oneDNN's library; pip installs TVM beside it.
 """
 
 import json
 import subprocess
 from pathlib import Path
 
+from scripts import options
 from scripts.errors import SetupError
-from scripts.layout import Layout
+from scripts.layout import Layout, PluginLayout
 from scripts.runner import clean_environment, tail
 from scripts.setup.environment import prepare, tvm_home
 
-NAME = "tvm-dnnl"
 VERSION = "0.1.0"
 # The prebuilt libtvm.so is older than what our own libraries need.
 TAG = "py3-none-manylinux_2_28_x86_64"
 
-# TVM's package is a part of the wheel and not a requirement of it: its own wheel is tagged for
-# Python 3.10 only, and two wheels must not own the same files.
 _PROJECT = """\
 [build-system]
 requires = ["hatchling"]
@@ -44,7 +43,7 @@ build-backend = "hatchling.build"
 [project]
 name = {name}
 version = {version}
-description = "TVM 0.16 with Relay's oneDNN 3 backend, ready to run on x86_64 Linux"
+description = {description}
 license = "Apache-2.0"
 license-files = ["LICENSE", "licenses/*"]
 requires-python = ">=3.10,<3.13"
@@ -54,7 +53,7 @@ dependencies = {dependencies}
 report = {report}
 
 [project.scripts]
-tvmc = "tvm.driver.tvmc.main:main"
+{scripts}
 
 [tool.hatch.build]
 ignore-vcs = true
@@ -86,23 +85,56 @@ def requirements(path):
     return [line.replace("==", "~=", 1) for line in lines if line]
 
 
-def contents(layout):
-    """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
-    header = "src/runtime/contrib/dnnl/dnnl_kernel.h"
-    return {
-        str(layout.tvm): "tvm",
-        str(layout.report_page / "dnnl_report_page"): "dnnl_report_page",
-        str(layout.library): "tvm/libtvm_dnnl.so",
-        # The name by which libtvm_dnnl.so asks for it.
-        str(layout.onednn / "lib" / "libdnnl.so.3"): "tvm/libdnnl.so.3",
-        # What generated C source includes.
-        str(layout.root / header): "tvm/include/dnnl/dnnl_kernel.h",
-    }
+class Tree:
+    """The wheel of the prebuilt tree, in which TVM's package has the backend."""
+
+    # TVM's package is a part of the wheel and not a requirement of it: its own wheel is tagged for
+    # Python 3.10 only, and two wheels must not own the same files.
+    name = "tvm-dnnl"
+    description = "TVM 0.16 with Relay's oneDNN 3 backend, ready to run on x86_64 Linux"
+    needs = "prebuilt.txt"
+    scripts = 'tvmc = "tvm.driver.tvmc.main:main"'
+    package = "tvm"
+
+    def contents(self, layout):
+        """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
+        header = "src/runtime/contrib/dnnl/dnnl_kernel.h"
+        return {
+            str(layout.tvm): "tvm",
+            str(layout.library): "tvm/libtvm_dnnl.so",
+            # What generated C source includes.
+            str(layout.root / header): "tvm/include/dnnl/dnnl_kernel.h",
+        }
 
 
-def write_project(layout, folder):
+class Plugin:
+    """The wheel of the plug-in, which holds nothing of TVM."""
+
+    name = "tvm-dnnl-relax"
+    description = "oneDNN 3 for TVM of today (Relax): a plug-in beside apache-tvm, on x86_64 Linux"
+    needs = "relax.txt"
+    scripts = ""
+    package = "tvm_dnnl"
+
+    def contents(self, layout):
+        """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
+        return {str(layout.plugin / "tvm_dnnl"): "tvm_dnnl"}
+
+
+def file_name(product):
+    """Return the name of a product's wheel."""
+    return f"{product.name.replace('-', '_')}-{VERSION}-{TAG}.whl"
+
+
+def write_project(layout, folder, product):
     """Write what the build backend reads."""
-    files = "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in contents(layout).items())
+    contents = {
+        **product.contents(layout),
+        str(layout.report_page / "dnnl_report_page"): "dnnl_report_page",
+        # The name by which our library asks for it.
+        str(layout.onednn / "lib" / "libdnnl.so.3"): f"{product.package}/libdnnl.so.3",
+    }
+    files = "\n".join(f"{json.dumps(k)} = {json.dumps(v)}" for k, v in contents.items())
     (folder / "licenses").mkdir(parents=True, exist_ok=True)
     (folder / "LICENSE").write_bytes((layout.root / "LICENSE").read_bytes())
     for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
@@ -111,9 +143,11 @@ def write_project(layout, folder):
     carried = Path(__file__).with_name("licenses.md")
     (folder / "licenses" / "CARRIED.md").write_bytes(carried.read_bytes())
     text = _PROJECT.format(
-        name=json.dumps(NAME),
+        name=json.dumps(product.name),
         version=json.dumps(VERSION),
-        dependencies=json.dumps(requirements(layout.requirements / "prebuilt.txt")),
+        description=json.dumps(product.description),
+        dependencies=json.dumps(requirements(layout.requirements / product.needs)),
+        scripts=product.scripts,
         report=json.dumps(requirements(layout.requirements / "report.txt")),
         files=files,
     )
@@ -121,8 +155,8 @@ def write_project(layout, folder):
     (folder / "hatch_build.py").write_text(_HOOK.format(tag=json.dumps(TAG)))
 
 
-def build(layout, out):
-    """Build the wheel.
+def build(layout, out, product):
+    """Build a wheel.
 
     Parameters
     ----------
@@ -130,41 +164,44 @@ def build(layout, out):
         A checkout whose environment is prepared.
     out : Path
         The folder for the wheel.
+    product : Tree or Plugin
+        What it holds.
 
     Returns
     -------
     Path
         The wheel.
     """
-    folder = layout.build / "wheel"
-    write_project(layout, folder)
+    folder = layout.native / "wheel"
+    write_project(layout, folder, product)
     command = [str(layout.python), "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
     done = subprocess.run(
         command, cwd=folder, env=clean_environment(), capture_output=True, text=True
     )
     if done.returncode:
         raise SetupError("the wheel could not be built", "", tail(done.stdout + done.stderr))
-    return out / f"{NAME.replace('-', '_')}-{VERSION}-{TAG}.whl"
+    return out / file_name(product)
 
 
 def add_arguments(parser):
     """Add the command's options."""
     parser.add_argument("--out", metavar="DIR", help="where it goes (default: build/dist)")
+    options.add_relax(parser, "make the wheel of the plug-in for TVM of today")
 
 
 def main(args):
     """Build the wheel and print its path."""
-    if tvm_home():
+    if tvm_home() and not args.relax:
         raise SetupError(
             "a wheel is made of the prebuilt tree, but TVM_HOME is set",
             "unset it; a tree of your own has TVM's `python/setup.py`.",
         )
-    layout = Layout()
+    layout = PluginLayout() if args.relax else Layout()
     out = Path(args.out).absolute() if args.out else layout.build / "dist"
     runner = prepare(args, layout)
     if runner.plan(f"build the wheel in {out}"):
         return 0
     with runner.console.step("build the wheel"):
-        wheel = build(layout, out)
+        wheel = build(layout, out, Plugin() if args.relax else Tree())
     print(f"{wheel} ({wheel.stat().st_size / 1e6:.0f} MB)")
     return 0

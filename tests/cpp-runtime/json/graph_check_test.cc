@@ -21,6 +21,9 @@
  * \file tests/cpp-runtime/json/graph_check_test.cc
  * \brief A JSON graph from a damaged or hostile file gives an error that says what is wrong.
  */
+#include <tvm/runtime/container/array.h>
+#include <tvm/runtime/container/string.h>
+
 #include <random>
 
 #include "src/runtime/contrib/json/json_graph_check.h"

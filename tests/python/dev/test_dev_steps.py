@@ -40,7 +40,8 @@ from scripts.setup.stamps import Stamp, digest, is_source
 @pytest.fixture
 def layout(tmp_path):
     """Return a checkout of its own, with the real requirements and a small overlay."""
-    shutil.copytree(ROOT / "requirements", tmp_path / "requirements")
+    for name in ("requirements", "patches"):
+        shutil.copytree(ROOT / name, tmp_path / name)
     (tmp_path / "python/tvm").mkdir(parents=True)
     (tmp_path / "python/tvm/a.py").write_text("ours")
     (tmp_path / "src").mkdir()

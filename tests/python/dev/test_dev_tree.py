@@ -103,7 +103,11 @@ def overlay(tmp_path):
         (target / name).write_bytes(originals[name])
     (source / "tvm").mkdir(parents=True)
     (source / "tvm/a.py").write_text("ours a")
-    return tree.Overlay(source, target, originals.get)
+    return tree.Overlay(lambda: tree.sources(source), target, originals.get)
+
+
+def source(overlay):
+    return overlay.target.parent / "python"
 
 
 def test_the_overlay_is_copied_and_then_up_to_date(overlay):
@@ -114,11 +118,11 @@ def test_the_overlay_is_copied_and_then_up_to_date(overlay):
 
 
 def test_what_leaves_the_overlay_gives_way_to_the_wheels_file(overlay):
-    (overlay.source / "tvm/new").mkdir()
-    (overlay.source / "tvm/new/c.py").write_text("ours c")
+    (source(overlay) / "tvm/new").mkdir()
+    (source(overlay) / "tvm/new/c.py").write_text("ours c")
     overlay.sync()
-    (overlay.source / "tvm/a.py").unlink()
-    (overlay.source / "tvm/new/c.py").unlink()
+    (source(overlay) / "tvm/a.py").unlink()
+    (source(overlay) / "tvm/new/c.py").unlink()
     assert overlay.changes() == ([], ["tvm/a.py", "tvm/new/c.py"])
     overlay.sync()
     assert (overlay.target / "tvm/a.py").read_text() == "wheel a"
@@ -127,7 +131,7 @@ def test_what_leaves_the_overlay_gives_way_to_the_wheels_file(overlay):
 
 
 def test_a_file_of_the_wheel_that_ours_replaces_never_comes_back(overlay):
-    ours = overlay.source / tree.REPLACED[0]
+    ours = source(overlay) / tree.REPLACED[0]
     ours.parent.mkdir(parents=True)
     ours.write_text("ours")
     overlay.sync()
@@ -137,7 +141,7 @@ def test_a_file_of_the_wheel_that_ours_replaces_never_comes_back(overlay):
 
 
 def test_an_interrupted_copy_forgets_no_file(overlay, monkeypatch):
-    (overlay.source / "tvm/c.py").write_text("ours c")
+    (source(overlay) / "tvm/c.py").write_text("ours c")
     put = overlay._put
 
     def interrupted(name, data):
@@ -150,23 +154,23 @@ def test_an_interrupted_copy_forgets_no_file(overlay, monkeypatch):
     monkeypatch.undo()
     assert overlay.changes() == (["tvm/c.py"], [])
     # Both files are known: when they leave the overlay now, they are taken away.
-    (overlay.source / "tvm/a.py").unlink()
-    (overlay.source / "tvm/c.py").unlink()
+    (source(overlay) / "tvm/a.py").unlink()
+    (source(overlay) / "tvm/c.py").unlink()
     overlay.sync()
     assert (overlay.target / "tvm/a.py").read_text() == "wheel a"
     assert not (overlay.target / "tvm/c.py").exists()
 
 
 def test_caches_and_hidden_files_are_not_overlaid(overlay):
-    (overlay.source / "tvm/__pycache__").mkdir()
-    (overlay.source / "tvm/__pycache__/a.cpython-311.pyc").write_bytes(b"")
-    (overlay.source / "tvm/.a.py.swp").write_bytes(b"")
+    (source(overlay) / "tvm/__pycache__").mkdir()
+    (source(overlay) / "tvm/__pycache__/a.cpython-311.pyc").write_bytes(b"")
+    (source(overlay) / "tvm/.a.py.swp").write_bytes(b"")
     assert overlay.changes() == (["tvm/a.py"], [])
 
 
 def test_the_overlay_must_not_hold_the_hooked_file(overlay):
-    (overlay.source / tree.HOOKED).parent.mkdir()
-    (overlay.source / tree.HOOKED).write_text("")
+    (source(overlay) / tree.HOOKED).parent.mkdir()
+    (source(overlay) / tree.HOOKED).write_text("")
     with pytest.raises(SetupError, match="must not hold"):
         overlay.sync()
 

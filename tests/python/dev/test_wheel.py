@@ -70,7 +70,7 @@ def built(tmp_path_factory):
     """Build the wheel."""
     if os.environ.get("TVM_HOME"):
         pytest.skip("a wheel is made of the prebuilt tree")
-    return wheel.build(LAYOUT, tmp_path_factory.mktemp("dist"))
+    return wheel.build(LAYOUT, tmp_path_factory.mktemp("dist"), wheel.Tree())
 
 
 def test_it_holds_what_a_model_needs(built):

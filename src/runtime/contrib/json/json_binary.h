@@ -24,9 +24,6 @@
 #ifndef TVM_RUNTIME_CONTRIB_JSON_JSON_BINARY_H_
 #define TVM_RUNTIME_CONTRIB_JSON_JSON_BINARY_H_
 
-#include <dmlc/io.h>
-#include <tvm/runtime/logging.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <exception>
@@ -35,6 +32,7 @@
 #include <vector>
 
 #include "json_text.h"
+#include "json_tvm.h"
 
 namespace tvm {
 namespace runtime {
@@ -48,9 +46,9 @@ struct JSONModuleBinary {
 };
 
 /*! \brief Write the binary form. It is the one of TVM's other JSON modules. */
-inline void WriteBinary(dmlc::Stream* stream, const std::string& symbol,
-                        const std::string& graph_json,
-                        const std::vector<std::string>& const_names) {
+template <typename Stream>
+void WriteBinary(Stream* stream, const std::string& symbol, const std::string& graph_json,
+                 const std::vector<std::string>& const_names) {
   stream->Write(symbol);
   stream->Write(graph_json);
   stream->Write(const_names);
@@ -59,7 +57,8 @@ inline void WriteBinary(dmlc::Stream* stream, const std::string& symbol,
 namespace detail {
 
 /*! \brief Read so many bytes; false where they are not there. */
-inline bool ReadBytes(dmlc::Stream* stream, void* out, size_t bytes) {
+template <typename Stream>
+bool ReadBytes(Stream* stream, void* out, size_t bytes) {
   try {
     return stream->Read(out, bytes) == bytes;
   } catch (const std::exception&) {
@@ -69,8 +68,9 @@ inline bool ReadBytes(dmlc::Stream* stream, void* out, size_t bytes) {
 }
 
 /*! \brief Read a number or a struct of TVM's. */
-template <typename T, typename = std::enable_if_t<std::is_trivially_copyable<T>::value>>
-bool ReadBounded(dmlc::Stream* stream, T* out) {
+template <typename Stream, typename T,
+          typename = std::enable_if_t<std::is_trivially_copyable<T>::value>>
+bool ReadBounded(Stream* stream, T* out) {
   try {
     return stream->Read(out);
   } catch (const std::exception&) {
@@ -84,7 +84,8 @@ bool ReadBounded(dmlc::Stream* stream, T* out) {
  * dmlc's own reader allocates as much as the file says before it looks whether it is there; a
  * damaged length would take all memory.
  */
-inline bool ReadBounded(dmlc::Stream* stream, std::string* out) {
+template <typename Stream>
+bool ReadBounded(Stream* stream, std::string* out) {
   constexpr uint64_t kPiece = 1 << 20;
   uint64_t left = 0;
   if (!ReadBounded(stream, &left)) return false;
@@ -100,7 +101,8 @@ inline bool ReadBounded(dmlc::Stream* stream, std::string* out) {
 }
 
 /*! \brief Read a list of strings in the same way. */
-inline bool ReadBounded(dmlc::Stream* stream, std::vector<std::string>* out) {
+template <typename Stream>
+bool ReadBounded(Stream* stream, std::vector<std::string>* out) {
   uint64_t count = 0;
   bool good = ReadBounded(stream, &count);
   out->clear();
@@ -117,13 +119,14 @@ inline bool ReadBounded(dmlc::Stream* stream, std::vector<std::string>* out) {
  * \brief Read the binary form.
  * \throws An error that says which part is cut off.
  */
-inline JSONModuleBinary ReadBinary(dmlc::Stream* stream) {
+template <typename Stream>
+JSONModuleBinary ReadBinary(Stream* stream) {
   JSONModuleBinary binary;
-  CHECK(detail::ReadBounded(stream, &binary.symbol))
+  JSON_CHECK(detail::ReadBounded(stream, &binary.symbol))
       << "A JSON module in a library is cut off or damaged: its symbol cannot be read";
-  CHECK(detail::ReadBounded(stream, &binary.graph_json))
+  JSON_CHECK(detail::ReadBounded(stream, &binary.graph_json))
       << "The JSON module '" << Printable(binary.symbol) << "' is cut off or damaged: no graph";
-  CHECK(detail::ReadBounded(stream, &binary.const_names))
+  JSON_CHECK(detail::ReadBounded(stream, &binary.const_names))
       << "The JSON module '" << Printable(binary.symbol)
       << "' is cut off or damaged: the names of its constants cannot be read";
   return binary;

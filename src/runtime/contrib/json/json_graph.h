@@ -24,9 +24,6 @@
 #ifndef TVM_RUNTIME_CONTRIB_JSON_JSON_GRAPH_H_
 #define TVM_RUNTIME_CONTRIB_JSON_JSON_GRAPH_H_
 
-#include <dmlc/json.h>
-#include <tvm/runtime/logging.h>
-
 #include <cstdint>
 #include <exception>
 #include <limits>
@@ -39,6 +36,7 @@
 #include <vector>
 
 #include "json_node.h"
+#include "json_reader.h"
 
 namespace tvm {
 namespace runtime {
@@ -63,19 +61,13 @@ constexpr int64_t kJSONGraphFormatVersion = 1;
 
 namespace detail {
 
-/*! \brief The message of an error without the stack trace that TVM appends. */
-inline std::string ErrorMessage(const std::exception& error) {
-  const auto* internal = dynamic_cast<const InternalError*>(&error);
-  return internal ? internal->message() : error.what();
-}
-
 /*! \brief Read a list of non-negative numbers that fit 32 bits. */
-inline std::vector<uint32_t> ReadIndices(const std::string& key, dmlc::JSONReader* reader) {
+inline std::vector<uint32_t> ReadIndices(const std::string& key, JSONReader* reader) {
   std::vector<int64_t> values;
   reader->Read(&values);
   std::vector<uint32_t> result;
   for (int64_t value : values) {
-    CHECK(value >= 0 && value <= std::numeric_limits<uint32_t>::max())
+    JSON_CHECK(value >= 0 && value <= std::numeric_limits<uint32_t>::max())
         << "\"" << key << "\" holds " << value << ", which is not a 32 bit index";
     result.push_back(static_cast<uint32_t>(value));
   }
@@ -83,7 +75,7 @@ inline std::vector<uint32_t> ReadIndices(const std::string& key, dmlc::JSONReade
 }
 
 /*! \brief Read the list of nodes. A failure names the node that could not be read. */
-inline std::vector<JSONGraphNode> ReadNodes(dmlc::JSONReader* reader) {
+inline std::vector<JSONGraphNode> ReadNodes(JSONReader* reader) {
   std::vector<JSONGraphNode> nodes;
   reader->BeginArray();
   while (reader->NextArrayItem()) {
@@ -91,21 +83,21 @@ inline std::vector<JSONGraphNode> ReadNodes(dmlc::JSONReader* reader) {
     try {
       nodes.back().Load(reader);
     } catch (const std::exception& error) {
-      LOG(FATAL) << "node " << nodes.size() - 1 << " '" << nodes.back().GetOpName()
-                 << "': " << ErrorMessage(error);
+      JSON_FAIL() << "node " << nodes.size() - 1 << " '" << nodes.back().GetOpName()
+                  << "': " << ErrorMessage(error);
     }
   }
   return nodes;
 }
 
 /*! \brief Read the top object. Every key has a fixed depth, so no text can exhaust the stack. */
-inline JSONGraph ReadGraph(dmlc::JSONReader* reader) {
+inline JSONGraph ReadGraph(JSONReader* reader) {
   JSONGraph graph;
   std::set<std::string> seen;
   std::string key;
   reader->BeginObject();
   while (reader->NextObjectItem(&key)) {
-    CHECK(seen.insert(key).second) << "\"" << key << "\" appears twice";
+    JSON_CHECK(seen.insert(key).second) << "\"" << key << "\" appears twice";
     if (key == "symbol") {
       reader->Read(&graph.symbol);
     } else if (key == "nodes") {
@@ -118,16 +110,16 @@ inline JSONGraph ReadGraph(dmlc::JSONReader* reader) {
     } else if (key == "format_version") {
       int64_t version = 0;
       reader->Read(&version);
-      CHECK_EQ(version, kJSONGraphFormatVersion)
+      JSON_CHECK_EQ(version, kJSONGraphFormatVersion)
           << "\"format_version\" is " << version << ", but this TVM reads only version "
           << kJSONGraphFormatVersion << ". Compile the model again, or run it with a newer TVM.";
     } else {
-      LOG(FATAL) << "Unknown key \"" << key
-                 << "\"; expected symbol, nodes, arg_nodes, heads or node_row_ptr";
+      JSON_FAIL() << "Unknown key \"" << key
+                  << "\"; expected symbol, nodes, arg_nodes, heads or node_row_ptr";
     }
   }
   for (const char* needed : {"nodes", "arg_nodes", "heads", "node_row_ptr"}) {
-    CHECK(seen.count(needed)) << "\"" << needed << "\" is missing";
+    JSON_CHECK(seen.count(needed)) << "\"" << needed << "\" is missing";
   }
   return graph;
 }
@@ -142,22 +134,18 @@ inline JSONGraph ReadGraph(dmlc::JSONReader* reader) {
  */
 inline JSONGraph ParseJSONGraph(const std::string& symbol, const std::string& json) {
   try {
-    std::istringstream is(json);
-    // A locale with digit grouping would read "[1,2]" as one number.
-    is.imbue(std::locale::classic());
-    dmlc::JSONReader reader(&is);
+    JSONReader reader(json);
     JSONGraph graph = detail::ReadGraph(&reader);
-    // dmlc's reader takes the end of the text for the end of every open array and object.
-    CHECK(!is.eof()) << "The text ends too early";
-    CHECK((is >> std::ws).eof()) << "There is text behind the end of the graph";
+    reader.ExpectEnd();
     return graph;
   } catch (const std::exception& error) {
-    LOG(FATAL) << "The JSON graph of '" << Printable(symbol)
-               << "' cannot be read: " << Printable(detail::ErrorMessage(error));
+    JSON_FAIL() << "The JSON graph of '" << Printable(symbol)
+                << "' cannot be read: " << Printable(detail::ErrorMessage(error));
   }
-  throw;  // Not reached: LOG(FATAL) throws.
+  throw;  // Not reached: JSON_FAIL() throws.
 }
 
+#if __has_include(<dmlc/any.h>)
 /*!
  * \brief Write the text of a graph.
  * \param symbol The symbol of the compiled function.
@@ -185,6 +173,7 @@ inline std::string WriteJSONGraph(const std::string& symbol,
   writer.EndObject();
   return os.str();
 }
+#endif
 
 }  // namespace json
 }  // namespace runtime

@@ -25,10 +25,10 @@
 #define TVM_RUNTIME_CONTRIB_JSON_JSON_NODE_H_
 
 #include <dlpack/dlpack.h>
+#if __has_include(<dmlc/any.h>)
 #include <dmlc/any.h>
 #include <dmlc/json.h>
-#include <tvm/runtime/data_type.h>
-#include <tvm/runtime/logging.h>
+#endif
 
 #include <cstdint>
 #include <limits>
@@ -40,11 +40,13 @@
 #include <vector>
 
 #include "json_attr.h"
+#include "json_tvm.h"
 
 namespace tvm {
 namespace runtime {
 namespace json {
 
+#if __has_include(<dmlc/any.h>)
 /*!
  * \brief Convert what the JSON backends of TVM pass: one dmlc::any for each row.
  *
@@ -65,13 +67,14 @@ inline JSONAttr JSONAttrFromAny(const std::string& key, const std::vector<dmlc::
     } else if (value.type() == typeid(std::string)) {
       rows.push_back(JSONAttr::Row{dmlc::get<std::string>(value)});
     } else {
-      LOG(FATAL) << "Attribute '" << key << "' of a JSON graph node is set to a value of C++ type "
-                 << value.type().name() << ". Pass std::vector<std::string> for each row, or "
-                 << "one std::vector<std::vector<int64_t>> for shapes.";
+      JSON_FAIL() << "Attribute '" << key << "' of a JSON graph node is set to a value of C++ type "
+                  << value.type().name() << ". Pass std::vector<std::string> for each row, or "
+                  << "one std::vector<std::vector<int64_t>> for shapes.";
     }
   }
   return JSONAttr(std::move(rows));
 }
+#endif
 
 /*! \brief One output of one node, as an input of another node or a head of the graph. */
 class JSONGraphNodeEntry {
@@ -81,7 +84,8 @@ class JSONGraphNodeEntry {
       : id_(id), index_(index), version_(version) {}
 
   /*! \brief Write `[id, index, version]`. */
-  void Save(dmlc::JSONWriter* writer) const {
+  template <typename Writer>
+  void Save(Writer* writer) const {
     writer->BeginArray(false);
     writer->WriteArrayItem(id_);
     writer->WriteArrayItem(index_);
@@ -90,14 +94,15 @@ class JSONGraphNodeEntry {
   }
 
   /*! \brief Read `[id, index, version]`; the version may be left out. */
-  void Load(dmlc::JSONReader* reader) {
+  template <typename Reader>
+  void Load(Reader* reader) {
     // Read as signed: a stream turns "-1" into a huge unsigned number without complaint.
     std::vector<int64_t> fields;
     reader->Read(&fields);
-    CHECK(fields.size() == 2 || fields.size() == 3)
+    JSON_CHECK(fields.size() == 2 || fields.size() == 3)
         << "A graph entry must be [node, index, version], got " << fields.size() << " numbers";
     for (int64_t field : fields) {
-      CHECK(field >= 0 && field <= std::numeric_limits<uint32_t>::max())
+      JSON_CHECK(field >= 0 && field <= std::numeric_limits<uint32_t>::max())
           << "A graph entry holds " << field << ", which is not a 32 bit index";
     }
     id_ = static_cast<uint32_t>(fields[0]);
@@ -126,10 +131,12 @@ class JSONGraphNode {
         inputs_(inputs) {}
 
   /*! \brief Write the node. Leaves carry neither "inputs" nor counts that follow from that. */
-  void Save(dmlc::JSONWriter* writer) const;
+  template <typename Writer>
+  void Save(Writer* writer) const;
 
   /*! \brief Read the node. Only what needs the node alone is checked here. */
-  void Load(dmlc::JSONReader* reader);
+  template <typename Reader>
+  void Load(Reader* reader);
 
   /*! \brief "input", "const" or "kernel". */
   std::string GetOpType() const { return op_type_; }
@@ -149,7 +156,7 @@ class JSONGraphNode {
   std::vector<DLDataType> GetOpDataType() const {
     std::vector<DLDataType> result;
     for (const std::string& text : GetAttr<std::vector<std::string>>("dtype")) {
-      result.push_back(String2DLDataType(text));
+      result.push_back(detail::TypeFromText(text));
     }
     return result;
   }
@@ -173,9 +180,9 @@ class JSONGraphNode {
   template <typename T>
   T GetAttr(const std::string& key) const {
     auto it = attrs_.find(key);
-    CHECK(it != attrs_.end()) << Where() << " has no attribute '" << key << "'";
+    JSON_CHECK(it != attrs_.end()) << Where() << " has no attribute '" << key << "'";
     T result{};
-    CHECK(it->second.Read(&result))
+    JSON_CHECK(it->second.Read(&result))
         << Where() << ": attribute '" << key << "' is " << it->second.Repr()
         << ", expected: " << AttrTypeName<T>::Get();
     return result;
@@ -187,10 +194,12 @@ class JSONGraphNode {
   /*! \brief Set an attribute to a string, a number, rows of strings or shapes. */
   void SetAttr(const std::string& key, JSONAttr value) { attrs_[key] = std::move(value); }
 
+#if __has_include(<dmlc/any.h>)
   /*! \brief Set an attribute as TVM's JSON codegens pass it, see JSONAttrFromAny. */
   void SetAttr(const std::string& key, const std::vector<dmlc::any>& values) {
     attrs_[key] = JSONAttrFromAny(key, values);
   }
+#endif
 
   /*!
    * \brief Take over all attributes of another node. They replace those of the same name.
@@ -207,13 +216,16 @@ class JSONGraphNode {
 
  private:
   /*! \brief Read "attrs". Returns whether "num_inputs" was among them. */
-  bool LoadAttrs(dmlc::JSONReader* reader);
+  template <typename Reader>
+  bool LoadAttrs(Reader* reader);
 
-  static uint32_t LoadCount(const std::string& key, dmlc::JSONReader* reader) {
+  template <typename Reader>
+  static uint32_t LoadCount(const std::string& key, Reader* reader) {
     std::string text;
     reader->Read(&text);
     uint32_t count = 0;
-    CHECK(ParseText(text, &count)) << "\"" << key << "\" is \"" << text << "\", expected a count";
+    JSON_CHECK(ParseText(text, &count))
+        << "\"" << key << "\" is \"" << text << "\", expected a count";
     return count;
   }
 
@@ -226,7 +238,8 @@ class JSONGraphNode {
   std::map<std::string, JSONAttr> attrs_;
 };
 
-inline void JSONGraphNode::Save(dmlc::JSONWriter* writer) const {
+template <typename Writer>
+void JSONGraphNode::Save(Writer* writer) const {
   writer->BeginObject();
   writer->WriteObjectKeyValue("op", op_type_);
   writer->WriteObjectKeyValue("name", name_);
@@ -238,13 +251,13 @@ inline void JSONGraphNode::Save(dmlc::JSONWriter* writer) const {
   if (!IsLeaf() || num_outputs_ != 1) counts["num_outputs"] = TextOf(num_outputs_);
   // dmlc's writer escapes values, not keys. Relay attributes are identifiers, so refuse the rest.
   for (const auto& attr : attrs_) {
-    CHECK(attr.first.find_first_of("\"\\\r\n\t") == std::string::npos)
+    JSON_CHECK(attr.first.find_first_of("\"\\\r\n\t") == std::string::npos)
         << Where() << ": the attribute name '" << attr.first << "' cannot be written as JSON";
   }
   struct Attrs {
     const std::map<std::string, JSONAttr>& values;
     const std::map<std::string, std::string>& counts;
-    void Save(dmlc::JSONWriter* writer) const {
+    void Save(Writer* writer) const {
       writer->BeginObject();
       for (const auto& count : counts) writer->WriteObjectKeyValue(count.first, count.second);
       for (const auto& attr : values) writer->WriteObjectKeyValue(attr.first, attr.second);
@@ -255,12 +268,13 @@ inline void JSONGraphNode::Save(dmlc::JSONWriter* writer) const {
   writer->EndObject();
 }
 
-inline void JSONGraphNode::Load(dmlc::JSONReader* reader) {
+template <typename Reader>
+void JSONGraphNode::Load(Reader* reader) {
   *this = JSONGraphNode();
   bool has_op = false, has_name = false, has_inputs = false, has_attrs = false;
   bool has_num_inputs = false;
   auto first = [](const std::string& key, bool* seen) {
-    CHECK(!*seen) << "\"" << key << "\" appears twice";
+    JSON_CHECK(!*seen) << "\"" << key << "\" appears twice";
     *seen = true;
   };
   std::string key;
@@ -279,17 +293,18 @@ inline void JSONGraphNode::Load(dmlc::JSONReader* reader) {
       first(key, &has_attrs);
       has_num_inputs = LoadAttrs(reader);
     } else {
-      LOG(FATAL) << "Unknown key \"" << key << "\" of a node; expected op, name, inputs or attrs";
+      JSON_FAIL() << "Unknown key \"" << key << "\" of a node; expected op, name, inputs or attrs";
     }
   }
-  CHECK(has_op) << "A node has no \"op\"";
-  CHECK(has_name) << "A node has no \"name\"";
-  CHECK(has_attrs) << Where() << " has no \"attrs\"";
+  JSON_CHECK(has_op) << "A node has no \"op\"";
+  JSON_CHECK(has_name) << "A node has no \"name\"";
+  JSON_CHECK(has_attrs) << Where() << " has no \"attrs\"";
   // Other writers may leave the count out, as it follows from the list of inputs.
   if (!has_num_inputs) num_inputs_ = static_cast<uint32_t>(inputs_.size());
 }
 
-inline bool JSONGraphNode::LoadAttrs(dmlc::JSONReader* reader) {
+template <typename Reader>
+bool JSONGraphNode::LoadAttrs(Reader* reader) {
   bool has_num_inputs = false, has_num_outputs = false;
   std::string key;
   reader->BeginObject();
@@ -297,14 +312,15 @@ inline bool JSONGraphNode::LoadAttrs(dmlc::JSONReader* reader) {
     bool* seen = key == "num_inputs"    ? &has_num_inputs
                  : key == "num_outputs" ? &has_num_outputs
                                         : nullptr;
-    CHECK(!attrs_.count(key) && !(seen && *seen)) << "Attribute \"" << key << "\" appears twice";
+    JSON_CHECK(!attrs_.count(key) && !(seen && *seen))
+        << "Attribute \"" << key << "\" appears twice";
     if (seen) *seen = true;
     if (key == "num_inputs") {
       num_inputs_ = LoadCount(key, reader);
     } else if (key == "num_outputs") {
       num_outputs_ = LoadCount(key, reader);
     } else if (key == "shape") {
-      CHECK(attrs_[key].LoadShapes(reader))
+      JSON_CHECK(attrs_[key].LoadShapes(reader))
           << "\"shape\" must be one list that holds a shape for each output";
     } else {
       attrs_[key].Load(reader);
@@ -317,6 +333,7 @@ inline bool JSONGraphNode::LoadAttrs(dmlc::JSONReader* reader) {
 }  // namespace runtime
 }  // namespace tvm
 
+#if __has_include(<dmlc/any.h>)
 namespace dmlc {
 namespace json {
 /*! \brief Lets dmlc write a list of shared nodes, as the codegens keep them. */
@@ -334,5 +351,6 @@ struct Handler<std::shared_ptr<tvm::runtime::json::JSONGraphNode>> {
 };
 }  // namespace json
 }  // namespace dmlc
+#endif
 
 #endif  // TVM_RUNTIME_CONTRIB_JSON_JSON_NODE_H_

@@ -190,6 +190,12 @@ std::string ToText(const Dims& dims) {
   return os.str();
 }
 
+DLDataType WithOneBool(DLDataType dtype) {
+  constexpr int kBoolCode = 6;  // kDLBool, which older dlpack.h lack
+  if (dtype.code == kBoolCode && dtype.bits == 8) return {kDLUInt, 1, dtype.lanes};
+  return dtype;
+}
+
 std::string ToText(DLDataType dtype) {
   if (dtype.code == kDLUInt && dtype.bits == 1 && dtype.lanes == 1) return "bool";
   std::ostringstream os;

@@ -95,6 +95,12 @@ int64_t NumElements(const Dims& dims);
 /*! \brief "[1, 3, 224, 224]". */
 std::string ToText(const Dims& dims);
 
+/*!
+ * \brief The type as the core has it: a bool is an unsigned integer of one bit here, as in TVM's
+ * releases with Relay. Those after it give it a code of its own, and eight bits.
+ */
+DLDataType WithOneBool(DLDataType dtype);
+
 /*! \brief "float32", "uint8x4": an element type as TVM writes it. */
 std::string ToText(DLDataType dtype);
 

@@ -19,12 +19,14 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/tvm/json_graph.cc
- * \brief The nodes of a JSON graph as those of the core.
+ * \brief A JSON graph as one of the core.
  */
 #include "json_graph.h"
 
+#include <map>
 #include <string>
 
+#include "../core/desc.h"
 #include "channel_bias.h"
 
 namespace tvm {
@@ -69,16 +71,16 @@ void AddPostOpsByName(const std::vector<json::JSONGraphNode>& nodes, json::JSONG
   }
 }
 
-}  // namespace
-
-std::vector<TensorType> OutputTypes(const json::JSONGraphNode& node) {
+/*! \brief The types of a node's outputs. */
+Types OutputTypes(const json::JSONGraphNode& node) {
   const auto shapes = node.GetOpShape();
   const auto dtypes = node.GetOpDataType();
-  std::vector<TensorType> types;
-  for (size_t i = 0; i < shapes.size(); ++i) types.push_back({shapes[i], dtypes[i]});
+  Types types;
+  for (size_t i = 0; i < shapes.size(); ++i) types.push_back({shapes[i], WithOneBool(dtypes[i])});
   return types;
 }
 
+/*! \brief A kernel node as one of the core. */
 Node NodeOf(const std::vector<json::JSONGraphNode>& nodes, uint32_t id) {
   json::JSONGraphNode node = nodes.at(id);
   AddPostOpsByName(nodes, &node);
@@ -87,6 +89,40 @@ Node NodeOf(const std::vector<json::JSONGraphNode>& nodes, uint32_t id) {
     result.inputs.push_back({input.id_, input.index_});
   }
   return result;
+}
+
+}  // namespace
+
+Graph GraphOf(const std::string& symbol, const json::JSONGraph& json,
+              const std::vector<std::string>& const_names) {
+  const auto edge = [&json](uint32_t id, uint32_t index, const std::string& name) -> Edge {
+    return {{id, index}, {name, OutputTypes(json.nodes.at(id)).at(index)}};
+  };
+  Graph graph;
+  graph.symbol = graph.name = symbol;
+  std::map<std::string, uint32_t> constants;
+  for (uint32_t id : json.arg_nodes) {
+    const json::JSONGraphNode& node = json.nodes[id];
+    const std::string name = node.GetOpName();
+    if (node.GetOpType() == "const") {
+      constants[name] = id;
+      continue;
+    }
+    for (uint32_t i = 0; i < node.GetNumOutput(); ++i) {
+      graph.inputs.push_back(edge(id, i, "input " + name));
+    }
+  }
+  for (const std::string& name : const_names) {
+    graph.constants.push_back({edge(constants.at(name), 0, symbol + ": " + name), nullptr});
+  }
+  for (uint32_t id = 0; id < json.nodes.size(); ++id) {
+    if (!json.nodes[id].IsLeaf()) graph.nodes.push_back(NodeOf(json.nodes, id));
+  }
+  for (size_t i = 0; i < json.heads.size(); ++i) {
+    const json::JSONGraphNodeEntry& head = json.heads[i];
+    graph.outputs.push_back(edge(head.id_, head.index_, "output " + std::to_string(i)));
+  }
+  return graph;
 }
 
 }  // namespace dnnl_backend

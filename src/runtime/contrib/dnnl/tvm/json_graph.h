@@ -19,14 +19,15 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/tvm/json_graph.h
- * \brief The nodes of a JSON graph as those of the core.
+ * \brief A JSON graph as one of the core.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_TVM_JSON_GRAPH_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_TVM_JSON_GRAPH_H_
 
+#include <string>
 #include <vector>
 
-#include "../../json/json_node.h"
+#include "../../json/json_graph.h"
 #include "../core/graph.h"
 
 namespace tvm {
@@ -34,16 +35,17 @@ namespace runtime {
 namespace contrib {
 namespace dnnl_backend {
 
-/*! \brief The types of a node's outputs. */
-std::vector<TensorType> OutputTypes(const json::JSONGraphNode& node);
-
 /*!
- * \brief A kernel node as one of the core.
+ * \brief A JSON graph that was checked as one of the core. The data of its constants is not set.
  *
  * Composites of writers that say what is fused by the name alone get the attributes root_op and
- * post_ops: Relax's DNNL codegen writes the attributes of the root op only.
+ * post_ops: Relax's DNNL codegen of TVM writes the attributes of the root op only.
+ * \param symbol The function that the graph is.
+ * \param json The graph.
+ * \param const_names Names of the constants, in the order that they are to have.
  */
-Node NodeOf(const std::vector<json::JSONGraphNode>& nodes, uint32_t id);
+Graph GraphOf(const std::string& symbol, const json::JSONGraph& json,
+              const std::vector<std::string>& const_names);
 
 }  // namespace dnnl_backend
 }  // namespace contrib

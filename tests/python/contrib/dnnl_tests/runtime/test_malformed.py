@@ -25,142 +25,10 @@ import pytest
 import tvm
 
 from dnnl_tests import small_graph as small
+from dnnl_tests.malformed import MUTATIONS, NAMES, TEXTS
 from dnnl_tests.marks import json_only
 
 pytestmark = json_only
-
-# Each changes the parsed graph. In it node 0 is the input x; kernel() is the convolution.
-
-
-def index(graph, op):
-    """Return the number of the first node of a kind, or of a name."""
-    nodes = enumerate(graph["nodes"])
-    return next(i for i, node in nodes if op in (node["op"], node["name"]))
-
-
-def kernel(graph):
-    return graph["nodes"][index(graph, "kernel")]
-
-
-def const(graph):
-    return graph["nodes"][index(graph, "const")]
-
-
-def put(where, key, value):
-    """Return a change that sets where(graph)[key] to a value."""
-    return lambda graph: where(graph).__setitem__(key, value)
-
-
-def drop(where, key):
-    """Return a change that removes where(graph)[key]."""
-    return lambda graph: where(graph).pop(key)
-
-
-def top(graph):
-    return graph
-
-
-def attrs(graph):
-    return kernel(graph)["attrs"]
-
-
-def node(number):
-    return lambda graph: graph["nodes"][number]
-
-
-def use_last_node_as_input(graph):
-    kernel(graph)["inputs"][0] = [len(graph["nodes"]) - 1, 0, 0]
-
-
-def use_itself_as_input(graph):
-    kernel(graph)["inputs"][0] = [index(graph, "kernel"), 0, 0]
-
-
-def name_a_head_behind_the_end(graph):
-    graph["heads"][0] = [len(graph["nodes"]), 0, 0]
-
-
-def name_a_kernel_as_argument(graph):
-    graph["arg_nodes"].append(index(graph, "kernel"))
-
-
-def name_an_argument_twice(graph):
-    graph["arg_nodes"].append(graph["arg_nodes"][0])
-
-
-def name_two_constants_alike(graph):
-    first, second = [n for n in graph["nodes"] if n["op"] == "const"][:2]
-    second["name"] = first["name"]
-
-
-MUTATIONS = {
-    # The top object.
-    "no-nodes-key": (drop(top, "nodes"), '"nodes" is missing'),
-    "no-arg-nodes": (drop(top, "arg_nodes"), '"arg_nodes" is missing'),
-    "no-heads-key": (drop(top, "heads"), '"heads" is missing'),
-    "no-row-ptr": (drop(top, "node_row_ptr"), '"node_row_ptr" is missing'),
-    "unknown-key": (put(top, "extra", 1), 'Unknown key "extra"'),
-    "newer-format": (put(top, "format_version", 2), "reads only version 1"),
-    "nodes-object": (put(top, "nodes", {}), "cannot be read"),
-    "nodes-null": (put(top, "nodes", None), "cannot be read"),
-    "nodes-empty": (put(top, "nodes", []), "no nodes"),
-    "symbol-number": (put(top, "symbol", 1), "cannot be read"),
-    # Nodes.
-    "unknown-type": (put(kernel, "op", "kernal"), "input, const or kernel"),
-    "type-number": (put(kernel, "op", 3), "cannot be read"),
-    "no-name": (drop(kernel, "name"), 'no "name"'),
-    "no-attrs": (drop(kernel, "attrs"), 'no "attrs"'),
-    "unknown-node-key": (put(kernel, "hidden", 1), 'Unknown key "hidden"'),
-    "input-later-node": (use_last_node_as_input, "earlier node"),
-    "input-itself": (use_itself_as_input, "earlier node"),
-    "input-huge": (put(kernel, "inputs", [[2**32 - 1, 0, 0]] * 3), "earlier node"),
-    "input-overflow": (put(kernel, "inputs", [[2**32, 0, 0]] * 3), "not a 32 bit index"),
-    "input-negative": (put(kernel, "inputs", [[-1, 0, 0]] * 3), "not a 32 bit index"),
-    "input-no-output": (put(kernel, "inputs", [[0, 1, 0]] * 3), "does not have"),
-    "input-short": (put(kernel, "inputs", [[0]] * 3), "node, index, version"),
-    "input-text": (put(kernel, "inputs", ["0"] * 3), "cannot be read"),
-    "fewer-inputs": (put(kernel, "inputs", [[0, 0, 0]]), '"num_inputs"'),
-    "leaf-with-inputs": (put(node(1), "inputs", [[0, 0, 0]]), "only a kernel"),
-    # Counts, shapes and types.
-    "num-inputs-text": (put(attrs, "num_inputs", "two"), '"num_inputs" is "two"'),
-    "num-outputs-number": (put(attrs, "num_outputs", 1), "cannot be read"),
-    "num-outputs-zero": (put(attrs, "num_outputs", "0"), '"num_outputs" is 0'),
-    "num-outputs-huge": (put(attrs, "num_outputs", "4294967295"), '"num_outputs" is 4294967295'),
-    "num-outputs-negative": (put(attrs, "num_outputs", "-1"), '"num_outputs" is "-1"'),
-    "num-outputs-two": (put(attrs, "num_outputs", "2"), "one shape for each output"),
-    "no-shape": (drop(attrs, "shape"), "no attribute 'shape'"),
-    "no-dtype": (drop(attrs, "dtype"), "no attribute 'dtype'"),
-    "shape-flat": (put(attrs, "shape", [1, 8, 6, 6]), "cannot be read"),
-    "shape-strings": (put(attrs, "shape", [[["1", "8"]]]), "cannot be read"),
-    "shape-fraction": (put(attrs, "shape", [[[1.5, 8, 6, 6]]]), "cannot be read"),
-    "shape-negative": (put(attrs, "shape", [[[1, -8, 6, 6]]]), "a dimension must be"),
-    "shape-product": (put(attrs, "shape", [[[2**31, 2**31, 2**31]]]), "64 bits"),
-    "shape-number": (put(attrs, "shape", [[[2**64]]]), "cannot be read"),
-    "shape-rank": (put(attrs, "shape", [[[1] * 1000]]), "too many dimensions"),
-    "dtype-unknown": (put(attrs, "dtype", [["flaot32"]]), "unknown type 'flaot32'"),
-    "dtype-wraps": (put(attrs, "dtype", [["float288"]]), "unknown type 'float288'"),
-    "dtype-open": (put(attrs, "dtype", [["custom["]]), "unknown type"),
-    "dtype-two": (put(attrs, "dtype", [["float32", "float32"]]), "one type for each output"),
-    "attr-number": (put(attrs, "groups", 1), "cannot be read"),
-    "attr-plain-text": (put(attrs, "groups", "1"), "cannot be read"),
-    "attr-deep": (put(attrs, "groups", [[[["1"]]]]), "cannot be read"),
-    # Tables.
-    "arg-node-kernel": (name_a_kernel_as_argument, 'in "arg_nodes", but is a kernel'),
-    "arg-node-twice": (name_an_argument_twice, 'twice in "arg_nodes"'),
-    "arg-node-missing": (put(top, "arg_nodes", [0]), 'is not in "arg_nodes"'),
-    "arg-node-huge": (put(top, "arg_nodes", [10**6]), "not there"),
-    "arg-node-negative": (put(top, "arg_nodes", [-1]), "not a 32 bit index"),
-    "heads-empty": (put(top, "heads", []), "no heads"),
-    "head-behind-end": (name_a_head_behind_the_end, "a head names a node that is not there"),
-    "head-no-output": (put(top, "heads", [[0, 5, 0]]), "a head names output 5"),
-    "row-ptr-short": (put(top, "node_row_ptr", [0, 1]), '"node_row_ptr" must have'),
-    "row-ptr-wrong": (lambda g: g["node_row_ptr"].__setitem__(-1, 99), '"node_row_ptr" does not'),
-    # Constants.
-    "const-renamed": (put(const, "name", "other"), "no constant of this name"),
-    "const-twice": (name_two_constants_alike, "another node is the same constant"),
-    "const-is-input": (put(const, "op", "input"), "no node uses the constant"),
-    "input-is-const": (put(node(0), "op", "const"), "no constant of this name"),
-}
 
 
 @pytest.mark.parametrize("change, message", MUTATIONS.values(), ids=MUTATIONS.keys())
@@ -173,23 +41,6 @@ def test_mutation(change, message):
     assert small.parts()[0] in str(error.value)
 
 
-TEXTS = {
-    "empty": lambda text: "",
-    "space": lambda text: " \n",
-    "null": lambda text: "null",
-    "half": lambda text: text[: len(text) // 2],
-    "last-brace-missing": lambda text: text.rstrip()[:-1],
-    "two-graphs": lambda text: text + text,
-    "not-ascii": lambda text: text.replace('"symbol"', '"sÿmbol"', 1),
-    "trailing-brace": lambda text: text + "}",
-    "duplicate-key": lambda text: text.replace('"heads"', '"heads": [[0, 0, 0]], "heads"', 1),
-    "open-brackets": lambda text: "[" * 1_000_000,
-    "open-braces": lambda text: '{"nodes":' * 1_000_000,
-    "deep-attribute": lambda text: text.replace("[[", "[" * 1_000_000, 1),
-    "endless-string": lambda text: '{"symbol": "' + "a" * 1_000_000,
-}
-
-
 @pytest.mark.parametrize("change", TEXTS.values(), ids=TEXTS.keys())
 def test_text_that_is_no_graph(change):
     with pytest.raises(tvm.TVMError, match="cannot be read") as error:
@@ -197,17 +48,7 @@ def test_text_that_is_no_graph(change):
     assert small.parts()[0] in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "names, message",
-    [
-        (lambda names: [], "no constant of this name"),
-        (lambda names: ["a", "b", "c"], "no constant of this name"),
-        (lambda names: names[:2], "no constant of this name"),
-        (lambda names: names + ["more"], "no node uses the constant 'more'"),
-        (lambda names: names + names[:1], "listed twice"),
-    ],
-    ids=["none", "others", "fewer", "more", "twice"],
-)
+@pytest.mark.parametrize("names, message", NAMES.values(), ids=NAMES.keys())
 def test_names_of_constants(names, message):
     with pytest.raises(tvm.TVMError, match=message):
         small.create(small.parts()[1], names(small.parts()[2]))

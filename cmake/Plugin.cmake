@@ -1,0 +1,45 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+
+# The plug-in for TVM of today: the core with a shell on tvm-ffi, in a library of its own. It needs
+# the headers and the library of the package tvm_ffi, none of TVM.
+
+if(NOT EXISTS "${TVM_FFI}/lib/libtvm_ffi.so" OR
+   NOT EXISTS "${TVM_FFI}/include/tvm/ffi/extra/module.h")
+  message(FATAL_ERROR "TVM_FFI=\"${TVM_FFI}\" holds no lib/libtvm_ffi.so and include/tvm/ffi. Set it "
+                      "to the folder of the installed package tvm_ffi; `./dev.py exec --relax` does.")
+endif()
+
+file(GLOB PLUGIN_SRCS CONFIGURE_DEPENDS src/runtime/extra/contrib/dnnl/*.cc)
+set(PLUGIN_DIR "${CMAKE_CURRENT_BINARY_DIR}/../python/tvm_dnnl")
+get_filename_component(PLUGIN_DIR "${PLUGIN_DIR}" ABSOLUTE)
+
+add_library(tvm_dnnl_relax SHARED
+  ${PLUGIN_SRCS} ${DNNL_CORE_SRCS} src/runtime/contrib/dnnl/tvm/json_graph.cc)
+target_include_directories(tvm_dnnl_relax SYSTEM PRIVATE
+  "${TVM_FFI}/include" "${DNNL_INCLUDE_DIR}")
+target_compile_options(tvm_dnnl_relax PRIVATE -Wall -Wextra)
+target_link_libraries(tvm_dnnl_relax PRIVATE
+  "${TVM_FFI}/lib/libtvm_ffi.so" "${DNNL_LIBRARY}" ${CMAKE_DL_LIBS})
+target_link_options(tvm_dnnl_relax PRIVATE
+  "LINKER:--version-script=${DNNL_EXPORTS}" "LINKER:-z,defs")
+set_target_properties(tvm_dnnl_relax PROPERTIES
+  LIBRARY_OUTPUT_DIRECTORY "${PLUGIN_DIR}"
+  LINKER_LANGUAGE CXX
+  LINK_DEPENDS "${DNNL_EXPORTS}")
+# Python has opened libtvm_ffi.so before, which is then the one, wherever it lies.
+dnnl_set_rpath(tvm_dnnl_relax "${PLUGIN_DIR}" "${DNNL_LIBRARY}")

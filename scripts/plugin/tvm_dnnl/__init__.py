@@ -1,0 +1,78 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""oneDNN for TVM of today: a plug-in beside the `apache-tvm` that pip installs.
+
+Importing it registers the runtime module "dnnl_json" and the codegen `relax.ext.dnnl`.
+"""
+
+import ctypes
+import importlib.util
+from pathlib import Path
+
+#: The versions that the plug-in was tried with. tvm-ffi's ABI is stable, so others may do.
+TRIED = "apache-tvm 0.27.0.post1 with apache-tvm-ffi 0.1.15.post2"
+
+_NEEDED = ("FuseOpsByPattern", "MergeCompositeFunctions", "RunCodegen")
+
+
+def _check_tvm():
+    """Raise an ImportError if the TVM that is installed cannot have the plug-in."""
+    remedy = f"The plug-in was tried with {TRIED}: pip install apache-tvm==0.27.0.post1"
+    for name in ("tvm", "tvm_ffi"):
+        if importlib.util.find_spec(name) is None:
+            raise ImportError(
+                f"tvm_dnnl needs the package {name}, which is not installed. {remedy}"
+            )
+    import tvm
+
+    version = getattr(tvm, "__version__", "of an unknown version")
+    if importlib.util.find_spec("tvm.relay") is not None:
+        raise ImportError(f"tvm_dnnl is for TVM without Relay, but TVM {version} has it. {remedy}")
+    try:
+        from tvm.relax import transform
+    except ImportError as error:
+        raise ImportError(f"TVM {version} has no Relax. {remedy}") from error
+    missing = [name for name in _NEEDED if not hasattr(transform, name)]
+    if missing:
+        raise ImportError(f"TVM {version} has no relax.transform.{missing[0]}. {remedy}")
+
+
+def _load_library():
+    """Open the runtime, which registers its global functions."""
+    import tvm_ffi
+
+    if tvm_ffi.get_global_func("runtime.DNNLJSONRuntimeCreate", allow_missing=True) is not None:
+        raise ImportError(
+            "this TVM has a oneDNN backend already: either it was built with USE_DNNL, or another "
+            "copy of tvm_dnnl is loaded. Use one of them."
+        )
+    path = Path(__file__).resolve().parent / "libtvm_dnnl_relax.so"
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(
+            f"{path} cannot be opened: {error}. The plug-in was tried with {TRIED}."
+        ) from error
+
+
+# It stays open when the package is reloaded.
+_LIBRARY = globals().get("_LIBRARY")
+if _LIBRARY is None:
+    _check_tvm()
+    _LIBRARY = _load_library()
+
+from .dnnl import *  # noqa: E402, F403

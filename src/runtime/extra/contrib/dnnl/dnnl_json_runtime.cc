@@ -1,0 +1,194 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/extra/contrib/dnnl/dnnl_json_runtime.cc
+ * \brief The module of tvm-ffi that runs a subgraph with oneDNN. What the ops are, it does not
+ * know.
+ */
+#include <tvm/ffi/cast.h>
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/reflection/registry.h>
+#include <tvm/ffi/string.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../../contrib/dnnl/core/exec/graph_runner.h"
+#include "../../../contrib/dnnl/tvm/json_graph.h"
+#include "../../../contrib/json/json_binary.h"
+#include "../../../contrib/json/json_graph_check.h"
+#include "bytes_stream.h"
+#include "errors.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief The graph of a text from a file, which is not trusted, without the data of constants. */
+Graph ReadGraph(const std::string& symbol, const std::string& graph_json,
+                const std::vector<std::string>& const_names) {
+  const json::JSONGraph graph = json::ParseJSONGraph(symbol, graph_json);
+  json::CheckJSONGraph(symbol, graph, const_names);
+  return GraphOf(symbol, graph, const_names);
+}
+
+class DNNLJSONRuntime : public ffi::ModuleObj {
+ public:
+  DNNLJSONRuntime(const std::string& symbol, const std::string& graph_json,
+                  std::vector<std::string> const_names)
+      : symbol_(symbol),
+        graph_json_(graph_json),
+        const_names_(std::move(const_names)),
+        graph_(ReadGraph(symbol_, graph_json_, const_names_)),
+        runner_(symbol_, WithFFIErrors(DefaultPlanCacheSize)) {}
+
+  const char* kind() const final { return "dnnl_json"; }
+
+  int GetPropertyMask() const final {
+    return ffi::Module::kBinarySerializable | ffi::Module::kRunnable;
+  }
+
+  ffi::Optional<ffi::Function> GetFunction(const ffi::String& asked) final {
+    const std::string name = asked;
+    // Keeps the module alive.
+    const ffi::ObjectRef self = ffi::GetRef<ffi::ObjectRef>(this);
+    if (name == symbol_) {
+      return ffi::Function([self, this](ffi::PackedArgs args, ffi::Any*) { Invoke(args); });
+    }
+    if (name == "__init_" + symbol_) {
+      return ffi::Function::FromTyped([self, this](const ffi::Array<ffi::Tensor>& constants) {
+        Init(constants);
+        return 0;
+      });
+    }
+    if (name == "get_symbol") {
+      return ffi::Function::FromTyped([self, this]() { return ffi::String(symbol_); });
+    }
+    if (name == "get_const_vars") {
+      return ffi::Function::FromTyped([self, this]() {
+        ffi::Array<ffi::String> names;
+        for (const std::string& name : const_names_) names.push_back(name);
+        return names;
+      });
+    }
+    if (name == "get_plan") {
+      return ffi::Function::FromTyped([self, this]() {
+        return ffi::String(WithFFIErrors([&]() { return runner_.Describe(); }));
+      });
+    }
+    if (name == "set_plan_cache_size") {
+      return ffi::Function::FromTyped(
+          [self, this](int size) { WithFFIErrors([&]() { runner_.SetPlanCacheSize(size); }); });
+    }
+    if (name == "measure_primitives" || name == "profile_primitives") {
+      return ffi::Function::FromTyped([self, this, name](int repeat) {
+        const bool is_alone = name == "measure_primitives";
+        return ffi::String(
+            WithFFIErrors([&]() { return runner_.Measure(name.c_str(), repeat, is_alone); }));
+      });
+    }
+    return std::nullopt;
+  }
+
+  /*! \brief The graph, for format "json" or none. */
+  ffi::String InspectSource(const ffi::String& format) const final {
+    return format.empty() || format == "json" ? graph_json_ : "";
+  }
+
+  ffi::Bytes SaveToBytes() const final {
+    BytesWriter writer;
+    json::WriteBinary(&writer, symbol_, graph_json_, const_names_);
+    return ffi::Bytes(writer.bytes());
+  }
+
+ private:
+  /*! \brief Make the plan, once. What failed may be tried again. */
+  void Init(const ffi::Array<ffi::Tensor>& constants) {
+    std::lock_guard<std::mutex> lock(init_mutex_);
+    if (initialised_) return;
+    TVM_FFI_ICHECK_EQ(constants.size(), graph_.constants.size())
+        << symbol_ << " has " << graph_.constants.size() << " constants, but " << constants.size()
+        << " were passed";
+    Graph graph = graph_;
+    for (size_t i = 0; i < constants.size(); ++i) Bind(constants[i], &graph.constants[i]);
+    WithFFIErrors([&]() { runner_.Init(std::move(graph)); });
+    graph_ = Graph();
+    initialised_ = true;
+  }
+
+  /*! \brief Let a constant have the values of a tensor, which stays TVM's. */
+  void Bind(const ffi::Tensor& value, Constant* constant) const {
+    Argument& argument = constant->edge.argument;
+    WithFFIErrors([&]() { CheckTensor(value.GetDLTensorPtr(), argument, symbol_); });
+    // Where the graph leaves its shape open, it is the tensor's.
+    argument.type.shape.assign(value.shape().begin(), value.shape().end());
+    constant->data =
+        std::shared_ptr<void>(AddressOf(*value.GetDLTensorPtr()), [keep = value](void*) {});
+  }
+
+  /*! \brief Safe on any number of threads at once. */
+  void Invoke(const ffi::PackedArgs& args) {
+    if (!initialised_) {
+      TVM_FFI_ICHECK(const_names_.empty())
+          << symbol_ << " has " << const_names_.size() << " constants and was not initialised: "
+          << "call __init_" << symbol_ << " with them first";
+      Init({});
+    }
+    const auto tensor_at = [&args](size_t i) -> const DLTensor* {
+      return args[static_cast<int>(i)].try_cast<DLTensor*>().value_or(nullptr);
+    };
+    WithFFIErrors([&]() { runner_.Run(args.size(), tensor_at); });
+  }
+
+  const std::string symbol_;
+  const std::string graph_json_;
+  const std::vector<std::string> const_names_;
+  /*! \brief The graph, until Init. */
+  Graph graph_;
+  GraphRunner runner_;
+  std::mutex init_mutex_;
+  std::atomic<bool> initialised_{false};
+};
+
+ffi::Module Create(const ffi::String& symbol, const ffi::String& graph_json,
+                   const ffi::Array<ffi::String>& const_names) {
+  return ffi::Module(ffi::make_object<DNNLJSONRuntime>(
+      symbol, graph_json, std::vector<std::string>(const_names.begin(), const_names.end())));
+}
+
+ffi::Module LoadFromBytes(const ffi::Bytes& bytes) {
+  BytesReader reader({bytes.data(), bytes.size()});
+  json::JSONModuleBinary binary = json::ReadBinary(&reader);
+  return ffi::Module(ffi::make_object<DNNLJSONRuntime>(binary.symbol, binary.graph_json,
+                                                       std::move(binary.const_names)));
+}
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  ffi::reflection::GlobalDef()
+      .def("runtime.DNNLJSONRuntimeCreate", Create)
+      .def("ffi.Module.load_from_bytes.dnnl_json", LoadFromBytes);
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
