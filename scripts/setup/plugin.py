@@ -109,6 +109,8 @@ def variables(layout, environ):
     # Before any TVM that is on the caller's path.
     prepend(environ, "PYTHONPATH", layout.packages)
     prepend(environ, "PYTHONPATH", layout.report_page)
+    # What its tests share with those of the other.
+    prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "contrib")
     prepend(environ, "PYTHONPATH", layout.plugin)
     environ["VIRTUAL_ENV"] = str(layout.venv)
     for name in ("PYTHONHOME", "TVM_HOME", "TVM_LIBRARY_PATH", "TVM_DNNL_LIBRARY"):

@@ -29,7 +29,10 @@ STAGES = BACKEND + "dnnl_tests/"
 # for its test of the same name as the changed file where there is one.
 RULES = (
     (r"tests/python/.*/test_\w+\.py$", ("{path}",)),
+    (r"tests/python/relax/|src/runtime/extra/|python/tvm/relax/", ("tests/python/relax",)),
+    (r"scripts/plugin/|scripts/setup/plugin", ("tests/python/relax",)),
     (rf"{STAGES}(\w+)/(rows/)?\w+\.\w+$", (STAGES + "{0}",)),
+    (rf"{STAGES}malformed", (STAGES + "runtime", "tests/python/relax")),
     (rf"{STAGES}\w+\.py$", (FIRST, STAGES + "fusion")),
     (r"tests/python/(dev|patches|apps)/", ("tests/python/{0}",)),
     (r"src/runtime/contrib/dnnl/core/ops/", (STAGES + "ops", FIRST)),

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Runs the C++ tests of tests/cpp-runtime, then pytest on tests/.
+"""Runs the C++ tests of tests/cpp-runtime, then pytest on tests/, that of the plug-in last.
 
 Other words go to pytest. When they name files, only those are run, and the C++ tests are not.
 The files are shared out to one process for each CPU, unless a single one is named or a word of
@@ -34,7 +34,7 @@ import subprocess
 
 from scripts import options
 from scripts.errors import SetupError
-from scripts.layout import CODEGENS, Layout
+from scripts.layout import CODEGENS, Layout, PluginLayout
 from scripts.setup.environment import newer_onednn, prepare, tvm_home, variables
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
@@ -54,6 +54,9 @@ ON_NEWER = (
     quick.FIRST,
     *(quick.STAGES + stage for stage in ("ops", "fusion", "runtime", "models")),
 )
+# The tests of the plug-in, which run in its own environment.
+PLUGIN = "tests/python/relax"
+NO_TESTS = 5  # pytest's exit code if it has found none
 _VERSION = "from tvm.relay.op.contrib import dnnl; print('oneDNN', dnnl.dnnl_version())"
 
 
@@ -61,6 +64,15 @@ def names_files(arguments):
     """Tell if pytest's arguments name files or directories, as `tests/x.py::test_y` does."""
     plain = (word.split("::")[0] for word in arguments if not word.startswith("-"))
     return any(word.endswith(".py") or word.startswith("tests") for word in plain)
+
+
+def run_plugin_tests(args, words):
+    """Run tests of the plug-in in its environment; return the exit code."""
+    layout = PluginLayout()
+    runner = prepare(args, layout)
+    shared, threads = sharing(words)
+    command = [layout.python, "-m", "pytest", *shared, *words]
+    return run_command(runner, command, {**threads, **variables(layout)}, layout.root)
 
 
 def sharing(words):
@@ -174,9 +186,18 @@ def main(args):
     if args.quick is not None and not selected:
         runner.console.say("no test of Python is about what changed")
         return failed
+    of_plugin = [word for word in words if word.startswith(PLUGIN)]
+    if of_plugin:
+        others = [word for word in words if names_files([word]) and word not in of_plugin]
+        failed = run_plugin_tests(args, [w for w in words if w not in others]) or failed
+        if not others:
+            return failed
+        words = [word for word in words if word not in of_plugin]
+    everything = not selected and is_default and not args.onednn_newer
+    chosen = words
     if not selected and args.onednn_newer:
         words = [*words, *ON_NEWER]
-    elif not selected and is_default:
+    elif everything:
         words = [*words, "tests"]
     elif not selected:
         ignored = [f"--ignore={quick.STAGES}{stage}" for stage in ANY_CODEGEN]
@@ -184,5 +205,10 @@ def main(args):
     shared, threads = sharing(words)
     # For `./dev.py fuzz --artifacts`.
     corpus = ["-p", "scripts.test.corpus"] if is_default else []
-    command = [layout.python, "-m", "pytest", *shared, *corpus, *words]
-    return run_command(runner, command, {**threads, **environ}, layout.root) or failed
+    command = [layout.python, "-m", "pytest", *shared, *corpus, f"--ignore={PLUGIN}", *words]
+    failed = run_command(runner, command, {**threads, **environ}, layout.root) or failed
+    if everything and not tvm_home():
+        code = run_plugin_tests(args, [*chosen, PLUGIN])
+        # Words such as -k may choose none of them.
+        failed = failed or (0 if chosen and code == NO_TESTS else code)
+    return failed

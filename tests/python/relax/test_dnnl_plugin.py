@@ -1,0 +1,140 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The package tvm_dnnl: what its import registers and refuses, and its wheel."""
+
+import importlib
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+
+import pytest
+import tvm_dnnl
+
+from scripts.layout import PluginLayout
+from scripts.runner import clean_environment
+from scripts.setup import plugin
+from scripts.wheel import wheel
+
+LAYOUT = PluginLayout()
+
+
+def test_it_registers_once():
+    library = tvm_dnnl._LIBRARY
+    importlib.reload(tvm_dnnl)
+    assert tvm_dnnl._LIBRARY is library
+    assert tvm_dnnl.dnnl_version().startswith("3.")
+
+
+def refused(tmp_path, program, files=()):
+    """Return what a process says that fails to import the package beside these files."""
+    for name, text in dict(files).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    places = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode != 0
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: "), done.stderr
+    return last
+
+
+OTHERS = {
+    "relay": ({"tvm/__init__.py": "__version__ = '0.19.0'", "tvm/relay/__init__.py": ""}, "0.19.0"),
+    "no-relax": ({"tvm/__init__.py": "__version__ = '0.9'"}, "TVM 0.9 has no Relax"),
+    "no-byoc": (
+        {
+            "tvm/__init__.py": "__version__ = '9.9'",
+            "tvm/relax/__init__.py": "",
+            "tvm/relax/transform.py": "def RunCodegen(): pass",
+        },
+        "TVM 9.9 has no relax.transform.FuseOpsByPattern",
+    ),
+}
+
+
+@pytest.mark.parametrize("files, message", OTHERS.values(), ids=OTHERS.keys())
+def test_another_tvm(tmp_path, files, message):
+    said = refused(tmp_path, "import tvm_dnnl", files)
+    assert message in said
+    assert tvm_dnnl.TRIED in said
+
+
+def test_no_tvm(tmp_path):
+    program = (
+        "import importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'tvm' else find(name, *rest)\n"
+        "import tvm_dnnl"
+    )
+    assert "needs the package tvm, which is not installed" in refused(tmp_path, program)
+
+
+def test_another_backend_is_there(tmp_path):
+    program = (
+        "import tvm_ffi\n"
+        "tvm_ffi.register_global_func('runtime.DNNLJSONRuntimeCreate', lambda: 0)\n"
+        "import tvm_dnnl"
+    )
+    assert "this TVM has a oneDNN backend already" in refused(tmp_path, program)
+
+
+def test_the_package_is_this_checkouts():
+    wanted = plugin.contents(LAYOUT.root)
+    assert "tvm_dnnl/__init__.py" in wanted and "tvm_dnnl/dnnl.py" in wanted
+    for name, source in wanted.items():
+        assert (LAYOUT.plugin / name).read_bytes() == source.read_bytes()
+
+
+@pytest.mark.slow
+def test_wheel(tmp_path):
+    built = wheel.build(LAYOUT, tmp_path / "dist", wheel.Plugin())
+    with zipfile.ZipFile(built) as archive:
+        names = set(archive.namelist())
+        (name,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    libraries = {f"tvm_dnnl/{name}" for name in ("libtvm_dnnl_relax.so", "libdnnl.so.3")}
+    assert libraries == {name for name in names if ".so" in name}
+    assert not [name for name in names if name.startswith("tvm/") or "__pycache__" in name]
+    assert any(name.endswith("licenses/oneDNN-LICENSE.txt") for name in names)
+    assert "Requires-Dist: apache-tvm~=0.27.0.post1" in metadata
+    assert "Requires-Dist: apache-tvm-ffi~=0.1.15.post2" in metadata
+
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv/bin/python"
+    environ = clean_environment()
+    environ.pop("LD_LIBRARY_PATH", None)
+    # What the wheel requires is in the environment of this checkout: nothing is downloaded.
+    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    (site / "requirements.pth").write_text(f"{LAYOUT.packages}\n")
+    pip = [LAYOUT.python, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    program = "import tvm_dnnl; print(tvm_dnnl.__file__, tvm_dnnl.dnnl_version())"
+    for command in ([*pip, "install", "--quiet", "--no-index", built], [python, "-c", program]):
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == f"{site}/tvm_dnnl/__init__.py 3.2.0\n"
