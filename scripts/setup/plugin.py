@@ -19,31 +19,25 @@
 It lies in build/relax, and is made when a command with --relax asks for it.
 """
 
+from scripts.lint.includes import BACKEND, SHARED
 from scripts.runner import prepend
 from scripts.setup import steps, tree
 
 GROUPS = ("relax", "relax-models", "build", "test", "report", "wheel-build")
 
-# What the package holds: by folder or file of the checkout, the place in it. It is policy without
-# Relay, and what reads and writes Relax's modules.
-CONTENTS = {
-    "scripts/plugin": "",
-    "python/tvm/relay/op/contrib/_dnnl/policy": "tvm_dnnl/_dnnl/policy",
-    "python/tvm/relax/backend/contrib/_dnnl": "tvm_dnnl/_dnnl",
-    "python/tvm/relax/backend/contrib/dnnl.py": "tvm_dnnl/dnnl.py",
-}
+# The package's own files, and what of python/ is for Relax: by folder of the checkout, the place in
+# the package's parent.
+FOLDERS = {"scripts/plugin": "", "python/tvm/relax/backend/contrib": "tvm_dnnl/"}
 
 
 def contents(root):
     """Return the Python files of the package by their names beside it."""
     wanted = {}
-    for source, place in CONTENTS.items():
-        path = root / source
-        if path.is_dir():
-            found = tree.sources(path).items()
-            wanted.update((f"{place}/{name}".lstrip("/"), file) for name, file in found)
-        elif path.is_file():
-            wanted[place] = path
+    for folder, place in FOLDERS.items():
+        wanted.update((place + name, path) for name, path in tree.sources(root / folder).items())
+    backend = root / BACKEND
+    for path in (path for pattern in SHARED for path in backend.glob(pattern)):
+        wanted[f"tvm_dnnl/_dnnl/{path.relative_to(backend).as_posix()}"] = path
     return wanted
 
 
