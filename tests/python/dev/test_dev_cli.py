@@ -27,7 +27,7 @@ import pytest
 from scripts import cli, options
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.layout import ROOT, Layout
+from scripts.layout import ROOT, Layout, PluginLayout
 from scripts.setup.environment import newer_onednn, variables
 from scripts.test import test
 
@@ -106,12 +106,15 @@ def test_unknown_options_and_arguments_are_refused():
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
     """Return a checkout in which nothing is prepared."""
-    for name in ("requirements", "python", "src", "cmake", "CMakeLists.txt"):
+    for name in ("requirements", "patches", "python", "src", "cmake", "CMakeLists.txt"):
         (tmp_path / name).symlink_to(ROOT / name)
     layout = Layout(tmp_path)
     for name in ("exec", "test.test", "in_environment", "setup.setup", "lint.lint"):
         module = __import__(f"scripts.{name}", fromlist=["main"])
         monkeypatch.setattr(module, "Layout", lambda: layout)
+    for name in ("exec", "test.test"):
+        module = __import__(f"scripts.{name}", fromlist=["main"])
+        monkeypatch.setattr(module, "PluginLayout", lambda: PluginLayout(tmp_path))
     monkeypatch.delenv("TVM_HOME", raising=False)
     return layout
 
@@ -171,7 +174,9 @@ def test_dry_run_of_test_names_pytest_and_its_arguments(fresh, capsys):
     workers = min(options.cpus(), test.MOST_WORKERS)
     printed = capsys.readouterr().out
     assert f"-m pytest -n {workers} --dist loadfile " in printed
-    assert printed.endswith(" -k conv2d tests\n")
+    assert " -k conv2d tests\n" in printed
+    # The plug-in's tests, in its own environment.
+    assert printed.endswith(" -k conv2d tests/python/relax\n")
     assert cli.main(["test", "--dry-run", "tests/x.py::test_y"]) == 0
     printed = capsys.readouterr().out
     assert printed.endswith("-m pytest -p scripts.test.corpus tests/x.py::test_y\n")

@@ -48,7 +48,7 @@ def constants_of(function):
     """Return the constants in a function."""
     found = []
     relax.analysis.post_order_visit(function, found.append)
-    return [expr for expr in found if isinstance(expr, relax.Constant)]
+    return [expr for expr in found if isinstance(expr, tvm.ir.expr.GenericConst)]
 
 
 def codegen(functions, _, constant_names):
@@ -72,10 +72,12 @@ def compiled(request):
     tvm_ffi.register_global_func("relax.ext.dnnl", codegen, override=True)
     batch = tvm.tirx.Var("n", "int64") if request.param is None else request.param
     builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo((batch, *SHAPE[1:]), "float32"))
-    with builder.function("main", [x]), builder.dataflow():
-        y = builder.emit(relax.op.nn.conv2d(x, relax.const(graphs.W), padding=(1, 1)))
-        builder.emit_func_output(builder.emit_output(builder.emit(relax.op.nn.relu(y))))
+    x = relax.Var("x", relax.TensorType((batch, *SHAPE[1:]), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.nn.conv2d(x, relax.const(graphs.W), padding=(1, 1)))
+            y = builder.emit_output(builder.emit(relax.op.nn.relu(y)))
+        builder.emit_func_output(y)
     pattern = is_op("relax.nn.relu")(is_op("relax.nn.conv2d")(wildcard(), is_const()))
     passes = [
         relax.transform.FuseOpsByPattern([("dnnl.conv", pattern)], annotate_codegen=True),
