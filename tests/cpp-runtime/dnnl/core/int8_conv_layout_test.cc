@@ -109,11 +109,11 @@ TEST(DNNLInt8Conv, OneAndThreeDimensions) {
 
 /*! \brief A quantization, a convolution of one position and a dequantization, of row-major images.
  */
-TEST(DNNLInt8Conv, QuantizationsWriteTheLayoutThatIsRead) {
+std::vector<std::string> OpsOfQuantizedConv(int source_zero_point, int result_zero_point) {
   const Array data = Noise({1, 16, 6, 6}, kFloat, -3, 3);
   const Array weights = Noise({16, 16, 1, 1}, kInt8, -64, 64, 2);
-  Array real = Dequantized(Quantized(data, Scalar(0.02f), ZeroPoint(128), kUInt8), Scalar(0.02f),
-                           ZeroPoint(128));
+  Array real = Dequantized(Quantized(data, Scalar(0.02f), ZeroPoint(source_zero_point), kUInt8),
+                           Scalar(0.02f), ZeroPoint(source_zero_point));
   Array sums{data.shape, kFloat, std::vector<double>(16 * 36, 0)};
   for (int o = 0; o < 16; ++o) {
     for (int i = 0; i < 16; ++i) {
@@ -122,26 +122,37 @@ TEST(DNNLInt8Conv, QuantizationsWriteTheLayoutThatIsRead) {
       }
     }
   }
-  const Array expected = Dequantized(Quantized(sums, Scalar(0.1137f), ZeroPoint(120), kUInt8),
-                                     Scalar(0.1137f), ZeroPoint(120));
+  const Array expected =
+      Dequantized(Quantized(sums, Scalar(0.1137f), ZeroPoint(result_zero_point), kUInt8),
+                  Scalar(0.1137f), ZeroPoint(result_zero_point));
   QuantizedGraph graph;
-  Node* quantize =
-      graph.Add("qnn.quantize",
-                {graph.Input(data), graph.Constant(Scalar(0.02f)), graph.Constant(ZeroPoint(128))},
-                data.shape, kUInt8);
+  Node* quantize = graph.Add("qnn.quantize",
+                             {graph.Input(data), graph.Constant(Scalar(0.02f)),
+                              graph.Constant(ZeroPoint(source_zero_point))},
+                             data.shape, kUInt8);
   quantize->attrs["out_dtype"] = "uint8";
   Node* conv =
       graph.Add("nn.conv2d", {{quantize->id, 0}, graph.Constant(weights)}, data.shape, kUInt8);
-  graph.Dequantize(conv, 0, Scalar(0.02f), ZeroPoint(128));
+  graph.Dequantize(conv, 0, Scalar(0.02f), ZeroPoint(source_zero_point));
   graph.Dequantize(conv, 1, Scalar(0.01f), ZeroPoint(0));
-  graph.Quantize(conv, Scalar(0.1137f), ZeroPoint(120), kUInt8);
+  graph.Quantize(conv, Scalar(0.1137f), ZeroPoint(result_zero_point), kUInt8);
   graph.Add("qnn.dequantize",
-            {{conv->id, 0}, graph.Constant(Scalar(0.1137f)), graph.Constant(ZeroPoint(120))},
+            {{conv->id, 0},
+             graph.Constant(Scalar(0.1137f)),
+             graph.Constant(ZeroPoint(result_zero_point))},
             data.shape, kFloat);
   ExpectNear(graph.Run(), expected, 0.01, 1, "images");
   std::vector<std::string> ops;
   for (const Step& step : graph.plan->steps) ops.push_back(step.info.op);
-  EXPECT_EQ(ops, std::vector<std::string>({"qnn.quantize", "nn.conv2d", "qnn.dequantize"}));
+  return ops;
+}
+
+TEST(DNNLInt8Conv, QuantizationsWriteTheLayoutThatIsRead) {
+  using Ops = std::vector<std::string>;
+  EXPECT_EQ(OpsOfQuantizedConv(0, 0), Ops({"qnn.quantize", "nn.conv2d", "qnn.dequantize"}));
+  // With a zero point, reorders that transpose are not to be trusted.
+  EXPECT_EQ(OpsOfQuantizedConv(128, 120),
+            Ops({"qnn.quantize", "reorder", "nn.conv2d", "qnn.dequantize", "reorder"}));
 }
 
 TEST(DNNLInt8Conv, AllElementsAtTheirBounds) {

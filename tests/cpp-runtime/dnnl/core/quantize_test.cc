@@ -131,6 +131,50 @@ TEST(DNNLDequantize, EachTypeScaleAndZeroPoint) {
   }
 }
 
+/*! \brief Channels-first from channels-last or the other way, as an image of four dimensions. */
+Array Permuted(const Array& data, const std::vector<int>& axes) {
+  Shape shape;
+  for (int axis : axes) shape.push_back(data.shape[axis]);
+  Array result{shape, data.dtype, {}};
+  Shape strides(4, 1);
+  for (int i = 2; i >= 0; --i) strides[i] = strides[i + 1] * data.shape[i + 1];
+  for (int64_t a = 0; a < shape[0]; ++a)
+    for (int64_t b = 0; b < shape[1]; ++b)
+      for (int64_t c = 0; c < shape[2]; ++c)
+        for (int64_t d = 0; d < shape[3]; ++d) {
+          result.values.push_back(data.values[a * strides[axes[0]] + b * strides[axes[1]] +
+                                              c * strides[axes[2]] + d * strides[axes[3]]]);
+        }
+  return result;
+}
+
+// Reorders that transpose the last two axes left the zero point out where one has 8 n elements.
+TEST(DNNLQuantize, ZeroPointsWhereTheLayoutChanges) {
+  const std::vector<int> axes = {0, 3, 1, 2};
+  for (const Shape& shape : {Shape{1, 7, 7, 64}, Shape{1, 1, 8, 8}, Shape{2, 5, 7, 16}}) {
+    for (bool is_quantizing : {true, false}) {
+      const Array data =
+          is_quantizing ? Noise(shape, kFloat, -40, 40) : Noise(shape, kUInt8, 0, 255);
+      const Array scale = Scalar(0.5f), zero_point = ZeroPoint(20);
+      QuantizedGraph graph;
+      const Entry src = graph.Input(data);
+      Node* transpose = graph.Add("transpose", {src}, Permuted(data, axes).shape, data.dtype);
+      transpose->attrs["axes"] = tvm::runtime::json::JSONAttr::Row{"0", "3", "1", "2"};
+      const DLDataType out_dtype = is_quantizing ? kUInt8 : kFloat;
+      Node* node =
+          graph.Add(is_quantizing ? "qnn.quantize" : "qnn.dequantize",
+                    {{transpose->id, 0}, graph.Constant(scale), graph.Constant(zero_point)},
+                    Permuted(data, axes).shape, out_dtype);
+      node->attrs["out_dtype"] = tvm::runtime::contrib::dnnl_backend::ToText(out_dtype);
+      const Array moved = Permuted(data, axes);
+      const Array expected = is_quantizing ? Quantized(moved, scale, zero_point, kUInt8, -1)
+                                           : Dequantized(moved, scale, zero_point, -1);
+      ExpectNear(graph.Run(), expected, is_quantizing ? 1 : 1e-6, is_quantizing ? 0.005 : 1,
+                 "zero point, size " + std::to_string(SizeOf(shape)));
+    }
+  }
+}
+
 TEST(DNNLQuantize, WrongScalesNameTheNode) {
   const Array data = Noise(kImage, kFloat, -1, 1);
   const auto run = [&](const Parameters& p) {

@@ -95,15 +95,24 @@ dnnl::memory::desc WithType(const dnnl::memory::desc& md, dnnl::memory::data_typ
   return dnnl::memory::desc(md.get_dims(), type, md.get_strides());
 }
 
-Tensor Requantized(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+Tensor Requantized(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
                    dnnl::memory::data_type type, const Quantization* from, const Quantization* to) {
+  // Reorders of oneDNN 3.2 that transpose leave out a zero point of some sizes of the tensor.
+  const bool keeps_layout = (from != nullptr && from->HasZeroPoint()) ||  //
+                            (to != nullptr && to->HasZeroPoint());
+  const Tensor src = keeps_layout
+                         ? plan->InLayout(node, value, WithType(value.md, value.md.get_data_type()))
+                         : value;
   const Tensor dst = plan->NewTensor(WithType(src.md, type));
   PlanBuilder::Args args = {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}};
   dnnl::primitive_attr attr = PlanBuilder::NewAttr();
   if (from != nullptr) from->AddTo(DNNL_ARG_SRC, 1 << from->axis, &attr, &args);
   if (to != nullptr) to->AddTo(DNNL_ARG_DST, 1 << to->axis, &attr, &args);
-  const auto describe = [engine = plan->engine(), from = src.md,
-                         attr](const dnnl::memory::desc& dst_md) {
+  const auto describe = [engine = plan->engine(), from = src.md, attr,
+                         keeps_layout](const dnnl::memory::desc& dst_md) {
+    if (keeps_layout && dst_md != WithType(from, dst_md.get_data_type())) {
+      return dnnl::reorder::primitive_desc();
+    }
     return dnnl::reorder::primitive_desc(engine, from, engine, dst_md, attr, /*allow_empty=*/true);
   };
   const dnnl::reorder::primitive_desc desc = describe(dst.md);
