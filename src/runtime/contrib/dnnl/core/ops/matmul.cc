@@ -97,6 +97,10 @@ Operands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
   operands.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
   operands.dst_dims = operands.View(out_dims);
   if (operands.is_flat) operands.src = FlattenRows(node, plan, operands.src);
+  if (is_batch && out_dims.size() > 3) {
+    operands.src = plan->Reshaped(node, operands.src, AsMatrices(operands.src.dims()));
+    operands.weights = plan->Reshaped(node, operands.weights, AsMatrices(operands.weights.dims()));
+  }
   operands.weights = AlignRank(node, plan, operands.weights, operands.dst_dims.size());
   if (transpose_a) operands.src = Transposed(operands.src);
   if (transpose_b) operands.weights = Transposed(operands.weights);
@@ -142,12 +146,8 @@ std::string Variant(const PlanBuilder& plan, const Operands& operands,
 Types InferMatMul(const NodeReader& node, const Types& inputs) {
   const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
   CheckReal(node, inputs);
-  if (is_batch) {
-    CheckRank(node, inputs, 0, 3);
-  } else {
-    CheckMinRank(node, inputs, 0, transpose_a ? 2 : 1);
-  }
-  CheckRank(node, inputs, 1, is_batch ? 3 : 2);
+  CheckMinRank(node, inputs, 0, is_batch ? 3 : transpose_a ? 2 : 1);
+  CheckRank(node, inputs, 1, is_batch ? inputs[0].shape.size() : 2);
   Dims src = inputs[0].shape, weights = inputs[1].shape;
   if (transpose_a) std::swap(src[src.size() - 1], src[src.size() - 2]);
   if (transpose_b) std::swap(weights[weights.size() - 1], weights[weights.size() - 2]);
@@ -155,9 +155,14 @@ Types InferMatMul(const NodeReader& node, const Types& inputs) {
       << node.Where() << ": rows of " << src.back() << " elements do not fit columns of "
       << weights[weights.size() - 2];
   if (is_batch) {
-    CORE_CHECK(src[0] == weights[0] || src[0] == 1 || weights[0] == 1)
-        << node.Where() << ": a batch of " << src[0] << " does not fit one of " << weights[0];
-    src[0] = std::max(src[0], weights[0]);
+    const Dims batch(src.begin(), src.end() - 2);
+    const Dims other(weights.begin(), weights.end() - 2);
+    // Batches of several dimensions are seen as one, so that all of them are broadcast or none.
+    const bool is_one = NumElements(batch) == 1;
+    CORE_CHECK(batch == other || is_one || NumElements(other) == 1)
+        << node.Where() << ": a batch of " << ToText(batch) << " does not fit one of "
+        << ToText(other);
+    if (is_one) std::copy(other.begin(), other.end(), src.begin());
   } else {
     CheckSays(node, "units", weights.back());
   }
