@@ -33,6 +33,10 @@ SHARED = (
     "partition/regions.py",
     "partition/units.py",
     "policy/**/*.py",
+    "report/offload_report.py",
+    "report/page.py",
+    "rewrites/formulas.py",
+    "rewrites/norm_readers.py",
 )
 # All that is to be had of the module tvm there.
 _ANY_TVM = ("get_global_func", "ir", "IRModule", "transform")

@@ -25,8 +25,10 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tvm.relay.op.contrib._dnnl.report.flow import Node
+if TYPE_CHECKING:
+    from tvm.relay.op.contrib._dnnl.report.offload_report import Node
 
 # Graphviz itself, or a program that draws the same and comes from the Python package index.
 PROGRAMS = ("dot", "graphviz-pure")

@@ -38,7 +38,8 @@ from ._dnnl.partition import pattern_table as patterns
 from ._dnnl.pipeline import partition
 from ._dnnl.policy.op_spec import Rules
 from ._dnnl.policy.table import TABLE
-from ._dnnl.report.offload_report import OffloadReport, make_report
+from ._dnnl.report.make_report import make_report
+from ._dnnl.report.offload_report import OffloadReport
 from .register import register_pattern_table
 
 __all__ = [

@@ -47,13 +47,14 @@ class Fused:
         self.root_spec: OpSpec = rules.ops[graph.ops[root]]
         axis = self.root_spec.channel_axis
         self.channel_axis = axis(graph.views[root]) if axis else None
-        # The part of the name of each op; None for one that shows in no name.
-        self._parts: list[str | None] = [graph.ops[root].split(".")[-1]]
+        # The part of the name of each op, "bias" for what is the primitive's bias argument; None
+        # for one that shows in no name.
+        self.parts: list[str | None] = [graph.ops[root].split(".")[-1]]
         self._has_full_operand = False
         # None where the root reads real numbers.
         self._dequantized = dequantized_operands(graph, rules, root)
         if self._dequantized is not None and graph.ops[root] != DEQUANTIZE:
-            self._parts[0] = f"qnn.{self._parts[0]}"
+            self.parts[0] = f"qnn.{self.parts[0]}"
 
     @property
     def dequantized(self) -> list[int]:
@@ -68,7 +69,7 @@ class Fused:
     @property
     def name(self) -> str:
         """The composite's name, for people: what is done, in order."""
-        return f"{COMPILER}.{'_'.join(part for part in self._parts if part)}"
+        return f"{COMPILER}.{'_'.join(part for part in self.parts if part)}"
 
     def grow(self, taken: set[int]) -> None:
         """Take in user after user while each is the only one and can be a post-op."""
@@ -83,34 +84,32 @@ class Fused:
                 if part is None:
                     break
             self.chain.append(users[0])
-            self._parts.append(part)
+            self.parts.append(part)
         self._drop_unnamed()
-        if self.root_spec.reads_int8 == "data" and self._parts[-1] != "quantize":
+        if self.root_spec.reads_int8 == "data" and self.parts[-1] != "quantize":
             # Alone, such an op reads what it writes.
             self._dequantized = None
-            self._parts[0] = str(self._parts[0]).removeprefix("qnn.")
+            self.parts[0] = str(self.parts[0]).removeprefix("qnn.")
 
     def shorten(self) -> None:
         """Drop post-ops from the end until the composite is not one that stays on TVM."""
         while len(self.chain) > 1 and self.rules.excludes(self.name):
             self.chain.pop()
-            self._parts.pop()
+            self.parts.pop()
             self._drop_unnamed()
 
     def _drop_unnamed(self) -> None:
         """Leave reshapes and dequantizes out that nothing is fused behind."""
-        while len(self.chain) > 1 and self._parts[-1] is None:
+        while len(self.chain) > 1 and self.parts[-1] is None:
             self.chain.pop()
-            self._parts.pop()
+            self.parts.pop()
 
     def _is_unnamed(self, last: int, user: int) -> bool:
         """Whether a user computes nothing, so that the name of the composite does not show it."""
         return (
             self._is_first_result(last, user)
             or self._is_reshape_of_rows(last, user)
-            or (
-                self._parts[-1] == "quantize" and is_dequantized(self.graph, self.rules, user, last)
-            )
+            or (self.parts[-1] == "quantize" and is_dequantized(self.graph, self.rules, user, last))
         )
 
     def _is_first_result(self, last: int, user: int) -> bool:
@@ -152,7 +151,7 @@ class Fused:
             is_known = self._dequantized is not None and parameters(*call.args[1:])
             return short if is_known else None
         # Behind a quantize comes a dequantize only, see `_is_unnamed`.
-        if self._parts[-1] == "quantize" or self.graph.ops[self.chain[0]] == DEQUANTIZE:
+        if self.parts[-1] == "quantize" or self.graph.ops[self.chain[0]] == DEQUANTIZE:
             return None
         return short if spec.post == "eltwise" else self._binary_part(user, last, spec)
 
@@ -172,7 +171,7 @@ class Fused:
             return None
         # The first thing that is added per channel is the primitive's bias argument.
         self._has_full_operand = self._has_full_operand or kind == "full"
-        is_bias = spec.name in BIAS_OPS and kind == "channel" and not any(self._parts[1:])
+        is_bias = spec.name in BIAS_OPS and kind == "channel" and not any(self.parts[1:])
         if is_bias and self.root_spec.heavy:
             return "bias"
         is_sum = spec.name == "add" and (kind == "full" or operand == shape)

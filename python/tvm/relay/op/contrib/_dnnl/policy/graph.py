@@ -74,6 +74,10 @@ class Graph:
         view = self.views[i]
         return [] if view is None else [view]
 
+    def scalar(self, i: int) -> float | None:
+        """Return the value of a constant of one finite real number, else None."""
+        raise NotImplementedError
+
     def closed_group(self, root: int, operands: Sequence[int]) -> list[int] | None:
         """Return what is computed between `operands` and `root`, the root last.
 

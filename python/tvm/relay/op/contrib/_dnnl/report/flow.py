@@ -19,51 +19,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
 
 import tvm
 from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, has_attr, is_composite, is_partition
 from ..ir.relay_view import op_name
+from .offload_report import Node
 from .walk import Walk
-
-
-@dataclass
-class Node:
-    """An op, a composite, an input or an output of a module.
-
-    Parameters
-    ----------
-    kind : str
-        "dnnl" for what oneDNN runs, "tvm" for what TVM runs, "input" or "output".
-    name : str
-        The Relay op, the composite, or the name of the input.
-    function : str
-        The function of the module that has it.
-    ops : list[str]
-        What it computes, in order: several names for a composite.
-    details : str
-        The attributes that tell one use of an op from another, for people.
-    shape : str
-        Of the result, with its type if that is not float32.
-    partition : str | None
-        For "dnnl": the name of the partition.
-    reason : str | None
-        For "tvm": why oneDNN does not run it.
-    inputs : list[int]
-        The nodes whose results it reads. Constants are left out.
-    """
-
-    kind: str
-    name: str
-    function: str
-    ops: list[str] = field(default_factory=list)
-    details: str = ""
-    shape: str = ""
-    partition: str | None = None
-    reason: str | None = None
-    inputs: list[int] = field(default_factory=list)
 
 
 def type_text(kind) -> str:

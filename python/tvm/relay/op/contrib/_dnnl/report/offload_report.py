@@ -19,30 +19,56 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-import tvm
-from tvm.relay import transform
-
-from ..ir.dataflow_graph import is_partition
-from ..ir.relay_view import op_name, shape_of, view_of
-from ..options import Options
-from ..policy.op_spec import OpSpec, Rules
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
-from .flow import Node, make_nodes
 from .page import to_html  # not for TVM
-from .record import Record
-from .walk import Unit, Walk
 
-_UNPARTITIONED = "can be offloaded; the module is not partitioned"
-_LEFT = "can be offloaded, but was in no partition"
+UNPARTITIONED = "can be offloaded; the module is not partitioned"
+LEFT = "can be offloaded, but was in no partition"
 
 # What differs in one reason from op to op: numbers, open dimensions, and shapes of either.
 _NUMBERS = re.compile(r"\((?:[0-9?]+,? ?)*\)|[0-9]+|\?")
+
+
+@dataclass
+class Node:
+    """An op, a composite, an input or an output of a module.
+
+    Parameters
+    ----------
+    kind : str
+        "dnnl" for what oneDNN runs, "tvm" for what TVM runs, "input" or "output".
+    name : str
+        The Relay op, the composite, or the name of the input.
+    function : str
+        The function of the module that has it.
+    ops : list[str]
+        What it computes, in order: several names for a composite.
+    details : str
+        The attributes that tell one use of an op from another, for people.
+    shape : str
+        Of the result, with its type if that is not float32.
+    partition : str | None
+        For "dnnl": the name of the partition.
+    reason : str | None
+        For "tvm": why oneDNN does not run it.
+    inputs : list[int]
+        The nodes whose results it reads. Constants are left out.
+    """
+
+    kind: str
+    name: str
+    function: str
+    ops: list[str] = field(default_factory=list)
+    details: str = ""
+    shape: str = ""
+    partition: str | None = None
+    reason: str | None = None
+    inputs: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -165,51 +191,3 @@ def _grouped(reasons: Mapping[str, int]) -> list[str]:
 
 def _count(partitions: int) -> str:
     return "1 partition" if partitions == 1 else f"{partitions} partitions"
-
-
-def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
-    """Compare a module with the policy; see :py:func:`tvm.relay.op.contrib.dnnl.offload_report`."""
-    record = Record.of(mod)
-    walk = Walk(transform.InferType()(mod))
-    _explain(walk, record, rows)
-    report = OffloadReport(nodes=make_nodes(walk))
-    report.partitions = sum(is_partition(func) for func in walk.mod.functions.values())
-    if record is not None:
-        report.folded, report.failures = record.folded, record.failures
-    for unit in walk.units:
-        names = Counter(op_name(call) for call in unit.ops)
-        report.calls.update(names)
-        if unit.offloaded:
-            report.taken.update(names)
-            report.composites.update([unit.composite] if unit.composite else [])
-            report.in_8_bits.update(_scales(unit))
-        else:
-            for name, count in names.items():
-                report.reasons.setdefault(name, Counter())[unit.reason] += count
-    return report
-
-
-def _scales(unit: Unit) -> list[str]:
-    """Say what kind of scales a composite has, if it reads integers in 8 bits."""
-    read = [part for part in unit.parts if op_name(part) == DEQUANTIZE] if unit.composite else []
-    if not read:
-        return []
-    is_per_channel = any(math.prod(shape_of(call.args[1])) > 1 for call in read)
-    return ["a scale for each channel" if is_per_channel else "one scale for each tensor"]
-
-
-def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> None:
-    """Give a reason to each op that stays on TVM."""
-    left = _UNPARTITIONED if record is None else _LEFT
-    record = record or Record()
-    known = {}
-    for name in walk.graphs:
-        known.update(record.reasons(name, walk.mod[name]))
-    rules = Rules(rows, Options(exclude=frozenset(record.excluded)))
-    for unit in walk.units:
-        if not unit.offloaded and unit.reason is None:
-            unit.reason = (
-                record.failures.get(unit.function)
-                or rules.refusal(view_of(unit.expr))
-                or known.get(unit.expr, left)
-            )

@@ -28,7 +28,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..ir.dataflow_graph import DataflowGraph
+from ..policy.graph import Graph
 
 # Two or three constants, each rounded, and their product: the largest relative error.
 ROUNDING = {"float32": 5 * 2.0**-24, "float16": 3 * 2.0**-11, "bfloat16": 3 * 2.0**-8 / 2}
@@ -62,17 +62,17 @@ class FormulaReader:
 
     Parameters
     ----------
-    graph : DataflowGraph
+    graph : Graph
         The typed function.
     """
 
-    def __init__(self, graph: DataflowGraph):
+    def __init__(self, graph: Graph):
         self.graph = graph
         self._rounding = ROUNDING["float32"]
 
     def formulas(self, root: int) -> Iterator[Formula]:
         """Yield the formulas that the call `root` may be read as, the best first."""
-        dtype = self.graph.nodes[root].checked_type.dtype
+        dtype = self.graph.result(root).dtype
         self._rounding = ROUNDING.get(dtype, ROUNDING["float32"])
         for rule in ROOTS[self.graph.ops[root]]:
             yield from rule(self, root)
@@ -91,7 +91,7 @@ class FormulaReader:
         """Read a clip as (operand, lower bound, upper bound)."""
         if self.graph.ops[i] != "clip":
             return None
-        attrs = self.graph.nodes[i].attrs
+        attrs = self.graph.views[i].attrs
         return self.graph.operands[i][0], float(attrs.a_min), float(attrs.a_max)
 
     def _peel(self, i: int) -> Iterator[tuple[float, float, int]]:

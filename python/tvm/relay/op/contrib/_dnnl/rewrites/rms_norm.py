@@ -23,19 +23,8 @@ from collections.abc import Callable, Iterator
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
 from .driver import Match, rewrite
-from .fold_layer_norm import LayerNormReader, Normalization
+from .norm_readers import RMSNormReader
 from .virtual_ops import virtual_op
-
-
-class RMSNormReader(LayerNormReader):
-    """Reads normalizations of data that is not centred."""
-
-    def _centred(self, i: int) -> int | None:
-        return i
-
-    def read(self, root: int) -> Normalization | None:
-        """Read the call `root`, with the factor in it if there is one."""
-        return self._scaled(root)
 
 
 def wrap_rms_norms(function: TypedFunction, rules: Rules) -> Rewritten:

@@ -1,0 +1,84 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Compares a Relay module with the policy."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+
+import tvm
+from tvm.relay import transform
+
+from ..ir.dataflow_graph import is_partition
+from ..ir.relay_view import op_name, shape_of, view_of
+from ..options import Options
+from ..policy.op_spec import OpSpec, Rules
+from ..policy.rules.quantize import DEQUANTIZE
+from .flow import make_nodes
+from .offload_report import LEFT, UNPARTITIONED, OffloadReport
+from .record import Record
+from .walk import Unit, Walk
+
+
+def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
+    """Compare a module with the policy; see :py:func:`tvm.relay.op.contrib.dnnl.offload_report`."""
+    record = Record.of(mod)
+    walk = Walk(transform.InferType()(mod))
+    _explain(walk, record, rows)
+    report = OffloadReport(nodes=make_nodes(walk))
+    report.partitions = sum(is_partition(func) for func in walk.mod.functions.values())
+    if record is not None:
+        report.folded, report.failures = record.folded, record.failures
+    for unit in walk.units:
+        names = Counter(op_name(call) for call in unit.ops)
+        report.calls.update(names)
+        if unit.offloaded:
+            report.taken.update(names)
+            report.composites.update([unit.composite] if unit.composite else [])
+            report.in_8_bits.update(_scales(unit))
+        else:
+            for name, count in names.items():
+                report.reasons.setdefault(name, Counter())[unit.reason] += count
+    return report
+
+
+def _scales(unit: Unit) -> list[str]:
+    """Say what kind of scales a composite has, if it reads integers in 8 bits."""
+    read = [part for part in unit.parts if op_name(part) == DEQUANTIZE] if unit.composite else []
+    if not read:
+        return []
+    is_per_channel = any(math.prod(shape_of(call.args[1])) > 1 for call in read)
+    return ["a scale for each channel" if is_per_channel else "one scale for each tensor"]
+
+
+def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> None:
+    """Give a reason to each op that stays on TVM."""
+    left = UNPARTITIONED if record is None else LEFT
+    record = record or Record()
+    known = {}
+    for name in walk.graphs:
+        known.update(record.reasons(name, walk.mod[name]))
+    rules = Rules(rows, Options(exclude=frozenset(record.excluded)))
+    for unit in walk.units:
+        if not unit.offloaded and unit.reason is None:
+            unit.reason = (
+                record.failures.get(unit.function)
+                or rules.refusal(view_of(unit.expr))
+                or known.get(unit.expr, left)
+            )
