@@ -14,11 +14,111 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""oneDNN for Relax."""
+"""oneDNN for Relax: what oneDNN can run moves into functions that the DNNL runtime executes.
 
-import tvm_ffi
+``partition_for_dnnl`` chooses and fuses; ``relax.transform.RunCodegen`` then compiles what it made.
+Which ops, shapes and types oneDNN runs, the table and the rules of the Relay backend say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tvm
+
+from ._dnnl import pipeline
+from ._dnnl.codegen import compile_partitions
+from ._dnnl.options import make_options
+from ._dnnl.policy.op_spec import Rules
+from ._dnnl.policy.table import TABLE
+from ._dnnl.relax_report import make_report
+from ._dnnl.report.offload_report import OffloadReport
+
+__all__ = [
+    "OffloadReport",
+    "dnnl_version",
+    "num_threads",
+    "offload_report",
+    "partition_for_dnnl",
+    "set_num_threads",
+]
+
+tvm.register_global_func("relax.ext.dnnl", compile_partitions, override=True)
 
 
-def dnnl_version():
+def partition_for_dnnl(
+    mod: tvm.IRModule,
+    params: dict[str, tvm.runtime.Tensor] | None = None,
+    mod_name: str = "default",
+    *,
+    prune: bool | None = None,
+    exclude: Sequence[str] | None = None,
+    num_threads: int | None = None,
+) -> tvm.IRModule:
+    """Move what oneDNN can run into functions that the DNNL code generator compiles.
+
+    Constants are folded. A batch_norm that follows a convolution is folded into its weight and
+    bias, any other becomes one factor and one summand of each channel. What oneDNN cannot run stays
+    as it is; `offload_report` tells what and why. Compile with ``relax.transform.RunCodegen()``
+    and ``tvm.compile``.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The Relax module to partition. It is not changed.
+    params : dict[str, tvm.runtime.Tensor] | None
+        Values by name for parameters of main, which become constants.
+    mod_name : str
+        Goes into the names of the partitions.
+    prune : bool | None
+        Whether partitions that are too small to win go back to TVM; True by default.
+    exclude : Sequence[str] | None
+        Ops of the table, by Relay's names, or composites ("nn.conv2d", "dnnl.conv2d_bias") that
+        are to stay on TVM; none by default.
+    num_threads : int | None
+        The number of threads that oneDNN runs the partitions on, or 0 for what the process says
+        when they are first run, which is the default.
+
+    Returns
+    -------
+    partitioned : tvm.IRModule
+        The module with a function of `Codegen` "dnnl" for each partition.
+
+    Raises
+    ------
+    TypeError
+        An argument is of the wrong type.
+    ValueError
+        An argument has a value that makes no sense, such as a name in `exclude` that no op has.
+    """
+    if not isinstance(mod, tvm.IRModule):
+        raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")
+    given = dict(prune=prune, exclude=exclude, num_threads=num_threads)
+    return pipeline.partition(mod, params, Rules(TABLE, make_options(mod_name, given, [*TABLE])))
+
+
+def offload_report(mod: tvm.IRModule) -> OffloadReport:
+    """Tell which ops of a Relax module run on oneDNN, and why the others do not.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        A module, partitioned or not, before ``RunCodegen``. Before partitioning nothing is
+        offloaded, and the report tells what would be refused.
+    """
+    return make_report(mod, TABLE)
+
+
+def dnnl_version() -> str:
     """Return the version of the oneDNN library that is loaded, such as "3.2.0"."""
-    return tvm_ffi.get_global_func("runtime.contrib.dnnl.version")()
+    return str(tvm.get_global_func("runtime.contrib.dnnl.version")())
+
+
+def num_threads() -> int:
+    """Return the number of threads for models whose first run is still to come."""
+    return int(tvm.get_global_func("runtime.contrib.dnnl.get_num_threads")())
+
+
+def set_num_threads(number: int) -> None:
+    """Choose the number of threads for models whose first run is still to come; 0 takes it back."""
+    tvm.get_global_func("runtime.contrib.dnnl.set_num_threads")(number)

@@ -1,0 +1,242 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""A function of Relax as fusion, regions and formulas see it: a graph of numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from tvm import ir, relax
+
+from .ops import ROWS, ReadOp, Unread, shape_of
+from .policy.graph import Graph, users_of
+from .policy.op_view import NoTensor, OpView, Tensor, Value
+
+# The names of operands in messages, where the op has names for them.
+_ARG_NAMES = {
+    **{f"nn.conv{n}d{kind}": ("data", "weight") for n in (1, 2, 3) for kind in ("", "_transpose")},
+    "nn.matmul": ("data", "weight"),
+    "nn.batch_matmul": ("x", "y"),
+    "nn.layer_norm": ("data", "gamma", "beta"),
+}
+_BINARY = ("lhs", "rhs")
+
+
+def is_constant(expr) -> bool:
+    """Whether an expression is a tensor that is known."""
+    return isinstance(expr, ir.GenericConst) and isinstance(expr.ty, relax.TensorType)
+
+
+def value_of(constant) -> np.ndarray:
+    """Return the value of a constant."""
+    return constant.value.numpy()
+
+
+class RelaxGraph(Graph):
+    """The bindings of a function, and what they read, numbered so that operands come first.
+
+    Parameters
+    ----------
+    func : relax.Function
+        A function in A-normal form.
+
+    Attributes
+    ----------
+    nodes : list
+        The value of each binding; or a parameter, a constant or a tuple that one reads.
+    bindings : list[relax.Binding | None]
+        The binding of each value; None for what has none.
+    reasons : dict[int, str]
+        Why a call of an op that the table may have could not be read.
+    """
+
+    def __init__(self, func: relax.Function):
+        self.nodes, self.operands, self.scope = [], [], []
+        self.bindings, self.ops, self.views = [], [], []
+        self.reasons: dict[int, str] = {}
+        self.read: dict[int, ReadOp] = {}
+        self.groups: dict[int, list[int]] = {}
+        self._numbers: dict = {}
+        for param in func.params:
+            self._add(param, [], 0)
+        for scope, block in enumerate(func.body.blocks):
+            is_pure = isinstance(block, relax.DataflowBlock)
+            for binding in block.bindings:
+                number = self._add_value(binding, scope if is_pure else -1 - len(self.nodes))
+                self._numbers[binding.var] = number
+        self._add(func.body.body, self._leaves(func.body.body), -1)
+        self.users = users_of(self.operands)
+
+    def _add(self, node, operands, scope, binding=None, read: ReadOp | None = None) -> int:
+        number = len(self.nodes)
+        self.nodes.append(node)
+        self.operands.append(operands)
+        self.scope.append(scope)
+        self.bindings.append(binding)
+        view = None if read is None else view_of(node, read)
+        if read is not None:
+            self.read[number] = read
+        self.ops.append(read.name if read else self._other_name(node))
+        self.views.append(view)
+        if not operands:
+            self._numbers[node] = number
+        return number
+
+    def _add_value(self, binding: relax.Binding, scope: int) -> int:
+        value = binding.value
+        if not isinstance(binding, relax.VarBinding):
+            return self._add(value, self._leaves(value), -1 - len(self.nodes), binding)
+        read = reason = None
+        if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) and value.op.name in ROWS:
+            try:
+                read = ROWS[value.op.name](value)
+            except Unread as error:
+                reason = str(error)
+        if read is None:
+            number = self._add(value, self._leaves(value), scope, binding)
+            if reason is not None:
+                self.reasons[number] = reason
+            return number
+        operands = [self._operand(expr, scope) for expr in read.operands]
+        return self._add(value, operands, scope, binding, read)
+
+    def _operand(self, expr, scope: int) -> int:
+        if isinstance(expr, relax.Tuple):
+            return self._add(expr, [self._operand(field, scope) for field in expr.fields], scope)
+        if expr not in self._numbers:
+            # A constant, or what is no tensor.
+            return self._add(expr, [], scope)
+        return self._numbers[expr]
+
+    def _leaves(self, value) -> list[int]:
+        """Return what an expression of any kind reads; for a call, its tensors in order."""
+        if isinstance(value, relax.Call) and isinstance(value.op, ir.Op):
+            args = [arg for arg in value.args if isinstance(arg, relax.Var) or is_constant(arg)]
+            if not any(isinstance(arg, relax.Tuple) for arg in value.args):
+                return [self._operand(arg, 0) for arg in args]
+        if isinstance(value, relax.TupleGetItem):
+            return [self._operand(value.tuple_value, 0)]
+        read = (self._numbers.get(var) for var in relax.analysis.all_vars(value))
+        return list(dict.fromkeys(number for number in read if number is not None))
+
+    @staticmethod
+    def _other_name(node) -> str | None:
+        """Return the name of an op that has no row, as formulas call it."""
+        if not isinstance(node, relax.Call) or not isinstance(node.op, ir.Op):
+            return None
+        name = node.op.name
+        return name if name in ROWS else name.removeprefix("relax.")
+
+    def with_groups(self, groups: dict[int, tuple[list[int], ReadOp]]) -> RelaxGraph:
+        """Return this graph with some groups of expressions as one call each, of a virtual op.
+
+        Parameters
+        ----------
+        groups : dict[int, tuple[list[int], ReadOp]]
+            By number of the last: the whole group, and what it is read as, its operands by number.
+        """
+        graph = self.contracted(group for group, _ in groups.values())
+        graph.ops, graph.views = list(self.ops), list(self.views)
+        graph.read, graph.groups = dict(self.read), {**self.groups}
+        for i, (group, read) in groups.items():
+            graph.operands[i] = list(read.operands)
+            graph.ops[i], graph.read[i] = read.name, read
+            graph.views[i] = self.view(i, read)
+            graph.groups[i] = group
+            for k in group[:-1]:
+                # What something outside reads as well stays a call of its own.
+                if not graph.operands[k]:
+                    graph.ops[k] = graph.views[k] = None
+        graph.users = users_of(graph.operands)
+        return graph
+
+    def view(self, i: int, read: ReadOp) -> OpView:
+        """Return the view of an op that computes what expression `i` does."""
+        args = [self.result(operand) for operand in read.operands]
+        return OpView(read.name, args, (self.result(i),), read.namespace)
+
+    def members(self, i: int) -> list[int]:
+        """Return the expressions that a number stands for."""
+        return self.groups.get(i, [i])
+
+    def calls(self, i: int) -> list[OpView]:
+        """Return the calls of ops that an expression stands for."""
+        return [] if self.views[i] is None else [self.views[i]]
+
+    def result(self, i: int) -> Value:
+        """Return what an expression of any kind computes."""
+        return value_from(self.nodes[i])
+
+    def is_fixed(self, i: int) -> bool:
+        """Whether an expression is a constant: no input of a partition."""
+        return is_constant(self.nodes[i])
+
+    def is_tuple(self, i: int) -> bool:
+        """Whether an expression makes a tuple of its operands."""
+        return isinstance(self.nodes[i], relax.Tuple)
+
+    def field(self, i: int) -> int | None:
+        """Return which field of a tuple an expression is; None if it is none."""
+        node = self.nodes[i]
+        return int(node.index) if isinstance(node, relax.TupleGetItem) else None
+
+    def scalar(self, i: int) -> float | None:
+        """Return the value of a constant of one finite real number, else None."""
+        node = self.nodes[i]
+        if not is_constant(node) or math.prod(shape_of(node)) != 1:
+            return None
+        value = value_of(node)
+        if value.dtype.kind != "f" and str(value.dtype) != "bfloat16":
+            return None
+        number = float(value.reshape(()))
+        return number if math.isfinite(number) else None
+
+
+def view_of(call: relax.Call, read: ReadOp) -> OpView:
+    """Return a call as rules see it."""
+    names = _ARG_NAMES.get(read.name, _BINARY if len(read.operands) == 2 else ("data",))
+    results = value_from(call)
+    is_tuple = isinstance(call.ty, relax.TupleType)
+    return OpView(
+        read.name,
+        [value_from(expr) for expr in read.operands],
+        results if is_tuple else (results,),
+        read.namespace,
+        names if len(names) == len(read.operands) else None,
+        is_tuple,
+    )
+
+
+def value_from(expr) -> Value:
+    """Return a tensor, or tensors, as rules see them."""
+    if isinstance(expr, relax.Tuple):
+        return tuple(value_from(field) for field in expr.fields)
+    return _of_type(expr.ty, expr)
+
+
+def _of_type(type_, expr=None) -> Value:
+    if isinstance(type_, relax.TupleType):
+        return tuple(_of_type(field) for field in type_.fields)
+    if not isinstance(type_, relax.TensorType) or type_.dtype is None or type_.ndim < 0:
+        return NoTensor(type(type_).__name__)
+    shape = type_.shape
+    if shape is None or not hasattr(shape, "values"):
+        return NoTensor("tensor of unknown shape")
+    found = tuple(getattr(dim, "value", None) for dim in shape.values)
+    value = (lambda: value_of(expr)) if expr is not None and is_constant(expr) else None
+    return Tensor(found, str(type_.dtype), value)

@@ -1,0 +1,224 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The kernels of a partition: what its composites are in the JSON graph, and that graph.
+
+A composite says what kernel it is in an attribute of its function. The partitioner writes it, with
+all that the rules and the fuser have decided; the code generator reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from tvm import relax
+
+from .graph import RelaxGraph, is_constant
+from .partition.units import Units
+from .policy.rules.quantize import DEQUANTIZE, QUANTIZE
+
+# The attribute of a composite's function, JSON text.
+KERNEL = "dnnl.kernel"
+
+# The attribute of a partition that has a number of threads of its own.
+NUM_THREADS = "dnnl_num_threads"
+
+
+class Kernel(NamedTuple):
+    """A kernel node of the JSON graph, but for its inputs' numbers and its results' types.
+
+    Parameters
+    ----------
+    name : str
+        The op, or the composite.
+    attrs : dict[str, list]
+        As in the JSON graph.
+    inputs : list[int]
+        What it reads, by number in the partitioner's graph.
+    """
+
+    name: str
+    attrs: dict[str, list]
+    inputs: list[int]
+
+
+def kernel_of(units: Units, i: int) -> Kernel:
+    """Describe an op with what is fused to it."""
+    return _KernelReader(units, i).read()
+
+
+class _KernelReader:
+    """Reads a unit: the root op, its post-ops, and how operands in 8 bits are read."""
+
+    def __init__(self, units: Units, i: int):
+        self.graph: RelaxGraph = units.ops
+        self.fused = units.fused.get(i)
+        self.root, *self.rest = units.chain(i)
+        self.inputs: list[int] = []
+        self.dequantized: dict[int, int] = {}
+
+    def read(self) -> Kernel:
+        graph, root = self.graph, self.root
+        attrs = _texts(graph.read[root].attrs)
+        for operand in graph.operands[root]:
+            for each in _tensors(graph, operand):
+                self._add(each)
+        if self.fused is None:
+            return Kernel(graph.ops[root], attrs, self.inputs)
+        attrs["root_op"] = _texts_of(graph.ops[root])
+        post_ops = [self._post_op(k, part) for k, part in zip(self.rest, self.fused.parts[1:])]
+        # Behind all other inputs, whose order a kernel without quantized ones has, too.
+        for position, number in self.dequantized.items():
+            own = self._quantization(number)
+            attrs.update(_texts(own, f"dequantize.{position}."))
+        for k, own in zip(self.rest, post_ops):
+            if graph.ops[k] in (QUANTIZE, DEQUANTIZE):
+                own.update(self._quantization(k))
+        for number, own in enumerate(post_ops):
+            attrs.update(_texts(own, f"post_ops.{number}."))
+        if post_ops:
+            attrs["post_ops"] = [[graph.ops[k] for k in self.rest]]
+        return Kernel(self.fused.name, attrs, self.inputs)
+
+    def _add(self, i: int) -> int:
+        """Append an input; of what is dequantized as it is read, the integers."""
+        position = len(self.inputs)
+        if self.fused is not None and i in self.fused.dequantized:
+            self.dequantized[position] = i
+            i = self.graph.operands[i][0]
+        self.inputs.append(i)
+        return position
+
+    def _quantization(self, i: int) -> dict:
+        _, scale, zero_point = self.graph.operands[i]
+        attrs = {**self.graph.read[i].attrs, "scale": self._add(scale)}
+        return {**attrs, "zero_point": self._add(zero_point)}
+
+    def _post_op(self, i: int, part: str | None) -> dict:
+        own = dict(self.graph.read[i].attrs)
+        if self.graph.ops[i] in (QUANTIZE, DEQUANTIZE):
+            return own
+        inside = {self.root, *self.rest}
+        for position, operand in enumerate(self.graph.operands[i]):
+            if operand not in inside:
+                own["operand"] = self._add(operand)
+                if position == 0:
+                    own["operand_first"] = True
+        if part == "bias":
+            own["is_bias"] = True
+        return own
+
+
+def _tensors(graph: RelaxGraph, i: int) -> list[int]:
+    return graph.operands[i] if graph.is_tuple(i) else [i]
+
+
+def _texts(attrs: dict[str, Any], prefix: str = "") -> dict[str, list]:
+    return {prefix + name: _texts_of(value) for name, value in attrs.items()}
+
+
+def _texts_of(value) -> list:
+    """Write an attribute as the JSON graph has it: rows of texts."""
+    if isinstance(value, (list, tuple)):
+        return [[_text(item) for item in value]]
+    return [[_text(value)]]
+
+
+def _text(value) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(int(value))
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def graph_json(func: relax.Function, const_names: dict) -> tuple[str, list[str]]:
+    """Write a partition as the JSON graph that the runtime reads.
+
+    Parameters
+    ----------
+    func : relax.Function
+        The partition.
+    const_names : dict
+        A name for each constant in it.
+
+    Returns
+    -------
+    text, names : tuple[str, list[str]]
+        The graph, and the names of its constants in the order of their nodes.
+    """
+    return _Writer(str(func.attrs["global_symbol"]), const_names).write(func)
+
+
+class _Writer:
+    def __init__(self, symbol: str, const_names: dict):
+        self._symbol, self._const_names = symbol, const_names
+        self._nodes: list[dict] = []
+        self._entries: dict = {}
+        self._row_ptr = [0]
+        self._composites: dict = {}
+        self._num_threads = 0
+
+    def write(self, func: relax.Function) -> tuple[str, list[str]]:
+        self._num_threads = int(func.attrs.get(NUM_THREADS, 0))
+        for k, param in enumerate(func.params):
+            self._entries[param] = self._add("input", f"{self._symbol}_i{k}", param.ty)
+        for block in func.body.blocks:
+            for binding in block.bindings:
+                self._bind(binding.var, binding.value)
+        heads = [list(entry) for entry in self._read(func.body.body)]
+        leaves = [i for i, node in enumerate(self._nodes) if node["op"] != "kernel"]
+        graph = {"nodes": self._nodes, "arg_nodes": leaves, "heads": heads}
+        names = [node["name"] for node in self._nodes if node["op"] == "const"]
+        return json.dumps({"symbol": self._symbol, **graph, "node_row_ptr": self._row_ptr}), names
+
+    def _bind(self, var, value) -> None:
+        if isinstance(value, relax.Function):
+            self._composites[var] = json.loads(str(value.attrs[KERNEL]))
+        elif isinstance(value, relax.Call):
+            kernel = self._composites[value.op]
+            inputs = [entry for arg in value.args for entry in self._read(arg)]
+            self._entries[var] = self._add(
+                "kernel", kernel["name"], value.ty, kernel["attrs"], inputs
+            )
+        else:
+            self._entries[var] = self._read(value)
+
+    def _read(self, expr) -> list[tuple[int, int, int]]:
+        """Return the entries of an expression, one for each tensor."""
+        if isinstance(expr, relax.Tuple):
+            return [entry for field in expr.fields for entry in self._read(field)]
+        if isinstance(expr, relax.TupleGetItem):
+            return [self._read(expr.tuple_value)[expr.index]]
+        if is_constant(expr) and expr not in self._entries:
+            self._entries[expr] = self._add("const", str(self._const_names[expr]), expr.ty)
+        return self._entries[expr]
+
+    def _add(self, op: str, name: str, type_, attrs=None, inputs=None) -> list:
+        types = type_.fields if isinstance(type_, relax.TupleType) else [type_]
+        shapes = [[int(getattr(dim, "value", -1)) for dim in each.shape.values] for each in types]
+        own = {"dtype": [[str(each.dtype) for each in types]], "shape": [shapes]}
+        node = {"op": op, "name": name}
+        if op == "kernel":
+            if self._num_threads:
+                attrs = {**attrs, "num_threads": [[str(self._num_threads)]]}
+            node["inputs"] = [list(entry) for entry in inputs]
+            own = {"num_inputs": str(len(inputs)), "num_outputs": str(len(types)), **attrs, **own}
+        node["attrs"] = own
+        self._nodes.append(node)
+        self._row_ptr.append(self._row_ptr[-1] + len(types))
+        return [(len(self._nodes) - 1, k, 0) for k in range(len(types))]

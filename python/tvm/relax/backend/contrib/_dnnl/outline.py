@@ -1,0 +1,238 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Functions of a Relax module become calls of partitions."""
+
+from __future__ import annotations
+
+import json
+
+from tvm import relax
+
+from .graph import RelaxGraph, is_constant
+from .kernels import KERNEL, NUM_THREADS, kernel_of
+from .partition.units import Choice, Units
+from .policy.tensors import COMPILER
+
+
+class Outlined:
+    """A function whose parts for oneDNN are functions of their own.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Has the module; the partitions are added to it.
+    func : relax.Function
+        The function.
+    units : Units
+        The same as a graph, with what is fused.
+    choice : Choice
+        What goes into partitions.
+    prefix : str
+        What the names of the partitions begin with.
+
+    Attributes
+    ----------
+    func : relax.Function
+        The function that calls the partitions.
+    """
+
+    def __init__(
+        self,
+        builder: relax.BlockBuilder,
+        func: relax.Function,
+        units: Units,
+        choice: Choice,
+        prefix: str,
+    ):
+        self.graph: RelaxGraph = units.ops
+        self.units, self.regions = units, choice.regions
+        self._choice = choice
+        # By number of an expression in a partition.
+        part_of: dict[int, int] = {}
+        for k, members in enumerate(choice.partitions):
+            part_of.update(dict.fromkeys(self._all(members), k))
+        self._calls: dict[int, list] = {}
+        for k, members in enumerate(choice.partitions):
+            name = f"{prefix}_{k}"
+            var = builder.add_func(self._function(members, name), name)
+            self._calls[k] = self._call(members, var)
+        self.func = self._rest(func, part_of, choice.partitions)
+
+    @property
+    def reasons(self) -> dict:
+        """Why calls stayed that oneDNN could run, by their variables."""
+        bindings = self.graph.bindings
+        return {
+            bindings[k].var: reason
+            for i, reason in self._choice.reasons.items()
+            for k in self._parts(i)
+            if bindings[k] is not None
+        }
+
+    def _all(self, members: list[int]) -> list[int]:
+        """Return all expressions of a region that have bindings, in order."""
+        numbers = (k for i in members for k in self._parts(i))
+        return sorted({k for k in numbers if self.graph.bindings[k] is not None})
+
+    def _parts(self, i: int) -> list[int]:
+        units = self.units
+        own = [*units.fused[i].dequantized, *units.chain(i)] if i in units.fused else [i]
+        return [k for number in own for k in self.graph.members(number)]
+
+    def _var(self, i: int):
+        """Return the variable that an expression is known by, or the constant."""
+        binding, node = self.graph.bindings[i], self.graph.nodes[i]
+        return node if binding is None or is_constant(node) else binding.var
+
+    def _function(self, members: list[int], name: str) -> relax.Function:
+        inputs = self.regions.inputs(members)
+        inside = {}
+        params = []
+        for i in inputs:
+            var = self._var(i)
+            inside[var] = relax.Var(var.name, var.ty)
+            params.append(inside[var])
+        bindings: list = []
+        for i in members:
+            if self.graph.is_tuple(i) and self.graph.bindings[i] is None:
+                continue
+            own, value = self._var(i), self.graph.bindings[i].value
+            if self.graph.is_tuple(i) or self.graph.field(i) is not None:
+                value = _substituted(value, inside)
+            else:
+                composite, args = self._composite(i)
+                callee = relax.Var(f"{own.name}_kernel", composite.ty)
+                bindings.append(relax.VarBinding(callee, composite))
+                args = [_substituted(arg, inside) for arg in args]
+                value = relax.Call(callee, args, ret_ty=own.ty)
+            inside[own] = relax.Var(own.name, own.ty)
+            bindings.append(relax.VarBinding(inside[own], value))
+        outputs = [inside[self._var(i)] for i in self.regions.outputs(members)]
+        body = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
+        attrs = {"Codegen": COMPILER, "global_symbol": name}
+        if self.units.rules.options.num_threads:
+            attrs[NUM_THREADS] = self.units.rules.options.num_threads
+        return _new_function(params, bindings, body, attrs)
+
+    def _composite(self, i: int) -> tuple[relax.Function, list]:
+        """Return the function of an op with what is fused to it, and what it is called with."""
+        kernel = kernel_of(self.units, i)
+        args = [self._var(k) for k in kernel.inputs]
+        params = [relax.Var(f"x{k}", arg.ty) for k, arg in enumerate(args)]
+        inside = {}
+        for arg, param in zip(args, params):
+            inside.setdefault(arg, param)
+        bindings = []
+        for k in sorted(self._parts(i)):
+            binding = self.graph.bindings[k]
+            inside[binding.var] = relax.DataflowVar(binding.var.name, binding.var.ty)
+            value = _substituted(binding.value, inside)
+            bindings.append(relax.VarBinding(inside[binding.var], value))
+        last = bindings.pop()
+        out = relax.Var("out", last.var.ty)
+        bindings.append(relax.VarBinding(out, last.value))
+        node = {"name": kernel.name, "attrs": kernel.attrs}
+        name = kernel.name if kernel.name.startswith(f"{COMPILER}.") else _composite_name(kernel)
+        attrs = {"Composite": name, KERNEL: json.dumps(node)}
+        return _new_function(params, bindings, out, attrs, is_dataflow=True), args
+
+    def _call(self, members: list[int], var) -> list:
+        """Return the bindings that take the place of a region."""
+        args = [self._var(i) for i in self.regions.inputs(members)]
+        outputs = [self._var(i) for i in self.regions.outputs(members)]
+        type_ = relax.TupleType([out.ty for out in outputs])
+        if len(outputs) == 1:
+            return [relax.VarBinding(outputs[0], relax.Call(var, args, ret_ty=outputs[0].ty))]
+        call, whole = relax.Call(var, args, ret_ty=type_), relax.DataflowVar(var.name_hint, type_)
+        fields = [
+            relax.VarBinding(out, relax.TupleGetItem(whole, k)) for k, out in enumerate(outputs)
+        ]
+        return [relax.VarBinding(whole, call), *fields]
+
+    def _rest(self, func, part_of: dict[int, int], partitions) -> relax.Function:
+        """Return the function with a call in the place of each region."""
+        number_of = {
+            binding.var: i for i, binding in enumerate(self.graph.bindings) if binding is not None
+        }
+        blocks = []
+        for block in func.body.blocks:
+            units: list[list] = []
+            seen: set[int] = set()
+            for binding in block.bindings:
+                k = part_of.get(number_of[binding.var])
+                if k is None:
+                    units.append([binding])
+                elif k not in seen:
+                    seen.add(k)
+                    units.append(self._calls[k])
+            blocks.append(type(block)(_in_order(units)))
+        body = relax.SeqExpr(blocks, func.body.body)
+        return relax.Function(func.params, body, func.ret_ty, func.is_pure, func.attrs)
+
+
+def _composite_name(kernel) -> str:
+    return f"{COMPILER}.{kernel.name.split('.')[-1]}"
+
+
+def _in_order(units: list[list]) -> list:
+    """Return bindings with each unit behind what it reads; else in the order given."""
+    made_by = {binding.var: k for k, unit in enumerate(units) for binding in unit}
+    done: list = []
+    state = [0] * len(units)
+    for start in range(len(units)):
+        stack = [start]
+        while stack:
+            k = stack[-1]
+            if state[k] == 2:
+                stack.pop()
+                continue
+            needs = [
+                made_by[var]
+                for binding in units[k]
+                for var in relax.analysis.all_vars(binding.value)
+                if var in made_by and made_by[var] != k and state[made_by[var]] != 2
+            ]
+            if needs and state[k] == 0:
+                state[k] = 1
+                stack.extend(reversed(needs))
+                continue
+            state[k] = 2
+            done.extend(units[k])
+            stack.pop()
+    return done
+
+
+def _substituted(expr, inside: dict):
+    """Return an expression of what its operands have become."""
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([_substituted(field, inside) for field in expr.fields])
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(_substituted(expr.tuple_value, inside), expr.index)
+    if isinstance(expr, relax.Call):
+        args = [_substituted(arg, inside) for arg in expr.args]
+        return relax.Call(expr.op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
+    return inside[expr] if expr in inside else expr
+
+
+def _new_function(params, bindings, body, attrs: dict, is_dataflow: bool = False):
+    """Return a function with variables of its own, symbolic ones included."""
+    block = (relax.DataflowBlock if is_dataflow else relax.BindingBlock)(bindings)
+    is_tuple = isinstance(body, relax.Tuple)
+    type_ = relax.TupleType([field.ty for field in body.fields]) if is_tuple else body.ty
+    func = relax.Function(params, relax.SeqExpr([block], body), type_)
+    func = relax.utils.copy_with_new_vars(func)
+    return func.with_attrs(attrs)

@@ -1,0 +1,216 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Tells which ops of a Relax module run on oneDNN, and why the others do not."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import tvm
+from tvm import ir, relax
+
+from .graph import RelaxGraph
+from .options import Options
+from .policy.op_spec import OpSpec, Rules
+from .report.offload_report import LEFT, UNPARTITIONED, Node, OffloadReport
+from .simplify import OPAQUE, is_opaque
+
+# The attribute of a module that partition_for_dnnl has been at, JSON text.
+RECORD = "dnnl_partition_record"
+
+
+def op_name(call: relax.Call) -> str | None:
+    """Return the op that a call is of, without "relax."; None for a call of a function."""
+    return call.op.name.removeprefix("relax.") if isinstance(call.op, ir.Op) else None
+
+
+def ops_of(func: relax.Function) -> Counter:
+    """Count the ops of a function, those in functions inside it included."""
+    return Counter(op_name(call) for call in _calls(func))
+
+
+def _calls(func: relax.Function) -> list[relax.Call]:
+    found: list[relax.Call] = []
+
+    def visit(expr):
+        if isinstance(expr, relax.Call) and op_name(expr) is not None:
+            found.append(expr)
+
+    relax.analysis.post_order_visit(func, visit)
+    return found
+
+
+def by_op(func: relax.Function, reasons: Mapping) -> dict[str, list[str | None]]:
+    """Return what is known of each call by its variable: by op, in order, which passes keep."""
+    found: dict[str, list[str | None]] = {}
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, relax.Call) and op_name(binding.value) is not None:
+                reason = reasons.get(binding.var)
+                found.setdefault(op_name(binding.value), []).append(reason)
+    return found
+
+
+def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
+    """Compare a module with the policy; see `offload_report`."""
+    text = mod.get_attr(RECORD)
+    record = None if text is None else json.loads(str(text))
+    return _Reporter(mod, record, rows).report
+
+
+class _Reporter:
+    def __init__(self, mod: tvm.IRModule, record: dict | None, rows: Mapping[str, OpSpec]):
+        self.mod, self.record = mod, record
+        excluded = record["excluded"] if record else ()
+        self.rules = Rules(rows, Options(exclude=frozenset(excluded)))
+        self.report = OffloadReport(folded=Counter(record["folded"] if record else {}))
+        for var, func in mod.functions_items():
+            if not isinstance(func, relax.Function):
+                continue
+            if _is_partition(func):
+                self.report.partitions += 1
+            elif is_opaque(func):
+                self._closed(func)
+            else:
+                self._function(var.name_hint, func)
+
+    def _closed(self, func: relax.Function) -> None:
+        """Count the ops of a function that someone else has made a unit of."""
+        mark = next(key for key in OPAQUE if key in func.attrs)
+        for name, count in ops_of(func).items():
+            self._stay(name, f"in a function marked '{mark}'", count)
+
+    def _stay(self, name: str, reason: str, count: int = 1) -> None:
+        self.report.calls[name] += count
+        self.report.reasons.setdefault(name, Counter())[reason] += count
+
+    def _function(self, name: str, func: relax.Function) -> None:
+        graph = RelaxGraph(func)
+        sources = {
+            param: [self._add(Node("input", param.name, name, shape=_type_text(param.ty)))]
+            for param in func.params
+        }
+        numbers = {op: iter(reasons) for op, reasons in self._known(name, func).items()}
+        for i, node in enumerate(graph.nodes):
+            binding = graph.bindings[i]
+            if binding is None:
+                continue
+            read = _merged(sources, node)
+            if not isinstance(node, relax.Call):
+                sources[binding.var] = read
+            elif isinstance(node.op, ir.GlobalVar) and _is_partition(self.mod[node.op]):
+                self._partition(name, node, sources)
+                sources[binding.var] = [len(self.report.nodes) - 1]
+            else:
+                op = op_name(node)
+                reason = None
+                if op is not None:
+                    known = next(numbers[op], None) if op in numbers else None
+                    reason = graph.reasons.get(i) or self.rules.refusal(graph.views[i]) or known
+                    reason = reason or (UNPARTITIONED if self.record is None else LEFT)
+                    self._stay(op, reason)
+                text = op or getattr(node.op, "name_hint", type(node.op).__name__)
+                shape = _type_text(node.ty)
+                new = Node("tvm", text, name, [text], shape=shape, reason=reason, inputs=read)
+                sources[binding.var] = [self._add(new)]
+        result = func.body.body
+        shape = _type_text(result.ty)
+        self._add(Node("output", "result", name, shape=shape, inputs=_merged(sources, result)))
+
+    def _known(self, name: str, func: relax.Function) -> dict[str, list[str | None]]:
+        stayed = self.record["stayed"].get(name, {}) if self.record else {}
+        now = by_op(func, {})
+        return {op: texts for op, texts in stayed.items() if len(now.get(op, ())) == len(texts)}
+
+    def _partition(self, name: str, call: relax.Call, outside: dict) -> None:
+        """Add the composites of a partition, where it is called."""
+        func, part = self.mod[call.op], call.op.name_hint
+        sources = {param: _merged(outside, arg) for param, arg in zip(func.params, call.args)}
+        for binding in func.body.blocks[0].bindings:
+            value = binding.value
+            if isinstance(value, relax.Function):
+                continue
+            if not isinstance(value, relax.Call):
+                sources[binding.var] = _merged(sources, value)
+                continue
+            composite = self._composites(func)[value.op]
+            names = [op_name(each) for each in _calls(composite)]
+            title = str(composite.attrs["Composite"])
+            self.report.calls.update(names)
+            self.report.taken.update(names)
+            self.report.composites[title] += 1
+            if "qnn." in title:
+                self.report.in_8_bits[_scales(composite)] += 1
+            node = Node("dnnl", title, name, names, shape=_type_text(value.ty), partition=part)
+            node.inputs = _merged(sources, value)
+            sources[binding.var] = [self._add(node)]
+
+    @staticmethod
+    def _composites(func: relax.Function) -> dict:
+        bindings = func.body.blocks[0].bindings
+        return {each.var: each.value for each in bindings if isinstance(each.value, relax.Function)}
+
+    def _add(self, node: Node) -> int:
+        self.report.nodes.append(node)
+        return len(self.report.nodes) - 1
+
+
+def _is_partition(func) -> bool:
+    return isinstance(func, relax.Function) and str(func.attrs.get("Codegen", "")) == "dnnl"
+
+
+def _scales(composite: relax.Function) -> str:
+    read = [call for call in _calls(composite) if op_name(call) == "dequantize"]
+    is_per_channel = any(call.args[1].ty.ndim and _sizes(call.args[1]) != [1] for call in read)
+    return "a scale for each channel" if is_per_channel else "one scale for each tensor"
+
+
+def _sizes(expr) -> list:
+    return [getattr(dim, "value", "?") for dim in expr.ty.shape.values]
+
+
+def _type_text(type_) -> str:
+    """Write a type for people: "1x64x56x56", and its data type if that is not float32."""
+    if isinstance(type_, relax.TupleType):
+        return ", ".join(_type_text(field) for field in type_.fields)
+    if not isinstance(type_, relax.TensorType) or not hasattr(type_.shape, "values"):
+        return ""
+    sizes = (str(getattr(dim, "value", "?")) for dim in type_.shape.values)
+    text = "x".join(sizes) or "scalar"
+    return text if str(type_.dtype) == "float32" else f"{text} {type_.dtype}"
+
+
+def _leaves(expr) -> Iterator:
+    """Yield the variables that an expression in A-normal form reads."""
+    if isinstance(expr, relax.Var):
+        yield expr
+    elif isinstance(expr, relax.Tuple):
+        for field in expr.fields:
+            yield from _leaves(field)
+    elif isinstance(expr, relax.TupleGetItem):
+        yield from _leaves(expr.tuple_value)
+    elif isinstance(expr, relax.Call):
+        for arg in expr.args:
+            yield from _leaves(arg)
+
+
+def _merged(sources: dict, expr) -> list[int]:
+    read = (sources.get(var, []) for var in _leaves(expr))
+    return list(dict.fromkeys(itertools.chain(*read)))

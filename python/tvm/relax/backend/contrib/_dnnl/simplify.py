@@ -1,0 +1,299 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What a function goes through before it is read: constants folded, batch_norm and clip as ops.
+
+TVM's FoldConstant compiles a kernel for each op that it folds, which takes 0.2 s each, 40 s for a
+MobileNetV2; what importers write around constants is folded with numpy here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tvm
+from tvm import ir, relax, tirx
+from tvm.relax import transform
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from .graph import is_constant, value_of, view_of
+from .ops import ROWS, Unread
+from .policy.rules.quantize import symmetric
+from .policy.table import TABLE
+
+# What is computed of constants while a model is compiled.
+_FOLDED: dict[str, Callable] = {
+    "relax.add": np.add,
+    "relax.divide": np.divide,
+    "relax.isnan": np.isnan,
+    "relax.multiply": np.multiply,
+    "relax.sqrt": np.sqrt,
+    "relax.subtract": np.subtract,
+    "relax.where": np.where,
+}
+_MOVED: dict[str, Callable] = {
+    "relax.expand_dims": np.reshape,
+    "relax.reshape": np.reshape,
+    "relax.squeeze": np.reshape,
+    "relax.permute_dims": lambda value, shape, attrs: np.transpose(
+        value, None if attrs.axes is None else [int(axis) for axis in attrs.axes]
+    ),
+}
+
+# Functions with one of these attributes are single units to whoever made them.
+OPAQUE = ("Codegen", "Composite", "Primitive")
+
+# The ops that a function of TIR may be.
+_TIR = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
+
+
+def simplify(mod: tvm.IRModule) -> tvm.IRModule:
+    """Return a module with constants folded, and batch_norm and clip as ops of the table."""
+    mod = transform.ConvertToDataflow()(transform.Normalize()(mod))
+    builder = relax.BlockBuilder(mod)
+    for var, func in mod.functions_items():
+        if isinstance(func, relax.Function) and not is_opaque(func):
+            builder.update_func(var, _Simplifier(mod, func).visit_expr(func))
+    return transform.DeadCodeElimination()(transform.CanonicalizeBindings()(builder.finalize()))
+
+
+def is_opaque(func) -> bool:
+    """Whether a function is a single unit to whoever made it."""
+    return any(key in func.attrs for key in OPAQUE)
+
+
+@mutator
+class _Simplifier(PyExprMutator):
+    """Rewrites calls, operands first."""
+
+    def __init__(self, mod, func: relax.Function):
+        super().__init__(mod)
+        self._mod = mod
+        self._old = relax.analysis.get_var2val(func)
+        self._users: dict = {}
+        for block in func.body.blocks:
+            if isinstance(block, relax.DataflowBlock):
+                self._users.update(relax.analysis.udchain(block))
+
+    def _bound(self, expr):
+        """Return what a variable stands for, or any other expression as it is."""
+        while isinstance(expr, relax.Var):
+            value = self.lookup_binding(expr)
+            if value is None:
+                return expr
+            expr = value
+        return expr
+
+    def _has_one_user(self, var) -> bool:
+        return isinstance(var, relax.DataflowVar) and len(self._users.get(var, ())) == 1
+
+    def visit_call_(self, op):  # pylint: disable=arguments-differ
+        """Rewrite a call."""
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, relax.Call) or not isinstance(call.op, ir.Op):
+            return call
+        name = call.op.name
+        if name == "relax.call_tir":
+            return self._elementwise(call)
+        args = [self._constant_or(arg) for arg in call.args]
+        call = relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
+        if name == "relax.nn.batch_norm":
+            return self._batch_norm(op, call, args)
+        if name == "relax.dequantize" and all(is_constant(arg) for arg in args):
+            return _dequantized(call)
+        if name in _FOLDED and all(is_constant(arg) for arg in args):
+            return _constant(_FOLDED[name](*(value_of(arg) for arg in args)), call)
+        if name in _MOVED and is_constant(args[0]) and _shape(call) is not None:
+            return _constant(_moved(name, value_of(args[0]), call), call)
+        return call
+
+    def visit_tuple_getitem_(self, op):  # pylint: disable=arguments-differ
+        """Read the field of a tuple that is known."""
+        item = self.visit_expr_post_order(op)
+        if not isinstance(item, relax.TupleGetItem):
+            return item
+        value = self._bound(item.tuple_value)
+        return value.fields[item.index] if isinstance(value, relax.Tuple) else item
+
+    def _constant_or(self, expr):
+        if isinstance(expr, relax.Tuple):
+            return relax.Tuple([self._constant_or(field) for field in expr.fields])
+        bound = self._bound(expr)
+        return bound if is_constant(bound) else expr
+
+    def _elementwise(self, call):
+        """Return a call of TIR that is a maximum or a minimum with one number as such an op.
+
+        ONNX's Clip comes as such.
+        """
+        func = self._mod[call.args[0]] if isinstance(call.args[0], ir.GlobalVar) else None
+        make = _tir_op(func) if isinstance(func, tirx.PrimFunc) else None
+        if make is None or not isinstance(call.args[1], relax.Tuple):
+            return call
+        data, bound = call.args[1].fields
+        bound = self._constant_or(bound)
+        if not is_constant(bound) or value_of(bound).size != 1:
+            return call
+        low = self._bound(data)
+        if make is relax.op.minimum and isinstance(low, relax.Call):
+            if isinstance(low.op, ir.Op) and low.op.name == "relax.maximum":
+                least = self._constant_or(low.args[1])
+                if is_constant(least) and value_of(least).size == 1:
+                    ends = (float(value_of(end).reshape(())) for end in (least, bound))
+                    return self.builder_.normalize(relax.op.clip(low.args[0], *ends))
+        return self.builder_.normalize(make(data, bound))
+
+    def _batch_norm(self, old, call, args):
+        """Fold a batch_norm into the convolution before it, or make it a factor and a summand."""
+        data, *statistics = args
+        attrs = call.attrs
+        values = [self._real(arg) for arg in statistics]
+        if attrs.training or any(value is None for value in values):
+            return call
+        gamma, beta, mean, var = values
+        scale = (gamma if attrs.scale else 1.0) / np.sqrt(var + float(attrs.epsilon))
+        shift = (beta if attrs.center else 0.0) - mean * scale
+        result = self._folded(old.args[0], data, scale, shift, int(attrs.axis))
+        if result is None:
+            scale, shift = (_along(v, data, int(attrs.axis)) for v in (scale, shift))
+            result = self.builder_.emit(relax.op.multiply(data, scale))
+            result = relax.op.add(result, shift)
+        return relax.Tuple([self.builder_.emit(result), *statistics[2:]])
+
+    def _real(self, expr) -> np.ndarray | None:
+        """Return the value of a constant of real numbers, or of one that is dequantized."""
+        bound = self._bound(expr)
+        if is_constant(bound):
+            return value_of(bound).astype("float64")
+        is_dequantized = isinstance(bound, relax.Call) and bound.op == ir.Op.get("relax.dequantize")
+        if not is_dequantized or not all(is_constant(arg) for arg in bound.args):
+            return None
+        return _reals(bound)
+
+    def _folded(self, old, data, scale, shift, axis: int):
+        """Return the convolution that computes a batch_norm as well; None if there is none."""
+        if not self._has_one_user(old):
+            return None
+        conv = self._bound(data)
+        bias = None
+        if isinstance(conv, relax.Call) and conv.op == ir.Op.get("relax.add"):
+            summand = self._constant_or(conv.args[1])
+            if not is_constant(summand) or not self._has_one_user(self._old[old].args[0]):
+                return None
+            bias, conv = value_of(summand).astype("float64"), self._bound(conv.args[0])
+        if not isinstance(conv, relax.Call) or not isinstance(conv.op, ir.Op):
+            return None
+        try:
+            view = view_of(conv, ROWS[conv.op.name](conv))
+        except (KeyError, Unread):
+            return None
+        row = TABLE.get(view.name)
+        weight = self._constant_or(conv.args[1]) if row and row.scaled_weight else None
+        if weight is None or not is_constant(weight) or row.reason(view) is not None:
+            return None
+        if row.channel_axis(view) != axis % len(view.result.shape):
+            return None
+        if bias is not None:
+            flat = bias.reshape(-1)
+            if bias.shape != tuple(_along_shape(flat, view.result.shape, axis, bias.ndim)):
+                return None
+            shift = flat * scale + shift
+        dtype = value_of(weight).dtype
+        scaled = row.scaled_weight(view, value_of(weight).astype("float64"), scale).astype(dtype)
+        call = relax.Call(conv.op, [conv.args[0], relax.const(scaled)], conv.attrs, conv.ty_args)
+        return relax.op.add(self.builder_.emit(call), _along(shift, data, axis))
+
+
+def _reals(call) -> np.ndarray:
+    """Return what a dequantize of constants is."""
+    values, scale, zero_point = (value_of(arg).astype("float64") for arg in call.args)
+    along = [1] * values.ndim
+    along[int(call.attrs.axis)] = -1
+    scale, zero_point = (
+        value.reshape(along if value.size > 1 else ()) for value in (scale, zero_point)
+    )
+    return (values - zero_point) * scale
+
+
+def _dequantized(call):
+    """Fold a bias; make a weight one that oneDNN multiplies by in 8 bits, if it can be one."""
+    values, zero_point = value_of(call.args[0]), value_of(call.args[2]).astype("int32")
+    if values.dtype == "int32":
+        return _constant(_reals(call), call)
+    if values.dtype not in ("int8", "uint8") or not (values.dtype == "uint8" or zero_point.any()):
+        return call
+    along = [1] * values.ndim
+    along[int(call.attrs.axis)] = -1
+    weight = symmetric(values, zero_point.reshape(along if zero_point.size > 1 else ()))
+    if weight is None:
+        return call
+    args = [relax.const(weight), call.args[1], relax.const(np.zeros(zero_point.shape, "int8"))]
+    return relax.op.dequantize(*args, int(call.attrs.axis), str(call.ty.dtype))
+
+
+def _along_shape(flat, shape, axis: int, rank: int) -> list[int]:
+    """Return the shape of a vector along an axis, with the last `rank` dimensions."""
+    dims = [1] * len(shape)
+    dims[axis] = flat.size
+    return dims[len(dims) - rank :]
+
+
+def _along(values: np.ndarray, data, axis: int) -> ir.GenericConst:
+    """Return values of channels as a constant that broadcasts to data."""
+    dims = [1] * data.ty.ndim
+    dims[axis] = -1
+    return relax.const(values.reshape(dims).astype(str(data.ty.dtype)))
+
+
+def _shape(call) -> list[int] | None:
+    values = getattr(call.ty.shape, "values", None)
+    if values is None or not all(isinstance(dim, tirx.IntImm) for dim in values):
+        return None
+    return [int(dim) for dim in values]
+
+
+def _moved(name: str, value: np.ndarray, call) -> np.ndarray:
+    if name == "relax.permute_dims":
+        return _MOVED[name](value, None, call.attrs)
+    return _MOVED[name](value, _shape(call))
+
+
+def _constant(value, call) -> ir.GenericConst:
+    return relax.const(np.ascontiguousarray(value).astype(str(call.ty.dtype)))
+
+
+def _tir_op(func: tirx.PrimFunc) -> Callable | None:
+    """Return the op that a function of TIR computes of each element and one number."""
+    # Nothing but loops and blocks around one store.
+    node = func.body
+    while not isinstance(node, tirx.BufferStore):
+        inner = getattr(node, "block", None) or getattr(node, "body", None)
+        if inner is None or isinstance(node, tirx.AttrStmt):
+            return None
+        node = inner
+    if type(node.value) not in _TIR or len(func.params) != 3:
+        return None
+    value, to = node.value, list(node.indices)
+    if not all(isinstance(side, ir.TensorLoad) for side in (value.a, value.b)):
+        return None
+    buffers = [value.a.source, value.b.source, node.buffer]
+    if len(value.b.indices) or not all(a.same_as(b) for a, b in zip(buffers, func.params)):
+        return None
+    same = len(to) == len(value.a.indices) and all(
+        isinstance(i, tirx.Var) and i.same_as(j) for i, j in zip(to, value.a.indices)
+    )
+    return _TIR[type(value)] if same else None

@@ -1,0 +1,172 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""ONNX models through Relax's importer: one partition each, and what onnxruntime computes."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import tvm
+import tvm_dnnl
+from dnnl_modules import compiled, composites, partitions, rand
+from onnx import TensorProto, helper, numpy_helper
+from tvm import relax
+from tvm.relax.frontend.onnx import from_onnx
+
+
+class Model:
+    """An ONNX model on its way: nodes, and weights by the names that they get."""
+
+    def __init__(self):
+        self.nodes, self.weights = [], []
+
+    def weight(self, value):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def add(self, op, *inputs, **attrs):
+        inputs = [name if isinstance(name, str) else self.weight(name) for name in inputs]
+        name = f"y{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [name], **attrs))
+        return name
+
+    def done(self, shape, result):
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+        y = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "model", [x], [y], self.weights)
+        opset = [helper.make_opsetid("", 17)]
+        return helper.make_model(graph, opset_imports=opset, ir_version=8)
+
+
+def conv_block(model, x, channels, **attrs):
+    """A convolution, a batch_norm and a clip, as MobileNet has them."""
+    depth = channels // attrs.get("group", 1)
+    x = model.add("Conv", x, rand(channels, depth, 3, 3, seed=1), pads=[1] * 4, **attrs)
+    statistics = [rand(channels, seed=seed) for seed in (2, 3, 4)]
+    x = model.add("BatchNormalization", x, *statistics, rand(channels, seed=5) ** 2 + 0.5)
+    return model.add("Clip", x, np.float32(0), np.float32(6))
+
+
+def mobile(batch):
+    """Two convolutions with a residual, a pool and a product with a matrix."""
+    model = Model()
+    first = conv_block(model, "x", 8)
+    second = conv_block(model, first, 8, group=8)
+    x = model.add("Add", first, second)
+    x = model.add("Flatten", model.add("GlobalAveragePool", x))
+    x = model.add("Gemm", x, rand(10, 8), rand(10, seed=1), transB=1)
+    return model.done([batch, 8, 12, 12], x), [
+        "dnnl.conv2d_bias_clip",
+        "dnnl.conv2d_bias_clip_sum",
+        "dnnl.matmul_bias",
+    ]
+
+
+def attention(length):
+    """A layer of a BERT: attention of two heads, its residual, and a gelu written out."""
+    model, size = Model(), 16
+
+    def linear(x, out, seed):
+        return model.add("Add", model.add("MatMul", x, rand(size, out, seed=seed)), rand(out))
+
+    def heads(x):
+        x = model.add("Reshape", x, np.array([0, 0, 2, size // 2], "int64"))
+        return model.add("Transpose", x, perm=[0, 2, 1, 3])
+
+    query, key, value = (heads(linear("x", size, seed)) for seed in range(3))
+    scores = model.add("MatMul", query, model.add("Transpose", key, perm=[0, 1, 3, 2]))
+    scores = model.add("Softmax", model.add("Div", scores, np.float32(8**0.5)), axis=-1)
+    x = model.add("Transpose", model.add("MatMul", scores, value), perm=[0, 2, 1, 3])
+    x = model.add("Reshape", x, np.array([0, 0, size], "int64"))
+    x = model.add("Add", linear(x, size, 4), "x")
+    x = model.add("LayerNormalization", x, rand(size), rand(size, seed=1), axis=-1)
+    x = linear(x, 24, 5)
+    gate = model.add(
+        "Add", model.add("Erf", model.add("Div", x, np.float32(2**0.5))), np.float32(1)
+    )
+    x = model.add("Mul", model.add("Mul", x, gate), np.float32(0.5))
+    return model.done([1, length, size], x), [
+        "dnnl.batch_matmul",
+        "dnnl.layer_norm",
+        "dnnl.matmul_bias_gelu_erf",
+        "dnnl.matmul_bias_sum",
+        "dnnl.softmax",
+    ]
+
+
+def machine_of(model, wanted):
+    mod = from_onnx(model, keep_params_in_input=False)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert partitions(partitioned) == 1
+    assert set(wanted) <= set(composites(partitioned)), composites(partitioned)
+    return relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
+
+
+def outputs(machine, model, x):
+    """Return what the plug-in and what onnxruntime compute."""
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    result = machine["main"](tvm.runtime.tensor(x))
+    result = result if isinstance(result, tvm.runtime.Tensor) else result[0]
+    return result.numpy(), session.run(None, {"x": x})[0]
+
+
+@pytest.mark.parametrize("build, open_axis", [(mobile, 0), (attention, 1)])
+@pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
+def test_float32(build, open_axis, is_open):
+    model, wanted = build("n" if is_open else 3)
+    machine = machine_of(model, wanted)
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    for size in (1, 2, 5) if is_open else (3,):
+        shape = [dim.dim_value for dim in dims]
+        shape[open_axis] = size
+        ours, theirs = outputs(machine, model, rand(*shape))
+        # Sums of at most 72 products in another order.
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_int8():
+    """A QDQ model: convolutions in 8 bits, of weights with a scale for each channel."""
+    model, bits = Model(), np.random.default_rng(0)
+
+    def quantized(x, scale, zero_point=128):
+        scale, zero = np.float32(scale), np.uint8(zero_point)
+        x = model.add("QuantizeLinear", x, scale, zero)
+        return model.add("DequantizeLinear", x, scale, zero)
+
+    def conv(x, scale):
+        weight = bits.integers(-60, 60, (16, 16, 1, 1)).astype("int8")
+        scales = (rand(16) ** 2 + 0.1).astype("float32") / 60
+        weight = model.add("DequantizeLinear", weight, scales, np.zeros(16, "int8"), axis=0)
+        bias = bits.integers(-900, 900, 16).astype("int32")
+        bias = model.add(
+            "DequantizeLinear", bias, scales * np.float32(scale), np.zeros(16, "int32"), axis=0
+        )
+        return model.add("Conv", x, weight, bias)
+
+    x = quantized("x", 0.01)
+    y = quantized(model.add("Relu", conv(x, 0.01)), 0.02, 0)
+    # 49 positions: where a reorder of oneDNN 3.2 would leave the zero point out.
+    model = model.done([1, 16, 7, 7], quantized(conv(y, 0.02), 0.03, 120))
+    machine = machine_of(
+        model, ["dnnl.qnn.conv2d_bias_relu_quantize", "dnnl.qnn.conv2d_bias_quantize"]
+    )
+    ours, theirs = outputs(machine, model, rand(1, 16, 7, 7))
+    # Sums next to the middle between two steps may be rounded to either.
+    assert np.abs(ours - theirs).max() <= 0.03 * 1.001
+    assert np.mean(ours != theirs) < 0.01

@@ -1,0 +1,153 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Partitions of Relax modules: open dimensions, reasons, reports and options."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import tvm
+import tvm_dnnl
+from dnnl_modules import (
+    X3,
+    X4,
+    check,
+    compiled,
+    composites,
+    const,
+    conv_bias_relu,
+    module,
+    partitions,
+    rand,
+    residual,
+    var,
+)
+from tvm import relax
+from tvm.relax import op
+
+# With open dimensions: one library, and one plan for each shape.
+OPEN = {
+    "conv2d": (conv_bias_relu, [var("x", "n", 6, 9, 9)], {"dnnl.conv2d_bias_relu": 1}),
+    "matmul": (
+        lambda b, x: op.nn.gelu(b.emit(op.matmul(x, const(8, 3)))),
+        [var("x", "n", "m", 8)],
+        {"dnnl.matmul_gelu_erf": 1},
+    ),
+    "reshape": (
+        lambda b, x: op.nn.relu(b.emit(op.reshape(x, (x.ty.shape.values[0], 2, 36)))),
+        [var("x", "n", 8, 9)],
+        {"dnnl.reshape": 1, "dnnl.relu": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_open_dimensions(case):
+    build, params, wanted = OPEN[case]
+    (_, shape, dtype), mod = params[0], module(build, *params)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert composites(partitioned) == Counter(wanted) and partitions(partitioned) == 1
+    machine = relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
+    alone = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+    for size in (1, 2, 5):
+        sizes = [size if isinstance(dim, str) else dim for dim in shape]
+        x = tvm.runtime.tensor(rand(*sizes, dtype=dtype))
+        one, other = (each["main"](x).numpy() for each in (machine, alone))
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+# What stays on TVM, and why.
+REFUSED = {
+    "axis": (
+        lambda b, x: op.nn.layer_norm(x, const(5, 8), const(5, 8), axes=[1, 2]),
+        [X3],
+        "layer_norm",
+        "axes=[1, 2]: one is read",
+    ),
+    "dtype": (lambda b, x: op.nn.relu(x), [var("x", 4, 8, dtype="float64")], "nn.relu", "float64"),
+    "no-row": (lambda b, x: op.sin(x), [X3], "sin", "no rule for this op"),
+    "broadcast": (
+        lambda b, x: op.matmul(x, const(1, 6, 9, 5)),
+        [X4],
+        "matmul",
+        "broadcast each other",
+    ),
+    "small": (lambda b, x: op.nn.relu(x), [X3], "nn.relu", "too small to win"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_stays_has_a_reason(case):
+    build, params, name, reason = REFUSED[case]
+    mod = tvm_dnnl.partition_for_dnnl(module(build, *params))
+    assert partitions(mod) == 0
+    report = tvm_dnnl.offload_report(mod)
+    name = name if name in report.calls else f"nn.{name}"
+    assert report.offloaded == 0 and report.calls[name] == 1
+    assert reason in "".join(report.reasons[name])
+
+
+def test_report():
+    """The report has the module's ops, the composites and what each reads."""
+    mod = module(residual, X4)
+    report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(mod))
+    assert (report.offloaded, report.total, report.partitions) == (4, 4, 1)
+    assert report.composites == {"dnnl.conv2d_bias_sum_relu": 1}
+    assert [node.kind for node in report.nodes] == ["input", "dnnl", "output"]
+    assert report.nodes[1].ops == ["nn.conv2d", "add", "add", "nn.relu"]
+    before = tvm_dnnl.offload_report(mod)
+    assert (before.offloaded, before.total) == (0, 4)
+    assert "not partitioned" in str(before)
+
+
+def test_options():
+    """Options that make no sense name themselves; those that do show."""
+    mod = module(conv_bias_relu, X4)
+    with pytest.raises(ValueError, match="nn.conv2e"):
+        tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.conv2e"])
+    with pytest.raises(TypeError, match="IRModule"):
+        tvm_dnnl.partition_for_dnnl(mod["main"])
+    kept = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.relu"])
+    assert composites(kept) == {"dnnl.conv2d_bias": 1}
+    (code,) = compiled(tvm_dnnl.partition_for_dnnl(mod, num_threads=1)).attrs["external_mods"]
+    symbol = str(code["get_symbol"]())
+    assert symbol == "default_dnnl_main_0"
+
+
+def test_shared_operand_of_two_partitions():
+    """What a composite has a copy of stays where others read it too."""
+
+    def build(builder, x):
+        scale, zero = relax.const(0.05, "float32"), relax.const(3, "int8")
+        y = builder.emit(op.quantize(x, scale, zero, axis=1, out_dtype="int8"))
+        y = builder.emit(op.dequantize(y, scale, zero, axis=1))
+        weight = relax.const(np.random.default_rng(0).integers(-9, 9, (6, 6, 1, 1)).astype("int8"))
+        weight = builder.emit(
+            op.dequantize(
+                weight, relax.const(rand(6) ** 2 + 0.1), relax.const(np.zeros(6, "int8")), 0
+            )
+        )
+        z = builder.emit(op.nn.conv2d(y, weight))
+        return builder.emit(op.add(z, builder.emit(op.sin(y))))
+
+    # The largest value is near 40, and both sum products of small integers.
+    check(
+        module(build, X4),
+        {"dnnl.quantize": 1, "dnnl.dequantize": 1, "dnnl.qnn.conv2d_sum": 1},
+        rand(2, 6, 9, 9),
+        tolerance=1e-4,
+    )
