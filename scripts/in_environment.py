@@ -20,7 +20,7 @@ import os
 
 from scripts.errors import SetupError
 from scripts.exec import replace_process
-from scripts.layout import Layout
+from scripts.layout import Layout, PluginLayout
 from scripts.setup.environment import newer_onednn, prepare, variables
 
 # What commands need beside the usual packages.
@@ -40,7 +40,7 @@ def main(args, words):
     """Run the command of `args`, whose words are `words`, in the environment."""
     if args.tvm is not None:
         use_tree(args.tvm)
-    layout = Layout()
+    layout = PluginLayout() if getattr(args, "relax", False) else Layout()
     runner = prepare(args, layout, extra_groups=GROUPS.get(args.command, ()))
     words = [word for word in words if word not in ("--dry-run", "--no-build")]
     command = [str(layout.python), "-m", "scripts", args.command, *words]

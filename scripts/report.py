@@ -22,6 +22,7 @@ It is told as a table, and on request as a page with the graph drawn, or as JSON
 import argparse
 from pathlib import Path
 
+from scripts import options
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_whole
@@ -61,12 +62,18 @@ def add_arguments(parser):
     parser.add_argument(
         "--no-prune", action="store_true", help="keep partitions that are too small to win"
     )
+    options.add_relax(parser, "of TVM's Relax, by the plug-in for TVM of today")
 
 
 def load(args, console):
-    """Import the model into Relay; say which inputs need a shape."""
+    """Import the model into Relay, or Relax; say which inputs need a shape.
+
+    Returns
+    -------
+    mod, params : tuple[tvm.IRModule, dict]
+        The module, and what is not in it yet.
+    """
     import onnx
-    from tvm import relay
 
     try:
         model = onnx.load(args.model)
@@ -92,6 +99,12 @@ def load(args, console):
                 f"input {name} has no fixed shape, so little can run on oneDNN: give "
                 f"--shape {name}={shown} with numbers"
             )
+    if args.relax:
+        from tvm.relax.frontend.onnx import from_onnx
+
+        return from_onnx(model, shape_dict=given or None, keep_params_in_input=False), None
+    from tvm import relay
+
     return relay.frontend.from_onnx(model, shape=given or None, freeze_params=True)
 
 
@@ -106,7 +119,10 @@ def write(path, text):
 def main(args):
     """Print and write the report; return the exit code."""
     # After the arguments are parsed: this imports tvm.
-    from tvm.relay.op.contrib import dnnl
+    if args.relax:
+        import tvm_dnnl as dnnl
+    else:
+        from tvm.relay.op.contrib import dnnl
 
     exclude = [name for name in args.exclude.split(",") if name]
     console = Console()
