@@ -217,6 +217,11 @@ CASES = {
         [var("x", 2, 6, 8)],
         {"dnnl.split": 1, "dnnl.concatenate": 1, "dnnl.relu": 1},
     ),
+    "split-at": (
+        lambda b, x: op.tanh(b.emit(relax.TupleGetItem(b.emit(op.split(x, [1, 4], axis=1)), 1))),
+        [X3],
+        {"dnnl.split": 1, "dnnl.tanh": 1},
+    ),
     "strided_slice": (
         lambda b, x: op.nn.relu(b.emit(op.strided_slice(x, [1, 2], [1, 0], [5, 8], [2, 1]))),
         [X3],

@@ -35,11 +35,13 @@ from dnnl_modules import (
     compiled,
     composites,
     const,
+    conv,
     conv_bias_relu,
     module,
     partitions,
     rand,
     residual,
+    run,
     var,
 )
 from onnx import TensorProto, helper, numpy_helper
@@ -88,6 +90,18 @@ REFUSED = {
         "axes=[1, 2]: one is read",
     ),
     "dtype": (lambda b, x: op.nn.relu(x), [var("x", 4, 8, dtype="float64")], "nn.relu", "float64"),
+    "virtual-op": (
+        lambda b, x: op.nn.gelu(x),
+        [var("x", 256, 256, dtype="float64")],
+        "nn.gelu",
+        "float64",
+    ),
+    "tuple": (
+        lambda b, x: op.split(x, [2, 3], axis=1),
+        [var("x", 256, 8)],
+        "split",
+        "read as one tuple",
+    ),
     "no-row": (lambda b, x: op.sin(x), [X3], "sin", "no rule for this op"),
     "broadcast": (
         lambda b, x: op.matmul(x, const(1, 6, 9, 5)),
@@ -108,6 +122,24 @@ def test_what_stays_has_a_reason(case):
     name = name if name in report.calls else f"nn.{name}"
     assert report.offloaded == 0 and report.calls[name] == 1
     assert reason in "".join(report.reasons[name])
+
+
+def test_partitioned_twice():
+    """What the first time left gets names of its own."""
+    mod = tvm_dnnl.partition_for_dnnl(module(_two_convs, X4), exclude=["nn.avg_pool2d"])
+    assert partitions(mod) == 2
+    again = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert partitions(again) == 3
+    x = rand(2, 6, 9, 9)
+    (one,), (other,) = run(compiled(again), x), run(module(_two_convs, X4), x)
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def _two_convs(builder, x):
+    y = builder.emit(op.nn.avg_pool2d(conv(builder, x, channels=6), (3, 3), padding=(1, 1)))
+    # A tuple that has a variable.
+    both = builder.emit(relax.Tuple([y, const(2, 6, 9, 9)]))
+    return conv(builder, builder.emit(op.concat(both, axis=1)))
 
 
 def test_report():

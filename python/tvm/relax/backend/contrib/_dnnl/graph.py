@@ -81,6 +81,11 @@ class RelaxGraph(Graph):
                 self._numbers[binding.var] = number
         self._add(func.body.body, self._leaves(func.body.body), -1)
         self.users = users_of(self.operands)
+        for i, view in enumerate(self.views):
+            # A partition returns tensors, no tuple that is read as a whole.
+            if view is not None and view.returns_tuple:
+                if any(self.field(user) is None for user in self.users[i]):
+                    self._leave(i, "the results are read as one tuple")
 
     def _add(self, node, operands, scope, binding=None, read: ReadOp | None = None) -> int:
         number = len(self.nodes)
@@ -97,10 +102,18 @@ class RelaxGraph(Graph):
             self._numbers[node] = number
         return number
 
+    def _leave(self, i: int, reason: str) -> None:
+        """Let a call be one that is not read."""
+        self.ops[i], self.views[i] = self._other_name(self.nodes[i]), None
+        self.reasons[i] = reason
+
     def _add_value(self, binding: relax.Binding, scope: int) -> int:
         value = binding.value
         if not isinstance(binding, relax.VarBinding):
             return self._add(value, self._leaves(value), -1 - len(self.nodes), binding)
+        if isinstance(value, relax.Tuple):
+            operands = [self._operand(field, scope) for field in value.fields]
+            return self._add(value, operands, scope, binding)
         read = reason = None
         if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) and value.op.name in ROWS:
             try:

@@ -273,8 +273,7 @@ def _softplus(call: relax.Call) -> ReadOp:
 
 def _resize(call: relax.Call) -> ReadOp:
     names = ("layout", "method", "coordinate_transformation_mode", "rounding_method")
-    attrs = {"size": _shape_argument(call.args[1]), **_attrs(call, names)}
-    attrs["size"] = [-1 if number(dim) is None else number(dim) for dim in attrs["size"]]
+    attrs = {"size": _numbers(_shape_argument(call.args[1])), **_attrs(call, names)}
     return ReadOp(call.op.name[len("relax.") :], [call.args[0]], attrs)
 
 

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 from tvm import relax
@@ -66,8 +67,10 @@ class Outlined:
         for k, members in enumerate(choice.partitions):
             part_of.update(dict.fromkeys(self._all(members), k))
         self._calls: dict[int, list] = {}
+        used = {var.name_hint for var in builder.get().get_global_vars()}
+        names = (f"{prefix}_{number}" for number in itertools.count())
         for k, members in enumerate(choice.partitions):
-            name = f"{prefix}_{k}"
+            name = next(name for name in names if name not in used)
             var = builder.add_func(self._function(members, name), name)
             self._calls[k] = self._call(members, var)
         self.func = self._rest(func, part_of, choice.partitions)
