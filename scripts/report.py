@@ -93,7 +93,8 @@ def load(args, console):
             )
     for name, item in inputs.items():
         sizes = [dim.dim_value or "?" for dim in item.type.tensor_type.shape.dim]
-        if "?" in sizes and name not in given:
+        # Relax keeps what is open under a name of its own.
+        if "?" in sizes and name not in given and not args.relax:
             shown = ",".join(map(str, sizes))
             console.say(
                 f"input {name} has no fixed shape, so little can run on oneDNN: give "

@@ -142,6 +142,16 @@ def _two_convs(builder, x):
     return conv(builder, builder.emit(op.concat(both, axis=1)))
 
 
+def test_params_of_any_function():
+    """As `nn.Module.export_tvm` makes them: the function is not main."""
+    mod = module(lambda b, x, w: op.matmul(x, w), X3, var("w", 8, 3))
+    mod = tvm.IRModule({"forward": mod["main"].with_attr("global_symbol", "forward")})
+    weight = tvm.runtime.tensor(rand(8, 3))
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, {"w": weight, "other": weight})
+    assert composites(partitioned) == {"dnnl.matmul": 1}
+    assert [param.name for param in partitioned["forward"].params] == ["x"]
+
+
 def test_report():
     """The report has the module's ops, the composites and what each reads."""
     mod = module(residual, X4)
@@ -184,6 +194,9 @@ def test_options():
         tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.conv2e"])
     with pytest.raises(TypeError, match="IRModule"):
         tvm_dnnl.partition_for_dnnl(mod["main"])
+    for name in ("relax.add", "add"):
+        report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(mod, exclude=[name]))
+        assert report.reasons["add"] == {"excluded by option": 1}
     kept = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.relu"])
     assert composites(kept) == {"dnnl.conv2d_bias": 1}
     (code,) = compiled(tvm_dnnl.partition_for_dnnl(mod, num_threads=1)).attrs["external_mods"]

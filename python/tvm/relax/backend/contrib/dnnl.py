@@ -28,6 +28,7 @@ import tvm
 
 from ._dnnl import pipeline
 from ._dnnl.codegen import compile_partitions
+from ._dnnl.ops import ROWS
 from ._dnnl.options import make_options
 from ._dnnl.policy.op_spec import Rules
 from ._dnnl.policy.table import TABLE
@@ -67,14 +68,14 @@ def partition_for_dnnl(
     mod : tvm.IRModule
         The Relax module to partition. It is not changed.
     params : dict[str, tvm.runtime.Tensor] | None
-        Values by name for parameters of main, which become constants.
+        Values by name for parameters of functions, which become constants.
     mod_name : str
         Goes into the names of the partitions.
     prune : bool | None
         Whether partitions that are too small to win go back to TVM; True by default.
     exclude : Sequence[str] | None
-        Ops of the table, by Relay's names, or composites ("nn.conv2d", "dnnl.conv2d_bias") that
-        are to stay on TVM; none by default.
+        Ops by Relax's names or the table's, or composites ("nn.conv2d", "permute_dims",
+        "dnnl.conv2d_bias") that are to stay on TVM; none by default.
     num_threads : int | None
         The number of threads that oneDNN runs the partitions on, or 0 for what the process says
         when they are first run, which is the default.
@@ -93,8 +94,11 @@ def partition_for_dnnl(
     """
     if not isinstance(mod, tvm.IRModule):
         raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")
+    if isinstance(exclude, (list, tuple)):
+        exclude = [str(name).removeprefix("relax.") for name in exclude]
     given = dict(prune=prune, exclude=exclude, num_threads=num_threads)
-    return pipeline.partition(mod, params, Rules(TABLE, make_options(mod_name, given, [*TABLE])))
+    names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
+    return pipeline.partition(mod, params, Rules(TABLE, make_options(mod_name, given, names)))
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:

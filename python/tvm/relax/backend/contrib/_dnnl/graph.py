@@ -19,12 +19,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 from tvm import ir, relax
 
 from .ops import ROWS, ReadOp, Unread, shape_of
 from .policy.graph import Graph, users_of
+from .policy.op_spec import EXCLUDED
 from .policy.op_view import NoTensor, OpView, Tensor, Value
 
 # The names of operands in messages, where the op has names for them.
@@ -54,6 +56,8 @@ class RelaxGraph(Graph):
     ----------
     func : relax.Function
         A function in A-normal form.
+    excluded : Collection[str]
+        Ops of Relax, without "relax.", that are not read.
 
     Attributes
     ----------
@@ -65,7 +69,8 @@ class RelaxGraph(Graph):
         Why a call of an op that the table may have could not be read.
     """
 
-    def __init__(self, func: relax.Function):
+    def __init__(self, func: relax.Function, excluded: Collection[str] = ()):
+        self._excluded = excluded
         self.nodes, self.operands, self.scope = [], [], []
         self.bindings, self.ops, self.views = [], [], []
         self.reasons: dict[int, str] = {}
@@ -117,6 +122,8 @@ class RelaxGraph(Graph):
         read = reason = None
         if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) and value.op.name in ROWS:
             try:
+                if value.op.name.removeprefix("relax.") in self._excluded:
+                    raise Unread(EXCLUDED)
                 read = ROWS[value.op.name](value)
             except Unread as error:
                 reason = str(error)

@@ -42,8 +42,11 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
     See :py:func:`tvm.relax.backend.contrib.dnnl.partition_for_dnnl`.
     """
-    if params:
-        mod = relax.transform.BindParams("main", params)(mod)
+    for var, func in mod.functions_items() if params else ():
+        if isinstance(func, relax.Function) and not is_opaque(func):
+            names = {param.name for param in func.params}.intersection(params)
+            own = {name: params[name] for name in names}
+            mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
     given = _ops(mod)
     mod = simplify(mod)
     record = {
@@ -55,7 +58,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
     for var, func in mod.functions_items():
         if not isinstance(func, relax.Function) or is_opaque(func):
             continue
-        units = Units(with_formulas(RelaxGraph(func), rules), rules)
+        units = Units(with_formulas(RelaxGraph(func, rules.options.exclude), rules), rules)
         name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
         outlined = Outlined(builder, func, units, Choice(units), name)
         builder.update_func(var, outlined.func)

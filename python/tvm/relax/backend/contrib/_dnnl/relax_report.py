@@ -79,7 +79,8 @@ class _Reporter:
     def __init__(self, mod: tvm.IRModule, record: dict | None, rows: Mapping[str, OpSpec]):
         self.mod, self.record = mod, record
         excluded = record["excluded"] if record else ()
-        self.rules = Rules(rows, Options(exclude=frozenset(excluded)))
+        self.excluded = frozenset(excluded)
+        self.rules = Rules(rows, Options(exclude=self.excluded))
         self.report = OffloadReport(folded=Counter(record["folded"] if record else {}))
         for var, func in mod.functions_items():
             if not isinstance(func, relax.Function):
@@ -102,7 +103,7 @@ class _Reporter:
         self.report.reasons.setdefault(name, Counter())[reason] += count
 
     def _function(self, name: str, func: relax.Function) -> None:
-        graph = RelaxGraph(func)
+        graph = RelaxGraph(func, self.excluded)
         sources = {
             param: [self._add(Node("input", param.name, name, shape=_type_text(param.ty)))]
             for param in func.params
