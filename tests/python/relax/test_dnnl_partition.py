@@ -227,3 +227,21 @@ def test_shared_operand_of_two_partitions():
         rand(2, 6, 9, 9),
         tolerance=1e-4,
     )
+
+
+def test_operand_that_stays_too():
+    """A dequantize that a composite does as it reads stays for TVM's ops."""
+
+    def build(builder, x):
+        zero = relax.const(3, "uint8")
+        y = builder.emit(op.dequantize(x, relax.const(0.05, "float32"), zero, axis=1))
+        weight = relax.const(np.random.default_rng(0).integers(-9, 9, (6, 6, 1, 1)).astype("int8"))
+        scale, zero = relax.const(rand(6) ** 2 + 0.1), relax.const(np.zeros(6, "int8"))
+        weight = builder.emit(op.dequantize(weight, scale, zero, axis=0))
+        return relax.Tuple([builder.emit(op.nn.conv2d(y, weight)), builder.emit(op.sin(y))])
+
+    x = np.random.default_rng(1).integers(0, 9, (2, 6, 9, 9)).astype("uint8")
+    mod = module(build, var("x", 2, 6, 9, 9, dtype="uint8"))
+    partitioned = check(mod, {"dnnl.qnn.conv2d": 1}, x, prune=True)
+    report = tvm_dnnl.offload_report(partitioned)
+    assert report.reasons["dequantize"].total() == 1

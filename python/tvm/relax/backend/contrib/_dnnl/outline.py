@@ -87,9 +87,13 @@ class Outlined:
         }
 
     def _all(self, members: list[int]) -> list[int]:
-        """Return all expressions of a region that have bindings, in order."""
-        numbers = (k for i in members for k in self._parts(i))
-        return sorted({k for k in numbers if self.graph.bindings[k] is not None})
+        """Return all expressions of a region that have bindings, in order.
+
+        Of what a composite has a copy of because others read it too, they read the original.
+        """
+        operands = self.units.graph.operands
+        numbers = {k for i in members for k in self._parts(i) if k == i or not operands[k]}
+        return sorted(k for k in numbers if self.graph.bindings[k] is not None)
 
     def _parts(self, i: int) -> list[int]:
         units = self.units

@@ -70,6 +70,7 @@ def by_op(func: relax.Function, reasons: Mapping) -> dict[str, list[str | None]]
 
 def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
     """Compare a module with the policy; see `offload_report`."""
+    mod = relax.transform.Normalize()(mod)
     text = mod.get_attr(RECORD)
     record = None if text is None else json.loads(str(text))
     return _Reporter(mod, record, rows).report
