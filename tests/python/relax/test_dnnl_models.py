@@ -72,7 +72,7 @@ def mobile(batch):
     return model.done([batch, 8, 12, 12], x), [
         "dnnl.conv2d_bias_clip",
         "dnnl.conv2d_bias_clip_sum",
-        "dnnl.matmul_bias",
+        "dnnl.dense_bias",
     ]
 
 
@@ -102,8 +102,8 @@ def attention(length):
     return model.done([1, length, size], x), [
         "dnnl.batch_matmul",
         "dnnl.layer_norm",
-        "dnnl.matmul_bias_gelu_erf",
-        "dnnl.matmul_bias_sum",
+        "dnnl.dense_bias_gelu_erf",
+        "dnnl.dense_bias_sum",
         "dnnl.softmax",
     ]
 

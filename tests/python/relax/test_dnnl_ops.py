@@ -122,11 +122,11 @@ CASES = {
         [X4],
         {"dnnl.conv2d_transpose": 1},
     ),
-    "matmul": (lambda b, x: op.matmul(x, const(8, 3)), [X3], {"dnnl.matmul": 1}),
+    "matmul": (lambda b, x: op.matmul(x, const(8, 3)), [X3], {"dnnl.dense": 1}),
     "matmul-bias-gelu": (
         lambda b, x: op.nn.gelu(b.emit(op.add(b.emit(op.matmul(x, const(8, 3))), const(3)))),
         [X3],
-        {"dnnl.matmul_bias_gelu_erf": 1},
+        {"dnnl.dense_bias_gelu_erf": 1},
     ),
     "matmul-in-batches": (
         lambda b, x: op.matmul(x, const(2, 8, 3)),

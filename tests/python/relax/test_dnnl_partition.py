@@ -56,7 +56,7 @@ OPEN = {
     "matmul": (
         lambda b, x: op.nn.gelu(b.emit(op.matmul(x, const(8, 3)))),
         [var("x", "n", "m", 8)],
-        {"dnnl.matmul_gelu_erf": 1},
+        {"dnnl.dense_gelu_erf": 1},
     ),
     "reshape": (
         lambda b, x: op.nn.relu(b.emit(op.reshape(x, (x.ty.shape.values[0], 2, 36)))),
@@ -148,7 +148,7 @@ def test_params_of_any_function():
     mod = tvm.IRModule({"forward": mod["main"].with_attr("global_symbol", "forward")})
     weight = tvm.runtime.tensor(rand(8, 3))
     partitioned = tvm_dnnl.partition_for_dnnl(mod, {"w": weight, "other": weight})
-    assert composites(partitioned) == {"dnnl.matmul": 1}
+    assert composites(partitioned) == {"dnnl.dense": 1}
     assert [param.name for param in partitioned["forward"].params] == ["x"]
 
 
@@ -227,6 +227,15 @@ def test_shared_operand_of_two_partitions():
         rand(2, 6, 9, 9),
         tolerance=1e-4,
     )
+
+
+def test_weight_that_stays():
+    """A matmul has the weight of a dense on oneDNN, and its own on TVM."""
+    mod = module(lambda b, x: op.matmul(x, const(8, 3)), X3)
+    check(mod, {"dnnl.dense": 1}, rand(2, 5, 8))
+    stayed = tvm_dnnl.partition_for_dnnl(mod, exclude=["matmul"])
+    report = tvm_dnnl.offload_report(stayed)
+    assert report.calls == {"matmul": 1}, "the weight is transposed at every run"
 
 
 def test_operand_that_stays_too():

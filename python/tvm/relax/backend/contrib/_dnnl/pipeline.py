@@ -63,7 +63,8 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         outlined = Outlined(builder, func, units, Choice(units), name)
         builder.update_func(var, outlined.func)
         record["stayed"][var.name_hint] = by_op(outlined.func, outlined.reasons)
-    mod = relax.transform.DeadCodeElimination()(relax.transform.Normalize()(builder.finalize()))
+    # What stays on TVM has its weight as it was.
+    mod = simplify(builder.finalize(), transposes_weights=False)
     return mod.with_attr(RECORD, json.dumps(record))
 
 
@@ -95,6 +96,10 @@ def with_formulas(graph: RelaxGraph, rules: Rules) -> RelaxGraph:
 def _formulas(graph: RelaxGraph, i: int):
     """Yield the ops that what ends in an expression may be read as, the best first."""
     name = graph.ops[i]
+    if name == "nn.matmul":
+        data, weight = graph.operands[i]
+        if graph.ops[weight] == "transpose" and graph.read[weight].attrs["axes"] == [1, 0]:
+            yield ReadOp("nn.dense", [data, *graph.operands[weight]], {})
     if name in ("add", "multiply", "divide"):
         norm = LayerNormReader(graph).read(i)
         if norm is not None and norm.gamma is not None and norm.beta is not None:

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 import tvm
 from tvm import ir, relax
 
-from .graph import RelaxGraph
+from .graph import RelaxGraph, is_constant
 from .options import Options
 from .policy.op_spec import OpSpec, Rules
 from .report.offload_report import LEFT, UNPARTITIONED, Node, OffloadReport
@@ -153,7 +153,13 @@ class _Reporter:
                 sources[binding.var] = _merged(sources, value)
                 continue
             composite = self._composites(func)[value.op]
-            names = [op_name(each) for each in _calls(composite)]
+            fixed = {param for param, arg in zip(composite.params, value.args) if is_constant(arg)}
+            # The transposed weight of a dense is none of the model's.
+            names = [
+                op_name(each)
+                for each in _calls(composite)
+                if op_name(each) != "permute_dims" or each.args[0] not in fixed
+            ]
             title = str(composite.attrs["Composite"])
             self.report.calls.update(names)
             self.report.taken.update(names)

@@ -61,13 +61,22 @@ OPAQUE = ("Codegen", "Composite", "Primitive")
 _TIR = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
 
 
-def simplify(mod: tvm.IRModule) -> tvm.IRModule:
-    """Return a module with constants folded, and batch_norm and clip as ops of the table."""
+def simplify(mod: tvm.IRModule, transposes_weights: bool = True) -> tvm.IRModule:
+    """Return a module with constants folded, and batch_norm and clip as ops of the table.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module.
+    transposes_weights : bool
+        Whether the constant weight of a matmul becomes one that is transposed, as that of a dense;
+        else one that is transposed is folded.
+    """
     mod = transform.ConvertToDataflow()(transform.Normalize()(mod))
     builder = relax.BlockBuilder(mod)
     for var, func in mod.functions_items():
         if isinstance(func, relax.Function) and not is_opaque(func):
-            builder.update_func(var, _Simplifier(mod, func).visit_expr(func))
+            builder.update_func(var, _Simplifier(mod, func, transposes_weights).visit_expr(func))
     return transform.DeadCodeElimination()(transform.CanonicalizeBindings()(builder.finalize()))
 
 
@@ -80,8 +89,9 @@ def is_opaque(func) -> bool:
 class _Simplifier(PyExprMutator):
     """Rewrites calls, operands first."""
 
-    def __init__(self, mod, func: relax.Function):
+    def __init__(self, mod, func: relax.Function, transposes_weights: bool):
         super().__init__(mod)
+        self._transposes_weights = transposes_weights
         self._mod = mod
         self._old = relax.analysis.get_var2val(func)
         self._users: dict = {}
@@ -117,6 +127,8 @@ class _Simplifier(PyExprMutator):
             return _dequantized(call)
         if name in _FOLDED and all(is_constant(arg) for arg in args):
             return _constant(_FOLDED[name](*(value_of(arg) for arg in args)), call)
+        if name == "relax.matmul" and self._transposes_weights:
+            return self._of_transposed(call, args)
         if name in _MOVED and is_constant(args[0]) and _shape(call) is not None:
             return _constant(_moved(name, value_of(args[0]), call), call)
         return call
@@ -134,6 +146,14 @@ class _Simplifier(PyExprMutator):
             return relax.Tuple([self._constant_or(field) for field in expr.fields])
         bound = self._bound(expr)
         return bound if is_constant(bound) else expr
+
+    def _of_transposed(self, call, args):
+        """Return a matmul with the weight as a dense has it, for which oneDNN has more kernels."""
+        if not is_constant(args[1]) or args[1].ty.ndim != 2:
+            return call
+        weight = relax.const(np.ascontiguousarray(value_of(args[1]).T))
+        weight = self.builder_.emit(relax.op.permute_dims(weight))
+        return relax.Call(call.op, [args[0], weight], call.attrs, call.ty_args, ret_ty=call.ty)
 
     def _elementwise(self, call):
         """Return a call of TIR that is a maximum or a minimum with one number as such an op.
