@@ -79,6 +79,9 @@ std::string Given(const Value& value) {
     text << '"' << value.template AsObjectRef<String>() << '"';
   } else if (value.template IsObjectRef<ObjectRef>()) {
     text << value.template AsObjectRef<ObjectRef>();
+  } else if (value.type_code() == kDLInt) {
+    // Unboxed, as v0.19 passes it.
+    text << static_cast<int64_t>(value);
   } else {
     text << "of type " << runtime::ArgTypeCode2Str(value.type_code());
   }
