@@ -24,7 +24,7 @@ from collections.abc import Collection
 import numpy as np
 from tvm import ir, relax
 
-from .ops import ROWS, ReadOp, Unread, shape_of
+from .ops import ROWS, ReadOp, Unread, op_name, short_name, sizes
 from .policy.graph import Graph, users_of
 from .policy.op_spec import EXCLUDED
 from .policy.op_view import NoTensor, OpView, Tensor, Value
@@ -120,11 +120,11 @@ class RelaxGraph(Graph):
             operands = [self._operand(field, scope) for field in value.fields]
             return self._add(value, operands, scope, binding)
         read = reason = None
-        if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) and value.op.name in ROWS:
+        if op_name(value) in ROWS:
             try:
-                if value.op.name.removeprefix("relax.") in self._excluded:
+                if short_name(value) in self._excluded:
                     raise Unread(EXCLUDED)
-                read = ROWS[value.op.name](value)
+                read = ROWS[op_name(value)](value)
             except Unread as error:
                 reason = str(error)
         if read is None:
@@ -145,7 +145,7 @@ class RelaxGraph(Graph):
 
     def _leaves(self, value) -> list[int]:
         """Return what an expression of any kind reads; for a call, its tensors in order."""
-        if isinstance(value, relax.Call) and isinstance(value.op, ir.Op):
+        if op_name(value) is not None:
             args = [arg for arg in value.args if isinstance(arg, relax.Var) or is_constant(arg)]
             if not any(isinstance(arg, relax.Tuple) for arg in value.args):
                 return [self._operand(arg, 0) for arg in args]
@@ -157,10 +157,8 @@ class RelaxGraph(Graph):
     @staticmethod
     def _other_name(node) -> str | None:
         """Return the name of an op that has no row, as formulas call it."""
-        if not isinstance(node, relax.Call) or not isinstance(node.op, ir.Op):
-            return None
-        name = node.op.name
-        return name if name in ROWS else name.removeprefix("relax.")
+        name = op_name(node)
+        return name if name in ROWS else short_name(node)
 
     def with_groups(self, groups: dict[int, tuple[list[int], ReadOp]]) -> RelaxGraph:
         """Return this graph with some groups of expressions as one call each, of a virtual op.
@@ -218,7 +216,7 @@ class RelaxGraph(Graph):
     def scalar(self, i: int) -> float | None:
         """Return the value of a constant of one finite real number, else None."""
         node = self.nodes[i]
-        if not is_constant(node) or math.prod(shape_of(node)) != 1:
+        if not is_constant(node) or math.prod(sizes(node.ty)) != 1:
             return None
         value = value_of(node)
         if value.dtype.kind != "f" and str(value.dtype) != "bfloat16":
@@ -254,9 +252,8 @@ def _of_type(type_, expr=None) -> Value:
         return tuple(_of_type(field) for field in type_.fields)
     if not isinstance(type_, relax.TensorType) or type_.dtype is None or type_.ndim < 0:
         return NoTensor(type(type_).__name__)
-    shape = type_.shape
-    if shape is None or not hasattr(shape, "values"):
+    shape = sizes(type_)
+    if shape is None:
         return NoTensor("tensor of unknown shape")
-    found = tuple(getattr(dim, "value", None) for dim in shape.values)
     value = (lambda: value_of(expr)) if expr is not None and is_constant(expr) else None
-    return Tensor(found, str(type_.dtype), value)
+    return Tensor(shape, str(type_.dtype), value)

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from tvm import relax
 
 from .graph import RelaxGraph, is_constant
+from .ops import sizes
 from .partition.units import Units
 from .policy.rules.quantize import DEQUANTIZE, QUANTIZE
 
@@ -210,7 +211,7 @@ class _Writer:
 
     def _add(self, op: str, name: str, type_, attrs=None, inputs=None) -> list:
         types = type_.fields if isinstance(type_, relax.TupleType) else [type_]
-        shapes = [[int(getattr(dim, "value", -1)) for dim in each.shape.values] for each in types]
+        shapes = [[-1 if size is None else size for size in sizes(each)] for each in types]
         own = {"dtype": [[str(each.dtype) for each in types]], "shape": [shapes]}
         node = {"op": op, "name": name}
         if op == "kernel":

@@ -58,9 +58,22 @@ class ReadOp(NamedTuple):
 Row = Callable[[relax.Call], ReadOp]
 
 
-def shape_of(expr: relax.Expr) -> tuple[int | None, ...]:
-    """Return the dimensions of a tensor, None for an open one."""
-    return tuple(number(dim) for dim in dims(expr))
+def op_name(expr) -> str | None:
+    """Return the op that an expression calls, such as "relax.add"; None for anything else."""
+    is_call = isinstance(expr, relax.Call) and isinstance(expr.op, ir.Op)
+    return expr.op.name if is_call else None
+
+
+def short_name(expr) -> str | None:
+    """Return the op that an expression calls without "relax."; None for anything else."""
+    name = op_name(expr)
+    return name and name.removeprefix("relax.")
+
+
+def sizes(type_) -> tuple[int | None, ...] | None:
+    """Return the dimensions of a tensor type, None for an open one; None if they are not known."""
+    values = getattr(type_.shape, "values", None)
+    return None if values is None else tuple(number(dim) for dim in values)
 
 
 def dims(expr: relax.Expr) -> list:
@@ -131,7 +144,7 @@ def _window(*attrs: str) -> Row:
     """Read an op with layouts, which Relax names twice where Relay need not."""
 
     def read(call):
-        name = call.op.name[len("relax.") :]
+        name = short_name(call)
         found = _attrs(call, attrs)
         layout = found.get("data_layout", found.get("layout"))
         if found["out_layout"] == layout:
@@ -274,7 +287,7 @@ def _softplus(call: relax.Call) -> ReadOp:
 def _resize(call: relax.Call) -> ReadOp:
     names = ("layout", "method", "coordinate_transformation_mode", "rounding_method")
     attrs = {"size": _numbers(_shape_argument(call.args[1])), **_attrs(call, names)}
-    return ReadOp(call.op.name[len("relax.") :], [call.args[0]], attrs)
+    return ReadOp(short_name(call), [call.args[0]], attrs)
 
 
 def _cast(call: relax.Call) -> ReadOp:

@@ -73,7 +73,7 @@ class Outlined:
             name = next(name for name in names if name not in used)
             var = builder.add_func(self._function(members, name), name)
             self._calls[k] = self._call(members, var)
-        self.func = self._rest(func, part_of, choice.partitions)
+        self.func = self._rest(func, part_of)
 
     @property
     def reasons(self) -> dict:
@@ -170,7 +170,7 @@ class Outlined:
         ]
         return [relax.VarBinding(whole, call), *fields]
 
-    def _rest(self, func, part_of: dict[int, int], partitions) -> relax.Function:
+    def _rest(self, func, part_of: dict[int, int]) -> relax.Function:
         """Return the function with a call in the place of each region."""
         number_of = {
             binding.var: i for i, binding in enumerate(self.graph.bindings) if binding is not None

@@ -27,8 +27,10 @@ import tvm
 from tvm import ir, relax
 
 from .graph import RelaxGraph, is_constant
+from .ops import short_name, sizes
 from .options import Options
 from .policy.op_spec import OpSpec, Rules
+from .policy.tensors import COMPILER
 from .report.offload_report import LEFT, UNPARTITIONED, Node, OffloadReport
 from .simplify import OPAQUE, is_opaque
 
@@ -36,21 +38,16 @@ from .simplify import OPAQUE, is_opaque
 RECORD = "dnnl_partition_record"
 
 
-def op_name(call: relax.Call) -> str | None:
-    """Return the op that a call is of, without "relax."; None for a call of a function."""
-    return call.op.name.removeprefix("relax.") if isinstance(call.op, ir.Op) else None
-
-
 def ops_of(func: relax.Function) -> Counter:
     """Count the ops of a function, those in functions inside it included."""
-    return Counter(op_name(call) for call in _calls(func))
+    return Counter(short_name(call) for call in _calls(func))
 
 
 def _calls(func: relax.Function) -> list[relax.Call]:
     found: list[relax.Call] = []
 
     def visit(expr):
-        if isinstance(expr, relax.Call) and op_name(expr) is not None:
+        if short_name(expr) is not None:
             found.append(expr)
 
     relax.analysis.post_order_visit(func, visit)
@@ -62,9 +59,9 @@ def by_op(func: relax.Function, reasons: Mapping) -> dict[str, list[str | None]]
     found: dict[str, list[str | None]] = {}
     for block in func.body.blocks:
         for binding in block.bindings:
-            if isinstance(binding.value, relax.Call) and op_name(binding.value) is not None:
+            if short_name(binding.value) is not None:
                 reason = reasons.get(binding.var)
-                found.setdefault(op_name(binding.value), []).append(reason)
+                found.setdefault(short_name(binding.value), []).append(reason)
     return found
 
 
@@ -121,7 +118,7 @@ class _Reporter:
                 self._partition(name, node, sources)
                 sources[binding.var] = [len(self.report.nodes) - 1]
             else:
-                op = op_name(node)
+                op = short_name(node)
                 reason = None
                 if op is not None:
                     known = next(numbers[op], None) if op in numbers else None
@@ -145,20 +142,22 @@ class _Reporter:
         """Add the composites of a partition, where it is called."""
         func, part = self.mod[call.op], call.op.name_hint
         sources = {param: _merged(outside, arg) for param, arg in zip(func.params, call.args)}
+        composites = {}
         for binding in func.body.blocks[0].bindings:
             value = binding.value
             if isinstance(value, relax.Function):
+                composites[binding.var] = value
                 continue
             if not isinstance(value, relax.Call):
                 sources[binding.var] = _merged(sources, value)
                 continue
-            composite = self._composites(func)[value.op]
+            composite = composites[value.op]
             fixed = {param for param, arg in zip(composite.params, value.args) if is_constant(arg)}
             # The transposed weight of a dense is none of the model's.
             names = [
-                op_name(each)
+                short_name(each)
                 for each in _calls(composite)
-                if op_name(each) != "permute_dims" or each.args[0] not in fixed
+                if short_name(each) != "permute_dims" or each.args[0] not in fixed
             ]
             title = str(composite.attrs["Composite"])
             self.report.calls.update(names)
@@ -170,38 +169,29 @@ class _Reporter:
             node.inputs = _merged(sources, value)
             sources[binding.var] = [self._add(node)]
 
-    @staticmethod
-    def _composites(func: relax.Function) -> dict:
-        bindings = func.body.blocks[0].bindings
-        return {each.var: each.value for each in bindings if isinstance(each.value, relax.Function)}
-
     def _add(self, node: Node) -> int:
         self.report.nodes.append(node)
         return len(self.report.nodes) - 1
 
 
 def _is_partition(func) -> bool:
-    return isinstance(func, relax.Function) and str(func.attrs.get("Codegen", "")) == "dnnl"
+    return isinstance(func, relax.Function) and str(func.attrs.get("Codegen", "")) == COMPILER
 
 
 def _scales(composite: relax.Function) -> str:
-    read = [call for call in _calls(composite) if op_name(call) == "dequantize"]
-    is_per_channel = any(call.args[1].ty.ndim and _sizes(call.args[1]) != [1] for call in read)
+    read = [call for call in _calls(composite) if short_name(call) == "dequantize"]
+    is_per_channel = any(sizes(call.args[1].ty) not in ((), (1,)) for call in read)
     return "a scale for each channel" if is_per_channel else "one scale for each tensor"
-
-
-def _sizes(expr) -> list:
-    return [getattr(dim, "value", "?") for dim in expr.ty.shape.values]
 
 
 def _type_text(type_) -> str:
     """Write a type for people: "1x64x56x56", and its data type if that is not float32."""
     if isinstance(type_, relax.TupleType):
         return ", ".join(_type_text(field) for field in type_.fields)
-    if not isinstance(type_, relax.TensorType) or not hasattr(type_.shape, "values"):
+    shape = sizes(type_) if isinstance(type_, relax.TensorType) else None
+    if shape is None:
         return ""
-    sizes = (str(getattr(dim, "value", "?")) for dim in type_.shape.values)
-    text = "x".join(sizes) or "scalar"
+    text = "x".join("?" if size is None else str(size) for size in shape) or "scalar"
     return text if str(type_.dtype) == "float32" else f"{text} {type_.dtype}"
 
 

@@ -31,7 +31,7 @@ from tvm.relax import transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from .graph import is_constant, value_of, view_of
-from .ops import ROWS, Unread
+from .ops import ROWS, Unread, op_name, sizes
 from .policy.rules.quantize import symmetric
 from .policy.table import TABLE
 
@@ -45,14 +45,7 @@ _FOLDED: dict[str, Callable] = {
     "relax.subtract": np.subtract,
     "relax.where": np.where,
 }
-_MOVED: dict[str, Callable] = {
-    "relax.expand_dims": np.reshape,
-    "relax.reshape": np.reshape,
-    "relax.squeeze": np.reshape,
-    "relax.permute_dims": lambda value, shape, attrs: np.transpose(
-        value, None if attrs.axes is None else [int(axis) for axis in attrs.axes]
-    ),
-}
+_RESHAPES = ("relax.expand_dims", "relax.reshape", "relax.squeeze")
 
 # Functions with one of these attributes are single units to whoever made them.
 OPAQUE = ("Codegen", "Composite", "Primitive")
@@ -114,9 +107,9 @@ class _Simplifier(PyExprMutator):
     def visit_call_(self, op):  # pylint: disable=arguments-differ
         """Rewrite a call."""
         call = self.visit_expr_post_order(op)
-        if not isinstance(call, relax.Call) or not isinstance(call.op, ir.Op):
+        name = op_name(call)
+        if name is None:
             return call
-        name = call.op.name
         if name == "relax.call_tir":
             return self._elementwise(call)
         args = [self._constant_or(arg) for arg in call.args]
@@ -129,8 +122,13 @@ class _Simplifier(PyExprMutator):
             return _constant(_FOLDED[name](*(value_of(arg) for arg in args)), call)
         if name == "relax.matmul" and self._transposes_weights:
             return self._of_transposed(call, args)
-        if name in _MOVED and is_constant(args[0]) and _shape(call) is not None:
-            return _constant(_moved(name, value_of(args[0]), call), call)
+        if name == "relax.permute_dims" and is_constant(args[0]):
+            axes = call.attrs.axes and [int(axis) for axis in call.attrs.axes]
+            return _constant(np.transpose(value_of(args[0]), axes), call)
+        if name in _RESHAPES and is_constant(args[0]):
+            shape = sizes(call.ty)
+            if shape is not None and None not in shape:
+                return _constant(value_of(args[0]).reshape(shape), call)
         return call
 
     def visit_tuple_getitem_(self, op):  # pylint: disable=arguments-differ
@@ -169,12 +167,11 @@ class _Simplifier(PyExprMutator):
         if not is_constant(bound) or value_of(bound).size != 1:
             return call
         low = self._bound(data)
-        if make is relax.op.minimum and isinstance(low, relax.Call):
-            if isinstance(low.op, ir.Op) and low.op.name == "relax.maximum":
-                least = self._constant_or(low.args[1])
-                if is_constant(least) and value_of(least).size == 1:
-                    ends = (float(value_of(end).reshape(())) for end in (least, bound))
-                    return self.builder_.normalize(relax.op.clip(low.args[0], *ends))
+        if make is relax.op.minimum and op_name(low) == "relax.maximum":
+            least = self._constant_or(low.args[1])
+            if is_constant(least) and value_of(least).size == 1:
+                ends = (float(value_of(end).reshape(())) for end in (least, bound))
+                return self.builder_.normalize(relax.op.clip(low.args[0], *ends))
         return self.builder_.normalize(make(data, bound))
 
     def _batch_norm(self, old, call, args):
@@ -199,8 +196,7 @@ class _Simplifier(PyExprMutator):
         bound = self._bound(expr)
         if is_constant(bound):
             return value_of(bound).astype("float64")
-        is_dequantized = isinstance(bound, relax.Call) and bound.op == ir.Op.get("relax.dequantize")
-        if not is_dequantized or not all(is_constant(arg) for arg in bound.args):
+        if op_name(bound) != "relax.dequantize" or not all(is_constant(arg) for arg in bound.args):
             return None
         return _reals(bound)
 
@@ -210,16 +206,16 @@ class _Simplifier(PyExprMutator):
             return None
         conv = self._bound(data)
         bias = None
-        if isinstance(conv, relax.Call) and conv.op == ir.Op.get("relax.add"):
+        if op_name(conv) == "relax.add":
             summand = self._constant_or(conv.args[1])
             if not is_constant(summand) or not self._has_one_user(self._old[old].args[0]):
                 return None
             bias, conv = value_of(summand).astype("float64"), self._bound(conv.args[0])
-        if not isinstance(conv, relax.Call) or not isinstance(conv.op, ir.Op):
+        if op_name(conv) not in ROWS:
             return None
         try:
-            view = view_of(conv, ROWS[conv.op.name](conv))
-        except (KeyError, Unread):
+            view = view_of(conv, ROWS[op_name(conv)](conv))
+        except Unread:
             return None
         row = TABLE.get(view.name)
         weight = self._constant_or(conv.args[1]) if row and row.scaled_weight else None
@@ -228,8 +224,8 @@ class _Simplifier(PyExprMutator):
         if row.channel_axis(view) != axis % len(view.result.shape):
             return None
         if bias is not None:
-            flat = bias.reshape(-1)
-            if bias.shape != tuple(_along_shape(flat, view.result.shape, axis, bias.ndim)):
+            flat, rank = bias.reshape(-1), len(view.result.shape)
+            if bias.shape != _to_broadcast(flat, rank, axis).shape[rank - bias.ndim :]:
                 return None
             shift = flat * scale + shift
         dtype = value_of(weight).dtype
@@ -240,13 +236,15 @@ class _Simplifier(PyExprMutator):
 
 def _reals(call) -> np.ndarray:
     """Return what a dequantize of constants is."""
-    values, scale, zero_point = (value_of(arg).astype("float64") for arg in call.args)
-    along = [1] * values.ndim
-    along[int(call.attrs.axis)] = -1
-    scale, zero_point = (
-        value.reshape(along if value.size > 1 else ()) for value in (scale, zero_point)
-    )
+    values, *parameters = (value_of(arg).astype("float64") for arg in call.args)
+    axis = int(call.attrs.axis)
+    scale, zero_point = (_to_broadcast(value, values.ndim, axis) for value in parameters)
     return (values - zero_point) * scale
+
+
+def _to_broadcast(values: np.ndarray, rank: int, axis: int) -> np.ndarray:
+    """Return values along an axis of a tensor, or one value, in a shape that broadcasts to it."""
+    return values.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
 
 
 def _dequantized(call):
@@ -256,40 +254,16 @@ def _dequantized(call):
         return _constant(_reals(call), call)
     if values.dtype not in ("int8", "uint8") or not (values.dtype == "uint8" or zero_point.any()):
         return call
-    along = [1] * values.ndim
-    along[int(call.attrs.axis)] = -1
-    weight = symmetric(values, zero_point.reshape(along if zero_point.size > 1 else ()))
+    weight = symmetric(values, _to_broadcast(zero_point, values.ndim, int(call.attrs.axis)))
     if weight is None:
         return call
     args = [relax.const(weight), call.args[1], relax.const(np.zeros(zero_point.shape, "int8"))]
     return relax.op.dequantize(*args, int(call.attrs.axis), str(call.ty.dtype))
 
 
-def _along_shape(flat, shape, axis: int, rank: int) -> list[int]:
-    """Return the shape of a vector along an axis, with the last `rank` dimensions."""
-    dims = [1] * len(shape)
-    dims[axis] = flat.size
-    return dims[len(dims) - rank :]
-
-
 def _along(values: np.ndarray, data, axis: int) -> ir.GenericConst:
     """Return values of channels as a constant that broadcasts to data."""
-    dims = [1] * data.ty.ndim
-    dims[axis] = -1
-    return relax.const(values.reshape(dims).astype(str(data.ty.dtype)))
-
-
-def _shape(call) -> list[int] | None:
-    values = getattr(call.ty.shape, "values", None)
-    if values is None or not all(isinstance(dim, tirx.IntImm) for dim in values):
-        return None
-    return [int(dim) for dim in values]
-
-
-def _moved(name: str, value: np.ndarray, call) -> np.ndarray:
-    if name == "relax.permute_dims":
-        return _MOVED[name](value, None, call.attrs)
-    return _MOVED[name](value, _shape(call))
+    return relax.const(_to_broadcast(values, data.ty.ndim, axis).astype(str(data.ty.dtype)))
 
 
 def _constant(value, call) -> ir.GenericConst:
