@@ -35,6 +35,7 @@ COMMANDS = {
     "bench": ("bench.bench", "measure against the limit that oneDNN sets"),
     "profile": ("bench.profile", "print where the time of a model goes, primitive by primitive"),
     "fuzz": ("test.fuzz", "run random graphs on oneDNN and on TVM without it, and compare"),
+    "soak": ("test.soak", "run models as servers do for minutes, and watch results and memory"),
     "ops": ("docs.ops", "print the table of the ops that oneDNN runs"),
     "coverage": ("bench.coverage", "print how much of real models oneDNN runs"),
     "report": ("report", "tell what of an ONNX model oneDNN runs, and why not the rest"),
@@ -47,7 +48,7 @@ COMMANDS = {
     "export-pr": ("patchset.export_pr", "export the patch set as a branch of a TVM checkout"),
 }
 # These import tvm: they run in the environment that is prepared for them.
-IN_ENVIRONMENT = ("demo", "bench", "profile", "fuzz", "ops", "coverage", "report")
+IN_ENVIRONMENT = ("demo", "bench", "profile", "fuzz", "soak", "ops", "coverage", "report")
 # The words that these do not know belong to the program that they run.
 PASS_WORDS_ON = ("test",)
 

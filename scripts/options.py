@@ -61,6 +61,30 @@ def cpus():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
+def shape(text):
+    """Parse NAME=1,3,224,224, or with an x between the sizes."""
+    name, _, sizes = text.rpartition("=")
+    try:
+        dims = tuple(int(size) for size in sizes.replace("x", ",").split(","))
+    except ValueError:
+        dims = ()
+    if not name or not dims or min(dims) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like NAME=1,3,224,224")
+    return name, dims
+
+
+def add_shape(parser):
+    """Add the option of the commands that read an ONNX file."""
+    parser.add_argument(
+        "--shape",
+        metavar="NAME=1,3,224,224",
+        type=shape,
+        action="append",
+        default=[],
+        help="of an input that has no fixed one; may be repeated",
+    )
+
+
 def add_tree(parser, check):
     """Add what the commands about a TVM source tree share; `check` tells what --check does."""
     parser.add_argument("--tvm", metavar="DIR", required=True, help="the TVM source tree")

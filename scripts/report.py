@@ -19,25 +19,13 @@
 It is told as a table, and on request as a page with the graph drawn, or as JSON.
 """
 
-import argparse
 from pathlib import Path
 
 from scripts import options
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_whole
-
-
-def shape(text):
-    """Read NAME=1,3,224,224."""
-    name, _, sizes = text.rpartition("=")
-    try:
-        dims = tuple(int(size) for size in sizes.split(","))
-    except ValueError:
-        dims = ()
-    if not name or not dims or min(dims) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like NAME=1,3,224,224")
-    return name, dims
+from scripts.onnx_model import OnnxModel
 
 
 def add_arguments(parser):
@@ -45,14 +33,7 @@ def add_arguments(parser):
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument("--html", metavar="FILE", help="write a page with the graph drawn")
     parser.add_argument("--json", metavar="FILE", help="write all numbers and ops")
-    parser.add_argument(
-        "--shape",
-        metavar="NAME=1,3,224,224",
-        type=shape,
-        action="append",
-        default=[],
-        help="of an input that has no fixed one; may be repeated",
-    )
+    options.add_shape(parser)
     parser.add_argument(
         "--exclude",
         metavar="A,B",
@@ -73,40 +54,13 @@ def load(args, console):
     mod, params : tuple[tvm.IRModule, dict]
         The module, and what is not in it yet.
     """
-    import onnx
-
-    try:
-        model = onnx.load(args.model)
-    except OSError as error:
-        raise SetupError(
-            f"cannot read {args.model}: {error.strerror}", "name another file."
-        ) from error
-    except Exception as error:  # protobuf's own, by whatever name
-        raise SetupError(f"{args.model} is no ONNX model: {error}", "name another file.") from error
-    weights = {item.name for item in model.graph.initializer}
-    inputs = {item.name: item for item in model.graph.input if item.name not in weights}
-    given = dict(args.shape)
-    for name in given:
-        if name not in inputs:
-            raise SetupError(
-                f"--shape: {args.model} has no input {name!r}", f"its inputs: {', '.join(inputs)}."
-            )
-    for name, item in inputs.items():
-        sizes = [dim.dim_value or "?" for dim in item.type.tensor_type.shape.dim]
-        # Relax keeps what is open under a name of its own.
-        if "?" in sizes and name not in given and not args.relax:
-            shown = ",".join(map(str, sizes))
-            console.say(
-                f"input {name} has no fixed shape, so little can run on oneDNN: give "
-                f"--shape {name}={shown} with numbers"
-            )
+    model = OnnxModel(args.model, args.shape)
     if args.relax:
-        from tvm.relax.frontend.onnx import from_onnx
-
-        return from_onnx(model, shape_dict=given or None, keep_params_in_input=False), None
-    from tvm import relay
-
-    return relay.frontend.from_onnx(model, shape=given or None, freeze_params=True)
+        # Relax keeps what is open under a name of its own.
+        return model.to_relax(), None
+    for name, advice in model.open_inputs():
+        console.say(f"input {name} has no fixed shape, so little can run on oneDNN: give {advice}")
+    return model.to_relay()
 
 
 def write(path, text):

@@ -23,7 +23,8 @@ Beside each time is how the outputs differ from those of onnxruntime in float32.
 With --codegen the two code generators are compared instead, JSON beside C_SRC: the time to
 compile, export, load and run, and the memory. With --callers it is the throughput: one caller with
 all threads, as many callers as threads, and what other runtimes offer for many callers. With
---open-dims it is libraries whose batch, image size or length is open.
+--open-dims it is libraries whose batch, image size or length is open. MODEL.onnx is a file of your
+own, in the place of the models that are here.
 """
 
 import dataclasses
@@ -60,6 +61,10 @@ FORMAT = "dnnl-bench-2"
 
 def add_arguments(parser):
     """Add the command's options. Names are checked later: the tables need TVM, threads go first."""
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL.onnx", help="measure this file (in float32 by default)"
+    )
+    options.add_shape(parser)
     parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument(
         "--backends", default="", metavar="A,B", help="only these (default: all but tvm)"
@@ -90,6 +95,19 @@ def choose(option, text, rows):
         if name not in rows:
             raise SetupError(f"--{option}: there is no {name!r}", f"there are {', '.join(rows)}.")
     return [row for name, row in rows.items() if not names or name in names]
+
+
+def own_file(args):
+    """Return the workload of the file that the user named."""
+    from scripts.bench import own
+
+    if args.models or args.codegen or args.open_dims:
+        raise SetupError(
+            f"{args.model} cannot be measured with --models, --codegen or --open-dims",
+            "leave that out.",
+        )
+    args.precision = args.precision or PRECISIONS[0]
+    return own.workload(args.model, args.shape)
 
 
 def limit_threads(threads):
@@ -312,10 +330,13 @@ def main(args):
 
     from scripts.bench import codegens, open_dims, peers, throughput
 
-    if args.codegen and not args.models:
-        args.models = codegens.MODEL
-    known_models = open_networks.NETWORKS if args.open_dims else workloads.WORKLOADS
-    chosen = choose("models", args.models, known_models)
+    if args.model:
+        chosen = [own_file(args)]
+    else:
+        if args.codegen and not args.models:
+            args.models = codegens.MODEL
+        known_models = open_networks.NETWORKS if args.open_dims else workloads.WORKLOADS
+        chosen = choose("models", args.models, known_models)
     backends = choose("backends", args.backends, peers.BACKENDS)
     known = {precision: precision for precision in options.PRECISIONS}
     precisions = choose("precision", args.precision or ",".join(PRECISIONS), known)

@@ -26,9 +26,10 @@ import pytest
 from dnnl_tests.models import accuracy, workloads
 
 from scripts import options
-from scripts.bench import bench, codegens, measure, peers, throughput
+from scripts.bench import bench, codegens, measure, own, peers, throughput
 from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.onnx_model import OnnxModel
 
 NO_RECIPE = "there is no recipe for a QDQ model of it"
 
@@ -172,3 +173,69 @@ def test_bench_names_the_precisions():
     assert parser.parse_args([]).precision == ""
     assert parser.parse_args(["--precision", "int8,float32"]).precision == "int8,float32"
     assert set(bench.PRECISIONS) < set(options.PRECISIONS)
+
+
+@pytest.fixture(scope="module")
+def own_model(tmp_path_factory):
+    """Write a model of two inputs, one of them with an open batch; return its path."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    def info(name, dtype, shape):
+        return helper.make_tensor_value_info(name, dtype, shape)
+
+    weight = np.random.default_rng(0).standard_normal((8, 4)).astype("float32")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        helper.make_node("Gather", ["y", "index"], ["z"], axis=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "own",
+        [info("x", TensorProto.FLOAT, ["n", 8]), info("index", TensorProto.INT64, [2])],
+        [info("z", TensorProto.FLOAT, ["n", 2])],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    path = tmp_path_factory.mktemp("own") / "rec-own.onnx"
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return str(path)
+
+
+def test_bench_measures_a_file_of_the_user(own_model, capsys):
+    workload = own.workload(own_model, [("x", (3, 8))])
+    assert workload.title == "rec-own.onnx"
+    inputs = accuracy.examples(workload)[0]
+    assert inputs["x"].shape == (3, 8) and set(inputs["index"]) <= {0, 1}
+    backends = [peers.BACKENDS[name] for name in ("dnnl", "onnxruntime")]
+    cases = [peers.Case(workload, 1, name) for name in ("float32", "int8")]
+    results = bench.measure_workload(cases, backends, 2, Console())
+    assert [result.get("reason") for result in results] == [None, None, NO_RECIPE, NO_RECIPE]
+    assert results[0]["accuracy"].error < 1e-6
+
+
+def test_bench_says_what_a_file_needs(own_model):
+    with pytest.raises(SetupError, match="no fixed shape") as error:
+        own.workload(own_model, [])
+    assert "--shape x=?,8" in said(error)
+    args = argparse.Namespace(model=own_model, models="rec", codegen=False, open_dims=False)
+    with pytest.raises(SetupError, match="cannot be measured with --models"):
+        bench.own_file(args)
+
+
+def test_a_shape_may_have_commas_or_an_x_between_sizes():
+    assert options.shape("x=1,3,8") == options.shape("x=1x3x8") == ("x", (1, 3, 8))
+
+
+def test_a_model_that_the_importer_cannot_read(tmp_path):
+    import onnx
+    from onnx import TensorProto, helper
+
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    node = helper.make_node("NoSuchOp", ["x"], ["y"])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    onnx.save(helper.make_model(helper.make_graph([node], "g", [info], [out])), tmp_path / "m.onnx")
+    with pytest.raises(SetupError, match="TVM's ONNX importer cannot read") as error:
+        OnnxModel(str(tmp_path / "m.onnx")).to_relay()
+    assert "NoSuchOp" in said(error) and "docs/trouble_shooting.md" in said(error)

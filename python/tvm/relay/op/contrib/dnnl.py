@@ -23,13 +23,14 @@ annotations and partitions is in the rest of the private package ``_dnnl``.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
 
 import tvm
 from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern
 
-from ._dnnl.integration import coming_from_tvm, shape_functions
+from ._dnnl.integration import cache, coming_from_tvm, shape_functions
 from ._dnnl.integration.c_source import c_source_options
 from ._dnnl.integration.profiling import DNNLMetricCollector
 from ._dnnl.integration.target import host_target  # not for TVM
@@ -46,6 +47,7 @@ __all__ = [
     "DNNLMetricCollector",
     "OffloadReport",
     "c_source_options",
+    "cached_library",
     "dnnl_codegen",
     "dnnl_version",
     "host_target",  # not for TVM
@@ -169,6 +171,64 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
         module as well.
     """
     return make_report(check_module(mod), TABLE)
+
+
+def cached_library(
+    mod: tvm.IRModule,
+    params: dict[str, tvm.nd.NDArray] | None = None,
+    *,
+    folder: str | os.PathLike,
+    target: tvm.target.Target | str,
+    executor: str = "graph",
+    **options,
+) -> str:
+    """Partition and compile a module once for all processes that share a folder.
+
+    The library is there under the digest of the module, parameters, target, executor, options and
+    PassContext, of the files of TVM and of this backend, and of what the CPU can do. It is read
+    again only if it is as it was written. Tuning logs and instruments of the PassContext are not
+    looked at: compile by hand what depends on these. Nothing is ever removed for being old.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module, not partitioned.
+    params : dict[str, tvm.nd.NDArray] | None
+        As `partition_for_dnnl` has them.
+    folder : str | os.PathLike
+        The cache. Libraries are code: let nobody write there whom you would not let run programs.
+    target : tvm.target.Target | str
+        What TVM compiles for.
+    executor : str
+        "graph" or "vm".
+    options
+        Those of `partition_for_dnnl`.
+
+    Returns
+    -------
+    path : str
+        The library, for `tvm.runtime.load_module`.
+
+    Raises
+    ------
+    ValueError
+        `executor` is something else, or an option has a value that makes no sense.
+    """
+    if executor not in ("graph", "vm"):
+        raise ValueError(f'executor must be "graph" or "vm", but is {executor!r}')
+    context = tvm.transform.PassContext.current()
+    passes = [context.opt_level, list(context.required_pass), list(context.disabled_pass)]
+    settings = [str(target), executor, sorted(options.items()), passes]
+    key = cache.key_of(check_module(mod), params, repr(settings), tvm.ir.save_json(context.config))
+
+    def write(path):
+        compile_ = relay.build if executor == "graph" else relay.vm.compile
+        compiled = compile_(partition_for_dnnl(mod, params, **options), target=target)
+        codegen = context.config.get("relay.ext.dnnl.codegen", dnnl_codegen())
+        export = {"options": c_source_options()} if codegen == "C_SRC" else {}
+        getattr(compiled, "mod", compiled).export_library(path, **export)
+
+    return cache.library(folder, key, write)
 
 
 def is_dnnl_available() -> bool:

@@ -32,7 +32,7 @@ TEXTS = (
 
 def examples(workload):
     """Return inputs of a workload to compare outputs on, always the same."""
-    if workload.name.partition("-")[0] != "rec":
+    if not workload.reads_text:
         return [workload.inputs(seed=200 + number) for number in range(len(TEXTS))]
     from dnnl_tests.models import ocr  # pylint: disable=import-outside-toplevel
 

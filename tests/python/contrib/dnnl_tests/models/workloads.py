@@ -81,6 +81,8 @@ class Workload:
         Returns the path of the same model as ONNX, for other runtimes.
     has_classes : bool
         Whether the largest number of an output tells a class.
+    reads_text : bool
+        Whether outputs are compared for lines of text instead of random numbers.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Workload:
     shape: tuple
     onnx_path: Callable = None
     has_classes: bool = True
+    reads_text: bool = False
 
     def inputs(self, seed=0):
         """Return random inputs in [-1, 1], the range of normalised images."""
@@ -149,6 +152,7 @@ def ocr(name, width=None):
         pp_ocr.input_shape(name, width),
         lambda: pp_ocr.model_path(name),
         has_classes=name != "det",
+        reads_text=name == "rec",
     )
 
 

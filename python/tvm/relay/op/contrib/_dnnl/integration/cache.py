@@ -1,0 +1,159 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""A folder of compiled libraries, each under the digest of what it was made from.
+
+A library's name has the digest of its content, too, so that one file says all: it is there as a
+whole, or not at all. Writers finish it under a name of their own and rename it; two that make the
+same one need not know of each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import tvm
+
+# What libraries are made in begins so. What a process left that was killed goes after a minute.
+_MAKING, _ABANDONED = ".making-", 60.0
+
+
+def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -> str:
+    """Return the path of the library of a key; make it if it is not there, or not as it was made.
+
+    Parameters
+    ----------
+    folder : str | os.PathLike
+        The cache, which is made if it is not there.
+    key : str
+        The digest of all that the library depends on.
+    write : Callable[[str], None]
+        Writes the library to a path that ends in ".so".
+    """
+    folder = Path(folder).expanduser().absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(folder.glob(f"{key}-*.so")):
+        # It may be gone since, or be another's to read.
+        with contextlib.suppress(OSError):
+            if path.name == _name(key, path):
+                return str(path)
+    _clean(folder)
+    making = tempfile.mkdtemp(prefix=_MAKING, dir=folder)
+    try:
+        with _locked(making):
+            made = Path(making, "library.so")
+            write(str(made))
+            with made.open("rb") as file:
+                os.fsync(file.fileno())
+            path = folder / _name(key, made)
+            made.replace(path)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return str(path)
+
+
+def _name(key: str, path: Path) -> str:
+    """Return the name of a library with the content that a file has."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return f"{key}-{digest.hexdigest()}.so"
+
+
+@contextlib.contextmanager
+def _locked(folder: str, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a folder, which the system takes back when the process ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clean(folder: Path) -> None:
+    """Remove what processes that were killed have left."""
+    for left in folder.glob(f"{_MAKING}*"):
+        # The writer may end, or begin, at any time; then it is not ours.
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED:
+                with _locked(str(left), wait=False):
+                    shutil.rmtree(left, ignore_errors=True)
+
+
+def key_of(mod: tvm.IRModule, params: dict | None, *others: str) -> str:
+    """Return the digest of a module, of parameters, of other texts, and of what compiles them here.
+
+    The last is TVM and the backend, as their files are, and what the CPU can do.
+    """
+    digest = hashlib.sha256()
+
+    def add(data):
+        # With its length: two texts are not another two.
+        data = data.encode() if isinstance(data, str) else data
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+
+    for text in (*_of_this_machine(), *others):
+        add(text)
+    # Function by function: a module itself has them in the order of their addresses.
+    for kind in (mod.functions, mod.type_definitions):
+        for var, value in sorted(kind.items(), key=lambda item: item[0].name_hint):
+            add(var.name_hint)
+            add(tvm.ir.save_json(value))
+    for name, value in sorted((params or {}).items()):
+        array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
+        add(f"{name} {array.dtype} {array.shape}")
+        add(array.tobytes())
+    return digest.hexdigest()
+
+
+def _of_this_machine() -> Iterator[str]:
+    """Yield what says which TVM, backend and CPU this is."""
+    yield tvm.__version__
+    version = tvm.get_global_func("runtime.contrib.dnnl.version", allow_missing=True)
+    yield str(version and version())
+    package = Path(tvm.__file__).parent
+    # Libraries are large: a build of another content has another time.
+    loaded = {line.split()[-1] for line in _lines("/proc/self/maps") if ".so" in line}
+    libraries = sorted(path for path in loaded if Path(path).name.startswith(("libtvm", "libdnnl")))
+    for path in [*libraries, *sorted((package / "relay" / "op" / "contrib").rglob("*.py"))]:
+        with contextlib.suppress(OSError):
+            status = os.stat(path)
+            yield f"{path} {status.st_size} {status.st_mtime_ns}"
+    flags = next((line for line in _lines("/proc/cpuinfo") if line.startswith("flags")), "")
+    yield flags or platform.processor()
+    yield os.environ.get("ONEDNN_MAX_CPU_ISA", "")
+
+
+def _lines(path: str) -> list[str]:
+    """Return the lines of a file, none if it is not there."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,121 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""An ONNX file that the user named: what it reads, and how TVM imports it."""
+
+import numpy as np
+
+from scripts.errors import SetupError
+
+
+class OnnxModel:
+    """A model as an ONNX file has it.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    shapes : dict of str to tuple of int
+        Shapes of inputs that have no fixed one, or another.
+
+    Attributes
+    ----------
+    proto : onnx.ModelProto
+        The model.
+    shapes : dict of str to list
+        By input its dimensions, "?" for an open one.
+    """
+
+    def __init__(self, path, shapes=()):
+        import onnx
+
+        self.path, self.given = path, dict(shapes)
+        try:
+            self.proto = onnx.load(path)
+        except OSError as error:
+            raise SetupError(
+                f"cannot read {path}: {error.strerror}", "name another file."
+            ) from error
+        except Exception as error:  # protobuf's own, by whatever name
+            raise SetupError(f"{path} is no ONNX model: {error}", "name another file.") from error
+        weights = {item.name for item in self.proto.graph.initializer}
+        inputs = [item for item in self.proto.graph.input if item.name not in weights]
+        self._types = {item.name: item.type.tensor_type for item in inputs}
+        self.shapes = {
+            name: [dim.dim_value or "?" for dim in each.shape.dim]
+            for name, each in self._types.items()
+        }
+        for name, shape in self.given.items():
+            if name not in self.shapes:
+                raise SetupError(
+                    f"--shape: {path} has no input {name!r}",
+                    f"its inputs: {', '.join(self.shapes)}.",
+                )
+            self.shapes[name] = list(shape)
+
+    def open_inputs(self):
+        """Yield for each input with an open dimension its name and how to give it a shape."""
+        for name, sizes in self.shapes.items():
+            if "?" in sizes:
+                yield name, f"--shape {name}={','.join(map(str, sizes))} with numbers"
+
+    def to_relay(self):
+        """Import the model into Relay; return the module and its parameters."""
+        from tvm import relay
+
+        return self._imported(
+            lambda: relay.frontend.from_onnx(
+                self.proto, shape=self.given or None, freeze_params=True
+            )
+        )
+
+    def to_relax(self):
+        """Import the model into Relax; return the module."""
+        from tvm.relax.frontend.onnx import from_onnx
+
+        return self._imported(
+            lambda: from_onnx(self.proto, shape_dict=self.given or None, keep_params_in_input=False)
+        )
+
+    def _imported(self, load):
+        try:
+            return load()
+        except Exception as error:  # of whatever kind: the importer checks little
+            raise SetupError(
+                f"TVM's ONNX importer cannot read {self.path}",
+                "docs/trouble_shooting.md tells what can be done. Its last words are above.",
+                "\n".join(str(error).strip().splitlines()[-3:]),
+            ) from error
+
+    def example(self, seed=0):
+        """Return random inputs by name: real numbers in [-1, 1], and integers of 0 and 1.
+
+        Such integers are valid as indices, too. An input with an open dimension is an error.
+        """
+        import onnx
+
+        for _, advice in self.open_inputs():
+            raise SetupError("an input has no fixed shape", f"give {advice}.")
+        random, values = np.random.default_rng(seed), {}
+        for name, shape in self.shapes.items():
+            dtype = onnx.helper.tensor_dtype_to_np_dtype(self._types[name].elem_type)
+            if dtype.kind == "f":
+                values[name] = random.uniform(-1.0, 1.0, shape).astype(dtype)
+            elif dtype.kind in "iub":
+                values[name] = random.integers(0, 2, shape).astype(dtype)
+            else:
+                raise SetupError(f"input {name} of {self.path} is no tensor of numbers")
+        return values

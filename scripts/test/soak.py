@@ -1,0 +1,244 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Runs small models as servers do, for minutes, and watches the results and the memory.
+
+In turns: threads that share a library, a library with an open batch called with one size after the
+other, a library that is loaded, run and let go, and processes forked from one that has run a model.
+It fails if an output is not, bit by bit, that of the first run, if a process does not end, or if
+the memory grows.
+"""
+
+import ctypes
+import os
+import random
+import statistics
+import tempfile
+import threading
+import time
+
+from scripts import table
+from scripts.bench.bench import limit_threads
+from scripts.console import Console
+from scripts.errors import SetupError
+
+TITLES = ["what took turns", "turns", "runs", "ms a turn", "MB more in\nthe second half"]
+# The pages that may come on top in the second half: the allocator's, in which pieces lie otherwise.
+SLACK_MB = 4.0
+CALLERS = 4
+BATCHES = range(1, 9)
+# A forked process takes milliseconds.
+PATIENCE = 60.0
+
+
+class SoakError(SetupError):
+    """A result or a process that is not as it should be."""
+
+
+def add_arguments(parser):
+    """Add the command's options."""
+    parser.add_argument(
+        "--minutes", type=float, default=10.0, metavar="N", help="how long (default: 10)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="of the inputs (default: 1)"
+    )
+
+
+def resident_mb():
+    """Return the memory of this process, without what the allocator could give back."""
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def network(batch):
+    """Return a module with convolutions, a residual and a dense, for a batch or any."""
+    import numpy as np
+    import tvm
+    from tvm import relay
+
+    rng = np.random.default_rng(0)
+
+    def const(*shape):
+        return relay.const(rng.standard_normal(shape, "float32") / 8)
+
+    x = relay.var("x", shape=(batch, 8, 16, 16))
+    y = relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(x, const(8, 8, 3, 3), padding=1), const(8)))
+    y = relay.nn.conv2d(y, const(8, 1, 3, 3), padding=1, groups=8) + x
+    # A part for TVM between two partitions.
+    y = relay.cumsum(relay.nn.global_avg_pool2d(relay.nn.relu(y)), axis=1)
+    y = relay.nn.dense(relay.squeeze(y, [2, 3]), const(10, 8))
+    return tvm.IRModule.from_expr(relay.nn.softmax(y))
+
+
+class Soak:
+    """The libraries, inputs and expected outputs, and what takes turns with them.
+
+    Parameters
+    ----------
+    folder : str
+        For the library.
+    seed : int
+        Of the inputs and of the order in which they come.
+    """
+
+    def __init__(self, folder, seed):
+        import numpy as np
+        import tvm
+        from tvm import relay
+        from tvm.relay.op.contrib import dnnl
+        from tvm.testing import dnnl as testing
+
+        self.testing, self.load = testing, tvm.runtime.load_module
+        self.random = random.Random(seed)
+        rng = np.random.default_rng(seed)
+        self.path = os.path.join(folder, "model.so")
+        testing.build(dnnl.partition_for_dnnl(network(1))).export_library(self.path)
+        self.shared = self.load(self.path)
+        self.inputs = [rng.standard_normal((1, 8, 16, 16), "float32") for _ in range(8)]
+        runner = testing.Runner(self.shared, "graph")
+        self.expected = [runner({"x": x})[0] for x in self.inputs]
+        any_batch = dnnl.partition_for_dnnl(network(relay.Any()))
+        self.any_batch = testing.Runner(testing.build(any_batch, executor="vm"))
+        self.batches = {n: rng.standard_normal((n, 8, 16, 16), "float32") for n in BATCHES}
+        self.of_batches = {n: self.any_batch({"x": x})[0] for n, x in self.batches.items()}
+
+    def check(self, runner):
+        """Run an input and compare."""
+        i = self.random.randrange(len(self.inputs))
+        compare(runner({"x": self.inputs[i]})[0], self.expected[i])
+
+    def threads(self):
+        """Run the shared library in new threads, each with an executor."""
+        errors = []
+
+        def work():
+            try:
+                runner = self.testing.Runner(self.shared, "graph")
+                for _ in range(8):
+                    self.check(runner)
+            except Exception as error:  # of whatever kind: it is raised below
+                errors.append(error)
+
+        callers = [threading.Thread(target=work) for _ in range(CALLERS)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        for error in errors:
+            raise error
+        return 8 * CALLERS
+
+    def sizes(self):
+        """Run the library with an open batch, with batches in any order."""
+        order = self.random.choices(BATCHES, k=16)
+        for n in order:
+            compare(self.any_batch({"x": self.batches[n]})[0], self.of_batches[n])
+        return len(order)
+
+    def reload(self):
+        """Load the library, run it, and let it go."""
+        self.check(self.testing.Runner(self.load(self.path), "graph"))
+        return 1
+
+    def fork(self):
+        """Run the shared library in a process forked from this one."""
+        runner = self.testing.Runner(self.shared, "graph")
+        self.check(runner)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                self.check(runner)
+                status = 0
+            finally:
+                os._exit(status)
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            found, status = os.waitpid(child, os.WNOHANG)
+            if found:
+                if status:
+                    raise SoakError(f"a forked process ended with status {status}")
+                return 2
+            time.sleep(0.001)
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        raise SoakError(f"a forked process did not end within {PATIENCE:.0f} s")
+
+
+def compare(got, expected):
+    """Raise an error if an output is not the expected one, bit by bit."""
+    if got.shape != expected.shape or got.tobytes() != expected.tobytes():
+        raise SoakError("an output is not the one of the first run")
+
+
+def take_turns(parts, seconds):
+    """Let functions run in turn for some seconds, each at least four times.
+
+    Returns
+    -------
+    list of (str, int, float, float)
+        For each turn: the part, its runs, its seconds, and the memory behind it in MB.
+    """
+    turns, end = [], time.monotonic() + seconds
+    while time.monotonic() < end or len(turns) < 4 * len(parts):
+        for name, part in parts.items():
+            start = time.monotonic()
+            runs = part()
+            turns.append((name, runs, time.monotonic() - start, resident_mb()))
+    return turns
+
+
+def grown(turns):
+    """Return how many MB the last quarter of turns has more than the second."""
+    quarter = len(turns) // 4
+    before, after = (
+        statistics.median(turn[3] for turn in part)
+        for part in (turns[quarter : 2 * quarter], turns[-quarter:])
+    )
+    return after - before
+
+
+def main(args):
+    """Soak; print a table; return the exit code."""
+    limit_threads(1)
+    console = Console()
+    with tempfile.TemporaryDirectory() as folder:
+        with console.step("soak: compile the models"):
+            soak = Soak(folder, args.seed)
+        parts = {
+            f"{CALLERS} threads with one library": soak.threads,
+            "batches of 1 to 8": soak.sizes,
+            "load, run, unload": soak.reload,
+            "fork": soak.fork,
+        }
+        with console.step(f"soak: {args.minutes:g} minutes"):
+            turns = take_turns(parts, 60 * args.minutes)
+    rows = []
+    for name in parts:
+        mine = [turn for turn in turns if turn[0] == name]
+        milliseconds = 1e3 * statistics.median(turn[2] for turn in mine)
+        rows.append([name, len(mine), sum(turn[1] for turn in mine), f"{milliseconds:.1f}"])
+        rows[-1].append(f"{grown(mine):.2f}")
+    print(table.render(TITLES, rows))
+    more = grown(turns)
+    is_flat = more <= SLACK_MB
+    print(
+        f"memory: {turns[-1][3]:.0f} MB at the end, {more:+.2f} MB from the first half to the "
+        f"second; up to {SLACK_MB:g} are fine" + ("" if is_flat else ": IT GROWS")
+    )
+    return 0 if is_flat else 1

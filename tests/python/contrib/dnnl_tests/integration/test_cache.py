@@ -1,0 +1,223 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""A folder of compiled libraries: what makes another one, two writers, writers that are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.integration import cache
+from tvm.testing import dnnl as testing
+
+X = np.random.default_rng(0).standard_normal((2, 8), "float32")
+
+
+def model(factor=1.0, alpha=0.1, batch=2):
+    weight = np.random.default_rng(1).standard_normal((4, 8), "float32") * np.float32(factor)
+    dense = relay.nn.dense(relay.var("x", shape=(batch, 8)), relay.const(weight))
+    return tvm.IRModule.from_expr(relay.nn.leaky_relu(dense, alpha))
+
+
+def cached(folder, mod=None, **options):
+    options = {"target": testing.host_target(), **options}
+    return dnnl.cached_library(mod or model(), folder=folder, **options)
+
+
+def outputs(path, executor="graph"):
+    return testing.Runner(tvm.runtime.load_module(path), executor)({"x": X})
+
+
+@pytest.fixture
+def never(monkeypatch):
+    """Let nothing be compiled from now on, once it is called."""
+
+    def compile_nothing():
+        def fail(*args, **kwargs):
+            raise AssertionError("it was compiled again")
+
+        monkeypatch.setattr(relay, "build", fail)
+        monkeypatch.setattr(relay.vm, "compile", fail)
+
+    return compile_nothing
+
+
+@pytest.mark.parametrize("executor", ["graph", "vm"])
+def test_a_library_is_made_once(executor, tmp_path, never):
+    mod = model(batch=2 if executor == "graph" else relay.Any())
+    path = cached(tmp_path / "new", mod, executor=executor)
+    expected = testing.run(dnnl.partition_for_dnnl(mod), {"x": X}, executor=executor)
+    testing.assert_close(outputs(path, executor), expected, 0)
+    assert testing.dnnl_modules(tvm.runtime.load_module(path))
+    never()
+    assert cached(tmp_path / "new", mod, executor=executor) == path
+    assert [entry.name for entry in (tmp_path / "new").iterdir()] == [os.path.basename(path)]
+
+
+def test_what_makes_another_library(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(cache, "library", lambda folder, key, write: made.append(key))
+    target = testing.host_target()
+    ways = [
+        lambda: cached(tmp_path),
+        lambda: cached(tmp_path, model(factor=1 + 2e-7)),
+        lambda: cached(tmp_path, model(alpha=0.1 + 1e-9)),
+        lambda: cached(tmp_path, model(batch=3)),
+        lambda: cached(tmp_path, executor="vm"),
+        lambda: cached(tmp_path, exclude=["nn.dense"]),
+        lambda: cached(tmp_path, num_threads=1),
+        lambda: cached(tmp_path, target=f"{target} -num-cores=3"),
+        lambda: cached(tmp_path, params={"w": tvm.nd.array(X)}),
+        lambda: cached(tmp_path, params={"w": tvm.nd.array(-X)}),
+    ]
+    contexts = [
+        {"opt_level": 1},
+        {"disabled_pass": ["AlterOpLayout"]},
+        {"config": {"relay.ext.dnnl.options": {"prune": False}}},
+        {"config": {"relay.ext.dnnl.codegen": "C_SRC"}},
+    ]
+    for way in ways:
+        way()
+    for context in contexts:
+        with tvm.transform.PassContext(**context):
+            cached(tmp_path)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "SSE41")
+    cached(tmp_path)
+    monkeypatch.setattr(tvm, "__version__", "0.0")
+    cached(tmp_path)
+    assert len(set(made)) == len(made) == len(ways) + len(contexts) + 2
+
+
+def test_other_processes_find_it(tmp_path):
+    """Names of a module with many functions have no order of their own."""
+    code = (
+        "import sys, tvm; from tvm import relay; from tvm.relay.op.contrib._dnnl.integration "
+        "import cache\n"
+        "mod = tvm.IRModule.from_expr(relay.abs(relay.var('x', shape=(3,))))\n"
+        "for i in range(9):\n"
+        "    x = relay.var(f'x{i}', shape=(3,))\n"
+        "    mod[f'f{i}'] = relay.Function([x], relay.exp(x))\n"
+        "print(cache.key_of(mod, {'b': 2, 'a': 1}))"
+    )
+    command = [sys.executable, "-c", code]
+    keys = {subprocess.run(command, capture_output=True, text=True).stdout for _ in range(3)}
+    assert len(keys) == 1 and len(keys.pop().strip()) == 64
+
+
+def library(folder, text, key="k"):
+    """Make a file as a library is made."""
+
+    def write(path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    return cache.library(folder, key, write)
+
+
+def content(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def test_a_damaged_library_is_made_anew(tmp_path):
+    path = library(tmp_path, "right")
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("!")
+    assert content(library(tmp_path, "right")) == "right"
+    assert content(path) == "right"
+
+
+def test_a_writer_that_fails_leaves_nothing(tmp_path):
+    def write(path):
+        with open(path, "w", encoding="utf-8"):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        cache.library(tmp_path, "k", write)
+    assert not list(tmp_path.iterdir())
+
+
+SLOW_WRITER = """
+import sys, time
+from tvm.relay.op.contrib._dnnl.integration import cache
+
+def write(path):
+    with open(path, "w") as file:
+        file.write("half")
+        file.flush()
+        print("writing", flush=True)
+        sys.stdin.readline()
+        file.write(" and half")
+
+print(cache.library(sys.argv[1], "k", write), flush=True)
+"""
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """Start a process that has written half of a library."""
+    processes = []
+
+    def start():
+        process = subprocess.Popen(
+            [sys.executable, "-c", SLOW_WRITER, tmp_path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        assert process.stdout.readline() == "writing\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_two_writers(writer, tmp_path):
+    first, second = writer(), writer()
+    paths = [process.communicate("go\n")[0].strip() for process in (second, first)]
+    assert paths[0] == paths[1] and content(paths[0]) == "half and half"
+    assert [str(entry) for entry in tmp_path.iterdir()] == paths[:1]
+
+
+def test_a_writer_that_is_killed(writer, tmp_path, monkeypatch):
+    alive, killed = writer(), writer()
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    # Nobody takes half a library for one, and what was left goes later, the other's does not.
+    assert content(library(tmp_path, "mine", key="other")) == "mine"
+    assert len(list(tmp_path.glob(f"{cache._MAKING}*"))) == 2
+    later = time.time() + 2 * cache._ABANDONED
+    monkeypatch.setattr(cache.time, "time", lambda: later)
+    library(tmp_path, "more", key="third")
+    assert len(list(tmp_path.glob(f"{cache._MAKING}*"))) == 1
+    path = alive.communicate("go\n")[0].strip()
+    assert content(path) == "half and half"
+
+
+def test_executor():
+    with pytest.raises(ValueError, match="executor must be"):
+        cached("nowhere", executor="aot")
+    assert not os.path.exists("nowhere")

@@ -1,0 +1,85 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Tests of `./dev.py soak`: it runs, and sees what it is there to see."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from scripts.layout import ROOT
+from scripts.test import soak
+
+
+def test_a_few_seconds():
+    command = [sys.executable, "-m", "scripts", "soak", "--minutes", "0.08"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for part in ("4 threads with one library", "batches of 1 to 8", "load, run, unload", "fork"):
+        assert part in done.stdout
+    assert "from the first half to the second" in done.stdout
+
+
+def turns(memory):
+    return [("part", 1, 0.001, mb) for mb in memory]
+
+
+def test_memory_that_grows_is_told_from_memory_that_rises_once():
+    once = [300.0] * 3 + [320.0] * 97
+    assert soak.grown(turns(once)) == 0.0
+    assert soak.grown(turns(300 + 0.1 * np.arange(100))) == pytest.approx(5.0)
+
+
+def test_parts_take_turns_until_the_time_is_over():
+    found = soak.take_turns({"a": lambda: 1, "b": lambda: 2}, seconds=0)
+    assert [(name, runs) for name, runs, *_ in found] == [("a", 1), ("b", 2)] * 4
+    assert all(mb > 1 for *_, mb in found)
+
+
+def test_an_output_that_differs_is_an_error():
+    one = np.ones(2, "float32")
+    soak.compare(one, one.copy())
+    with pytest.raises(soak.SoakError):
+        soak.compare(one, np.nextafter(one, 2, dtype="float32"))
+    with pytest.raises(soak.SoakError):
+        soak.compare(one, one.reshape(1, 2))
+
+
+class Hollow(soak.Soak):
+    """A soak without libraries."""
+
+    def __init__(self, check):
+        self.shared, self.check = None, check
+        self.testing = type("Testing", (), {"Runner": staticmethod(lambda *_: None)})
+
+
+def test_a_thread_that_fails_and_a_process_that_fails_are_errors():
+    def fail(runner):
+        raise soak.SoakError("an output differs")
+
+    with pytest.raises(soak.SoakError, match="an output differs"):
+        Hollow(fail).threads()
+    calls = []
+
+    def fail_in_the_child(runner):
+        calls.append(runner)
+        if len(calls) > 1:
+            raise soak.SoakError("an output differs")
+
+    with pytest.raises(soak.SoakError, match="a forked process ended"):
+        Hollow(fail_in_the_child).fork()
