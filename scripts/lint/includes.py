@@ -37,6 +37,8 @@ SHARED = (
     "report/page.py",
     "rewrites/formulas.py",
     "rewrites/norm_readers.py",
+    "rewrites/read_positions.py",
+    "rewrites/reduced_calls.py",
 )
 # All that is to be had of the module tvm there.
 _ANY_TVM = ("get_global_func", "ir", "IRModule", "transform")

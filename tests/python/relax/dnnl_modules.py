@@ -90,11 +90,12 @@ def compiled(partitioned):
 
 
 def check(mod, wanted, *inputs, tolerance=1e-5, prune=False):
-    """Partition, assert the composites, and compare with TVM alone."""
+    """Partition, assert the composites if they are given, and compare with TVM alone."""
     before = mod.script()
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=prune)
     assert mod.script() == before, "the caller's module was changed"
-    assert composites(partitioned) == Counter(wanted)
+    found = composites(partitioned)
+    assert wanted is None or found == Counter(wanted), found
     relax.analysis.well_formed(partitioned)
     got = run(compiled(partitioned), *inputs)
     expected = run(mod, *inputs)

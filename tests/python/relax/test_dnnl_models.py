@@ -76,6 +76,35 @@ def mobile(batch):
     ]
 
 
+def residual(batch):
+    """Two blocks of a pre-activated ResNet; the second skips spatial positions."""
+    model, channels = Model(), 8
+
+    def conv(x, kernel, stride=1, seed=0):
+        weight = rand(channels, channels, kernel, kernel, seed=seed)
+        attrs = {"pads": [kernel // 2] * 4, "strides": [stride] * 2}
+        return model.add("Conv", x, weight, **attrs)
+
+    def activated(x):
+        values = [rand(channels, seed=seed) for seed in (2, 3, 4)]
+        variance = rand(channels, seed=5) ** 2 + 0.5
+        return model.add("Relu", model.add("BatchNormalization", x, *values, variance))
+
+    def block(x, shortcut, y, stride):
+        y = activated(conv(activated(conv(y, 1)), 3, stride))
+        return model.add("Add", conv(y, 1, seed=1), shortcut)
+
+    x = conv("x", 3)
+    x = block(x, x, activated(x), 1)
+    y = activated(x)
+    x = activated(block(x, conv(y, 1, 2, seed=6), y, 2))
+    return model.done([batch, channels, 12, 12], model.add("GlobalAveragePool", x)), [
+        "dnnl.conv2d_bias_relu",
+        "dnnl.conv2d_sum_multiply_add_relu",
+        "dnnl.multiply_add_relu",
+    ]
+
+
 def attention(length):
     """A layer of a BERT: attention of two heads, its residual, and a gelu written out."""
     model, size = Model(), 16
@@ -126,7 +155,7 @@ def outputs(machine, model, x):
     return result.numpy(), session.run(None, {"x": x})[0]
 
 
-@pytest.mark.parametrize("build, open_axis", [(mobile, 0), (attention, 1)])
+@pytest.mark.parametrize("build, open_axis", [(mobile, 0), (residual, 0), (attention, 1)])
 @pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
 def test_float32(build, open_axis, is_open):
     model, wanted = build("n" if is_open else 3)
@@ -138,6 +167,19 @@ def test_float32(build, open_axis, is_open):
         ours, theirs = outputs(machine, model, rand(*shape))
         # Sums of at most 72 products in another order.
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_batch_norms_that_are_left():
+    """Those behind a convolution are in its weight, that behind a residual is fused to the sum."""
+    model, _ = residual(3)
+    mod = from_onnx(model, keep_params_in_input=False)
+    assert composites(tvm_dnnl.partition_for_dnnl(mod)) == {
+        "dnnl.conv2d": 2,
+        "dnnl.multiply_add_relu": 1,
+        "dnnl.conv2d_bias_relu": 4,
+        "dnnl.conv2d_sum_multiply_add_relu": 2,
+        "dnnl.mean": 1,
+    }
 
 
 def test_int8():

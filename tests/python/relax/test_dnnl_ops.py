@@ -16,6 +16,7 @@
 # under the License.
 """Ops of Relax on oneDNN: what is offloaded, as which composites, and with which results."""
 
+import numpy as np
 import pytest
 from dnnl_modules import (
     X3,
@@ -93,7 +94,76 @@ def _two_results(builder, x):
     return relax.Tuple([builder.emit(op.nn.relu(y)), builder.emit(op.tanh(y))])
 
 
+def _attention(builder, x, **attrs):
+    """Queries of 5 positions, keys and values of 7; 2 heads of size 4."""
+    key, value = (const(2, 7, 2, 4, seed=seed) for seed in (1, 2))
+    return op.nn.attention(x, key, value, **attrs)
+
+
+def _attention_of_bias(builder, x, bias):
+    return op.nn.attention(x, const(2, 7, 2, 4), const(2, 7, 2, 4, seed=2), bias, scale=0.3)
+
+
+def _self_attention(builder, x, **attrs):
+    """As importers write it: with transposes around it, which undo those of the attention."""
+    query, key, value = (
+        builder.emit(
+            op.permute_dims(builder.emit(op.multiply(x, const(1, 1, 1, 4, seed=seed))), HEADS)
+        )
+        for seed in range(3)
+    )
+    return op.permute_dims(builder.emit(op.nn.attention(query, key, value, **attrs)), HEADS)
+
+
+def _take(index, axis, shape=()):
+    index = relax.const(np.full(shape, index, "int64"))
+    return lambda b, x: op.nn.relu(b.emit(op.take(x, index, axis=axis)))
+
+
+HEADS = [0, 2, 1, 3]
+XA = var("x", 2, 5, 2, 4)
+# Around the softmax; the scale is a post-op of the first matmul, a mask an op of its own.
+ATTENTION = {
+    "dnnl.batch_matmul_multiply": 1,
+    "dnnl.softmax": 1,
+    "dnnl.batch_matmul": 1,
+    "dnnl.transpose": 2,
+}
+MASKED = {**ATTENTION, "dnnl.add": 1}
+
 CASES = {
+    "attention": (_attention, [XA], ATTENTION),
+    "attention-scale": (lambda b, x: _attention(b, x, scale=0.3), [XA], ATTENTION),
+    "attention-bias": (_attention_of_bias, [XA, var("bias", 2, 1, 5, 7)], MASKED),
+    "attention-causal": (lambda b, x: _attention(b, x, causal_mask="TopLeft"), [XA], MASKED),
+    "attention-causal-at-the-end": (
+        lambda b, x: _attention(b, x, causal_mask="BottomRight"),
+        [XA],
+        MASKED,
+    ),
+    "attention-of-itself": (
+        _self_attention,
+        [var("x", 2, 2, 5, 4)],
+        {**ATTENTION, "dnnl.multiply": 3, "dnnl.transpose": 1},
+    ),
+    "take": (_take(2, 1), [X3], {"dnnl.strided_slice": 1, "dnnl.reshape": 1, "dnnl.relu": 1}),
+    "take-one-row": (_take(4, 1, (1,)), [X3], {"dnnl.strided_slice": 1, "dnnl.relu": 1}),
+    "take-in-a-matrix": (
+        _take(0, 0, (1, 1)),
+        [X3],
+        {"dnnl.strided_slice": 1, "dnnl.reshape": 1, "dnnl.relu": 1},
+    ),
+    "dropout": (
+        lambda b, x: op.nn.relu(b.emit(relax.TupleGetItem(b.emit(op.nn.dropout(x)), 0))),
+        [X3],
+        {"dnnl.relu": 1},
+    ),
+    "square": (lambda b, x: op.square(x), [X3], {"dnnl.pow": 1}),
+    "resize3d": (
+        lambda b, x: op.image.resize3d(x, (4, 6, 8), method="linear"),
+        [var("x", 1, 3, 2, 3, 4)],
+        {"dnnl.resize3d": 1},
+    ),
     "conv2d": (lambda b, x: conv(b, x), [X4], {"dnnl.conv2d": 1}),
     "conv2d-strided-dilated": (
         lambda b, x: conv(b, x, strides=2, dilation=2),

@@ -58,6 +58,18 @@ OPEN = {
         [var("x", "n", "m", 8)],
         {"dnnl.dense_gelu_erf": 1},
     ),
+    # One head; the mask is computed by TVM.
+    "attention": (
+        lambda b, x: op.nn.attention(x, x, x, causal_mask="TopLeft"),
+        [var("x", 2, "n", 3, 8)],
+        {
+            "dnnl.batch_matmul_multiply": 1,
+            "dnnl.add": 1,
+            "dnnl.softmax": 1,
+            "dnnl.batch_matmul": 1,
+            "dnnl.transpose": 4,
+        },
+    ),
     "reshape": (
         lambda b, x: op.nn.relu(b.emit(op.reshape(x, (x.ty.shape.values[0], 2, 36)))),
         [var("x", "n", 8, 9)],
@@ -108,6 +120,24 @@ REFUSED = {
         [X4],
         "matmul",
         "broadcast each other",
+    ),
+    "window": (
+        lambda b, x: op.nn.attention(x, x, x, window_size=2),
+        [var("x", 1, 5, 2, 4)],
+        "attention",
+        "no sliding window",
+    ),
+    "many-indices": (
+        lambda b, x: op.take(x, relax.const(np.array([0, 1], "int64")), axis=1),
+        [X3],
+        "take",
+        "2 indices",
+    ),
+    "index": (
+        lambda b, x: op.take(x, relax.const(np.array(-1, "int64")), axis=1),
+        [X3],
+        "take",
+        "index -1 may be out of range",
     ),
     "small": (lambda b, x: op.nn.relu(x), [X3], "nn.relu", "too small to win"),
 }

@@ -54,6 +54,7 @@ def partition_for_dnnl(
     *,
     prune: bool | None = None,
     exclude: Sequence[str] | None = None,
+    precision: str | None = None,
     num_threads: int | None = None,
 ) -> tvm.IRModule:
     """Move what oneDNN can run into functions that the DNNL code generator compiles.
@@ -76,6 +77,11 @@ def partition_for_dnnl(
     exclude : Sequence[str] | None
         Ops by Relax's names or the table's, or composites ("nn.conv2d", "permute_dims",
         "dnnl.conv2d_bias") that are to stay on TVM; none by default.
+    precision : str | None
+        What convolutions and matmuls of float32, and the ops between them, compute in: "float32",
+        the default, "bfloat16", "float16", or "auto", which is bfloat16 where this CPU has
+        instructions for it (AVX512_BF16, AMX) and else float32. The arguments and results of
+        functions keep their types.
     num_threads : int | None
         The number of threads that oneDNN runs the partitions on, or 0 for what the process says
         when they are first run, which is the default.
@@ -90,13 +96,14 @@ def partition_for_dnnl(
     TypeError
         An argument is of the wrong type.
     ValueError
-        An argument has a value that makes no sense, such as a name in `exclude` that no op has.
+        An argument has a value that makes no sense, such as a name in `exclude` that no op has, or
+        a `precision` that this CPU lacks.
     """
     if not isinstance(mod, tvm.IRModule):
         raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")
     if isinstance(exclude, (list, tuple)):
         exclude = [str(name).removeprefix("relax.") for name in exclude]
-    given = dict(prune=prune, exclude=exclude, num_threads=num_threads)
+    given = dict(prune=prune, exclude=exclude, precision=precision, num_threads=num_threads)
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     return pipeline.partition(mod, params, Rules(TABLE, make_options(mod_name, given, names)))
 

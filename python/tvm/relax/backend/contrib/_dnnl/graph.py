@@ -21,13 +21,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-import numpy as np
-from tvm import ir, relax
+from tvm import relax
 
-from .ops import ROWS, ReadOp, Unread, op_name, short_name, sizes
+from .ops import ROWS, ReadOp
 from .policy.graph import Graph, users_of
 from .policy.op_spec import EXCLUDED
 from .policy.op_view import NoTensor, OpView, Tensor, Value
+from .reading import Unread, is_constant, op_name, short_name, sizes, value_of
 
 # The names of operands in messages, where the op has names for them.
 _ARG_NAMES = {
@@ -37,16 +37,6 @@ _ARG_NAMES = {
     "nn.layer_norm": ("data", "gamma", "beta"),
 }
 _BINARY = ("lhs", "rhs")
-
-
-def is_constant(expr) -> bool:
-    """Whether an expression is a tensor that is known."""
-    return isinstance(expr, ir.GenericConst) and isinstance(expr.ty, relax.TensorType)
-
-
-def value_of(constant) -> np.ndarray:
-    """Return the value of a constant."""
-    return constant.value.numpy()
 
 
 class RelaxGraph(Graph):
@@ -223,6 +213,18 @@ class RelaxGraph(Graph):
             return None
         number = float(value.reshape(()))
         return number if math.isfinite(number) else None
+
+
+def substituted(expr, inside: dict):
+    """Return an expression of what its operands have become."""
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([substituted(field, inside) for field in expr.fields])
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(substituted(expr.tuple_value, inside), expr.index)
+    if isinstance(expr, relax.Call):
+        args = [substituted(arg, inside) for arg in expr.args]
+        return relax.Call(expr.op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
+    return inside[expr] if expr in inside else expr
 
 
 def view_of(call: relax.Call, read: ReadOp) -> OpView:

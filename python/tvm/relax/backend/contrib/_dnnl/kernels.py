@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 
 from tvm import relax
 
-from .graph import RelaxGraph, is_constant
-from .ops import sizes
+from .graph import RelaxGraph
 from .partition.units import Units
 from .policy.rules.quantize import DEQUANTIZE, QUANTIZE
+from .reading import is_constant, sizes
 
 # The attribute of a composite's function, JSON text.
 KERNEL = "dnnl.kernel"

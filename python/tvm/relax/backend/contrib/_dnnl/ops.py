@@ -25,11 +25,10 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from tvm import ir, relax, tirx
+from tvm import ir, relax
 
-
-class Unread(Exception):
-    """An op is called in a way that has no counterpart in the table; the text says why."""
+from . import decompose
+from .reading import Unread, axes_of, dims, is_same, number, short_name
 
 
 class ReadOp(NamedTuple):
@@ -56,42 +55,6 @@ class ReadOp(NamedTuple):
 
 
 Row = Callable[[relax.Call], ReadOp]
-
-
-def op_name(expr) -> str | None:
-    """Return the op that an expression calls, such as "relax.add"; None for anything else."""
-    is_call = isinstance(expr, relax.Call) and isinstance(expr.op, ir.Op)
-    return expr.op.name if is_call else None
-
-
-def short_name(expr) -> str | None:
-    """Return the op that an expression calls without "relax."; None for anything else."""
-    name = op_name(expr)
-    return name and name.removeprefix("relax.")
-
-
-def sizes(type_) -> tuple[int | None, ...] | None:
-    """Return the dimensions of a tensor type, None for an open one; None if they are not known."""
-    values = getattr(type_.shape, "values", None)
-    return None if values is None else tuple(number(dim) for dim in values)
-
-
-def dims(expr: relax.Expr) -> list:
-    """Return the dimensions of a tensor as Relax has them."""
-    shape = expr.ty.shape
-    values = getattr(shape, "values", None)
-    if values is None:
-        values = getattr(getattr(shape, "ty", None), "values", None)
-    if values is None:
-        raise Unread("the rank or the shape of a tensor is not known")
-    return list(values)
-
-
-def number(value) -> int | float | None:
-    """Return the number that an expression is, None for any other."""
-    if isinstance(value, (int, float)):
-        return value
-    return value.value if isinstance(value, (tirx.IntImm, tirx.FloatImm)) else None
 
 
 def _numbers(values) -> list:
@@ -149,11 +112,15 @@ def _window(*attrs: str) -> Row:
         layout = found.get("data_layout", found.get("layout"))
         if found["out_layout"] == layout:
             found["out_layout"] = ""
-        if getattr(call.attrs, "out_dtype", None) not in (None, "", call.args[0].ty.dtype):
-            raise Unread(f"out_dtype={call.attrs.out_dtype} differs from the data's")
-        return ReadOp(name, list(call.args), found)
+        return ReadOp(name, list(call.args), {**found, **_out_dtype(call)})
 
     return read
+
+
+def _out_dtype(call: relax.Call) -> dict:
+    """Return the type of the sums, where it is not that of the data."""
+    dtype = str(call.ty.dtype)
+    return {} if dtype == str(call.args[0].ty.dtype) else {"out_dtype": dtype}
 
 
 _CONV = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
@@ -162,9 +129,7 @@ _POOL = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "
 
 def _matmul(call: relax.Call) -> ReadOp:
     ranks = [len(dims(arg)) for arg in call.args]
-    if getattr(call.attrs, "out_dtype", None) not in (None, "", call.args[0].ty.dtype):
-        raise Unread(f"out_dtype={call.attrs.out_dtype} differs from the data's")
-    plain = {"transpose_a": False, "transpose_b": False}
+    plain = {"transpose_a": False, "transpose_b": False, **_out_dtype(call)}
     if ranks[0] >= 2 and ranks[1] == 2:
         return ReadOp("nn.matmul", list(call.args), plain)
     if ranks[0] == ranks[1] > 2:
@@ -222,7 +187,7 @@ def _reshape(call: relax.Call, target: list | None = None) -> ReadOp:
         size = number(dim)
         if size is not None:
             newshape.append(size)
-        elif i < len(given) and _is_same(dim, given[i]):
+        elif i < len(given) and is_same(dim, given[i]):
             newshape.append(0)
         elif -1 not in newshape:
             newshape.append(-1)
@@ -231,14 +196,8 @@ def _reshape(call: relax.Call, target: list | None = None) -> ReadOp:
     return ReadOp("reshape", [data], {"newshape": newshape, "allowzero": False})
 
 
-def _is_same(left, right) -> bool:
-    return left is right or bool(getattr(left, "same_as", lambda other: False)(right))
-
-
 def _transpose(call: relax.Call) -> ReadOp:
-    axes = call.attrs.axes
-    axes = reversed(range(len(dims(call.args[0])))) if axes is None else axes
-    return ReadOp("transpose", [call.args[0]], {"axes": [int(axis) for axis in axes]})
+    return ReadOp("transpose", [call.args[0]], {"axes": axes_of(call)})
 
 
 def _concat(call: relax.Call) -> ReadOp:
@@ -310,6 +269,23 @@ def _quantization(name: str) -> Row:
     return read
 
 
+def _written_anew(check: Callable[[relax.Call], None]) -> Row:
+    """Read an op that partitioning writes as others, where it passes the check."""
+
+    def read(call):
+        check(call)
+        raise Unread("partition_for_dnnl writes it as other ops")
+
+    return read
+
+
+def _unread(reason: str) -> Row:
+    def read(call):
+        raise Unread(reason)
+
+    return read
+
+
 def _unary(name: str, **attrs) -> Row:
     return lambda call: ReadOp(name, [call.args[0]], attrs)
 
@@ -342,6 +318,7 @@ ROWS: dict[str, Row] = {
     "relax.nn.silu": _unary("dnnl.swish", alpha=1.0),
     "relax.nn.softplus": _softplus,
     "relax.clip": _clip,
+    "relax.square": _unary("dnnl.pow", alpha=1.0, beta=2.0),
     **{
         f"relax.{name}": _unary(name)
         for name in ("abs", "exp", "negative", "rsqrt", "sigmoid", "sqrt", "tanh")
@@ -369,4 +346,9 @@ ROWS: dict[str, Row] = {
     "relax.quantize": _quantization("qnn.quantize"),
     "relax.dequantize": _quantization("qnn.dequantize"),
     "relax.image.resize2d": _resize,
+    "relax.image.resize3d": _resize,
+    **{name: _written_anew(check) for name, (check, _) in decompose.WRITTEN_ANEW.items()},
+    "relax.nn.attention_var_len": _unread(
+        "the lengths of its sequences are known at run time only"
+    ),
 }

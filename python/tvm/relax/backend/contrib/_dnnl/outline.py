@@ -23,10 +23,11 @@ import json
 
 from tvm import relax
 
-from .graph import RelaxGraph, is_constant
+from .graph import RelaxGraph, substituted
 from .kernels import KERNEL, NUM_THREADS, kernel_of
 from .partition.units import Choice, Units
 from .policy.tensors import COMPILER
+from .reading import is_constant
 
 
 class Outlined:
@@ -119,12 +120,12 @@ class Outlined:
                 continue
             own, value = self._var(i), self.graph.bindings[i].value
             if self.graph.is_tuple(i) or self.graph.field(i) is not None:
-                value = _substituted(value, inside)
+                value = substituted(value, inside)
             else:
                 composite, args = self._composite(i)
                 callee = relax.Var(f"{own.name}_kernel", composite.ty)
                 bindings.append(relax.VarBinding(callee, composite))
-                args = [_substituted(arg, inside) for arg in args]
+                args = [substituted(arg, inside) for arg in args]
                 value = relax.Call(callee, args, ret_ty=own.ty)
             inside[own] = relax.Var(own.name, own.ty)
             bindings.append(relax.VarBinding(inside[own], value))
@@ -147,7 +148,7 @@ class Outlined:
         for k in sorted(self._parts(i)):
             binding = self.graph.bindings[k]
             inside[binding.var] = relax.DataflowVar(binding.var.name, binding.var.ty)
-            value = _substituted(binding.value, inside)
+            value = substituted(binding.value, inside)
             bindings.append(relax.VarBinding(inside[binding.var], value))
         last = bindings.pop()
         out = relax.Var("out", last.var.ty)
@@ -221,18 +222,6 @@ def _in_order(units: list[list]) -> list:
             done.extend(units[k])
             stack.pop()
     return done
-
-
-def _substituted(expr, inside: dict):
-    """Return an expression of what its operands have become."""
-    if isinstance(expr, relax.Tuple):
-        return relax.Tuple([_substituted(field, inside) for field in expr.fields])
-    if isinstance(expr, relax.TupleGetItem):
-        return relax.TupleGetItem(_substituted(expr.tuple_value, inside), expr.index)
-    if isinstance(expr, relax.Call):
-        args = [_substituted(arg, inside) for arg in expr.args]
-        return relax.Call(expr.op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
-    return inside[expr] if expr in inside else expr
 
 
 def _new_function(params, bindings, body, attrs: dict, is_dataflow: bool = False):

@@ -21,20 +21,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 
 import tvm
 from tvm import relax
 
-from .graph import RelaxGraph
-from .ops import ReadOp
 from .outline import Outlined
 from .partition.units import Choice, Units
 from .policy.op_spec import Rules
 from .policy.tensors import COMPILER
+from .propagate_strides import propagate_strides
+from .reduced_precision import reduce_precision
 from .relax_report import RECORD, by_op, ops_of
-from .rewrites.formulas import ROOTS, FormulaReader
-from .rewrites.norm_readers import LayerNormReader, RMSNormReader
-from .simplify import is_opaque, simplify
+from .simplify import is_opaque, simplify, without_dead_code
+from .virtual_ops import with_formulas
 
 
 def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRModule:
@@ -48,66 +48,39 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
             own = {name: params[name] for name in names}
             mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
     given = _ops(mod)
-    mod = simplify(mod)
+    mod = simplify(mod, rules.options.exclude)
     record = {
         "excluded": sorted(rules.options.exclude),
         "folded": dict(sorted((given - _ops(mod)).items())),
         "stayed": {},
     }
+    mod = _rewritten(mod, rules, propagate_strides)
+    if rules.options.precision != "float32":
+        mod = _rewritten(mod, rules, reduce_precision)
     builder = relax.BlockBuilder(mod)
     for var, func in mod.functions_items():
         if not isinstance(func, relax.Function) or is_opaque(func):
             continue
-        units = Units(with_formulas(RelaxGraph(func, rules.options.exclude), rules), rules)
+        units = Units(with_formulas(func, rules), rules)
         name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
         outlined = Outlined(builder, func, units, Choice(units), name)
         builder.update_func(var, outlined.func)
         record["stayed"][var.name_hint] = by_op(outlined.func, outlined.reasons)
     # What stays on TVM has its weight as it was.
-    mod = simplify(builder.finalize(), transposes_weights=False)
+    mod = simplify(builder.finalize(), rules.options.exclude, transposes_weights=False)
     return mod.with_attr(RECORD, json.dumps(record))
+
+
+def _rewritten(mod: tvm.IRModule, rules: Rules, rewrite: Callable) -> tvm.IRModule:
+    """Return a module with each function that is ours to change rewritten."""
+    builder = relax.BlockBuilder(mod)
+    for var, func in mod.functions_items():
+        if isinstance(func, relax.Function) and not is_opaque(func):
+            builder.update_func(var, rewrite(mod, func, rules))
+    return without_dead_code(builder.finalize())
 
 
 def _ops(mod: tvm.IRModule) -> Counter:
     """Count the ops of all functions that are ours to change."""
     functions = (func for func in mod.functions.values() if isinstance(func, relax.Function))
     return sum((ops_of(func) for func in functions if not is_opaque(func)), Counter())
-
-
-def with_formulas(graph: RelaxGraph, rules: Rules) -> RelaxGraph:
-    """Return a graph in which each formula that oneDNN has an op for is one call."""
-    groups: dict[int, tuple[list[int], ReadOp]] = {}
-    taken: set[int] = set()
-    for i in reversed(range(len(graph.nodes))):
-        for read in _formulas(graph, i):
-            group = graph.closed_group(i, read.operands)
-            if i in taken or group is None or not taken.isdisjoint(group):
-                continue
-            names = [graph.ops[k] for k in group if graph.ops[k]]
-            if graph.result(i) is None or rules.excludes(read.name, *names):
-                continue
-            if rules.refusal(graph.view(i, read)) is None:
-                groups[i] = group, read
-                taken.update(group)
-                break
-    return graph.with_groups(groups)
-
-
-def _formulas(graph: RelaxGraph, i: int):
-    """Yield the ops that what ends in an expression may be read as, the best first."""
-    name = graph.ops[i]
-    if name == "nn.matmul":
-        data, weight = graph.operands[i]
-        if graph.ops[weight] == "transpose" and graph.read[weight].attrs["axes"] == [1, 0]:
-            yield ReadOp("nn.dense", [data, *graph.operands[weight]], {})
-    if name in ("add", "multiply", "divide"):
-        norm = LayerNormReader(graph).read(i)
-        if norm is not None and norm.gamma is not None and norm.beta is not None:
-            attrs = {"axis": -1, "epsilon": norm.epsilon, "center": True, "scale": True}
-            yield ReadOp("nn.layer_norm", norm.operands(), attrs)
-        norm = RMSNormReader(graph).read(i)
-        if norm is not None and norm.gamma is not None:
-            yield ReadOp("dnnl.rms_norm", norm.operands(), {"epsilon": norm.epsilon})
-    if name in ROOTS:
-        for formula in FormulaReader(graph).formulas(i):
-            yield ReadOp(formula.name, [formula.data], dict(formula.attrs))

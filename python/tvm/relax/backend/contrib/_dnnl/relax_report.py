@@ -26,11 +26,11 @@ from collections.abc import Iterator, Mapping
 import tvm
 from tvm import ir, relax
 
-from .graph import RelaxGraph, is_constant
-from .ops import short_name, sizes
+from .graph import RelaxGraph
 from .options import Options
 from .policy.op_spec import OpSpec, Rules
 from .policy.tensors import COMPILER
+from .reading import is_constant, short_name, sizes
 from .report.offload_report import LEFT, UNPARTITIONED, Node, OffloadReport
 from .simplify import OPAQUE, is_opaque
 
@@ -153,13 +153,14 @@ class _Reporter:
                 continue
             composite = composites[value.op]
             fixed = {param for param, arg in zip(composite.params, value.args) if is_constant(arg)}
-            # The transposed weight of a dense is none of the model's.
+            title = str(composite.attrs["Composite"])
+            # The transposed weight of a dense is none of the model's, nor are casts in a formula.
             names = [
                 short_name(each)
                 for each in _calls(composite)
-                if short_name(each) != "permute_dims" or each.args[0] not in fixed
+                if (short_name(each) != "permute_dims" or each.args[0] not in fixed)
+                and (short_name(each) != "astype" or title == f"{COMPILER}.cast")
             ]
-            title = str(composite.attrs["Composite"])
             self.report.calls.update(names)
             self.report.taken.update(names)
             self.report.composites[title] += 1

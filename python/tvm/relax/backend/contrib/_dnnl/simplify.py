@@ -22,7 +22,7 @@ MobileNetV2; what importers write around constants is folded with numpy here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import tvm
@@ -30,10 +30,12 @@ from tvm import ir, relax, tirx
 from tvm.relax import transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from .graph import is_constant, value_of, view_of
-from .ops import ROWS, Unread, op_name, sizes
+from . import decompose
+from .graph import view_of
+from .ops import ROWS
 from .policy.rules.quantize import symmetric
 from .policy.table import TABLE
+from .reading import Unread, axes_of, is_constant, op_name, short_name, sizes, value_of
 
 # What is computed of constants while a model is compiled.
 _FOLDED: dict[str, Callable] = {
@@ -54,13 +56,17 @@ OPAQUE = ("Codegen", "Composite", "Primitive")
 _TIR = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
 
 
-def simplify(mod: tvm.IRModule, transposes_weights: bool = True) -> tvm.IRModule:
-    """Return a module with constants folded, and batch_norm and clip as ops of the table.
+def simplify(
+    mod: tvm.IRModule, excluded: Collection[str], transposes_weights: bool = True
+) -> tvm.IRModule:
+    """Return a module with constants folded, and batch_norm and others as ops of the table.
 
     Parameters
     ----------
     mod : tvm.IRModule
         The module.
+    excluded : Collection[str]
+        Ops of Relax, without "relax.", that are not written as others.
     transposes_weights : bool
         Whether the constant weight of a matmul becomes one that is transposed, as that of a dense;
         else one that is transposed is folded.
@@ -69,8 +75,15 @@ def simplify(mod: tvm.IRModule, transposes_weights: bool = True) -> tvm.IRModule
     builder = relax.BlockBuilder(mod)
     for var, func in mod.functions_items():
         if isinstance(func, relax.Function) and not is_opaque(func):
-            builder.update_func(var, _Simplifier(mod, func, transposes_weights).visit_expr(func))
-    return transform.DeadCodeElimination()(transform.CanonicalizeBindings()(builder.finalize()))
+            builder.update_func(
+                var, _Simplifier(mod, func, excluded, transposes_weights).visit_expr(func)
+            )
+    return without_dead_code(builder.finalize())
+
+
+def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
+    """Return a module without bindings that are only another name, or that nothing reads."""
+    return transform.DeadCodeElimination()(transform.CanonicalizeBindings()(mod))
 
 
 def is_opaque(func) -> bool:
@@ -82,9 +95,11 @@ def is_opaque(func) -> bool:
 class _Simplifier(PyExprMutator):
     """Rewrites calls, operands first."""
 
-    def __init__(self, mod, func: relax.Function, transposes_weights: bool):
+    def __init__(
+        self, mod, func: relax.Function, excluded: Collection[str], transposes_weights: bool
+    ):
         super().__init__(mod)
-        self._transposes_weights = transposes_weights
+        self._excluded, self._transposes_weights = excluded, transposes_weights
         self._mod = mod
         self._old = relax.analysis.get_var2val(func)
         self._users: dict = {}
@@ -120,11 +135,12 @@ class _Simplifier(PyExprMutator):
             return _dequantized(call)
         if name in _FOLDED and all(is_constant(arg) for arg in args):
             return _constant(_FOLDED[name](*(value_of(arg) for arg in args)), call)
+        if name in decompose.WRITTEN_ANEW and short_name(call) not in self._excluded:
+            return self._written_anew(call)
+        if name == "relax.permute_dims":
+            return self._permuted(call)
         if name == "relax.matmul" and self._transposes_weights:
             return self._of_transposed(call, args)
-        if name == "relax.permute_dims" and is_constant(args[0]):
-            axes = call.attrs.axes and [int(axis) for axis in call.attrs.axes]
-            return _constant(np.transpose(value_of(args[0]), axes), call)
         if name in _RESHAPES and is_constant(args[0]):
             shape = sizes(call.ty)
             if shape is not None and None not in shape:
@@ -137,6 +153,9 @@ class _Simplifier(PyExprMutator):
         if not isinstance(item, relax.TupleGetItem):
             return item
         value = self._bound(item.tuple_value)
+        if op_name(value) == "relax.nn.dropout" and item.index == 0:
+            # That is what it is at inference.
+            return value.args[0] if isinstance(item.tuple_value, relax.DataflowVar) else item
         return value.fields[item.index] if isinstance(value, relax.Tuple) else item
 
     def _constant_or(self, expr):
@@ -144,6 +163,33 @@ class _Simplifier(PyExprMutator):
             return relax.Tuple([self._constant_or(field) for field in expr.fields])
         bound = self._bound(expr)
         return bound if is_constant(bound) else expr
+
+    def _written_anew(self, call):
+        """Return an op of Relax as ops of the table, if it can be."""
+        check, write = decompose.WRITTEN_ANEW[call.op.name]
+        try:
+            check(call)
+        except Unread:
+            return call
+
+        def simplified(expr):
+            return self.visit_call_(self.builder_.normalize(expr))
+
+        return simplified(write(call, lambda expr: self.builder_.emit(simplified(expr))))
+
+    def _permuted(self, call):
+        """Return a transpose of a transpose as one or none."""
+        data, axes = call.args[0], axes_of(call)
+        inner = self._bound(data)
+        # Others may have been bound where what they read is not seen from here.
+        if op_name(inner) == "relax.permute_dims" and isinstance(data, relax.DataflowVar):
+            data, below = self._constant_or(inner.args[0]), axes_of(inner)
+            axes = [below[axis] for axis in axes]
+        if is_constant(data):
+            return _constant(np.transpose(value_of(data), axes), call)
+        if axes == sorted(axes):
+            return data
+        return call if data is call.args[0] else relax.op.permute_dims(data, axes)
 
     def _of_transposed(self, call, args):
         """Return a matmul with the weight as a dense has it, for which oneDNN has more kernels."""

@@ -1,0 +1,127 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Ops of Relax that are written as several of the table: attention, and a `take` of one index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+from tvm import relax
+
+from .policy import cpu
+from .policy.tensors import MOVED
+from .reading import Unread, constant_of, dims, is_constant, is_same, number, value_of
+
+Emit = Callable[[relax.Expr], relax.Expr]
+
+# From (batch, length, heads, size) to (batch, heads, length, size), and back.
+_HEADS_FIRST = [0, 2, 1, 3]
+
+
+def check_attention(call: relax.Call) -> None:
+    """Raise Unread, unless an attention can be written as matmuls and a softmax."""
+    lengths = [dims(arg)[1] for arg in call.args[:2]]
+    dtype, mask = str(call.ty.dtype), call.attrs.causal_mask
+    if call.attrs.window_size is not None:
+        raise Unread(f"window_size={call.attrs.window_size}: oneDNN has no sliding window")
+    if dtype not in cpu.REAL or not cpu.computes(dtype):
+        raise Unread(f"query is {dtype}, which oneDNN cannot compute with on this CPU")
+    if call.attrs.scale is None and number(dims(call.args[0])[3]) is None:
+        raise Unread("the size of the heads is open")
+    if mask not in (None, "TopLeft", "BottomRight"):
+        raise Unread(f"causal_mask={mask}")
+    if mask == "BottomRight" and None in map(number, lengths) and not is_same(*lengths):
+        raise Unread("causal_mask=BottomRight with open lengths")
+
+
+def check_take(call: relax.Call) -> None:
+    """Raise Unread, unless a `take` is that of one constant index."""
+    data, indices = call.args
+    if not is_constant(indices):
+        raise Unread("the indices are not constant, and oneDNN has no look-up")
+    index, shape = value_of(indices), [number(dim) for dim in dims(data)]
+    if index.size != 1 or (index.ndim > 1 and None in shape):
+        raise Unread(f"{index.size} indices, and oneDNN has no look-up")
+    axis, dtype = call.attrs.axis, str(data.ty.dtype)
+    # What others mean depends on the mode. Where the size is open, there is one element at least.
+    if not 0 <= int(index.item()) < (shape[int(axis or 0)] or 1):
+        raise Unread(f"index {int(index.item())} may be out of range")
+    if dtype not in MOVED or (dtype in cpu.REAL and not cpu.computes(dtype)):
+        raise Unread(f"data is {dtype}")
+
+
+def attention(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write an attention that `check_attention` accepts as two matmuls and what is between them.
+
+    Parameters
+    ----------
+    call : relax.Call
+        The call.
+    emit : Emit
+        Binds an expression to a variable.
+    """
+    query, key, value, *bias = call.args
+    dtype = str(query.ty.dtype)
+    key = emit(relax.op.permute_dims(key, [0, 2, 3, 1]))
+    query, value = (emit(relax.op.permute_dims(each, _HEADS_FIRST)) for each in (query, value))
+    scale = number(call.attrs.scale)
+    scale = 1.0 / math.sqrt(number(dims(query)[3])) if scale is None else scale
+    scores = emit(relax.op.matmul(query, key))
+    scores = emit(relax.op.multiply(scores, constant_of(scale, dtype)))
+    for each in bias:
+        scores = emit(relax.op.add(scores, each))
+    if call.attrs.causal_mask is not None:
+        mask = _causal_mask(dims(scores)[2:], call.attrs.causal_mask == "BottomRight", dtype, emit)
+        scores = emit(relax.op.add(scores, mask))
+    weights = emit(relax.op.nn.softmax(scores, axis=-1))
+    return relax.op.permute_dims(emit(relax.op.matmul(weights, value)), _HEADS_FIRST)
+
+
+def _causal_mask(lengths: list, is_at_end: bool, dtype: str, emit: Emit) -> relax.Expr:
+    """Return what makes zeros of the weights of later positions when it is added to scores."""
+    known = [number(length) for length in lengths]
+    # Half of it: a sum with a score must not be infinite.
+    lowest = float(ml_dtypes.finfo(dtype).min) / 2
+    if None not in known:
+        first = 1 + (abs(known[0] - known[1]) if is_at_end else 0)
+        return constant_of(np.triu(np.full(known, lowest), first), dtype)
+    lowest = emit(relax.op.full(lengths, constant_of(lowest, dtype), dtype))
+    return emit(relax.op.triu(lowest, 1))
+
+
+def take(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write a `take` that `check_take` accepts as a slice."""
+    data, indices = call.args
+    index, axis = int(value_of(indices).item()), int(call.attrs.axis or 0)
+    part = relax.op.strided_slice(data, axes=[axis], begin=[index], end=[index + 1])
+    rank = value_of(indices).ndim
+    if rank == 1:
+        return part
+    return (
+        relax.op.reshape(emit(part), dims(call)) if rank else relax.op.squeeze(emit(part), [axis])
+    )
+
+
+# What becomes other ops: whether it can, and how.
+WRITTEN_ANEW: dict[str, tuple[Callable, Callable]] = {
+    "relax.nn.attention": (check_attention, attention),
+    "relax.nn.attention_bias": (check_attention, attention),
+    "relax.take": (check_take, take),
+}

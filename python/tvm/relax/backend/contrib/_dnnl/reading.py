@@ -1,0 +1,103 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What is read of Relax's expressions: the ops that they call, sizes, and constants."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+from tvm import ir, relax, runtime, tirx
+
+
+class Unread(Exception):
+    """An op is called in a way that has no counterpart in the table; the text says why."""
+
+
+def op_name(expr) -> str | None:
+    """Return the op that an expression calls, such as "relax.add"; None for anything else."""
+    is_call = isinstance(expr, relax.Call) and isinstance(expr.op, ir.Op)
+    return expr.op.name if is_call else None
+
+
+def short_name(expr) -> str | None:
+    """Return the op that an expression calls without "relax."; None for anything else."""
+    name = op_name(expr)
+    return name and name.removeprefix("relax.")
+
+
+def sizes(type_) -> tuple[int | None, ...] | None:
+    """Return the dimensions of a tensor type, None for an open one; None if they are not known."""
+    values = getattr(type_.shape, "values", None)
+    return None if values is None else tuple(number(dim) for dim in values)
+
+
+def dims(expr: relax.Expr) -> list:
+    """Return the dimensions of a tensor as Relax has them."""
+    shape = expr.ty.shape
+    values = getattr(shape, "values", None)
+    if values is None:
+        values = getattr(getattr(shape, "ty", None), "values", None)
+    if values is None:
+        raise Unread("the rank or the shape of a tensor is not known")
+    return list(values)
+
+
+def number(value) -> int | float | None:
+    """Return the number that an expression is, None for any other."""
+    if isinstance(value, (int, float)):
+        return value
+    return value.value if isinstance(value, (tirx.IntImm, tirx.FloatImm)) else None
+
+
+def is_same(left, right) -> bool:
+    """Whether two dimensions are the same expression."""
+    return left is right or bool(getattr(left, "same_as", lambda other: False)(right))
+
+
+def axes_of(call: relax.Call) -> list[int]:
+    """Return where each axis of a transpose comes from."""
+    rank = len(dims(call.args[0]))
+    axes = range(rank)[::-1] if call.attrs.axes is None else call.attrs.axes
+    return [int(axis) % rank for axis in axes]
+
+
+def with_attrs(call: relax.Call, **changes) -> relax.Call:
+    """Return a call of an op of `relax.op` with some other attributes."""
+    make = relax.op
+    for part in short_name(call).split("."):
+        make = getattr(make, part)
+    names = inspect.signature(make).parameters
+    attrs = {name: getattr(call.attrs, name) for name in names if hasattr(call.attrs, name)}
+    return make(*call.args, **{**attrs, **changes})
+
+
+def is_constant(expr) -> bool:
+    """Whether an expression is a tensor that is known."""
+    return isinstance(expr, ir.GenericConst) and isinstance(expr.ty, relax.TensorType)
+
+
+def value_of(constant) -> np.ndarray:
+    """Return the value of a constant."""
+    return constant.value.numpy()
+
+
+def constant_of(values: np.ndarray, dtype: str) -> ir.GenericConst:
+    """Return a constant of a type of real numbers, rounded to the nearest."""
+    # By way of float32, as oneDNN and TVM round to bfloat16.
+    values = np.asarray(values, "float32" if dtype == "bfloat16" else None)
+    return relax.const(runtime.tensor(np.asarray(values, order="C").astype(dtype)))

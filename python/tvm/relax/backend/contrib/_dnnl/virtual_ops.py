@@ -1,0 +1,79 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reads formulas, such as a gelu or a layer norm of several ops, as one call each."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from .graph import RelaxGraph
+from .ops import ReadOp
+from .policy.op_spec import Rules
+from .rewrites.formulas import ROOTS, FormulaReader
+from .rewrites.norm_readers import LayerNormReader, RMSNormReader
+
+
+def with_formulas(func: relax.Function, rules: Rules) -> RelaxGraph:
+    """Return a function as a graph in which each formula that oneDNN has an op for is one call."""
+    graph = RelaxGraph(func, rules.options.exclude)
+    groups: dict[int, tuple[list[int], ReadOp]] = {}
+    taken: set[int] = set()
+    for i in reversed(range(len(graph.nodes))):
+        for read in _formulas(graph, i):
+            group = graph.closed_group(i, read.operands)
+            if i in taken or group is None or not taken.isdisjoint(group):
+                continue
+            names = [graph.ops[k] for k in group if graph.ops[k]]
+            if graph.result(i) is None or rules.excludes(read.name, *names):
+                continue
+            if rules.refusal(graph.view(i, read)) is None:
+                groups[i] = group, read
+                taken.update(group)
+                break
+    return graph.with_groups(groups)
+
+
+def _formulas(graph: RelaxGraph, i: int):
+    """Yield the ops that what ends in an expression may be read as, the best first."""
+    name = graph.ops[i]
+    if name == "cast" and graph.scope[i] == graph.scope[graph.operands[i][0]]:
+        yield from _between_casts(graph, i)
+    if name == "nn.matmul":
+        data, weight = graph.operands[i]
+        if graph.ops[weight] == "transpose" and graph.read[weight].attrs["axes"] == [1, 0]:
+            attrs = {k: v for k, v in graph.read[i].attrs.items() if k == "out_dtype"}
+            yield ReadOp("nn.dense", [data, *graph.operands[weight]], attrs)
+    if name in ("add", "multiply", "divide"):
+        norm = LayerNormReader(graph).read(i)
+        if norm is not None and norm.gamma is not None and norm.beta is not None:
+            attrs = {"axis": -1, "epsilon": norm.epsilon, "center": True, "scale": True}
+            yield ReadOp("nn.layer_norm", norm.operands(), attrs)
+        norm = RMSNormReader(graph).read(i)
+        if norm is not None and norm.gamma is not None:
+            yield ReadOp("dnnl.rms_norm", norm.operands(), {"epsilon": norm.epsilon})
+    if name in ROOTS:
+        for formula in FormulaReader(graph).formulas(i):
+            yield ReadOp(formula.name, [formula.data], dict(formula.attrs))
+
+
+def _between_casts(graph: RelaxGraph, i: int):
+    """Yield the formulas that are computed in float32 of operands of the type of the result."""
+    dtype = graph.result(i).dtype
+    for read in _formulas(graph, graph.operands[i][0]):
+        casts = [graph.ops[k] == "cast" and graph.operands[k][0] for k in read.operands]
+        if all(k is not False and graph.result(k).dtype == dtype for k in casts):
+            yield read._replace(operands=casts)

@@ -1,0 +1,224 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Finds the spatial positions that are read, where strided 1x1 convolutions skip some.
+
+Where all that reads a tensor skips the same spatial positions, the convolution that computes it
+can skip them with strides of its own, and what is between them work on the smaller tensor. Each
+number that is still computed is computed as before.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from functools import cached_property
+from typing import NamedTuple, Optional
+
+from ..policy.graph import Graph
+from ..policy.op_spec import Rules
+from ..policy.op_view import OpView
+from ..policy.rules.conv import SPATIAL, is_transposed
+from ..policy.tensors import ints
+
+# The steps along each axis; None for 1 along all.
+Steps = Optional[tuple[int, ...]]
+
+
+def _steps(values) -> tuple[int, ...] | None:
+    values = tuple(values)
+    return None if all(value == 1 for value in values) else values
+
+
+class _Conv:
+    """The strides of a convolution along the axes of its data."""
+
+    def __init__(self, call: OpView):
+        attrs = call.attrs
+        layout = str(attrs.data_layout)
+        self.axes = [layout.index(letter) for letter in layout if letter in SPATIAL]
+        strides = ints(attrs.strides)
+        strides = strides * (len(self.axes) // len(strides))
+        self.strides = [1] * len(layout)
+        for axis, stride in zip(self.axes, strides):
+            self.strides[axis] = stride
+        kernel = dict(zip(str(attrs.kernel_layout), call.args[1].shape))
+        window = [kernel[letter] for letter in layout if letter in SPATIAL]
+        self.is_pointwise = math.prod(window) == 1 and not any(ints(attrs.padding))
+
+    def with_steps(self, steps: Steps) -> list[int]:
+        """Return the strides of a convolution of which only every so many outputs are read."""
+        return [a * b for a, b in zip(self.strides, steps or [1] * len(self.strides))]
+
+
+class Slice(NamedTuple):
+    """The elements of an operand that are read: from the first on, every so many along axes."""
+
+    axes: list[int]
+    end: list[int]
+    strides: list[int]
+
+
+class ReadPositions:
+    """Which elements of what is computed in a graph are read.
+
+    Parameters
+    ----------
+    graph : Graph
+        The function, in which what makes or reads a formula is several ops.
+    rules : Rules
+        The policy.
+    """
+
+    def __init__(self, graph: Graph, rules: Rules):
+        self.graph, self.rules = graph, rules
+        self._shape = functools.cache(lambda i: graph.result(i).shape)
+        self.convs: dict[int, _Conv] = {}
+        self.eltwise: set[int] = set()
+        # The first result of a batch_norm, and the batch_norm where that is all that is used.
+        self.norms: set[int] = set()
+        # Few models have one, and to ask the rules about each call takes long.
+        if any(map(_may_skip_positions, graph.views)):
+            for i in range(len(graph.operands)):
+                self._classify(i)
+
+    def _classify(self, i: int) -> None:
+        name = self.graph.ops[i]
+        if self.graph.field(i) is not None:
+            if self.graph.operands[i][0] in self.norms:
+                self.norms.add(i)
+        elif name in self.rules.ops and self.rules.refusal(self.graph.views[i]) is None:
+            if name.startswith("nn.conv") and not is_transposed(name):
+                self.convs[i] = _Conv(self.graph.views[i])
+            elif name == "nn.batch_norm":
+                if all(self.graph.field(user) == 0 for user in self.graph.users[i]):
+                    self.norms.add(i)
+            elif self.rules.ops[name].post is not None:
+                self.eltwise.add(i)
+
+    @cached_property
+    def steps(self) -> dict[int, tuple[int, ...]]:
+        """By number: along each axis, only every so many elements are read."""
+        if not any(conv.is_pointwise and _steps(conv.strides) for conv in self.convs.values()):
+            return {}
+        kept: set[int] = set()
+        while True:
+            steps = self._propagated(kept)
+            complete = [i for i in steps if not self._can_skip(i, steps)]
+            if not complete:
+                return steps
+            kept.update(complete)
+
+    def _propagated(self, kept: set[int]) -> dict[int, tuple[int, ...]]:
+        """Go from the results to the inputs; of what is in `kept` all is read."""
+        steps: dict[int, tuple[int, ...]] = {}
+        for i in reversed(range(len(self.graph.operands))):
+            if i in kept or not (i in self.convs or i in self.eltwise or i in self.norms):
+                continue
+            read = {self._read_by(user, i, steps) for user in self.graph.users[i]}
+            if len(read) == 1 and None not in read:
+                steps[i] = read.pop()
+        return steps
+
+    def _read_by(self, user: int, i: int, steps: dict[int, tuple[int, ...]]) -> Steps:
+        """Say which elements of `i` one of its users reads."""
+        operands = self.graph.operands[user]
+        if self.graph.scope[user] != self.graph.scope[i]:
+            return None
+        if user in self.convs:
+            is_data = operands[0] == i and operands[1] != i
+            conv = self.convs[user]
+            return (
+                _steps(conv.with_steps(steps.get(user))) if is_data and conv.is_pointwise else None
+            )
+        if user in self.norms:
+            return steps.get(user) if operands[0] == i else None
+        if user in self.eltwise and self._is_same_shape(i, user):
+            return steps.get(user)
+        return None
+
+    def _is_same_shape(self, operand: int, user: int) -> bool:
+        """Whether an operand is not broadcast."""
+        return self._shape(operand) == self._shape(user)
+
+    def _can_skip(self, i: int, steps: dict[int, tuple[int, ...]]) -> bool:
+        """Whether the elements can be left out where they are computed, not only afterwards."""
+        if i in self.convs:
+            # Behind a convolution in another layout a spatial axis may be the channels.
+            axes = self.convs[i].axes
+            return all(step == 1 or axis in axes for axis, step in enumerate(steps[i]))
+        operands = self.graph.operands[i]
+        if i in self.norms:
+            return operands[0] in steps
+        same_shape = [operand for operand in operands if self._is_same_shape(operand, i)]
+        others = [operand for operand in operands if operand not in same_shape]
+        rank = len(steps[i])
+        for operand in others:
+            shape = self._shape(operand)
+            sizes = (1,) * (rank - len(shape)) + shape
+            is_bias = self.graph.ops[i] == "nn.bias_add"
+            if not is_bias and any(s > 1 and n != 1 for s, n in zip(steps[i], sizes)):
+                return False
+        return any(operand in steps for operand in same_shape) and all(
+            operand in steps or self._slice(operand, steps[i]) is not None for operand in same_shape
+        )
+
+    def _slice(self, i: int, steps: tuple[int, ...]) -> Slice | None:
+        """Leave elements out of a tensor of all; None where oneDNN cannot."""
+        shape = self._shape(i)
+        if self.rules.excludes("strided_slice"):
+            return None
+        axes = [axis for axis, step in enumerate(steps) if step > 1]
+        if any(shape[k] is None or -(-shape[k] // steps[k]) * steps[k] > shape[k] for k in axes):
+            return None
+        return Slice(axes, [shape[axis] for axis in axes], [steps[axis] for axis in axes])
+
+    def strides(self) -> dict[int, list[int]]:
+        """Return the strides of convolutions that get others, by number."""
+        changed = {}
+        for i, conv in self.convs.items():
+            before = self.steps.get(self.graph.operands[i][0], [1] * len(conv.strides))
+            strides = [a // b for a, b in zip(conv.with_steps(self.steps.get(i)), before)]
+            if strides != conv.strides:
+                changed[i] = [strides[axis] for axis in conv.axes]
+        return changed
+
+    def slices(self) -> dict[int, list[Slice | None]]:
+        """Return what is read of each operand of elementwise ops, by number; None for all of it."""
+        found = {}
+        for i in self.eltwise.intersection(self.steps):
+            slices = [
+                self._slice(operand, self.steps[i]) if self._is_complete(operand, i) else None
+                for operand in self.graph.operands[i]
+            ]
+            if any(slices):
+                found[i] = slices
+        return found
+
+    def _is_complete(self, operand: int, user: int) -> bool:
+        return self._is_same_shape(operand, user) and operand not in self.steps
+
+
+def _may_skip_positions(call: OpView | None) -> bool:
+    """Whether a call is a convolution with strides whose window is one position."""
+    name = "" if call is None else call.name
+    if not name.startswith("nn.conv") or is_transposed(name):
+        return False
+    strides = ints(call.attrs.strides)
+    if strides is None or all(stride == 1 for stride in strides):
+        return False
+    window = zip(str(call.attrs.kernel_layout), getattr(call.args[1], "shape", ()))
+    return all(size == 1 for letter, size in window if letter in SPATIAL)

@@ -1,0 +1,159 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Chooses the calls that compute in bfloat16 or float16, whichever IR they are in."""
+
+from __future__ import annotations
+
+import functools
+
+import ml_dtypes
+import numpy as np
+
+from ..policy.graph import Graph
+from ..policy.op_spec import Rules
+from ..policy.op_view import Tensor, Value
+from ..policy.tensors import known_product
+
+
+def _is_float32(value: Value) -> bool:
+    return isinstance(value, Tensor) and value.dtype == "float32"
+
+
+def _holds(dtype: str, constant: Tensor) -> bool:
+    """Whether rounding to a type leaves no infinity of a constant, and no zero of a scalar."""
+    values, limits = np.abs(constant.value), ml_dtypes.finfo(dtype)
+    least = float(limits.tiny) if values.size == 1 and values.any() else 0.0
+    return bool((least <= values).all() and (values <= float(limits.max)).all())
+
+
+class ReducedCalls:
+    """The calls of a function that compute in reduced precision.
+
+    Those that compute much do, and what hangs together with them; at the edges a call stays in
+    float32 where that takes no more casts. Tensors are handed from call to call, through tuples or
+    not, and are named by their numbers in the graph.
+
+    Parameters
+    ----------
+    graph : Graph
+        The function.
+    rules : Rules
+        The policy, whose options name the type.
+
+    Attributes
+    ----------
+    inside : set[int]
+        The calls.
+    """
+
+    def __init__(self, graph: Graph, rules: Rules):
+        self.graph, self.rules = graph, rules
+        numbers = range(len(graph.operands))
+        self._is_tuple = [graph.is_tuple(i) for i in numbers]
+        self._is_field = [graph.field(i) is not None for i in numbers]
+        self._result = functools.cache(graph.result)
+        self.inside: set[int] = set()
+        self._grow()
+        self._trim()
+
+    def read(self, i: int) -> list[int]:
+        """Return the tensors that a call reads."""
+        operands = self.graph.operands
+        return [v for k in operands[i] for v in (operands[k] if self._is_tuple[k] else [k])]
+
+    def results(self, i: int) -> list[int]:
+        """Return the tensors that a call computes, as far as they are used."""
+        users = self.graph.users[i]
+        return users if users and all(self._is_field[user] for user in users) else [i]
+
+    def producer(self, value: int) -> int:
+        """Return what computes a tensor."""
+        return self.graph.operands[value][0] if self._is_field[value] else value
+
+    def readers(self, value: int) -> list[int]:
+        """Return what reads a tensor."""
+        users = self.graph.users
+        return [u for k in users[value] for u in (users[k] if self._is_tuple[k] else [k])]
+
+    def _grow(self) -> None:
+        """Take in what computes much, and all that may be and hangs together with it."""
+        stack = [i for i, name in enumerate(self.graph.ops) if self.rules.is_heavy(name)]
+        seen = set(stack)
+        while stack:
+            i = stack.pop()
+            if not self._may_be_inside(i):
+                continue
+            self.inside.add(i)
+            below = [self.producer(v) for v in self.read(i)]
+            above = [reader for v in self.results(i) for reader in self.readers(v)]
+            stack += seen.symmetric_difference(seen.union(below, above))
+            seen.update(below, above)
+
+    def _may_be_inside(self, i: int) -> bool:
+        """Whether oneDNN runs a call of float32 whose numbers the other type can hold."""
+        graph, dtype = self.graph, self.rules.options.precision
+        spec = self.rules.ops.get(graph.ops[i])
+        if spec is None or spec.name == "cast" or (spec.grows and dtype == "float16"):
+            return False
+        tensors = [self._result(v) for v in (*self.read(i), *self.results(i))]
+        if not all(map(_is_float32, tensors)):
+            return False
+        if not all(_holds(dtype, tensor) for tensor in tensors if tensor.is_constant):
+            return False
+        # Between these an op computes with integers.
+        if any(graph.ops[v] == "qnn.dequantize" for v in self.read(i)):
+            return False
+        if any(graph.ops[user] == "qnn.quantize" for user in graph.users[i]):
+            return False
+        return self.rules.refusal(graph.views[i]) is None
+
+    def _trim(self) -> None:
+        """Leave out what costs no more casts outside."""
+        order = [i for i in sorted(self.inside) if not self.rules.is_heavy(self.graph.ops[i])]
+        before = None
+        while before != len(self.inside):
+            before = len(self.inside)
+            # From the results down, and from the inputs up.
+            for i in (*reversed(order), *order):
+                if i in self.inside:
+                    around = [*self.results(i), *self.read(i)]
+                    cost = self._cost(around)
+                    self.inside.remove(i)
+                    if self._cost(around) > cost:
+                        self.inside.add(i)
+
+    def _cost(self, values: list[int]) -> int:
+        """Count the elements that are cast."""
+        return sum(map(self._elements_cast, set(values)))
+
+    def _elements_cast(self, value: int) -> int:
+        producer, readers = self.producer(value), self.readers(value)
+        is_cast = any((reader in self.inside) != (producer in self.inside) for reader in readers)
+        if not is_cast or self._result(value).is_constant or self.writes_float32(producer):
+            return 0
+        return known_product(self._result(value).shape)
+
+    def writes_float32(self, i: int) -> bool:
+        """Whether a call that is inside has its sums read in float32 only, which is for free."""
+        if i not in self.inside or not self.rules.is_heavy(self.graph.ops[i]):
+            return False
+        return self.inside.isdisjoint(self.readers(i))
+
+    def is_reduced(self, value: int) -> bool:
+        """Whether a tensor is computed in reduced precision."""
+        producer = self.producer(value)
+        return producer in self.inside and not self.writes_float32(producer)
