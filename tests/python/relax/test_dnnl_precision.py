@@ -1,0 +1,278 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Which ops compute in bfloat16 or float16 where the option `precision` asks for it.
+
+The CPU need not have these types: TVM computes what the partitions say, which is not run on oneDNN.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import tvm_dnnl
+from dnnl_modules import X3, compiled, const, module, partitions, rand, run, var
+from dnnl_tests.models import onnx_networks
+from tvm import relax
+from tvm.relax import op
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.relax.frontend.onnx import from_onnx
+from tvm_dnnl._dnnl.policy import cpu
+
+REDUCED = ("bfloat16", "float16")
+X = var("x", 1, 8, 6, 6)
+
+
+@pytest.fixture
+def any_cpu(monkeypatch):
+    """Pretend that the CPU has all types."""
+    monkeypatch.setattr(cpu, "computes", lambda dtype: True)
+
+
+def conv(builder, x, seed=1, **attrs):
+    return builder.emit(op.nn.conv2d(x, const(8, 8, 3, 3, seed=seed), padding=1, **attrs))
+
+
+def dense(builder, x, seed=1):
+    return builder.emit(op.matmul(x, const(8, 8, seed=seed)))
+
+
+def kinds(mod):
+    """Count (composite or op outside of one, type of its first result) of a partitioned module."""
+    found = Counter()
+    for func in mod.functions.values():
+        if not isinstance(func, relax.Function):
+            continue
+        names = {}
+        for binding in (binding for block in func.body.blocks for binding in block.bindings):
+            value = binding.value
+            if isinstance(value, relax.Function):
+                names[binding.var] = str(value.attrs["Composite"])
+            elif isinstance(value, relax.Call):
+                name = names.get(value.op) or getattr(value.op, "name", None)
+                is_tuple = isinstance(value.ty, relax.TupleType)
+                type_ = value.ty.fields[0] if is_tuple else value.ty
+                if name is not None:
+                    found[name.removeprefix("dnnl.").removeprefix("relax."), str(type_.dtype)] += 1
+    return found
+
+
+@mutator
+class _Unmarked(PyExprMutator):
+    def visit_function_(self, op):  # pylint: disable=arguments-differ
+        func = self.visit_expr_post_order(op)
+        for key in ("Composite", "Codegen"):
+            func = func.without_attr(key) if key in func.attrs else func
+        return func
+
+
+def on_tvm(mod):
+    """Return a partitioned module that TVM computes."""
+    builder = relax.BlockBuilder(mod)
+    for name, func in mod.functions_items():
+        if isinstance(func, relax.Function):
+            builder.update_func(name, _Unmarked(mod).visit_expr(func))
+    return relax.transform.LambdaLift()(builder.finalize())
+
+
+def check(mod, precision, tolerance=3e-2):
+    """Partition, compare the numbers with those of float32, and return what is in the module."""
+    before = mod.script()
+    found = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
+    assert mod.script() == before, "the caller's module was changed"
+    relax.analysis.well_formed(found)
+    inputs = [rand(*map(int, p.ty.shape.values), dtype=str(p.ty.dtype)) for p in mod["main"].params]
+    got, want = (run(each, *inputs) for each in (on_tvm(found), mod))
+    for one, other in zip(got, want):
+        assert one.dtype == other.dtype
+        difference = np.linalg.norm(one - other) / np.linalg.norm(other)
+        assert 1e-6 < difference < tolerance
+    return kinds(found)
+
+
+def network(name, **sizes):
+    """Return a small transformer as TVM imports it from ONNX."""
+    return from_onnx(getattr(onnx_networks, name)(**sizes), keep_params_in_input=False)
+
+
+@pytest.mark.parametrize("precision", REDUCED)
+def test_transformer(precision, any_cpu):
+    """All is fused as in float32; the norms at both ends stay, and two casts come."""
+    mod = network("bert", layers=2, length=16, size=32, heads=4)
+    wide = kinds(tvm_dnnl.partition_for_dnnl(mod, prune=False))
+    found = check(mod, precision)
+    for name, _ in wide:
+        assert found[name, precision] + found[name, "float32"] == wide[name, "float32"]
+    assert found["layer_norm", "float32"] == 2
+    assert found["cast", precision] == found["cast", "float32"] == 1
+    assert found["dense_bias_gelu_erf", precision] == 2
+
+
+def test_formula_stays_fused(any_cpu):
+    def build(builder, x):
+        y = dense(builder, x)
+        return dense(builder, builder.emit(op.multiply(y, builder.emit(op.sigmoid(y)))), seed=2)
+
+    assert check(module(build, X3), "bfloat16") == {
+        ("cast", "bfloat16"): 1,
+        ("dense_swish", "bfloat16"): 1,
+        ("dense", "float32"): 1,
+    }
+
+
+def test_what_only_the_results_read_is_float32(any_cpu):
+    def build(builder, x):
+        y = builder.emit(op.nn.relu(conv(builder, x)))
+        y = builder.emit(op.add(y, const(8, 1, 1)))
+        return op.nn.softmax(builder.emit(op.nn.relu(conv(builder, y))))
+
+    assert check(module(build, X), "bfloat16") == {
+        ("cast", "bfloat16"): 1,
+        ("conv2d_relu_add", "bfloat16"): 1,
+        ("conv2d_relu", "float32"): 1,
+        ("softmax", "float32"): 1,
+    }
+
+
+def test_what_stays_on_tvm_is_float32(any_cpu):
+    mod = module(lambda b, x: conv(b, b.emit(op.sin(conv(b, x)))), X)
+    found = check(mod, "bfloat16")
+    assert found == {("cast", "bfloat16"): 2, ("conv2d", "float32"): 2, ("sin", "float32"): 1}
+
+
+def test_result_that_is_read_inside_too(any_cpu):
+    def build(builder, x):
+        y = conv(builder, x)
+        return relax.Tuple([y, conv(builder, y)])
+
+    found = check(module(build, X), "bfloat16")
+    assert found["conv2d", "bfloat16"] == found["cast", "float32"] == 1
+
+
+def test_split_and_concatenate(any_cpu):
+    def build(builder, x):
+        parts = builder.emit(op.split(conv(builder, x), 2, axis=1))
+        left, right = (builder.emit(relax.TupleGetItem(parts, k)) for k in (0, 1))
+        return conv(builder, builder.emit(op.concat([builder.emit(op.tanh(right)), left], axis=1)))
+
+    found = check(module(build, X), "bfloat16")
+    assert found["split", "bfloat16"] == found["concatenate", "bfloat16"] == 1
+    assert found["cast", "bfloat16"] == 1 and found["cast", "float32"] == 0
+
+
+@pytest.mark.parametrize("out_dtype", [None, "float32"])
+def test_type_of_the_sums(out_dtype, any_cpu):
+    mod = module(lambda b, x: conv(b, conv(b, x, out_dtype=out_dtype), out_dtype=out_dtype), X)
+    found = check(mod, "bfloat16")
+    assert found["conv2d", "bfloat16"] == found["conv2d", "float32"] == 1
+
+
+def test_attention(any_cpu):
+    """With a mask that the type can hold."""
+
+    def build(builder, x):
+        weights = (relax.const(rand(1, 1, 1, 4, seed=seed)) for seed in range(3))
+        query, key, value = (builder.emit(op.multiply(x, weight)) for weight in weights)
+        return op.nn.attention(query, key, value, causal_mask="TopLeft")
+
+    found = check(module(build, var("x", 2, 5, 2, 4)), "bfloat16")
+    assert found["softmax", "bfloat16"] == found["batch_matmul_multiply", "bfloat16"] == 1
+
+
+def test_excluded_ops_stay_in_float32(any_cpu):
+    mod = module(lambda b, x: conv(b, b.emit(op.tanh(conv(b, x)))), X)
+    found = tvm_dnnl.partition_for_dnnl(mod, precision="bfloat16", exclude=["tanh"], prune=False)
+    assert kinds(found)["tanh", "float32"] == 1
+
+
+@pytest.mark.parametrize("precision, is_reduced", [("bfloat16", True), ("float16", False)])
+def test_range(precision, is_reduced, any_cpu):
+    """float16 ends at 65504."""
+
+    def build(builder, x):
+        y = dense(builder, x)
+        y = builder.emit(op.maximum(y, relax.const(-1e9, "float32")))
+        return dense(builder, builder.emit(op.add(builder.emit(op.tanh(y)), y)), seed=2)
+
+    found = check(module(build, X3), precision)
+    assert any(name[1] == precision and "max" in name[0] for name in found) == is_reduced
+
+
+def test_quantized_ops_stay(any_cpu):
+    """Between dequantize and quantize an op computes with integers."""
+
+    def build(builder, x):
+        scale, zero = relax.const(0.1, "float32"), relax.const(np.int8(0))
+        weight = relax.const(np.random.default_rng(0).integers(-9, 9, (8, 8, 1, 1)).astype("int8"))
+        weight = builder.emit(op.dequantize(weight, scale, zero, axis=0))
+        y = builder.emit(op.quantize(x, scale, zero, axis=1, out_dtype="int8"))
+        y = builder.emit(op.dequantize(y, scale, zero, axis=1))
+        y = builder.emit(op.nn.conv2d(y, weight))
+        y = builder.emit(op.quantize(y, scale, zero, axis=1, out_dtype="int8"))
+        return conv(builder, builder.emit(op.dequantize(y, scale, zero, axis=1)))
+
+    mod = module(build, X)
+    before = kinds(tvm_dnnl.partition_for_dnnl(mod, prune=False))
+    after = kinds(tvm_dnnl.partition_for_dnnl(mod, precision="bfloat16", prune=False))
+    assert after - before <= Counter({("cast", "bfloat16"): 1})
+    assert ("qnn.conv2d_quantize", "int8") in after
+
+
+def test_model_of_reduced_precision(any_cpu):
+    """It is taken as it is, formulas in float32 between casts included."""
+
+    def build(builder, x):
+        y = builder.emit(op.matmul(x, relax.const(rand(8, 8).astype("float16"))))
+        wide = builder.emit(op.astype(y, "float32"))
+        gate = builder.emit(op.sigmoid(wide))
+        return op.astype(builder.emit(op.multiply(wide, gate)), "float16")
+
+    mod = module(build, var("x", 4, 8, dtype="float16"))
+    for precision in ("float32", "bfloat16"):
+        found = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
+        assert kinds(found) == {("dense_swish", "float16"): 1} and partitions(found) == 1
+
+
+@pytest.mark.parametrize("precision", REDUCED)
+def test_this_cpu(precision):
+    """A type that oneDNN cannot compute with is an error that names it; one that it can runs."""
+    mod = module(lambda b, x: dense(b, b.emit(op.nn.gelu(dense(b, x)))), X3)
+    if not cpu.computes(precision):
+        with pytest.raises(ValueError, match=f"cannot compute with {precision} on this CPU"):
+            tvm_dnnl.partition_for_dnnl(mod, precision=precision)
+        return
+    x = rand(2, 5, 8)
+    found = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
+    (got,), (want,) = run(compiled(found), x), run(mod, x)
+    assert np.linalg.norm(got - want) < 3e-2 * np.linalg.norm(want)
+
+
+def test_auto():
+    mod = module(lambda b, x: dense(b, b.emit(op.nn.gelu(dense(b, x)))), X3)
+    wanted = "bfloat16" if cpu.multiplies_bfloat16() else "float32"
+    found = [
+        kinds(tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False))
+        for precision in ("auto", wanted)
+    ]
+    assert found[0] == found[1]
+
+
+def test_wrong_values():
+    mod = module(lambda b, x: dense(b, x), X3)
+    with pytest.raises(ValueError, match="precision must be auto, float32, bfloat16 or float16"):
+        tvm_dnnl.partition_for_dnnl(mod, precision="half")
+    with pytest.raises(TypeError, match="precision must be a string"):
+        tvm_dnnl.partition_for_dnnl(mod, precision=16)
