@@ -145,7 +145,12 @@ class Outlined:
         for arg, param in zip(args, params):
             inside.setdefault(arg, param)
         bindings = []
-        for k in sorted(self._parts(i)):
+        parts = sorted(self._parts(i))
+        for k in {operand for part in parts for operand in self.graph.operands[part]}:
+            if self.graph.is_tuple(k):
+                # Of a tuple that has a variable, the kernel reads the fields.
+                inside[self._var(k)] = substituted(self.graph.nodes[k], inside)
+        for k in parts:
             binding = self.graph.bindings[k]
             inside[binding.var] = relax.DataflowVar(binding.var.name, binding.var.ty)
             value = substituted(binding.value, inside)
