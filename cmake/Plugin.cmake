@@ -24,7 +24,7 @@ if(NOT EXISTS "${TVM_FFI}/lib/libtvm_ffi.so" OR
                       "to the folder of the installed package tvm_ffi; `./dev.py exec --relax` does.")
 endif()
 
-file(GLOB PLUGIN_SRCS CONFIGURE_DEPENDS src/runtime/extra/contrib/dnnl/*.cc)
+file(GLOB PLUGIN_SRCS CONFIGURE_DEPENDS src/runtime/extra/contrib/dnnl/tvm/*.cc)
 set(PLUGIN_DIR "${CMAKE_CURRENT_BINARY_DIR}/../python/tvm_dnnl")
 get_filename_component(PLUGIN_DIR "${PLUGIN_DIR}" ABSOLUTE)
 

@@ -18,7 +18,7 @@
  */
 
 /*!
- * \file src/runtime/extra/contrib/dnnl/dnnl_json_runtime.cc
+ * \file src/runtime/extra/contrib/dnnl/tvm/json_runtime.cc
  * \brief The module of tvm-ffi that runs a subgraph with oneDNN. What the ops are, it does not
  * know.
  */
@@ -37,10 +37,10 @@
 #include <utility>
 #include <vector>
 
-#include "../../../contrib/dnnl/core/exec/graph_runner.h"
-#include "../../../contrib/dnnl/tvm/json_graph.h"
-#include "../../../contrib/json/json_binary.h"
-#include "../../../contrib/json/json_graph_check.h"
+#include "../../../../contrib/dnnl/core/exec/graph_runner.h"
+#include "../../../../contrib/dnnl/tvm/json_graph.h"
+#include "../../../../contrib/json/json_binary.h"
+#include "../../../../contrib/json/json_graph_check.h"
 #include "bytes_stream.h"
 #include "errors.h"
 

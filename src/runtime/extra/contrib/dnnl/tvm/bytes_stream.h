@@ -18,13 +18,13 @@
  */
 
 /*!
- * \file src/runtime/extra/contrib/dnnl/bytes_stream.h
+ * \file src/runtime/extra/contrib/dnnl/tvm/bytes_stream.h
  * \brief Streams on bytes in memory, for the binary form of a module.
  *
  * Numbers are written as they lie in memory: the machines that oneDNN runs on are little-endian.
  */
-#ifndef TVM_RUNTIME_EXTRA_CONTRIB_DNNL_BYTES_STREAM_H_
-#define TVM_RUNTIME_EXTRA_CONTRIB_DNNL_BYTES_STREAM_H_
+#ifndef TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_BYTES_STREAM_H_
+#define TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_BYTES_STREAM_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -75,4 +75,4 @@ class BytesReader {
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_EXTRA_CONTRIB_DNNL_BYTES_STREAM_H_
+#endif  // TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_BYTES_STREAM_H_

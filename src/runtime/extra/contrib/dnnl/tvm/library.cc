@@ -18,9 +18,11 @@
  */
 
 /*!
- * \file src/runtime/extra/contrib/dnnl/dnnl_library.cc
+ * \file src/runtime/extra/contrib/dnnl/tvm/library.cc
  * \brief The global functions that tell of the oneDNN library, and set its number of threads.
  */
+#include "../../../../contrib/dnnl/core/library.h"
+
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/dtype.h>
 #include <tvm/ffi/reflection/registry.h>
@@ -28,9 +30,8 @@
 
 #include <string>
 
-#include "../../../contrib/dnnl/core/exec/threads.h"
-#include "../../../contrib/dnnl/core/library.h"
-#include "../../../contrib/dnnl/core/op_table.h"
+#include "../../../../contrib/dnnl/core/exec/threads.h"
+#include "../../../../contrib/dnnl/core/op_table.h"
 #include "errors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

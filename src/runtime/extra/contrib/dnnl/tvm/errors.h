@@ -18,17 +18,17 @@
  */
 
 /*!
- * \file src/runtime/extra/contrib/dnnl/errors.h
+ * \file src/runtime/extra/contrib/dnnl/tvm/errors.h
  * \brief The errors of the core as errors of tvm-ffi.
  */
-#ifndef TVM_RUNTIME_EXTRA_CONTRIB_DNNL_ERRORS_H_
-#define TVM_RUNTIME_EXTRA_CONTRIB_DNNL_ERRORS_H_
+#ifndef TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_ERRORS_H_
+#define TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_ERRORS_H_
 
 #include <tvm/ffi/error.h>
 
 #include <string>
 
-#include "../../../contrib/dnnl/core/error.h"
+#include "../../../../contrib/dnnl/core/error.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -45,4 +45,4 @@ auto WithFFIErrors(const Function& function) -> decltype(function()) {
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
-#endif  // TVM_RUNTIME_EXTRA_CONTRIB_DNNL_ERRORS_H_
+#endif  // TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_ERRORS_H_
