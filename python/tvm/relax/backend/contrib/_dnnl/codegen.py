@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import tvm
 
+from .composites import kernel_of_composite
 from .kernels import graph_json
 
 
@@ -28,6 +29,6 @@ def compile_partitions(functions, _options, const_names) -> list:
     create = tvm.get_global_func("runtime.DNNLJSONRuntimeCreate")
     modules = []
     for func in functions:
-        text, names = graph_json(func, const_names)
+        text, names = graph_json(func, const_names, kernel_of_composite)
         modules.append(create(str(func.attrs["global_symbol"]), text, names))
     return modules

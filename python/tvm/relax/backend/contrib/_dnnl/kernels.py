@@ -23,6 +23,7 @@ all that the rules and the fuser have decided; the code generator reads it.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tvm import relax
@@ -48,13 +49,13 @@ class Kernel(NamedTuple):
         The op, or the composite.
     attrs : dict[str, list]
         As in the JSON graph.
-    inputs : list[int]
-        What it reads, by number in the partitioner's graph.
+    inputs : list
+        What it reads, by number in the partitioner's graph or as expressions.
     """
 
     name: str
     attrs: dict[str, list]
-    inputs: list[int]
+    inputs: list
 
 
 def kernel_of(units: Units, i: int) -> Kernel:
@@ -147,7 +148,9 @@ def _text(value) -> str:
     return repr(value) if isinstance(value, float) else str(value)
 
 
-def graph_json(func: relax.Function, const_names: dict) -> tuple[str, list[str]]:
+def graph_json(
+    func: relax.Function, const_names: dict, read: Callable[[relax.Function], Kernel]
+) -> tuple[str, list[str]]:
     """Write a partition as the JSON graph that the runtime reads.
 
     Parameters
@@ -156,18 +159,20 @@ def graph_json(func: relax.Function, const_names: dict) -> tuple[str, list[str]]
         The partition.
     const_names : dict
         A name for each constant in it.
+    read : Callable[[relax.Function], Kernel]
+        Tells the kernel of a composite that is not the partitioner's. Its inputs are expressions.
 
     Returns
     -------
     text, names : tuple[str, list[str]]
         The graph, and the names of its constants in the order of their nodes.
     """
-    return _Writer(str(func.attrs["global_symbol"]), const_names).write(func)
+    return _Writer(str(func.attrs["global_symbol"]), const_names, read).write(func)
 
 
 class _Writer:
-    def __init__(self, symbol: str, const_names: dict):
-        self._symbol, self._const_names = symbol, const_names
+    def __init__(self, symbol: str, const_names: dict, read: Callable):
+        self._symbol, self._const_names, self._read_other = symbol, const_names, read
         self._nodes: list[dict] = []
         self._entries: dict = {}
         self._row_ptr = [0]
@@ -189,13 +194,16 @@ class _Writer:
 
     def _bind(self, var, value) -> None:
         if isinstance(value, relax.Function):
-            self._composites[var] = json.loads(str(value.attrs[KERNEL]))
+            if KERNEL in value.attrs:
+                kernel = Kernel(**json.loads(str(value.attrs[KERNEL])), inputs=list(value.params))
+            else:
+                kernel = self._read_other(value)
+            self._composites[var] = kernel, value.params
         elif isinstance(value, relax.Call):
-            kernel = self._composites[value.op]
-            inputs = [entry for arg in value.args for entry in self._read(arg)]
-            self._entries[var] = self._add(
-                "kernel", kernel["name"], value.ty, kernel["attrs"], inputs
-            )
+            kernel, params = self._composites[value.op]
+            args = dict(zip(params, value.args))
+            inputs = [entry for expr in kernel.inputs for entry in self._read(args.get(expr, expr))]
+            self._entries[var] = self._add("kernel", kernel.name, value.ty, kernel.attrs, inputs)
         else:
             self._entries[var] = self._read(value)
 
