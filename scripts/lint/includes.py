@@ -19,26 +19,19 @@
 import ast
 import re
 
+from scripts.layout import ROOT
+from scripts.patchset.patch_set import read_list
+
 CORE = "src/runtime/contrib/dnnl/core"
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 _OF_TVM = ("tvm/", "dmlc/")
 
 BACKEND = "python/tvm/relay/op/contrib/_dnnl"
 # What Relay and Relax share of it.
-SHARED = (
-    "options.py",
-    "partition/edge_views.py",
-    "partition/fuse.py",
-    "partition/prune.py",
-    "partition/regions.py",
-    "partition/units.py",
-    "policy/**/*.py",
-    "report/offload_report.py",
-    "report/page.py",
-    "rewrites/formulas.py",
-    "rewrites/norm_readers.py",
-    "rewrites/read_positions.py",
-    "rewrites/reduced_calls.py",
+SHARED = tuple(
+    path.removeprefix(BACKEND + "/")
+    for path in read_list(ROOT / "patches/relax/overlay.list")
+    if path.startswith(BACKEND)
 )
 # All that is to be had of the module tvm there.
 _ANY_TVM = ("get_global_func", "ir", "IRModule", "transform")
@@ -65,17 +58,27 @@ def check_core(root):
             yield f"{path.relative_to(root)}: the core includes TVM: {' > '.join(includes)}"
 
 
+def shared(root):
+    """Return the files that Relay and Relax share."""
+    paths = [root / BACKEND / name for name in SHARED]
+    return {
+        file
+        for path in paths
+        for file in ([path] if path.suffix else path.rglob("*.py"))
+        if file.is_file()
+    }
+
+
 def check_policy(root):
     """Yield a message for each import of what Relay and Relax share that only one of them has."""
-    folder = root / BACKEND
-    shared = {path for pattern in SHARED for path in folder.glob(pattern)}
-    for path in sorted(shared):
+    files = shared(root)
+    for path in sorted(files):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for name in _foreign(path, node, shared):
+            for name in _foreign(path, node, files):
                 yield f"{path.relative_to(root)}:{node.lineno}: the policy uses {name}"
 
 
-def _foreign(path, node, shared):
+def _foreign(path, node, files):
     """Return what an import, or an attribute of tvm, names outside of the shared files."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names if alias.name.startswith("tvm.")]
@@ -87,8 +90,8 @@ def _foreign(path, node, shared):
     if not node.level:
         return [node.module] if node.module.split(".")[0] == "tvm" else []
     base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-    if base.with_suffix(".py") in shared:
+    if base.with_suffix(".py") in files:
         return []
     names = (alias.name for alias in node.names)
     dots = "." * node.level + (node.module or "")
-    return [f"{dots} {name}" for name in names if base / f"{name}.py" not in shared]
+    return [f"{dots} {name}" for name in names if base / f"{name}.py" not in files]

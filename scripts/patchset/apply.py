@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import errno
 import json
+import textwrap
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -36,8 +37,7 @@ from scripts.patchset.tree import ABSENT, FORMAT, STATE_DIR, State, Tree, file_s
 
 _NEXT_STEPS = """\
 next: in that tree's build folder, add to config.cmake
-    set(USE_DNNL_CODEGEN ON)
-    set(USE_DNNL /path/to/oneDNN)    # 3.2 or newer
+%s
 and build TVM as its guide says.
 undo: ./dev.py apply --tvm %s --reverse"""
 
@@ -180,7 +180,8 @@ def add_arguments(parser):
     parser.add_argument(
         "--link",
         action="store_true",
-        help="link to this checkout's files instead of copying them, to develop in the tree",
+        help="link to this checkout's files instead of copying them, to develop in the tree; one "
+        "that reads another way there is copied, and follows with the next run",
     )
 
 
@@ -191,7 +192,7 @@ def main(args, patch_set=None) -> int:
     tree = Tree.at(args.tvm)
     try:
         with tree.locked():
-            return _run(args, tree, patch_set or PatchSet())
+            return _run(args, tree, patch_set or PatchSet.of(tree))
     except OSError as error:
         if error.errno == errno.ENOSPC:  # dev.py has the words for a full disk
             raise
@@ -222,7 +223,8 @@ def _run(args, tree, patch_set):
     elif args.reverse and not args.dry_run:
         print(f"took the patch set out of {tree.root}: {_counts(pending)}")
     elif not args.dry_run:
-        print(f"TVM {plan.tag} in {tree.root}: {_counts(pending)}\n{_NEXT_STEPS % tree.root}")
+        print(f"TVM {plan.tag} in {tree.root}: {_counts(pending)}")
+        print(_NEXT_STEPS % (textwrap.indent(patch_set.kind.config, "    "), tree.root))
     return 0
 
 

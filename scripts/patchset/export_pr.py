@@ -38,7 +38,7 @@ from scripts.patchset.apply import Plan, make_plan
 from scripts.patchset.patch_set import PatchSet, no_settings
 from scripts.patchset.tree import ABSENT, State, Tree
 
-SERIES = "patches/pull_request.ini"
+SERIES = "pull_request.ini"
 # Ends the lines that name what the cover's `left_out` keeps out of the series.
 MARK = "# not for TVM"
 
@@ -52,10 +52,10 @@ class Commit:
     states: dict
 
 
-def read_series(root: Path) -> configparser.ConfigParser:
-    """Read the file that tells the commits."""
+def read_series(folder: Path) -> configparser.ConfigParser:
+    """Read the file of a patch set's folder that tells the commits."""
     series = configparser.ConfigParser(interpolation=None)
-    series.read_string((root / SERIES).read_text(encoding="utf-8"))
+    series.read_string((folder / SERIES).read_text(encoding="utf-8"))
     return series
 
 
@@ -122,9 +122,9 @@ def main(args, patch_set=None) -> int:
     out = Path(args.out).expanduser().resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SetupError(f"{out} is there already", "give --out a new or an empty folder.")
-    patch_set = patch_set or PatchSet()
-    series = read_series(patch_set.root)
     with tree.locked():
+        patch_set = patch_set or PatchSet.of(tree)
+        series = read_series(patch_set.folder)
         if tree.interrupted():
             raise SetupError(
                 f"a run of apply was interrupted in {tree.root}",

@@ -26,18 +26,57 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from scripts.errors import SetupError
 from scripts.layout import ROOT
 from scripts.patchset.tree import ABSENT, STATE_DIR, State, Tree, file_state
 from scripts.setup.stamps import is_source
 
-# Where a TVM tree says its version; a release has the same in all three.
-_VERSION_FILES = {
-    "version.py": rb'^__version__ = "([^"+]+)',
-    "python/tvm/_ffi/libinfo.py": rb'^__version__ = "([^"+]+)',
-    "include/tvm/runtime/c_runtime_api.h": rb'^#define TVM_VERSION "([^"+]+)',
-}
+
+class Kind(NamedTuple):
+    """A kind of TVM tree: with Relay, or with Relax alone.
+
+    Parameters
+    ----------
+    folder : str
+        Where its patch set is.
+    rows : tuple[str, ...]
+        The first words of its lines in TVM_VERSION.
+    version_files : dict[str, bytes]
+        Where a tree says its version, and how; a release has the same in all of them.
+    needed : tuple[str, ...]
+        Other files that a tree has.
+    config : str
+        What users add to config.cmake.
+    """
+
+    folder: str
+    rows: tuple[str, ...]
+    version_files: dict[str, bytes]
+    needed: tuple[str, ...]
+    config: str
+
+
+_DEFINED = rb'^ *# *define TVM_VERSION "([^"+]+)'
+RELAY = Kind(
+    "patches",
+    ("pinned", "also"),
+    {
+        "version.py": rb'^__version__ = "([^"+]+)',
+        "python/tvm/_ffi/libinfo.py": rb'^__version__ = "([^"+]+)',
+        "include/tvm/runtime/c_runtime_api.h": _DEFINED,
+    },
+    ("CMakeLists.txt", "cmake/modules/LibInfo.cmake"),
+    "set(USE_DNNL_CODEGEN ON)\nset(USE_DNNL /path/to/oneDNN)    # 3.2 or newer",
+)
+RELAX = Kind(
+    "patches/relax",
+    ("relax",),
+    {"include/tvm/runtime/base.h": _DEFINED},
+    ("CMakeLists.txt", "src/relax/backend/contrib/utils.cc"),
+    "set(USE_DNNL /path/to/oneDNN)    # 3.2 or newer",
+)
 
 
 class PatchError(Exception):
@@ -130,26 +169,64 @@ class PatchSet:
     ----------
     root : Path
         The checkout. Tests pass a small one of their own.
+    kind : Kind
+        The kind of tree that it is for.
+
+    Attributes
+    ----------
+    folder : Path
+        Where its lists and patches are.
+    commits : dict[str, str]
+        The commit of each release or branch that it was made for.
+    pinned : str
+        The first of these.
     """
 
-    def __init__(self, root: Path = ROOT):
-        self.root = root
+    def __init__(self, root: Path = ROOT, kind: Kind = RELAY):
+        self.root, self.kind = root, kind
+        self.folder = root / kind.folder
         versions = [line.split() for line in read_list(root / "TVM_VERSION")]
-        self.commits = {tag: commit for _, tag, commit in versions}
-        self.pinned = next(tag for kind, tag, _ in versions if kind == "pinned")
-        self.overlay = self._find_overlay(read_list(root / "patches/overlay.list"))
-        self.removed = read_list(root / "patches/remove.list")
+        versions = [words[1:] for words in versions if words[0] in kind.rows]
+        self.commits = {tag: commit for tag, commit, *_ in versions}
+        self.pinned = next(iter(self.commits))
+        # What a tree says that its version is -> the tags; a release says its own.
+        self._told: dict[str, list] = {}
+        for tag, _, *told in versions:
+            self._told.setdefault(told[0] if told else tag[1:], []).append(tag)
+        self._rewrites = self._read_rewrites()
+        self.overlay = self._find_overlay(read_list(self.folder / "overlay.list"))
+        self.removed = read_list(self.folder / "remove.list")
         self.upstream: dict[str, set] = {}  # path in the tree -> the sha256 that TVM has there
-        for line in read_list(root / "patches/upstream.sha256"):
+        for line in read_list(self.folder / "upstream.sha256"):
             sha256, path = line.split(None, 1)
             self.upstream.setdefault(path, set()).add(sha256)
         both = sorted(set(self.overlay) & set(self.removed))
         if both:
             raise SetupError(
-                "patches/remove.list names files that are in the overlay",
-                "take them out of patches/remove.list: the overlay replaces them.",
+                f"{kind.folder}/remove.list names files that are in the overlay",
+                f"take them out of {kind.folder}/remove.list: the overlay replaces them.",
                 "\n".join(both),
             )
+
+    @classmethod
+    def of(cls, tree: Tree) -> PatchSet:
+        """Return this checkout's patch set for the kind of tree that a tree is."""
+        is_today = tree.read("python/tvm/relay").kind == "absent" and any(
+            re.search(pattern, tree.read(path).data, re.MULTILINE)
+            for path, pattern in RELAX.version_files.items()
+        )
+        return cls(kind=RELAX if is_today else RELAY)
+
+    def _read_rewrites(self):
+        """The pairs of texts of rewrite.list, if there is one."""
+        path = self.folder / "rewrite.list"
+        lines = path.read_text().splitlines() if path.is_file() else []
+        return [line.split(" -> ") for line in lines if not line.startswith("#")]
+
+    def _rewritten(self, text: str) -> str:
+        for old, new in self._rewrites:
+            text = text.replace(old, new)
+        return text
 
     def _find_overlay(self, entries):
         """Path in the tree -> file of the checkout."""
@@ -159,17 +236,23 @@ class PatchSet:
             for source in [base] if base.is_file() else sorted(base.rglob("*")):
                 path = source.relative_to(self.root).as_posix()
                 if is_source(source) and not f"{path}/".startswith(left_out):
-                    found[path] = source
+                    found[self._rewritten(path)] = source
         return found
 
     def state(self, path: str, link: bool) -> State:
-        """What a path of the overlay or remove.list is to hold: our file, a link to it, nothing."""
+        """What a path of the overlay or remove.list is to hold: our file, a link to it, nothing.
+
+        A file that is another one in the tree cannot be a link.
+        """
         if path in self.removed:
             return ABSENT
         source = self.overlay[path]
-        if link:
+        data = source.read_bytes()
+        if self._rewrites:
+            data = self._rewritten(data.decode()).encode()
+        if link and data == source.read_bytes():
             return State(stat.S_IFLNK | 0o777, os.fsencode(source.resolve()))
-        return file_state(source.read_bytes(), executable=bool(source.stat().st_mode & 0o100))
+        return file_state(data, executable=bool(source.stat().st_mode & 0o100))
 
     def objection(self, path: str, before: State, after: State, tag: str) -> str | None:
         """Say whose work would be lost if a path held another state, if it would.
@@ -191,14 +274,14 @@ class PatchSet:
 
     def patches(self, tag: str) -> list:
         """Read the series for a tag, in order."""
-        folder = self.root / "patches"
+        folder = self.folder
         found = []
         for name in read_list(folder / "series"):
             files = [path for path in (folder / tag / name, folder / name) if path.is_file()]
             if not files:
                 raise SetupError(
-                    f"patches/series names {name}, which is not there",
-                    "add the patch, or take its line out of patches/series.",
+                    f"{self.kind.folder}/series names {name}, which is not there",
+                    f"add the patch, or take its line out of {self.kind.folder}/series.",
                 )
             patch = Patch(name, files[0].read_bytes().decode())
             if patch.path in self.overlay or patch.path in self.removed:
@@ -211,29 +294,29 @@ class PatchSet:
 
     def tag_of(self, tree: Tree) -> str:
         """Tell which release of TVM a tree holds, from its files, without git."""
-        needed = ("CMakeLists.txt", "cmake/modules/LibInfo.cmake")
-        if any(tree.read(path).kind != "file" for path in needed):
+        if any(tree.read(path).kind != "file" for path in self.kind.needed):
             raise SetupError(
                 f"{tree.root} is not a TVM source tree",
                 "give --tvm the top folder of a TVM checkout, the one with CMakeLists.txt, cmake/"
                 f" and src/: git clone --recursive --branch {self.pinned} of apache/tvm gives one.",
             )
         found = {}
-        for path, pattern in _VERSION_FILES.items():
+        for path, pattern in self.kind.version_files.items():
             match = re.search(pattern, tree.read(path).data, re.MULTILINE)
             if match:
-                found[path] = "v" + match.group(1).decode()
-        tags = sorted(set(found.values()))
-        if len(tags) == 1 and tags[0] in self.commits:
-            return tags[0]
+                found[path] = match.group(1).decode()
+        versions = sorted(set(found.values()))
+        if len(versions) == 1 and versions[0] in self._told:
+            return " or ".join(self._told[versions[0]])
         supported = ", ".join(sorted(self.commits))
-        if len(tags) == 1:
-            problem = f"{tree.root} is TVM {tags[0][1:]}; the patch set is for {supported}"
+        if len(versions) == 1:
+            problem = f"{tree.root} is TVM {versions[0]}; the patch set is for {supported}"
         else:
-            what = "the files disagree about" if tags else "cannot tell"
+            what = "the files disagree about" if versions else "cannot tell"
             problem = f"{what} the TVM version of {tree.root}"
+        told = (f"{path}: {found.get(path, 'no version')}" for path in self.kind.version_files)
         raise SetupError(
             problem,
             f"check it out again at one of {supported}, best {self.pinned}.",
-            "\n".join(f"{path}: {found.get(path, 'no version')}" for path in _VERSION_FILES),
+            "\n".join(told),
         )

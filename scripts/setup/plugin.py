@@ -19,7 +19,7 @@
 It lies in build/relax, and is made when a command with --relax asks for it.
 """
 
-from scripts.lint.includes import BACKEND, SHARED
+from scripts.lint.includes import BACKEND, shared
 from scripts.runner import prepend
 from scripts.setup import steps, tree
 
@@ -35,9 +35,8 @@ def contents(root):
     wanted = {}
     for folder, place in FOLDERS.items():
         wanted.update((place + name, path) for name, path in tree.sources(root / folder).items())
-    backend = root / BACKEND
-    for path in (path for pattern in SHARED for path in backend.glob(pattern)):
-        wanted[f"tvm_dnnl/_dnnl/{path.relative_to(backend).as_posix()}"] = path
+    for path in shared(root):
+        wanted[f"tvm_dnnl/_dnnl/{path.relative_to(root / BACKEND).as_posix()}"] = path
     return wanted
 
 

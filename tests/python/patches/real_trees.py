@@ -20,8 +20,8 @@ The wheel in requirements/wheel-tvm-0.19.txt holds CMakeLists.txt, cmake/, src/,
 runtime's headers and the Python package of TVM v0.19.0. It is downloaded once into build/wheels and
 laid out once in build/tvm-0.19.
 
-Set TVM_SOURCE_TREES to a folder that holds TVM checkouts named after their tags (v0.16.0 ...) to
-run the same tests on these too.
+Set TVM_SOURCE_TREES to a folder that holds TVM checkouts named after their tags (v0.16.0 ...,
+v0.26.0, main) to run the same tests on these too.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ import zipfile
 from pathlib import Path
 
 from scripts.layout import Layout
-from scripts.patchset.patch_set import PatchSet
+from scripts.patchset.patch_set import RELAX, RELAY, PatchSet
 from scripts.setup import stamps, wheels
 
 LAYOUT = Layout()
@@ -68,6 +68,19 @@ PARTS = (
     "src/support",
     "tests/python/contrib",
     "tests/python/relay/test_json_runtime.py",
+)
+
+
+# Those of a tree of today.
+PARTS_OF_TODAY = (
+    "CMakeLists.txt",
+    "cmake",
+    "include/tvm/runtime/base.h",
+    "python/tvm/backend",
+    "python/tvm/relax/backend",
+    "src/relax/backend",
+    "src/runtime/extra/contrib",
+    "tests/python/relax",
 )
 
 
@@ -129,9 +142,16 @@ def upstream_hashes() -> dict:
         return {place(name): hashlib.sha256(archive.read(name)).hexdigest() for name in names}
 
 
-def copy_of(tree: str, target: Path, parts=PARTS) -> Path:
+def patch_set_of(tree: str) -> PatchSet:
+    """Return the patch set for a tree."""
+    return PatchSet(kind=RELAX if tree in PatchSet(kind=RELAX).commits else RELAY)
+
+
+def copy_of(tree: str, target: Path, parts=None) -> Path:
     """Copy parts of a tree ("wheel" or a tag), for a test to change."""
     source = wheel_tree() if tree == "wheel" else Path(TREES).expanduser() / tree
+    if parts is None:
+        parts = PARTS_OF_TODAY if patch_set_of(tree).kind is RELAX else PARTS
     for part in parts:
         if (source / part).is_dir():
             shutil.copytree(source / part, target / part, symlinks=True)
@@ -145,6 +165,6 @@ def available() -> list:
     """The trees that tests can have."""
     found = ["wheel"]
     if TREES:
-        tags = PatchSet().commits
-        found += [tag for tag in sorted(tags) if (Path(TREES).expanduser() / tag).is_dir()]
+        tags = [*sorted(PatchSet().commits), *PatchSet(kind=RELAX).commits]
+        found += [tag for tag in tags if (Path(TREES).expanduser() / tag).is_dir()]
     return found

@@ -22,13 +22,18 @@ import re
 import pytest
 
 from scripts.layout import ROOT
-from scripts.patchset.patch_set import Patch, PatchSet, read_list
+from scripts.patchset.patch_set import RELAX, RELAY, Patch, PatchSet, read_list
 
-PATCH_SET = PatchSet()
+PATCH_SETS = {"relay": PatchSet(), "relax": PatchSet(kind=RELAX)}
 PATCHES = sorted((ROOT / "patches").rglob("*.patch"))
-TAGS = sorted(PATCH_SET.commits)
 
 ONEDNN = {"dnnl.h", "dnnl.hpp", "dnnl_config.h", "dnnl_debug.h"}
+
+
+@pytest.fixture(params=PATCH_SETS.values(), ids=PATCH_SETS)
+def patch_set(request):
+    """Both patch sets in turn."""
+    return request.param
 
 
 def name_of(path):
@@ -36,16 +41,47 @@ def name_of(path):
 
 
 def test_versions():
-    assert PATCH_SET.pinned == "v0.19.0"
-    assert TAGS == ["v0.16.0", "v0.17.0", "v0.18.0", "v0.19.0"]
-    assert all(re.fullmatch("[0-9a-f]{40}", sha) for sha in PATCH_SET.commits.values())
+    relay, relax = PATCH_SETS["relay"], PATCH_SETS["relax"]
+    assert relay.pinned == "v0.19.0"
+    assert sorted(relay.commits) == ["v0.16.0", "v0.17.0", "v0.18.0", "v0.19.0"]
+    assert sorted(relax.commits) == ["main", "v0.26.0"]
+    for commits in (relay.commits, relax.commits):
+        assert all(re.fullmatch("[0-9a-f]{40}", sha) for sha in commits.values())
 
 
-def test_series_names_every_patch_once():
-    series = read_list(ROOT / "patches/series")
+def test_series_names_every_patch_once(patch_set):
+    series = read_list(patch_set.folder / "series")
     assert len(series) == len(set(series))
-    names = {re.sub(r"^v[0-9.]+/", "", name_of(path)) for path in PATCHES}
-    assert names == set(series)
+    others = ROOT / RELAX.folder
+    paths = [path for path in PATCHES if path.is_relative_to(patch_set.folder)]
+    if patch_set.kind is RELAY:
+        paths = [path for path in paths if not path.is_relative_to(others)]
+    names = (path.relative_to(patch_set.folder).as_posix() for path in paths)
+    assert {re.sub(r"^v[0-9.]+/", "", name) for name in names} == set(series)
+
+
+def test_a_tree_gets_the_files_of_its_kind():
+    """What is for Relay is in no tree of today, and the other way round."""
+    relay, relax = (set(PATCH_SETS[kind].overlay) for kind in ("relay", "relax"))
+    assert not any(re.match("python/tvm/relay|src/relay|src/runtime/contrib", p) for p in relax)
+    assert not any(re.search("relax|src/runtime/extra", path) for path in relay)
+    common = {path for path in relay & relax if not path.startswith("tests/cpp-runtime/")}
+    assert common == {"cmake/modules/contrib/DNNL.cmake", "cmake/utils/FindDNNL.cmake"}
+
+
+def test_a_file_of_relax_names_its_own_place():
+    """What moves into TVM's layout of today says where it is, and nothing of where it was."""
+    relax = PATCH_SETS["relax"]
+    for path in relax.overlay:
+        text = relax.state(path, link=False).data.decode()
+        assert not re.search(
+            "src/runtime/contrib|op/contrib/_dnnl|tvm_dnnl[.]|import tvm_dnnl", text
+        )
+        if path.startswith("src/"):
+            assert f" * \\file {path}\n" in text
+        if path.startswith("src/") and path.endswith(".h"):
+            guard = re.sub("[/.]", "_", path.removeprefix("src/")).upper()
+            assert f"#ifndef TVM_{guard}_\n" in text
 
 
 @pytest.mark.parametrize("path", PATCHES, ids=name_of)
@@ -69,33 +105,34 @@ def hunks(patch):
     return [part.splitlines()[1:] for part in re.split("^@@", patch.text, flags=re.MULTILINE)[1:]]
 
 
-def test_remove_list_names_known_files_of_tvm():
-    assert set(PATCH_SET.removed) <= set(PATCH_SET.upstream)
-    assert len(PATCH_SET.removed) == len(set(PATCH_SET.removed))
+def test_remove_list_names_known_files_of_tvm(patch_set):
+    assert set(patch_set.removed) <= set(patch_set.upstream)
+    assert len(patch_set.removed) == len(set(patch_set.removed))
 
 
-def test_every_file_of_tvms_backend_is_dealt_with():
+def test_every_file_of_tvms_backend_is_dealt_with(patch_set):
     """A file of the old backend that stays would be compiled against the new headers."""
-    left = set(PATCH_SET.upstream) - set(PATCH_SET.removed) - set(PATCH_SET.overlay)
+    left = set(patch_set.upstream) - set(patch_set.removed) - set(patch_set.overlay)
     assert left == set()
 
 
-def test_overlay_needs_nothing_that_stays_behind():
+def test_overlay_needs_nothing_that_stays_behind(patch_set):
     """What lies in a TVM tree cannot import this checkout's scripts."""
-    for path, source in PATCH_SET.overlay.items():
+    for path, source in patch_set.overlay.items():
         if source.suffix == ".py":
             text = source.read_text()
             assert not re.search(r"^\s*(from|import) (scripts|dev)\b", text, re.MULTILINE), path
 
 
-def test_overlay_includes_resolve_in_a_tvm_tree():
+def test_overlay_includes_resolve_in_a_tvm_tree(patch_set):
     """An include of ours names a file that is beside it in the tree, too; in tests, one of ours."""
-    for path, source in PATCH_SET.overlay.items():
-        if source.suffix not in (".cc", ".h"):
+    for path in patch_set.overlay:
+        if not path.endswith((".cc", ".h")):
             continue
-        for name in re.findall(r'^#include "([^"]+)"', source.read_text(), re.MULTILINE):
+        text = patch_set.state(path, link=False).data.decode()
+        for name in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE):
             target = os.path.normpath(os.path.join(os.path.dirname(path), name))
-            ours = target in PATCH_SET.overlay or (
-                path.startswith("tests/") and name in PATCH_SET.overlay
+            ours = target in patch_set.overlay or (
+                path.startswith("tests/") and name in patch_set.overlay
             )
             assert ours or name in ONEDNN, f"{path} includes {name}"

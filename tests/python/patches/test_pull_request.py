@@ -22,93 +22,122 @@ import re
 
 import pytest
 
-from scripts.layout import ROOT
 from scripts.patchset.export_pr import MARK, exported, owner, read_series
-from scripts.patchset.patch_set import PatchSet
-
-PATCH_SET = PatchSet()
-SERIES = read_series(ROOT)
-COMMITS = SERIES.sections()[1:]
-PATCHED = {patch.path: patch for patch in PATCH_SET.patches(PATCH_SET.pinned)}
-LEFT_OUT = {path for path in PATCH_SET.overlay if owner(SERIES, path, "left_out")}
-PATHS = sorted({*PATCH_SET.overlay, *PATCHED} - LEFT_OUT)
+from scripts.patchset.patch_set import RELAX, RELAY, PatchSet
 
 
-def test_every_file_has_a_commit():
-    assert [path for path in PATHS if not owner(SERIES, path)] == []
-    assert [path for path in PATCH_SET.removed if not owner(SERIES, path, "removes")] == []
+class Series:
+    """The series of one kind of tree, and what the commits have."""
+
+    def __init__(self, kind, imported_from):
+        self.patch_set = PatchSet(kind=kind)
+        self.ini = read_series(self.patch_set.folder)
+        self.commits = self.ini.sections()[1:]
+        patches = self.patch_set.patches(self.patch_set.pinned)
+        self.patched = {patch.path: patch for patch in patches}
+        overlay = self.patch_set.overlay
+        self.left_out = {path for path in overlay if owner(self.ini, path, "left_out")}
+        self.kept = sorted(set(overlay) - self.left_out)
+        self.paths = sorted({*self.kept, *self.patched})
+        # Folders that Python looks in, the tests' packages included.
+        self.imported_from = imported_from
+
+    def place(self, path):
+        return self.commits.index(owner(self.ini, path))
+
+    def text(self, path):
+        return exported(self.patch_set.state(path, link=False)).data.decode()
 
 
-@pytest.mark.parametrize("name", COMMITS)
-def test_every_pattern_stands_for_a_file(name):
-    for pattern in SERIES[name].get("paths", "").split():
+RELAY_SERIES = Series(RELAY, ("python/", "tests/python/contrib/", "apps/bring_your_own_codegen/"))
+ALL = {"relay": RELAY_SERIES, "relax": Series(RELAX, ("python/", "tests/python/relax/"))}
+
+
+@pytest.fixture(params=ALL.values(), ids=ALL)
+def series(request):
+    """Both series in turn."""
+    return request.param
+
+
+def test_every_file_has_a_commit(series):
+    assert [path for path in series.paths if not owner(series.ini, path)] == []
+    removed = series.patch_set.removed
+    assert [path for path in removed if not owner(series.ini, path, "removes")] == []
+
+
+@pytest.mark.parametrize(
+    "kind, name", [(kind, name) for kind, series in ALL.items() for name in series.commits]
+)
+def test_every_pattern_stands_for_a_file(kind, name):
+    series = ALL[kind]
+    for pattern in series.ini[name].get("paths", "").split():
         alone = {"commit": {"paths": pattern}}
-        one = type(SERIES)(interpolation=None)
+        one = type(series.ini)(interpolation=None)
         one.read_dict(alone)
-        assert [p for p in PATHS if owner(one, p) and owner(SERIES, p) == name], pattern
+        own = [path for path in series.paths if owner(series.ini, path) == name]
+        assert [path for path in own if owner(one, path)], pattern
 
 
-@pytest.mark.parametrize("name", SERIES.sections())
-def test_message_is_folded(name):
-    section = SERIES[name]
-    assert len(section["subject"]) <= 72
-    lines = [*section["body"].splitlines(), *section.get("large", "").splitlines()]
-    assert max(map(len, lines)) <= 72
+def test_messages_are_folded(series):
+    for name in series.ini.sections():
+        section = series.ini[name]
+        assert len(section["subject"]) <= 72, name
+        lines = [*section["body"].splitlines(), *section.get("large", "").splitlines()]
+        assert max(map(len, lines)) <= 72, name
 
 
 IMPORT = re.compile(r"from \S+ import (\w+)  " + MARK)
 
-# Folders that Python looks in, the tests' packages included.
-IMPORTED_FROM = ("python/", "tests/python/contrib/", "apps/bring_your_own_codegen/")
 
-
-def needs(path):
+def needs(series, path):
     """The files of ours that a file includes or imports."""
-    text = exported(PATCH_SET.state(path, link=False)).data.decode()
+    text = series.text(path)
     if path.endswith((".cc", ".h")):
         names = re.findall(r'^#include "([^"]+)"', text, re.MULTILINE)
         found = {os.path.normpath(os.path.join(os.path.dirname(path), name)) for name in names}
         found.update(names)  # from the top of the tree
     elif path.endswith(".py"):
-        modules = {name for node in ast.walk(ast.parse(text)) for name in imported(path, node)}
+        modules = {
+            name for node in ast.walk(ast.parse(text)) for name in imported(series, path, node)
+        }
         # Importing a module runs the packages around it first.
         parts = [name.split(".") for name in modules]
         modules = {"/".join(words[:n]) for words in parts for n in range(1, len(words) + 1)}
         ends = [f"{name}{end}" for name in modules for end in (".py", "/__init__.py")]
-        found = {root + end for root in IMPORTED_FROM for end in ends}
+        found = {root + end for root in series.imported_from for end in ends}
     else:
         found = set()
-    return found & set(PATCH_SET.overlay)
+    return found & set(series.patch_set.overlay)
 
 
-def imported(path, node):
+def imported(series, path, node):
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if not isinstance(node, ast.ImportFrom):
         return []
-    root = next((root for root in IMPORTED_FROM if path.startswith(root)), "")
+    root = next((root for root in series.imported_from if path.startswith(root)), "")
     package = path.removeprefix(root).split("/")[: -node.level] if node.level else []
     base = [*package, *(node.module or "").split(".")]
     return [".".join(filter(None, [*base, alias.name])) for alias in node.names]
 
 
-def test_files_need_no_later_commit():
+def test_files_need_no_later_commit(series):
     wrong = []
-    for path in set(PATCH_SET.overlay) - LEFT_OUT:
-        for needed in sorted(needs(path)):
-            mine, other = owner(SERIES, path), owner(SERIES, needed)
-            if needed in LEFT_OUT or COMMITS.index(mine) < COMMITS.index(other):
-                wrong.append(f"{path} ({mine}) needs {needed} ({other})")
+    for path in series.kept:
+        for needed in sorted(needs(series, path)):
+            if needed in series.left_out or series.place(path) < series.place(needed):
+                names = owner(series.ini, path), owner(series.ini, needed)
+                wrong.append(f"{path} ({names[0]}) needs {needed} ({names[1]})")
     assert wrong == []
 
 
-def test_marked_lines_are_those_that_use_what_is_left_out():
+def test_marked_lines_are_those_that_use_what_is_left_out(series):
     """One mark too many would take out what TVM needs; one too few would leave a use."""
     imports = {}
-    for path in sorted(set(PATCH_SET.overlay) - LEFT_OUT):
-        text = PATCH_SET.overlay[path].read_text()
+    for path in series.kept:
+        text = series.patch_set.overlay[path].read_text()
         marked = [line for line in text.splitlines() if MARK in line]
-        rest = exported(PATCH_SET.state(path, link=False)).data.decode()
+        rest = series.text(path)
         found = [match.group(1) for line in marked for match in [IMPORT.match(line)] if match]
         assert bool(found) == bool(marked), path
         imports.update({name: path for name in found})
@@ -117,31 +146,46 @@ def test_marked_lines_are_those_that_use_what_is_left_out():
             names = re.compile(r"\b(" + "|".join(found) + r")\b")
             assert all(names.search(line) for line in marked), path
             assert not names.search(rest), f"{path} still uses one of {found}"
-    assert set(imports) >= {"host_target"}
+    assert set(imports) >= ({"host_target"} if series is RELAY_SERIES else {"to_html"})
 
 
 def test_needs_are_seen():
     """The check above has something to check."""
     api = "python/tvm/relay/op/contrib/dnnl.py"
-    assert "python/tvm/relay/op/contrib/_dnnl/pipeline.py" in needs(api)
-    assert "python/tvm/relay/op/contrib/_dnnl/__init__.py" in needs(api)
-    assert api in needs("tests/python/contrib/test_dnnl.py")
+    needed = needs(RELAY_SERIES, api)
+    assert "python/tvm/relay/op/contrib/_dnnl/pipeline.py" in needed
+    assert "python/tvm/relay/op/contrib/_dnnl/__init__.py" in needed
+    assert api in needs(RELAY_SERIES, "tests/python/contrib/test_dnnl.py")
     shell = "src/runtime/contrib/dnnl/dnnl_json_runtime.cc"
-    assert "src/runtime/contrib/json/json_runtime.h" in needs(shell)
+    assert "src/runtime/contrib/json/json_runtime.h" in needs(RELAY_SERIES, shell)
+    folder = "python/tvm/relax/backend/contrib/"
+    needed = needs(ALL["relax"], folder + "dnnl.py")
+    assert {f"{folder}_dnnl/{name}.py" for name in ("pipeline", "policy/table")} <= needed
+    folder = "src/runtime/extra/contrib/dnnl/"
+    assert f"{folder}json/json_binary.h" in needs(ALL["relax"], f"{folder}tvm/json_runtime.cc")
 
 
 def test_cmake_module_comes_after_all_that_it_compiles():
-    cmake = COMMITS.index(owner(SERIES, "cmake/modules/contrib/DNNL.cmake"))
-    sources = {owner(SERIES, path) for path in PATHS if path.startswith("src/")}
-    assert max(COMMITS.index(name) for name in sources) <= cmake
+    sources = [path for path in RELAY_SERIES.paths if path.startswith("src/")]
+    cmake = RELAY_SERIES.place("cmake/modules/contrib/DNNL.cmake")
+    assert max(map(RELAY_SERIES.place, sources)) <= cmake
 
 
-def test_patched_files_need_no_later_commit():
+def test_the_first_commit_for_relax_stands_alone():
+    """It builds with oneDNN 3, and is short."""
+    series = ALL["relax"]
+    paths = [path for path in series.paths if series.place(path) == 0]
+    assert {path.split("/")[0] for path in paths} == {"cmake"}
+    lines = sum(len(series.text(path).splitlines()) for path in paths if path in series.kept)
+    assert lines < 300
+
+
+def test_patched_files_need_no_later_commit(series):
     """What a patch hooks into a file of TVM is there in that commit."""
-    for path, patch in PATCHED.items():
-        added = re.findall(r"^\+from (tvm\.\S+) import", patch.text, re.MULTILINE)
-        for module in added:
-            needed = f"python/{module.replace('.', '/')}.py"
-            assert needed in PATCH_SET.overlay, patch.name
-            names = owner(SERIES, needed), owner(SERIES, path)
-            assert COMMITS.index(names[0]) <= COMMITS.index(names[1]), patch.name
+    for path, patch in series.patched.items():
+        added = re.findall(r"^\+ *from (tvm\.\S+) import (\w+)", patch.text, re.MULTILINE)
+        for module, name in added:
+            base = f"python/{module.replace('.', '/')}"
+            needed = f"{base}.py" if f"{base}.py" in series.paths else f"{base}/{name}.py"
+            assert needed in series.patch_set.overlay, patch.name
+            assert series.place(needed) <= series.place(path), patch.name

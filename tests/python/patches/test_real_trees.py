@@ -26,12 +26,14 @@ import real_trees
 from small_tree import scratch_folder, snapshot
 
 from scripts import cli
-from scripts.layout import ROOT
 from scripts.patchset import export_pr
-from scripts.patchset.patch_set import PatchSet
+from scripts.patchset.patch_set import RELAY, PatchSet
 from scripts.patchset.tree import ABSENT, Tree
 
 PATCH_SET = PatchSet()
+RELAY_TREES = [
+    name for name in real_trees.available() if real_trees.patch_set_of(name).kind is RELAY
+]
 
 
 @pytest.fixture(params=real_trees.available())
@@ -44,24 +46,26 @@ def real(request):
 @pytest.mark.parametrize("flags", [[], ["--link"]], ids=["copy", "link"])
 def test_there_and_back(real, flags):
     name, tree = real
+    patch_set = real_trees.patch_set_of(name)
     tag = "v0.19.0" if name == "wheel" else name
     before = snapshot(tree)
     assert cli.run(["apply", "--tvm", str(tree), *flags]) == 0
     once = snapshot(tree)
     assert cli.run(["apply", "--tvm", str(tree), *flags]) == 0
     assert snapshot(tree) == once
-    for path in PATCH_SET.overlay:
-        assert (tree / path).read_bytes() == (ROOT / path).read_bytes()
-    assert not any((tree / path).exists() for path in PATCH_SET.removed)
-    patched = {patch.path for patch in PATCH_SET.patches(tag)}
+    for path in patch_set.overlay:
+        assert (tree / path).read_bytes() == patch_set.state(path, link=False).data
+    assert not any((tree / path).exists() for path in patch_set.removed)
+    patched = {patch.path for patch in patch_set.patches(tag)}
     assert all(once[path] != before[path] for path in patched)
-    ours = {*PATCH_SET.overlay, *PATCH_SET.removed, *patched}
+    ours = {*patch_set.overlay, *patch_set.removed, *patched}
     others = {path: state for path, state in before.items() if path not in ours}
     assert {path: once.get(path) for path in others} == others
     assert cli.run(["apply", "--tvm", str(tree), "--reverse"]) == 0
     assert snapshot(tree) == before
 
 
+@pytest.mark.parametrize("real", RELAY_TREES, indirect=True)
 def test_libinfo_tells_every_option(real):
     """TVM's own lint (tests/lint/check_cmake_options.py) wants just these lines."""
     _, tree = real
@@ -77,14 +81,15 @@ def test_libinfo_tells_every_option(real):
 def test_hunks_fit_at_one_place_where_they_say(real):
     """Git takes the nearest of several places: so there must not be another one."""
     name, tree = real
-    tag = PATCH_SET.pinned if name == "wheel" else name
-    for patch in PATCH_SET.patches(tag):
+    patch_set = real_trees.patch_set_of(name)
+    tag = patch_set.pinned if name == "wheel" else name
+    for patch in patch_set.patches(tag):
         text = (tree / patch.path).read_text()
         parts = re.split(r"^@@ -(\d+),.*\n", patch.text, flags=re.MULTILINE)[1:]
         for line, hunk in zip(parts[::2], parts[1::2]):
             old = "".join(s[1:] for s in hunk.splitlines(True) if not s.startswith("+"))
             assert text.count(old) == 1, f"{patch.name}, line {line}"
-            if tag == PATCH_SET.pinned:
+            if tag == patch_set.pinned:
                 assert text[: text.index(old)].count("\n") + 1 == int(line), patch.name
 
 
@@ -96,9 +101,10 @@ def test_other_tools_take_the_series_too(real, tool):
     name, tree = real
     expected = shutil.copytree(tree, tree.with_name("expected"), symlinks=True)
     cli.run(["apply", "--tvm", str(expected)])
-    tag = PATCH_SET.pinned if name == "wheel" else name
+    patch_set = real_trees.patch_set_of(name)
+    tag = patch_set.pinned if name == "wheel" else name
     commands = {"patch": ["patch", "-p1", "--fuzz=0"], "git": ["git", "apply", "-"]}
-    for patch in PATCH_SET.patches(tag):
+    for patch in patch_set.patches(tag):
         text = patch.text.encode()
         done = subprocess.run(commands[tool], cwd=tree, input=text, capture_output=True)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -119,11 +125,12 @@ def test_exports(real, tmp_path, monkeypatch):
     for name, value in {"NAME": "A Tester", "EMAIL": "tester@example.org"}.items():
         monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
         monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
-    _, tree = real
+    name, tree = real
+    patch_set = real_trees.patch_set_of(name)
     out = tmp_path / "out"
     cli.run(["export-pr", "--tvm", str(tree), "--out", str(out)])
     files = sorted(out.iterdir())
-    series = export_pr.read_series(ROOT)
+    series = export_pr.read_series(patch_set.folder)
     assert len(files) == len(series.sections()), "a commit is empty"
     for name, file in zip(series.sections()[1:], files[1:]):
         told = git(tmp_path, "apply", "--numstat", file)
@@ -136,7 +143,7 @@ def test_exports(real, tmp_path, monkeypatch):
     git(repo, "commit", "--quiet", "-m", "TVM")
     git(repo, "am", "--keep-non-patch", "--quiet", "--empty=drop", *files)
     cli.run(["apply", "--tvm", str(tree)])
-    for path in {*PATCH_SET.overlay, *PATCH_SET.upstream}:
+    for path in {*patch_set.overlay, *patch_set.upstream}:
         wanted = export_pr.exported(Tree(tree).get(path))
         if export_pr.owner(series, path, "left_out"):
             wanted = ABSENT

@@ -137,18 +137,3 @@ def test_exported(compiled, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("compiled", [None], indirect=True)
-def test_library_without_the_plugin_says_so(compiled, tmp_path):
-    path = str(tmp_path / "model.so")
-    compiled.export_library(path)
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys, tvm; tvm.runtime.load_module(sys.argv[1])", path],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode != 0
-    assert "dnnl_json" in done.stderr

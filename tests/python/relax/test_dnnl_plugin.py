@@ -14,17 +14,22 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The package tvm_dnnl: what its import registers and refuses, and its wheel."""
+"""The package tvm_dnnl: what its import registers and refuses, its wheel, and `report --relax`."""
 
 import importlib
+import json
 import os
 import subprocess
 import sys
 import venv
 import zipfile
 
+import onnx
 import pytest
+import tvm
 import tvm_dnnl
+from dnnl_modules import X4, compiled, conv_bias_relu, module, rand
+from onnx import TensorProto, helper, numpy_helper
 
 from scripts.layout import PluginLayout
 from scripts.runner import clean_environment
@@ -138,3 +143,41 @@ def test_wheel(tmp_path):
         )
         assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == f"{site}/tvm_dnnl/__init__.py 3.2.0\n"
+
+
+def test_report_of_a_file(tmp_path):
+    """`./dev.py report --relax` reads an ONNX file, and writes the numbers and a page."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"]), helper.make_node("Sin", ["y"], ["z"])]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 6, 9, 9]) for name in ("x", "z")
+    ]
+    weight = numpy_helper.from_array(rand(6, 6, 1, 1), "w")
+    graph = helper.make_graph(nodes, "model", ends[:1], ends[1:], [weight])
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
+    command = [sys.executable, "-m", "scripts", "report", "--relax", tmp_path / "m.onnx"]
+    command += ["--json", tmp_path / "r.json", "--html", tmp_path / "r.html"]
+    # As `./dev.py` runs it in the environment.
+    paths = [os.environ["PYTHONPATH"], str(LAYOUT.root)]
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    run = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "1 x no rule for this op" in run.stdout and "in 1 partition" in run.stdout
+    numbers = json.loads((tmp_path / "r.json").read_text())
+    assert (numbers["offloaded"], numbers["total"]) == (1, 2)
+    assert "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_library_without_the_plugin_says_so(tmp_path):
+    mod = compiled(tvm_dnnl.partition_for_dnnl(module(conv_bias_relu, X4), prune=False))
+    path = tmp_path / "model.so"
+    tvm.compile(mod, target="llvm").export_library(str(path))
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, tvm; tvm.runtime.load_module(sys.argv[1])", path],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "dnnl_json" in done.stderr

@@ -1,0 +1,33 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""How TVM, built with oneDNN, comes to know the code generator. Importing this costs nothing."""
+
+from __future__ import annotations
+
+import tvm
+
+
+def _compile_partitions(functions, options, const_names) -> list:
+    from .codegen import compile_partitions
+
+    return compile_partitions(functions, options, const_names)
+
+
+def register() -> None:
+    """Register the code generator if the runtime of what it makes is there."""
+    if tvm.get_global_func("runtime.DNNLJSONRuntimeCreate", allow_missing=True) is not None:
+        tvm.register_global_func("relax.ext.dnnl", _compile_partitions)
