@@ -48,7 +48,7 @@ RULES = (
     (r"python/.*/_dnnl/partition/fuse", (STAGES + "fusion", FIRST)),
     (r"python/.*/_dnnl/(rewrites|report|integration)/", (STAGES + "{0}",)),
     (r"python/tvm/", (STAGES + "partition", STAGES + "fusion", FIRST)),
-    (r"scripts/patchset/|patches/", ("tests/python/patches",)),
+    (r"scripts/patchset/|patches/|cmake/(relax|utils)/", ("tests/python/patches",)),
     (r"scripts/|requirements/|dev\.py$|cmake/|CMakeLists", ("tests/python/dev",)),
     (r"apps/", ("tests/python/apps",)),
 )

@@ -16,13 +16,16 @@
 # under the License.
 """The package tvm_dnnl: what its import registers and refuses, its wheel, and `report --relax`."""
 
+import hashlib
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
 import zipfile
+from pathlib import Path
 
 import onnx
 import pytest
@@ -32,6 +35,7 @@ from dnnl_modules import X4, compiled, conv_bias_relu, module, rand
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.layout import PluginLayout
+from scripts.patchset.patch_set import RELAX, PatchSet
 from scripts.runner import clean_environment
 from scripts.setup import plugin
 from scripts.wheel import wheel
@@ -181,3 +185,20 @@ def test_library_without_the_plugin_says_so(tmp_path):
     )
     assert done.returncode != 0
     assert "dnnl_json" in done.stderr
+
+
+def test_the_patch_set_knows_the_sources_of_this_tvm():
+    """The wheel carries those of the runtime, and the Python that the patches hook into."""
+    package, patch_set = Path(tvm.__file__).parent, PatchSet(kind=RELAX)
+    header = package / "include/tvm/runtime/base.h"
+    assert re.search('define TVM_VERSION "0.27.0"', header.read_text())
+    known = 0
+    for path, hashes in patch_set.upstream.items():
+        if (package / path).exists():
+            assert hashlib.sha256((package / path).read_bytes()).hexdigest() in hashes, path
+            known += 1
+    assert known == 6
+    for patch in patch_set.patches("v0.27.0"):
+        file = package / patch.path.removeprefix("python/tvm/")
+        if patch.path.startswith("python/tvm/"):
+            assert patch.apply(file.read_bytes()) != file.read_bytes()
