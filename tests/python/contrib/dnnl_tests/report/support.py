@@ -59,6 +59,8 @@ fails when it is out of date.
 - **fuses**: what may be fused behind the op, each used by the next alone: `eltwise` and `binary`
   are the ops that have this entry in the column **fused as**.
 - **fused as**: what the op is when it is fused behind another.
+- **Relax**: the ops of [TVM of today](relax.md) that are read as this one, with the same rules.
+  Where there is none, Relax has no such op, or writes it as others, which are read together.
 
 Names that begin with `dnnl.` are no ops of Relay: the first of them are written as several ops, in
 any of the ways that exporters do, and those at the end are names of composites.
@@ -225,13 +227,14 @@ def _row(support):
         support.layouts,
         ", ".join(spec.fuses),
         spec.post or "",
+        _texts(spec.relax_ops),
     ]
 
 
 def _composite_row(name, root):
     """Return the cells of a composite, whose operands are those of its root."""
     dtypes = _texts(dtype for dtype in DTYPES if dtype in root.dtypes)
-    return [f"`{name}`", dtypes, "", f"as `{root.name}`", "", "a whole composite"]
+    return [f"`{name}`", dtypes, "", f"as `{root.name}`", "", "a whole composite", ""]
 
 
 def _table(titles, rows):
@@ -261,7 +264,7 @@ def _text():
     reasons = [(name, reason) for name, support in found.items() for reason in support.refused]
     parts = [
         HEAD,
-        _table(["op", "types", "8 bits", "layouts", "fuses", "fused as"], rows),
+        _table(["op", "types", "8 bits", "layouts", "fuses", "fused as", "Relax"], rows),
         REFUSED_HEAD,
         _table(["reason", "ops"], _by_reason(reasons)),
         ALWAYS_HEAD,

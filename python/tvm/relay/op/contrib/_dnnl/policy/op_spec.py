@@ -89,6 +89,9 @@ class OpSpec:
     scaled_weight : Callable | None
         For an op with a weight that a factor of each output channel can be folded into: returns
         the weight for a call, its old weight and the factors, as arrays.
+    relax : str | None
+        The ops of Relax that are read as this one, without "relax.", separated by spaces; None for
+        one of the same name, and no names for what Relax writes as several ops or does not have.
     patterns : str
         The composites that the pattern table has of this op: what is fused to it, in words
         separated by spaces.
@@ -111,7 +114,13 @@ class OpSpec:
     grows: bool = False
     is_not_negative: Callable[[OpView], bool] | None = None
     scaled_weight: Callable[[OpView, np.ndarray, np.ndarray], np.ndarray] | None = None
+    relax: str | None = None
     patterns: str = ""
+
+    @property
+    def relax_ops(self) -> list[str]:
+        """The ops of Relax that are read as this one, without "relax."."""
+        return [self.name] if self.relax is None else self.relax.split()
 
 
 def no_flops(call: OpView) -> int:
@@ -141,14 +150,14 @@ def function(name: str, reason, **fields) -> OpSpec:
     return OpSpec(name, reason, cost_weight=FUNCTION, **fields)
 
 
-def view(name: str, reason) -> OpSpec:
+def view(name: str, reason, **fields) -> OpSpec:
     """Make the row of an op that names or orders elements in another way."""
-    return OpSpec(name, reason, moves="view", flops=no_flops)
+    return OpSpec(name, reason, moves="view", flops=no_flops, **fields)
 
 
-def copy(name: str, reason) -> OpSpec:
+def copy(name: str, reason, **fields) -> OpSpec:
     """Make the row of an op that puts elements together in another way."""
-    return OpSpec(name, reason, moves="copy", flops=no_flops)
+    return OpSpec(name, reason, moves="copy", flops=no_flops, **fields)
 
 
 def eltwise(name: str, reason, **fields) -> OpSpec:
