@@ -18,10 +18,13 @@
 
 import numpy as np
 import pytest
+import tvm_dnnl
 from dnnl_modules import (
     X3,
     X4,
     check,
+    compiled,
+    composites,
     const,
     conv,
     conv_bias_relu,
@@ -29,6 +32,7 @@ from dnnl_modules import (
     partitions,
     rand,
     residual,
+    run,
     var,
 )
 from tvm import relax
@@ -120,6 +124,21 @@ def _self_attention(builder, x, **attrs):
     return op.permute_dims(builder.emit(op.nn.attention(query, key, value, **attrs)), HEADS)
 
 
+def _one_matrix(builder, x):
+    return op.matmul(x, builder.emit(op.broadcast_to(const(8, 3), (2, 8, 3))))
+
+
+def _written_mask(builder, x):
+    """As exporters write a causal mask."""
+    rows = builder.emit(op.expand_dims(builder.emit(op.arange(0, 5, 1, "int64")), 1))
+    columns = builder.emit(op.arange(0, 8, 1, "int64"))
+    zeros, ones = (relax.const(value, "float32") for value in (0.0, 1.0))
+    kept = builder.emit(op.full((5, 8), relax.const(True, "bool"), "bool"))
+    kept = builder.emit(op.logical_and(builder.emit(op.less_equal(columns, rows)), kept))
+    mask = builder.emit(op.where(kept, zeros, ones))
+    return op.add(builder.emit(op.broadcast_to(x, (2, 5, 8))), mask)
+
+
 def _take(index, axis, shape=()):
     index = relax.const(np.full(shape, index, "int64"))
     return lambda b, x: op.nn.relu(b.emit(op.take(x, index, axis=axis)))
@@ -137,6 +156,8 @@ ATTENTION = {
 MASKED = {**ATTENTION, "dnnl.add": 1}
 
 CASES = {
+    "matmul-of-one-matrix": (_one_matrix, [X3], {"dnnl.dense": 1}),
+    "mask-of-constants": (_written_mask, [X3], {"dnnl.add": 1}),
     "attention": (_attention, [XA], ATTENTION),
     "attention-scale": (lambda b, x: _attention(b, x, scale=0.3), [XA], ATTENTION),
     "attention-bias": (_attention_of_bias, [XA, var("bias", 2, 1, 5, 7)], MASKED),
@@ -358,6 +379,15 @@ def test_op(case):
     build, params, wanted = CASES[case]
     inputs = [rand(*shape, dtype=dtype, seed=k) for k, (_, shape, dtype) in enumerate(params)]
     assert partitions(check(module(build, *params), wanted, *inputs)) == 1
+
+
+def test_last_index():
+    """TVM's kernel reads another; PyTorch's importer means the last."""
+    mod = module(lambda b, x: op.nn.relu(b.emit(op.take(x, relax.const(-1, "int64"), axis=1))), X3)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert composites(partitioned)["dnnl.strided_slice"] == 1
+    x = rand(2, 5, 8)
+    np.testing.assert_array_equal(run(compiled(partitioned), x)[0], np.maximum(x[:, -1], 0))
 
 
 def test_rows_are_those_of_the_table():

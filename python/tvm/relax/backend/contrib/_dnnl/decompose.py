@@ -59,12 +59,23 @@ def check_take(call: relax.Call) -> None:
     index, shape = value_of(indices), [number(dim) for dim in dims(data)]
     if index.size != 1 or (index.ndim > 1 and None in shape):
         raise Unread(f"{index.size} indices, and oneDNN has no look-up")
-    axis, dtype = call.attrs.axis, str(data.ty.dtype)
     # What others mean depends on the mode. Where the size is open, there is one element at least.
-    if not 0 <= int(index.item()) < (shape[int(axis or 0)] or 1):
-        raise Unread(f"index {int(index.item())} may be out of range")
+    if not 0 <= _index(call) < (shape[int(call.attrs.axis or 0)] or 1):
+        raise Unread(f"index {index.item()} may be out of range")
+    dtype = str(data.ty.dtype)
     if dtype not in MOVED or (dtype in cpu.REAL and not cpu.computes(dtype)):
         raise Unread(f"data is {dtype}")
+
+
+def _index(call: relax.Call) -> int:
+    """Return the index of a `take` of one.
+
+    In the mode "fast" any may be read for one that is out of range. PyTorch's importer writes -1
+    so, of which TVM's kernel reads what is before the tensor; so the last is read.
+    """
+    index = int(value_of(call.args[1]).item())
+    size = number(dims(call.args[0])[int(call.attrs.axis or 0)])
+    return index + size if index < 0 and size and call.attrs.mode == "fast" else index
 
 
 def attention(call: relax.Call, emit: Emit) -> relax.Expr:
@@ -109,7 +120,7 @@ def _causal_mask(lengths: list, is_at_end: bool, dtype: str, emit: Emit) -> rela
 def take(call: relax.Call, emit: Emit) -> relax.Expr:
     """Write a `take` that `check_take` accepts as a slice."""
     data, indices = call.args
-    index, axis = int(value_of(indices).item()), int(call.attrs.axis or 0)
+    index, axis = _index(call), int(call.attrs.axis or 0)
     part = relax.op.strided_slice(data, axes=[axis], begin=[index], end=[index + 1])
     rank = value_of(indices).ndim
     if rank == 1:

@@ -170,6 +170,16 @@ def graph_json(
     return _Writer(str(func.attrs["global_symbol"]), const_names, read).write(func)
 
 
+def _sizes(type_) -> tuple[int | None, ...]:
+    """Return the dimensions of a tensor type.
+
+    TVM leaves out a shape with a symbol that no parameter of the partition is as large as, such as
+    that of a parameter of 16 * n rows: all may be open then, since the runtime infers them.
+    """
+    known = sizes(type_)
+    return (None,) * type_.ndim if known is None else known
+
+
 class _Writer:
     def __init__(self, symbol: str, const_names: dict, read: Callable):
         self._symbol, self._const_names, self._read_other = symbol, const_names, read
@@ -219,7 +229,7 @@ class _Writer:
 
     def _add(self, op: str, name: str, type_, attrs=None, inputs=None) -> list:
         types = type_.fields if isinstance(type_, relax.TupleType) else [type_]
-        shapes = [[-1 if size is None else size for size in sizes(each)] for each in types]
+        shapes = [[-1 if size is None else size for size in _sizes(each)] for each in types]
         own = {"dtype": [[str(each.dtype) for each in types]], "shape": [shapes]}
         node = {"op": op, "name": name}
         if op == "kernel":

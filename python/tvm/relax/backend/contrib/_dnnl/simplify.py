@@ -22,10 +22,12 @@ MobileNetV2; what importers write around constants is folded with numpy here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax import transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -35,18 +37,27 @@ from .graph import view_of
 from .ops import ROWS
 from .policy.rules.quantize import symmetric
 from .policy.table import TABLE
-from .reading import Unread, axes_of, is_constant, op_name, short_name, sizes, value_of
+from .reading import Unread, axes_of, is_constant, number, op_name, short_name, sizes, value_of
 
 # What is computed of constants while a model is compiled.
 _FOLDED: dict[str, Callable] = {
     "relax.add": np.add,
     "relax.divide": np.divide,
+    "relax.greater": np.greater,
+    "relax.greater_equal": np.greater_equal,
     "relax.isnan": np.isnan,
+    "relax.less": np.less,
+    "relax.less_equal": np.less_equal,
+    "relax.logical_and": np.logical_and,
+    "relax.logical_not": np.logical_not,
+    "relax.logical_or": np.logical_or,
     "relax.multiply": np.multiply,
     "relax.sqrt": np.sqrt,
     "relax.subtract": np.subtract,
     "relax.where": np.where,
 }
+# A constant that is written out, instead of computed when the model runs, has no more elements.
+_MOST_FILLED = 1 << 20
 _RESHAPES = ("relax.expand_dims", "relax.reshape", "relax.squeeze")
 
 # Functions with one of these attributes are single units to whoever made them.
@@ -139,8 +150,13 @@ class _Simplifier(PyExprMutator):
             return self._written_anew(call)
         if name == "relax.permute_dims":
             return self._permuted(call)
-        if name == "relax.matmul" and self._transposes_weights:
-            return self._of_transposed(call, args)
+        if name in ("relax.arange", "relax.full"):
+            return _filled(call)
+        if name == "relax.broadcast_to" and _is_same_type(call, args[0]):
+            return args[0]
+        if name == "relax.matmul":
+            call = self._of_one_matrix(call, args)
+            return self._of_transposed(call, call.args) if self._transposes_weights else call
         if name in _RESHAPES and is_constant(args[0]):
             shape = sizes(call.ty)
             if shape is not None and None not in shape:
@@ -190,6 +206,18 @@ class _Simplifier(PyExprMutator):
         if axes == sorted(axes):
             return data
         return call if data is call.args[0] else relax.op.permute_dims(data, axes)
+
+    def _of_one_matrix(self, call, args):
+        """Return a matmul with a weight that is there once, not once for each of the batch."""
+        weight = self._bound(args[1])
+        if op_name(weight) != "relax.broadcast_to" or not isinstance(args[1], relax.DataflowVar):
+            return call
+        matrix = self._constant_or(weight.args[0])
+        if not is_constant(matrix) or matrix.ty.ndim != 2:
+            return call
+        made = relax.Call(call.op, [args[0], matrix], call.attrs, call.ty_args)
+        made = self.builder_.normalize(made)
+        return made if _is_same_type(made, call) else call
 
     def _of_transposed(self, call, args):
         """Return a matmul with the weight as a dense has it, for which oneDNN has more kernels."""
@@ -278,6 +306,23 @@ class _Simplifier(PyExprMutator):
         scaled = row.scaled_weight(view, value_of(weight).astype("float64"), scale).astype(dtype)
         call = relax.Call(conv.op, [conv.args[0], relax.const(scaled)], conv.attrs, conv.ty_args)
         return relax.op.add(self.builder_.emit(call), _along(shift, data, axis))
+
+
+def _is_same_type(one, other) -> bool:
+    return tvm_ffi.structural_equal(one.ty, other.ty)
+
+
+def _filled(call):
+    """Return a range, or a tensor of one value, as a constant if it is one."""
+    shape = sizes(call.ty)
+    if shape is None or None in shape:
+        return call
+    if call.op.name == "relax.full":
+        if not is_constant(call.args[1]) or math.prod(shape) > _MOST_FILLED:
+            return call
+        return _constant(np.full(shape, value_of(call.args[1])), call)
+    ends = [number(arg) for arg in call.args]
+    return call if None in ends else _constant(np.arange(*ends), call)
 
 
 def _reals(call) -> np.ndarray:
