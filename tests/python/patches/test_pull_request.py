@@ -149,6 +149,15 @@ def test_marked_lines_are_those_that_use_what_is_left_out(series):
     assert set(imports) >= ({"host_target"} if series is RELAY_SERIES else {"to_html"})
 
 
+def test_long_commits_say_why(series):
+    """A patch that comes to more than 2,000 lines, what goes not counted, has a reason."""
+    lines = dict.fromkeys(series.commits, 0)
+    for path in series.kept:
+        lines[owner(series.ini, path)] += len(series.text(path).splitlines())
+    long = [name for name, count in lines.items() if count > 2000]
+    assert [name for name in long if not series.ini[name].get("large")] == []
+
+
 def test_needs_are_seen():
     """The check above has something to check."""
     api = "python/tvm/relay/op/contrib/dnnl.py"
