@@ -14,8 +14,9 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Rewrites that change what is computed: positions that nothing reads are left out."""
+"""Rewrites: positions that nothing reads are left out, and elements are moved in 8 bits."""
 
+import numpy as np
 import pytest
 import tvm_dnnl
 from dnnl_modules import check, const, module, rand, var
@@ -102,3 +103,80 @@ def test_no_slice_is_made_where_slices_stay_on_tvm():
     assert not calls_of(found, "strided_slice")
     strides = [int(conv.attrs.strides[0]) for conv in calls_of(found, "nn.conv2d")]
     assert sorted(strides) == [1, 2, 2]
+
+
+def real(builder, x, scale=0.05, zero_point=3):
+    """Return what integers in 8 bits stand for."""
+    zero = relax.const(zero_point, str(x.ty.dtype))
+    return builder.emit(op.dequantize(x, relax.const(scale, "float32"), zero, axis=1))
+
+
+def bits(builder, x, scale=0.05, zero_point=3):
+    """Return the integers in 8 bits that stand for real numbers."""
+    scale, zero = relax.const(scale, "float32"), relax.const(np.int8(zero_point))
+    return builder.emit(op.quantize(x, scale, zero, axis=1, out_dtype="int8"))
+
+
+def qconv(builder, x, channels=6):
+    weight = np.random.default_rng(0).integers(-9, 9, (6, channels, 1, 1)).astype("int8")
+    scale, zero = relax.const(rand(6) ** 2 + 0.1), relax.const(np.zeros(6, "int8"))
+    weight = builder.emit(op.dequantize(relax.const(weight), scale, zero, axis=0))
+    return builder.emit(op.nn.conv2d(x, weight))
+
+
+def _pool(builder, x):
+    y = builder.emit(op.nn.max_pool2d(real(builder, x), (3, 3), (2, 2), (1, 1)))
+    return qconv(builder, real(builder, bits(builder, y)))
+
+
+def _views(builder, x):
+    y = builder.emit(op.permute_dims(real(builder, x), [0, 2, 3, 1]))
+    return qconv(builder, builder.emit(op.reshape(y, (1, 6, 16, 12))))
+
+
+def _split(builder, x):
+    parts = builder.emit(op.split(real(builder, x), 2, axis=3))
+    left, right = (builder.emit(relax.TupleGetItem(parts, k)) for k in (0, 1))
+    return op.add(qconv(builder, left), qconv(builder, right))
+
+
+def _concatenated(builder, x):
+    y = builder.emit(op.concat([real(builder, x), real(builder, x)], axis=1))
+    return qconv(builder, y, 12)
+
+
+def _quantized_after(builder, x):
+    y = bits(
+        builder, builder.emit(op.concat([real(builder, x), qconv(builder, real(builder, x))], 1))
+    )
+    return qconv(builder, real(builder, y), 12)
+
+
+def _another_scale(builder, x):
+    y = builder.emit(op.concat([real(builder, x), real(builder, x, 0.02)], axis=1))
+    return qconv(builder, y, 12)
+
+
+# By name: the function, and what is in its partitions.
+IN_8_BITS = {
+    "pool": (_pool, {"dnnl.max_pool2d": 1, "dnnl.qnn.conv2d": 1}),
+    "views": (_views, {"dnnl.transpose": 1, "dnnl.reshape": 1, "dnnl.qnn.conv2d": 1}),
+    "split": (_split, {"dnnl.split": 1, "dnnl.qnn.conv2d": 1, "dnnl.qnn.conv2d_sum": 1}),
+    "concatenate": (_concatenated, {"dnnl.concatenate": 1, "dnnl.qnn.conv2d": 1}),
+    "quantized-after": (
+        _quantized_after,
+        {"dnnl.qnn.conv2d_quantize": 1, "dnnl.concatenate": 1, "dnnl.qnn.conv2d": 1},
+    ),
+    "another-scale": (
+        _another_scale,
+        {"dnnl.dequantize": 3, "dnnl.concatenate": 1, "dnnl.conv2d": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_8_BITS)
+def test_moved_in_8_bits(name):
+    build, wanted = IN_8_BITS[name]
+    x = np.random.default_rng(1).integers(-128, 127, (1, 6, 12, 16)).astype("int8")
+    # Sums of integers, of which the largest is near 300.
+    check(module(build, var("x", *x.shape, dtype="int8")), wanted, x, tolerance=1e-4)

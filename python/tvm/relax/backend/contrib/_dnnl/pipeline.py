@@ -26,6 +26,7 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
+from .move_in_int8 import move_in_int8
 from .outline import Outlined
 from .partition.units import Choice, Units
 from .policy.op_spec import Rules
@@ -54,6 +55,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         "folded": dict(sorted((given - _ops(mod)).items())),
         "stayed": {},
     }
+    mod = _rewritten(mod, rules, move_in_int8)
     mod = _rewritten(mod, rules, propagate_strides)
     if rules.options.precision != "float32":
         mod = _rewritten(mod, rules, reduce_precision)
