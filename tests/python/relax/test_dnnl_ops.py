@@ -18,13 +18,10 @@
 
 import numpy as np
 import pytest
-import tvm_dnnl
 from dnnl_modules import (
     X3,
     X4,
     check,
-    compiled,
-    composites,
     const,
     conv,
     conv_bias_relu,
@@ -32,7 +29,6 @@ from dnnl_modules import (
     partitions,
     rand,
     residual,
-    run,
     var,
 )
 from tvm import relax
@@ -379,15 +375,6 @@ def test_op(case):
     build, params, wanted = CASES[case]
     inputs = [rand(*shape, dtype=dtype, seed=k) for k, (_, shape, dtype) in enumerate(params)]
     assert partitions(check(module(build, *params), wanted, *inputs)) == 1
-
-
-def test_last_index():
-    """TVM's kernel reads another; PyTorch's importer means the last."""
-    mod = module(lambda b, x: op.nn.relu(b.emit(op.take(x, relax.const(-1, "int64"), axis=1))), X3)
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
-    assert composites(partitioned)["dnnl.strided_slice"] == 1
-    x = rand(2, 5, 8)
-    np.testing.assert_array_equal(run(compiled(partitioned), x)[0], np.maximum(x[:, -1], 0))
 
 
 def test_rows_are_those_of_the_table():

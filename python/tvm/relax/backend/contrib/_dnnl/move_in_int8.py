@@ -27,12 +27,14 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from .graph import value_from
+from .graph import RelaxGraph, value_from
 from .ops import ROWS
 from .policy.op_spec import Rules
-from .policy.rules.quantize import parameters
+from .policy.quantized import reads_weight
+from .policy.rules.quantize import DEQUANTIZE, parameters
 from .policy.tensors import EIGHT_BITS
-from .reading import Unread, is_constant, op_name, short_name
+from .reading import Unread, constant_of, is_constant, op_name, short_name
+from .simplify import reals_of
 
 _DEQUANTIZE, _QUANTIZE = "relax.dequantize", "relax.quantize"
 
@@ -50,6 +52,34 @@ def move_in_int8(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax
         The policy, which tells the ops that only move elements.
     """
     return _Mover(mod, func, rules).visit_expr(func)
+
+
+def fold_dequantized(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
+    """Return a function without the dequantize of constants, but for weights that are read so."""
+    graph = RelaxGraph(func, rules.options.exclude)
+    folded = [
+        graph.nodes[i]
+        for i, name in enumerate(graph.ops)
+        if name == DEQUANTIZE
+        and all(map(is_constant, graph.nodes[i].args))
+        and not all(reads_weight(graph, rules, i, user) for user in graph.users[i])
+    ]
+    return _Folder(mod, folded).visit_expr(func) if folded else func
+
+
+@mutator
+class _Folder(PyExprMutator):
+    """Computes calls of dequantize."""
+
+    def __init__(self, mod: tvm.IRModule, folded: list[relax.Call]):
+        super().__init__(mod)
+        self._folded = set(folded)
+
+    def visit_call_(self, op):  # pylint: disable=arguments-differ
+        """Rewrite a call."""
+        if op not in self._folded:
+            return self.visit_expr_post_order(op)
+        return constant_of(reals_of(op), str(op.ty.dtype))
 
 
 @mutator

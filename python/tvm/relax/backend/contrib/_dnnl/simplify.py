@@ -272,7 +272,7 @@ class _Simplifier(PyExprMutator):
             return value_of(bound).astype("float64")
         if op_name(bound) != "relax.dequantize" or not all(is_constant(arg) for arg in bound.args):
             return None
-        return _reals(bound)
+        return reals_of(bound)
 
     def _folded(self, old, data, scale, shift, axis: int):
         """Return the convolution that computes a batch_norm as well; None if there is none."""
@@ -325,7 +325,7 @@ def _filled(call):
     return call if None in ends else _constant(np.arange(*ends), call)
 
 
-def _reals(call) -> np.ndarray:
+def reals_of(call) -> np.ndarray:
     """Return what a dequantize of constants is."""
     values, *parameters = (value_of(arg).astype("float64") for arg in call.args)
     axis = int(call.attrs.axis)
@@ -342,7 +342,7 @@ def _dequantized(call):
     """Fold a bias; make a weight one that oneDNN multiplies by in 8 bits, if it can be one."""
     values, zero_point = value_of(call.args[0]), value_of(call.args[2]).astype("int32")
     if values.dtype == "int32":
-        return _constant(_reals(call), call)
+        return _constant(reals_of(call), call)
     if values.dtype not in ("int8", "uint8") or not (values.dtype == "uint8" or zero_point.any()):
         return call
     weight = symmetric(values, _to_broadcast(zero_point, values.ndim, int(call.attrs.axis)))
