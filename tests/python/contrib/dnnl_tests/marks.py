@@ -14,7 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Marks of tests that one of the two code generators has no part in."""
+"""Marks of tests that one of the two code generators has no part in, and what a CPU has."""
+
+import os
+import pathlib
 
 import pytest
 from tvm.relay.op.contrib import dnnl
@@ -23,3 +26,9 @@ json_only = pytest.mark.skipif(
     dnnl.dnnl_codegen() != "JSON",
     reason="about the module of the JSON runtime, or its plan, which C source does not have",
 )
+
+
+def has_avx2():
+    """Whether oneDNN may use AVX2, or more."""
+    allowed = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() not in ("SSE41", "AVX")
+    return allowed and " avx2 " in pathlib.Path("/proc/cpuinfo").read_text("utf-8")

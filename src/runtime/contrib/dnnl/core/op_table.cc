@@ -56,7 +56,6 @@ constexpr Reads kAny = Reads::kAnyLayout;
 constexpr Family kConv = {InferConv, LowerConv, kAny, PostOp::kNone, ConvFlops, true};
 constexpr Family kConvTranspose = {InferConvTranspose, LowerConvTranspose, kAny,
                                    PostOp::kNone,      ConvTransposeFlops, true};
-constexpr Family kDense = {InferMatMul, LowerDense, kAny, PostOp::kNone, MatMulFlops, true};
 constexpr Family kMatMul = {InferMatMul, LowerMatMul, kAny, PostOp::kNone, MatMulFlops, true};
 constexpr Family kPool = {InferPool,     LowerPool, Reads::kCommonLayouts,
                           PostOp::kNone, nullptr,   true};
@@ -84,7 +83,7 @@ const OpSpec kOps[] = {
     {"nn.conv1d_transpose", 2, 2, kConvTranspose},
     {"nn.conv2d_transpose", 2, 2, kConvTranspose},
     {"nn.conv3d_transpose", 2, 2, kConvTranspose},
-    {"nn.dense", 2, 2, kDense},
+    {"nn.dense", 2, 2, kMatMul},
     {"nn.matmul", 2, 2, kMatMul},
     {"nn.batch_matmul", 2, 2, kMatMul},
     {"nn.max_pool1d", 1, 1, kPool, algorithm::pooling_max},

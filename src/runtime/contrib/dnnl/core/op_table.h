@@ -76,7 +76,6 @@ void LowerCast(const NodeReader& node, PlanBuilder* plan);
 void LowerConcat(const NodeReader& node, PlanBuilder* plan);
 void LowerConv(const NodeReader& node, PlanBuilder* plan);
 void LowerConvTranspose(const NodeReader& node, PlanBuilder* plan);
-void LowerDense(const NodeReader& node, PlanBuilder* plan);
 void LowerDequantize(const NodeReader& node, PlanBuilder* plan);
 void LowerEltwise(const NodeReader& node, PlanBuilder* plan);
 void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan);

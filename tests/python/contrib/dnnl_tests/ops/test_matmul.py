@@ -26,12 +26,16 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.marks import json_only
+from dnnl_tests.marks import has_avx2, json_only
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
 # oneDNN packs weights that lie in order where it has AVX-512, as it has for bfloat16.
 PACKED = "packed once" if cpu.computes("bfloat16") else "as they are"
+# With AVX2 alone it has blocked code for convolutions and not for a matmul.
+IS_CONVOLUTION = has_avx2() and not cpu.computes("bfloat16")
+OF_ROWS = "convolution" if IS_CONVOLUTION else "matmul"
+OF_ROWS_PACKED = f"{OF_ROWS + ' of rows' if IS_CONVOLUTION else OF_ROWS}, weights packed once"
 FLAGS = list(itertools.product([False, True], repeat=2))
 
 
@@ -66,8 +70,9 @@ def test_matmul(shape, units, flags, constant):
         var("x", x.shape), var("w", w.shape), transpose_a=flags[0], transpose_b=flags[1]
     )
     inputs, params = ({"x": x}, {"w": w}) if constant else ({"x": x, "w": w}, None)
+    kind = OF_ROWS if constant and not flags[0] else "matmul"
     # Relay makes a dense of a product with a transposed weight.
-    kind = "inner_product" if constant and flags == (False, True) else "matmul"
+    kind = "inner_product" if constant and flags == (False, True) else kind
     run_alone(expr, inputs, params, product(x, w, *flags), kinds=[kind], rtol=RTOL)
 
 
@@ -81,7 +86,9 @@ def test_batch_matmul(batches, flags, constant):
         var("a", a.shape), var("b", b.shape), transpose_a=flags[0], transpose_b=flags[1]
     )
     inputs, params = ({"a": a}, {"b": b}) if constant else ({"a": a, "b": b}, None)
-    run_alone(expr, inputs, params, product(a, b, *flags), kinds=["matmul"], rtol=RTOL)
+    is_of_rows = constant and batches[1] == 1 and not flags[0]
+    kinds = [OF_ROWS if is_of_rows else "matmul"]
+    run_alone(expr, inputs, params, product(a, b, *flags), kinds=kinds, rtol=RTOL)
 
 
 def test_dense_with_weights_that_are_computed_is_not_packed():
@@ -97,8 +104,8 @@ def test_dense_with_weights_that_are_computed_is_not_packed():
     "op, rows, variant",
     [
         (relay.nn.dense, 128, "inner_product, weights packed once"),
-        (relay.nn.dense, 129, "matmul, weights packed once"),
-        (relay.nn.matmul, 20, f"matmul, weights {PACKED}"),
+        (relay.nn.dense, 129, OF_ROWS_PACKED),
+        (relay.nn.matmul, 20, OF_ROWS_PACKED if IS_CONVOLUTION else f"matmul, weights {PACKED}"),
     ],
     ids=["dense", "dense-of-many-rows", "matmul"],
 )
@@ -121,8 +128,29 @@ def test_what_is_fused_to_a_dense_of_many_rows():
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), {"w": w, "bias": bias})
     steps = run_planned(mod, {"x": x, "y": other}, [expected], RTOL)
     (step,) = [step for step in steps if step["kind"] != "reorder"]
-    assert step["variant"] == "matmul, weights packed once"
+    assert step["variant"] == OF_ROWS_PACKED
     assert step["post_ops"] == ["bias", "eltwise_relu", "binary_add"]
+
+
+# What is added to a product of (2, 3, 32) and one matrix.
+SUMMANDS = {
+    "column": ((24,), "bias"),
+    "columns": ((1, 1, 24), "bias"),
+    "all": ((2, 3, 24), "binary_add"),
+    "one": ((1,), "binary_add"),
+}
+
+
+@json_only
+@pytest.mark.parametrize("shape, name", SUMMANDS.values(), ids=SUMMANDS.keys())
+def test_what_is_added_to_rows_by_one_matrix(shape, name):
+    x, w, other = rand(2, 3, 32), rand(1, 24, 32, seed=1), rand(*shape, seed=2)
+    y = relay.nn.batch_matmul(var("x", x.shape), var("w", w.shape)) + var("y", shape)
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(relay.nn.relu(y)), {"w": w})
+    expected = np.maximum(product(x, w, False, True) + other, 0)
+    steps = run_planned(mod, {"x": x, "y": other}, [expected], RTOL)
+    (step,) = [step for step in steps if step["kind"] != "reorder"]
+    assert step["post_ops"] == [name, "eltwise_relu"] and step["kind"] == OF_ROWS
 
 
 POST_OPS = {
