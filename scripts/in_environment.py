@@ -22,6 +22,7 @@ from scripts.errors import SetupError
 from scripts.exec import replace_process
 from scripts.layout import Layout, PluginLayout
 from scripts.setup.environment import newer_onednn, prepare, variables
+from scripts.setup.steps import PackageModels
 
 # What commands need beside the usual packages.
 GROUPS = {"bench": ("bench",), "profile": ("bench",)}
@@ -41,7 +42,8 @@ def main(args, words):
     if args.tvm is not None:
         use_tree(args.tvm)
     layout = PluginLayout() if getattr(args, "relax", False) else Layout()
-    runner = prepare(args, layout, extra_groups=GROUPS.get(args.command, ()))
+    more = [PackageModels] if getattr(args, "packages", False) else []
+    runner = prepare(args, layout, GROUPS.get(args.command, ()), more)
     words = [word for word in words if word not in ("--dry-run", "--no-build")]
     command = [str(layout.python), "-m", "scripts", args.command, *words]
     if args.dry_run:

@@ -114,6 +114,13 @@ def add_relax(parser, what):
 
 def add_measurement(parser, repeat):
     """Add what the commands that measure share; `repeat` is the default of --repeat."""
+    add_runs(parser, repeat)
+    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
+    parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")
+
+
+def add_runs(parser, repeat):
+    """Add how often something is run, and on how many threads."""
     parser.add_argument(
         "--repeat",
         type=count,
@@ -128,5 +135,3 @@ def add_measurement(parser, repeat):
         metavar="N",
         help=f"threads of one run (default: the CPUs, here {cpus()})",
     )
-    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
-    parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")

@@ -16,12 +16,15 @@
 # under the License.
 """Prints how much of real models oneDNN runs, without compiling them.
 
-It is told in ops, partitions and the share of the floating-point work.
+It is told in ops, partitions and the share of the floating-point work. With --packages the models
+are those that packages of the Python package index carry. They are compiled and run, too, and their
+outputs compared with those of onnxruntime.
 """
 
-from scripts import table
+from scripts import options, table
 from scripts.bench import bench
 from scripts.console import Console
+from scripts.layout import Layout
 
 HEADER = ["model", "ops", "folded", "on\noneDNN", "parti-\ntions", "floating-\npoint work"]
 
@@ -32,10 +35,24 @@ def add_arguments(parser):
     parser.add_argument(
         "--report", action="store_true", help="tell op by op what runs on oneDNN, and why not"
     )
+    parser.add_argument(
+        "--packages",
+        action="store_true",
+        help="models of packages, a download of 200 MB; --models names parts of their names",
+    )
+    parser.add_argument(
+        "--time", action="store_true", help="with --packages: measure them, and onnxruntime, too"
+    )
+    options.add_runs(parser, repeat=30)
 
 
 def main(args):
     """Print the table; return the exit code."""
+    if args.packages:
+        bench.limit_threads(args.threads)
+        from scripts.bench import packages
+
+        return packages.main(args, Layout().build / "models", Console())
     # After the arguments are parsed: these import tvm.
     from dnnl_tests.models import work, workloads
     from tvm.relay.op.contrib import dnnl

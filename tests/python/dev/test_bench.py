@@ -20,13 +20,14 @@ import argparse
 import os
 import types
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 import numpy as np
 import pytest
 from dnnl_tests.models import accuracy, workloads
 
 from scripts import options
-from scripts.bench import bench, codegens, measure, own, peers, throughput
+from scripts.bench import bench, codegens, measure, own, packages, peers, throughput
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.onnx_model import OnnxModel
@@ -239,3 +240,23 @@ def test_a_model_that_the_importer_cannot_read(tmp_path):
     with pytest.raises(SetupError, match="TVM's ONNX importer cannot read") as error:
         OnnxModel(str(tmp_path / "m.onnx")).to_relay()
     assert "NoSuchOp" in said(error) and "docs/trouble_shooting.md" in said(error)
+
+
+def test_models_of_packages(own_model):
+    args = argparse.Namespace(threads=1, repeat=2, time=True)
+    cells, report = packages.measured(own_model, {"x": (3, 8)}, args)
+    assert len(cells) == len(packages.HEADER + packages.TIMES) - 1
+    assert cells[:3] == [report.total, report.offloaded, report.partitions]
+    assert cells[1] >= 1 and float(cells[4]) < 1e-6 and float(cells[5]) > 0
+
+
+def test_shapes_of_models_of_packages():
+    def shapes(text):
+        return packages.shapes_of(Path(text))
+
+    assert shapes("openwakeword/openwakeword/resources/models/silero_vad.onnx")["h"] == (2, 1, 64)
+    assert "h" not in shapes("silero-vad/silero_vad/data/silero_vad.onnx")
+    assert shapes("speechmos/dnsmos_models/sig.onnx") != shapes("speechmos/a/sig_bak_ovr.onnx")
+    assert shapes("timer.onnx") == {}
+    path = Path("speechmos/speechmos/dnsmos_models/sig.onnx")
+    assert packages.named(path) == "speechmos: dnsmos_models/sig"

@@ -319,6 +319,11 @@ CASES = {
         [X3],
         {"dnnl.strided_slice": 1, "dnnl.relu": 1},
     ),
+    "pad": (
+        lambda b, x: op.nn.relu(b.emit(op.nn.pad(x, [0, 0, 1, 2, 0, 3], "constant", 0.5))),
+        [X3],
+        {"dnnl.pad": 1, "dnnl.relu": 1},
+    ),
     "reshapes": (_reshapes, [X3], {"dnnl.reshape": 3, "dnnl.transpose": 1}),
     **{
         name: (lambda b, x, name=name: getattr(op, name)(x, const(8)), [X3], {f"dnnl.{name}": 1})

@@ -151,6 +151,12 @@ inline void AppendViews(std::vector<ValidOp>* ops) {
                   {x},
                   {{"axis", {"2"}}, {"indices_or_sections", {"1", "3"}}},
                   {Float32({2, 3, 1}), Float32({2, 3, 2}), Float32({2, 3, 1})}});
+  ops->push_back({"nn.pad",
+                  {x},
+                  {{"pad_width", {"0", "0", "1", "0", "2", "3"}},
+                   {"pad_mode", {"constant"}},
+                   {"pad_value", {"0.5"}}},
+                  {Float32({2, 4, 9})}});
   ops->push_back({"strided_slice",
                   {x},
                   {{"begin", {"0", "1"}},

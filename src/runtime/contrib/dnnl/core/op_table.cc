@@ -129,6 +129,7 @@ const OpSpec kOps[] = {
     {"qnn.quantize", 3, 3, {InferQuantize, LowerQuantize}},
 
     {"concatenate", 1, kAnyNumber, {InferConcat, LowerConcat, kAny}},
+    {"nn.pad", 1, 2, {InferPad, LowerPad, kAny}},
     {"split", 1, 1, {InferSplit, LowerSplit, kAny}},
     {"stack", 1, kAnyNumber, {InferStack, LowerStack, kAny}},
     {"strided_slice", 1, 1, {InferStridedSlice, LowerStridedSlice, kAny}},

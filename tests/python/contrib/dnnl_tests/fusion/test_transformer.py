@@ -144,6 +144,31 @@ class TestLayerNorm:
     def test_product_with_itself(self):
         self.check(self.written(square=lambda y: y * y))
 
+    def of_variance(self, axis=2, **attrs):
+        """Return the form that ONNX's LayerNormalization is imported as."""
+        x = var("x", self.x.shape)
+        middle = mean(x, axis=axis)
+        attrs = {"axis": axis, "keepdims": True, "with_mean": middle, **attrs}
+        inverse = F(1.0) / relay.sqrt(relay.variance(x, **attrs) + F(1e-5))
+        return (x - middle) * inverse * const(16) + const(16, seed=1)
+
+    def test_variance(self):
+        self.check(self.of_variance())
+        self.check(self.of_variance(with_mean=None))
+
+    def test_variance_of_another_kind(self):
+        self.check(self.of_variance(unbiased=True), is_found=False)
+        self.check(self.of_variance(axis=1), is_found=False)
+        self.check(
+            self.of_variance(with_mean=mean(var("y", self.x.shape))), {"y": self.x + 1}, False
+        )
+
+    def test_data_that_is_not_centred(self):
+        x = var("x", self.x.shape)
+        y = x / relay.sqrt(relay.variance(x, axis=2, keepdims=True) + F(1e-5))
+        found = testing.offload(self.check(y, is_found=False))
+        assert "dnnl.rms_norm" not in found.composites
+
     def test_centred_twice(self):
         x = var("x", self.x.shape)
         twice = relay.power(x - mean(x), F(2.0))

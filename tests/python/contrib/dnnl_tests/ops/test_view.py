@@ -321,3 +321,62 @@ def test_one_channel_in_blocks_is_no_other_dimension(shape):
     expr = relay.nn.conv1d_transpose(var("x", x.shape), relay.const(w), **attrs)
     mod = tvm.IRModule.from_expr(relay.tanh(relay.reshape(expr, shape)))
     testing.check(mod, {"x": x}, partitions=1, options={"prune": False})
+
+
+def pad(x, widths, value=0.5):
+    return relay.nn.pad(x, widths, value)
+
+
+PADS = {
+    "all-sides": ((1, 2), (0, 0), (3, 1), (2, 4)),
+    "one-side": ((0, 0), (0, 0), (0, 0), (0, 3)),
+    "channels": ((0, 0), (2, 1), (0, 0), (0, 0)),
+    "none": ((0, 0),) * 4,
+}
+
+
+@pytest.mark.parametrize("widths", PADS.values(), ids=PADS.keys())
+def test_pad_behind_a_function_and_a_convolution(widths):
+    x, w = rand(2, 8, 6, 5), rand(16, 8, 3, 3, seed=1)
+    attrs = dict(kernel_size=(3, 3), channels=16, padding=(1, 1))
+    expected = np.abs(np.pad(np.tanh(x), widths, constant_values=0.5))
+    expr = relay.abs(pad(relay.tanh(var("x", x.shape)), widths))
+    run_alone(expr, {"x": x}, None, expected, kinds=["eltwise", "eltwise"], rtol=1e-6)
+    expr = relay.tanh(pad(relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs), widths))
+    expected = np.tanh(np.pad(conv2d(x, w, attrs), widths, constant_values=0.5))
+    run_alone(expr, {"x": x}, {"w": w}, expected, kinds=["convolution", "eltwise"], rtol=RTOL)
+
+
+def test_pad_of_a_tensor_that_others_read():
+    x = rand(3, 4)
+    y = relay.tanh(var("x", x.shape))
+    expr = relay.add(relay.tanh(pad(y, ((0, 0), (0, 4)))), relay.concatenate([y, y], 1))
+    t = np.tanh(x)
+    expected = np.tanh(np.pad(t, ((0, 0), (0, 4)), constant_values=0.5)) + np.hstack([t, t])
+    kinds = ["eltwise", "concat", "eltwise", "binary"]
+    run_alone(expr, {"x": x}, None, expected, kinds=kinds, rtol=1e-6)
+
+
+@json_only
+def test_pad_with_an_open_batch():
+    x = relay.var("x", shape=(relay.Any(), 4))
+    mod = module(relay.tanh(pad(relay.exp(x), ((0, 0), (1, 2)), -1.0)))
+    mod = dnnl.partition_for_dnnl(mod, prune=False)
+    assert testing.offload(mod).ops["nn.pad"] == 1
+    runner = testing.Runner(testing.build(mod, executor="vm"))
+    for batch in (1, 3):
+        data = rand(batch, 4)
+        expected = np.tanh(np.pad(np.exp(data), ((0, 0), (1, 2)), constant_values=-1.0))
+        testing.assert_close(runner({"x": data}), [expected], 1e-6)
+
+
+def test_pads_that_stay():
+    x, v = var("x", (3, 4)), relay.var("v", shape=())
+    for expr, reason in (
+        (relay.nn.pad(x, ((1, 1), (0, 0)), pad_mode="edge"), "pad_mode=edge"),
+        (relay.nn.pad(x, ((1, 1), (0, 0)), pad_mode="reflect"), "pad_mode=reflect"),
+        (pad(x, ((-1, 0), (0, 0))), "negative"),
+        (pad(x, ((1, 0), (0, 0)), v), "no constant"),
+        (pad(relay.var("i", shape=(3,), dtype="int32"), ((1, 0),), 0), "data is int32"),
+    ):
+        assert reason in " ".join(reasons(expr))

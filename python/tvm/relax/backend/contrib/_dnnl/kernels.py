@@ -136,7 +136,8 @@ def _texts(attrs: dict[str, Any], prefix: str = "") -> dict[str, list]:
 def _texts_of(value) -> list:
     """Write an attribute as the JSON graph has it: rows of texts."""
     if isinstance(value, (list, tuple)):
-        return [[_text(item) for item in value]]
+        is_nested = any(isinstance(item, (list, tuple)) for item in value)
+        return [[_text(item) for item in row] for row in (value if is_nested else [value])]
     return [[_text(value)]]
 
 

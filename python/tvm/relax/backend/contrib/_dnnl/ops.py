@@ -221,6 +221,14 @@ def _strided_slice(call: relax.Call) -> ReadOp:
     return ReadOp("strided_slice", [data], {**attrs, "axes": axes, "slice_mode": "end"})
 
 
+def _pad(call: relax.Call) -> ReadOp:
+    """Read the value, which is an attribute here, as the constant that Relay has."""
+    data, widths = call.args[0], _plain(call.attrs.pad_width)
+    value = relax.const(float(call.attrs.pad_value), data.ty.dtype)
+    attrs = {"pad_width": list(zip(widths[::2], widths[1::2])), "pad_mode": call.attrs.pad_mode}
+    return ReadOp("nn.pad", [data, value], attrs)
+
+
 def _reduction(name: str) -> Row:
     def read(call):
         axis = call.attrs.axis
@@ -336,6 +344,7 @@ ROWS: dict[str, Row] = {
     "relax.stack": _concat,
     "relax.split": _split,
     "relax.strided_slice": _strided_slice,
+    "relax.nn.pad": _pad,
     "relax.permute_dims": _transpose,
     "relax.reshape": _reshape,
     "relax.expand_dims": _reshape,

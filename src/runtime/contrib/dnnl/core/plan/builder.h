@@ -103,6 +103,8 @@ class PlanBuilder {
   bool IsConstant(const Tensor& value) const;
   /*! \brief A constant of one element. */
   Tensor NewConstant(int32_t value);
+  /*! \brief A row-major constant, all elements of which are that of a constant of one. */
+  Tensor Filled(const NodeReader& node, const Tensor& element, const Dims& dims);
   /*! \brief The elements of a constant. */
   template <typename T>
   std::vector<T> ValuesOf(const NodeReader& node, const Tensor& constant) {

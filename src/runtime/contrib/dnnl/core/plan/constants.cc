@@ -105,6 +105,19 @@ Tensor PlanBuilder::NewConstant(int32_t value) {
   return Tensor{AddBuffer(std::move(buffer)), PlainDesc({1}, dnnl::memory::data_type::s32)};
 }
 
+Tensor PlanBuilder::Filled(const NodeReader& node, const Tensor& element, const Dims& dims) {
+  CORE_CHECK(IsConstant(element) && NumElements(element.dims()) == 1)
+      << node.Where() << ": what it fills with is no constant of one element";
+  const auto md = PlainDesc(dims, element.dtype());
+  const size_t bytes = dnnl::memory::data_type_size(element.dtype());
+  Buffer buffer(BufferKind::kConstant, md.get_size());
+  buffer.data = AllocAligned(md.get_size());
+  for (size_t at = 0; at < md.get_size(); at += bytes) {
+    std::memcpy(static_cast<char*>(buffer.data.get()) + at, DataOf(element), bytes);
+  }
+  return Tensor{AddBuffer(std::move(buffer)), md};
+}
+
 void* PlanBuilder::DataOf(const Tensor& constant) const {
   const auto [root, offset] = plan_->Locate(constant.buffer);
   return static_cast<char*>(plan_->buffers[root].data.get()) + offset;

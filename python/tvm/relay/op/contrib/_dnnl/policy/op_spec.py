@@ -32,7 +32,7 @@ EXCLUDED = "excluded by option"
 
 # Relay ops without a row that compute nothing.
 MOVES = frozenset(
-    ["take", "nn.pad", "broadcast_to", "full", "nn.dropout", "copy", "zeros", "ones", "shape_of"]
+    ["take", "broadcast_to", "full", "nn.dropout", "copy", "zeros", "ones", "shape_of"]
 )
 
 # The cost weight where oneDNN has vector code and TVM calls a function of the C library.

@@ -57,6 +57,7 @@ from .rules.resize import RESIZE
 from .rules.view import (
     concat_reason,
     layout_transform_reason,
+    pad_reason,
     strided_slice_reason,
     view_reason,
 )
@@ -124,6 +125,7 @@ TABLE: dict[str, OpSpec] = {
         ),
         copy("concatenate", concat_reason, relax="concat"),
         copy("stack", concat_reason),
+        copy("nn.pad", pad_reason),
         view("split", view_reason),
         view("strided_slice", strided_slice_reason),
         view("contrib_reverse_reshape", view_reason, relax=""),

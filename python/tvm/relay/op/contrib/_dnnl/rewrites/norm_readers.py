@@ -123,6 +123,8 @@ class LayerNormReader:
         return None
 
     def _is_variance(self, i: int, data: int) -> bool:
+        if self.graph.ops[i] == "variance":
+            return self._variance(i) == data
         square = self._mean(i)
         if square is None:
             return False
@@ -132,6 +134,13 @@ class LayerNormReader:
         if self.graph.ops[square] == "multiply":
             return all(self._centred(operand) == data for operand in operands)
         return False
+
+    def _variance(self, i: int) -> int | None:
+        """Read Relay's op of x and its mean, all of it divided by the number of elements."""
+        data, mean = self.graph.operands[i]
+        if self.graph.views[i].attrs.unbiased or self._mean(mean) != data:
+            return None
+        return data if self._along_last_axis(i, data) else None
 
     def _centred(self, i: int) -> int | None:
         """Read x - mean(x), and return x."""
@@ -144,13 +153,15 @@ class LayerNormReader:
         """Read a mean along the last axis, which is kept."""
         if self.graph.ops[i] != "mean":
             return None
-        attrs, data = self.graph.views[i].attrs, self.graph.operands[i][0]
-        shape = self.graph.result(data).shape
-        rank = len(shape)
-        axes = [int(axis) % rank for axis in attrs.axis or ()]
-        kept = attrs.keepdims and not attrs.exclude
-        is_last = axes == [rank - 1] and shape[-1] is not None
-        return data if kept and is_last else None
+        data = self.graph.operands[i][0]
+        return data if self._along_last_axis(i, data) else None
+
+    def _along_last_axis(self, i: int, data: int) -> bool:
+        """Whether a reduction of data is one along the last axis, which is kept."""
+        attrs, shape = self.graph.views[i].attrs, self.graph.result(data).shape
+        axes = [int(axis) % len(shape) for axis in attrs.axis or ()]
+        is_last = axes == [len(shape) - 1] and shape[-1] is not None
+        return is_last and attrs.keepdims and not attrs.exclude
 
 
 class RMSNormReader(LayerNormReader):
@@ -158,6 +169,9 @@ class RMSNormReader(LayerNormReader):
 
     def _centred(self, i: int) -> int | None:
         return i
+
+    def _variance(self, i: int) -> int | None:
+        return None
 
     def read(self, root: int) -> Normalization | None:
         """Read the call `root`, with the factor in it if there is one."""

@@ -121,6 +121,22 @@ def concat_reason(call: OpView) -> str | None:
     return tensor_reason("result", call.result, 1, MOVED)
 
 
+def pad_reason(call: OpView) -> str | None:
+    """Accept frames of one constant, of the type of the data."""
+    mode, widths = str(call.attrs.pad_mode), [ints(width) for width in call.attrs.pad_width]
+    if mode != "constant":
+        return f"pad_mode={mode}: oneDNN copies no values of the data around it"
+    if None in widths or any(min(width) < 0 for width in widths):
+        return "pad_width is not known, or negative"
+    data, value = call.args
+    reason = tensor_reason("data", data, 1, MOVED) or tensor_reason("result", call.result, 1, MOVED)
+    if reason:
+        return reason
+    if not value.is_constant or known_product(value.shape) != 1 or value.dtype != data.dtype:
+        return f"pad_value is no constant of one {data.dtype}"
+    return None
+
+
 def strided_slice_reason(call: OpView) -> str | None:
     """Accept tensors and steps forward between numbers that are known."""
     reason = view_reason(call)
