@@ -27,12 +27,6 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 _OF_TVM = ("tvm/", "dmlc/")
 
 BACKEND = "python/tvm/relay/op/contrib/_dnnl"
-# What Relay and Relax share of it.
-SHARED = tuple(
-    path.removeprefix(BACKEND + "/")
-    for path in read_list(ROOT / "patches/relax/overlay.list")
-    if path.startswith(BACKEND)
-)
 # All that is to be had of the module tvm there.
 _ANY_TVM = ("get_global_func", "ir", "IRModule", "transform")
 
@@ -60,7 +54,8 @@ def check_core(root):
 
 def shared(root):
     """Return the files that Relay and Relax share."""
-    paths = [root / BACKEND / name for name in SHARED]
+    listed = read_list(ROOT / "patches/relax/overlay.list")
+    paths = [root / path for path in listed if path.startswith(BACKEND)]
     return {
         file
         for path in paths
