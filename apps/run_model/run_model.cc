@@ -34,6 +34,7 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <numeric>
@@ -95,7 +96,8 @@ double Measure(const std::function<void()>& run) {
 
 void Run(const std::string& model, const std::string& folder,
          const std::vector<std::string>& inputs) {
-  const Module library = Module::LoadFromFile(model);
+  // A name without a folder is looked for where the system has libraries.
+  const Module library = Module::LoadFromFile(std::filesystem::absolute(model).string());
   const Module executor = Module(library).GetFunction("default")(kCPU);
   const auto function = [&executor](const char* name) {
     return Module(executor).GetFunction(name);

@@ -45,10 +45,10 @@ def program():
     return folder / "run_model"
 
 
-def run(*command, **environ):
-    return subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, env={**os.environ, **environ}
-    )
+def run(*command, cwd=None, **environ):
+    environ = {**os.environ, **environ}
+    words = list(map(str, command))
+    return subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=environ)
 
 
 @pytest.fixture
@@ -72,9 +72,9 @@ def model(tmp_path):
 def test_it_gives_what_python_gives(program, model):
     path, expected = model
     folder = path.parent
-    words = [f"{name}={folder / name}.bin" for name in ("x", "index")]
+    words = [path.name, ".", "x=x.bin", "index=index.bin"]
     # Nothing but what the linker has noted leads it to the libraries.
-    done = run(program, path, folder, *words, LD_LIBRARY_PATH="", PYTHONPATH="")
+    done = run(program, *words, cwd=folder, LD_LIBRARY_PATH="", PYTHONPATH="")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("2 outputs in ")
     for i, value in enumerate(expected):
