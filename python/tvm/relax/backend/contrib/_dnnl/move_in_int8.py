@@ -33,7 +33,7 @@ from .policy.op_spec import Rules
 from .policy.quantized import reads_weight
 from .policy.rules.quantize import DEQUANTIZE, parameters
 from .policy.tensors import EIGHT_BITS
-from .reading import Unread, constant_of, is_constant, op_name, short_name
+from .reading import Unread, constant_of, is_constant, op_name, short_name, users_of
 from .simplify import reals_of
 
 _DEQUANTIZE, _QUANTIZE = "relax.dequantize", "relax.quantize"
@@ -89,10 +89,7 @@ class _Mover(PyExprMutator):
     def __init__(self, mod: tvm.IRModule, func: relax.Function, rules: Rules):
         super().__init__(mod)
         self._rules = rules
-        self._users: dict = {}
-        for block in func.body.blocks:
-            if isinstance(block, relax.DataflowBlock):
-                self._users.update(relax.analysis.udchain(block))
+        self._users = users_of(func)
 
     def visit_call_(self, op):  # pylint: disable=arguments-differ
         """Rewrite a call."""

@@ -86,6 +86,15 @@ def with_attrs(call: relax.Call, **changes) -> relax.Call:
     return make(*call.args, **{**attrs, **changes})
 
 
+def users_of(func: relax.Function) -> dict:
+    """Return what reads each variable of the function's dataflow blocks."""
+    users: dict = {}
+    for block in func.body.blocks:
+        if isinstance(block, relax.DataflowBlock):
+            users.update(relax.analysis.udchain(block))
+    return users
+
+
 def is_constant(expr) -> bool:
     """Whether an expression is a tensor that is known."""
     return isinstance(expr, ir.GenericConst) and isinstance(expr.ty, relax.TensorType)

@@ -37,7 +37,17 @@ from .graph import view_of
 from .ops import ROWS
 from .policy.rules.quantize import symmetric
 from .policy.table import TABLE
-from .reading import Unread, axes_of, is_constant, number, op_name, short_name, sizes, value_of
+from .reading import (
+    Unread,
+    axes_of,
+    is_constant,
+    number,
+    op_name,
+    short_name,
+    sizes,
+    users_of,
+    value_of,
+)
 
 # What is computed of constants while a model is compiled.
 _FOLDED: dict[str, Callable] = {
@@ -113,10 +123,7 @@ class _Simplifier(PyExprMutator):
         self._excluded, self._transposes_weights = excluded, transposes_weights
         self._mod = mod
         self._old = relax.analysis.get_var2val(func)
-        self._users: dict = {}
-        for block in func.body.blocks:
-            if isinstance(block, relax.DataflowBlock):
-                self._users.update(relax.analysis.udchain(block))
+        self._users = users_of(func)
 
     def _bound(self, expr):
         """Return what a variable stands for, or any other expression as it is."""
