@@ -157,6 +157,18 @@ def _another_scale(builder, x):
     return qconv(builder, y, 12)
 
 
+def _layer(builder, x):
+    """A matmul with bias between reshapes, as onnxruntime quantizes one of three dimensions."""
+    weight = np.random.default_rng(0).integers(-9, 9, (16, 24)).astype("int8")
+    scale, zero = relax.const(rand(24) ** 2 + 0.1), relax.const(np.zeros(24, "int8"))
+    weight = builder.emit(op.dequantize(relax.const(weight), scale, zero, axis=1))
+    y = real(builder, builder.emit(op.reshape(x, (72, 16))))
+    y = builder.emit(op.add(builder.emit(op.matmul(y, weight)), const(24)))
+    y = real(builder, bits(builder, y, 0.5), 0.5)
+    y = builder.emit(op.tanh(builder.emit(op.reshape(y, (6, 12, 24)))))
+    return builder.emit(op.reshape(y, (72, 24)))
+
+
 # By name: the function, and what is in its partitions. A weight that meets real numbers is folded.
 IN_8_BITS = {
     "pool": (_pool, {"dnnl.max_pool2d": 1, "dnnl.qnn.conv2d": 1}),
@@ -171,6 +183,7 @@ IN_8_BITS = {
         _another_scale,
         {"dnnl.dequantize": 2, "dnnl.concatenate": 1, "dnnl.conv2d": 1},
     ),
+    "layer": (_layer, {"dnnl.reshape": 2, "dnnl.qnn.matmul_bias_quantize_tanh": 1}),
 }
 
 

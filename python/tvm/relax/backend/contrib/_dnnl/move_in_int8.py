@@ -29,12 +29,14 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from .graph import RelaxGraph, value_from
 from .ops import ROWS
+from .partition.fuse import find_reshaped_bits
 from .policy.op_spec import Rules
 from .policy.quantized import reads_weight
 from .policy.rules.quantize import DEQUANTIZE, parameters
 from .policy.tensors import EIGHT_BITS
 from .reading import Unread, constant_of, is_constant, op_name, short_name, users_of
 from .simplify import reals_of
+from .virtual_ops import with_formulas
 
 _DEQUANTIZE, _QUANTIZE = "relax.dequantize", "relax.quantize"
 
@@ -65,6 +67,31 @@ def fold_dequantized(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> r
         and not all(reads_weight(graph, rules, i, user) for user in graph.users[i])
     ]
     return _Folder(mod, folded).visit_expr(func) if folded else func
+
+
+def move_dequantize_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
+    """Return a function with a dequantize before a reshape, where fusion goes on behind it then."""
+    graph = with_formulas(func, rules)
+    found = [graph.nodes[i] for _, i in find_reshaped_bits(graph, rules)]
+    return _Reshaper(mod, found).visit_expr(func) if found else func
+
+
+@mutator
+class _Reshaper(PyExprMutator):
+    """Lets calls of dequantize change places with the reshapes that they read."""
+
+    def __init__(self, mod: tvm.IRModule, found: list[relax.Call]):
+        super().__init__(mod)
+        self._found = set(found)
+
+    def visit_call_(self, op):  # pylint: disable=arguments-differ
+        """Rewrite a call."""
+        call = self.visit_expr_post_order(op)
+        if op not in self._found:
+            return call
+        reshape = self.lookup_binding(call.args[0])
+        real = self.builder_.emit(_dequantize(reshape.args[0], call))
+        return relax.Call(reshape.op, [real, *reshape.args[1:]], reshape.attrs, reshape.ty_args)
 
 
 @mutator

@@ -26,7 +26,7 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
-from .move_in_int8 import fold_dequantized, move_in_int8
+from .move_in_int8 import fold_dequantized, move_dequantize_first, move_in_int8
 from .outline import Outlined
 from .partition.units import Choice, Units
 from .policy.op_spec import Rules
@@ -61,6 +61,8 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
     mod = _rewritten(mod, rules, propagate_strides)
     if rules.options.precision != "float32":
         mod = _rewritten(mod, rules, reduce_precision)
+    if given["dequantize"]:
+        mod = _rewritten(mod, rules, move_dequantize_first)
     builder = relax.BlockBuilder(mod)
     for var, func in mod.functions_items():
         if not isinstance(func, relax.Function) or is_opaque(func):

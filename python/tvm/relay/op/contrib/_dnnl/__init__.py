@@ -46,6 +46,7 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
     rewrites/rms_norm           formulas that oneDNN has an op for become virtual ops
     rewrites/virtual_ops
     rewrites/reduced_precision  bfloat16 or float16 in the place of float32, if wanted
+    rewrites/dequantize_order   a dequantize goes before a reshape, for what follows to be fused
     partition/outline           what oneDNN runs goes into functions, with the help of
         units                       what is chosen, by these:
         fuse                        an op and what is fused to it

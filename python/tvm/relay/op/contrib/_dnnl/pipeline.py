@@ -34,6 +34,7 @@ from .policy.op_spec import Rules
 from .policy.tensors import tensor_reason
 from .report.record import ATTR, Record
 from .rewrites.bias_order import move_bias_first
+from .rewrites.dequantize_order import move_dequantize_first
 from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
@@ -94,6 +95,7 @@ def _steps(options: Options) -> list[Step]:
         wrap_rms_norms,
         wrap_formulas,
         *([] if options.precision == "float32" else [reduce_precision]),
+        move_dequantize_first,
         offload,
         dynamic_again,
         unwrap_virtual_ops,

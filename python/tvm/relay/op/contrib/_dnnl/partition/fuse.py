@@ -24,7 +24,7 @@ from ..policy.graph import Graph
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.operands import BIAS_OPS, operand_kind
 from ..policy.quantized import dequantized_operands, is_dequantized
-from ..policy.rules.quantize import DEQUANTIZE, parameters
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, parameters
 from ..policy.rules.view import copied_at_end
 from ..policy.tensors import COMPILER
 
@@ -97,6 +97,30 @@ class Fused:
             self.chain.pop()
             self.parts.pop()
             self._drop_unnamed()
+
+    def reshaped_bits(self) -> tuple[int, int, int] | None:
+        """Return what keeps this chain, which ends in a quantize, from going on.
+
+        Returns
+        -------
+        reshape, dequantize, user : tuple[int, int, int]
+            In this order they follow the quantize. If the first two changed places, the third would
+            be fused, too.
+        """
+        following = [self.chain[-1]]
+        while len(following) < 4 and len(self.graph.users[following[-1]]) == 1:
+            following += self.graph.users[following[-1]]
+        if self.parts[-1] != "quantize" or len(following) < 4:
+            return None
+        last, reshape, dequantize, user = following
+        if not self._is_reshape_of_rows(last, reshape):
+            return None
+        if not is_dequantized(self.graph, self.rules, dequantize, last):
+            return None
+        self.parts.append(None)
+        is_fused = self.graph.ops[user] != QUANTIZE and self._part(dequantize, user) is not None
+        self.parts.pop()
+        return (reshape, dequantize, user) if is_fused else None
 
     def _drop_unnamed(self) -> None:
         """Leave reshapes and dequantizes out that nothing is fused behind."""
@@ -200,3 +224,20 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
         if len(fused.chain) > 1 or fused.dequantized:
             taken.update(fused.chain)
             yield fused
+
+
+def find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[int, int]]:
+    """Yield each reshape and the dequantize behind it that had better change places.
+
+    See `Fused.reshaped_bits`. An op with two such operands is fused to one of them; the other it
+    can read in 8 bits.
+    """
+    if QUANTIZE not in graph.ops:
+        return
+    chains = list(find_fused(graph, rules))
+    taken = {i for fused in chains for i in fused.chain[1:]}
+    for fused in chains:
+        reshape, dequantize, user = fused.reshaped_bits() or (None, None, None)
+        if user is not None and user not in taken:
+            taken.add(user)
+            yield reshape, dequantize
