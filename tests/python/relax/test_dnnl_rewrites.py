@@ -117,8 +117,8 @@ def bits(builder, x, scale=0.05, zero_point=3):
     return builder.emit(op.quantize(x, scale, zero, axis=1, out_dtype="int8"))
 
 
-def qconv(builder, x, channels=6):
-    weight = np.random.default_rng(0).integers(-9, 9, (6, channels, 1, 1)).astype("int8")
+def qconv(builder, x, channels=6, seed=0):
+    weight = np.random.default_rng(seed).integers(-9, 9, (6, channels, 1, 1)).astype("int8")
     scale, zero = relax.const(rand(6) ** 2 + 0.1), relax.const(np.zeros(6, "int8"))
     weight = builder.emit(op.dequantize(relax.const(weight), scale, zero, axis=0))
     return builder.emit(op.nn.conv2d(x, weight))
@@ -157,6 +157,15 @@ def _another_scale(builder, x):
     return qconv(builder, y, 12)
 
 
+def _twice(builder, x):
+    """What two convolutions read is quantized for each, as onnxruntime writes it."""
+    y = builder.emit(op.nn.softmax(real(builder, x)))
+    first, second = (
+        qconv(builder, real(builder, bits(builder, y, 0.01), 0.01), seed=seed) for seed in (0, 1)
+    )
+    return op.add(first, second)
+
+
 def _layer(builder, x):
     """A matmul with bias between reshapes, as onnxruntime quantizes one of three dimensions."""
     weight = np.random.default_rng(0).integers(-9, 9, (16, 24)).astype("int8")
@@ -182,6 +191,16 @@ IN_8_BITS = {
     "another-scale": (
         _another_scale,
         {"dnnl.dequantize": 2, "dnnl.concatenate": 1, "dnnl.conv2d": 1},
+    ),
+    "twice": (
+        _twice,
+        {
+            "dnnl.dequantize": 1,
+            "dnnl.softmax": 1,
+            "dnnl.quantize": 1,
+            "dnnl.qnn.conv2d": 1,
+            "dnnl.qnn.conv2d_sum": 1,
+        },
     ),
     "layer": (_layer, {"dnnl.reshape": 2, "dnnl.qnn.matmul_bias_quantize_tanh": 1}),
 }

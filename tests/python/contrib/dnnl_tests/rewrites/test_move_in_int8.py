@@ -22,7 +22,7 @@ from tvm import relay
 
 from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import conv, pool
-from dnnl_tests.relay import composites, module, partition
+from dnnl_tests.relay import composites, module, partition, var
 
 DATA = Quantization(0.02, 131, "uint8")
 OUT = Quantization(0.11, 120, "uint8")
@@ -133,3 +133,18 @@ def test_operand_of_two_ops():
     assert composites(mod) == {"dnnl.qnn.dense_quantize": 1}
     partitioned = partition(mod, prune=False)
     assert dtypes_of(partitioned, "nn.softmax") == ["float32"]
+
+
+@pytest.mark.parametrize("second", [DATA, DATA._replace(zero_point=7)], ids=["same", "other"])
+def test_quantized_once(second):
+    """Constants of equal values keep what two layers read apart, as importers write it."""
+    w = WEIGHT.values(8, 16, low=-64, high=64)
+    real = relay.nn.softmax(var("x", 5, 16))
+    first, other = (
+        relay.nn.dense(each.dequantize(each.quantize(real)), WEIGHT.dequantize(w + k))
+        for k, each in enumerate((DATA, second))
+    )
+    mod = module(first + other)
+    assert composites(mod) == {"dnnl.qnn.dense": 1, "dnnl.qnn.dense_sum": 1}
+    count = 1 if second == DATA else 2
+    assert len(dtypes_of(partition(mod, prune=False), "qnn.quantize")) == count

@@ -41,6 +41,12 @@ from .virtual_ops import with_formulas
 _DEQUANTIZE, _QUANTIZE = "relax.dequantize", "relax.quantize"
 
 
+def merge_equal(_mod: tvm.IRModule, func: relax.Function, _rules: Rules) -> relax.Function:
+    """Return a function that computes once what importers write for each op that reads it."""
+    alone = tvm.IRModule({relax.GlobalVar("main"): func})
+    return relax.transform.EliminateCommonSubexpr()(alone)["main"]
+
+
 def move_in_int8(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
     """Return a function with dequantize and quantize in other places.
 

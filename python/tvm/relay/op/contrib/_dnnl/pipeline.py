@@ -44,7 +44,7 @@ from .rewrites.propagate_strides import propagate_strides
 from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
 from .rewrites.reduced_precision import reduce_precision
 from .rewrites.rms_norm import wrap_rms_norms
-from .rewrites.simplify import bind_params, fold_constants, remove_identities
+from .rewrites.simplify import bind_params, fold_constants, merge_equal, remove_identities
 from .rewrites.static_reshape import dynamic_again, static_reshape
 from .rewrites.take_to_slice import take_to_slice
 from .rewrites.virtual_ops import unwrap_virtual_ops, wrap_formulas
@@ -85,6 +85,7 @@ def _steps(options: Options) -> list[Step]:
         fold_constants,
         take_to_slice,
         qnn_to_qdq,
+        merge_equal,
         move_in_int8,
         fold_pad,
         fold_dequantized,

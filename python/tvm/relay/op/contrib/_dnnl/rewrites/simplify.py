@@ -28,6 +28,7 @@ from tvm.relay import transform
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
 from ..policy.tensors import text_of_shape
 from .driver import Match, rewrite
 
@@ -62,6 +63,29 @@ def _is_returned(graph: DataflowGraph, i: int) -> bool:
 def fold_constants(function: TypedFunction, rules: Rules) -> Rewritten:
     """Compute what depends on constants alone."""
     return Rewritten(with_constants_folded(function.func, function.mod))
+
+
+def merge_equal(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Compute what a quantized model asks for several times once.
+
+    Importers write the scale and the zero point of each quantize anew, which keeps two of the same
+    tensor apart.
+    """
+    graph = function.graph
+    kept: dict[tuple, relay.Constant] = {}
+    replacements = {}
+    for i, name in enumerate(graph.ops):
+        for k in graph.operands[i][1:] if name in (QUANTIZE, DEQUANTIZE) else ():
+            expr = graph.nodes[k]
+            if isinstance(expr, relay.Constant):
+                values = expr.data.numpy()
+                first = kept.setdefault((values.dtype, values.shape, values.tobytes()), expr)
+                replacements[k] = [], lambda first=first: first
+    if not replacements:
+        return Rewritten(function.func)
+    mod = tvm.IRModule(function.mod.functions, function.mod.type_definitions)
+    mod[function.name] = graph.replace(replacements)
+    return Rewritten(transform.EliminateCommonSubexpr()(mod)[function.name])
 
 
 def with_constants_folded(func: relay.Function, mod: tvm.IRModule) -> relay.Function:
