@@ -127,6 +127,21 @@ TEST(DNNLInt8Binary, ProductsAndOthers) {
   }
 }
 
+TEST(DNNLInt8Binary, AZeroPointIsTakenOffFirst) {
+  for (const char* op : {"multiply", "maximum"}) {
+    for (DLDataType lhs : {kUInt8, kInt8}) {
+      for (bool has_relu : {false, true}) {
+        Case c{op, lhs, kFloat, kUInt8, 77, 0};
+        c.has_relu = has_relu;
+        EXPECT_EQ(Check(c).size(), 1u);
+        c.rhs_shape = {1, 16, 1, 1};
+        EXPECT_EQ(Check(c).size(), 1u);
+      }
+    }
+  }
+  EXPECT_EQ(Check({"multiply", kUInt8, kInt8, kInt8, -9, 0}).size(), 1u);
+}
+
 TEST(DNNLInt8Binary, Broadcasts) {
   for (const char* op : {"add", "subtract", "multiply"}) {
     for (const Shape& small : {Shape{1, 16, 1, 1}, {1, 1, 1, 1}, {2, 16, 1, 1}, {1, 1, 1, 5}}) {

@@ -24,7 +24,10 @@
 #include "int8.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
+
+#include "post_ops.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -108,7 +111,63 @@ void MakeSigned(const NodeReader& node, PlanBuilder* plan, Int8Operands* operand
   operands->weights_are.zero_point = zero == by ? Tensor{} : plan->NewConstant(zero - by);
 }
 
+/*!
+ * \brief The sum of the weights of each output channel; empty where the weights are not known now,
+ * or of several matrices.
+ */
+std::vector<double> SumsOfChannels(const NodeReader& node, PlanBuilder* plan, const Tensor& weights,
+                                   const Int8Weights& kernel) {
+  const Dims dims = weights.dims();
+  const bool is_one = kernel.is_convolution || std::all_of(dims.begin(), dims.end() - 2,
+                                                           [](int64_t size) { return size == 1; });
+  if (!is_one || dims[kernel.axis] != kernel.channels || !plan->IsConstant(weights)) return {};
+  const int64_t inner = NumElements(Dims(dims.begin() + kernel.axis + 1, dims.end()));
+  const std::vector<int> elements = Elements(node, plan, weights);
+  std::vector<double> sums(kernel.channels);
+  for (size_t i = 0; i < elements.size(); ++i) sums[i / inner % kernel.channels] += elements[i];
+  return sums;
+}
+
+/*! \brief In float32, without becoming infinite. */
+float ToFloat(double value) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  return static_cast<float>(std::min(std::max(value, -kLargest), kLargest));
+}
+
 }  // namespace
+
+void FuseScales(const NodeReader& node, PlanBuilder* plan, const Int8Operands& operands,
+                const Int8Weights& kernel, int mask, bool is_padded, FusedOps* fused) {
+  if (!fused->head) {
+    fused->Quantize(operands.src, DNNL_ARG_SRC, 0);
+    fused->Quantize(operands.weights_are, DNNL_ARG_WEIGHTS, mask);
+    return;
+  }
+  const auto [src_scale, src_zero] = operands.src.Values(node, plan);
+  const auto [scale, shift] = *fused->head;
+  Quantization src, weights = operands.weights_are;
+  src.zero_point = operands.src.zero_point;
+  std::vector<float> scales = plan->ValuesOf<float>(node, weights.scale);
+  std::vector<float> bias(kernel.channels);
+  if (fused->bias.defined()) bias = plan->ValuesOf<float>(node, fused->bias);
+  std::vector<double> sums;
+  if (src.HasZeroPoint() && !is_padded && !weights.HasZeroPoint()) {
+    sums = SumsOfChannels(node, plan, operands.weights, kernel);
+    if (!sums.empty()) src.zero_point = {};
+  }
+  sums.resize(kernel.channels);
+  bool has_bias = false;
+  for (int64_t i = 0; i < kernel.channels; ++i) {
+    const double product = src_scale * scales[scales.size() == 1 ? 0 : i] * scale;
+    bias[i] = ToFloat(bias[i] * scale + shift - product * src_zero * sums[i]);
+    has_bias = has_bias || bias[i] != 0;
+  }
+  for (float& each : scales) each = ToFloat(src_scale * each * scale);
+  fused->bias = has_bias ? plan->NewConstant(bias) : Tensor{};
+  weights.scale = plan->NewConstant(scales);
+  fused->Quantize(src, DNNL_ARG_SRC, 0);
+  fused->Quantize(weights, DNNL_ARG_WEIGHTS, mask);
+}
 
 std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
                                      const Int8Weights& kernel) {

@@ -39,6 +39,11 @@ struct Int8Operands {
   /*! \brief The second input, made signed. */
   Tensor weights;
   Quantization weights_are;
+
+  /*! \brief Whether the scales are known now, so that what is linear can be made part of them. */
+  bool HasConstantScales(const PlanBuilder& plan) const {
+    return src.IsConstant(plan) && plan.IsConstant(weights_are.scale);
+  }
 };
 
 /*! \brief What a kernel asks of the second operand. */
@@ -50,6 +55,8 @@ struct Int8Weights {
   bool is_convolution;
 };
 
+struct FusedOps;
+
 /*!
  * \brief The operands of a node whose first two inputs are dequantized, to multiply them as they
  * are; nothing for a node in float32.
@@ -58,6 +65,20 @@ struct Int8Weights {
  */
 std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
                                      const Int8Weights& kernel);
+
+/*!
+ * \brief Have a primitive multiply the operands as the real numbers that they stand for.
+ *
+ * Where the scales are constant, one scale for each channel does it, in which all is that is linear
+ * from the sums of products to the first post-op, and a bias: of the scales of source and weights,
+ * `FusedOps::head` and, where nothing is padded, the source's zero point. oneDNN has its best code
+ * for operands without zero points, and each post-op less is a pass over the result less.
+ *
+ * \param mask oneDNN's of the weights' scales, where they differ along an axis.
+ * \param is_padded Whether sums at the border are of fewer products.
+ */
+void FuseScales(const NodeReader& node, PlanBuilder* plan, const Int8Operands& operands,
+                const Int8Weights& kernel, int mask, bool is_padded, FusedOps* fused);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -84,41 +84,21 @@ Operand ReadOperand(const NodeReader& node, const NodeReader& post_op, PlanBuild
   return operand;
 }
 
-/*! \brief Post-ops, in which one linear function behind the other becomes one. */
-class LinearPostOps {
- public:
-  /*! \brief Append scale * x + shift, in the way that quantized numbers become real ones. */
-  void AppendLinear(double scale, double shift) {
-    scale_ *= scale;
-    shift_ = shift_ * scale + shift;
-  }
-  /*! \brief The post-ops so far, to append to. */
-  dnnl::post_ops& ops() {
-    if (scale_ != 1 || shift_ != 0) {
-      ops_.append_eltwise(dnnl::algorithm::eltwise_linear, static_cast<float>(scale_),
-                          static_cast<float>(shift_));
-    }
-    scale_ = 1;
-    shift_ = 0;
-    return ops_;
-  }
-
- private:
-  dnnl::post_ops ops_;
-  double scale_{1}, shift_{0};
-};
-
 /*! \brief The post-ops, and the same with one addition done in the result's memory. */
-struct PostOpChain {
-  LinearPostOps plain, in_place;
+struct PostOpChains {
+  PostOpChain plain{false}, in_place{true};
 
-  void AppendEltwise(dnnl::algorithm algorithm, float alpha, float beta) {
-    plain.ops().append_eltwise(algorithm, alpha, beta);
-    in_place.ops().append_eltwise(algorithm, alpha, beta);
+  void AppendEltwise(dnnl::algorithm algorithm, double alpha, double beta) {
+    plain.AppendEltwise(algorithm, alpha, beta);
+    in_place.AppendEltwise(algorithm, alpha, beta);
   }
   void AppendLinear(double scale, double shift) {
     plain.AppendLinear(scale, shift);
     in_place.AppendLinear(scale, shift);
+  }
+  void AppendBinary(dnnl::algorithm algorithm, const Tensor& operand, bool is_residual) {
+    plain.AppendBinary(algorithm, operand, is_residual);
+    in_place.AppendBinary(algorithm, operand, is_residual);
   }
 };
 
@@ -140,7 +120,7 @@ Tensor BiasOf(const NodeReader& node, const NodeReader& post_op, PlanBuilder* pl
   return plan->Plain(node, operand).Reshaped({channels});
 }
 
-void AppendEltwise(const NodeReader& post_op, const OpSpec& op, PostOpChain* chain,
+void AppendEltwise(const NodeReader& post_op, const OpSpec& op, PostOpChains* chain,
                    FusedOps* fused) {
   const auto [alpha, beta] = op.AlphaBeta(post_op);
   chain->AppendEltwise(op.algorithm, alpha, beta);
@@ -156,62 +136,39 @@ void AppendEltwise(const NodeReader& post_op, const OpSpec& op, PostOpChain* cha
  * Of a quantized operand q for s * (q - z), x + s * (q - z) is ((x / s - z) + q) * s.
  */
 void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Operand& operand,
-                  PostOpChain* chain, FusedOps* fused) {
+                  PostOpChains* chain, FusedOps* fused) {
   dnnl::algorithm algorithm = op.algorithm;
   if (post_op.Get<bool>("operand_first", false) && algorithm == dnnl::algorithm::binary_sub) {
     // operand - result = -result + operand, to the last bit.
-    chain->AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
+    chain->AppendLinear(-1, 0);
     algorithm = dnnl::algorithm::binary_add;
   } else {
     if (post_op.Get<bool>("operand_first", false) && !IsCommutative(algorithm)) {
       throw dnnl::error(dnnl_unimplemented, "the result is the second operand of a post-op");
     }
   }
-  // An operand of the result's shape has the result's layout, which oneDNN has yet to choose.
-  const bool is_small = NumElements(operand.value.dims()) < fused->result_size;
-  const bool is_residual =
-      !is_small && algorithm == dnnl::algorithm::binary_add && fused->residual.arg == 0;
-  const bool is_product = algorithm == dnnl::algorithm::binary_mul;
+  const bool is_residual = NumElements(operand.value.dims()) >= fused->result_size &&
+                           algorithm == dnnl::algorithm::binary_add && !fused->has_residual();
+  if (is_residual) fused->residual.name = static_cast<int>(fused->names.size());
   const double sign = algorithm == dnnl::algorithm::binary_add ? -1 : 1;
-  const dnnl::memory::desc md = is_small ? operand.value.md : AnyDesc(operand.value.md);
-  const auto append = [&](LinearPostOps* ops) {
-    if (!is_product) ops->AppendLinear(1 / operand.scale, sign * operand.zero_point);
-    dnnl::post_ops& list = ops->ops();
-    const int arg = DNNL_ARG_ATTR_MULTIPLE_POST_OP(list.len()) | DNNL_ARG_SRC_1;
-    list.append_binary(algorithm, md);
-    ops->AppendLinear(operand.scale, 0);
-    return arg;
-  };
-  const int arg = append(&chain->plain);
-  fused->operands.emplace_back(arg, operand.value);
-  if (!is_residual) {
-    fused->residual.renumbered[arg] = append(&chain->in_place);
-  } else if (operand.is_quantized) {
-    chain->in_place.ops().append_sum(static_cast<float>(operand.scale),
-                                     static_cast<int32_t>(operand.zero_point),
-                                     operand.value.dtype());
-  } else {
-    chain->in_place.ops().append_sum(1.f);
-  }
-  if (is_residual) {
-    fused->residual.arg = arg;
-    fused->residual.name = fused->names.size();
-  }
+  const bool is_product = algorithm == dnnl::algorithm::binary_mul;
+  if (!is_product) chain->AppendLinear(1 / operand.scale, sign * operand.zero_point);
+  chain->AppendBinary(algorithm, operand.value, is_residual);
+  chain->AppendLinear(operand.scale, 0);
   fused->names.push_back(AlgorithmName(algorithm));
 }
 
 /*! \brief The numbers that a quantization and a dequantization behind it leave. */
 void AppendFakeQuantization(const NodeReader& quantize, const NodeReader& dequantize,
-                            PlanBuilder* plan, PostOpChain* chain, FusedOps* fused) {
+                            PlanBuilder* plan, PostOpChains* chain, FusedOps* fused) {
   const Dims dims = quantize.OutDims();
   const auto [to_scale, to_zero] = Quantization::Read(quantize, plan, dims).Values(quantize, plan);
   const auto [from_scale, from_zero] =
       Quantization::Read(dequantize, plan, dims).Values(dequantize, plan);
   const auto [low, high] = RangeOf(quantize.OutType());
   chain->AppendLinear(1 / to_scale, to_zero);
-  chain->AppendEltwise(dnnl::algorithm::eltwise_round, 0.f, 0.f);
-  chain->AppendEltwise(dnnl::algorithm::eltwise_clip, static_cast<float>(low),
-                       static_cast<float>(high));
+  chain->AppendEltwise(dnnl::algorithm::eltwise_round, 0, 0);
+  chain->AppendEltwise(dnnl::algorithm::eltwise_clip, low, high);
   chain->AppendLinear(from_scale, -from_scale * from_zero);
   for (const char* name : {"round", "clip"}) fused->names.push_back(name);
 }
@@ -233,16 +190,28 @@ void CheckKept(const NodeReader& post_op, size_t kept, Dims* dims) {
 
 /*! \brief The quantization at the end, unless it is appended as a post-op. */
 Quantization AppendQuantization(const NodeReader& quantize, PlanBuilder* plan,
-                                const ResultView& view, PostOpChain* chain, FusedOps* fused) {
+                                const ResultView& view, PostOpChains* chain, FusedOps* fused) {
   const Quantization destination = Quantization::Read(quantize, plan, quantize.OutDims());
   fused->names.push_back("quantize");
   if (!destination.IsPerTensor()) {
     throw dnnl::error(dnnl_unimplemented, "the scales of the result differ along an axis");
   }
-  if (view.has_destination_scale) return destination;
+  // As a linear function it may become one with what the chain begins with.
+  const bool is_absorbed = view.absorbs_linear && destination.IsConstant(*plan);
+  if (view.has_destination_scale && !is_absorbed) return destination;
   const auto [scale, zero_point] = destination.Values(quantize, plan);
   chain->AppendLinear(1 / scale, zero_point);
   return {};
+}
+
+/*! \brief What both chains begin with then: the one in the result's memory decides. */
+LinearFunction TakeHead(bool has_residual, PostOpChains* chain) {
+  const LinearFunction plain = chain->plain.TakeHead();
+  if (!has_residual) return plain;
+  const LinearFunction head = chain->in_place.TakeHead();
+  const double scale = plain.scale / head.scale;
+  chain->plain.Prepend(scale, plain.shift - scale * head.shift);
+  return head;
 }
 
 }  // namespace
@@ -273,7 +242,7 @@ PlanBuilder::Args FusedOps::AddTo(PlanBuilder::Args args, const NodeReader& node
 
 void FusedOps::Quantize(const Quantization& quantization, int arg, int mask) {
   quantization.AddTo(arg, mask, &attr, &scales);
-  if (residual.arg == 0) return;
+  if (!has_residual()) return;
   PlanBuilder::Args same;
   quantization.AddTo(arg, mask, &residual.attr, &same);
 }
@@ -282,9 +251,10 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
   FusedOps fused;
   fused.attr = PlanBuilder::NewAttr();
   fused.result_size = NumElements(node.OutDims());
-  PostOpChain chain;
-  if (view.is_negated) chain.AppendEltwise(dnnl::algorithm::eltwise_linear, -1.f, 0.f);
+  PostOpChains chain;
+  if (view.is_negated) chain.AppendLinear(-1, 0);
   chain.AppendLinear(view.scale, view.shift);
+  if (view.root) chain.AppendBinary(view.root->first, view.root->second, /*is_residual=*/false);
   Quantization destination;
   Dims dims = node.RootDims();
   const auto type = node.WithoutPostOps().OutType();
@@ -332,10 +302,20 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
         fused.names.push_back("bias");
     }
   }
-  fused.attr.set_post_ops(chain.plain.ops());
-  if (fused.residual.arg != 0) {
+  const bool absorbs =
+      view.absorbs_linear && (!fused.bias.defined() || plan->IsConstant(fused.bias));
+  if (absorbs) fused.head = TakeHead(fused.has_residual(), &chain);
+  fused.attr.set_post_ops(
+      chain.plain.Finish(fused.result_size, &fused.operands, &fused.residual.arg));
+  if (fused.has_residual()) {
+    PlanBuilder::Args renumbered;
+    int none = 0;
     fused.residual.attr = PlanBuilder::NewAttr();
-    fused.residual.attr.set_post_ops(chain.in_place.ops());
+    fused.residual.attr.set_post_ops(chain.in_place.Finish(fused.result_size, &renumbered, &none));
+    auto it = renumbered.begin();
+    for (const auto& [arg, operand] : fused.operands) {
+      if (arg != fused.residual.arg) fused.residual.renumbered[arg] = (it++)->first;
+    }
   }
   if (destination.scale.defined()) fused.Quantize(destination, DNNL_ARG_DST, /*mask=*/0);
   return fused;

@@ -26,12 +26,15 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "node_reader.h"
 #include "plan/builder.h"
 #include "plan/tensor.h"
+#include "post_op_chain.h"
 #include "quantization.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -48,8 +51,12 @@ struct ResultView {
   bool has_destination_scale{false};
   /*! \brief Of a primitive on quantized numbers: the real result is scale * its result + shift. */
   double scale{1}, shift{0};
+  /*! \brief The root op with its second operand, where the primitive leaves that to a post-op. */
+  std::optional<std::pair<dnnl::algorithm, Tensor>> root{};
   /*! \brief How many of the last dimensions a reshape must keep; 0 where none may be fused. */
   size_t kept_dims{0};
+  /*! \brief Whether `FusedOps::head` is heeded where the bias, if any, is constant. */
+  bool absorbs_linear{false};
 };
 
 /*! \brief The fused part of a composite. */
@@ -57,6 +64,11 @@ struct FusedOps {
   dnnl::primitive_attr attr;
   /*! \brief The (channels) vector to pass as the primitive's bias, or undefined. */
   Tensor bias;
+  /*!
+   * \brief What is done to the root op's result, bias included, before the post-ops; of a view that
+   * absorbs it, and nowhere else.
+   */
+  std::optional<LinearFunction> head;
   /*! \brief How many elements the result has. */
   int64_t result_size;
   /*! \brief The second operands of binary post-ops, by DNNL_ARG_*. */
@@ -67,15 +79,16 @@ struct FusedOps {
   std::vector<std::string> names;
   /*! \brief The addition of an operand of the result's shape, which may be done in its memory. */
   struct Residual {
-    /*! \brief The operand (DNNL_ARG_*); 0 where there is none. */
+    /*! \brief The operand (DNNL_ARG_*). */
     int arg{0};
-    /*! \brief Its index in `names`. */
-    size_t name;
+    /*! \brief Its index in `names`; -1 where there is none. */
+    int name{-1};
     /*! \brief `attr` with the sum instead of the addition. */
     dnnl::primitive_attr attr;
     /*! \brief The arguments of other operands that are others with it. */
     std::map<int, int> renumbered;
   } residual;
+  bool has_residual() const { return residual.name >= 0; }
 
   /*!
    * \brief Have the primitive take the elements of an argument for real numbers.
@@ -101,7 +114,7 @@ struct FusedOps {
   template <typename Primitive, typename Describe>
   void OfferSum(PlanBuilder* plan, const typename Primitive::primitive_desc& desc,
                 const Describe& describe) const {
-    if (residual.arg == 0) return;
+    if (!has_residual()) return;
     const typename Primitive::primitive_desc sum =
         describe(desc.src_desc(), desc.weights_desc(), desc.dst_desc(), residual.attr,
                  /*allow_empty=*/true);

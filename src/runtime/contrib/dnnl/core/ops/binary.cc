@@ -104,9 +104,15 @@ struct Scales {
   Quantization lhs, rhs;
   /*! \brief What the zero points add to the result. */
   double shift{0};
+  /*! \brief The first operand's zero point, where it is to be taken off before the op. */
+  double zero_point{0};
+  /*! \brief What the difference is to be multiplied by then. */
+  double factor{1};
 };
 
-/*! \brief The operands' scales are arguments. There are no zero points: of a sum they are a shift.
+/*!
+ * \brief The operands' scales are arguments. There are no zero points: of a sum they are a shift,
+ * and that of another op's first operand is taken off before.
  */
 Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm) {
   const auto unimplemented = [](const char* reason) {
@@ -130,8 +136,10 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
       const bool is_subtracted = i == 1 && algorithm == dnnl::algorithm::binary_sub;
       scales.shift -= (is_subtracted ? -1 : 1) * scale * zero_point;
       quantization.zero_point = {};
+    } else if (i == 0) {
+      scales.zero_point = zero_point;
     } else if (zero_point != 0) {
-      unimplemented("only sums have zero points");
+      unimplemented("only sums have a second operand with a zero point");
     }
   }
   if (node.NumPostOps() > 0) {
@@ -139,6 +147,14 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
     if (last.OpName() == "qnn.quantize") {
       const auto destination = Quantization::Read(last, plan, node.OutDims());
       smallest_scale = std::min(smallest_scale, destination.Values(last, plan).first);
+    }
+  }
+  if (scales.zero_point != 0) {
+    const bool is_product = algorithm == dnnl::algorithm::binary_mul;
+    if (node.IsDequantized(1) && !is_product) unimplemented("the second operand is quantized");
+    for (int i = 0; i < 2; ++i) {
+      if (!node.IsDequantized(i)) continue;
+      scales.factor *= (i == 0 ? scales.lhs : scales.rhs).Values(node, plan).first;
     }
   }
   // The finest step is then 2^10 times what float32 rounds the shift by.
@@ -228,7 +244,17 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   if (rhs.dims() == lhs.dims() && IsPlain(lhs.md) && !IsPlain(rhs.md)) {
     lhs = plan->InLayout(node, lhs, rhs.md);
   }
-  FusedOps fused = FusePostOps(node, plan, {-1, view, is_negated, false, 1, scales.shift});
+  ResultView result{-1, view, is_negated, false, 1, scales.shift};
+  if (scales.zero_point != 0) {
+    if (is_swapped) throw dnnl::error(dnnl_unimplemented, "what has a zero point is broadcast");
+    result.scale = scales.factor;
+    result.root = {algorithm, rhs};
+    algorithm = dnnl::algorithm::binary_sub;
+    rhs = plan->NewConstant(std::vector<float>{static_cast<float>(scales.zero_point)})
+              .Reshaped(Dims(lhs.dims().size(), 1));
+    scales.lhs = scales.rhs = {};
+  }
+  FusedOps fused = FusePostOps(node, plan, result);
   fused.Quantize(scales.lhs, DNNL_ARG_SRC_0, 0);
   fused.Quantize(scales.rhs, DNNL_ARG_SRC_1, 0);
   // Truths are bytes, in blocks of another size.

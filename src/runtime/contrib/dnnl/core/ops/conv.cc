@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "../implementation.h"
@@ -114,6 +115,7 @@ struct ConvTensors {
   bool is_row{false};
   /*! \brief Of a convolution in 8 bits. */
   std::optional<Int8Operands> int8;
+  Int8Weights kernel;
 };
 
 /*!
@@ -158,7 +160,8 @@ ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_trans
   conv.src = plan->Input(node, 0).Permuted(axes.src);
   conv.dst_axes = axes.dst;
   conv.dst_dims = PermutedDims(node.RootDims(), conv.dst_axes);
-  conv.int8 = ReadInt8(node, plan, {axes.weights[0], conv.dst_dims[1], /*is_convolution=*/true});
+  conv.kernel = {axes.weights[0], conv.dst_dims[1], /*is_convolution=*/true};
+  conv.int8 = ReadInt8(node, plan, conv.kernel);
   conv.weights = (conv.int8 ? conv.int8->weights : plan->Input(node, 1)).Permuted(axes.weights);
   const auto groups = node.Get<int64_t>("groups", 1);
   if (groups > 1) {
@@ -188,6 +191,14 @@ bool IsPointwise(const ConvTensors& conv) {
   return weights.size() == conv.dst_dims.size() &&
          std::all_of(weights.begin() + 2, weights.end(), is_one) &&
          std::all_of(conv.window.strides.begin(), conv.window.strides.end(), is_one);
+}
+
+/*! \brief Whether there are results of which some of the source is missing. */
+bool IsPadded(const ConvTensors& conv) {
+  const auto is_positive = [](int64_t value) { return value > 0; };
+  const Dims &begin = conv.window.pad_begin, &end = conv.window.pad_end;
+  return std::any_of(begin.begin(), begin.end(), is_positive) ||
+         std::any_of(end.begin(), end.end(), is_positive);
 }
 
 /*!
@@ -250,12 +261,14 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
   };
   ResultView view{conv.dst_axes[1], to_primitive};
   view.has_destination_scale = true;
+  view.absorbs_linear = conv.int8 && conv.int8->HasConstantScales(*plan);
   FusedOps fused = FusePostOps(node, plan, view);
   if (conv.int8) {
     // With groups the output channels are the first two dimensions.
     const bool has_groups = conv.weights.dims().size() > conv.dst_dims.size();
-    fused.Quantize(conv.int8->src, DNNL_ARG_SRC, 0);
-    fused.Quantize(conv.int8->weights_are, DNNL_ARG_WEIGHTS, has_groups ? 3 : 1);
+    const bool is_transposed = std::is_same_v<Primitive, dnnl::deconvolution_forward>;
+    FuseScales(node, plan, *conv.int8, conv.kernel, has_groups ? 3 : 1,
+               is_transposed || IsPadded(conv), &fused);
   }
   CheckOperands(conv, fused);
 

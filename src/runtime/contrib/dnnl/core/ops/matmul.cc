@@ -77,6 +77,7 @@ struct Operands {
   bool is_batch;
   /*! \brief Of a matmul in 8 bits. */
   std::optional<Int8Operands> int8;
+  Int8Weights kernel;
 
   /*! \brief Dims of the result, or of an operand of its rank, as the matmul sees them. */
   Dims View(const Dims& dims) const {
@@ -100,9 +101,10 @@ Operands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
   const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
   const Dims out_dims = node.RootDims();
 
-  Operands operands{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch, {}};
+  Operands operands{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch, {}, {}};
   const int last = static_cast<int>(operands.weights.dims().size()) - 1;
-  operands.int8 = ReadInt8(node, plan, {transpose_b ? last - 1 : last, out_dims.back(), false});
+  operands.kernel = {transpose_b ? last - 1 : last, out_dims.back(), /*is_convolution=*/false};
+  operands.int8 = ReadInt8(node, plan, operands.kernel);
   if (operands.int8) operands.weights = operands.int8->weights;
   // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
   operands.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
@@ -356,11 +358,11 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
                   }};
   view.kept_dims = operands.is_flat ? 1 : operands.is_batch ? 2 : 0;
   view.has_destination_scale = true;
+  view.absorbs_linear = operands.int8 && operands.int8->HasConstantScales(*plan);
   FusedOps fused = FusePostOps(node, plan, view);
   if (operands.int8) {
-    fused.Quantize(operands.int8->src, DNNL_ARG_SRC, 0);
     const int columns = 1 << (operands.dst_dims.size() - 1);
-    fused.Quantize(operands.int8->weights_are, DNNL_ARG_WEIGHTS, columns);
+    FuseScales(node, plan, *operands.int8, operands.kernel, columns, /*is_padded=*/false, &fused);
   }
   if (fused.bias.defined()) {
     fused.bias = AlignRank(node, plan, fused.bias, operands.dst_dims.size());

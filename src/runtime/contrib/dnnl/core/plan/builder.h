@@ -103,6 +103,8 @@ class PlanBuilder {
   bool IsConstant(const Tensor& value) const;
   /*! \brief A constant of one element. */
   Tensor NewConstant(int32_t value);
+  /*! \brief A constant vector. */
+  Tensor NewConstant(const std::vector<float>& values);
   /*! \brief A row-major constant, all elements of which are that of a constant of one. */
   Tensor Filled(const NodeReader& node, const Tensor& element, const Dims& dims);
   /*! \brief The elements of a constant. */
@@ -208,6 +210,8 @@ class PlanBuilder {
   /*! \brief The index in Plan::tensors of this tensor, added when it is new. */
   int TensorIndex(const Tensor& tensor);
   int AddBuffer(Buffer buffer);
+  /*! \brief A constant with a copy of these bytes. */
+  Tensor ConstantOf(const void* data, const dnnl::memory::desc& md);
   /*! \brief A copy of a constant in another layout, made now. */
   Tensor Packed(const Tensor& value, const dnnl::memory::desc& want);
   /*! \brief Forget what was offered of the steps behind the mark. */

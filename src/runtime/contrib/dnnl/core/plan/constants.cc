@@ -98,11 +98,20 @@ bool PlanBuilder::IsConstant(const Tensor& value) const {
   return plan_->buffers[plan_->Locate(value.buffer).first].kind == BufferKind::kConstant;
 }
 
+Tensor PlanBuilder::ConstantOf(const void* data, const dnnl::memory::desc& md) {
+  Buffer buffer(BufferKind::kConstant, md.get_size());
+  buffer.data = AllocAligned(md.get_size());
+  std::memcpy(buffer.data.get(), data, md.get_size());
+  return Tensor{AddBuffer(std::move(buffer)), md};
+}
+
 Tensor PlanBuilder::NewConstant(int32_t value) {
-  Buffer buffer(BufferKind::kConstant, sizeof(value));
-  buffer.data = AllocAligned(sizeof(value));
-  std::memcpy(buffer.data.get(), &value, sizeof(value));
-  return Tensor{AddBuffer(std::move(buffer)), PlainDesc({1}, dnnl::memory::data_type::s32)};
+  return ConstantOf(&value, PlainDesc({1}, dnnl::memory::data_type::s32));
+}
+
+Tensor PlanBuilder::NewConstant(const std::vector<float>& values) {
+  const auto size = static_cast<int64_t>(values.size());
+  return ConstantOf(values.data(), PlainDesc({size}, dnnl::memory::data_type::f32));
 }
 
 Tensor PlanBuilder::Filled(const NodeReader& node, const Tensor& element, const Dims& dims) {
