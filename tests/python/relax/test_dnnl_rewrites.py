@@ -124,6 +124,22 @@ def qconv(builder, x, channels=6, seed=0):
     return builder.emit(op.nn.conv2d(x, weight))
 
 
+def test_strides_through_8_bits():
+    """A residual of a quantized model is sliced as it is, in 8 bits."""
+
+    def build(builder, x, r):
+        y = real(builder, bits(builder, qconv(builder, real(builder, x))))
+        y = builder.emit(op.add(y, real(builder, r)))
+        return every(builder, real(builder, bits(builder, y)), 2, 2)
+
+    mod = module(build, *(var(name, 1, 6, 12, 16, dtype="int8") for name in "xr"))
+    found = tvm_dnnl.partition_for_dnnl(mod)
+    convs = calls_of(found, "nn.conv2d")
+    assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == [(1, 1), (2, 2)]
+    assert [call.ty.dtype for call in calls_of(found, "strided_slice")] == ["int8"]
+    assert composites(found)["dnnl.qnn.conv2d_quantize_sum_quantize"] == 1
+
+
 def _pool(builder, x):
     y = builder.emit(op.nn.max_pool2d(real(builder, x), (3, 3), (2, 2), (1, 1)))
     return qconv(builder, real(builder, bits(builder, y)))

@@ -23,10 +23,13 @@ from tvm import relay
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.quantized import Quantization, run_quantized
+from dnnl_tests.reference import conv as numpy_conv
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import const, conv, module, partition, var
 
-x = var("x", 1, 8, 12, 16)
+X_SHAPE = (1, 8, 12, 16)
+x = var("x", *X_SHAPE)
 relu = relay.nn.relu
 
 
@@ -137,6 +140,42 @@ def test_what_is_left_is_not_changed(shape):
     (want,) = testing.run(partition(plain), inputs)
     (found,) = testing.run(partition(propagated), inputs)
     np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize(
+    "channels,axis,strides", [(8, 1, (2, 2)), (12, 2, (1, 1))], ids=["channels", "rows"]
+)
+def test_scales_along_an_axis(channels, axis, strides):
+    quantization = Quantization(np.linspace(0.02, 0.05, channels), 0, "int8", axis)
+    data = quantization.dequantize(quantization.quantize(relu(conv(x))))
+    found, _ = convs_and_slices(partition(module(every(data, 2, 2))))
+    assert strides in found and len(set(found)) == 2
+
+
+def test_of_8_bits():
+    """Pairs of quantize and dequantize are passed; a residual is sliced in 8 bits."""
+    data, out = Quantization(0.02, 131, "uint8"), Quantization(0.11, 120, "uint8")
+    weight = Quantization(np.linspace(0.004, 0.02, 8), 0, "int8", 0)
+    inputs = {"x": data.values(*X_SHAPE), "r": out.values(*X_SHAPE, seed=1)}
+    w, v = weight.values(8, 8, 3, 3, low=-64, high=64), weight.values(8, 8, 1, 1, low=-64, high=64)
+    window = dict(kernel_size=(3, 3), padding=(1, 1), channels=8)
+    pointwise = dict(kernel_size=(1, 1), strides=(2, 2), channels=8)
+    r = out.dequantize(out.var("r", *X_SHAPE))
+    real = data.dequantize(data.var("x", *X_SHAPE))
+    real = relay.nn.conv2d(real, weight.dequantize(w), **window)
+    real = out.dequantize(out.quantize(real)) + r
+    real = relu(out.dequantize(out.quantize(real)))
+    real = out.dequantize(out.quantize(real))
+    real = relay.nn.conv2d(real, weight.dequantize(v), **pointwise)
+    want = numpy_conv(data.real(inputs["x"]), weight.real(w), window)
+    for sum_ in (0, out.real(inputs["r"])):
+        want = out.real(out.nearest(want + sum_))
+    want = numpy_conv(np.maximum(want, 0), weight.real(v), pointwise)
+    counts = {"dnnl.qnn.conv2d_quantize_sum_quantize_relu_quantize": 1}
+    counts["dnnl.qnn.conv2d_quantize"] = 1
+    real = out.quantize(real)
+    assert convs_and_slices(partition(module(real))) == ([(1, 1), (2, 2)], 1)
+    run_quantized(real, inputs, out.nearest(want), composites=counts)
 
 
 y = relu(conv(x))

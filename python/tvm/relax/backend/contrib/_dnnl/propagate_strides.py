@@ -68,6 +68,11 @@ class _Strider(PyExprMutator):
         """Return what is read of an operand."""
         if part is None:
             return data
+        if part.is_dequantized:
+            call = self.lookup_binding(data)
+            bits = self._part(call.args[0], part._replace(is_dequantized=False))
+            real = relax.Call(call.op, [bits, *call.args[1:]], call.attrs, call.ty_args)
+            return self.builder_.emit(real)
         begin = [0] * len(part.axes)
         return self.builder_.emit(
             relax.op.strided_slice(data, part.axes, begin, part.end, part.strides)

@@ -47,12 +47,13 @@ def _with_strides(strides: list[int], call: relay.Call, *args: relay.Expr) -> re
 
 
 def _of_slices(slices: list[Slice | None], call: relay.Call, *args: relay.Expr) -> relay.Call:
-    read = [
-        (
-            arg
-            if each is None
-            else relay.strided_slice(arg, [0] * len(each.axes), each.end, each.strides, each.axes)
-        )
-        for each, arg in zip(slices, args)
-    ]
+    read = [arg if each is None else _sliced(arg, each) for each, arg in zip(slices, args)]
     return relay.Call(call.op, read, call.attrs, call.type_args, call.span)
+
+
+def _sliced(data: relay.Expr, part: Slice) -> relay.Expr:
+    if part.is_dequantized:
+        bits, *parameters = data.args
+        bits = _sliced(bits, part._replace(is_dequantized=False))
+        return relay.Call(data.op, [bits, *parameters], data.attrs, data.type_args, data.span)
+    return relay.strided_slice(data, [0] * len(part.axes), part.end, part.strides, part.axes)

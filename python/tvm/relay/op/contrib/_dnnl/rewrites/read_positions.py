@@ -32,6 +32,7 @@ from ..policy.graph import Graph
 from ..policy.op_spec import Rules
 from ..policy.op_view import OpView
 from ..policy.rules.conv import SPATIAL, is_transposed
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor
 from ..policy.tensors import ints
 
 # The steps along each axis; None for 1 along all.
@@ -65,11 +66,16 @@ class _Conv:
 
 
 class Slice(NamedTuple):
-    """The elements of an operand that are read: from the first on, every so many along axes."""
+    """The elements of an operand that are read: from the first on, every so many along axes.
+
+    Of an operand that is a dequantize, its integers are to be sliced, so that they are still read
+    in 8 bits.
+    """
 
     axes: list[int]
     end: list[int]
     strides: list[int]
+    is_dequantized: bool
 
 
 class ReadPositions:
@@ -106,7 +112,7 @@ class ReadPositions:
             elif name == "nn.batch_norm":
                 if all(self.graph.field(user) == 0 for user in self.graph.users[i]):
                     self.norms.add(i)
-            elif self.rules.ops[name].post is not None:
+            elif self.rules.ops[name].post is not None or name == DEQUANTIZE:
                 self.eltwise.add(i)
 
     @cached_property
@@ -164,17 +170,23 @@ class ReadPositions:
         if i in self.norms:
             return operands[0] in steps
         same_shape = [operand for operand in operands if self._is_same_shape(operand, i)]
-        others = [operand for operand in operands if operand not in same_shape]
-        rank = len(steps[i])
-        for operand in others:
-            shape = self._shape(operand)
-            sizes = (1,) * (rank - len(shape)) + shape
-            is_bias = self.graph.ops[i] == "nn.bias_add"
-            if not is_bias and any(s > 1 and n != 1 for s, n in zip(steps[i], sizes)):
+        for operand in operands:
+            sizes = self._sizes(operand, i) if operand not in same_shape else ()
+            if any(s > 1 and n != 1 for s, n in zip(steps[i], sizes)):
                 return False
         return any(operand in steps for operand in same_shape) and all(
             operand in steps or self._slice(operand, steps[i]) is not None for operand in same_shape
         )
+
+    def _sizes(self, operand: int, user: int) -> tuple[int | None, ...]:
+        """Return the shape of a broadcast operand, with a dimension for each of the result."""
+        shape, rank = self._shape(operand), len(self._shape(user))
+        if self.graph.ops[user] in ("nn.bias_add", DEQUANTIZE, QUANTIZE) and shape:
+            # A vector along an axis, or a scale of one element.
+            sizes = [1] * rank
+            sizes[int(self.graph.views[user].attrs.axis)] = shape[0]
+            return tuple(sizes)
+        return (1,) * (rank - len(shape)) + shape
 
     def _slice(self, i: int, steps: tuple[int, ...]) -> Slice | None:
         """Leave elements out of a tensor of all; None where oneDNN cannot."""
@@ -184,7 +196,10 @@ class ReadPositions:
         axes = [axis for axis, step in enumerate(steps) if step > 1]
         if any(shape[k] is None or -(-shape[k] // steps[k]) * steps[k] > shape[k] for k in axes):
             return None
-        return Slice(axes, [shape[axis] for axis in axes], [steps[axis] for axis in axes])
+        end, strides = ([sizes[axis] for axis in axes] for sizes in (shape, steps))
+        call = self.graph.views[i]
+        is_dequantized = self.graph.ops[i] == DEQUANTIZE and is_per_tensor(call)
+        return Slice(axes, end, strides, is_dequantized)
 
     def strides(self) -> dict[int, list[int]]:
         """Return the strides of convolutions that get others, by number."""
