@@ -173,6 +173,11 @@ def _another_scale(builder, x):
     return qconv(builder, y, 12)
 
 
+def _relu_pool(builder, x):
+    y = relu(builder, real(builder, bits(builder, qconv(builder, real(builder, x)), 0.5), 0.5))
+    return builder.emit(op.nn.max_pool2d(y, (3, 3), (2, 2), (1, 1)))
+
+
 def _twice(builder, x):
     """What two convolutions read is quantized for each, as onnxruntime writes it."""
     y = builder.emit(op.nn.softmax(real(builder, x)))
@@ -207,6 +212,10 @@ IN_8_BITS = {
     "another-scale": (
         _another_scale,
         {"dnnl.dequantize": 2, "dnnl.concatenate": 1, "dnnl.conv2d": 1},
+    ),
+    "relu-pool": (
+        _relu_pool,
+        {"dnnl.qnn.conv2d_relu_quantize": 1, "dnnl.max_pool2d": 1, "dnnl.dequantize": 1},
     ),
     "twice": (
         _twice,

@@ -117,6 +117,46 @@ def test_max_pool_with_padding():
     run_quantized(DATA.quantize(real), {"x": x}, want, composites={})
 
 
+def rounded_conv(x):
+    """Return a convolution whose result is rounded to 8 bits, and the numbers."""
+    attrs = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
+    w = WEIGHT.values(8, 4, 3, 3, low=-64, high=64)
+    real = relay.nn.conv2d(DATA.dequantize(DATA.var("x", *x.shape)), WEIGHT.dequantize(w), **attrs)
+    want = OUT.real(OUT.nearest(conv(DATA.real(x), WEIGHT.real(w), attrs)))
+    return OUT.dequantize(OUT.quantize(real)), want
+
+
+def test_relu_and_max_pool():
+    """A relu between a rounded result and a pool goes before the rounding: the pool has 8 bits."""
+    x = DATA.values(1, 4, 9, 9)
+    attrs = dict(pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
+    real, want = rounded_conv(x)
+    real = relay.nn.max_pool2d(relay.nn.relu(real), **attrs)
+    want = pool(np.maximum(want, 0), "max", attrs)
+    counts = {"dnnl.qnn.conv2d_relu_quantize": 1}
+    run_quantized(OUT.quantize(real), {"x": x}, OUT.nearest(want), composites=counts)
+
+
+@pytest.mark.parametrize("reader", ["relu", "sum", "other"])
+def test_relu_stays_behind_the_rounding(reader):
+    """Where nothing gains, or where the rounded result is read without the relu, too."""
+    x = DATA.values(1, 4, 9, 9)
+    real, _ = rounded_conv(x)
+    relu = relay.nn.relu(real)
+    attrs = dict(pool_size=(3, 3), strides=(2, 2), padding=(1, 1))
+    outputs = {
+        "relu": [DATA.quantize(relu)],
+        "sum": [relu + var("y", 1, 8, 9, 9)],
+        "other": [relay.nn.max_pool2d(relu, **attrs), relay.nn.softmax(real)],
+    }[reader]
+    counts = {
+        "relu": {"dnnl.qnn.conv2d_quantize_relu_quantize": 1},
+        "sum": {"dnnl.qnn.conv2d_quantize_relu_sum": 1},
+        "other": {"dnnl.qnn.conv2d_quantize": 1},
+    }[reader]
+    assert composites(module(*outputs)) == counts
+
+
 def test_bias_in_int32_is_folded():
     bias = Quantization(0.0002, 0, "int32", 0)
     w = WEIGHT.values(8, 16, low=-64, high=64)

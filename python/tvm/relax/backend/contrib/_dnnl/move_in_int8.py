@@ -31,7 +31,7 @@ from .graph import RelaxGraph, value_from
 from .ops import ROWS
 from .partition.fuse import find_reshaped_bits
 from .policy.op_spec import Rules
-from .policy.quantized import reads_weight
+from .policy.quantized import goes_before_rounding, reads_weight
 from .policy.rules.quantize import DEQUANTIZE, parameters
 from .policy.tensors import EIGHT_BITS
 from .reading import Unread, constant_of, is_constant, op_name, short_name, users_of
@@ -75,16 +75,24 @@ def fold_dequantized(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> r
     return _Folder(mod, folded).visit_expr(func) if folded else func
 
 
+def move_relu_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
+    """Return a function with a relu before a rounding, where its reader has 8 bits to read then."""
+    graph = RelaxGraph(func, rules.options.exclude)
+    relus = (i for i, name in enumerate(graph.ops) if name == "nn.relu")
+    found = [graph.nodes[i] for i in relus if goes_before_rounding(graph, rules, i)]
+    return _Reorderer(mod, found).visit_expr(func) if found else func
+
+
 def move_dequantize_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
     """Return a function with a dequantize before a reshape, where fusion goes on behind it then."""
     graph = with_formulas(func, rules)
     found = [graph.nodes[i] for _, i in find_reshaped_bits(graph, rules)]
-    return _Reshaper(mod, found).visit_expr(func) if found else func
+    return _Reorderer(mod, found).visit_expr(func) if found else func
 
 
 @mutator
-class _Reshaper(PyExprMutator):
-    """Lets calls of dequantize change places with the reshapes that they read."""
+class _Reorderer(PyExprMutator):
+    """Moves a relu before a rounding, and a dequantize before a reshape."""
 
     def __init__(self, mod: tvm.IRModule, found: list[relax.Call]):
         super().__init__(mod)
@@ -95,9 +103,16 @@ class _Reshaper(PyExprMutator):
         call = self.visit_expr_post_order(op)
         if op not in self._found:
             return call
-        reshape = self.lookup_binding(call.args[0])
-        real = self.builder_.emit(_dequantize(reshape.args[0], call))
-        return relax.Call(reshape.op, [real, *reshape.args[1:]], reshape.attrs, reshape.ty_args)
+        before = self.lookup_binding(call.args[0])
+        if op_name(call) == _DEQUANTIZE:
+            data = self.builder_.emit(_dequantize(before.args[0], call))
+        else:
+            bits = self.lookup_binding(before.args[0])
+            relu = self.builder_.emit(relax.op.nn.relu(bits.args[0]))
+            data = self.builder_.emit(
+                relax.Call(bits.op, [relu, *bits.args[1:]], bits.attrs, bits.ty_args)
+            )
+        return relax.Call(before.op, [data, *before.args[1:]], before.attrs, before.ty_args)
 
 
 @mutator

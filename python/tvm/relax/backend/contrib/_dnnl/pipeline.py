@@ -26,7 +26,13 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
-from .move_in_int8 import fold_dequantized, merge_equal, move_dequantize_first, move_in_int8
+from .move_in_int8 import (
+    fold_dequantized,
+    merge_equal,
+    move_dequantize_first,
+    move_in_int8,
+    move_relu_first,
+)
 from .outline import Outlined
 from .partition.units import Choice, Units
 from .policy.op_spec import Rules
@@ -56,8 +62,8 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         "stayed": {},
     }
     if given["dequantize"]:
-        mod = _rewritten(mod, rules, merge_equal)
-        mod = _rewritten(mod, rules, move_in_int8)
+        for rewrite in (merge_equal, move_relu_first, move_in_int8):
+            mod = _rewritten(mod, rules, rewrite)
         mod = simplify(_rewritten(mod, rules, fold_dequantized), rules.options.exclude)
     mod = _rewritten(mod, rules, propagate_strides)
     if rules.options.precision != "float32":

@@ -37,6 +37,7 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
     rewrites/take_to_slice      a take of one constant index is a slice
     rewrites/qnn_to_qdq         QNN ops are float ops between dequantize and quantize
     rewrites/simplify           what a quantized model computes several times is computed once
+    rewrites/dequantize_order   a relu goes before a rounding, for its reader to have 8 bits
     rewrites/move_in_int8       what only moves elements does so in 8 bits
     rewrites/fold_pad           pads go into convolutions and pools
     rewrites/move_in_int8       constants are dequantized, but for weights

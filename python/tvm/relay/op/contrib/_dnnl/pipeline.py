@@ -34,7 +34,7 @@ from .policy.op_spec import Rules
 from .policy.tensors import tensor_reason
 from .report.record import ATTR, Record
 from .rewrites.bias_order import move_bias_first
-from .rewrites.dequantize_order import move_dequantize_first
+from .rewrites.dequantize_order import move_dequantize_first, move_relu_first
 from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
@@ -86,6 +86,7 @@ def _steps(options: Options) -> list[Step]:
         take_to_slice,
         qnn_to_qdq,
         merge_equal,
+        move_relu_first,
         move_in_int8,
         fold_pad,
         fold_dequantized,

@@ -18,9 +18,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .graph import Graph
 from .op_spec import Rules
-from .rules.quantize import DEQUANTIZE, is_per_tensor, is_weight
+from .rules.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor, is_weight, parameters
 
 
 def is_dequantized(graph: Graph, rules: Rules, i: int, user: int) -> bool:
@@ -63,3 +65,26 @@ def reads_weight(graph: Graph, rules: Rules, i: int, user: int) -> bool:
     if spec is None or spec.weight_axis is None or rules.refusal(graph.views[user]) is not None:
         return False
     return graph.operands[user][0] != i and i in (dequantized_operands(graph, rules, user) or ())
+
+
+def goes_before_rounding(graph: Graph, rules: Rules, relu: int) -> bool:
+    """Whether a relu of what is rounded had better be rounded itself, for its readers' sake.
+
+    That is the same: zero is one of the numbers that 8 bits stand for, and rounding moves none
+    across it.
+    """
+    (real,) = graph.operands[relu]
+    if graph.ops[real] != DEQUANTIZE or graph.users[real] != [relu]:
+        return False
+    bits = graph.operands[real][0]
+    if graph.ops[bits] != QUANTIZE or graph.users[bits] != [real]:
+        return False
+    known = parameters(*graph.views[real].args[1:])
+    if known is None or parameters(*graph.views[bits].args[1:]) != known:
+        return False
+    limits = np.iinfo(graph.views[bits].result.dtype)
+    if not limits.min <= known[1] <= limits.max:
+        return False
+    # What can be fused is fused to the relu either way.
+    readers = (rules.ops.get(graph.ops[user]) for user in graph.users[relu])
+    return any(row is not None and row.post is None for row in readers)

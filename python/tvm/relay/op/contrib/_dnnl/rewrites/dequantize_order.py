@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Moves a dequantize in front of a reshape, where what follows can be fused to what is quantized.
+"""Lets a dequantize and what is next to it change places, so that more is fused or in 8 bits.
 
 Importers write a matmul of three dimensions as a dense between two reshapes. After
 `move_in_int8` the second is between a quantize and its dequantize, which fusion wants together.
@@ -31,15 +31,39 @@ from tvm.relay.qnn.op import dequantize
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..partition.fuse import find_reshaped_bits
 from ..policy.op_spec import Rules
+from ..policy.quantized import goes_before_rounding
 from .driver import Match, rewrite
+
+
+def move_relu_first(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Turn a relu behind a quantize and its dequantize into one before them."""
+    return rewrite(function, rules, _find_relus)
+
+
+def _find_relus(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+    for relu in calls_of("nn.relu"):
+        if goes_before_rounding(graph, rules, relu):
+            (real,) = graph.operands[relu]
+            bits = graph.operands[real][0]
+            operands = [*graph.operands[bits], *graph.operands[real][1:]]
+            calls = [graph.nodes[bits], graph.nodes[real]]
+            yield Match([bits, real, relu], operands, partial(_rounded, calls))
+
+
+def _rounded(calls: list[relay.Call], data: relay.Expr, *parameters: relay.Expr) -> relay.Call:
+    """Round the relu of data as `calls`, a quantize and a dequantize, do."""
+    quantized, real = calls
+    args = [relay.nn.relu(data), *parameters[:2]]
+    bits = relay.Call(quantized.op, args, quantized.attrs, quantized.type_args, quantized.span)
+    return relay.Call(real.op, [bits, *parameters[2:]], real.attrs, real.type_args, real.span)
 
 
 def move_dequantize_first(function: TypedFunction, rules: Rules) -> Rewritten:
     """Turn a dequantize of a reshape of a quantize into a reshape of real numbers."""
-    return rewrite(function, rules, _find)
+    return rewrite(function, rules, _find_reshapes)
 
 
-def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+def _find_reshapes(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
     for reshape, i in find_reshaped_bits(graph, rules):
         operands = [*graph.operands[reshape], *graph.operands[i][1:]]
         yield Match([reshape, i], operands, partial(_reshaped, graph.nodes[reshape]))
