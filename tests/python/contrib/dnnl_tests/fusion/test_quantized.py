@@ -134,6 +134,19 @@ def test_batch_matmul_of_two_tensors(lhs, rhs):
     )
 
 
+@pytest.mark.parametrize("out", OUT)
+@pytest.mark.parametrize("op", ["add", "multiply"])
+def test_binary_of_real_numbers(op, out):
+    """As an input is normalised: nothing is in 8 bits but the result."""
+    out, x, f = OUT[out], 40 * rand(2, 3, 9, 7), rand(3, 1, 1, seed=1)
+    real = getattr(relay, op)(relay.var("x", shape=x.shape), relay.const(f))
+    real = relay.nn.relu(real + relay.const(f))
+    want = np.maximum(getattr(np, op)(x, f) + f, 0)
+    name = f"dnnl.{op}_add_relu_quantize"
+    steps = run_quantized(out.quantize(real), {"x": x}, out.nearest(want), composites={name: 1})
+    assert len(steps) <= 1
+
+
 def test_result_in_float32():
     """Without a quantize at its end an op still reads 8 bits."""
     data, weight = DATA["u8-zero-point"], weight_scale(8, 0, True)

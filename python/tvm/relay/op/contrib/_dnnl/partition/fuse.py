@@ -172,8 +172,9 @@ class Fused:
             return None
         short = name.split(".")[-1]
         if spec.post == "quantize":
-            is_known = self._dequantized is not None and parameters(*call.args[1:])
-            return short if is_known else None
+            # A binary primitive of real numbers writes 8 bits as well.
+            writes_bits = self._dequantized is not None or self.root_spec.post == "binary"
+            return short if writes_bits and parameters(*call.args[1:]) else None
         # Behind a quantize comes a dequantize only, see `_is_unnamed`.
         if self.parts[-1] == "quantize" or self.graph.ops[self.chain[0]] == DEQUANTIZE:
             return None
