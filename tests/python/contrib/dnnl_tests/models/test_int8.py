@@ -25,9 +25,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.models import accuracy, int8, ocr, workloads
+from dnnl_tests.models import accuracy, int8, ocr, onnx_networks, workloads
 
 SHAPE = (2, 3, 8, 8)
 
@@ -99,6 +100,33 @@ def test_a_quantized_model_imports_and_runs(source, activations):
     )
     assert np.abs(found[0] - exact[0]).max() <= 2 * step
     assert accuracy.Accuracy.of(found, exact, False).cosine > 0.999
+
+
+@pytest.mark.parametrize("recipe,casts", [(("Gemm", "MatMul"), 0), (("Gemm",), 2)])
+def test_transformer_with_reduced_precision(tmp_path, monkeypatch, recipe, casts):
+    """What is quantized stays so, fused as ever; what is not computes in bfloat16."""
+    computes_bfloat16 = cpu.computes("bfloat16")
+    monkeypatch.setattr(cpu, "computes", lambda dtype: True)
+    shape, path = (1, 16, 64), str(tmp_path / "small.onnx")
+    onnx.save(onnx_networks.bert(layers=1, length=16, size=64, heads=2), path)
+    samples = [{"x": np.random.default_rng(k).normal(size=shape).astype("float32")} for k in (1, 2)]
+    int8.quantize(path, path.replace("small", "int8"), samples, int8.Recipe(recipe))
+    model = onnx.load(path.replace("small", "int8"))
+    mod, params = relay.frontend.from_onnx(model, shape={"x": shape}, freeze_params=True)
+    plain, reduced = (
+        dnnl.partition_for_dnnl(mod, params, precision=precision)
+        for precision in ("float32", "bfloat16")
+    )
+    before, after = (dnnl.offload_report(found) for found in (plain, reduced))
+    assert after.partitions == 1 and after.offloaded == after.total
+    assert after.composites == before.composites and after.calls.get("cast", 0) == casts
+    layer = "dnnl.qnn.dense_bias_quantize"
+    wanted = {layer: 3, f"{layer}_sum": 2, f"{layer}_gelu_erf_quantize": 1}
+    assert wanted.items() <= after.composites.items()
+    if computes_bfloat16:
+        exact = workloads.onnx_session(path).run(None, samples[0])
+        found = testing.run(reduced, samples[0])
+        assert accuracy.Accuracy.of(found, exact, False).cosine > 0.999
 
 
 def test_what_a_recipe_leaves_out_stays_in_float32(source):

@@ -32,6 +32,7 @@ from dnnl_tests.graphs.evaluate import evaluate
 from dnnl_tests.graphs.partitions import flattened
 from dnnl_tests.models import onnx_networks
 from dnnl_tests.partition.any_module import MODULES
+from dnnl_tests.quantized import Quantization
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import const, conv, module, partition, var
 
@@ -212,17 +213,30 @@ def test_range(op, precision, is_reduced):
     assert (kinds == {precision}) == is_reduced, ops(found)
 
 
+BITS = Quantization(0.1, 0, "int8")
+
+
 def test_quantized_ops_stay():
     """Between dequantize and quantize an op computes with integers."""
-    scale, zero = relay.const(0.1), relay.const(0)
-    x = relay.qnn.op.dequantize(var("x", *SHAPE, dtype="int8"), scale, zero)
-    quantized = relay.qnn.op.quantize(conv(x), scale, zero, out_dtype="int8")
-    y = conv(relay.qnn.op.dequantize(quantized, scale, zero), seed=1)
+    weight = BITS.dequantize(BITS.values(8, 8, 3, 3))
+    attrs = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
+    y = relay.nn.conv2d(BITS.dequantize(BITS.var("x", *SHAPE)), weight, **attrs)
+    y = relay.nn.conv2d(BITS.dequantize(BITS.quantize(y)), weight, **attrs)
     mod = module(conv(y, seed=2))
     before = partition(mod, prune=False)
     after = partition(mod, precision="bfloat16", prune=False)
     assert casts(after) == {"bfloat16": 1}
     assert sum(ops(after).values()) == sum(ops(before).values()) + 1
+
+
+def test_matmul_of_one_operand_in_8_bits():
+    """As of an attention in a model of which layers are quantized: it is of real numbers."""
+    scores, values = relay.nn.softmax(var("x", 2, 8, 8)), BITS.dequantize(BITS.var("y", 2, 8, 8))
+    mod = module(BITS.quantize(relay.nn.batch_matmul(scores, values)))
+    found = partition(mod, precision="bfloat16", prune=False)
+    assert casts(found) == {"bfloat16": 2}
+    # What is quantized are the sums.
+    assert ops(found)["nn.batch_matmul", "float32"] == 1
 
 
 @pytest.mark.parametrize("precision", REDUCED)

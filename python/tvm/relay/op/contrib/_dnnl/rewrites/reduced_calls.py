@@ -26,6 +26,8 @@ import numpy as np
 from ..policy.graph import Graph
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor, Value
+from ..policy.quantized import dequantized_operands
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
 from ..policy.tensors import known_product
 
 
@@ -114,10 +116,13 @@ class ReducedCalls:
             return False
         if not all(_holds(dtype, tensor) for tensor in tensors if tensor.is_constant):
             return False
-        # Between these an op computes with integers.
-        if any(graph.ops[v] == "qnn.dequantize" for v in self.read(i)):
+        if self.rules.is_heavy(graph.ops[i]):
+            # It multiplies integers, unless one of its operands is of real numbers.
+            if dequantized_operands(graph, self.rules, i) is not None:
+                return False
+        elif any(graph.ops[v] == DEQUANTIZE for v in self.read(i)):
             return False
-        if any(graph.ops[user] == "qnn.quantize" for user in graph.users[i]):
+        elif any(graph.ops[user] == QUANTIZE for user in graph.users[i]):
             return False
         return self.rules.refusal(graph.views[i]) is None
 
