@@ -188,3 +188,13 @@ def test_quantized_once(second):
     assert composites(mod) == {"dnnl.qnn.dense": 1, "dnnl.qnn.dense_sum": 1}
     count = 1 if second == DATA else 2
     assert len(dtypes_of(partition(mod, prune=False), "qnn.quantize")) == count
+
+
+def test_branches_quantize_on_their_own():
+    """An op reads 8 bits where the dequantize is evaluated with it."""
+    x, flag = var("x", 5, 16), relay.var("flag", shape=(), dtype="bool")
+    w = WEIGHT.values(8, 16, low=-64, high=64)
+    branches = (
+        relay.nn.dense(DATA.dequantize(DATA.quantize(x)), WEIGHT.dequantize(w + k)) for k in (0, 1)
+    )
+    assert composites(module(relay.If(flag, *branches))) == {"dnnl.qnn.dense": 2}

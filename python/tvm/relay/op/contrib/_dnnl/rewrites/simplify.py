@@ -72,6 +72,9 @@ def merge_equal(function: TypedFunction, rules: Rules) -> Rewritten:
     tensor apart.
     """
     graph = function.graph
+    if max(graph.scope) > 1:
+        # What two branches share is evaluated before them, where neither can read it in 8 bits.
+        return Rewritten(function.func)
     kept: dict[tuple, relay.Constant] = {}
     replacements = {}
     for i, name in enumerate(graph.ops):
