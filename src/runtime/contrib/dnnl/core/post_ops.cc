@@ -24,6 +24,8 @@
 #include "post_ops.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <tuple>
 #include <utility>
 
@@ -131,12 +133,51 @@ void AppendEltwise(const NodeReader& post_op, const OpSpec& op, PostOpChains* ch
 }
 
 /*!
+ * \brief Append the op with a constant number, which is a linear function; false where it is none.
+ *
+ * The result is the same to the last bit, but for what is rounded once in the place of twice.
+ */
+bool AppendNumber(const NodeReader& post_op, dnnl::algorithm algorithm, const Operand& operand,
+                  PlanBuilder* plan, PostOpChains* chain) {
+  const Tensor& value = operand.value;
+  if (NumElements(value.dims()) != 1 || !plan->IsConstant(value)) return false;
+  float number = 0;
+  if (value.dtype() == dnnl::memory::data_type::f32) {
+    number = plan->ValuesOf<float>(post_op, value)[0];
+  } else if (value.dtype() == dnnl::memory::data_type::bf16) {
+    const uint32_t bits = plan->ValuesOf<uint16_t>(post_op, value)[0] << 16;
+    std::memcpy(&number, &bits, sizeof(number));
+  } else {
+    return false;
+  }
+  int exponent = 0;
+  switch (algorithm) {
+    case dnnl::algorithm::binary_add:
+      chain->AppendLinear(1, number);
+      return true;
+    case dnnl::algorithm::binary_sub:
+      chain->AppendLinear(1, -number);
+      return true;
+    case dnnl::algorithm::binary_mul:
+      chain->AppendLinear(number, 0);
+      return true;
+    case dnnl::algorithm::binary_div:
+      // Of other numbers the inverse is rounded.
+      if (std::abs(std::frexp(number, &exponent)) != 0.5) return false;
+      chain->AppendLinear(1. / number, 0);
+      return true;
+    default:
+      return false;
+  }
+}
+
+/*!
  * \brief Append `result op operand` or, where the operand comes first, `operand op result`.
  *
  * Of a quantized operand q for s * (q - z), x + s * (q - z) is ((x / s - z) + q) * s.
  */
 void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Operand& operand,
-                  PostOpChains* chain, FusedOps* fused) {
+                  PlanBuilder* plan, PostOpChains* chain, FusedOps* fused) {
   dnnl::algorithm algorithm = op.algorithm;
   if (post_op.Get<bool>("operand_first", false) && algorithm == dnnl::algorithm::binary_sub) {
     // operand - result = -result + operand, to the last bit.
@@ -146,6 +187,10 @@ void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Operand& op
     if (post_op.Get<bool>("operand_first", false) && !IsCommutative(algorithm)) {
       throw dnnl::error(dnnl_unimplemented, "the result is the second operand of a post-op");
     }
+  }
+  if (AppendNumber(post_op, algorithm, operand, plan, chain)) {
+    fused->names.push_back(AlgorithmName(algorithm));
+    return;
   }
   const bool is_residual = NumElements(operand.value.dims()) >= fused->result_size &&
                            algorithm == dnnl::algorithm::binary_add && !fused->has_residual();
@@ -292,7 +337,7 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
         const Tensor bias = BiasOf(node, post_op, plan, operand.value, view.channel_axis);
         if (!bias.defined()) {
           operand.value = view.to_primitive(operand.value);
-          AppendBinary(post_op, *op, operand, &chain, &fused);
+          AppendBinary(post_op, *op, operand, plan, &chain, &fused);
           break;
         }
         CORE_CHECK(fused.names.empty() && op->algorithm == dnnl::algorithm::binary_add)

@@ -24,6 +24,7 @@
 #include "quantization.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,17 +35,19 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief Whether numbers of a type lie in a layout that any other type may have, too. */
-bool IsUnblocked(const dnnl::memory::desc& md) { return WithType(md, md.get_data_type()) == md; }
-
-/*! \brief A copy with elements of another type, in the same layout. */
-Tensor Cast(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
-            dnnl::memory::data_type type) {
-  const dnnl::reorder::primitive_desc desc(plan->engine(), value.md, plan->engine(),
-                                           WithType(value.md, type), PlanBuilder::NewAttr());
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, dnnl::reorder(desc), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, dst}});
-  return dst;
+/*!
+ * \brief The same memory as a row-major tensor: of what is done to each element alike, the order of
+ * the dimensions means nothing. Undefined where there are blocks or gaps.
+ */
+Tensor AsRowMajor(const Tensor& value) {
+  const Dims dims = value.dims();
+  const bool has_gaps = value.md.get_size() != PlainDesc(dims, value.dtype()).get_size();
+  if (has_gaps || WithType(value.md, value.dtype()) != value.md) return {};
+  const Dims strides = value.md.get_strides();
+  std::vector<int> axes(dims.size());
+  std::iota(axes.begin(), axes.end(), 0);
+  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) { return strides[a] > strides[b]; });
+  return {value.buffer, PlainDesc(PermutedDims(dims, axes), value.dtype())};
 }
 
 /*!
@@ -63,11 +66,11 @@ Tensor RequantizedByBinary(const NodeReader& node, PlanBuilder* plan, const Tens
     return each == nullptr || (each->IsConstant(*plan) && each->IsPerTensor());
   };
   const auto is_short = [](Type each) { return each == Type::u8 || each == Type::s8; };
-  const Type given = value.dtype();
-  const bool is_cast_first = is_short(given) && type == Type::f32;
+  const bool is_cast_first = is_short(value.dtype()) && type == Type::f32;
   const bool has_types =
-      is_cast_first || (is_short(type) && (is_short(given) || given == Type::f32));
-  if (!is_fit(from) || !is_fit(to) || !has_types || !IsUnblocked(value.md)) return {};
+      is_cast_first || (is_short(type) && (is_short(value.dtype()) || value.dtype() == Type::f32));
+  const Tensor given = AsRowMajor(value);
+  if (!is_fit(from) || !is_fit(to) || !has_types || !given.defined()) return {};
   const auto [from_scale, from_zero] =
       from != nullptr ? from->Values(node, plan) : std::pair<double, double>(1, 0);
   const auto [to_scale, to_zero] =
@@ -84,13 +87,13 @@ Tensor RequantizedByBinary(const NodeReader& node, PlanBuilder* plan, const Tens
   dnnl::primitive_attr attr = PlanBuilder::NewAttr();
   attr.set_post_ops(post_ops);
   const PlanBuilder::Mark mark = plan->Here();
-  const Tensor src = is_cast_first ? Cast(node, plan, value, type) : value;
+  const Tensor src = is_cast_first ? Cast(node, plan, given, type) : given;
   const Tensor number =
       plan->NewConstant(std::vector<float>{static_cast<float>(is_shifted ? from_zero : scale)})
           .Reshaped(Dims(src.dims().size(), 1));
   const dnnl::binary::primitive_desc desc(
       plan->engine(), is_shifted ? dnnl::algorithm::binary_sub : dnnl::algorithm::binary_mul,
-      src.md, number.md, WithType(src.md, type), attr, /*allow_empty=*/true);
+      src.md, number.md, PlainDesc(src.dims(), type), attr, /*allow_empty=*/true);
   if (!desc || IsReference(desc)) {
     plan->BackTo(mark);
     return {};
@@ -101,7 +104,7 @@ Tensor RequantizedByBinary(const NodeReader& node, PlanBuilder* plan, const Tens
   plan->Emit(node, desc, dnnl::binary(desc),
              {{DNNL_ARG_SRC_0, src}, {DNNL_ARG_SRC_1, number}, {DNNL_ARG_DST, dst}}, fused);
   plan->OfferInPlace(DNNL_ARG_SRC_0);
-  return dst;
+  return {dst.buffer, WithType(value.md, type)};
 }
 
 /*! \brief A scale or zero point as a vector. */
@@ -134,7 +137,7 @@ std::pair<double, double> Quantization::Values(const NodeReader& node, PlanBuild
   if (!IsConstant(*plan)) throw dnnl::error(dnnl_unimplemented, "a scale is computed");
   if (!IsPerTensor()) throw dnnl::error(dnnl_unimplemented, "scales differ along an axis");
   const int32_t zero = HasZeroPoint() ? plan->ValuesOf<int32_t>(node, zero_point)[0] : 0;
-  return {plan->ValuesOf<float>(node, scale)[0], zero};
+  return {scale.defined() ? plan->ValuesOf<float>(node, scale)[0] : 1.f, zero};
 }
 
 void Quantization::AddTo(int arg, int mask, dnnl::primitive_attr* attr,
@@ -166,6 +169,22 @@ dnnl::memory::desc WithType(const dnnl::memory::desc& md, dnnl::memory::data_typ
                           !md.get_inner_blks().empty() || md.get_padded_dims() != md.get_dims();
   if (has_blocks) return md.get_ndims() < 3 ? plain : ChannelsLast(plain);
   return dnnl::memory::desc(md.get_dims(), type, md.get_strides());
+}
+
+Tensor Cast(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
+            dnnl::memory::data_type type) {
+  const dnnl::memory::desc md = WithType(value.md, type);
+  if (plan->IsConstant(value)) return plan->InLayout(node, value, md);
+  const auto describe = [engine = plan->engine(), from = value.md](const dnnl::memory::desc& to) {
+    return dnnl::reorder::primitive_desc(engine, from, engine, to, PlanBuilder::NewAttr(),
+                                         /*allow_empty=*/true);
+  };
+  const dnnl::reorder::primitive_desc desc = describe(md);
+  if (!desc) throw dnnl::error(dnnl_unimplemented, "no reorder accepts these types");
+  const Tensor dst = plan->NewTensor(md);
+  plan->Emit(node, desc, dnnl::reorder(desc), {{DNNL_ARG_SRC, value}, {DNNL_ARG_DST, dst}});
+  plan->OfferLayout(describe);
+  return dst;
 }
 
 Tensor Requantized(const NodeReader& node, PlanBuilder* plan, const Tensor& value,

@@ -52,7 +52,8 @@ struct Quantization {
 
   bool HasZeroPoint() const { return zero_point.defined(); }
   bool IsConstant(const PlanBuilder& plan) const {
-    return plan.IsConstant(scale) && (!HasZeroPoint() || plan.IsConstant(zero_point));
+    return (!scale.defined() || plan.IsConstant(scale)) &&
+           (!HasZeroPoint() || plan.IsConstant(zero_point));
   }
   /*! \brief Whether one scale and one zero point are those of all elements. */
   bool IsPerTensor() const { return !IsAlongAxis(scale) && !IsAlongAxis(zero_point); }
@@ -81,6 +82,10 @@ std::pair<double, double> RangeOf(dnnl::memory::data_type type);
 /*! \brief The layout with other elements. Blocks, which depend on the type, become channels last.
  */
 dnnl::memory::desc WithType(const dnnl::memory::desc& md, dnnl::memory::data_type type);
+
+/*! \brief A copy with the same numbers in another type. */
+Tensor Cast(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
+            dnnl::memory::data_type type);
 
 /*!
  * \brief A copy with elements of another type.

@@ -100,6 +100,34 @@ def test_dense_with_weights_that_are_computed_is_not_packed():
     assert steps[0]["variant"] == "matmul, weights as they are"
 
 
+def heads(name, array, axes):
+    """Return rows whose parts are of one head each as (heads, ...), in Relay and in numpy."""
+    rows, size = array.shape[0], 16
+    shape = (rows, array.shape[1] // size, size)
+    expr = relay.transpose(relay.reshape(var(name, array.shape), shape), axes)
+    return expr, array.reshape(shape).transpose(axes)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["scores", "values"])
+@pytest.mark.parametrize("transpose_b", [True, False])
+def test_heads_are_read_as_they_are(transpose_b, is_first):
+    x, y = rand(24, 64), rand(24, 64, seed=1)
+    columns = (1, 0, 2) if transpose_b == is_first else (1, 2, 0)
+    (a, left), (b, right) = heads("x", x, (1, 0, 2)), heads("y", y, columns)
+    inputs = {"x": x, "y": y}
+    if not is_first:
+        left = rand(4, 24, 24, seed=2)
+        a, inputs = var("x", left.shape), {"x": left, "y": y}
+    expr = relay.nn.batch_matmul(a, b, transpose_b=transpose_b)
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
+    expected = product(left, right, False, transpose_b)
+    steps = run_planned(mod, inputs, [expected], RTOL)
+    # Where oneDNN has no blocked matmul, it reads matrices that lie in order only.
+    if cpu.computes("bfloat16"):
+        assert [step["kind"] for step in steps] == ["matmul"]
+        assert steps[0]["variant"] == "matmul, weights as they are"
+
+
 @pytest.mark.parametrize(
     "op, rows, variant",
     [

@@ -22,6 +22,7 @@
  * \brief Conversions between data types.
  */
 #include "../op_table.h"
+#include "../quantization.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -39,14 +40,7 @@ Types InferCast(const NodeReader& node, const Types& inputs) {
 void LowerCast(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);
   if (src.dtype() == node.OutType()) return plan->SetOutput(node, src);
-  // The order of the dimensions in memory is kept; blocks, which depend on the type, are not.
-  const bool has_blocks = src.md.get_format_kind() != dnnl::memory::format_kind::blocked ||
-                          !src.md.get_inner_blks().empty() ||
-                          src.md.get_padded_dims() != src.dims();
-  const dnnl::memory::desc want =
-      has_blocks ? PlainDesc(src.dims(), node.OutType())
-                 : dnnl::memory::desc(src.dims(), node.OutType(), src.md.get_strides());
-  plan->SetOutput(node, plan->InLayout(node, src, want));
+  plan->SetOutput(node, Cast(node, plan, src, node.OutType()));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -22,7 +22,6 @@
  * \brief Matrix multiplications, alone and in batches.
  */
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,6 +31,7 @@
 #include "../int8.h"
 #include "../op_table.h"
 #include "../post_ops.h"
+#include "matmul_operands.h"
 #include "rows.h"
 #include "types.h"
 
@@ -52,74 +52,6 @@ using MatMul = dnnl::matmul;
 /*! \brief With more rows than this a blocked matmul of packed weights is as fast or faster. */
 constexpr int64_t kFewRows = 128;
 
-/*! \brief A view with the last two dimensions swapped. */
-Tensor Transposed(const Tensor& value) {
-  std::vector<int> axes(value.dims().size());
-  std::iota(axes.begin(), axes.end(), 0);
-  std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
-  return value.Permuted(axes);
-}
-
-/*! \brief All dimensions but the last two as one. */
-Dims AsMatrices(Dims dims) {
-  if (dims.size() < 3) dims.insert(dims.begin(), 3 - dims.size(), 1);
-  const int64_t matrix = dims[dims.size() - 1] * dims[dims.size() - 2];
-  return {NumElements(dims) / matrix, dims[dims.size() - 2], dims.back()};
-}
-
-/*! \brief What to multiply: (..., M, K) by (..., K, N). */
-struct Operands {
-  Tensor src;
-  Tensor weights;
-  Dims dst_dims;
-  /*! \brief Whether the result is seen as a matrix of rows. */
-  bool is_flat;
-  bool is_batch;
-  /*! \brief Of a matmul in 8 bits. */
-  std::optional<Int8Operands> int8;
-  Int8Weights kernel;
-
-  /*! \brief Dims of the result, or of an operand of its rank, as the matmul sees them. */
-  Dims View(const Dims& dims) const {
-    return is_flat ? AsRows(dims) : is_batch ? AsMatrices(dims) : dims;
-  }
-};
-
-/*! \brief What an op says of its operands. */
-struct MatMulKind {
-  bool is_dense, is_batch, transpose_a, transpose_b;
-
-  static MatMulKind Read(const NodeReader& node) {
-    const bool is_dense = node.OpName() == "nn.dense";
-    const bool is_batch = node.OpName() == "nn.batch_matmul";
-    return {is_dense, is_batch, !is_dense && node.Get<bool>("transpose_a", false),
-            is_dense || node.Get<bool>("transpose_b", is_batch)};
-  }
-};
-
-Operands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
-  const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
-  const Dims out_dims = node.RootDims();
-
-  Operands operands{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch, {}, {}};
-  const int last = static_cast<int>(operands.weights.dims().size()) - 1;
-  operands.kernel = {transpose_b ? last - 1 : last, out_dims.back(), /*is_convolution=*/false};
-  operands.int8 = ReadInt8(node, plan, operands.kernel);
-  if (operands.int8) operands.weights = operands.int8->weights;
-  // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
-  operands.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
-  operands.dst_dims = operands.View(out_dims);
-  if (operands.is_flat) operands.src = FlattenRows(node, plan, operands.src);
-  if (is_batch && out_dims.size() > 3) {
-    operands.src = plan->Reshaped(node, operands.src, AsMatrices(operands.src.dims()));
-    operands.weights = plan->Reshaped(node, operands.weights, AsMatrices(operands.weights.dims()));
-  }
-  operands.weights = AlignRank(node, plan, operands.weights, operands.dst_dims.size());
-  if (transpose_a) operands.src = Transposed(operands.src);
-  if (transpose_b) operands.weights = Transposed(operands.weights);
-  return operands;
-}
-
 /*! \brief The descriptor for these layouts; empty where oneDNN has none. */
 MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const dnnl::memory::desc& src,
                                   const dnnl::memory::desc& weights, const dnnl::memory::desc& bias,
@@ -130,8 +62,8 @@ MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const dnnl::memory::desc& s
 }
 
 /*! \brief The descriptor for the best layouts; empty where oneDNN has none. */
-MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan, const Operands& operands,
-                                const FusedOps& fused) {
+MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
+                                const MatMulOperands& operands, const FusedOps& fused) {
   const dnnl::memory::desc dst(operands.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto create = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights) {
     return DescribeAs(plan, src, weights, fused.BiasDesc(), dst, fused.attr);
@@ -142,6 +74,7 @@ MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan, const
   const bool is_constant = plan->IsConstant(operands.weights);
   const auto desc = create(operands.src.md, is_constant ? packed : operands.weights.md);
   if (desc && IsBlockGemm(desc)) return desc;
+  if (operands.is_interleaved) return {};
   const auto free = create(AnyDesc(operands.src.md), packed);
   return !desc || IsReference(desc) || (free && IsBlockGemm(free)) ? free : desc;
 }
@@ -285,10 +218,12 @@ void LowerRows(const NodeReader& node, PlanBuilder* plan) {
  *   64x512 by 512x2048   817 1749  795      197x768 by 768x768  2153  1481  1409
  *   128x512 by 512x512   384  614  388      131x192 by 192x768   375   294   241
  */
-bool PrefersConvolution(const NodeReader& node, PlanBuilder* plan, const Operands& operands) {
+bool PrefersConvolution(const NodeReader& node, PlanBuilder* plan) {
   FusedOps nothing;
   nothing.attr = PlanBuilder::NewAttr();
-  const auto matmul = Describe(node, plan, operands, nothing);
+  const PlanBuilder::Mark mark = plan->Here();
+  const auto matmul = Describe(node, plan, ReadOperands(node, plan), nothing);
+  plan->BackTo(mark);
   if (matmul && IsBlockGemm(matmul)) return false;
   const Dims out = AsRows(node.RootDims());
   const Tensor matrix = ReadMatrix(node, plan);
@@ -301,11 +236,48 @@ bool PrefersConvolution(const NodeReader& node, PlanBuilder* plan, const Operand
 }
 
 /*! \brief What becomes of the second matrix. */
-std::string Variant(const PlanBuilder& plan, const Operands& operands,
+std::string Variant(const PlanBuilder& plan, const MatMulOperands& operands,
                     const MatMul::primitive_desc& desc) {
   if (desc.weights_desc() == operands.weights.md) return "matmul, weights as they are";
   return plan.IsConstant(operands.weights) ? "matmul, weights packed once"
                                            : "matmul, weights packed at every run";
+}
+
+/*! \brief Emit the primitive; false where oneDNN has none. */
+bool Emit(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& operands) {
+  ResultView view{static_cast<int>(node.RootDims().size()) - 1, [&](const Tensor& operand) {
+                    return plan->Reshaped(node, operand, operands.View(operand.dims()));
+                  }};
+  view.kept_dims = operands.is_flat ? 1 : operands.is_batch ? 2 : 0;
+  view.has_destination_scale = true;
+  view.absorbs_linear = operands.int8 && operands.int8->HasConstantScales(*plan);
+  FusedOps fused = FusePostOps(node, plan, view);
+  if (operands.int8) {
+    const int columns = 1 << (operands.dst_dims.size() - 1);
+    FuseScales(node, plan, *operands.int8, operands.kernel, columns, /*is_padded=*/false, &fused);
+  }
+  if (fused.bias.defined()) {
+    fused.bias = AlignRank(node, plan, fused.bias, operands.dst_dims.size());
+  }
+  const auto desc = Describe(node, plan, operands, fused);
+  if (!desc) return false;
+
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(
+      node, desc, MatMul(desc),
+      fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, operands.src, desc.src_desc())},
+                   {DNNL_ARG_WEIGHTS, plan->InLayout(node, operands.weights, desc.weights_desc())},
+                   {DNNL_ARG_DST, dst}},
+                  node, plan, desc),
+      fused.names);
+  plan->SetVariant(Variant(*plan, operands, desc), MatMulFlops(node, *plan));
+  fused.OfferSum<MatMul>(
+      plan, desc,
+      [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
+          const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
+          bool) { return DescribeAs(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr); });
+  plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
+  return true;
 }
 
 }  // namespace
@@ -344,47 +316,20 @@ double MatMulFlops(const NodeReader& node, const PlanBuilder& plan) {
 }
 
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
-  const Operands operands = ReadOperands(node, plan);
   if (MayLowerRows(node, *plan)) {
     const bool is_dense = MatMulKind::Read(node).is_dense;
     if (is_dense && AsRows(node.RootDims())[0] <= kFewRows) {
       return LowerRows<AsInnerProduct>(node, plan);
     }
-    if (PrefersConvolution(node, plan, operands)) return LowerRows<AsConvolution>(node, plan);
+    if (PrefersConvolution(node, plan)) return LowerRows<AsConvolution>(node, plan);
   }
-  const Dims out_dims = node.RootDims();
-  ResultView view{static_cast<int>(out_dims.size()) - 1, [&](const Tensor& operand) {
-                    return plan->Reshaped(node, operand, operands.View(operand.dims()));
-                  }};
-  view.kept_dims = operands.is_flat ? 1 : operands.is_batch ? 2 : 0;
-  view.has_destination_scale = true;
-  view.absorbs_linear = operands.int8 && operands.int8->HasConstantScales(*plan);
-  FusedOps fused = FusePostOps(node, plan, view);
-  if (operands.int8) {
-    const int columns = 1 << (operands.dst_dims.size() - 1);
-    FuseScales(node, plan, *operands.int8, operands.kernel, columns, /*is_padded=*/false, &fused);
+  const PlanBuilder::Mark mark = plan->Here();
+  const std::optional<MatMulOperands> interleaved = ReadInterleaved(node, plan);
+  if (interleaved && Emit(node, plan, *interleaved)) return;
+  plan->BackTo(mark);
+  if (!Emit(node, plan, ReadOperands(node, plan))) {
+    throw dnnl::error(dnnl_unimplemented, "no matmul accepts these shapes and types");
   }
-  if (fused.bias.defined()) {
-    fused.bias = AlignRank(node, plan, fused.bias, operands.dst_dims.size());
-  }
-  const auto desc = Describe(node, plan, operands, fused);
-  if (!desc) throw dnnl::error(dnnl_unimplemented, "no matmul accepts these shapes and types");
-
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(
-      node, desc, MatMul(desc),
-      fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, operands.src, desc.src_desc())},
-                   {DNNL_ARG_WEIGHTS, plan->InLayout(node, operands.weights, desc.weights_desc())},
-                   {DNNL_ARG_DST, dst}},
-                  node, plan, desc),
-      fused.names);
-  plan->SetVariant(Variant(*plan, operands, desc), MatMulFlops(node, *plan));
-  fused.OfferSum<MatMul>(
-      plan, desc,
-      [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
-          const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
-          bool) { return DescribeAs(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr); });
-  plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -1,0 +1,139 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/matmul_operands.cc
+ * \brief What a matrix multiplication reads, as oneDNN sees it.
+ */
+#include "matmul_operands.h"
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "../post_ops.h"
+#include "rows.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+/*! \brief With ones in front, so that there are four dimensions. */
+Dims AsBatches(Dims dims) {
+  dims.insert(dims.begin(), 4 - dims.size(), 1);
+  return dims;
+}
+
+/*!
+ * \brief Matrices of a batch whose rows lie between each other, (A, B, M, K), in one of the orders
+ * that oneDNN reads as they are; undefined where they lie otherwise.
+ */
+Tensor Interleaved(const Tensor& value, const std::vector<dnnl::memory::format_tag>& orders) {
+  const bool is_strided = value.md.get_format_kind() == dnnl::memory::format_kind::blocked &&
+                          value.md.get_inner_blks().empty();
+  if (!is_strided || value.dims().size() > 4) return {};
+  const Dims dims = AsBatches(value.dims());
+  Dims strides = value.md.get_strides();
+  strides.insert(strides.begin(), dims.size() - strides.size(), 0);
+  for (const auto order : orders) {
+    const dnnl::memory::desc md(dims, value.dtype(), order);
+    const Dims wanted = md.get_strides();
+    bool is_same = true;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      is_same = is_same && (dims[i] == 1 || strides[i] == wanted[i]);
+    }
+    if (is_same) return {value.buffer, md};
+  }
+  return {};
+}
+
+}  // namespace
+
+MatMulKind MatMulKind::Read(const NodeReader& node) {
+  const bool is_dense = node.OpName() == "nn.dense";
+  const bool is_batch = node.OpName() == "nn.batch_matmul";
+  return {is_dense, is_batch, !is_dense && node.Get<bool>("transpose_a", false),
+          is_dense || node.Get<bool>("transpose_b", is_batch)};
+}
+
+Dims MatMulOperands::View(const Dims& dims) const {
+  return is_interleaved ? AsBatches(dims)
+         : is_flat      ? AsRows(dims)
+         : is_batch     ? AsMatrices(dims)
+                        : dims;
+}
+
+Tensor Transposed(const Tensor& value) {
+  std::vector<int> axes(value.dims().size());
+  std::iota(axes.begin(), axes.end(), 0);
+  std::swap(axes[axes.size() - 1], axes[axes.size() - 2]);
+  return value.Permuted(axes);
+}
+
+Dims AsMatrices(Dims dims) {
+  if (dims.size() < 3) dims.insert(dims.begin(), 3 - dims.size(), 1);
+  const int64_t matrix = dims[dims.size() - 1] * dims[dims.size() - 2];
+  return {NumElements(dims) / matrix, dims[dims.size() - 2], dims.back()};
+}
+
+MatMulOperands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
+  const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
+  const Dims out_dims = node.RootDims();
+
+  MatMulOperands operands{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch};
+  const int last = static_cast<int>(operands.weights.dims().size()) - 1;
+  operands.kernel = {transpose_b ? last - 1 : last, out_dims.back(), /*is_convolution=*/false};
+  operands.int8 = ReadInt8(node, plan, operands.kernel);
+  if (operands.int8) operands.weights = operands.int8->weights;
+  // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
+  operands.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
+  operands.dst_dims = operands.View(out_dims);
+  if (operands.is_flat) operands.src = FlattenRows(node, plan, operands.src);
+  if (is_batch && out_dims.size() > 3) {
+    operands.src = plan->Reshaped(node, operands.src, AsMatrices(operands.src.dims()));
+    operands.weights = plan->Reshaped(node, operands.weights, AsMatrices(operands.weights.dims()));
+  }
+  operands.weights = AlignRank(node, plan, operands.weights, operands.dst_dims.size());
+  if (transpose_a) operands.src = Transposed(operands.src);
+  if (transpose_b) operands.weights = Transposed(operands.weights);
+  return operands;
+}
+
+std::optional<MatMulOperands> ReadInterleaved(const NodeReader& node, PlanBuilder* plan) {
+  using Order = dnnl::memory::format_tag;
+  const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
+  const Tensor src = plan->Input(node, 0), weights = plan->Input(node, 1);
+  const bool is_copied = !IsPlain(src.md) || !IsPlain(weights.md);
+  if (!is_batch || !is_copied || plan->IsConstant(weights)) return {};
+  MatMulOperands operands{src, weights, AsBatches(node.RootDims()), false, true, true};
+  const int last = static_cast<int>(weights.dims().size()) - 1;
+  operands.kernel = {transpose_b ? last - 1 : last, operands.dst_dims.back(), false};
+  operands.int8 = ReadInt8(node, plan, operands.kernel);
+  if (operands.int8) operands.weights = operands.int8->weights;
+  std::vector<Order> orders = {Order::abcd, Order::acbd};
+  // Of the second operand oneDNN reads columns, too, of the first those of real numbers.
+  std::vector<Order> columns = {Order::abcd, Order::acbd, Order::abdc, Order::adbc};
+  operands.src = Interleaved(transpose_a ? Transposed(src) : src, operands.int8 ? orders : columns);
+  operands.weights =
+      Interleaved(transpose_b ? Transposed(operands.weights) : operands.weights, columns);
+  if (!operands.src.defined() || !operands.weights.defined()) return {};
+  return operands;
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
