@@ -16,11 +16,13 @@
 # under the License.
 """Ops that give the same elements other dimensions: in a chain they cost nothing, or one copy."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.marks import json_only
@@ -368,6 +370,20 @@ def test_pad_with_an_open_batch():
         data = rand(batch, 4)
         expected = np.tanh(np.pad(np.exp(data), ((0, 0), (1, 2)), constant_values=-1.0))
         testing.assert_close(runner({"x": data}), [expected], 1e-6)
+
+
+@pytest.mark.parametrize("type_", [ml_dtypes.bfloat16, np.float16])
+def test_pad_of_reduced_precision_with_a_number(type_):
+    """`relay.nn.pad` makes a float32 constant of a number, whatever the data are."""
+    dtype = np.dtype(type_).name
+    if not cpu.computes(dtype):
+        pytest.skip(f"this CPU has no {dtype}")
+    x, widths, value = rand(3, 8), ((1, 0), (2, 3)), 1 / 3
+    padded = pad(relay.cast(var("x", x.shape), dtype), widths, value)
+    mod = dnnl.partition_for_dnnl(module(relay.cast(padded, "float32")), prune=False)
+    assert testing.offload(mod).ops["nn.pad"] == 1
+    expected = np.pad(x, widths, constant_values=value).astype(type_).astype("float32")
+    np.testing.assert_array_equal(testing.run(mod, {"x": x})[0], expected)
 
 
 def test_pads_that_stay():

@@ -63,7 +63,9 @@ Types InferPad(const NodeReader& node, const Types& inputs) {
   CORE_CHECK(mode == "constant") << node.Where() << ": pad_mode is " << mode
                                  << ", expected: constant";
   const bool is_attribute = inputs.size() == 1;
-  CORE_CHECK((is_attribute ? kFloat32 : inputs[1].dtype) == inputs[0].dtype)
+  const DLDataType dtype = is_attribute ? kFloat32 : inputs[1].dtype;
+  // What pads data of reduced precision is rounded where it is copied.
+  CORE_CHECK(dtype == inputs[0].dtype || (dtype == kFloat32 && IsReal(inputs[0].dtype)))
       << node.Where() << ": the data are " << ToText(inputs[0]) << ", what pads them is not";
   if (is_attribute) {
     const auto value = node.Get<double>("pad_value");

@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import re
 
+from .. import cpu
 from ..op_view import OpView
 from ..tensors import (
     MOVED,
@@ -122,7 +123,7 @@ def concat_reason(call: OpView) -> str | None:
 
 
 def pad_reason(call: OpView) -> str | None:
-    """Accept frames of one constant, of the type of the data."""
+    """Accept frames of one constant, of the type of the data, or float32 as a plain number is."""
     mode, widths = str(call.attrs.pad_mode), [ints(width) for width in call.attrs.pad_width]
     if mode != "constant":
         return f"pad_mode={mode}: oneDNN copies no values of the data around it"
@@ -132,7 +133,8 @@ def pad_reason(call: OpView) -> str | None:
     reason = tensor_reason("data", data, 1, MOVED) or tensor_reason("result", call.result, 1, MOVED)
     if reason:
         return reason
-    if not value.is_constant or known_product(value.shape) != 1 or value.dtype != data.dtype:
+    fits = value.dtype == data.dtype or (value.dtype == "float32" and data.dtype in cpu.REAL)
+    if not value.is_constant or known_product(value.shape) != 1 or not fits:
         return f"pad_value is no constant of one {data.dtype}"
     return None
 
