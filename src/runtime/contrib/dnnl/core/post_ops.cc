@@ -211,10 +211,11 @@ void AppendFakeQuantization(const NodeReader& quantize, const NodeReader& dequan
   const auto [from_scale, from_zero] =
       Quantization::Read(dequantize, plan, dims).Values(dequantize, plan);
   const auto [low, high] = RangeOf(quantize.OutType());
-  chain->AppendLinear(1 / to_scale, to_zero);
+  // Zero points go while the numbers are integers: real zeros stay zeros.
+  chain->AppendLinear(1 / to_scale, 0);
   chain->AppendEltwise(dnnl::algorithm::eltwise_round, 0, 0);
-  chain->AppendEltwise(dnnl::algorithm::eltwise_clip, low, high);
-  chain->AppendLinear(from_scale, -from_scale * from_zero);
+  chain->AppendEltwise(dnnl::algorithm::eltwise_clip, low - to_zero, high - to_zero);
+  chain->AppendLinear(from_scale, from_scale * (to_zero - from_zero));
   for (const char* name : {"round", "clip"}) fused->names.push_back(name);
 }
 

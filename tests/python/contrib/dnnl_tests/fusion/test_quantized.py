@@ -182,6 +182,22 @@ def test_residual(kind, residual):
     run_quantized(out.quantize(real), {"x": x, "r": r}, want, composites={composite: 1})
 
 
+def test_zeros_of_coarse_steps_stay_zeros():
+    """What is added has steps so fine that it shows a zero that is a millionth of a coarse one."""
+    data, weight, fine = DATA["u8"], weight_scale(8, 0, False), Quantization(1e-7, -3, "int8")
+    coarse = Quantization(1e5 / 3, 127, "int8")
+    x, w = data.values(4, 16), weight.values(8, 16, low=0)
+    r = fine.values(4, 8, seed=3)
+    real = relay.nn.dense(data.dequantize(data.var("x", 4, 16)), weight.dequantize(w))
+    real = coarse.dequantize(coarse.quantize(real)) + fine.dequantize(fine.var("r", 4, 8))
+    run_quantized(
+        fine.quantize(real),
+        {"x": x, "r": r},
+        r,
+        composites={"dnnl.qnn.dense_quantize_sum_quantize": 1},
+    )
+
+
 @pytest.mark.parametrize("channels", [3, 8, 17])
 def test_residual_of_few_channels(channels):
     """The source of a depthwise convolution is also what is added to its result."""
