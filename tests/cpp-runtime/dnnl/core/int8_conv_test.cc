@@ -339,4 +339,22 @@ TEST(DNNLInt8Conv, ComputedScales) {
   Check(c, 2);
 }
 
+TEST(DNNLInt8Conv, NothingIsWrittenBehindTheResult) {
+  // As many positions as three tiles of AMX hold, and no more channels than there is room for.
+  constexpr int64_t kIn = 64;
+  const Array src = Noise({1, kIn, 6, 6}, kUInt8, 0, 255);
+  const Array weights = Noise({1, kIn, 1, 1}, kInt8, -64, 64, 3);
+  QuantizedGraph graph;
+  Node* node =
+      graph.Add("nn.conv2d", {graph.Input(src), graph.Constant(weights)}, {1, 1, 6, 6}, kUInt8);
+  // oneDNN itself adds a zero point that is computed.
+  graph.computes_scales = true;
+  graph.Dequantize(node, 0, Scalar(0.02f), ZeroPoint(120));
+  graph.computes_scales = false;
+  graph.Dequantize(node, 1, Scalar(0.003f), ZeroPoint(0), 0);
+  graph.Quantize(node, Scalar(0.1f), ZeroPoint(7), kUInt8);
+  graph.Run();
+  EXPECT_TRUE(graph.Find("convolution").impl.find("jit_1x1:avx512_core_amx") == std::string::npos);
+}
+
 }  // namespace

@@ -193,10 +193,15 @@ class QuantizedGraph {
     for (const Array& input : inputs_) memory.push_back(input.Bytes());
     const TensorType& type = nodes_.back()->outputs[0];
     Array result{type.shape, type.dtype, {}};
-    memory.emplace_back(SizeOf(type.shape) * type.dtype.bits / 8);
+    const size_t size = SizeOf(type.shape) * type.dtype.bits / 8;
+    const std::vector<char> behind(64, 0x5a);
+    memory.emplace_back(size);
+    memory.back().insert(memory.back().end(), behind.begin(), behind.end());
     std::vector<void*> addresses;
     for (auto& bytes : memory) addresses.push_back(bytes.data());
     Context(plan).Run(addresses, nullptr);
+    EXPECT_TRUE(std::equal(behind.begin(), behind.end(), memory.back().begin() + size));
+    memory.back().resize(size);
     result.Read(memory.back());
     return result;
   }

@@ -47,4 +47,15 @@ bool IsBlockGemm(const dnnl::primitive_desc_base& desc) {
   return StartsWith(desc.impl_info_str(), "brg");
 }
 
+bool SkipOverruns(dnnl::primitive_desc* desc) {
+  const auto overruns = [desc] {
+    const std::string name = desc->impl_info_str();
+    return name.find("jit_1x1:avx512_core_amx") != std::string::npos;
+  };
+  while (*desc && overruns()) {
+    if (!desc->next_impl()) return false;
+  }
+  return static_cast<bool>(*desc);
+}
+
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -60,6 +60,15 @@ inline bool IsNative(const dnnl::primitive_desc_base& desc) {
 /*! \brief Whether it is one of oneDNN's multiplications of batches of blocks, its fastest. */
 bool IsBlockGemm(const dnnl::primitive_desc_base& desc);
 
+/*!
+ * \brief Go on to oneDNN's next implementation while the one at hand writes outside of its result.
+ *
+ * Version 3.2 has one such: for 1x1 convolutions on AMX, of bfloat16 and of 8 bits. Where the
+ * spatial positions fill three tiles it writes a fourth one behind the last.
+ * \return Whether there is one.
+ */
+bool SkipOverruns(dnnl::primitive_desc* desc);
+
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_IMPLEMENTATION_H_

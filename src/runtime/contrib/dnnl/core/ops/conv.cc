@@ -276,9 +276,12 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
   const auto describe = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
                             const dnnl::memory::desc& dst, const dnnl::primitive_attr& attr,
                             bool allow_empty) {
-    return Desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm, src, weights,
-                fused.BiasDesc(), dst, conv.window.strides, conv.window.dilation,
-                conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
+    Desc desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm, src, weights,
+              fused.BiasDesc(), dst, conv.window.strides, conv.window.dilation,
+              conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
+    if (SkipOverruns(&desc)) return desc;
+    if (!allow_empty) throw dnnl::error(dnnl_unimplemented, "all that accept this are wrong");
+    return Desc();
   };
   Desc desc;
   if (blocks) {
