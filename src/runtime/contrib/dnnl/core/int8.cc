@@ -24,6 +24,7 @@
 #include "int8.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -151,15 +152,27 @@ void FuseScales(const NodeReader& node, PlanBuilder* plan, const Int8Operands& o
   std::vector<float> bias(kernel.channels);
   if (fused->bias.defined()) bias = plan->ValuesOf<float>(node, fused->bias);
   std::vector<double> sums;
+  const auto scale_of = [&](int64_t channel) {
+    return src_scale * scales[scales.size() == 1 ? 0 : channel];
+  };
   if (src.HasZeroPoint() && !is_padded && !weights.HasZeroPoint()) {
     sums = SumsOfChannels(node, plan, operands.weights, kernel);
-    if (!sums.empty()) src.zero_point = {};
+    double largest = 0;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      largest = std::max(largest, std::abs(scale_of(i) * src_zero * sums[i]));
+    }
+    // The finest step is then 2^10 times what float32 rounds the bias by.
+    if (!sums.empty() && largest <= 0x1p14 * fused->finest_step) {
+      src.zero_point = {};
+    } else {
+      sums.clear();
+    }
   }
   sums.resize(kernel.channels);
   bool has_bias = false;
   for (int64_t i = 0; i < kernel.channels; ++i) {
-    const double product = src_scale * scales[scales.size() == 1 ? 0 : i] * scale;
-    bias[i] = ToFloat(bias[i] * scale + shift - product * src_zero * sums[i]);
+    const double added = bias[i] - scale_of(i) * src_zero * sums[i];
+    bias[i] = ToFloat(added * scale + shift);
     has_bias = has_bias || bias[i] != 0;
   }
   for (float& each : scales) each = ToFloat(src_scale * each * scale);

@@ -211,6 +211,7 @@ void AppendFakeQuantization(const NodeReader& quantize, const NodeReader& dequan
   const auto [from_scale, from_zero] =
       Quantization::Read(dequantize, plan, dims).Values(dequantize, plan);
   const auto [low, high] = RangeOf(quantize.OutType());
+  fused->RoundTo(to_scale);
   // Zero points go while the numbers are integers: real zeros stay zeros.
   chain->AppendLinear(1 / to_scale, 0);
   chain->AppendEltwise(dnnl::algorithm::eltwise_round, 0, 0);
@@ -242,6 +243,7 @@ Quantization AppendQuantization(const NodeReader& quantize, PlanBuilder* plan,
   if (!destination.IsPerTensor()) {
     throw dnnl::error(dnnl_unimplemented, "the scales of the result differ along an axis");
   }
+  if (destination.IsConstant(*plan)) fused->RoundTo(destination.Values(quantize, plan).first);
   // As a linear function it may become one with what the chain begins with.
   const bool is_absorbed = view.absorbs_linear && destination.IsConstant(*plan);
   if (view.has_destination_scale && !is_absorbed) return destination;

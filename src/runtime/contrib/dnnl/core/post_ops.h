@@ -24,6 +24,7 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -69,6 +70,8 @@ struct FusedOps {
    * absorbs it, and nowhere else.
    */
   std::optional<LinearFunction> head;
+  /*! \brief The smallest step that anything is rounded to; 0 where nothing is. */
+  double finest_step{0};
   /*! \brief How many elements the result has. */
   int64_t result_size;
   /*! \brief The second operands of binary post-ops, by DNNL_ARG_*. */
@@ -95,6 +98,9 @@ struct FusedOps {
    * \param mask oneDNN's, where they differ along an axis.
    */
   void Quantize(const Quantization& quantization, int arg, int mask);
+
+  /*! \brief Note that something is rounded to multiples of a step. */
+  void RoundTo(double step) { finest_step = finest_step == 0 ? step : std::min(finest_step, step); }
 
   /*! \brief The descriptor to create the primitive descriptor with: empty without a bias. */
   dnnl::memory::desc BiasDesc() const { return bias.defined() ? bias.md : dnnl::memory::desc(); }
