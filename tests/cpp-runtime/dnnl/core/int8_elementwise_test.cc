@@ -163,6 +163,26 @@ TEST(DNNLInt8Binary, ResultInFloat32) {
   }
 }
 
+TEST(DNNLInt8Binary, OfOtherTypesInOtherLayouts) {
+  // The first operand goes into the layout of the second, and keeps its own type.
+  for (DLDataType type : {kInt8, kFloat}) {
+    const Array x = Noise({1, 8, 5, 5}, type, -100, 100), y = Bytes({1, 5, 5, 8}, kUInt8, 2);
+    QuantizedGraph graph;
+    Node* moved = graph.Add("transpose", {graph.Input(y)}, x.shape, kUInt8);
+    moved->attrs["axes"] = std::vector<std::string>{"0", "3", "1", "2"};
+    Node* node = graph.Add("add", {graph.Input(x), {moved->id, 0}}, x.shape, kInt8);
+    node->attrs["root_op"] = "add";
+    if (type.code == kDLInt) graph.Dequantize(node, 0, Scalar(1), ZeroPoint(0));
+    graph.Dequantize(node, 1, Scalar(0.5), ZeroPoint(128));
+    graph.Quantize(node, Scalar(2), ZeroPoint(1), kInt8);
+    Array sum{x.shape, kFloat, x.values};
+    for (int at = 0; at < 25; ++at) {
+      for (int c = 0; c < 8; ++c) sum.values[c * 25 + at] += (y.values[at * 8 + c] - 128) / 2;
+    }
+    ExpectNear(graph.Run(), Quantized(sum, Scalar(2), ZeroPoint(1), kInt8), 1, 0.02, "layouts");
+  }
+}
+
 TEST(DNNLInt8Binary, OfFarScales) {
   // What the zero points add, rounded to float32, would be many steps of the result.
   Array x = Bytes({2, 16}, kInt8);

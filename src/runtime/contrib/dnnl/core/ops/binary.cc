@@ -242,7 +242,8 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   // Of two operands of the result's shape the one in a blocked layout decides: what follows likes
   // it better.
   if (rhs.dims() == lhs.dims() && IsPlain(lhs.md) && !IsPlain(rhs.md)) {
-    lhs = plan->InLayout(node, lhs, rhs.md);
+    lhs = plan->InLayout(node, lhs,
+                         lhs.dtype() == rhs.dtype() ? rhs.md : WithType(rhs.md, lhs.dtype()));
   }
   ResultView result{-1, view, is_negated, false, 1, scales.shift};
   if (scales.zero_point != 0) {
