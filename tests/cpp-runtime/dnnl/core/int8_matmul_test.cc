@@ -248,6 +248,52 @@ TEST(DNNLInt8MatMul, AllElementsAtTheirBounds) {
   }
 }
 
+TEST(DNNLInt8MatMul, BatchesOfAnyRank) {
+  // The heads of attention, between each other in memory; those of rank 5 are copied into order.
+  for (size_t ones : {0, 1, 2}) {
+    for (bool is_float : {false, true}) {
+      const DLDataType type = is_float ? kFloat : kInt8;
+      const Array x = Noise({6, 4, 16}, type, -9, 9), y = Noise({7, 4, 16}, type, -9, 9, 2);
+      QuantizedGraph graph;
+      std::vector<std::string> axes;
+      for (size_t i = 0; i < ones; ++i) axes.push_back(std::to_string(i));
+      for (size_t i : {1, 0, 2}) axes.push_back(std::to_string(ones + i));
+      const auto shape = [&](int64_t a, int64_t b, int64_t c) {
+        Shape dims(ones, 1);
+        dims.insert(dims.end(), {a, b, c});
+        return dims;
+      };
+      const auto heads = [&](const Array& data) {
+        const Array given{shape(data.shape[0], 4, 16), type, data.values};
+        Node* node =
+            graph.Add("transpose", {graph.Input(given)}, shape(4, data.shape[0], 16), type);
+        node->attrs["axes"] = axes;
+        return Entry{node->id, 0};
+      };
+      const Entry a = heads(x), b = heads(y);
+      Node* node = graph.Add("nn.batch_matmul", {a, b}, shape(4, 6, 7), kFloat);
+      node->attrs["transpose_b"] = "1";
+      if (!is_float) {
+        node->attrs["root_op"] = "nn.batch_matmul";
+        for (int k : {0, 1}) graph.Dequantize(node, k, Scalar(0.5), ZeroPoint(0));
+      }
+      Array expected{shape(4, 6, 7), kFloat, {}};
+      for (int h = 0; h < 4; ++h) {
+        for (int m = 0; m < 6; ++m) {
+          for (int n = 0; n < 7; ++n) {
+            double sum = 0;
+            for (int k = 0; k < 16; ++k) {
+              sum += x.values[(m * 4 + h) * 16 + k] * y.values[(n * 4 + h) * 16 + k];
+            }
+            expected.values.push_back(is_float ? sum : sum / 4);
+          }
+        }
+      }
+      ExpectNear(graph.Run(), expected, 1e-5, 1, "rank " + std::to_string(ones + 3));
+    }
+  }
+}
+
 TEST(DNNLInt8MatMul, OnlyTheWeightsAreQuantized) {
   QuantizedGraph graph;
   const Array src = Noise({4, kSummed}, kFloat, -1, 1);

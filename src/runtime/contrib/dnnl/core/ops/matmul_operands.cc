@@ -63,6 +63,20 @@ Tensor Interleaved(const Tensor& value, const std::vector<dnnl::memory::format_t
   return {};
 }
 
+/*! \brief The inputs as they are given, the second one as int8 kernels want it. */
+MatMulOperands ReadInputs(const NodeReader& node, PlanBuilder* plan, const MatMulKind& kind) {
+  MatMulOperands operands;
+  operands.src = plan->Input(node, 0);
+  operands.weights = plan->Input(node, 1);
+  operands.is_batch = kind.is_batch;
+  const int last = static_cast<int>(operands.weights.dims().size()) - 1;
+  operands.kernel = {kind.transpose_b ? last - 1 : last, node.RootDims().back(),
+                     /*is_convolution=*/false};
+  operands.int8 = ReadInt8(node, plan, operands.kernel);
+  if (operands.int8) operands.weights = operands.int8->weights;
+  return operands;
+}
+
 }  // namespace
 
 MatMulKind MatMulKind::Read(const NodeReader& node) {
@@ -93,45 +107,40 @@ Dims AsMatrices(Dims dims) {
 }
 
 MatMulOperands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
-  const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
+  const MatMulKind kind = MatMulKind::Read(node);
   const Dims out_dims = node.RootDims();
-
-  MatMulOperands operands{plan->Input(node, 0), plan->Input(node, 1), out_dims, false, is_batch};
-  const int last = static_cast<int>(operands.weights.dims().size()) - 1;
-  operands.kernel = {transpose_b ? last - 1 : last, out_dims.back(), /*is_convolution=*/false};
-  operands.int8 = ReadInt8(node, plan, operands.kernel);
-  if (operands.int8) operands.weights = operands.int8->weights;
+  MatMulOperands operands = ReadInputs(node, plan, kind);
   // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
-  operands.is_flat = !is_batch && !(transpose_a && out_dims.size() > 2);
+  operands.is_flat = !kind.is_batch && !(kind.transpose_a && out_dims.size() > 2);
   operands.dst_dims = operands.View(out_dims);
   if (operands.is_flat) operands.src = FlattenRows(node, plan, operands.src);
-  if (is_batch && out_dims.size() > 3) {
+  if (kind.is_batch && out_dims.size() > 3) {
     operands.src = plan->Reshaped(node, operands.src, AsMatrices(operands.src.dims()));
     operands.weights = plan->Reshaped(node, operands.weights, AsMatrices(operands.weights.dims()));
   }
   operands.weights = AlignRank(node, plan, operands.weights, operands.dst_dims.size());
-  if (transpose_a) operands.src = Transposed(operands.src);
-  if (transpose_b) operands.weights = Transposed(operands.weights);
+  if (kind.transpose_a) operands.src = Transposed(operands.src);
+  if (kind.transpose_b) operands.weights = Transposed(operands.weights);
   return operands;
 }
 
 std::optional<MatMulOperands> ReadInterleaved(const NodeReader& node, PlanBuilder* plan) {
   using Order = dnnl::memory::format_tag;
-  const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
-  const Tensor src = plan->Input(node, 0), weights = plan->Input(node, 1);
-  const bool is_copied = !IsPlain(src.md) || !IsPlain(weights.md);
-  if (!is_batch || !is_copied || plan->IsConstant(weights)) return {};
-  MatMulOperands operands{src, weights, AsBatches(node.RootDims()), false, true, true};
-  const int last = static_cast<int>(weights.dims().size()) - 1;
-  operands.kernel = {transpose_b ? last - 1 : last, operands.dst_dims.back(), false};
-  operands.int8 = ReadInt8(node, plan, operands.kernel);
-  if (operands.int8) operands.weights = operands.int8->weights;
-  std::vector<Order> orders = {Order::abcd, Order::acbd};
+  const MatMulKind kind = MatMulKind::Read(node);
+  const Tensor weights = plan->Input(node, 1);
+  const bool is_copied = !IsPlain(plan->Input(node, 0).md) || !IsPlain(weights.md);
+  const Dims out_dims = node.RootDims();
+  if (!kind.is_batch || !is_copied || plan->IsConstant(weights) || out_dims.size() > 4) return {};
+  MatMulOperands operands = ReadInputs(node, plan, kind);
+  operands.is_interleaved = true;
+  operands.dst_dims = operands.View(out_dims);
   // Of the second operand oneDNN reads columns, too, of the first those of real numbers.
-  std::vector<Order> columns = {Order::abcd, Order::acbd, Order::abdc, Order::adbc};
-  operands.src = Interleaved(transpose_a ? Transposed(src) : src, operands.int8 ? orders : columns);
+  const std::vector<Order> rows = {Order::abcd, Order::acbd};
+  const std::vector<Order> all = {Order::abcd, Order::acbd, Order::abdc, Order::adbc};
+  operands.src = Interleaved(kind.transpose_a ? Transposed(operands.src) : operands.src,
+                             operands.int8 ? rows : all);
   operands.weights =
-      Interleaved(transpose_b ? Transposed(operands.weights) : operands.weights, columns);
+      Interleaved(kind.transpose_b ? Transposed(operands.weights) : operands.weights, all);
   if (!operands.src.defined() || !operands.weights.defined()) return {};
   return operands;
 }

@@ -45,12 +45,12 @@ struct MatMulOperands {
   Tensor weights;
   Dims dst_dims;
   /*! \brief Whether the result is seen as a matrix of rows. */
-  bool is_flat;
-  bool is_batch;
+  bool is_flat{false};
+  bool is_batch{false};
   /*! \brief Whether all is seen as (A, B, M, N). */
   bool is_interleaved{false};
   /*! \brief Of a matmul in 8 bits. */
-  std::optional<Int8Operands> int8{};
+  std::optional<Int8Operands> int8;
   Int8Weights kernel{};
 
   /*! \brief Dims of the result, or of an operand of its rank, as the matmul sees them. */
