@@ -108,6 +108,7 @@ def heads(name, array, axes):
     return expr, array.reshape(shape).transpose(axes)
 
 
+@json_only
 @pytest.mark.parametrize("is_first", [True, False], ids=["scores", "values"])
 @pytest.mark.parametrize("transpose_b", [True, False])
 def test_heads_are_read_as_they_are(transpose_b, is_first):
