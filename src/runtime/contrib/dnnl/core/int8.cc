@@ -28,8 +28,6 @@
 #include <limits>
 #include <vector>
 
-#include "post_ops.h"
-
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
@@ -116,8 +114,10 @@ void MakeSigned(const NodeReader& node, PlanBuilder* plan, Int8Operands* operand
  * \brief The sum of the weights of each output channel; empty where the weights are not known now,
  * or of several matrices.
  */
-std::vector<double> SumsOfChannels(const NodeReader& node, PlanBuilder* plan, const Tensor& weights,
-                                   const Int8Weights& kernel) {
+std::vector<double> SumsOfChannels(const NodeReader& node, PlanBuilder* plan,
+                                   const Int8Operands& operands) {
+  const Tensor& weights = operands.weights;
+  const Int8Weights& kernel = operands.kernel;
   const Dims dims = weights.dims();
   const bool is_one = kernel.is_convolution || std::all_of(dims.begin(), dims.end() - 2,
                                                            [](int64_t size) { return size == 1; });
@@ -135,10 +135,10 @@ float ToFloat(double value) {
   return static_cast<float>(std::min(std::max(value, -kLargest), kLargest));
 }
 
-}  // namespace
-
-void FuseScales(const NodeReader& node, PlanBuilder* plan, const Int8Operands& operands,
-                const Int8Weights& kernel, int mask, bool is_padded, FusedOps* fused) {
+/*! \brief Give the primitive the scales and zero points of its operands, see `FuseInt8`. */
+void FuseScales(const NodeReader& node, PlanBuilder* plan, const Int8Operands& operands, int mask,
+                bool is_padded, FusedOps* fused) {
+  const Int8Weights& kernel = operands.kernel;
   if (!fused->head) {
     fused->Quantize(operands.src, DNNL_ARG_SRC, 0);
     fused->Quantize(operands.weights_are, DNNL_ARG_WEIGHTS, mask);
@@ -156,7 +156,7 @@ void FuseScales(const NodeReader& node, PlanBuilder* plan, const Int8Operands& o
     return src_scale * scales[scales.size() == 1 ? 0 : channel];
   };
   if (src.HasZeroPoint() && !is_padded && !weights.HasZeroPoint()) {
-    sums = SumsOfChannels(node, plan, operands.weights, kernel);
+    sums = SumsOfChannels(node, plan, operands);
     double largest = 0;
     for (size_t i = 0; i < sums.size(); ++i) {
       largest = std::max(largest, std::abs(scale_of(i) * src_zero * sums[i]));
@@ -182,6 +182,18 @@ void FuseScales(const NodeReader& node, PlanBuilder* plan, const Int8Operands& o
   fused->Quantize(weights, DNNL_ARG_WEIGHTS, mask);
 }
 
+}  // namespace
+
+FusedOps FuseInt8(const NodeReader& node, PlanBuilder* plan, ResultView view,
+                  const std::optional<Int8Operands>& operands, int mask, bool is_padded) {
+  view.has_destination_scale = true;
+  view.absorbs_linear =
+      operands && operands->src.IsConstant(*plan) && plan->IsConstant(operands->weights_are.scale);
+  FusedOps fused = FusePostOps(node, plan, view);
+  if (operands) FuseScales(node, plan, *operands, mask, is_padded, &fused);
+  return fused;
+}
+
 std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
                                      const Int8Weights& kernel) {
   if (!node.IsQuantized()) return {};
@@ -190,13 +202,11 @@ std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
   if (!is_src || !is_weights) Refuse("only one operand is quantized, or only the result");
   const Tensor src = plan->Input(node, 0), weights = plan->Input(node, 1);
   Int8Operands operands;
+  operands.kernel = kernel;
   operands.src = Quantization::Read(node.Dequantization(0), plan, src.dims());
   operands.weights = weights;
   operands.weights_are = Quantization::Read(node.Dequantization(1), plan, weights.dims());
-  const auto is_byte = [](const Tensor& value) {
-    return value.dtype() == Type::u8 || value.dtype() == Type::s8;
-  };
-  if (!is_byte(src) || !is_byte(weights)) Refuse("an operand has more than 8 bits");
+  if (!IsByte(src.dtype()) || !IsByte(weights.dtype())) Refuse("an operand has more than 8 bits");
   if (!operands.src.IsPerTensor()) Refuse("the scales of the source differ along an axis");
   MakeSigned(node, plan, &operands);
   if (Quantization::IsAlongAxis(operands.weights_are.scale) &&

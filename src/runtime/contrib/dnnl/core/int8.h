@@ -29,22 +29,10 @@
 #include "node_reader.h"
 #include "plan/builder.h"
 #include "plan/tensor.h"
+#include "post_ops.h"
 #include "quantization.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
-
-/*! \brief What a convolution or matmul of 8-bit numbers reads. */
-struct Int8Operands {
-  Quantization src;
-  /*! \brief The second input, made signed. */
-  Tensor weights;
-  Quantization weights_are;
-
-  /*! \brief Whether the scales are known now, so that what is linear can be made part of them. */
-  bool HasConstantScales(const PlanBuilder& plan) const {
-    return src.IsConstant(plan) && plan.IsConstant(weights_are.scale);
-  }
-};
 
 /*! \brief What a kernel asks of the second operand. */
 struct Int8Weights {
@@ -55,7 +43,14 @@ struct Int8Weights {
   bool is_convolution;
 };
 
-struct FusedOps;
+/*! \brief What a convolution or matmul of 8-bit numbers reads. */
+struct Int8Operands {
+  Quantization src;
+  /*! \brief The second input, made signed. */
+  Tensor weights;
+  Quantization weights_are;
+  Int8Weights kernel;
+};
 
 /*!
  * \brief The operands of a node whose first two inputs are dequantized, to multiply them as they
@@ -67,18 +62,21 @@ std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
                                      const Int8Weights& kernel);
 
 /*!
- * \brief Have a primitive multiply the operands as the real numbers that they stand for.
+ * \brief Read the post-ops of a convolution or matmul and, of one in 8 bits, have the primitive
+ * multiply the operands as the real numbers that they stand for.
  *
  * Where the scales are constant, one scale for each channel does it, in which all is that is linear
  * from the sums of products to the first post-op, and a bias: of the scales of source and weights,
  * `FusedOps::head` and, where nothing is padded, the source's zero point. oneDNN has its best code
  * for operands without zero points, and each post-op less is a pass over the result less.
  *
+ * \param view How the primitive sees the result; here it gets what both kinds have in common.
+ * \param operands What `ReadInt8` returned.
  * \param mask oneDNN's of the weights' scales, where they differ along an axis.
  * \param is_padded Whether sums at the border are of fewer products.
  */
-void FuseScales(const NodeReader& node, PlanBuilder* plan, const Int8Operands& operands,
-                const Int8Weights& kernel, int mask, bool is_padded, FusedOps* fused);
+FusedOps FuseInt8(const NodeReader& node, PlanBuilder* plan, ResultView view,
+                  const std::optional<Int8Operands>& operands, int mask, bool is_padded);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -65,10 +65,9 @@ Tensor RequantizedByBinary(const NodeReader& node, PlanBuilder* plan, const Tens
   const auto is_fit = [&](const Quantization* each) {
     return each == nullptr || (each->IsConstant(*plan) && each->IsPerTensor());
   };
-  const auto is_short = [](Type each) { return each == Type::u8 || each == Type::s8; };
-  const bool is_cast_first = is_short(value.dtype()) && type == Type::f32;
+  const bool is_cast_first = IsByte(value.dtype()) && type == Type::f32;
   const bool has_types =
-      is_cast_first || (is_short(type) && (is_short(value.dtype()) || value.dtype() == Type::f32));
+      is_cast_first || (IsByte(type) && (IsByte(value.dtype()) || value.dtype() == Type::f32));
   const Tensor given = AsRowMajor(value);
   if (!is_fit(from) || !is_fit(to) || !has_types || !given.defined()) return {};
   const auto [from_scale, from_zero] =
@@ -88,9 +87,7 @@ Tensor RequantizedByBinary(const NodeReader& node, PlanBuilder* plan, const Tens
   attr.set_post_ops(post_ops);
   const PlanBuilder::Mark mark = plan->Here();
   const Tensor src = is_cast_first ? Cast(node, plan, given, type) : given;
-  const Tensor number =
-      plan->NewConstant(std::vector<float>{static_cast<float>(is_shifted ? from_zero : scale)})
-          .Reshaped(Dims(src.dims().size(), 1));
+  const Tensor number = plan->NewNumber(is_shifted ? from_zero : scale, src.dims().size());
   const dnnl::binary::primitive_desc desc(
       plan->engine(), is_shifted ? dnnl::algorithm::binary_sub : dnnl::algorithm::binary_mul,
       src.md, number.md, PlainDesc(src.dims(), type), attr, /*allow_empty=*/true);

@@ -76,6 +76,11 @@ struct Quantization {
   void AddTo(int arg, int mask, dnnl::primitive_attr* attr, PlanBuilder::Args* args) const;
 };
 
+/*! \brief Whether elements are integers of 8 bits. */
+inline bool IsByte(dnnl::memory::data_type type) {
+  return type == dnnl::memory::data_type::u8 || type == dnnl::memory::data_type::s8;
+}
+
 /*! \brief The smallest and the largest element of an integral type. */
 std::pair<double, double> RangeOf(dnnl::memory::data_type type);
 

@@ -106,7 +106,7 @@ struct Scales {
   double shift{0};
   /*! \brief The first operand's zero point, where it is to be taken off before the op. */
   double zero_point{0};
-  /*! \brief What the difference is to be multiplied by then. */
+  /*! \brief The scales' product, by which the difference is to be multiplied then. */
   double factor{1};
 };
 
@@ -132,6 +132,7 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
     const auto [scale, zero_point] = quantization.Values(dequantize, plan);
     largest_shift = std::max(largest_shift, std::abs(scale * zero_point));
     smallest_scale = std::min(smallest_scale, scale);
+    scales.factor *= scale;
     if (algorithm == dnnl::algorithm::binary_add || algorithm == dnnl::algorithm::binary_sub) {
       const bool is_subtracted = i == 1 && algorithm == dnnl::algorithm::binary_sub;
       scales.shift -= (is_subtracted ? -1 : 1) * scale * zero_point;
@@ -149,13 +150,9 @@ Scales ReadScales(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
       smallest_scale = std::min(smallest_scale, destination.Values(last, plan).first);
     }
   }
-  if (scales.zero_point != 0) {
-    const bool is_product = algorithm == dnnl::algorithm::binary_mul;
-    if (node.IsDequantized(1) && !is_product) unimplemented("the second operand is quantized");
-    for (int i = 0; i < 2; ++i) {
-      if (!node.IsDequantized(i)) continue;
-      scales.factor *= (i == 0 ? scales.lhs : scales.rhs).Values(node, plan).first;
-    }
+  const bool is_product = algorithm == dnnl::algorithm::binary_mul;
+  if (scales.zero_point != 0 && node.IsDequantized(1) && !is_product) {
+    unimplemented("the second operand is quantized");
   }
   // The finest step is then 2^10 times what float32 rounds the shift by.
   if (largest_shift > 0x1p14 * smallest_scale) unimplemented("the scales are too far apart");
@@ -251,8 +248,7 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
     result.scale = scales.factor;
     result.root = {algorithm, rhs};
     algorithm = dnnl::algorithm::binary_sub;
-    rhs = plan->NewConstant(std::vector<float>{static_cast<float>(scales.zero_point)})
-              .Reshaped(Dims(lhs.dims().size(), 1));
+    rhs = plan->NewNumber(scales.zero_point, lhs.dims().size());
     scales.lhs = scales.rhs = {};
   }
   FusedOps fused = FusePostOps(node, plan, result);

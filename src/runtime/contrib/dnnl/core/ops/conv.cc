@@ -115,7 +115,6 @@ struct ConvTensors {
   bool is_row{false};
   /*! \brief Of a convolution in 8 bits. */
   std::optional<Int8Operands> int8;
-  Int8Weights kernel;
 };
 
 /*!
@@ -160,8 +159,7 @@ ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_trans
   conv.src = plan->Input(node, 0).Permuted(axes.src);
   conv.dst_axes = axes.dst;
   conv.dst_dims = PermutedDims(node.RootDims(), conv.dst_axes);
-  conv.kernel = {axes.weights[0], conv.dst_dims[1], /*is_convolution=*/true};
-  conv.int8 = ReadInt8(node, plan, conv.kernel);
+  conv.int8 = ReadInt8(node, plan, {axes.weights[0], conv.dst_dims[1], /*is_convolution=*/true});
   conv.weights = (conv.int8 ? conv.int8->weights : plan->Input(node, 1)).Permuted(axes.weights);
   const auto groups = node.Get<int64_t>("groups", 1);
   if (groups > 1) {
@@ -259,17 +257,11 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
     const Tensor permuted = operand.Permuted(conv.dst_axes);
     return conv.is_row ? plan->Reshaped(node, permuted, AsRow(permuted.dims())) : permuted;
   };
-  ResultView view{conv.dst_axes[1], to_primitive};
-  view.has_destination_scale = true;
-  view.absorbs_linear = conv.int8 && conv.int8->HasConstantScales(*plan);
-  FusedOps fused = FusePostOps(node, plan, view);
-  if (conv.int8) {
-    // With groups the output channels are the first two dimensions.
-    const bool has_groups = conv.weights.dims().size() > conv.dst_dims.size();
-    const bool is_transposed = std::is_same_v<Primitive, dnnl::deconvolution_forward>;
-    FuseScales(node, plan, *conv.int8, conv.kernel, has_groups ? 3 : 1,
-               is_transposed || IsPadded(conv), &fused);
-  }
+  // With groups the output channels are the first two dimensions.
+  const bool has_groups = conv.weights.dims().size() > conv.dst_dims.size();
+  const bool is_transposed = std::is_same_v<Primitive, dnnl::deconvolution_forward>;
+  const FusedOps fused = FuseInt8(node, plan, {conv.dst_axes[1], to_primitive}, conv.int8,
+                                  has_groups ? 3 : 1, is_transposed || IsPadded(conv));
   CheckOperands(conv, fused);
 
   using Desc = typename Primitive::primitive_desc;

@@ -218,12 +218,10 @@ void LowerRows(const NodeReader& node, PlanBuilder* plan) {
  *   64x512 by 512x2048   817 1749  795      197x768 by 768x768  2153  1481  1409
  *   128x512 by 512x512   384  614  388      131x192 by 192x768   375   294   241
  */
-bool PrefersConvolution(const NodeReader& node, PlanBuilder* plan) {
+bool PrefersConvolution(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& operands) {
   FusedOps nothing;
   nothing.attr = PlanBuilder::NewAttr();
-  const PlanBuilder::Mark mark = plan->Here();
-  const auto matmul = Describe(node, plan, ReadOperands(node, plan), nothing);
-  plan->BackTo(mark);
+  const auto matmul = Describe(node, plan, operands, nothing);
   if (matmul && IsBlockGemm(matmul)) return false;
   const Dims out = AsRows(node.RootDims());
   const Tensor matrix = ReadMatrix(node, plan);
@@ -249,13 +247,8 @@ bool Emit(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& opera
                     return plan->Reshaped(node, operand, operands.View(operand.dims()));
                   }};
   view.kept_dims = operands.is_flat ? 1 : operands.is_batch ? 2 : 0;
-  view.has_destination_scale = true;
-  view.absorbs_linear = operands.int8 && operands.int8->HasConstantScales(*plan);
-  FusedOps fused = FusePostOps(node, plan, view);
-  if (operands.int8) {
-    const int columns = 1 << (operands.dst_dims.size() - 1);
-    FuseScales(node, plan, *operands.int8, operands.kernel, columns, /*is_padded=*/false, &fused);
-  }
+  const int columns = 1 << (operands.dst_dims.size() - 1);
+  FusedOps fused = FuseInt8(node, plan, view, operands.int8, columns, /*is_padded=*/false);
   if (fused.bias.defined()) {
     fused.bias = AlignRank(node, plan, fused.bias, operands.dst_dims.size());
   }
@@ -316,18 +309,20 @@ double MatMulFlops(const NodeReader& node, const PlanBuilder& plan) {
 }
 
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
-  if (MayLowerRows(node, *plan)) {
-    const bool is_dense = MatMulKind::Read(node).is_dense;
-    if (is_dense && AsRows(node.RootDims())[0] <= kFewRows) {
-      return LowerRows<AsInnerProduct>(node, plan);
-    }
-    if (PrefersConvolution(node, plan)) return LowerRows<AsConvolution>(node, plan);
+  const bool is_of_rows = MayLowerRows(node, *plan);
+  if (is_of_rows && MatMulKind::Read(node).is_dense && AsRows(node.RootDims())[0] <= kFewRows) {
+    return LowerRows<AsInnerProduct>(node, plan);
   }
   const PlanBuilder::Mark mark = plan->Here();
   const std::optional<MatMulOperands> interleaved = ReadInterleaved(node, plan);
   if (interleaved && Emit(node, plan, *interleaved)) return;
   plan->BackTo(mark);
-  if (!Emit(node, plan, ReadOperands(node, plan))) {
+  const MatMulOperands operands = ReadOperands(node, plan);
+  if (is_of_rows && PrefersConvolution(node, plan, operands)) {
+    plan->BackTo(mark);
+    return LowerRows<AsConvolution>(node, plan);
+  }
+  if (!Emit(node, plan, operands)) {
     throw dnnl::error(dnnl_unimplemented, "no matmul accepts these shapes and types");
   }
 }

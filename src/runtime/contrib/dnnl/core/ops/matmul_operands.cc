@@ -70,9 +70,9 @@ MatMulOperands ReadInputs(const NodeReader& node, PlanBuilder* plan, const MatMu
   operands.weights = plan->Input(node, 1);
   operands.is_batch = kind.is_batch;
   const int last = static_cast<int>(operands.weights.dims().size()) - 1;
-  operands.kernel = {kind.transpose_b ? last - 1 : last, node.RootDims().back(),
-                     /*is_convolution=*/false};
-  operands.int8 = ReadInt8(node, plan, operands.kernel);
+  operands.int8 = ReadInt8(
+      node, plan,
+      {kind.transpose_b ? last - 1 : last, node.RootDims().back(), /*is_convolution=*/false});
   if (operands.int8) operands.weights = operands.int8->weights;
   return operands;
 }

@@ -51,7 +51,6 @@ struct MatMulOperands {
   bool is_interleaved{false};
   /*! \brief Of a matmul in 8 bits. */
   std::optional<Int8Operands> int8;
-  Int8Weights kernel{};
 
   /*! \brief Dims of the result, or of an operand of its rank, as the matmul sees them. */
   Dims View(const Dims& dims) const;

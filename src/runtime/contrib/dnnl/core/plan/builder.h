@@ -105,6 +105,10 @@ class PlanBuilder {
   Tensor NewConstant(int32_t value);
   /*! \brief A constant vector. */
   Tensor NewConstant(const std::vector<float>& values);
+  /*! \brief A constant of one element in float32, with so many dimensions. */
+  Tensor NewNumber(double value, size_t rank) {
+    return NewConstant(std::vector<float>{static_cast<float>(value)}).Reshaped(Dims(rank, 1));
+  }
   /*! \brief A row-major constant, all elements of which are that of a constant of one. */
   Tensor Filled(const NodeReader& node, const Tensor& element, const Dims& dims);
   /*! \brief The elements of a constant. */
