@@ -36,7 +36,7 @@ from ._dnnl.integration.profiling import DNNLMetricCollector
 from ._dnnl.integration.target import host_target  # not for TVM
 from ._dnnl.options import check_module, make_options
 from ._dnnl.partition import pattern_table as patterns
-from ._dnnl.pipeline import partition
+from ._dnnl.pipeline import legalize_qnn, partition
 from ._dnnl.policy.op_spec import Rules
 from ._dnnl.policy.table import TABLE
 from ._dnnl.report.make_report import make_report
@@ -52,6 +52,7 @@ __all__ = [
     "dnnl_version",
     "host_target",  # not for TVM
     "is_dnnl_available",
+    "legalize_qnn_for_dnnl",
     "num_threads",
     "offload_report",
     "partition_for_dnnl",
@@ -65,8 +66,39 @@ shape_functions.register()
 
 @register_pattern_table("dnnl")
 def pattern_table() -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
-    """Return (name, pattern, check) of each composite, for MergeComposite."""
+    """Return (name, pattern, check) of each composite, for MergeComposite.
+
+    The checks are those of `partition_for_dnnl`. Composites of 8 bits are matched in what
+    `legalize_qnn_for_dnnl` returns.
+    """
     return patterns.pattern_table(TABLE)
+
+
+def legalize_qnn_for_dnnl(mod: tvm.IRModule) -> tvm.IRModule:
+    """Rewrite QNN ops as float ops between 8-bit tensors, as `pattern_table` matches them.
+
+    For pipelines of TVM's own passes, right before MergeComposite: what folds constants would
+    compute the real numbers of the weights. `partition_for_dnnl` does the same and more by itself.
+    Each result in 8 bits is rounded once, halves to even, where TVM's QNN ops round at each step.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        A module whose weights, scales and zero points are constants. It is not changed. Models
+        with `qnn.quantize` and `qnn.dequantize` around float ops may be given, too.
+
+    Returns
+    -------
+    legalized : tvm.IRModule
+        The module, with `qnn.quantize` and `qnn.dequantize` as the only QNN ops where oneDNN runs
+        what it was. Other QNN ops stay, for TVM.
+
+    Raises
+    ------
+    TypeError
+        `mod` is not a Relay module.
+    """
+    return legalize_qnn(check_module(mod), Rules(TABLE))
 
 
 def partition_for_dnnl(
@@ -151,7 +183,7 @@ def partition_for_dnnl(
         keep_bias_order=keep_bias_order,
         num_threads=num_threads,
     )
-    options = make_options(mod_name, given, [*TABLE, *patterns.composites(TABLE)])
+    options = make_options(mod_name, given, patterns.names(TABLE))
     return partition(check_module(mod), params, Rules(TABLE, options))
 
 

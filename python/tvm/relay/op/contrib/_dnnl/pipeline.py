@@ -38,6 +38,7 @@ from .rewrites.dequantize_order import move_dequantize_first, move_relu_first
 from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
+from .rewrites.for_patterns import write_for_patterns
 from .rewrites.formulas import ROOTS
 from .rewrites.move_in_int8 import fold_dequantized, move_in_int8
 from .rewrites.propagate_strides import propagate_strides
@@ -64,16 +65,43 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
     See :py:func:`tvm.relay.op.contrib.dnnl.partition_for_dnnl`.
     """
+    return _rewritten(mod, params, rules, _steps(rules.options))
+
+
+def legalize_qnn(mod: tvm.IRModule, rules: Rules) -> tvm.IRModule:
+    """Rewrite what is quantized in every function for the patterns of the table.
+
+    See :py:func:`tvm.relay.op.contrib.dnnl.legalize_qnn_for_dnnl`.
+    """
+    steps = [
+        arithmetic_to_qdq,
+        fold_constants,
+        *_QDQ_STEPS,
+        fold_pad,
+        fold_dequantized,
+        write_for_patterns,
+    ]
+    return _rewritten(mod, None, rules, steps)
+
+
+def _rewritten(
+    mod: tvm.IRModule, params: dict | None, rules: Rules, steps: list[Step]
+) -> tvm.IRModule:
+    """Take the functions of a module that are ours to change through some steps."""
     record = Record.of(mod) or Record()
     record.excluded = sorted(rules.options.exclude)
     mod = bind_params(record.attach(mod), params)
     mod = transform.InferType()(mod)
     for name in _candidates(mod, rules, record):
         function = TypedFunction(mod, name)
-        for step in _steps(rules.options):
+        for step in steps:
             function = _attempt(function, step, rules, record)
         mod = function.mod
     return record.attach(mod)
+
+
+# QNN ops become float ops between dequantize and quantize, and these go where fusion wants them.
+_QDQ_STEPS: list[Step] = [qnn_to_qdq, merge_equal, move_relu_first, move_in_int8]
 
 
 def _steps(options: Options) -> list[Step]:
@@ -84,10 +112,7 @@ def _steps(options: Options) -> list[Step]:
         arithmetic_to_qdq,
         fold_constants,
         take_to_slice,
-        qnn_to_qdq,
-        merge_equal,
-        move_relu_first,
-        move_in_int8,
+        *_QDQ_STEPS,
         fold_pad,
         fold_dequantized,
         fold_scale,

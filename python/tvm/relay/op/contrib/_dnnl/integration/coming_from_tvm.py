@@ -25,11 +25,10 @@ _PATTERNS = "the policy's rows say what is fused; `pattern_table()` has the patt
 _CHECKS = "the policy's rules check each call; `offload_report(mod)` shows what they say"
 _LAYOUTS = "nothing: oneDNN chooses the layouts when it prepares the model"
 _READERS = "read the `relay.Call` itself"
-_QNN = (
-    "`partition_for_dnnl` fuses quantized ops by the rows of the policy; `pattern_table()` has no "
-    "patterns of these"
+_QNN = "`pattern_table()` has the patterns of what `legalize_qnn_for_dnnl(mod)` returns"
+_LEGAL = (
+    "`legalize_qnn_for_dnnl(mod)`, right before MergeComposite; `partition_for_dnnl` needs neither"
 )
-_LEGAL = "`partition_for_dnnl` makes float ops between 8-bit tensors of them, one primitive each"
 _PRUNE = "`partition_for_dnnl` does it, unless it is called with `prune=False`"
 _NORM = "`partition_for_dnnl` recognizes layer normalizations that are written out"
 _GELU = "`partition_for_dnnl` recognizes gelu and fuses it, with a reshape in between too"
@@ -71,7 +70,6 @@ REPLACED = {
     "make_qnn_conv2d_pattern": _QNN,
     "make_qnn_dense_pattern": _QNN,
     "LegalizeQnnOpForDnnl": _LEGAL,
-    "legalize_qnn_for_dnnl": _LEGAL,
 }
 
 

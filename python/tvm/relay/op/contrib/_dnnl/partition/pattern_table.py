@@ -30,29 +30,76 @@ from ..ir.dataflow_graph import DataflowGraph
 from ..ir.relay_view import op_name, view_of
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.operands import BIAS_OPS
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
 from ..policy.tensors import COMPILER
 from .fuse import Fused
 
 # Ops by their names in that of a composite, where they differ.
-_OPS = {"bias": BIAS_OPS, "sum": ("add",), "relu": ("nn.relu",)}
+_OPS = {"bias": BIAS_OPS, "sum": ("add",), "relu": ("nn.relu",), "quantize": (QUANTIZE,)}
+
+# What is fused to an op that reads 8 bits, behind its bias if it has one. MergeComposite looks for
+# each pattern in the whole function, so there are only those that quantizers write.
+_ALONE = ("", "quantize")
+_POSTS = ("relu_quantize", "clip_quantize")
+_ROUNDED = tuple(f"quantize_{posts}" for posts in _POSTS)
+_SUMS = ("sum_quantize", "sum_relu_quantize", "quantize_sum", "quantize_sum_quantize")
+_ROUNDED_SUMS = tuple(f"quantize_sum_{posts}" for posts in _POSTS)
 
 
 def _ops(spec: OpSpec, parts: str) -> list[tuple[str, ...]]:
     """Return the ops of a composite in order; where there are several, any one of them."""
-    return [(spec.name,), *(_OPS.get(part, (part,)) for part in parts.split("_"))]
+    ops = [_OPS.get(part, (part,)) for part in parts.split("_") if part]
+    if (QUANTIZE,) in ops[:-1]:
+        # What was rounded goes on as real numbers, which the name does not show.
+        ops.insert(ops.index((QUANTIZE,)) + 1, (DEQUANTIZE,))
+    return [(spec.name,), *ops]
 
 
 def composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str, ...]]]:
-    """Return the ops of each composite that has a pattern, by its name.
+    """Return the ops of each composite of real numbers that has a pattern, by its name.
 
     The longer go first: what one matches the next cannot have.
     """
-    names = {
-        f"{COMPILER}.{spec.name.split('.')[-1]}_{parts}": _ops(spec, parts)
+    found = {
+        f"{COMPILER}.{_short(spec)}_{parts}": _ops(spec, parts)
         for spec in rows.values()
         for parts in spec.patterns.split()
     }
-    return dict(sorted(names.items(), key=lambda item: -len(item[1])))
+    return _longest_first(found)
+
+
+def quantized_composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str, ...]]]:
+    """Return the same of the composites whose root reads integers in 8 bits."""
+    found = {}
+    for spec in rows.values():
+        if not spec.reads_int8 or "quantize" not in spec.fuses:
+            continue
+        root = "dequantize" if spec.name == DEQUANTIZE else f"qnn.{_short(spec)}"
+        for parts in _quantized_parts(spec):
+            found[f"{COMPILER}.{root}_{parts}".rstrip("_")] = _ops(spec, parts)
+    return _longest_first(found)
+
+
+def _quantized_parts(spec: OpSpec) -> list[str]:
+    """Return what is fused to an op that reads 8 bits."""
+    if spec.weight_axis is None:
+        return ["quantize", *(_POSTS if spec.name in _OPS["sum"] else ())]
+    more = (*_POSTS, *_ROUNDED, *_SUMS, *_ROUNDED_SUMS) if spec.patterns else ()
+    ends = [*_ALONE, *more]
+    return [*ends, *(f"bias_{end}".rstrip("_") for end in ends)]
+
+
+def names(rows: Mapping[str, OpSpec]) -> list[str]:
+    """Return the names of all rows and composites."""
+    return [*rows, *composites(rows), *quantized_composites(rows)]
+
+
+def _short(spec: OpSpec) -> str:
+    return spec.name.split(".")[-1]
+
+
+def _longest_first(found: dict[str, list]) -> dict[str, list]:
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
 
 def pattern_table(
@@ -60,24 +107,37 @@ def pattern_table(
 ) -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
     """Return (name, pattern, check) of each composite, as MergeComposite expects them."""
 
-    def check(name, ops):
-        return lambda call: _is_fused(rows, name, ops, call)
+    def entries(found, pattern):
+        for name, ops in found.items():
+            yield name, pattern(ops), functools.partial(_is_fused, rows, name, ops)
 
-    return [(name, _pattern(ops), check(name, ops)) for name, ops in composites(rows).items()]
+    quantized = entries(quantized_composites(rows), lambda ops: _pattern(ops, _maybe_dequantized))
+    return [*quantized, *entries(composites(rows), lambda ops: _pattern(ops, wildcard))]
 
 
-def _pattern(ops: list[tuple[str, ...]]) -> DFPattern:
+def _pattern(ops: list[tuple[str, ...]], operand: Callable[[], DFPattern]) -> DFPattern:
     """Build the pattern of ops, each of which reads the one before.
 
     Operands are wildcards: a constant becomes a parameter of the composite, as a variable does.
     An `add` matches with its operands in either order.
     """
     (root,), *rest = ops
-    pattern = is_op(root)(wildcard(), wildcard())
+    if root == DEQUANTIZE:
+        pattern = is_op(root)(wildcard(), wildcard(), wildcard())
+    else:
+        pattern = is_op(root)(*(operand() for _ in range(tvm.ir.Op.get(root).num_inputs)))
     for names in rest:
-        operands = (pattern, wildcard()) if "add" in names else (pattern,)
+        others = [operand()] if "add" in names else []
+        if names[0] in (QUANTIZE, DEQUANTIZE):
+            others = [wildcard(), wildcard()]
+        operands = (pattern, *others)
         pattern = functools.reduce(operator.or_, (is_op(name)(*operands) for name in names))
     return pattern
+
+
+def _maybe_dequantized() -> DFPattern:
+    """Build the pattern of an operand that is read in 8 bits, where it is dequantized."""
+    return is_op(DEQUANTIZE)(wildcard(), wildcard(), wildcard()) | wildcard()
 
 
 def _path(call: relay.Expr, ops: list[tuple[str, ...]]) -> list[relay.Call] | None:
@@ -98,7 +158,8 @@ def _is_fused(
 ) -> bool:
     """Whether the calls of a match become the composite `name`.
 
-    The matcher lets an operand be computed from the root; this is seen in its users.
+    The matcher lets an operand be computed from the root; this is seen in its users. Of a composite
+    of 8 bits it takes each dequantize in, also one that the op cannot do as it reads.
     """
     path = _path(call, ops)
     rules = Rules(rows)
@@ -108,7 +169,11 @@ def _is_fused(
     root = next(i for i, node in enumerate(graph.nodes) if node.same_as(path[0]))
     fused = Fused(graph, rules, root)
     fused.grow(set())
-    return fused.name == name and fused.chain[-1] == len(graph.nodes) - 1
+    if fused.name != name or fused.chain[-1] != len(graph.nodes) - 1:
+        return False
+    operands = {k for i in fused.chain for k in graph.operands[i]}.difference(fused.chain)
+    matched = {k for k in operands if graph.ops[k] == DEQUANTIZE}
+    return not fused.dequantized or matched == set(fused.dequantized)
 
 
 def register(rows: Mapping[str, OpSpec]) -> None:
