@@ -64,7 +64,8 @@ bool IsBlockGemm(const dnnl::primitive_desc_base& desc);
  * \brief Go on to oneDNN's next implementation while the one at hand writes outside of its result.
  *
  * Version 3.2 has one such: for 1x1 convolutions on AMX, of bfloat16 and of 8 bits. Where the
- * spatial positions fill three tiles it writes a fourth one behind the last.
+ * spatial positions fill three tiles it writes a fourth one behind the last. That of 3.6.2 does
+ * not; it has another name, so no version need be asked for.
  * \return Whether there is one.
  */
 bool SkipOverruns(dnnl::primitive_desc* desc);

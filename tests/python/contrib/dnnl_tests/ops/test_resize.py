@@ -51,6 +51,7 @@ ACCEPTED = {
     "nearest-nhwc": ((1, 5, 7, 16), (10, 14), dict(NEAREST, layout="NHWC")),
     "nearest-1d": ((2, 6, 9), (18,), NEAREST),
     "nearest-3d": ((1, 4, 3, 4, 5), (6, 8, 10), NEAREST),
+    "nearest-from-one": ((2, 8, 1, 1), (3, 4), NEAREST),
     "linear-2": ((1, 16, 5, 7), (10, 14), LINEAR),
     "linear-fraction": ((2, 5, 5, 7), (8, 9), LINEAR),
     "linear-down": ((1, 16, 12, 14), (5, 7), LINEAR),

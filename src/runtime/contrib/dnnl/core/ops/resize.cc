@@ -76,13 +76,22 @@ void LowerResize(const NodeReader& node, PlanBuilder* plan) {
   Tensor src = plan->Input(node, 0).Permuted(axes);
   const FusedOps fused = FusePostOps(
       node, plan, {-1, [&axes](const Tensor& operand) { return operand.Permuted(axes); }});
-  const dnnl::memory::desc dst_any(PermutedDims(node.RootDims(), axes), node.OutType(),
-                                   dnnl::memory::format_tag::any);
+  const Dims src_dims = src.dims(), dst_dims = PermutedDims(node.RootDims(), axes);
+  // One position is the same in several layouts. The code of oneDNN 3.6.2 for AVX-512 confuses
+  // them, and reads and writes outside of source and result; that of 3.2 does not.
+  const bool is_confused =
+      std::all_of(src_dims.begin() + 2, src_dims.end(), [](int64_t dim) { return dim == 1; }) &&
+      dnnl_version()->minor > 2;
+  const dnnl::memory::desc dst_md =
+      is_confused ? PlainDesc(dst_dims, node.OutType())
+                  : dnnl::memory::desc(dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto describe = [&](const dnnl::memory::desc& src_md) {
-    return Resampling::primitive_desc(
+    Resampling::primitive_desc desc(
         plan->engine(), dnnl::prop_kind::forward_inference,
         is_nearest ? dnnl::algorithm::resampling_nearest : dnnl::algorithm::resampling_linear,
-        src_md, dst_any, fused.attr);
+        src_md, dst_md, fused.attr);
+    while (is_confused && IsNative(desc) && desc.next_impl()) continue;
+    return desc;
   };
   const auto desc = DescribeForImage(node, plan, &src, describe);
   // The plain loops of oneDNN 3.2 read an operand of the result's shape wrongly.
