@@ -19,8 +19,11 @@
 No warning and no broken link between pages is allowed.
 """
 
+import os
 import shutil
 
+from scripts.browser import find_browser
+from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.setup.environment import prepare, variables
 from scripts.test.test import run_command
@@ -28,7 +31,8 @@ from scripts.test.test import run_command
 # What the pages show is made while they are built; the block with this command comes before.
 # Every warning is an error, such as one about a link to a page or a title that is not there.
 SPHINX = ("-b", "html", "-E", "-W", "--keep-going", "-q")
-TEST = "tests/python/dev/test_dev_docs.py"
+# Tests of packages that are not there before: Sphinx and Dask.
+TESTS = ("tests/python/dev/test_dev_docs.py", "tests/python/apps/test_dask_workers.py")
 TUTORIAL = ("apps/bring_your_own_codegen", "tutorial")
 
 
@@ -45,6 +49,9 @@ def add_arguments(parser):
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--blocks", action="store_true", help="only run the blocks of code")
     part.add_argument("--pages", action="store_true", help="only build the pages")
+    part.add_argument(
+        "--picture", action="store_true", help="only draw docs/_static/report.png, with Chromium"
+    )
 
 
 def main(args):
@@ -54,9 +61,14 @@ def main(args):
     environ = variables(layout)
     source, target = layout.root / "docs", layout.build / "docs"
     failed = 0
+    if args.picture:
+        if find_browser() is None:
+            raise SetupError("there is no Chromium to draw a page with", "apt-get install chromium")
+        environ["PYTHONPATH"] += os.pathsep + str(layout.root)
+        words = [layout.python, "-m", "scripts.docs.picture", source / "_static" / "report.png"]
+        return run_command(runner, words, environ, layout.root)
     if not args.pages:
-        # The test of the pages needs Sphinx, which is not there before.
-        words = [layout.python, "-m", "pytest", "-p", "scripts.docs.blocks", "docs", TEST]
+        words = [layout.python, "-m", "pytest", "-p", "scripts.docs.blocks", "docs", *TESTS]
         failed = run_command(runner, words, environ, layout.root)
     if args.blocks:
         return failed

@@ -57,6 +57,10 @@ dd, td { overflow-wrap: anywhere; }
 #drawing svg text { font-family: Arial, "Liberation Sans", Helvetica, sans-serif; }
 g.node { cursor: pointer; }
 g.node.chosen path, g.node.chosen polygon, g.node.chosen ellipse { stroke-width: 3; }
+@media (max-width: 800px) {
+  main { flex-direction: column-reverse; }
+  aside { width: auto; max-height: 35%; border-right: 0; border-top: 1px solid #e2e8f0; }
+}
 .tools { position: fixed; right: 24px; bottom: 20px; }
 button { font: inherit; min-width: 34px; padding: 3px 8px; border: 1px solid #cbd5e1;
   border-radius: 5px; background: #ffffff; cursor: pointer; }
@@ -107,6 +111,20 @@ $drawing
   document.getElementById("larger").onclick = function () { resize(scale * 1.25); };
   document.getElementById("fit").onclick = function () { resize(room()); };
   resize(1);
+  // Texts were placed by Arial's widths. Those of another font are centred, and squeezed to fit.
+  drawing.querySelectorAll("g.node").forEach(function (node) {
+    var box = node.querySelector("path, polygon, ellipse").getBBox(), room = box.width - 8;
+    node.querySelectorAll("text").forEach(function (text) {
+      text.setAttribute("text-anchor", "middle");
+      text.setAttribute("x", box.x + box.width / 2);
+      if (text.getComputedTextLength() > room) {
+        text.setAttribute("textLength", room);
+        text.setAttribute("lengthAdjust", "spacingAndGlyphs");
+      }
+    });
+  });
+  var first = drawing.querySelector("g.node");
+  if (first) { first.scrollIntoView({ block: "nearest", inline: "center" }); }
   pane.addEventListener("click", function (event) {
     var box = event.target.closest("g.node");
     if (!box) { return; }

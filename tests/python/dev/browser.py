@@ -19,11 +19,8 @@
 import html
 import json
 import re
-import shutil
-import subprocess
-import tempfile
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome")
+from scripts.browser import browse
 
 # Runs after the page's own script, and leaves what it measured in the document's title.
 _MEASURE = """
@@ -45,11 +42,13 @@ window.addEventListener("load", function () {
   list(document, "g.cluster").forEach(function (cluster) {
     partitions[cluster.id] = at(cluster.querySelector("path, polygon"));
   });
+  var pane = at(document.getElementById("drawing"));
   var box = document.querySelector("g.node.dnnl");
   if (box) { box.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
   document.title = JSON.stringify({
     boxes: boxes,
     partitions: partitions,
+    pane: pane,
     chosen: document.getElementById("chosen").textContent,
     milliseconds: performance.now(),
     errors: window.errors
@@ -60,36 +59,30 @@ window.addEventListener("load", function () {
 _CATCH = "<script>window.errors = []; onerror = function (text) { errors.push(text); };</script>"
 
 
-def find_browser():
-    """Return the path of a Chromium, or None."""
-    return next(filter(None, map(shutil.which, _NAMES)), None)
-
-
-def read_page(path):
+def read_page(path, size=(1500, 1000), font=None):
     """Open a page in a browser without a window.
 
     Parameters
     ----------
     path : Path
         The page. It is not changed.
+    size : tuple[int, int]
+        Of the window, in pixels.
+    font : str | None
+        What the drawing is to be written in, as if its own fonts were not there.
 
     Returns
     -------
     dict
         ``boxes``: of each node its id, its rectangle (left, top, right, bottom) and those of its
-        texts; ``partitions``: rectangles by id; ``chosen``: the text after a click on a box of
-        oneDNN; ``milliseconds`` until it was loaded; ``errors`` of its scripts.
+        texts; ``partitions``: rectangles by id; ``pane``: that of what the drawing is seen
+        through; ``chosen``: the text after a click on a box of oneDNN; ``milliseconds`` until it
+        was loaded; ``errors`` of its scripts.
     """
     text = path.read_text(encoding="utf-8")
+    if font is not None:
+        text = re.sub("(#drawing svg text { font-family: )[^;}]*", rf"\1{font}", text)
     text = text.replace("<head>", "<head>" + _CATCH, 1).replace("</body>", _MEASURE + "</body>", 1)
-    measured = path.with_name("measured.html")
-    measured.write_text(text, encoding="utf-8")
-    # Chromium keeps a profile even so; a path of its own, as the user may have one open.
-    with tempfile.TemporaryDirectory() as profile:
-        command = [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu"]
-        command += [f"--user-data-dir={profile}", "--window-size=1500,1000", "--dump-dom"]
-        done = subprocess.run(
-            [*command, measured.as_uri()], capture_output=True, text=True, timeout=180, check=True
-        )
-    title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL).group(1)
+    dom = browse(path.with_name("measured.html"), text, "--dump-dom", size=size)
+    title = re.search(r"<title>(.*?)</title>", dom, re.DOTALL).group(1)
     return json.loads(html.unescape(title))

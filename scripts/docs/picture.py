@@ -1,0 +1,52 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Draws the picture of a report that README and the first page of the docs show."""
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dnnl_tests.models.workloads import WORKLOADS
+from tvm.relay.op.contrib import dnnl
+
+from scripts.browser import browse
+
+MODEL = "rec"
+# So that the panel beside the drawing shows what a click tells.
+_CLICK = """
+<script>
+window.addEventListener("load", function () {
+  var boxes = document.querySelectorAll("g.node.dnnl");
+  boxes[1].dispatchEvent(new MouseEvent("click", { bubbles: true }));
+});
+</script>
+"""
+
+
+def main(target):
+    """Write the page of a real model's report as a picture to the PNG file `target`."""
+    workload = WORKLOADS[MODEL]
+    mod = dnnl.partition_for_dnnl(*workload.load())
+    page = dnnl.offload_report(mod).to_html(f"{workload.title} on oneDNN")
+    with TemporaryDirectory() as folder:
+        text = page.replace("</body>", _CLICK + "</body>", 1)
+        words = (f"--screenshot={target}", "--hide-scrollbars")
+        browse(Path(folder) / "report.html", text, *words, size=(1100, 620))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
