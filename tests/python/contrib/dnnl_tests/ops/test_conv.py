@@ -22,8 +22,9 @@ import tvm
 from tvm import relay
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.marks import has_avx2
 from dnnl_tests.reference import RTOL, batch_norm, conv, conv_transpose, rand
-from dnnl_tests.single_op import refusal, run_fused, run_single, var
+from dnnl_tests.single_op import refusal, run_alone, run_fused, run_single, var
 
 SIZES = {1: dict(W=13), 2: dict(H=9, W=11), 3: dict(D=5, H=6, W=7)}
 KERNELS = {1: dict(W=3), 2: dict(H=3, W=2), 3: dict(D=2, H=3, W=3)}
@@ -105,6 +106,60 @@ def test_conv_transpose(spatial, case, channels_last):
     op, attrs, x, w = make(TRANSPOSED_CASES[case], spatial, channels_last, transposed=True)
     expr = relay_conv(op, attrs, x, w)
     run_single(expr, {"x": x}, {"w": w}, conv_transpose(x, w, attrs), op, "deconvolution")
+
+
+def windows_apart(spatial, channels, channels_last=False):
+    """Return a transposed convolution whose windows lie side by side, as `make` does."""
+    strides = {n: tuple(sizes[letter] for letter in sizes) for n, sizes in KERNELS.items()}
+    case = dict(strides=strides, channels=channels)
+    return make(case, spatial, channels_last, transposed=True)
+
+
+needs_avx2 = pytest.mark.skipif(
+    not has_avx2(), reason="oneDNN has nothing but plain loops for some of these 1x1 convolutions"
+)
+
+
+# With more channels oneDNN's deconvolution is as fast.
+@needs_avx2
+@pytest.mark.parametrize("channels, kind", [(1, "convolution"), (8, "convolution"), (9, None)])
+@pytest.mark.parametrize("channels_last", [False, True], ids=["ncx", "nxc"])
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_windows_that_lie_side_by_side(spatial, channels_last, channels, kind):
+    op, attrs, x, w = windows_apart(spatial, channels, channels_last)
+    expected = conv_transpose(x, w, attrs)
+    expr = relay_conv(op, attrs, x, w)
+    kind = kind or "deconvolution"
+    run_single(expr, {"x": x}, {"w": w}, expected, op, kind)
+    # With weights that are not known before.
+    run_single(expr, {"x": x, "w": w}, None, expected, op, kind)
+
+
+@needs_avx2
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_windows_that_lie_side_by_side_fused(spatial, channels):
+    op, attrs, x, w = windows_apart(spatial, channels)
+    b, z = rand(channels, *[1] * spatial, seed=3), rand(1, seed=4)
+    out = conv_transpose(x, w, attrs) + b
+    r = rand(*out.shape, seed=5)
+    biased = relay_conv(op, attrs, x, w) + var("b", b.shape)
+    for expr, expected, kind, names in (
+        (
+            relay.sigmoid(biased),
+            1 / (1 + np.exp(-out)),
+            "convolution",
+            ["bias", "eltwise_logistic"],
+        ),
+        (relay.nn.relu(biased) * relay.const(z[0]), np.maximum(out, 0) * z, "convolution", None),
+        # An operand would have to be taken apart, too.
+        (biased + var("r", out.shape), out + r, "deconvolution", ["bias", "binary_add"]),
+    ):
+        step, *_ = run_alone(
+            expr, {"x": x, "r": r}, {"w": w, "b": b}, expected, kinds=[kind], rtol=RTOL
+        )
+        assert names is None or step["post_ops"] == names
+        assert step["variant"] == {"convolution": "1x1 convolution"}.get(kind, "oneDNN's layouts")
 
 
 KERNEL_LAYOUTS = {

@@ -21,17 +21,16 @@
  * \file src/runtime/contrib/dnnl/core/ops/conv.cc
  * \brief Convolutions and transposed convolutions over one to three spatial dimensions.
  */
+#include "conv.h"
+
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "../implementation.h"
-#include "../int8.h"
 #include "../op_table.h"
 #include "../post_ops.h"
-#include "window.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -101,21 +100,6 @@ Types InferConvolution(const NodeReader& node, const Types& inputs, bool is_tran
   return {{PermutedDims(dst, InversePermutation(axes.dst)),
            ReadRealType(node, "out_dtype", inputs[0].dtype)}};
 }
-
-/*! \brief The operands of a convolution in oneDNN's order of dimensions. */
-struct ConvTensors {
-  Tensor src;
-  /*! \brief (O, I, ...), or (G, O/G, I/G, ...) with groups. */
-  Tensor weights;
-  Dims dst_dims;
-  /*! \brief From the result in Relay's order to oneDNN's. */
-  std::vector<int> dst_axes;
-  Window window;
-  /*! \brief Whether a signal is treated as an image of one row. */
-  bool is_row{false};
-  /*! \brief Of a convolution in 8 bits. */
-  std::optional<Int8Operands> int8;
-};
 
 /*!
  * \brief The weights of a convolution with groups as (G, O/G, I/G, ...).
@@ -331,9 +315,11 @@ void LowerConv(const NodeReader& node, PlanBuilder* plan) {
 }
 
 void LowerConvTranspose(const NodeReader& node, PlanBuilder* plan) {
-  EmitConv<dnnl::deconvolution_forward>(node, plan, ReadTensors(node, plan, /*is_transposed=*/true),
-                                        dnnl::algorithm::deconvolution_direct,
-                                        ConvTransposeFlops(node, *plan), {});
+  const ConvTensors conv = ReadTensors(node, plan, /*is_transposed=*/true);
+  const double flops = ConvTransposeFlops(node, *plan);
+  if (EmitWindowsApart(node, plan, conv, flops)) return;
+  EmitConv<dnnl::deconvolution_forward>(node, plan, conv, dnnl::algorithm::deconvolution_direct,
+                                        flops, {});
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -1,0 +1,74 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/conv.h
+ * \brief What the ways to lower a convolution have in common.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CONV_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CONV_H_
+
+#include <optional>
+#include <vector>
+
+#include "../int8.h"
+#include "../node_reader.h"
+#include "../plan/builder.h"
+#include "../plan/tensor.h"
+#include "window.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief The operands of a convolution in oneDNN's order of dimensions. */
+struct ConvTensors {
+  Tensor src;
+  /*! \brief (O, I, ...), or (G, O/G, I/G, ...) with groups. */
+  Tensor weights;
+  Dims dst_dims;
+  /*! \brief From the result in Relay's order to oneDNN's. */
+  std::vector<int> dst_axes;
+  Window window;
+  /*! \brief Whether a signal is treated as an image of one row. */
+  bool is_row{false};
+  /*! \brief Of a convolution in 8 bits. */
+  std::optional<Int8Operands> int8;
+};
+
+/*!
+ * \brief Emit a transposed convolution whose windows lie side by side as a 1x1 convolution, with an
+ * output channel for each value of a window, and a reorder that takes these apart.
+ *
+ * oneDNN's deconvolutions compute a whole vector of channels where there are few. Measured in µs on
+ * two cores, 2x2 windows, deconvolution and both primitives:
+ *
+ *                          bfloat16, AMX  float32, AVX-512  float32, AVX2  float32, SSE4.1
+ *   320x320, 24 to  1       2279  564       2506  702        1962  546      16483 2392
+ *   320x320, 24 to  4        837  297       1408  684        1092  697      42894 1482
+ *   160x160, 32 to  8        227   97        456  322         359  386      21990  851
+ *   160x160, 32 to 16        220  231        477  618         574  799      49666 1765
+ *
+ * \return False where there are more channels or oneDNN has nothing for it; nothing is emitted
+ * then.
+ */
+bool EmitWindowsApart(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv,
+                      double flops);
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CONV_H_
