@@ -27,8 +27,12 @@ class Console:
     """Prints one line for each step of set-up, with the seconds it took.
 
     On a terminal the line of the running step is redrawn once a second. Elsewhere a line is
-    printed when a step starts and when it ends, so that logs show where the time goes.
+    printed when a step starts, when it ends, and each minute between, so that logs show where the
+    time goes.
     """
+
+    # Seconds between the lines of a step that runs on, where there is no terminal.
+    interval = 60.0
 
     def __init__(self, stream=None):
         self.stream = stream or sys.stderr
@@ -45,7 +49,7 @@ class Console:
         print(text, file=self.stream, flush=True)
 
     def note(self, text):
-        """Show what the running step does now (on a terminal only)."""
+        """Say what the running step does now, for the next line that tells of it."""
         self._note = text
 
     def step(self, label, after=0.0):
@@ -73,9 +77,12 @@ class _Step:
     def _draw(self):
         if not self.shown and not self.done.wait(self.after):
             self._show()
-        while self.console.live and not self.done.wait(1.0):
+        while not self.done.wait(1.0 if self.console.live else self.console.interval):
             seconds = time.monotonic() - self.start
             line = f"{self.label:<44}{seconds:7.1f} s  {self.console._note}"
+            if not self.console.live:
+                self.console.say(line.rstrip())
+                continue
             # A line that wraps could not be redrawn.
             line = line[: shutil.get_terminal_size().columns - 1]
             print(f"\r\x1b[K{line}", end="", file=self.console.stream, flush=True)

@@ -19,6 +19,7 @@
 It is told as a table, and on request as a page with the graph drawn, or as JSON.
 """
 
+import contextlib
 from pathlib import Path
 
 from scripts import options
@@ -76,15 +77,20 @@ def main(args):
     # After the arguments are parsed: this imports tvm.
     if args.relax:
         import tvm_dnnl as dnnl
+
+        shown = contextlib.nullcontext
     else:
         from tvm.relay.op.contrib import dnnl
+
+        from scripts.passes import shown
 
     exclude = [name for name in args.exclude.split(",") if name]
     console = Console()
     with console.step(f"{args.model}: partition for oneDNN"):
         mod, params = load(args, console)
         try:
-            mod = dnnl.partition_for_dnnl(mod, params, prune=not args.no_prune, exclude=exclude)
+            with shown(console):
+                mod = dnnl.partition_for_dnnl(mod, params, prune=not args.no_prune, exclude=exclude)
         except ValueError as error:
             raise SetupError(str(error)) from error
         report = dnnl.offload_report(mod)

@@ -137,6 +137,7 @@ def main(args):
     from tvm.testing import dnnl as testing
 
     from scripts.bench import peers
+    from scripts.passes import shown
 
     chosen = bench.choose("model", args.model, workloads.WORKLOADS)
     if "," in args.model or len(chosen) != 1:
@@ -148,7 +149,7 @@ def main(args):
         plot.check_path("--plot", args.plot)
     console = Console()
     case = peers.Case(workload, args.threads, args.precision)
-    with console.step(f"{workload.name}, {args.precision}: compile"):
+    with console.step(f"{workload.name}, {args.precision}: compile"), shown(console):
         try:
             case.check()
             runner = case.runner

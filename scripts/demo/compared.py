@@ -23,6 +23,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts.bench import measure
+from scripts.passes import shown
 
 # Outputs of the models are probabilities; float32 sums in another order differ by far less.
 TOLERANCE = 1e-4
@@ -101,16 +102,16 @@ def run(workload, inputs, repeat, console):
     name = workload.name
     with console.step(f"{name}: import"):
         mod, params = workload.load()
-    with console.step(f"{name}: partition for oneDNN"):
+    with console.step(f"{name}: partition for oneDNN"), shown(console):
         partitioned = dnnl.partition_for_dnnl(mod, params)
         report = dnnl.offload_report(partitioned)
-    with console.step(f"{name}: compile with DNNL"):
+    with console.step(f"{name}: compile with DNNL"), shown(console):
         lib = testing.build(partitioned, params)
     with console.step(f"{name}: run {repeat} times"):
         runner = testing.Runner(lib)
         outputs = runner(inputs)
         timing = measure.Timing.of(measure.sample(runner.invoke, repeat, budget=SECONDS))
-    with console.step(f"{name}: compile and run without DNNL"):
+    with console.step(f"{name}: compile and run without DNNL"), shown(console):
         # Level 1 fuses ops. More would take longer to compile; nobody times this one.
         reference = testing.run(mod, inputs, params, opt_level=1)
     onnx = None

@@ -54,7 +54,7 @@ host_target = getattr(dnnl, "host_target", lambda: tvm.target.Target("llvm"))
 
 
 def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codegen=None):
-    """Compile a module for the host.
+    """Compile a module for the host, with the instruments of the current PassContext.
 
     Parameters
     ----------
@@ -78,7 +78,8 @@ def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codeg
     """
     target = target or host_target()
     config = {"relay.ext.dnnl.codegen": codegen} if codegen else {}
-    with tvm.transform.PassContext(opt_level=opt_level, config=config):
+    instruments = tvm.transform.PassContext.current().instruments
+    with tvm.transform.PassContext(opt_level=opt_level, config=config, instruments=instruments):
         if executor in ("graph", "aot"):
             return relay.build(mod, target=target, params=params, executor=Executor(executor))
         if executor == "vm":

@@ -267,6 +267,16 @@ def test_progress_is_plain_when_it_is_no_terminal(capsys):
     assert lines[3].endswith("s  failed")
 
 
+def test_a_step_of_minutes_tells_of_itself_when_it_is_no_terminal(capsys):
+    console = Console(sys.stderr)
+    console.interval = 0.01
+    with console.step("long") as step:
+        console.note("half of it")
+        step.done.wait(0.2)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 2 and "half of it" in lines[1] and lines[-1].endswith("s  done")
+
+
 def test_exec_passes_words_variables_and_the_exit_code():
     script = "import os, sys; print(sys.argv[1:], os.environ['VIRTUAL_ENV']); sys.exit(7)"
     result = dev("exec", "--no-build", "--", "python", "-c", script, "--dry-run", "-h")

@@ -17,13 +17,20 @@
 """`dev.py report`: what it prints, what it writes, and its errors."""
 
 import json
+import types
 
+import numpy as np
 import onnx
 import pytest
+import tvm
 from dnnl_tests.models.onnx_networks import Network
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
 
 from scripts import cli
 from scripts.errors import SetupError
+from scripts.passes import shown
 
 
 @pytest.fixture
@@ -98,3 +105,22 @@ def test_files_that_are_no_models(tmp_path):
     (tmp_path / "text.onnx").write_text("not a model")
     with pytest.raises(SetupError, match="is no ONNX model"):
         run([str(tmp_path / "text.onnx")])
+
+
+def test_passes_are_noted_while_they_run():
+    """In a context of its own, with the options of the one around; also what compiles notes."""
+    notes = []
+    x = relay.var("x", shape=(1, 8, 6, 6))
+    weight = relay.const(np.ones((8, 8, 3, 3), "float32"))
+    conv = relay.nn.conv2d(x, weight, channels=8, kernel_size=(3, 3))
+    mod = tvm.IRModule.from_expr(relay.sin(conv))
+    options = {"relay.ext.dnnl.options": {"exclude": "nn.conv2d"}}
+    with tvm.transform.PassContext(config=options), shown(types.SimpleNamespace(note=notes.append)):
+        partitioned = dnnl.partition_for_dnnl(mod)
+        count = len(notes)
+        assert count > 0 and dnnl.offload_report(partitioned).offloaded == 0
+        testing.build(partitioned)
+    assert f"{count} passes, now " in notes[count - 1]
+    assert any("FuseOps" in note for note in notes[count:])
+    testing.build(mod)
+    assert len(notes) == int(notes[-1].split()[0])
