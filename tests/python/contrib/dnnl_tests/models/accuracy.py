@@ -32,12 +32,11 @@ TEXTS = (
 
 def examples(workload):
     """Return inputs of a workload to compare outputs on, always the same."""
-    if not workload.reads_text:
+    if workload.to_input is None:
         return [workload.inputs(seed=200 + number) for number in range(len(TEXTS))]
     from dnnl_tests.models import ocr  # pylint: disable=import-outside-toplevel
 
-    width = workload.shape[3]
-    return [{ocr.INPUT: ocr.to_input(ocr.draw_line(text), width)} for text in TEXTS]
+    return [{ocr.INPUT: workload.to_input(ocr.draw_line(text))} for text in TEXTS]
 
 
 @dataclasses.dataclass(frozen=True)

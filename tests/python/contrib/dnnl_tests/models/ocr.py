@@ -175,6 +175,22 @@ def to_input(image, width):
     return data
 
 
+def to_page(image, side):
+    """Return an image as input of the detector: float32, 1x3x`side`x`side`.
+
+    It lies on a white page, in its size and once more in half of it.
+    """
+    from PIL import Image  # pylint: disable=import-outside-toplevel
+
+    page = Image.new("RGB", (side, side), "white")
+    page.paste(image, (side // 16, side // 4))
+    page.paste(image.resize((image.width // 2, image.height // 2)), (side // 3, side // 2))
+    # The detector was trained with the mean and the deviation of ImageNet's channels.
+    mean, deviation = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    data = (np.asarray(page) / 255 - mean) / deviation
+    return data[:, :, ::-1].transpose(2, 0, 1)[np.newaxis].astype("float32")
+
+
 def decode(probabilities, classes):
     """Turn the recogniser's output into text.
 

@@ -16,8 +16,10 @@
 # under the License.
 """Reading text with the PP-OCR models on oneDNN: the same text as onnxruntime reads."""
 
+import numpy as np
 import pytest
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.models import ocr, workloads
@@ -48,14 +50,20 @@ LINES = [
 RTOL = 1e-4
 
 
+# The detector's probability from which a spatial position is text.
+IS_TEXT = 0.3
+# Half as large a page as usual has room for a line.
+PAGE = 320
+
+
 class Model:
     """An OCR model compiled with DNNL, and the same in onnxruntime."""
 
-    def __init__(self, name, width=None):
+    def __init__(self, name, width=None, precision="float32"):
         self.workload = workloads.ocr(name, width)
         self.mod, self.params = self.workload.load()
         self.original = testing.offload(self.mod).host_ops
-        self.partitioned = dnnl.partition_for_dnnl(self.mod, self.params)
+        self.partitioned = dnnl.partition_for_dnnl(self.mod, self.params, precision=precision)
         self.lib = testing.build(self.partitioned, self.params)
         self.runner = testing.Runner(self.lib)
         self.session = workloads.onnx_session(self.workload.onnx_path())
@@ -112,6 +120,24 @@ def test_agrees_with_onnxruntime_where_the_angle_is_unclear(cls):
     expected = cls.session.run(None, inputs)
     assert 0.1 < expected[0].min() < expected[0].max() < 0.9
     testing.assert_close(cls.runner(inputs), expected, RTOL)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_detects_what_onnxruntime_detects(precision):
+    if not cpu.computes(precision):
+        pytest.skip(f"oneDNN has no {precision} on this CPU")
+    det = Model("det", PAGE, precision)
+    inputs = {ocr.INPUT: ocr.to_page(ocr.draw_line("TVM Relay", 24), PAGE)}
+    (output,), (expected,) = det.runner(inputs), det.session.run(None, inputs)
+    is_text = expected > IS_TEXT
+    assert 0.005 < is_text.mean() < 0.1
+    if precision == "float32":
+        testing.assert_close([output], [expected], RTOL)
+    else:
+        # A bfloat16 has 8 bits: what is near the threshold falls on the other side of it.
+        assert (np.asarray(output > IS_TEXT) != is_text).sum() < 0.05 * is_text.sum()
+    *_, last = [p for p in testing.plans(det.runner)[-1]["primitives"] if p["kind"] != "reorder"]
+    assert (last["op"], last["variant"]) == ("nn.conv2d_transpose", "1x1 convolution")
 
 
 @pytest.mark.parametrize("name", ["cls", "rec"])

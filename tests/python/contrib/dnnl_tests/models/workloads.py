@@ -81,8 +81,9 @@ class Workload:
         Returns the path of the same model as ONNX, for other runtimes.
     has_classes : bool
         Whether the largest number of an output tells a class.
-    reads_text : bool
-        Whether outputs are compared for lines of text instead of random numbers.
+    to_input : callable, optional
+        Of a model that reads text: from the image of a line to an input. Its outputs are compared
+        for such inputs, those of others for random numbers.
     """
 
     name: str
@@ -92,7 +93,7 @@ class Workload:
     shape: tuple
     onnx_path: Callable = None
     has_classes: bool = True
-    reads_text: bool = False
+    to_input: Callable = None
 
     def inputs(self, seed=0):
         """Return random inputs in [-1, 1], the range of normalised images."""
@@ -152,7 +153,10 @@ def ocr(name, width=None):
         pp_ocr.input_shape(name, width),
         lambda: pp_ocr.model_path(name),
         has_classes=name != "det",
-        reads_text=name == "rec",
+        to_input={
+            "rec": lambda image: pp_ocr.to_input(image, width),
+            "det": lambda image: pp_ocr.to_page(image, width),
+        }.get(name),
     )
 
 
