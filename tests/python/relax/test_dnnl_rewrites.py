@@ -18,8 +18,9 @@
 
 import numpy as np
 import pytest
+import tvm
 import tvm_dnnl
-from dnnl_modules import check, compiled, composites, const, module, rand, run, var
+from dnnl_modules import check, compiled, composites, const, module, partitions, rand, run, var
 from tvm import relax
 from tvm.relax import op
 
@@ -56,7 +57,8 @@ def _read_whole(builder, x):
     return relax.Tuple([y, every(builder, y, 2, 2)])
 
 
-# By name: the function, the strides of its convolutions afterwards, and how many slices it has.
+# By name: the function, the strides of its convolutions afterwards, and how many residuals are
+# subsampled.
 STRIDES = {
     "relu": (lambda b, x: every(b, relu(b, conv(b, x)), 2, 2), [(1, 1), (2, 2)], 0),
     "one-axis": (lambda b, x: every(b, relu(b, conv(b, x)), 1, 2), [(1, 1), (1, 2)], 0),
@@ -87,20 +89,63 @@ def calls_of(mod, name):
     return found
 
 
+def subsampled(mod):
+    """Return the type of each residual of which every so many elements are read."""
+    pools = (call for name in ("avg", "max") for call in calls_of(mod, f"nn.{name}_pool2d"))
+    return [str(call.ty.dtype) for call in pools if set(map(int, call.attrs.pool_size)) == {1}]
+
+
 @pytest.mark.parametrize("name", STRIDES)
 def test_strides(name):
-    build, strides, slices = STRIDES[name]
+    build, strides, parts = STRIDES[name]
     mod = module(build, X)
     found = check(mod, None, rand(1, 6, 12, 16))
     convs = calls_of(found, "nn.conv2d")
     assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == strides
-    assert len(calls_of(found, "strided_slice")) == slices
+    assert len(subsampled(found)) == parts
 
 
-def test_no_slice_is_made_where_slices_stay_on_tvm():
+@pytest.mark.parametrize("name", STRIDES)
+def test_strides_with_open_sizes(name):
+    build, strides, parts = STRIDES[name]
+    mod = module(build, var("x", "n", 6, "h", "w"))
+    found = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert partitions(found) == 1
+    convs = calls_of(found, "nn.conv2d")
+    assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == strides
+    assert len(subsampled(found)) == parts
+    ours, plain = (
+        relax.VirtualMachine(tvm.compile(each, target="llvm"), tvm.cpu())
+        for each in (compiled(found), mod)
+    )
+    for shape in ((1, 6, 12, 16), (3, 6, 9, 7), (2, 6, 1, 2)):
+        x = tvm.runtime.tensor(rand(*shape))
+        for one, other in zip(*(results(machine["main"](x)) for machine in (ours, plain))):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def results(value):
+    """Return what a function returned as a list of arrays."""
+    values = [value] if isinstance(value, tvm.runtime.Tensor) else list(value)
+    return [each.numpy() for each in values]
+
+
+def test_strides_with_open_sizes_that_may_differ():
+    """A residual that is one row shorter is to be an error, as without the strides."""
+
+    def build(builder, x, r):
+        return every(builder, builder.emit(op.add(conv(builder, x), r)), 2, 2)
+
+    for names, parts in ((("h", "w"), 1), (("other_h", "other_w"), 0)):
+        mod = module(build, var("x", 1, 6, "h", "w"), var("r", 1, 6, *names))
+        found = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+        assert len(subsampled(found)) == parts
+
+
+def test_no_pool_is_made_where_pools_stay_on_tvm():
     mod = module(_residual, X)
-    found = tvm_dnnl.partition_for_dnnl(mod, exclude=["strided_slice"])
-    assert not calls_of(found, "strided_slice")
+    found = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.avg_pool2d"])
+    assert not subsampled(found)
     strides = [int(conv.attrs.strides[0]) for conv in calls_of(found, "nn.conv2d")]
     assert sorted(strides) == [1, 2, 2]
 
@@ -125,7 +170,7 @@ def qconv(builder, x, channels=6, seed=0):
 
 
 def test_strides_through_8_bits():
-    """A residual of a quantized model is sliced as it is, in 8 bits."""
+    """A residual of a quantized model is subsampled as it is, in 8 bits."""
 
     def build(builder, x, r):
         y = real(builder, bits(builder, qconv(builder, real(builder, x))))
@@ -136,7 +181,7 @@ def test_strides_through_8_bits():
     found = tvm_dnnl.partition_for_dnnl(mod)
     convs = calls_of(found, "nn.conv2d")
     assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == [(1, 1), (2, 2)]
-    assert [call.ty.dtype for call in calls_of(found, "strided_slice")] == ["int8"]
+    assert subsampled(found) == ["int8"]
     assert composites(found)["dnnl.qnn.conv2d_quantize_sum_quantize"] == 1
 
 

@@ -20,9 +20,11 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.marks import json_only
 from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import conv as numpy_conv
 from dnnl_tests.reference import rand
@@ -75,7 +77,15 @@ def pair(rank, shape, layout, kernel_layout):
     return conv_nd(rank, relu(first), 1, layout, kernel_layout, strides=(2,) * rank)
 
 
-# By name: the expression, the strides of its convolutions afterwards, and how many slices it has.
+def residual_pair(rank, shape, layout, kernel_layout):
+    """The same with a residual."""
+    data = var("x", *shape)
+    first = conv_nd(rank, data, 3, layout, kernel_layout) + data
+    return conv_nd(rank, relu(first), 1, layout, kernel_layout, strides=(2,) * rank)
+
+
+# By name: the expression, the strides of its convolutions afterwards, and how many residuals are
+# subsampled.
 THINNED = {
     "relu": (every(relu(conv(x)), 2, 2), [(2, 2), (1, 1)], 0),
     "one-axis": (every(relu(conv(x)), 1, 2), [(1, 2), (1, 1)], 0),
@@ -99,19 +109,36 @@ THINNED = {
         [(2, 2), (1, 1)],
         0,
     ),
+    "residual-of-odd-size": (
+        every(conv(var("x", 1, 8, 9, 7)) + var("r", 1, 8, 9, 7), 2, 2),
+        [(2, 2), (1, 1)],
+        1,
+    ),
+    "residual-of-one-channel": (
+        every(conv(x) * relay.sigmoid(conv(x, out_channels=1)), 2, 2),
+        [(2, 2), (2, 2), (1, 1)],
+        0,
+    ),
     "channels-last": (pair(2, (1, 6, 8, 8), "NHWC", "HWIO"), [(2, 2), (1, 1)], 0),
+    "residual-channels-last": (
+        residual_pair(2, (1, 6, 8, 8), "NHWC", "HWIO"),
+        [(2, 2), (1, 1)],
+        1,
+    ),
+    "residual-signal": (residual_pair(1, (1, 8, 20), "NCW", "OIW"), [(2,), (1,)], 1),
     "signal": (pair(1, (1, 8, 20), "NCW", "OIW"), [(2,), (1,)], 0),
     "volume": (pair(3, (1, 8, 4, 6, 6), "NCDHW", "OIDHW"), [(2, 2, 2), (1, 1, 1)], 0),
 }
 
 
-def convs_and_slices(mod):
-    """Return the strides of the convolutions of a module, sorted, and the number of slices."""
+def convs_and_parts(mod):
+    """Return the strides of the convolutions of a module, sorted, and how much is subsampled."""
     calls = [call for func in mod.functions.values() for call in op_calls(func)]
     strides = [
         tuple(map(int, call.attrs.strides)) for call in calls if call.op.name.startswith("nn.conv")
     ]
-    return sorted(strides), sum(call.op.name == "strided_slice" for call in calls)
+    pools = [call for call in calls if "avg_pool" in call.op.name or "max_pool" in call.op.name]
+    return sorted(strides), sum(set(map(int, call.attrs.pool_size)) == {1} for call in pools)
 
 
 def data_of(mod):
@@ -122,11 +149,77 @@ def data_of(mod):
 
 @pytest.mark.parametrize("name", THINNED)
 def test_strides_are_propagated(name):
-    expr, strides, slices = THINNED[name]
+    expr, strides, parts = THINNED[name]
     mod = module(expr)
     found = testing.check(mod, data_of(mod), partitions=1)
-    strides_found, slices_found = convs_and_slices(found)
-    assert strides_found == sorted(strides) and slices_found == slices
+    assert convs_and_parts(found) == (sorted(strides), parts)
+
+
+def with_shape(expr, shape):
+    """Return an expression whose variables have another shape; None is an open size."""
+    known = relay.analysis.free_vars(expr)
+    return relay.bind(expr, {each: var(each.name_hint, *shape) for each in known})
+
+
+@json_only
+@pytest.mark.parametrize("name", THINNED)
+def test_with_open_sizes(name):
+    """Of open batch, height and width, with sizes that are multiples of the strides or not."""
+    expr, strides, parts = THINNED[name]
+    known, *others = relay.analysis.free_vars(expr)
+    shape = [int(size) for size in known.type_annotation.shape]
+    channels = len(shape) - 1 if "last" in name else 1
+    found = partition(
+        module(with_shape(expr, [n if k == channels else None for k, n in enumerate(shape)]))
+    )
+    # Another input may be of another size.
+    want = convs_and_parts(module(expr)) if others else (sorted(strides), parts)
+    assert convs_and_parts(found) == want
+    report = dnnl.offload_report(found)
+    assert (report.offloaded, report.partitions) == (report.total, 1), report
+    runner = testing.Runner(testing.build(found, executor="vm", opt_level=1))
+    least = min(n for k, n in enumerate(shape) if k not in (0, channels))
+    for batch, more in ((1, 0), (3, -1), (2, 3), (1, 1 - least)):
+        sizes = [n if k == channels else n + more for k, n in enumerate(shape)]
+        static = module(with_shape(expr, [batch, *sizes[1:]]))
+        inputs = data_of(static)
+        testing.assert_close(runner(inputs), testing.run(static, inputs, opt_level=1))
+
+
+def test_open_sizes_that_may_differ():
+    """Each of two inputs could be as long as the other, or one shorter: that is to be an error."""
+    x_open, r_open = (var(name, 1, 8, None, None) for name in "xr")
+    for expr in (
+        every(conv(x_open) + r_open, 2, 2),
+        every(relu(conv(x_open)) + conv(r_open), 2, 2),
+    ):
+        mod = module(expr)
+        found = partition(mod)
+        assert convs_and_parts(found) == convs_and_parts(mod)
+
+
+def test_an_open_batch_is_no_hindrance():
+    """Only where elements are skipped the sizes need be the same."""
+    first, residual = (var(name, None, *X_SHAPE[1:]) for name in "xr")
+    mod = module(every(conv(first) + residual, 2, 2))
+    found = partition(mod)
+    assert convs_and_parts(found) == ([(1, 1), (2, 2)], 1)
+
+
+def test_what_is_left_out_of_a_residual_is_not_changed():
+    """Infinities and what is no number are kept, as a maximum would not."""
+    data = np.zeros((1, 8, 3, 3), "float32")
+    data[0, :4, 0, 2] = [np.inf, -np.inf, np.nan, np.float32(1e-45)]
+    zero = relay.const(np.zeros((8, 8, 3, 3), "float32"))
+    x3 = var("x", *data.shape)
+    y = relay.nn.conv2d(relay.nn.relu(var("z", *data.shape)), zero, padding=(1, 1)) + x3
+    # Each channel by itself: what is no number would be in the sums of the others.
+    y = relay.nn.conv2d(y, relay.const(np.ones((8, 1, 1, 1), "float32")), strides=(2, 2), groups=8)
+    mod = module(y)
+    found = partition(mod)
+    assert convs_and_parts(found)[1] == 1
+    (result,) = testing.run(found, {"x": data, "z": np.zeros_like(data)})
+    np.testing.assert_array_equal(result, data[:, :, ::2, ::2])
 
 
 @pytest.mark.parametrize("shape", [(1, 16, 14, 14), (2, 3, 8, 8)])
@@ -148,12 +241,12 @@ def test_what_is_left_is_not_changed(shape):
 def test_scales_along_an_axis(channels, axis, strides):
     quantization = Quantization(np.linspace(0.02, 0.05, channels), 0, "int8", axis)
     data = quantization.dequantize(quantization.quantize(relu(conv(x))))
-    found, _ = convs_and_slices(partition(module(every(data, 2, 2))))
+    found, _ = convs_and_parts(partition(module(every(data, 2, 2))))
     assert strides in found and len(set(found)) == 2
 
 
 def test_of_8_bits():
-    """Pairs of quantize and dequantize are passed; a residual is sliced in 8 bits."""
+    """Pairs of quantize and dequantize are passed; a residual is subsampled in 8 bits."""
     data, out = Quantization(0.02, 131, "uint8"), Quantization(0.11, 120, "uint8")
     weight = Quantization(np.linspace(0.004, 0.02, 8), 0, "int8", 0)
     inputs = {"x": data.values(*X_SHAPE), "r": out.values(*X_SHAPE, seed=1)}
@@ -174,7 +267,7 @@ def test_of_8_bits():
     counts = {"dnnl.qnn.conv2d_quantize_sum_quantize_relu_quantize": 1}
     counts["dnnl.qnn.conv2d_quantize"] = 1
     real = out.quantize(real)
-    assert convs_and_slices(partition(module(real))) == ([(1, 1), (2, 2)], 1)
+    assert convs_and_parts(partition(module(real))) == ([(1, 1), (2, 2)], 1)
     run_quantized(real, inputs, out.nearest(want), composites=counts)
 
 
@@ -190,7 +283,6 @@ KEPT = {
     "input": every(relu(x), 2, 2),
     "pool": every(relay.nn.max_pool2d(y, (2, 2)), 2, 2),
     "varies-on-rows": every(y * var("f", 16), 2, 2),
-    "residual-of-odd-size": every(conv(var("x", 1, 8, 9, 7)) + var("r", 1, 8, 9, 7), 2, 2),
     "channels-of-another-layout": conv_nd(
         2, conv(x, kernel=1), 1, "NHWC", "HWIO", strides=(2, 1), in_channels=16
     ),
@@ -207,16 +299,16 @@ def test_kept(name):
     expr = KEPT[name]
     mod = module(*(expr.fields if isinstance(expr, relay.Tuple) else [expr]))
     found = partition(mod, prune=False)
-    assert convs_and_slices(found) == convs_and_slices(mod)
+    assert convs_and_parts(found) == convs_and_parts(mod)
     testing.assert_close(
         testing.run(found, data_of(mod)), testing.run(mod, data_of(mod), opt_level=1)
     )
 
 
-def test_no_slice_is_made_where_slices_stay_on_tvm():
+def test_no_pool_is_made_where_pools_stay_on_tvm():
     mod = module(both(relu(conv(x) + x)))
-    found = partition(mod, exclude=["strided_slice"])
-    assert convs_and_slices(found) == convs_and_slices(mod)
+    found = partition(mod, exclude=["nn.avg_pool2d"])
+    assert convs_and_parts(found) == convs_and_parts(mod)
 
 
 def test_a_branch_is_not_looked_into():
@@ -226,5 +318,4 @@ def test_a_branch_is_not_looked_into():
     body = relay.If(flag, every(data, 2, 2), every(data, 2, 2, seed=2))
     mod = tvm.IRModule.from_expr(relay.Function([flag, x], body))
     mod = relay.transform.InferType()(mod)
-    strides, slices = convs_and_slices(partition(mod, prune=False))
-    assert strides == [(1, 1), (2, 2), (2, 2)] and slices == 0
+    assert convs_and_parts(partition(mod, prune=False)) == ([(1, 1), (2, 2), (2, 2)], 0)

@@ -21,13 +21,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+import tvm_ffi
 from tvm import relax
 
 from .ops import ROWS, ReadOp
 from .policy.graph import Graph, users_of
 from .policy.op_spec import EXCLUDED
 from .policy.op_view import NoTensor, OpView, Tensor, Value
-from .reading import Unread, is_constant, op_name, short_name, sizes, value_of
+from .reading import Unread, dims, is_constant, op_name, short_name, sizes, value_of
 
 # The names of operands in messages, where the op has names for them.
 _ARG_NAMES = {
@@ -189,6 +190,11 @@ class RelaxGraph(Graph):
     def result(self, i: int) -> Value:
         """Return what an expression of any kind computes."""
         return value_from(self.nodes[i])
+
+    def is_same_size(self, i: int, other: int, axis: int) -> bool:
+        """Whether two sizes are the same expression: Relax keeps them in their simplest form."""
+        left, right = (dims(self.nodes[k])[axis] for k in (i, other))
+        return tvm_ffi.structural_equal(left, right)
 
     def is_fixed(self, i: int) -> bool:
         """Whether an expression is a constant: no input of a partition."""

@@ -25,7 +25,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from .graph import RelaxGraph
 from .policy.op_spec import Rules
 from .reading import with_attrs
-from .rewrites.read_positions import ReadPositions, Slice
+from .rewrites.read_positions import ReadPositions, Subsample
 
 
 def propagate_strides(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
@@ -51,20 +51,20 @@ class _Strider(PyExprMutator):
 
     def __init__(self, mod: tvm.IRModule, graph: RelaxGraph, positions: ReadPositions):
         super().__init__(mod)
-        self._strides, self._slices = (
+        self._strides, self._parts = (
             {graph.nodes[i]: change for i, change in changes.items()}
-            for changes in (positions.strides(), positions.slices())
+            for changes in (positions.strides(), positions.subsamples())
         )
 
     def visit_call_(self, op):  # pylint: disable=arguments-differ
         """Rewrite a call."""
-        if op not in self._slices:
+        if op not in self._parts:
             call = self.visit_expr_post_order(op)
             return with_attrs(call, strides=self._strides[op]) if op in self._strides else call
-        args = [self._part(self.visit_expr(x), part) for x, part in zip(op.args, self._slices[op])]
+        args = [self._part(self.visit_expr(x), part) for x, part in zip(op.args, self._parts[op])]
         return relax.Call(op.op, args, op.attrs, op.ty_args)
 
-    def _part(self, data: relax.Expr, part: Slice | None) -> relax.Expr:
+    def _part(self, data: relax.Expr, part: Subsample | None) -> relax.Expr:
         """Return what is read of an operand."""
         if part is None:
             return data
@@ -73,7 +73,4 @@ class _Strider(PyExprMutator):
             bits = self._part(call.args[0], part._replace(is_dequantized=False))
             real = relax.Call(call.op, [bits, *call.args[1:]], call.attrs, call.ty_args)
             return self.builder_.emit(real)
-        begin = [0] * len(part.axes)
-        return self.builder_.emit(
-            relax.op.strided_slice(data, part.axes, begin, part.end, part.strides)
-        )
+        return self.builder_.emit(getattr(relax.op.nn, part.op)(data, **part.attrs))

@@ -28,8 +28,8 @@ from typing import NamedTuple
 
 from tvm import relay
 
+from ..policy.graph import Graph
 from ..policy.tensors import ints
-from .dataflow_graph import DataflowGraph
 from .relay_view import dims, op_name, shape_of
 
 # The number of elements up to which a tensor of integers is followed: it may be a shape.
@@ -85,8 +85,8 @@ class SymbolicShapes:
 
     Parameters
     ----------
-    graph : DataflowGraph
-        The typed function.
+    graph : Graph
+        The typed function, of Relay.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class SymbolicShapes:
         The elements of tensors of integers that are shapes, or parts of shapes; None for others.
     """
 
-    def __init__(self, graph: DataflowGraph):
+    def __init__(self, graph: Graph):
         self.graph = graph
         self.shapes: list[Shape | None] = []
         self.values: list[tuple[Dim | None, ...] | None] = []
@@ -112,6 +112,10 @@ class SymbolicShapes:
         if None not in known:
             return tuple(map(Dim, known))
         found = self._of_op(i, expr) if isinstance(expr, relay.Call) else None
+        if isinstance(expr, relay.TupleGetItem) and expr.index == 0:
+            call = self.graph.operands[i][0]
+            if op_name(self.graph.nodes[call]) == "nn.batch_norm":
+                found = self.shapes[self.graph.operands[call][0]]
         if found is None or len(found) != len(known):
             found = (None,) * len(known)
         return tuple(
@@ -312,21 +316,43 @@ def _window(call: relay.Call, data: Shape) -> list[Dim | None] | None:
     if len(layout) != len(data) or "N" not in layout:
         return None
     spatial = [axis for axis, letter in enumerate(layout) if letter not in "NC"]
-    window = [str(getattr(attrs, key)) for key in sorted(keys - {"channels", "groups"})]
+    kernel: tuple[int | None, ...] = ()
     if "kernel_layout" in keys:
-        kernel = str(attrs.kernel_layout)
-        known = shape_of(call.args[1])
-        sizes = [known[kernel.index(layout[axis])] for axis in spatial]
-        if None in sizes:
+        letters, known = str(attrs.kernel_layout), shape_of(call.args[1])
+        kernel = tuple(known[letters.index(layout[axis])] for axis in spatial)
+        if None in kernel:
             return None
-        window.append(str(sizes))
-    is_transposed = op_name(call).endswith("_transpose")
+    elif "pool_size" in keys:
+        kernel = _for_each(attrs.pool_size, len(spatial))
+    # All that the sizes depend on, where they do not depend on the window in the usual way.
+    window = [str(getattr(attrs, key)) for key in sorted(keys - {"channels", "groups"})]
+    window += [op_name(call), str(kernel)]
+    is_usual = kernel and "output_padding" not in keys and not getattr(attrs, "ceil_mode", False)
     found = list(data)
     for k, axis in enumerate(spatial):
-        found[axis] = Dim(1, ((is_transposed, k, *window, data[axis]),))
+        found[axis] = Dim(1, ((k, *window, data[axis]),))
+        if is_usual:
+            found[axis] = _count(attrs, k, kernel, data[axis])
     if "channels" in keys:
         found[layout.index("C")] = None
     return found
+
+
+def _for_each(values, count: int) -> tuple[int, ...]:
+    """Return the numbers of an attribute, of which one may stand for all."""
+    values = ints(values)
+    return values * (count // len(values))
+
+
+def _count(attrs, k: int, kernel: tuple[int, ...], size: Dim) -> Dim:
+    """Return how many windows there are along the k-th spatial axis: (size + more) / stride."""
+    rank = len(kernel)
+    strides, dilation = (_for_each(each, rank) for each in (attrs.strides, attrs.dilation))
+    padding = _for_each(attrs.padding, 2 * rank)
+    more = padding[k] + padding[k + rank] - (kernel[k] - 1) * dilation[k] - 1 + strides[k]
+    if (more, strides[k]) == (0, 1):
+        return size
+    return Dim(1, (("windows", more, strides[k], size),))
 
 
 def _sliced(attrs, data: Sequence[Dim | None]) -> Sequence[Dim | None] | None:

@@ -57,6 +57,11 @@ class Graph:
         """Return what an expression of any kind computes."""
         raise NotImplementedError
 
+    def is_same_size(self, i: int, other: int, axis: int) -> bool:
+        """Whether two tensors of one rank are of the same size along an axis, in every call."""
+        sizes = [self.result(k).shape[axis] for k in (i, other)]
+        return None not in sizes and sizes[0] == sizes[1]
+
     def is_fixed(self, i: int) -> bool:
         """Whether an expression is a constant or a function: no input of a partition."""
         raise NotImplementedError

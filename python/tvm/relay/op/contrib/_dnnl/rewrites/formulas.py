@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..policy.graph import Graph
+from ..policy.op_view import Tensor
 
 # Two or three constants, each rounded, and their product: the largest relative error.
 ROUNDING = {"float32": 5 * 2.0**-24, "float16": 3 * 2.0**-11, "bfloat16": 3 * 2.0**-8 / 2}
@@ -72,8 +73,10 @@ class FormulaReader:
 
     def formulas(self, root: int) -> Iterator[Formula]:
         """Yield the formulas that the call `root` may be read as, the best first."""
-        dtype = self.graph.result(root).dtype
-        self._rounding = ROUNDING.get(dtype, ROUNDING["float32"])
+        result = self.graph.result(root)
+        if not isinstance(result, Tensor):
+            return
+        self._rounding = ROUNDING.get(result.dtype, ROUNDING["float32"])
         for rule in ROOTS[self.graph.ops[root]]:
             yield from rule(self, root)
 

@@ -27,7 +27,7 @@ from tvm import relay
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction, with_attrs
 from ..policy.op_spec import Rules
-from .read_positions import ReadPositions, Slice
+from .read_positions import ReadPositions, Subsample
 
 
 def propagate_strides(function: TypedFunction, rules: Rules) -> Rewritten:
@@ -36,7 +36,7 @@ def propagate_strides(function: TypedFunction, rules: Rules) -> Rewritten:
     positions = ReadPositions(graph, rules)
     changes = [
         *((i, partial(_with_strides, new)) for i, new in positions.strides().items()),
-        *((i, partial(_of_slices, slices)) for i, slices in positions.slices().items()),
+        *((i, partial(_of_parts, parts)) for i, parts in positions.subsamples().items()),
     ]
     replacements = {i: (graph.operands[i], partial(build, graph.nodes[i])) for i, build in changes}
     return Rewritten(graph.replace(replacements))
@@ -46,14 +46,14 @@ def _with_strides(strides: list[int], call: relay.Call, *args: relay.Expr) -> re
     return with_attrs(call, args, strides=strides)
 
 
-def _of_slices(slices: list[Slice | None], call: relay.Call, *args: relay.Expr) -> relay.Call:
-    read = [arg if each is None else _sliced(arg, each) for each, arg in zip(slices, args)]
+def _of_parts(parts: list[Subsample | None], call: relay.Call, *args: relay.Expr) -> relay.Call:
+    read = [arg if part is None else _subsampled(arg, part) for part, arg in zip(parts, args)]
     return relay.Call(call.op, read, call.attrs, call.type_args, call.span)
 
 
-def _sliced(data: relay.Expr, part: Slice) -> relay.Expr:
+def _subsampled(data: relay.Expr, part: Subsample) -> relay.Expr:
     if part.is_dequantized:
         bits, *parameters = data.args
-        bits = _sliced(bits, part._replace(is_dequantized=False))
+        bits = _subsampled(bits, part._replace(is_dequantized=False))
         return relay.Call(data.op, [bits, *parameters], data.attrs, data.type_args, data.span)
-    return relay.strided_slice(data, [0] * len(part.axes), part.end, part.strides, part.axes)
+    return getattr(relay.nn, part.op)(data, **part.attrs)

@@ -65,17 +65,35 @@ class _Conv:
         return [a * b for a, b in zip(self.strides, steps or [1] * len(self.strides))]
 
 
-class Slice(NamedTuple):
-    """The elements of an operand that are read: from the first on, every so many along axes.
+class Subsample(NamedTuple):
+    """A pool whose windows are single elements: it reads every so many elements of an operand.
 
-    Of an operand that is a dequantize, its integers are to be sliced, so that they are still read
-    in 8 bits.
+    A slice with steps has no number for the end of an axis whose size is open, and oneDNN has none
+    where the size is no multiple of the step. The average of one real number is that number,
+    infinities too, and so is the greatest of one integer.
+
+    Parameters
+    ----------
+    op : str
+        The function of `nn` that pools.
+    strides : list[int]
+        Along the spatial axes.
+    layout : str
+        Of the operand.
+    is_dequantized : bool
+        The operand is a dequantize: its integers are pooled, so that they are still read in 8 bits.
     """
 
-    axes: list[int]
-    end: list[int]
+    op: str
     strides: list[int]
+    layout: str
     is_dequantized: bool
+
+    @property
+    def attrs(self) -> dict[str, object]:
+        """The attributes of the pool."""
+        window = [1] * len(self.strides)
+        return {"pool_size": window, "strides": self.strides, "layout": self.layout}
 
 
 class ReadPositions:
@@ -152,13 +170,20 @@ class ReadPositions:
             )
         if user in self.norms:
             return steps.get(user) if operands[0] == i else None
-        if user in self.eltwise and self._is_same_shape(i, user):
+        if user in self.eltwise and self._is_full(i, user, steps.get(user)):
             return steps.get(user)
         return None
 
-    def _is_same_shape(self, operand: int, user: int) -> bool:
-        """Whether an operand is not broadcast."""
-        return self._shape(operand) == self._shape(user)
+    def _is_full(self, operand: int, user: int, steps: Steps) -> bool:
+        """Whether an operand is not broadcast along the axes of which some elements are skipped.
+
+        Two open sizes must be the same in every call: of others, the shorter ones of different
+        sizes could match.
+        """
+        if len(self._shape(operand)) != len(self._shape(user)):
+            return False
+        axes = (axis for axis, step in enumerate(steps or ()) if step > 1)
+        return all(self.graph.is_same_size(operand, user, axis) for axis in axes)
 
     def _can_skip(self, i: int, steps: dict[int, tuple[int, ...]]) -> bool:
         """Whether the elements can be left out where they are computed, not only afterwards."""
@@ -169,13 +194,13 @@ class ReadPositions:
         operands = self.graph.operands[i]
         if i in self.norms:
             return operands[0] in steps
-        same_shape = [operand for operand in operands if self._is_same_shape(operand, i)]
+        full = [operand for operand in operands if self._is_full(operand, i, steps[i])]
         for operand in operands:
-            sizes = self._sizes(operand, i) if operand not in same_shape else ()
+            sizes = self._sizes(operand, i) if operand not in full else ()
             if any(s > 1 and n != 1 for s, n in zip(steps[i], sizes)):
                 return False
-        return any(operand in steps for operand in same_shape) and all(
-            operand in steps or self._slice(operand, steps[i]) is not None for operand in same_shape
+        return any(operand in steps for operand in full) and all(
+            operand in steps or self._subsample(operand, steps[i]) is not None for operand in full
         )
 
     def _sizes(self, operand: int, user: int) -> tuple[int | None, ...]:
@@ -188,18 +213,18 @@ class ReadPositions:
             return tuple(sizes)
         return (1,) * (rank - len(shape)) + shape
 
-    def _slice(self, i: int, steps: tuple[int, ...]) -> Slice | None:
+    def _subsample(self, i: int, steps: tuple[int, ...]) -> Subsample | None:
         """Leave elements out of a tensor of all; None where oneDNN cannot."""
-        shape = self._shape(i)
-        if self.rules.excludes("strided_slice"):
+        is_dequantized = self.graph.ops[i] == DEQUANTIZE and is_per_tensor(self.graph.views[i])
+        letters = SPATIAL[5 - len(steps) :]
+        op = f"{'max' if is_dequantized else 'avg'}_pool{len(letters)}d"
+        if self.rules.excludes(f"nn.{op}"):
             return None
-        axes = [axis for axis, step in enumerate(steps) if step > 1]
-        if any(shape[k] is None or -(-shape[k] // steps[k]) * steps[k] > shape[k] for k in axes):
-            return None
-        end, strides = ([sizes[axis] for axis in axes] for sizes in (shape, steps))
-        call = self.graph.views[i]
-        is_dequantized = self.graph.ops[i] == DEQUANTIZE and is_per_tensor(call)
-        return Slice(axes, end, strides, is_dequantized)
+        for layout in (f"NC{letters}", f"N{letters}C"):
+            strides = [step for letter, step in zip(layout, steps) if letter in letters]
+            if math.prod(strides) == math.prod(steps):
+                return Subsample(op, strides, layout, is_dequantized)
+        return None
 
     def strides(self) -> dict[int, list[int]]:
         """Return the strides of convolutions that get others, by number."""
@@ -211,20 +236,22 @@ class ReadPositions:
                 changed[i] = [strides[axis] for axis in conv.axes]
         return changed
 
-    def slices(self) -> dict[int, list[Slice | None]]:
+    def subsamples(self) -> dict[int, list[Subsample | None]]:
         """Return what is read of each operand of elementwise ops, by number; None for all of it."""
         found = {}
         for i in self.eltwise.intersection(self.steps):
-            slices = [
-                self._slice(operand, self.steps[i]) if self._is_complete(operand, i) else None
+            steps = self.steps[i]
+            parts = [
+                (
+                    self._subsample(operand, steps)
+                    if operand not in self.steps and self._is_full(operand, i, steps)
+                    else None
+                )
                 for operand in self.graph.operands[i]
             ]
-            if any(slices):
-                found[i] = slices
+            if any(parts):
+                found[i] = parts
         return found
-
-    def _is_complete(self, operand: int, user: int) -> bool:
-        return self._is_same_shape(operand, user) and operand not in self.steps
 
 
 def _may_skip_positions(call: OpView | None) -> bool:
