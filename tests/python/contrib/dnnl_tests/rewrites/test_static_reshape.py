@@ -177,3 +177,11 @@ def test_shape_of_another_window_stays():
     first, second = (relay.nn.conv2d(data, var(name, 1, 1, ANY, ANY)) for name in "vw")
     same = relay.reshape(first, shape(second, [0], 1, [2], [3]))
     check(relay.nn.relu(same), gone=False)
+
+
+def test_the_result_is_of_the_type_that_is_known():
+    """A sum at the end, of a batch of one that the importer forgot, is fused."""
+    data = var("x", 1, ANY, 96)
+    rows = relay.reshape(relay.nn.relu(data), shape(data, [0], [1], 96)) + const(96)
+    report = check(rows, gone=True)
+    assert (report.offloaded, report.partitions) == (report.total, 1), report

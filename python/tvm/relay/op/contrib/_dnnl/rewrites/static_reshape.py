@@ -34,7 +34,7 @@ from tvm import relay
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction, has_attr
 from ..ir.relay_view import shape_of
-from ..ir.symbolic_shapes import Dim, Shape, SymbolicShapes, product
+from ..ir.symbolic_shapes import Dim, Shape, product
 from ..policy.op_spec import Rules
 
 _DYNAMIC = ("dyn.reshape", "dyn.broadcast_to")
@@ -49,7 +49,7 @@ def static_reshape(function: TypedFunction, rules: Rules) -> Rewritten:
     found = [i for i, name in enumerate(graph.ops) if name in _DYNAMIC and not rules.excludes(name)]
     if not found:
         return Rewritten(function.func)
-    symbolic = SymbolicShapes(graph)
+    symbolic = graph.symbolic
     replacements, folded = {}, Counter()
     for i in found:
         data = graph.operands[i][0]
@@ -63,8 +63,13 @@ def static_reshape(function: TypedFunction, rules: Rules) -> Rewritten:
             codes = reshape_codes(source, wanted)
             if codes is not None:
                 replacements[i] = [data], partial(_reshape, codes)
-    func = graph.replace(replacements)
-    return Rewritten(func.with_attr(_ATTR, 1) if replacements else func, folded)
+    if not replacements:
+        return Rewritten(function.func)
+    func = graph.replace(replacements).with_attr(_ATTR, 1)
+    if function.name == "main":
+        # Nobody calls it, so its result may be of the type that is known now.
+        func = relay.Function(func.params, func.body, None, func.type_params, func.attrs)
+    return Rewritten(func, folded)
 
 
 def dynamic_again(function: TypedFunction, rules: Rules) -> Rewritten:
