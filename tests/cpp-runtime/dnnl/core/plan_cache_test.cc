@@ -256,6 +256,51 @@ TEST(DNNLPlanCache, IsDescribedAsJSON) {
   }
 }
 
+/*! \brief A convolution of 16 channels, of an open batch. */
+Graph ConvGraph(std::vector<float>* weights) {
+  Graph graph;
+  graph.symbol = graph.name = "main";
+  const TensorType x{{kOpen, 16, 8, 8}, kFloat}, w{{16, 16, 3, 3}, kFloat};
+  graph.inputs = {{{0, 0}, {"input x", x}}};
+  graph.constants = {{{{1, 0}, {"w", w}}, {weights->data(), [](void*) {}}}};
+  Node node{2, "nn.conv2d", {}, {{0, 0}, {1, 0}}, {x}};
+  node.attrs["padding"] = std::vector<std::string>{"1", "1"};
+  graph.nodes = {node};
+  graph.outputs = {{{2, 0}, {"output 0", x}}};
+  return graph;
+}
+
+/*! \brief The weights of a plan, the only constant that it keeps. */
+std::shared_ptr<void> WeightsOf(const Plan& plan) {
+  std::shared_ptr<void> found;
+  for (const Buffer& buffer : plan.buffers) {
+    if (buffer.kind == BufferKind::kConstant && buffer.data != nullptr) found = buffer.data;
+  }
+  return found;
+}
+
+TEST(DNNLPlanCache, FindsPackedWeightsBeforeTheyArePacked) {
+  std::vector<float> weights(16 * 16 * 9, 1);
+  const Graph graph = ConvGraph(&weights), of_other_module = ConvGraph(&weights);
+  auto one = MakePlanFor(graph, {1});
+  const void* packed = WeightsOf(*one).get();
+  if (packed == weights.data()) return;  // This CPU's code reads them as they are.
+  // Who looked at the numbers would find others.
+  weights.assign(weights.size(), 2);
+  auto two = MakePlanFor(graph, {2});
+  EXPECT_TRUE(WeightsOf(*two).get() == packed);
+  EXPECT_EQ(static_cast<const float*>(packed)[0], 1);
+  EXPECT_EQ(two->constant_bytes_shared, two->constant_bytes);
+  // The same memory, which was written to before that module was there.
+  const auto other = MakePlanFor(of_other_module, {2});
+  EXPECT_EQ(static_cast<const float*>(WeightsOf(*other).get())[0], 2);
+  // What no plan has any more is packed again.
+  one.reset();
+  two.reset();
+  const auto again = MakePlanFor(graph, {1});
+  EXPECT_EQ(static_cast<const float*>(WeightsOf(*again).get())[0], 2);
+}
+
 TEST(DNNLPlanCache, IsAsLargeAsTheEnvironmentSays) {
   EXPECT_EQ(DefaultPlanCacheSize(), 16);
   setenv("TVM_DNNL_PLAN_CACHE_SIZE", "3", 1);

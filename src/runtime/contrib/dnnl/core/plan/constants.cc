@@ -56,6 +56,11 @@ uint64_t Fingerprint(const void* data, size_t bytes) {
   return print;
 }
 
+/*! \brief Whether two pointers keep the same object alive. */
+bool IsSameOwner(const std::weak_ptr<void>& known, const std::shared_ptr<void>& other) {
+  return !known.owner_before(other) && !other.owner_before(known);
+}
+
 }  // namespace
 
 SharedConstants* SharedConstants::Global() {
@@ -74,16 +79,43 @@ std::shared_ptr<void> SharedConstants::Share(std::shared_ptr<void> data, size_t 
     if (other == nullptr || it->second.bytes != bytes) continue;
     if (other.get() == data.get() || std::memcmp(other.get(), data.get(), bytes) == 0) return other;
   }
-  if (known_.size() >= next_removal_) RemoveExpired();
+  RemoveExpired();
   known_.emplace(print, Known{data, bytes});
   return data;
 }
 
+std::shared_ptr<void> SharedConstants::FindPacked(const Packing& packing) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto [begin, end] = packings_.equal_range(packing.source.get());
+  for (auto it = begin; it != end; ++it) {
+    const KnownPacking& known = it->second;
+    const bool is_same = IsSameOwner(known.source, packing.source) &&
+                         known.offset == packing.offset && known.from == packing.from &&
+                         known.to == packing.to;
+    if (!is_same) continue;
+    if (std::shared_ptr<void> packed = known.packed.lock()) return packed;
+  }
+  return nullptr;
+}
+
+void SharedConstants::KeepPacked(const Packing& packing, const std::shared_ptr<void>& packed) {
+  if (packing.to.get_size() < kFewBytes) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  RemoveExpired();
+  const auto& [source, offset, from, to] = packing;
+  packings_.emplace(source.get(), KnownPacking{source, offset, from, to, packed});
+}
+
 void SharedConstants::RemoveExpired() {
+  if (known_.size() + packings_.size() < next_removal_) return;
   for (auto it = known_.begin(); it != known_.end();) {
     it = it->second.data.expired() ? known_.erase(it) : std::next(it);
   }
-  next_removal_ = std::max<size_t>(1024, 2 * known_.size());
+  for (auto it = packings_.begin(); it != packings_.end();) {
+    const bool is_gone = it->second.source.expired() || it->second.packed.expired();
+    it = is_gone ? packings_.erase(it) : std::next(it);
+  }
+  next_removal_ = std::max<size_t>(1024, 2 * (known_.size() + packings_.size()));
 }
 
 void PlanBuilder::AddConstant(const Constant& constant) {
@@ -160,6 +192,13 @@ void PlanBuilder::RunNow(const Mark& mark) {
 
 Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want) {
   Buffer buffer(BufferKind::kConstant, want.get_size());
+  const auto [root, offset] = plan_->Locate(value.buffer);
+  const SharedConstants::Packing packing{plan_->buffers[root].data, offset, value.md, want};
+  buffer.data = SharedConstants::Global()->FindPacked(packing);
+  if (buffer.data != nullptr) {
+    buffer.is_shared = true;
+    return Tensor{AddBuffer(std::move(buffer)), want};
+  }
   const std::shared_ptr<void> packed = pool_.Alloc(buffer.bytes);
   dnnl::memory from(value.md, plan_->engine, DataOf(value));
   dnnl::memory to(want, plan_->engine, packed.get());
@@ -168,6 +207,7 @@ Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want) 
   buffer.data = packed;
   Share(&buffer);
   if (buffer.is_shared) pool_.TakeBack(packed);
+  SharedConstants::Global()->KeepPacked(packing, buffer.data);
   return Tensor{AddBuffer(std::move(buffer)), want};
 }
 

@@ -30,6 +30,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "../onednn.h"
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
@@ -49,17 +51,43 @@ class SharedConstants {
    */
   std::shared_ptr<void> Share(std::shared_ptr<void> data, size_t bytes);
 
+  /*! \brief A constant, where in its memory it begins, and the layouts it goes from and to. */
+  struct Packing {
+    std::shared_ptr<void> source;
+    size_t offset;
+    dnnl::memory::desc from, to;
+  };
+
+  /*!
+   * \brief What another plan has packed of the same constant, empty if there is none.
+   *
+   * Plans of other shapes want most weights in the same layout: this finds them before they are
+   * packed. A constant of another module is another one, even in the same memory, which may have
+   * changed in between.
+   */
+  std::shared_ptr<void> FindPacked(const Packing& packing);
+  /*! \brief Let others find what was packed. */
+  void KeepPacked(const Packing& packing, const std::shared_ptr<void>& packed);
+
  private:
   struct Known {
     std::weak_ptr<void> data;
     size_t bytes;
+  };
+  struct KnownPacking {
+    std::weak_ptr<void> source;
+    size_t offset;
+    dnnl::memory::desc from, to;
+    std::weak_ptr<void> packed;
   };
 
   void RemoveExpired();
 
   std::mutex mutex_;
   std::unordered_multimap<uint64_t, Known> known_;
-  /*! \brief When the table has grown to this, those that are gone are looked for. */
+  /*! \brief By where the source is. */
+  std::unordered_multimap<const void*, KnownPacking> packings_;
+  /*! \brief When the tables have grown to this, those that are gone are looked for. */
   size_t next_removal_{1024};
 };
 
