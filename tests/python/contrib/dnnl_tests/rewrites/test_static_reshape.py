@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.symbolic_shapes import Dim
 from tvm.relay.op.contrib._dnnl.rewrites.static_reshape import reshape_codes
+from tvm.testing import dnnl as testing
 from tvm.testing.dnnl import host_target
 
 from dnnl_tests.reference import rand
@@ -185,3 +186,24 @@ def test_the_result_is_of_the_type_that_is_known():
     rows = relay.reshape(relay.nn.relu(data), shape(data, [0], [1], 96)) + const(96)
     report = check(rows, gone=True)
     assert (report.offloaded, report.partitions) == (report.total, 1), report
+
+
+@pytest.mark.parametrize("exclude", [(), ("nn.dense",)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_dense_of_rows_that_are_joined(dtype, exclude):
+    """As importers write a product of three dimensions with a matrix that is computed."""
+    data, weight = var("x", ANY, ANY, 16), relay.nn.relu(var("w", 8, 16))
+    real, weight = (relay.cast(each, dtype) for each in (relay.nn.relu(data), weight))
+    rows = relay.nn.dense(relay.reshape(real, shape(data, -1, [2])), weight)
+    rows = relay.reshape(rows, shape(data, [0], [1], 8)) + relay.const(np.ones(8), dtype)
+    mod = module(relay.cast(rows, "float32"))
+    found = partition(mod, prune=False, exclude=exclude)
+    report = dnnl.offload_report(found)
+    if dtype == "float32" and not exclude:
+        assert (report.offloaded, report.partitions) == (report.total, 1), report
+    ours, plain = (
+        testing.Runner(testing.build(m, executor="vm", opt_level=1)) for m in (found, mod)
+    )
+    for batch, length in ((1, 5), (3, 2), (2, 1)):
+        values = {"x": rand(batch, length, 16), "w": rand(8, 16)}
+        testing.assert_close(ours(values), plain(values))

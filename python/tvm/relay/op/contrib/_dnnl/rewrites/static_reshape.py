@@ -19,10 +19,12 @@
 Importers write a reshape of open dimensions as `dyn.reshape` to a shape that is read off a tensor,
 taken apart and put together. Where each of its elements is a number or an open dimension that is
 known by name, it is a `reshape` with Relay's codes, of which oneDNN's rules know what it keeps. A
-broadcast to the shape that a tensor has in every call goes away.
+broadcast to the shape that a tensor has in every call goes away. A dense between two reshapes, of
+which the first joins dimensions of the data that the second restores, is a dense of that data: no
+code says how to divide the product of two open dimensions.
 
-TVM cannot compile a `reshape` of open dimensions that it fuses to what follows. Those that stay on
-TVM are dynamic again in the end.
+TVM cannot compile a `reshape` of open dimensions that it fuses to what follows, nor a dense of more
+than two dimensions. Those that stay on TVM are dynamic again in the end.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from functools import partial
 
 from tvm import relay
 
-from ..ir.dataflow_graph import Rewritten, TypedFunction, has_attr
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, has_attr, with_attrs
 from ..ir.relay_view import shape_of
 from ..ir.symbolic_shapes import Dim, Shape, product
 from ..policy.op_spec import Rules
@@ -63,6 +65,10 @@ def static_reshape(function: TypedFunction, rules: Rules) -> Rewritten:
             codes = reshape_codes(source, wanted)
             if codes is not None:
                 replacements[i] = [data], partial(_reshape, codes)
+            elif _restores_rows(graph, data, tuple(wanted)) and not rules.excludes("nn.dense"):
+                flat, weight = graph.operands[data]
+                operands = [graph.operands[flat][0], weight]
+                replacements[i] = operands, partial(_dense, graph.nodes[data])
     if not replacements:
         return Rewritten(function.func)
     func = graph.replace(replacements).with_attr(_ATTR, 1)
@@ -77,11 +83,15 @@ def dynamic_again(function: TypedFunction, rules: Rules) -> Rewritten:
     if not has_attr(function.func, _ATTR):
         return Rewritten(function.func)
     graph = function.graph
-    replacements = {
-        i: ([graph.operands[i][0]], partial(_dynamic, graph.nodes[i]))
-        for i, name in enumerate(graph.ops)
-        if name == "reshape" and None in shape_of(graph.nodes[i])
-    }
+    replacements = {}
+    for i, name in enumerate(graph.ops):
+        call = graph.nodes[i]
+        if name not in ("reshape", "nn.dense") or None not in shape_of(call):
+            continue
+        if name == "reshape":
+            replacements[i] = [graph.operands[i][0]], partial(_dynamic, call)
+        elif len(shape_of(call)) > 2:
+            replacements[i] = graph.operands[i], partial(_dense_of_rows, call)
     return Rewritten(graph.replace(replacements).without_attr(_ATTR))
 
 
@@ -90,9 +100,6 @@ def _dynamic(call: relay.Call, data: relay.Expr) -> relay.Expr:
     whole, rank = relay.shape_of(data, "int64"), len(shape_of(call.args[0]))
     codes, parts, k = list(map(int, call.attrs.newshape)), [], 0
 
-    def number(value):
-        return relay.const([value], "int64")
-
     def size(axis):
         return relay.strided_slice(whole, [axis], [axis + 1], [1])
 
@@ -100,8 +107,8 @@ def _dynamic(call: relay.Call, data: relay.Expr) -> relay.Expr:
         code = codes.pop(0)
         if code == -4:
             left, right = codes.pop(0), codes.pop(0)
-            parts.append(number(left) if left > 0 else relay.divide(size(k), number(right)))
-            parts.append(number(right) if right > 0 else relay.divide(size(k), number(left)))
+            parts.append(_number(left) if left > 0 else relay.divide(size(k), _number(right)))
+            parts.append(_number(right) if right > 0 else relay.divide(size(k), _number(left)))
         elif code == -3:
             parts.append(relay.multiply(size(k), size(k + 1)))
             k += 1
@@ -109,9 +116,44 @@ def _dynamic(call: relay.Call, data: relay.Expr) -> relay.Expr:
             parts += [size(axis) for axis in range(k, rank)]
             k = rank
         else:
-            parts.append(size(k) if code == 0 else number(code))
+            parts.append(size(k) if code == 0 else _number(code))
         k += 1
     return relay.reshape(data, relay.concatenate(parts, 0))
+
+
+def _restores_rows(graph: DataflowGraph, dense: int, wanted: Shape) -> bool:
+    """Whether a dense, given other dimensions, has those that were joined for it."""
+    if graph.ops[dense] != "nn.dense" or len(graph.users[dense]) != 1:
+        return False
+    flat = graph.operands[dense][0]
+    if graph.ops[flat] not in ("reshape", "dyn.reshape"):
+        return False
+    if None in shape_of(graph.nodes[dense].args[1]):
+        return False
+    shapes = graph.symbolic.shapes
+    source, rows = shapes[graph.operands[flat][0]], shapes[flat]
+    return (
+        source is not None
+        and rows == (product(source[:-1]), source[-1])
+        and wanted == (*source[:-1], shapes[dense][-1])
+    )
+
+
+def _dense(call: relay.Call, *args: relay.Expr) -> relay.Expr:
+    return with_attrs(call, args)
+
+
+def _dense_of_rows(call: relay.Call, data: relay.Expr, weight: relay.Expr) -> relay.Expr:
+    """Write a dense of more than two dimensions as one between two reshapes."""
+    columns, units = shape_of(call.args[1])[::-1]
+    rows = relay.reshape(data, relay.concatenate([_number(-1), _number(columns)], 0))
+    sizes = relay.strided_slice(relay.shape_of(data, "int64"), [0], [-1], [1])
+    shape = relay.concatenate([sizes, _number(units)], 0)
+    return relay.reshape(with_attrs(call, (rows, weight)), shape)
+
+
+def _number(value: int) -> relay.Constant:
+    return relay.const([value], "int64")
 
 
 def _same(data: relay.Expr) -> relay.Expr:
