@@ -25,6 +25,7 @@ from dnnl_modules import compiled, composites, partitions, rand
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
+from tvm_dnnl._dnnl.policy import cpu
 
 
 class Model:
@@ -137,9 +138,9 @@ def attention(length):
     ]
 
 
-def machine_of(model, wanted):
+def machine_of(model, wanted, precision="float32"):
     mod = from_onnx(model, keep_params_in_input=False)
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, precision=precision)
     assert partitions(partitioned) == 1
     assert set(wanted) <= set(composites(partitioned)), composites(partitioned)
     return relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
@@ -169,6 +170,24 @@ def test_float32(build, open_axis, is_open):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.skipif(not cpu.computes("bfloat16"), reason="this CPU has no bfloat16")
+@pytest.mark.parametrize("build, open_axis", [(mobile, 0), (residual, 0), (attention, 1)])
+def test_bfloat16_with_open_sizes(build, open_axis):
+    """As with known sizes, bit by bit."""
+    model, wanted = build("n")
+    machine = machine_of(model, wanted, "bfloat16")
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    for size in (1, 2, 5, 1):
+        shape = [dim.dim_value for dim in dims]
+        shape[open_axis] = size
+        ours, theirs = outputs(machine, model, rand(*shape))
+        # Of 8 bits, through a dozen layers.
+        assert np.linalg.norm(ours - theirs) < 3e-2 * np.linalg.norm(theirs)
+        known = machine_of(*build(size), "bfloat16")
+        static = outputs(known, model, rand(*shape))[0]
+        np.testing.assert_array_equal(ours, static)
+
+
 def test_batch_norms_that_are_left():
     """Those behind a convolution are in its weight, that behind a residual is fused to the sum."""
     model, _ = residual(3)
@@ -182,7 +201,8 @@ def test_batch_norms_that_are_left():
     }
 
 
-def test_int8():
+@pytest.mark.parametrize("batch, size", [(1, 7), ("n", "h")], ids=["static", "open"])
+def test_int8(batch, size):
     """A QDQ model: convolutions in 8 bits, of weights with a scale for each channel."""
     model, bits = Model(), np.random.default_rng(0)
 
@@ -204,11 +224,13 @@ def test_int8():
     x = quantized("x", 0.01)
     y = quantized(model.add("Relu", conv(x, 0.01)), 0.02, 0)
     # 49 positions: where a reorder of oneDNN 3.2 would leave the zero point out.
-    model = model.done([1, 16, 7, 7], quantized(conv(y, 0.02), 0.03, 120))
+    width = size if size == 7 else "w"
+    model = model.done([batch, 16, size, width], quantized(conv(y, 0.02), 0.03, 120))
     machine = machine_of(
         model, ["dnnl.qnn.conv2d_bias_relu_quantize", "dnnl.qnn.conv2d_bias_quantize"]
     )
-    ours, theirs = outputs(machine, model, rand(1, 16, 7, 7))
-    # Sums next to the middle between two steps may be rounded to either.
-    assert np.abs(ours - theirs).max() <= 0.03 * 1.001
-    assert np.mean(ours != theirs) < 0.01
+    for shape in [(1, 16, 7, 7)] if batch == 1 else [(1, 16, 7, 7), (3, 16, 5, 8), (1, 16, 1, 1)]:
+        ours, theirs = outputs(machine, model, rand(*shape))
+        # Sums next to the middle between two steps may be rounded to either.
+        assert np.abs(ours - theirs).max() <= 0.03 * 1.001
+        assert np.mean(ours != theirs) < 0.01
