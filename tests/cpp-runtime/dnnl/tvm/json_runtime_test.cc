@@ -187,6 +187,48 @@ TEST(DNNLDynamicModule, KeepsAsManyPlansAsItIsTold) {
   EXPECT_EQ(NumberOf(fewer, "plan_cache_size"), 1);
 }
 
+constexpr int kSummed = 64, kColumns = 48;
+
+/*! \brief What a matrix of constants has in a place. */
+float Weight(int column, int k) { return static_cast<float>(column % 3 - k % 5); }
+
+/*! \brief Any number of rows by a constant matrix, which plans of several shapes share packed. */
+Module Dense() {
+  const std::string text = R"({
+  "nodes": [
+    {"op": "input", "name": "x", "attrs": {"shape": [[[-1, 64]]], "dtype": [["float32"]]}},
+    {"op": "const", "name": "w", "attrs": {"shape": [[[48, 64]]], "dtype": [["float32"]]}},
+    {"op": "kernel", "name": "nn.dense", "inputs": [[0, 0, 0], [1, 0, 0]],
+     "attrs": {"num_inputs": "2", "num_outputs": "1", "shape": [[[-1, 48]]],
+               "dtype": [["float32"]]}}
+  ],
+  "arg_nodes": [0, 1], "heads": [[2, 0, 0]], "node_row_ptr": [0, 1, 2, 3]
+})";
+  const PackedFunc* create = Registry::Get("runtime.DNNLJSONRuntimeCreate");
+  Module module = (*create)(String("sym"), String(text), Array<String>{"w"});
+  std::vector<float> weights;
+  for (int i = 0; i < kColumns * kSummed; ++i) weights.push_back(Weight(i / kSummed, i % kSummed));
+  module.GetFunction("__init_sym")(
+      Array<NDArray>{Floats(weights).CreateView({kColumns, kSummed}, {kDLFloat, 32, 1})});
+  return module;
+}
+
+/*! \brief Run it on rows of small integers and compare. */
+bool IsDenseRight(const PackedFunc& run, int rows) {
+  std::vector<float> values, expected;
+  for (int i = 0; i < rows * kSummed; ++i) values.push_back(static_cast<float>(i % 7 - 3));
+  for (int i = 0; i < rows * kColumns; ++i) {
+    float sum = 0;
+    for (int k = 0; k < kSummed; ++k) {
+      sum += values[i / kColumns * kSummed + k] * Weight(i % kColumns, k);
+    }
+    expected.push_back(sum);
+  }
+  NDArray x = Floats(values), y = Floats(std::vector<float>(rows * kColumns));
+  run(x.CreateView({rows, kSummed}, x->dtype), y.CreateView({rows, kColumns}, y->dtype));
+  return Values(y) == expected;
+}
+
 /*! \brief Random shapes through a cache that is too small for them, and who looks on. */
 TEST(DNNLDynamicModule, RunsOnManyThreads) {
   const char* seconds = std::getenv("DNNL_STRESS_SECONDS");
@@ -197,14 +239,18 @@ TEST(DNNLDynamicModule, RunsOnManyThreads) {
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   Init(module);
+  Module dense = Dense();
+  dense.GetFunction("set_plan_cache_size")(2);
   for (int seed = 0; seed < 8; ++seed) {
-    threads.emplace_back([&module, &wrong, end, seed]() {
+    threads.emplace_back([&module, &dense, &wrong, end, seed]() {
       std::mt19937 random(seed);
       PackedFunc run = module.GetFunction("sym"), get_plan = module.GetFunction("get_plan");
       PackedFunc measure = module.GetFunction("measure_primitives");
+      PackedFunc run_dense = dense.GetFunction("sym");
       for (int i = 0; i < 300 || std::chrono::steady_clock::now() < end; ++i) {
         try {
           if (!IsRight(run, 1 + static_cast<int>(random() % 12))) ++wrong;
+          if (i % 10 == 0 && !IsDenseRight(run_dense, 1 + static_cast<int>(random() % 12))) ++wrong;
           if (i % 50 == 0) get_plan();
           if (i % 100 == 0) measure(1);
           if (i % 70 == 0) module.GetFunction("set_plan_cache_size")(1 + seed);
