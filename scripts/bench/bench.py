@@ -84,7 +84,9 @@ def add_arguments(parser):
         "--callers", action="store_true", help="compare one caller with one for each thread"
     )
     mode.add_argument(
-        "--open-dims", action="store_true", help="measure models with open dimensions, in float32"
+        "--open-dims",
+        action="store_true",
+        help="measure models with open dimensions beside libraries for one shape each",
     )
 
 
@@ -342,6 +344,9 @@ def main(args):
     precisions = choose("precision", args.precision or ",".join(PRECISIONS), known)
     if not args.backends:
         backends = [backend for backend in backends if backend.by_default]
+    names = open_dims.chosen_peers(options.names(args.backends)) if args.open_dims else []
+    if args.open_dims and args.plot:
+        raise SetupError("--open-dims draws nothing", "leave --plot away.")
     if args.json:
         check_writable(args.json)
     if args.plot:
@@ -351,7 +356,7 @@ def main(args):
     if args.codegen:
         titles, cells, rows = codegens.compare(chosen, args.repeat, console)
     elif args.open_dims:
-        titles, cells, rows = open_dims.compare(chosen, args.threads, args.repeat, console)
+        titles, cells, rows = open_dims.compare(chosen, precisions, names, args, console)
     elif args.callers:
         cases = [peers.Case(w, args.threads, precision) for w in chosen for precision in precisions]
         titles, cells, rows = throughput.compare(cases, args.repeat, console)
@@ -365,7 +370,7 @@ def main(args):
     print(f"{note}\n" if note else "")
     print(
         table.render(
-            titles, cells, left=1 if args.codegen or args.open_dims else 2 if args.callers else 3
+            titles, cells, left=1 if args.codegen else 2 if args.open_dims or args.callers else 3
         )
     )
     print("\n".join(reasons(rows)))

@@ -20,6 +20,7 @@ Beside ours are our own libraries for one shape each, and onnxruntime and OpenVI
 dimensions open. All take turns, and each calls its shapes in turn.
 """
 
+import dataclasses
 import os
 import statistics
 import tempfile
@@ -27,8 +28,12 @@ import time
 
 import numpy as np
 
+from scripts.errors import SetupError
+from scripts.options import INT8
+
 TITLES = [
     "shape",
+    "precision",
     "ours\nms",
     "over a static\nlibrary, us",
     "ours /\nstatic",
@@ -39,6 +44,8 @@ TITLES = [
     "first run,\nms",
     "static load and\nfirst run, ms",
 ]
+# What --backends may name; ours is always measured.
+PEERS = ("onnxruntime", "openvino")
 
 
 def _timed(call):
@@ -52,27 +59,29 @@ class Ours:
 
     Parameters
     ----------
-    network : dnnl_tests.models.open_dims.OpenNetwork
+    model : onnx.ModelProto
         The network.
     inputs : list of numpy.ndarray
         An input of each shape.
     is_static : bool
         Whether each shape has a library of its own.
+    precision : str
+        Of what is not quantized.
     """
 
-    def __init__(self, network, inputs, is_static):
+    def __init__(self, model, inputs, is_static, precision):
         from tvm import relay
         from tvm.relay.op.contrib import dnnl
         from tvm.testing import dnnl as testing
 
-        model = network.model()
         self.name = model.graph.input[0].name
         self.first, self.runners = [], []
         for i, x in enumerate(inputs):
             if is_static or i == 0:
                 shape = {"shape": {self.name: x.shape}} if is_static else {}
                 mod, params = relay.frontend.from_onnx(model, freeze_params=True, **shape)
-                lib = testing.build(dnnl.partition_for_dnnl(mod, params), executor="vm")
+                found = dnnl.partition_for_dnnl(mod, params, precision=precision)
+                lib = testing.build(found, executor="vm")
             begin = time.perf_counter()
             if is_static or i == 0:
                 runner = testing.Runner(lib)
@@ -98,33 +107,81 @@ class Peer:
         return _timed(lambda: self.run(x))
 
 
-def _peers(network, threads):
-    import onnx
-    import openvino
+def _onnxruntime(case, name):
     from dnnl_tests.models import workloads
 
     from scripts.bench import peers
 
-    model = network.model()
-    name = model.graph.input[0].name
+    peers.check_onnxruntime(case)
+    session = workloads.onnx_session(peers.onnx_path(case), case.threads)
+    return Peer(lambda x: session.run(None, {name: x}))
+
+
+def _openvino(case, name):
+    from scripts.bench import peers
+
+    request = peers.compile_openvino(case, "LATENCY", is_open=True)[0].create_infer_request()
+    return Peer(lambda x: request.infer({name: x}, share_inputs=True))
+
+
+def _peers(case, model, names):
+    """Return by name the runtimes that are ready, and why others are not."""
+    import onnx
+
+    from scripts.bench import peers
+
+    ready, reasons = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
         onnx.save(model, path)
-        session = workloads.onnx_session(path, threads)
-        settings = peers.openvino_settings("LATENCY", threads, "f32")
-        request = openvino.Core().compile_model(path, "CPU", settings).create_infer_request()
-    return {
-        "onnxruntime": Peer(lambda x: session.run(None, {name: x})),
-        "openvino": Peer(lambda x: request.infer({name: x}, share_inputs=True)),
-    }
+        case.workload = dataclasses.replace(case.workload, onnx_path=lambda: path)
+        for name, prepare in zip(PEERS, (_onnxruntime, _openvino)):
+            if name in names:
+                try:
+                    ready[name] = prepare(case, model.graph.input[0].name)
+                except peers.NotMeasured as error:
+                    reasons[name] = str(error)
+    return ready, reasons
 
 
-def measure(network, threads, repeat):
-    """Return by runtime and shape the median seconds, and the seconds of our first runs."""
+def measure(network, precision, names, threads, repeat):
+    """Measure a network in a precision.
+
+    Parameters
+    ----------
+    network : dnnl_tests.models.open_dims.OpenNetwork
+        The network.
+    precision : str
+        One of `options.PRECISIONS`.
+    names : list of str
+        Those of `PEERS` to measure, too.
+    threads, repeat : int
+        The threads of a run, and the runs of each shape.
+
+    Returns
+    -------
+    list of dict
+        For each shape: the median milliseconds of each runtime, of our first runs, and "reasons".
+    """
+    from dnnl_tests.models import int8, open_dims, workloads
+    from tvm.relay.op.contrib._dnnl.policy import cpu
+
+    from scripts.bench import peers
+
+    case = peers.Case(workloads.WORKLOADS[network.name], threads, precision)
+    model = network.model()
+    if precision in INT8:
+        activations = {suffix: name for name, suffix in int8.SUFFIXES.items()}[precision]
+        model = open_dims.in_int8(network.name, activations)
+    elif not cpu.computes(precision):
+        reason = f"oneDNN has no {precision} kernels for this CPU"
+        return [{"model": network.name, "precision": precision, "reasons": {peers.OURS: reason}}]
     random = np.random.default_rng(0)
     inputs = [random.uniform(-1, 1, shape).astype("float32") for shape in network.shapes]
-    ours, static = Ours(network, inputs, False), Ours(network, inputs, True)
-    runtimes = {"dnnl": ours, "static": static, **_peers(network, threads)}
+    own = "float32" if precision in INT8 else precision
+    ours, static = (Ours(model, inputs, is_static, own) for is_static in (False, True))
+    ready, reasons = _peers(case, model, names)
+    runtimes = {"dnnl": ours, "static": static, **ready}
     seconds = {name: [[] for _ in inputs] for name in runtimes}
     # The first turns warm up.
     for turn in range(-3, repeat):
@@ -133,34 +190,45 @@ def measure(network, threads, repeat):
                 took = runtime.time(i, x)
                 if turn >= 0:
                     seconds[name][i].append(took)
-    medians = {name: [statistics.median(s) for s in found] for name, found in seconds.items()}
-    return medians, ours.first, static.first
+    rows = []
+    for i, shape in enumerate(network.shapes):
+        row = {"model": network.name, "precision": precision, "shape": list(shape)}
+        row.update((f"{name}_ms", 1e3 * statistics.median(s[i])) for name, s in seconds.items())
+        row.update(first_ms=1e3 * ours.first[i], static_first_ms=1e3 * static.first[i])
+        rows.append({**row, "reasons": reasons})
+    return rows
 
 
-def compare(networks, threads, repeat, console):
+def _cells(row, title):
+    cells = [f"{title} {'x'.join(map(str, row.get('shape', ())))}".strip(), row["precision"]]
+    if "dnnl_ms" not in row:
+        return [*cells, "-", *[""] * (len(TITLES) - len(cells) - 1)]
+    ours = row["dnnl_ms"]
+    cells += [f"{ours:#.3g}", f"{1e3 * (ours - row['static_ms']):.0f}"]
+    cells.append(f"{ours / row['static_ms']:.2f}")
+    for name in PEERS:
+        theirs = row.get(f"{name}_ms")
+        cells += [f"{theirs:#.3g}", f"{ours / theirs:.2f}"] if theirs else ["-", ""]
+    return [*cells, f"{row['first_ms']:.0f}", f"{row['static_first_ms']:.0f}"]
+
+
+def chosen_peers(names):
+    """Return those of PEERS that --backends names, all if it is empty; raise for others."""
+    for name in names:
+        if name not in ("dnnl", *PEERS):
+            raise SetupError(
+                f"--open-dims does not measure {name}", f"it does: dnnl, {', '.join(PEERS)}."
+            )
+    return [name for name in PEERS if not names or name in names]
+
+
+def compare(networks, precisions, names, args, console):
     """Measure networks; return the titles and rows of a table, and rows for JSON."""
     cells, rows = [], []
     for network in networks:
-        with console.step(f"{network.name}: prepare and measure"):
-            medians, first, static_first = measure(network, threads, repeat)
-        for i, shape in enumerate(network.shapes):
-            row = {"model": network.name, "shape": list(shape)}
-            row.update((f"{runtime}_ms", 1e3 * found[i]) for runtime, found in medians.items())
-            row.update(first_ms=1e3 * first[i], static_first_ms=1e3 * static_first[i])
-            rows.append(row)
-            ours = row["dnnl_ms"]
-            cells.append(
-                [
-                    f"{network.title if i == 0 else ''} {'x'.join(map(str, shape))}".strip(),
-                    f"{ours:#.3g}",
-                    f"{1e3 * (ours - row['static_ms']):.0f}",
-                    f"{ours / row['static_ms']:.2f}",
-                    f"{row['onnxruntime_ms']:#.3g}",
-                    f"{ours / row['onnxruntime_ms']:.2f}",
-                    f"{row['openvino_ms']:#.3g}",
-                    f"{ours / row['openvino_ms']:.2f}",
-                    f"{row['first_ms']:.0f}",
-                    f"{row['static_first_ms']:.0f}",
-                ]
-            )
+        for precision in precisions:
+            with console.step(f"{network.name}, {precision}: prepare and measure"):
+                found = measure(network, precision, names, args.threads, args.repeat)
+            cells += [_cells(row, "" if k else network.title) for k, row in enumerate(found)]
+            rows += found
     return TITLES, cells, rows

@@ -24,10 +24,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dnnl_tests.models import accuracy, workloads
+from dnnl_tests.models import accuracy, onnx_networks, workloads
+from dnnl_tests.models import open_dims as open_networks
+from tvm.relay.op.contrib._dnnl.policy import cpu
 
 from scripts import options
-from scripts.bench import bench, codegens, measure, own, packages, peers, throughput
+from scripts.bench import bench, codegens, measure, open_dims, own, packages, peers, throughput
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.onnx_model import OnnxModel
@@ -260,3 +262,32 @@ def test_shapes_of_models_of_packages():
     assert shapes("timer.onnx") == {}
     path = Path("speechmos/speechmos/dnsmos_models/sig.onnx")
     assert packages.named(path) == "speechmos: dnsmos_models/sig"
+
+
+def test_bench_of_open_dims_measures_some_runtimes_only():
+    assert open_dims.chosen_peers([]) == ["onnxruntime", "openvino"]
+    assert open_dims.chosen_peers(["dnnl", "openvino"]) == ["openvino"]
+    with pytest.raises(SetupError, match="--open-dims does not measure limit"):
+        open_dims.chosen_peers(["limit"])
+
+
+def test_bench_of_open_dims_has_rows_for_precisions(monkeypatch):
+    net = onnx_networks.Network("small", ("batch", 3, 8, 8))
+    model = net.model(net.op("Relu", net.conv("x", 3, 8, 3)), ("batch", 8, 8, 8))
+    shapes = [(1, 3, 8, 8), (2, 3, 8, 8)]
+    network = open_networks.OpenNetwork("mobilenet_v2", "Small", lambda: model, shapes)
+    monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
+    args = argparse.Namespace(threads=1, repeat=1)
+    titles, cells, rows = open_dims.compare(
+        [network], ["float32", "bfloat16"], ["onnxruntime"], args, Console()
+    )
+    assert [(row["precision"], row.get("shape")) for row in rows] == [
+        ("float32", [1, 3, 8, 8]),
+        ("float32", [2, 3, 8, 8]),
+        ("bfloat16", None),
+    ]
+    assert all(len(row) == len(titles) for row in cells)
+    assert rows[0]["onnxruntime_ms"] > 0 and "openvino_ms" not in rows[0]
+    assert cells[0][0] == "Small 1x3x8x8" and cells[2][2] == "-"
+    (reason,) = bench.reasons(rows)
+    assert reason.startswith("dnnl, bfloat16: oneDNN has no bfloat16 kernels for this CPU")

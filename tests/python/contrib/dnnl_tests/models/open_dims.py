@@ -16,12 +16,15 @@
 # under the License.
 """Networks whose batch, image size or length is open, and the shapes that they are run with."""
 
+import functools
+import os
+import tempfile
 from collections.abc import Callable
 from typing import NamedTuple
 
 import onnx
 
-from dnnl_tests.models import onnx_networks, workloads
+from dnnl_tests.models import int8, onnx_networks, workloads
 
 
 class OpenNetwork(NamedTuple):
@@ -74,3 +77,22 @@ _ROWS = (
     ),
 )
 NETWORKS = {row.name: row for row in _ROWS}
+
+
+@functools.cache
+def in_int8(name, activations="u8"):
+    """Return a network as a QDQ model with the same open dimensions.
+
+    Parameters
+    ----------
+    name : str
+        The network.
+    activations : str
+        "u8" or "s8".
+    """
+    samples = int8.calibration(workloads.WORKLOADS[name])
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = (os.path.join(folder, file) for file in ("float32.onnx", "int8.onnx"))
+        onnx.save(NETWORKS[name].model(), source)
+        int8.quantize(source, target, samples, int8.RECIPES[name], activations)
+        return onnx.load(target)
