@@ -103,7 +103,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
     const ShapeTuple shape = value.Shape();
     constant->edge.argument.type = {{shape.begin(), shape.end()}, value->dtype};
     constant->data =
-        std::shared_ptr<void>(AddressOf(*value.operator->()), [keep = value](void*) {});
+        std::shared_ptr<void>(AddressOf(*value.operator->()), [keep = value](void*) mutable { keep = {}; });
   }
 
   GraphRunner runner_{symbol_name_, WithTVMErrors(DefaultPlanCacheSize)};
