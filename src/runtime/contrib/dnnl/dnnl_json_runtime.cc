@@ -102,8 +102,8 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
     // Where the graph leaves its shape open, it is the array's.
     const ShapeTuple shape = value.Shape();
     constant->edge.argument.type = {{shape.begin(), shape.end()}, value->dtype};
-    constant->data =
-        std::shared_ptr<void>(AddressOf(*value.operator->()), [keep = value](void*) mutable { keep = {}; });
+    constant->data = std::shared_ptr<void>(AddressOf(*value.operator->()),
+                                           [keep = value](void*) mutable { keep = {}; });
   }
 
   GraphRunner runner_{symbol_name_, WithTVMErrors(DefaultPlanCacheSize)};

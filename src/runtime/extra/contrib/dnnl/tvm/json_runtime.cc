@@ -144,8 +144,8 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
     WithFFIErrors([&]() { CheckTensor(value.GetDLTensorPtr(), argument, symbol_); });
     // Where the graph leaves its shape open, it is the tensor's.
     argument.type.shape.assign(value.shape().begin(), value.shape().end());
-    constant->data =
-        std::shared_ptr<void>(AddressOf(*value.GetDLTensorPtr()), [keep = value](void*) mutable { keep = {}; });
+    constant->data = std::shared_ptr<void>(AddressOf(*value.GetDLTensorPtr()),
+                                           [keep = value](void*) mutable { keep = {}; });
   }
 
   /*! \brief Safe on any number of threads at once. */
