@@ -183,7 +183,7 @@ class Packages(Step):
     def run(self):
         stale = self._stale()
         command = [self.layout.python, "-m", "pip", "install", "--disable-pip-version-check"]
-        command += ["--no-input", "--no-deps", "--only-binary=:all:"]
+        command += ["--no-input", "--no-deps", "--only-binary=:all:", "--require-hashes"]
         for group, _ in stale:
             command += ["-r", self._file(group)]
         busy = VirtualEnvironment(self.runner, self.layout).busy()

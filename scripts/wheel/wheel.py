@@ -22,6 +22,7 @@ TVM of today: the package `tvm_dnnl` and oneDNN's library; pip installs TVM besi
 """
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -81,7 +82,8 @@ class Tag(BuildHookInterface):
 
 def requirements(path):
     """Read what a file of requirements pins; a wheel asks for the same or a later patch of it."""
-    lines = (line.split("#", 1)[0].strip() for line in path.read_text().splitlines())
+    text = path.read_text().replace("\\\n", " ")
+    lines = (re.split("#|--hash", line)[0].strip() for line in text.splitlines())
     return [line.replace("==", "~=", 1) for line in lines if line]
 
 

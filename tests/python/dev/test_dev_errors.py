@@ -16,6 +16,8 @@
 # under the License.
 """Errors that people meet: each names the problem and the remedy, and shows no traceback."""
 
+import hashlib
+import io
 import os
 import platform
 import shutil
@@ -23,14 +25,16 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
+from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
-from scripts.runner import explain_pip_failure
+from scripts.runner import Runner, explain_pip_failure
 from scripts.setup import environment, machine, native, steps
 
 
@@ -206,6 +210,39 @@ def test_set_up_without_a_compiler(checkout):
     code, output = run_dev(checkout, "setup", PATH=str(checkout / "empty"))
     assert code == 1
     assert "error: there is no C++ compiler" in output and "apt-get install g++" in output
+
+
+def small_wheel(folder):
+    """Write the wheel of an empty package `small`; return its SHA-256."""
+    path = folder / "small-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("small-1.0.dist-info/METADATA", "Name: small\nVersion: 1.0\n")
+        archive.writestr("small-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("small-1.0.dist-info/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_package_needs_its_hash(tmp_path, monkeypatch):
+    layout = Layout(tmp_path)
+    runner = Runner(Console(io.StringIO()), layout.logs)
+    steps.VirtualEnvironment(runner, layout).run()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    right = small_wheel(tmp_path)
+    layout.requirements.mkdir()
+
+    def install(line):
+        (layout.requirements / "small.txt").write_text(f"{line}\n")
+        steps.Packages(runner, layout, ["small"]).run()
+
+    with pytest.raises(SetupError) as caught:
+        install("small==1.0")
+    assert "Hashes are required" in caught.value.details
+    with pytest.raises(SetupError, match="not the one that was pinned"):
+        install(f"small==1.0 --hash=sha256:{'0' * 64}")
+    assert not list(tmp_path.glob("build/venv/lib/*/site-packages/small*"))
+    install(f"small==1.0 --hash=sha256:{right}")
+    assert list(tmp_path.glob("build/venv/lib/*/site-packages/small*"))
 
 
 def test_set_up_without_network(checkout):

@@ -66,6 +66,7 @@ def test_long_files_are_found_unless_allowed(tmp_path):
         ("a.md", "see https://" + "pypi.org/x"),
         ("a.sh", "cd /" + "root/x"),
         ("a.py", "x = 1  "),
+        ("a.txt", "numpy==1.26.4; python_version < '3.11'"),
         ("a.txt", "<" * 7 + " HEAD"),
     ],
 )

@@ -60,7 +60,10 @@ print(tvm.__file__)
 
 def test_requirements_take_later_patches(tmp_path):
     pins = tmp_path / "pins.txt"
-    pins.write_text("# why\n\nnumpy==1.26.4\nsetuptools==75.8.2; python_version >= '3.12'  # x\n")
+    pins.write_text(
+        "# why\n\nnumpy==1.26.4 \\\n    --hash=sha256:0 \\\n    --hash=sha256:1\n"
+        "setuptools==75.8.2; python_version >= '3.12' --hash=sha256:2  # x\n"
+    )
     found = ["numpy~=1.26.4", "setuptools~=75.8.2; python_version >= '3.12'"]
     assert wheel.requirements(pins) == found
 
