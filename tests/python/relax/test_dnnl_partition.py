@@ -84,18 +84,38 @@ def test_open_dimensions(case):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
-def test_inputs_that_do_not_tell_a_symbol():
-    """A partition of 4 * n rows, of which TVM leaves out the shapes."""
+def _four_rows_each(builder, x):
+    """4 * n rows, which TVM makes."""
+    rows = builder.emit(op.repeat(x, 4, axis=0))
+    return builder.emit(op.nn.gelu(builder.emit(op.matmul(rows, const(8, 3)))))
 
-    def build(builder, x):
-        rows = builder.emit(op.reshape(x, (4 * x.ty.shape.values[0], 8)))
-        return op.nn.gelu(builder.emit(op.matmul(rows, const(8, 3))))
 
-    mod = module(build, var("x", "n", 4, 8))
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=["reshape"])
-    assert composites(partitioned) == {"dnnl.dense_gelu_erf": 1}
+# A partition of 4 * n rows has no input of n rows: n is passed to it.
+WITHOUT_SYMBOL = {
+    "type": (_four_rows_each, [], {}),
+    "argument": (
+        lambda b, x: op.reshape(_four_rows_each(b, x), (x.ty.shape.values[0], 12)),
+        [],
+        {"dnnl.reshape": 1},
+    ),
+    "two partitions": (
+        lambda b, x: op.nn.softmax(b.emit(op.exp(_four_rows_each(b, x)))),
+        ["exp"],
+        {"dnnl.softmax": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WITHOUT_SYMBOL)
+def test_inputs_that_do_not_tell_a_symbol(case):
+    build, excluded, wanted = WITHOUT_SYMBOL[case]
+    mod = module(build, var("x", "n", 8))
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=excluded, prune=False)
+    assert composites(partitioned) == {"dnnl.dense_gelu_erf": 1, **wanted}
+    relax.analysis.well_formed(partitioned)
+    assert tvm_dnnl.offload_report(partitioned).offloaded == len(wanted) + 2
     for size in (1, 3):
-        x = rand(size, 4, 8)
+        x = rand(size, 8)
         (one,), (other,) = run(compiled(partitioned), x), run(mod, x)
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 

@@ -43,6 +43,12 @@ def conv_of_arguments(builder, x, weight):
     return op.nn.relu(builder.emit(op.nn.conv2d(x, weight, padding=1)))
 
 
+def open_rows(builder, x):
+    """4 * n rows: FuseOpsByPattern passes n to the composite."""
+    rows = builder.emit(op.reshape(x, (4 * x.ty.shape.values[0], 8)))
+    return op.matmul(rows, const(8, 3))
+
+
 CASES = {
     "constants": (conv_bias_relu, [X4], conv_bias_relu_pattern()),
     "residual": (residual, [X4], residual_pattern()),
@@ -52,6 +58,11 @@ CASES = {
         is_op("relax.nn.relu")(is_op("relax.nn.conv2d")(wildcard(), wildcard())),
     ),
     "open batch": (conv_bias_relu, [var("x", "n", 6, 9, 9)], conv_bias_relu_pattern()),
+    "symbol that is passed": (
+        open_rows,
+        [var("x", "n", 4, 8)],
+        is_op("relax.matmul")(wildcard(), wildcard()),
+    ),
     "one op": (lambda _, x: op.exp(x), [X2], is_op("relax.exp")(wildcard())),
     "gelu is one op": (lambda _, x: op.nn.gelu(x), [X2], is_op("relax.nn.gelu")(wildcard())),
     "turned weight": (

@@ -171,14 +171,9 @@ def graph_json(
     return _Writer(str(func.attrs["global_symbol"]), const_names, read).write(func)
 
 
-def _sizes(type_) -> tuple[int | None, ...]:
-    """Return the dimensions of a tensor type.
-
-    TVM leaves out a shape with a symbol that no parameter of the partition is as large as, such as
-    that of a parameter of 16 * n rows: all may be open then, since the runtime infers them.
-    """
-    known = sizes(type_)
-    return (None,) * type_.ndim if known is None else known
+def tensors_of(func: relax.Function) -> list[relax.Var]:
+    """Return the parameters of a partition or a composite, without the shape of its symbols."""
+    return [param for param in func.params if not isinstance(param.ty, relax.ShapeType)]
 
 
 class _Writer:
@@ -192,7 +187,7 @@ class _Writer:
 
     def write(self, func: relax.Function) -> tuple[str, list[str]]:
         self._num_threads = int(func.attrs.get(NUM_THREADS, 0))
-        for k, param in enumerate(func.params):
+        for k, param in enumerate(tensors_of(func)):
             self._entries[param] = self._add("input", f"{self._symbol}_i{k}", param.ty)
         for block in func.body.blocks:
             for binding in block.bindings:
@@ -206,7 +201,7 @@ class _Writer:
     def _bind(self, var, value) -> None:
         if isinstance(value, relax.Function):
             if KERNEL in value.attrs:
-                kernel = Kernel(**json.loads(str(value.attrs[KERNEL])), inputs=list(value.params))
+                kernel = Kernel(**json.loads(str(value.attrs[KERNEL])), inputs=tensors_of(value))
             else:
                 kernel = self._read_other(value)
             self._composites[var] = kernel, value.params
@@ -230,7 +225,7 @@ class _Writer:
 
     def _add(self, op: str, name: str, type_, attrs=None, inputs=None) -> list:
         types = type_.fields if isinstance(type_, relax.TupleType) else [type_]
-        shapes = [[-1 if size is None else size for size in _sizes(each)] for each in types]
+        shapes = [[-1 if size is None else size for size in sizes(each)] for each in types]
         own = {"dtype": [[str(each.dtype) for each in types]], "shape": [shapes]}
         node = {"op": op, "name": name}
         if op == "kernel":

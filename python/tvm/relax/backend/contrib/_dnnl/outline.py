@@ -72,8 +72,8 @@ class Outlined:
         names = (f"{prefix}_{number}" for number in itertools.count())
         for k, members in enumerate(choice.partitions):
             name = next(name for name in names if name not in used)
-            var = builder.add_func(self._function(members, name), name)
-            self._calls[k] = self._call(members, var)
+            partition, symbols = self._function(members, name)
+            self._calls[k] = self._call(members, builder.add_func(partition, name), symbols)
         self.func = self._rest(func, part_of)
 
     @property
@@ -106,7 +106,7 @@ class Outlined:
         binding, node = self.graph.bindings[i], self.graph.nodes[i]
         return node if binding is None or is_constant(node) else binding.var
 
-    def _function(self, members: list[int], name: str) -> relax.Function:
+    def _function(self, members: list[int], name: str) -> tuple[relax.Function, list]:
         inputs = self.regions.inputs(members)
         inside = {}
         params = []
@@ -122,11 +122,11 @@ class Outlined:
             if self.graph.is_tuple(i) or self.graph.field(i) is not None:
                 value = substituted(value, inside)
             else:
-                composite, args = self._composite(i)
+                composite, args, symbols = self._composite(i)
                 callee = relax.Var(f"{own.name}_kernel", composite.ty)
                 bindings.append(relax.VarBinding(callee, composite))
                 args = [substituted(arg, inside) for arg in args]
-                value = relax.Call(callee, args, ret_ty=own.ty)
+                value = relax.Call(callee, [*args, *symbols], ret_ty=own.ty)
             inside[own] = relax.Var(own.name, own.ty)
             bindings.append(relax.VarBinding(inside[own], value))
         outputs = [inside[self._var(i)] for i in self.regions.outputs(members)]
@@ -136,7 +136,7 @@ class Outlined:
             attrs[NUM_THREADS] = self.units.rules.options.num_threads
         return _new_function(params, bindings, body, attrs)
 
-    def _composite(self, i: int) -> tuple[relax.Function, list]:
+    def _composite(self, i: int) -> tuple[relax.Function, list, list]:
         """Return the function of an op with what is fused to it, and what it is called with."""
         kernel = kernel_of(self.units, i)
         args = [self._var(k) for k in kernel.inputs]
@@ -161,11 +161,12 @@ class Outlined:
         node = {"name": kernel.name, "attrs": kernel.attrs}
         name = kernel.name if kernel.name.startswith(f"{COMPILER}.") else _composite_name(kernel)
         attrs = {"Composite": name, KERNEL: json.dumps(node)}
-        return _new_function(params, bindings, out, attrs, is_dataflow=True), args
+        func, symbols = _new_function(params, bindings, out, attrs, is_dataflow=True)
+        return func, args, symbols
 
-    def _call(self, members: list[int], var) -> list:
+    def _call(self, members: list[int], var, symbols: list) -> list:
         """Return the bindings that take the place of a region."""
-        args = [self._var(i) for i in self.regions.inputs(members)]
+        args = [*map(self._var, self.regions.inputs(members)), *symbols]
         outputs = [self._var(i) for i in self.regions.outputs(members)]
         type_ = relax.TupleType([out.ty for out in outputs])
         if len(outputs) == 1:
@@ -230,10 +231,18 @@ def _in_order(units: list[list]) -> list:
 
 
 def _new_function(params, bindings, body, attrs: dict, is_dataflow: bool = False):
-    """Return a function with variables of its own, symbolic ones included."""
+    """Return a function with variables of its own, and what it is called with behind `params`.
+
+    That is a shape of the symbols that no parameter is as large as, such as `n` where one has
+    `4 * n` rows; a list of none or one. TVM's FuseOpsByPattern passes them in the same way.
+    """
     block = (relax.DataflowBlock if is_dataflow else relax.BindingBlock)(bindings)
     is_tuple = isinstance(body, relax.Tuple)
     type_ = relax.TupleType([field.ty for field in body.fields]) if is_tuple else body.ty
     func = relax.Function(params, relax.SeqExpr([block], body), type_)
-    func = relax.utils.copy_with_new_vars(func)
-    return func.with_attrs(attrs)
+    symbols = relax.analysis.free_symbolic_vars(func)
+    if symbols:
+        shape = relax.Var("tir_vars", relax.ShapeType(symbols))
+        func = relax.Function([*params, shape], func.body, type_)
+    func = relax.utils.copy_with_new_vars(func).with_attrs(attrs)
+    return func, [relax.ShapeExpr(symbols)] if symbols else []

@@ -156,10 +156,15 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
           << "call __init_" << symbol_ << " with them first";
       Init({});
     }
-    const auto tensor_at = [&args](size_t i) -> const DLTensor* {
-      return args[static_cast<int>(i)].try_cast<DLTensor*>().value_or(nullptr);
+    // Of a function with symbols that no input is as large as, TVM passes these in a shape.
+    const int size = args.size();
+    int shape = 0;
+    while (shape < size && args[shape].type_index() != ffi::TypeIndex::kTVMFFIShape) ++shape;
+    const auto tensor_at = [&args, shape](size_t i) -> const DLTensor* {
+      const int position = static_cast<int>(i);
+      return args[position + (position >= shape)].try_cast<DLTensor*>().value_or(nullptr);
     };
-    WithFFIErrors([&]() { runner_.Run(args.size(), tensor_at); });
+    WithFFIErrors([&]() { runner_.Run(size - (shape < size), tensor_at); });
   }
 
   const std::string symbol_;
