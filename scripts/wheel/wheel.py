@@ -53,8 +53,7 @@ dependencies = {dependencies}
 [project.optional-dependencies]
 report = {report}
 
-[project.scripts]
-{scripts}
+{entry_points}
 
 [tool.hatch.build]
 ignore-vcs = true
@@ -95,7 +94,7 @@ class Tree:
     name = "tvm-dnnl"
     description = "TVM 0.16 with Relay's oneDNN 3 backend, ready to run on x86_64 Linux"
     needs = "prebuilt.txt"
-    scripts = 'tvmc = "tvm.driver.tvmc.main:main"'
+    entry_points = '[project.scripts]\ntvmc = "tvm.driver.tvmc.main:main"'
     package = "tvm"
 
     def contents(self, layout):
@@ -115,7 +114,8 @@ class Plugin:
     name = "tvm-dnnl-relax"
     description = "oneDNN 3 for TVM of today (Relax): a plug-in beside apache-tvm, on x86_64 Linux"
     needs = "relax.txt"
-    scripts = ""
+    # `import tvm` calls what it finds in this group.
+    entry_points = '[project.entry-points."tvm.backends"]\ndnnl = "tvm_dnnl:autoload"'
     package = "tvm_dnnl"
 
     def contents(self, layout):
@@ -149,7 +149,7 @@ def write_project(layout, folder, product):
         version=json.dumps(VERSION),
         description=json.dumps(product.description),
         dependencies=json.dumps(requirements(layout.requirements / product.needs)),
-        scripts=product.scripts,
+        entry_points=product.entry_points,
         report=json.dumps(requirements(layout.requirements / "report.txt")),
         files=files,
     )

@@ -16,7 +16,8 @@
 # under the License.
 """oneDNN for TVM of today: a plug-in beside the `apache-tvm` that pip installs.
 
-Importing it registers the runtime module "dnnl_json" and the codegen `relax.ext.dnnl`.
+Importing it registers the runtime module "dnnl_json" and the codegen `relax.ext.dnnl`. Where its
+wheel is installed, `import tvm` does so.
 """
 
 import ctypes
@@ -27,6 +28,10 @@ from pathlib import Path
 TRIED = "apache-tvm 0.27.0.post1 with apache-tvm-ffi 0.1.15.post2"
 
 _NEEDED = ("FuseOpsByPattern", "MergeCompositeFunctions", "RunCodegen")
+
+
+def autoload():
+    """What `import tvm` calls, by the entry point of the wheel: the import has done all."""
 
 
 def _check_tvm():
@@ -42,6 +47,8 @@ def _check_tvm():
     version = getattr(tvm, "__version__", "of an unknown version")
     if importlib.util.find_spec("tvm.relay") is not None:
         raise ImportError(f"tvm_dnnl is for TVM without Relay, but TVM {version} has it. {remedy}")
+    if _is_runtime_only():
+        return
     try:
         from tvm.relax import transform
     except ImportError as error:
@@ -49,6 +56,13 @@ def _check_tvm():
     missing = [name for name in _NEEDED if not hasattr(transform, name)]
     if missing:
         raise ImportError(f"TVM {version} has no relax.transform.{missing[0]}. {remedy}")
+
+
+def _is_runtime_only():
+    """Whether this process has TVM's runtime without its compiler: it only loads libraries."""
+    import tvm
+
+    return getattr(tvm, "_RUNTIME_ONLY", False)
 
 
 def _load_library():
@@ -75,4 +89,5 @@ if _LIBRARY is None:
     _check_tvm()
     _LIBRARY = _load_library()
 
-from .dnnl import *  # noqa: E402, F403
+if not _is_runtime_only():
+    from .dnnl import *  # noqa: F403

@@ -27,11 +27,12 @@ import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 import tvm
 import tvm_dnnl
-from dnnl_modules import X4, compiled, conv_bias_relu, module, rand
+from dnnl_modules import X4, compiled, conv_bias_relu, module, rand, run
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.layout import PluginLayout
@@ -140,8 +141,13 @@ def test_wheel(tmp_path):
     (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     (site / "requirements.pth").write_text(f"{LAYOUT.packages}\n")
     pip = [LAYOUT.python, "-m", "pip", "--disable-pip-version-check", "--python", python]
-    program = "import tvm_dnnl; print(tvm_dnnl.__file__, tvm_dnnl.dnnl_version())"
-    for command in ([*pip, "install", "--quiet", "--no-index", built], [python, "-c", program]):
+    program = "; print(sys.modules['tvm_dnnl'].__file__, sys.modules['tvm_dnnl'].dnnl_version())"
+    for command in (
+        [*pip, "install", "--quiet", "--no-index", built],
+        [python, "-W", "error", "-c", "import sys, tvm_dnnl" + program],
+        # Without that import: TVM loads what has an entry point for it.
+        [python, "-W", "error", "-c", "import sys, tvm" + program],
+    ):
         done = subprocess.run(
             command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
         )
@@ -172,10 +178,39 @@ def test_report_of_a_file(tmp_path):
     assert "<svg" in (tmp_path / "r.html").read_text()
 
 
-def test_library_without_the_plugin_says_so(tmp_path):
+def test_runtime_without_a_compiler(tmp_path):
+    """A process that only runs a library."""
+    path = exported(tmp_path)
+    program = (
+        "import sys, numpy, tvm, tvm_dnnl\n"
+        "from tvm.runtime.vm import VirtualMachine\n"
+        "assert tvm._RUNTIME_ONLY and not hasattr(tvm_dnnl, 'partition_for_dnnl')\n"
+        "machine = VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())\n"
+        "x = tvm.runtime.tensor(numpy.ones((2, 6, 9, 9), 'float32'))\n"
+        "numpy.save(sys.argv[2], machine['main'](x).numpy())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, path, tmp_path / "y.npy"],
+        env={**os.environ, "TVM_USE_RUNTIME_LIB": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (wanted,) = run(module(conv_bias_relu, X4), np.ones((2, 6, 9, 9), "float32"))
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), wanted, rtol=1e-5, atol=1e-5)
+
+
+def exported(folder):
+    """Return a library with a partition."""
     mod = compiled(tvm_dnnl.partition_for_dnnl(module(conv_bias_relu, X4), prune=False))
-    path = tmp_path / "model.so"
-    tvm.compile(mod, target="llvm").export_library(str(path))
+    tvm.compile(mod, target="llvm").export_library(str(folder / "model.so"))
+    return folder / "model.so"
+
+
+def test_library_without_the_plugin_says_so(tmp_path):
+    path = exported(tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", "import sys, tvm; tvm.runtime.load_module(sys.argv[1])", path],
         capture_output=True,
