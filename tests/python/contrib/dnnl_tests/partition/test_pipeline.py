@@ -99,6 +99,28 @@ def test_patterns_of_the_table(name):
     testing.assert_close(testing.run(partitioned, inputs), [expected], RTOL)
 
 
+@pytest.mark.parametrize("post", ["", "_relu"])
+@pytest.mark.parametrize("second", [True, False], ids=["second", "first"])
+def test_a_residual_that_is_read_twice(second, post):
+    """Of two convolutions, the one that nothing else reads has the sum, on whichever side it is."""
+    attrs = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
+    x, w, b = rand(1, 8, 6, 6), rand(8, 8, 3, 3, seed=1), rand(8, 1, 1, seed=2)
+
+    def layer(data):
+        return relay.nn.conv2d(data, relay.const(w), **attrs) + relay.const(b)
+
+    shortcut = layer(relay.var("x", shape=x.shape))
+    other = layer(shortcut)
+    expr = shortcut + other if second else other + shortcut
+    partitioned = byoc_pipeline(tvm.IRModule.from_expr(relay.nn.relu(expr) if post else expr))
+    found = testing.offload(partitioned)
+    assert found.composites == {"dnnl.conv2d_bias": 1, f"dnnl.conv2d_bias_sum{post}": 1}
+    first = conv2d(x, w, attrs) + b
+    expected = first + conv2d(first, w, attrs) + b
+    expected = np.maximum(expected, 0) if post else expected
+    testing.assert_close(testing.run(partitioned, {"x": x}), [expected], RTOL)
+
+
 def residual_of(kind, conv):
     """What is added to a convolution of 1x8x6x6, but is no residual that oneDNN could add."""
     return {

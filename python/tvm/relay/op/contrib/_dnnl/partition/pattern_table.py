@@ -105,21 +105,32 @@ def _longest_first(found: dict[str, list]) -> dict[str, list]:
 def pattern_table(
     rows: Mapping[str, OpSpec],
 ) -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
-    """Return (name, pattern, check) of each composite, as MergeComposite expects them."""
+    """Return (name, pattern, check) of each composite, as MergeComposite expects them.
 
-    def entries(found, pattern):
-        for name, ops in found.items():
-            yield name, pattern(ops), functools.partial(_is_fused, rows, name, ops)
+    A sum of real numbers has two patterns: of two operands that both match, MergeComposite takes
+    one and does not try the other when the check refuses. For 8 bits `write_for_patterns` sees to it.
+    """
 
-    quantized = entries(quantized_composites(rows), lambda ops: _pattern(ops, _maybe_dequantized))
-    return [*quantized, *entries(composites(rows), lambda ops: _pattern(ops, wildcard))]
+    def entry(name, ops, operand, second=False):
+        check = functools.partial(_is_fused, rows, name, ops, second)
+        return name, _pattern(ops, operand, second), check
+
+    quantized = quantized_composites(rows).items()
+    table = [entry(name, ops, _maybe_dequantized) for name, ops in quantized]
+    for name, ops in composites(rows).items():
+        orders = (False, True) if _OPS["sum"] in ops[1:] else (False,)
+        table += [entry(name, ops, wildcard, second) for second in orders]
+    return table
 
 
-def _pattern(ops: list[tuple[str, ...]], operand: Callable[[], DFPattern]) -> DFPattern:
+def _pattern(
+    ops: list[tuple[str, ...]], operand: Callable[[], DFPattern], second: bool
+) -> DFPattern:
     """Build the pattern of ops, each of which reads the one before.
 
     Operands are wildcards: a constant becomes a parameter of the composite, as a variable does.
-    An `add` matches with its operands in either order.
+    An `add` matches with its operands in either order. `second` tells which operand is looked at
+    first for the op before.
     """
     (root,), *rest = ops
     if root == DEQUANTIZE:
@@ -130,7 +141,7 @@ def _pattern(ops: list[tuple[str, ...]], operand: Callable[[], DFPattern]) -> DF
         others = [operand()] if "add" in names else []
         if names[0] in (QUANTIZE, DEQUANTIZE):
             others = [wildcard(), wildcard()]
-        operands = (pattern, *others)
+        operands = (*others, pattern) if second and "add" in names else (pattern, *others)
         pattern = functools.reduce(operator.or_, (is_op(name)(*operands) for name in names))
     return pattern
 
@@ -140,28 +151,33 @@ def _maybe_dequantized() -> DFPattern:
     return is_op(DEQUANTIZE)(wildcard(), wildcard(), wildcard()) | wildcard()
 
 
-def _path(call: relay.Expr, ops: list[tuple[str, ...]]) -> list[relay.Call] | None:
+def _path(call: relay.Expr, ops: list[tuple[str, ...]], second: bool) -> list[relay.Call] | None:
     """Return the calls that the matcher found, the root first; None where it would find none."""
     if op_name(call) not in ops[-1]:
         return None
     if len(ops) == 1:
         return [call]
-    for operand in call.args if op_name(call) == "add" else call.args[:1]:
-        path = _path(operand, ops[:-1])
+    operands = call.args if op_name(call) == "add" else call.args[:1]
+    for operand in reversed(operands) if second else operands:
+        path = _path(operand, ops[:-1], second)
         if path is not None:
             return [*path, call]
     return None
 
 
 def _is_fused(
-    rows: Mapping[str, OpSpec], name: str, ops: list[tuple[str, ...]], call: relay.Call
+    rows: Mapping[str, OpSpec],
+    name: str,
+    ops: list[tuple[str, ...]],
+    second: bool,
+    call: relay.Call,
 ) -> bool:
     """Whether the calls of a match become the composite `name`.
 
     The matcher lets an operand be computed from the root; this is seen in its users. Of a composite
     of 8 bits it takes each dequantize in, also one that the op cannot do as it reads.
     """
-    path = _path(call, ops)
+    path = _path(call, ops, second)
     rules = Rules(rows)
     if path is None or rules.refusal(view_of(path[0])) is not None:
         return False
