@@ -306,18 +306,15 @@ def compare(workloads, precisions, backends, args, console):
             for number, (row, result) in enumerate(zip(found, results))
         ]
         pooled = {
-            f"{result['backend'].name} {result['case'].precision}": sum(result["rounds"], [])
+            (result["backend"].name, result["case"].precision): sum(result["rounds"], [])
             for result in results
             if "rounds" in result
         }
         models.append((workload.title, pooled))
     if args.plot:
-        titles = {
-            f"{backend.name} {precision}": f"{backend.title}, {precision}"
-            for precision in precisions
-            for backend in backends
-        }
-        plot.backends(models, titles, args.plot, f"batch 1, {args.threads} threads")
+        titles = {backend.name: backend.title for backend in backends}
+        subtitle = f"batch 1, {args.threads} threads"
+        plot.backends(models, titles, precisions, args.plot, subtitle)
     return TITLES, cells, rows
 
 

@@ -37,58 +37,71 @@ def check_path(option, path):
         raise SetupError(f"{option}: there is no folder {Path(path).parent}", "make it first.")
 
 
-def _figure(width, height):
+def _figure(width, height, panels=1):
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    return pyplot.subplots(figsize=(width, height), layout="constrained")
+    return pyplot.subplots(panels, figsize=(width, height), layout="constrained", sharex=True)
 
 
-def _save(figure, axes, path):
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+def _save(figure, path):
+    for axes in figure.axes:
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
     figure.savefig(path, dpi=150)
 
 
-def backends(models, titles, path, subtitle):
+def backends(models, titles, precisions, path, subtitle):
     """Draw the time of each backend on each model, relative to the first backend.
+
+    There is a panel for each precision, in which that of the first backend is 1.
 
     Parameters
     ----------
-    models : list of (str, dict of str to list of float)
-        The title of each model, and by backend its samples in seconds.
+    models : list of (str, dict of (str, str) to list of float)
+        The title of each model, and by backend and precision its samples in seconds.
     titles : dict of str to str
         The titles of the backends in their order; the first one is what the others are compared to.
+    precisions : list of str
+        The precisions in the order of their panels.
     path : str
         The file; its suffix says the format.
     subtitle : str
         How it was measured.
     """
-    figure, axes = _figure(max(6, 1.6 * len(models) + 2), 4.5)
+    width = max(6, (0.16 * len(titles) + 0.4) * len(models) + 1)
+    figure, _ = _figure(width, 0.8 + 2.7 * len(precisions), len(precisions))
+    from matplotlib.patches import Patch
+
+    colours = [COLOURS[number % len(COLOURS)] for number in range(len(titles))]
     first = next(iter(titles))
     share = 0.8 / len(titles)
-    for number, (name, title) in enumerate(titles.items()):
-        positions, heights, texts = [], [], []
-        for position, (_, samples) in enumerate(models):
-            if name not in samples or first not in samples:
-                continue
-            median = statistics.median(samples[name])
-            positions.append(position + (number - (len(titles) - 1) / 2) * share)
-            heights.append(median / statistics.median(samples[first]))
-            texts.append(f"{median * 1e3:.3g}")
-        bars = axes.bar(
-            positions, heights, share, label=title, color=COLOURS[number % len(COLOURS)]
-        )
-        axes.bar_label(bars, texts, fontsize=7, rotation=90, padding=2)
+    for axes, precision in zip(figure.axes, precisions):
+        for number, name in enumerate(titles):
+            positions, heights, texts = [], [], []
+            for position, (_, samples) in enumerate(models):
+                if not {(name, precision), (first, precision)} <= set(samples):
+                    continue
+                median = statistics.median(samples[name, precision])
+                positions.append(position + (number - (len(titles) - 1) / 2) * share)
+                heights.append(median / statistics.median(samples[first, precision]))
+                texts.append(f"{median * 1e3:.3g}")
+            bars = axes.bar(positions, heights, share, color=colours[number])
+            axes.bar_label(bars, texts, fontsize=7, rotation=90, padding=2)
+        axes.axhline(1, color="lightgrey", linewidth=0.8, zorder=0)
+        axes.set_title(precision, fontsize=9, loc="left")
+        axes.margins(x=0.01, y=0.2)
     names = [textwrap.fill(title, 16) for title, _ in models]
-    axes.set_xticks(range(len(models)), names, fontsize=8)
-    axes.set_ylabel(f"time, {titles[first]} = 1; the numbers are ms")
-    axes.margins(y=0.15)
-    axes.set_title(subtitle, fontsize=9)
-    axes.legend(fontsize=8, ncols=len(titles), frameon=False)
-    _save(figure, axes, path)
+    figure.axes[-1].set_xticks(range(len(models)), names, fontsize=8)
+    figure.supylabel(f"time, {titles[first]} = 1; the numbers are ms", fontsize=9)
+    figure.suptitle(subtitle, fontsize=9)
+    # Not the bars' own labels: a panel may lack a backend.
+    handles = [Patch(color=colour, label=title) for colour, title in zip(colours, titles.values())]
+    place = dict(loc="outside lower center", ncols=len(titles))
+    figure.legend(handles=handles, fontsize=8, frameon=False, **place)
+    _save(figure, path)
 
 
 def primitives(rows, path, title):
@@ -119,4 +132,4 @@ def primitives(rows, path, title):
     axes.set_ylabel("µs")
     axes.set_title(title, fontsize=10)
     axes.legend(fontsize=8, frameon=False)
-    _save(figure, axes, path)
+    _save(figure, path)

@@ -73,7 +73,16 @@ def test_a_plot_that_cannot_be_written_is_refused_before_the_measurement(tmp_pat
 def test_the_plots(tmp_path):
     pytest.importorskip("matplotlib", reason="the benchmark's packages are not installed")
     plot.primitives([row(), row(time=5.0)], str(tmp_path / "a.svg"), "a model")
-    models = [("a model", {"dnnl": [0.001], "other": [0.002]}), ("another", {"dnnl": [0.004]})]
+    first = {
+        ("dnnl", "float32"): [0.001],
+        ("other", "float32"): [0.002],
+        ("dnnl", "int8"): [0.0005],
+    }
+    models = [("a model", first), ("another", {("dnnl", "float32"): [0.004]})]
     titles = {"dnnl": "DNNL", "other": "other"}
-    plot.backends(models, titles, str(tmp_path / "b.svg"), "2 threads")
-    assert "<svg" in (tmp_path / "a.svg").read_text() and "<svg" in (tmp_path / "b.svg").read_text()
+    plot.backends(models, titles, ["float32", "int8"], str(tmp_path / "b.svg"), "2 threads")
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    # matplotlib writes each text beside its outlines, as a comment.
+    drawn = (tmp_path / "b.svg").read_text()
+    for text in ("float32", "int8", "a model", "another", "DNNL", "other", "0.5"):
+        assert f"<!-- {text} -->" in drawn, text

@@ -108,7 +108,8 @@ def pattern_table(
     """Return (name, pattern, check) of each composite, as MergeComposite expects them.
 
     A sum of real numbers has two patterns: of two operands that both match, MergeComposite takes
-    one and does not try the other when the check refuses. For 8 bits `write_for_patterns` sees to it.
+    one and does not try the other when the check refuses. For 8 bits `write_for_patterns` swaps
+    them.
     """
 
     def entry(name, ops, operand, second=False):
