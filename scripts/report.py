@@ -61,7 +61,11 @@ def load(args, console):
         return model.to_relax(), None
     for name, advice in model.open_inputs():
         console.say(f"input {name} has no fixed shape, so little can run on oneDNN: give {advice}")
-    return model.to_relay()
+    import tvm
+
+    # So that the importer notes the names of the file's nodes.
+    with tvm.transform.PassContext(config={"relay.frontend.fill_span": True}):
+        return model.to_relay()
 
 
 def write(path, text):

@@ -120,7 +120,7 @@ def limit_threads(threads):
         os.environ[variable] = str(threads)
 
 
-def take_turns(samplers, repeat, rounds=ROUNDS):
+def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
     """Sample each function in turn, round by round.
 
     Parameters
@@ -131,6 +131,8 @@ def take_turns(samplers, repeat, rounds=ROUNDS):
         Runs of each in all rounds together.
     rounds : int
         How often each takes its turn.
+    note : callable, optional
+        Is told the round that runs.
 
     Returns
     -------
@@ -140,6 +142,8 @@ def take_turns(samplers, repeat, rounds=ROUNDS):
     rounds = min(rounds, repeat)
     samples = {name: [] for name in samplers}
     for turn in range(rounds):
+        if note:
+            note(f"round {turn + 1} of {rounds}")
         share = repeat * (turn + 1) // rounds - repeat * turn // rounds
         for name, sampler in samplers.items():
             samples[name].append(sampler(share))
@@ -175,6 +179,7 @@ def measure_workload(cases, backends, repeat, console):
     from dnnl_tests.models import accuracy
 
     from scripts.bench import peers
+    from scripts.passes import shown
 
     name, results, samplers = cases[0].original.name, [], {}
     inputs = accuracy.examples(cases[0].original)
@@ -185,7 +190,7 @@ def measure_workload(cases, backends, repeat, console):
         for backend in backends:
             result = {"case": case, "backend": backend}
             results.append(result)
-            with console.step(f"{name}, {case.precision}: prepare {backend.name}"):
+            with console.step(f"{name}, {case.precision}: prepare {backend.name}"), shown(console):
                 try:
                     case.check()
                     prepared = backend.prepare(case)
@@ -200,7 +205,7 @@ def measure_workload(cases, backends, repeat, console):
             )
             samplers[len(results) - 1] = prepared.sample
     with console.step(f"{name}: measure"):
-        for number, rounds in take_turns(samplers, repeat).items():
+        for number, rounds in take_turns(samplers, repeat, note=console.note).items():
             results[number]["rounds"] = rounds
     return results
 

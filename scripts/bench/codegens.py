@@ -162,7 +162,8 @@ def measure_workload(name, repeat, console):
                 codegen: lambda repeat, child=child: child.submit(sample, repeat).result()
                 for codegen, child in children.items()
             }
-            for codegen, rounds in bench.take_turns(samplers, repeat).items():
+            turns = bench.take_turns(samplers, repeat, note=console.note)
+            for codegen, rounds in turns.items():
                 timing = measure.Timing.of(sum(rounds, []))
                 rows[codegen].update(
                     median_ms=timing.median,

@@ -132,6 +132,7 @@ def openvino_throughput(case):
 def measure_case(case, repeat, console):
     """Return by way the median rate, or a text that says why it was not measured."""
     from scripts.bench import peers
+    from scripts.passes import shown
 
     name = f"{case.original.name}, {case.precision}"
     ways = {
@@ -142,7 +143,7 @@ def measure_case(case, repeat, console):
     }
     found, rates = {}, {}
     for way, prepare in ways.items():
-        with console.step(f"{name}: prepare {way}"):
+        with console.step(f"{name}: prepare {way}"), shown(console):
             try:
                 case.check()
                 rates[way] = prepare()
@@ -151,7 +152,8 @@ def measure_case(case, repeat, console):
     rounds = min(bench.ROUNDS, repeat)
     seen = {way: [] for way in rates}
     with console.step(f"{name}: measure"):
-        for _ in range(rounds):
+        for turn in range(rounds):
+            console.note(f"round {turn + 1} of {rounds}")
             for way, rate in rates.items():
                 seen[way].append(rate(-(-repeat // rounds)))
     found.update((way, statistics.median(values)) for way, values in seen.items())

@@ -164,6 +164,7 @@ def _rows(node) -> list[tuple[str, str]]:
         ("attributes", node.details),
         ("result", node.shape),
         ("why not on oneDNN", node.reason),
+        ("in the imported model", ", ".join(node.sources)),
         ("in function", node.function),
     ]
     return [(name, value) for name, value in rows if value]

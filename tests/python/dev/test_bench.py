@@ -43,7 +43,7 @@ def said(error):
 
 
 def test_bench_takes_turns_and_runs_as_often_as_asked():
-    seen = []
+    seen, notes = [], []
 
     def sampler(name, seconds):
         def sample(repeat):
@@ -56,7 +56,8 @@ def test_bench_takes_turns_and_runs_as_often_as_asked():
     assert seen == ["a", "b"] * 10
     assert sum(map(len, samples["a"])) == 25
     assert bench.ratio(samples["a"], samples["b"]) == 2.0
-    samples = bench.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10)
+    samples = bench.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10, note=notes.append)
+    assert notes == ["round 1 of 3", "round 2 of 3", "round 3 of 3"]
     assert [len(part) for part in samples["a"]] == [1, 1, 1]
 
 

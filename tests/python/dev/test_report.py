@@ -57,9 +57,12 @@ def test_table_json_and_page(model, tmp_path, capsys):
     files = ["--html", str(tmp_path / "r.html"), "--json", str(tmp_path / "r.json")]
     assert run([model, "--shape", "x=1,3,8,8", *files]) == 0
     printed = words(capsys.readouterr().out)
-    assert "sin 1 0 1 x no rule for this op" in printed
+    assert "sin 1 0 1 x no rule for this op (Sin_" in printed
     assert "total 4 3 in 1 partition" in printed
-    assert json.loads((tmp_path / "r.json").read_text())["offloaded"] == 3
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["offloaded"] == 3
+    (fused,) = (node for node in report["nodes"] if node["kind"] == "dnnl")
+    assert [name.split("_")[0] for name in fused["sources"]] == ["Conv", "Relu"]
     assert "<h1>small.onnx on oneDNN</h1>" in (tmp_path / "r.html").read_text()
 
 

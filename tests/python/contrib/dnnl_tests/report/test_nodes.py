@@ -100,4 +100,24 @@ def test_json():
         "partition": "tvmgen_default_dnnl_main_0",
         "reason": None,
         "inputs": [0],
+        "sources": [],
     }
+
+
+def test_sources():
+    """The names that an importer left, by op: for people the first ones, in the nodes all."""
+
+    def named(expr, name):
+        span = relay.Span(relay.SourceName(name), 0, 0, 0, 0)
+        return relay.Call(expr.op, expr.args, expr.attrs, expr.type_args, span)
+
+    y = named(relu(named(conv(X), "/stem/Conv")), "/stem/Relu")
+    for name in ("/a/Sin", "/b/Sin", "/c/Sin", "result@@/d/Sin"):
+        y = named(sin(y), name)
+    report = report_of(y)
+    assert [node.sources for node in report.nodes if node.kind == "dnnl"] == [
+        ["/stem/Conv", "/stem/Relu"]
+    ]
+    stayed = [node.sources for node in report.nodes if node.kind == "tvm"]
+    assert stayed == [["/a/Sin"], ["/b/Sin"], ["/c/Sin"], ["/d/Sin"]]
+    assert "4 x no rule for this op (/a/Sin, /b/Sin, 2 more)" in str(report)

@@ -142,8 +142,19 @@ class _Flow:
                 partition=partition,
                 reason=unit.reason if unit and partition is None else None,
                 inputs=_merged(children),
+                sources=_sources(parts),
             )
         )
+
+
+def _sources(calls: list[relay.Call]) -> list[str]:
+    """Return what calls were in the imported model, where the importer noted it in their spans."""
+    found: dict[str, None] = {}
+    for span in filter(None, (call.span for call in calls)):
+        for each in getattr(span, "spans", None) or [span]:
+            # In front of the name of the node, an importer puts that of the model's output.
+            found[each.source_name.name.rpartition("@@")[2]] = None
+    return list(found)
 
 
 def _merged(children: list[list[int]]) -> list[int]:

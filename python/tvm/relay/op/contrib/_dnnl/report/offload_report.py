@@ -30,6 +30,9 @@ from .page import to_html  # not for TVM
 UNPARTITIONED = "can be offloaded; the module is not partitioned"
 LEFT = "can be offloaded, but was in no partition"
 
+# So many sources are in a line of the table; the JSON and the page have all.
+MAX_SOURCES = 2
+
 # What differs in one reason from op to op: numbers, open dimensions, and shapes of either.
 _NUMBERS = re.compile(r"\((?:[0-9?]+,? ?)*\)|[0-9]+|\?")
 
@@ -58,6 +61,9 @@ class Node:
         For "tvm": why oneDNN does not run it.
     inputs : list[int]
         The nodes whose results it reads. Constants are left out.
+    sources : list[str]
+        The names that it had in the model that TVM imported, such as nodes of an ONNX file. The
+        importer notes them where the PassContext has `relay.frontend.fill_span`.
     """
 
     kind: str
@@ -69,6 +75,7 @@ class Node:
     partition: str | None = None
     reason: str | None = None
     inputs: list[int] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -144,10 +151,21 @@ class OffloadReport:
         nodes = [{"id": i, **asdict(node)} for i, node in enumerate(self.nodes)]
         return json.dumps({**self.to_dict(), "nodes": nodes}, indent=1)
 
+    def _sources(self) -> dict[tuple[str, str | None], dict[str, None]]:
+        """Return the sources of what stayed on TVM, in order, by op and reason."""
+        found: dict[tuple[str, str | None], dict[str, None]] = {}
+        for node in self.nodes:
+            for name in node.ops if node.kind == "tvm" else ():
+                found.setdefault((name, node.reason), {}).update(dict.fromkeys(node.sources))
+        return found
+
     def __str__(self) -> str:
+        sources = self._sources()
         rows = [("op", "count", "oneDNN", "why the others stayed on TVM")]
         for name in sorted(self.calls, key=lambda name: (-self.calls[name], name)):
-            texts = _grouped(self.reasons.get(name, {})) or [""]
+            reasons = self.reasons.get(name, {})
+            found = {reason: [*sources.get((name, reason), ())] for reason in reasons}
+            texts = _grouped(reasons, found) or [""]
             rows.append((name, self.calls[name], self.taken.get(name, 0), texts[0]))
             rows.extend(("", "", "", text) for text in texts[1:])
         rows.append(("total", self.total, self.offloaded, f"in {_count(self.partitions)}"))
@@ -177,15 +195,22 @@ class OffloadReport:
         return "\n".join(lines)
 
 
-def _grouped(reasons: Mapping[str, int]) -> list[str]:
-    """Return a line for each reason, those that differ in shapes or numbers only in one."""
+def _grouped(reasons: Mapping[str, int], sources: Mapping[str, list[str]]) -> list[str]:
+    """Return a line for each reason, those that differ in shapes or numbers only in one.
+
+    `sources` has, by reason, what the ops were in the imported model; a line names the first ones.
+    """
     groups: dict[str, Counter] = {}
     for reason, count in reasons.items():
         groups.setdefault(_NUMBERS.sub("#", reason), Counter())[reason] += count
     lines = []
     for group in sorted(groups.values(), key=lambda group: -sum(group.values())):
         others = f"; {len(group) - 1} more like this" if len(group) > 1 else ""
-        lines.append(f"{sum(group.values())} x {group.most_common(1)[0][0]}{others}")
+        names = list(dict.fromkeys(name for reason in group for name in sources[reason]))
+        if len(names) > MAX_SOURCES:
+            names[MAX_SOURCES:] = [f"{len(names) - MAX_SOURCES} more"]
+        where = f" ({', '.join(names)})" if names else ""
+        lines.append(f"{sum(group.values())} x {group.most_common(1)[0][0]}{others}{where}")
     return lines
 
 
