@@ -14,9 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Ops that hand on their argument: copies, which importers make of Identity, and dropouts."""
+"""What computes nothing: copies, which importers make of Identity, dropouts, broadcasts."""
 
 import numpy as np
+import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
@@ -71,3 +72,52 @@ def test_dropout_goes():
     assert report.folded == {"nn.dropout": 1}
     expected = np.maximum(testing.run(tvm.IRModule.from_expr(conv(x)), {"x": X})[0], 0)
     testing.assert_close(testing.run(partitioned, {"x": X}), [expected], 1e-5)
+
+
+def broadcasts(body, **inputs):
+    """Partition a function; return its broadcasts that are left, and assert that it runs right."""
+    mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
+    partitioned = dnnl.partition_for_dnnl(mod)
+    inputs = {"x": X, **inputs}
+    testing.assert_close(testing.run(partitioned, inputs), testing.run(mod, inputs), 1e-5)
+    left = testing.offload(partitioned).host_ops["broadcast_to"]
+    assert (testing.offload(partitioned).partitions == 1) == (not left), partitioned
+    assert dnnl.offload_report(partitioned).folded.get("broadcast_to", 0) == (not left)
+    return left
+
+
+@pytest.mark.parametrize(
+    "op", [relay.multiply, relay.add, relay.divide], ids=lambda op: op.__name__
+)
+@pytest.mark.parametrize("sizes", ["int32", "int64"])
+def test_a_broadcast_that_a_binary_op_does_itself_goes(op, sizes):
+    """As in squeeze and excitation, with sizes in 32 bits or as ONNX's Expand has them."""
+    y = conv(relay.var("x", shape=X.shape))
+    shape = [tvm.tir.IntImm(sizes, size) for size in X.shape]
+    gate = relay.broadcast_to(relay.sigmoid(relay.nn.global_avg_pool2d(y)), shape)
+    assert not broadcasts(conv(op(y, gate)))
+
+
+def test_broadcasts_of_both_operands():
+    """One of them gives the result its shape; so does one that another op than a binary reads."""
+    y = conv(relay.var("x", shape=X.shape))
+    rows = relay.broadcast_to(relay.max(y, axis=2, keepdims=True), X.shape)
+    columns = relay.broadcast_to(relay.max(y, axis=3, keepdims=True), X.shape)
+    mod = tvm.IRModule.from_expr(conv(relay.add(rows, columns)))
+    found = testing.run(dnnl.partition_for_dnnl(mod), {"x": X})
+    testing.assert_close(found, testing.run(mod, {"x": X}), 1e-5)
+    column = relay.nn.global_avg_pool2d(y)
+    wide = relay.broadcast_to(column, X.shape)
+    assert broadcasts(conv(relay.concatenate([conv(wide), y], 1), 16)) == 1
+
+
+def test_a_broadcast_of_an_open_dimension_stays():
+    """The batch may be one, and the result of two all the same."""
+    x = relay.var("x", shape=(relay.Any(), 8, 6, 6))
+    y = conv(x) + relay.broadcast_to(relay.var("b", shape=(1, 8, 1, 1)), (2, 8, 6, 6))
+    mod = tvm.IRModule.from_expr(relay.nn.relu(y))
+    partitioned = dnnl.partition_for_dnnl(mod)
+    inputs = {"x": X, "b": rand(1, 8, 1, 1, seed=3)}
+    found = testing.run(partitioned, inputs, executor="vm")
+    assert found[0].shape == (2, 8, 6, 6)
+    testing.assert_close(found, testing.run(mod, inputs, executor="vm"), 1e-5)

@@ -45,7 +45,13 @@ from .rewrites.propagate_strides import propagate_strides
 from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
 from .rewrites.reduced_precision import reduce_precision
 from .rewrites.rms_norm import wrap_rms_norms
-from .rewrites.simplify import bind_params, fold_constants, merge_equal, remove_identities
+from .rewrites.simplify import (
+    bind_params,
+    fold_constants,
+    merge_equal,
+    remove_broadcasts,
+    remove_identities,
+)
 from .rewrites.static_reshape import dynamic_again, static_reshape
 from .rewrites.take_to_slice import take_to_slice
 from .rewrites.virtual_ops import unwrap_virtual_ops, wrap_formulas
@@ -111,6 +117,7 @@ def _steps(options: Options) -> list[Step]:
         static_reshape,
         arithmetic_to_qdq,
         fold_constants,
+        remove_broadcasts,
         take_to_slice,
         *_QDQ_STEPS,
         fold_pad,

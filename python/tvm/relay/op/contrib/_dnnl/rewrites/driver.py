@@ -111,4 +111,22 @@ def _is_accepted(graph: DataflowGraph, match: Match, rules: Rules) -> bool:
             if rules.refusal(view_of(expr)) is not None:
                 return False
             stack.extend(expr.args)
-    return result.checked_type == graph.nodes[match.ops[-1]].checked_type
+    return _is_same(result.checked_type, graph.nodes[match.ops[-1]].checked_type)
+
+
+def _is_same(one: tvm.ir.Type, other: tvm.ir.Type) -> bool:
+    """Whether two types are the same, sizes in 32 and in 64 bits too: importers mix the two."""
+    if not (isinstance(one, relay.TensorType) and isinstance(other, relay.TensorType)):
+        return one == other
+    return (
+        one.dtype == other.dtype
+        and len(one.shape) == len(other.shape)
+        and all(
+            (
+                int(a) == int(b)
+                if isinstance(a, tvm.tir.IntImm) and isinstance(b, tvm.tir.IntImm)
+                else tvm.ir.structural_equal(a, b)
+            )
+            for a, b in zip(one.shape, other.shape)
+        )
+    )

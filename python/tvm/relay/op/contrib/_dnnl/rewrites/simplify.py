@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import tvm
@@ -58,6 +59,28 @@ def _is_returned(graph: DataflowGraph, i: int) -> bool:
         and (not isinstance(graph.nodes[user], relay.Tuple) or _is_returned(graph, user))
         for user in graph.users[i]
     )
+
+
+def remove_broadcasts(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Have a binary op read what was broadcast for it, where its other operand has the shape.
+
+    Importers make a `broadcast_to` of ONNX's Expand, for which oneDNN has no primitive.
+    """
+    return rewrite(function, rules, _find_broadcasts)
+
+
+def _find_broadcasts(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+    for i in calls_of(*(name for name, spec in rules.ops.items() if spec.post == "binary")):
+        for place, operand in enumerate(graph.operands[i]):
+            if graph.ops[operand] == "broadcast_to":
+                operands = list(graph.operands[i])
+                operands[place] = graph.operands[operand][0]
+                build = partial(_with_operands, graph.nodes[i])
+                yield Match([i], operands, build, folded=[operand])
+
+
+def _with_operands(call: relay.Call, *operands: relay.Expr) -> relay.Call:
+    return relay.Call(call.op, operands, call.attrs, call.type_args, call.span)
 
 
 def fold_constants(function: TypedFunction, rules: Rules) -> Rewritten:
