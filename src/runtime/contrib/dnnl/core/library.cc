@@ -26,12 +26,17 @@
 #ifndef _WIN32
 #include <dlfcn.h>
 #endif
+#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 #include <sstream>
 
 #include "desc.h"
 #include "error.h"
 #include "implementation.h"
+#include "plan/allocator.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -48,6 +53,16 @@ std::string LibraryAt(const void* address) {
 #else
   Dl_info info;
   return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+#endif
+}
+
+void ReleasePages(const char* begin, const char* end) {
+#ifdef __linux__
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t first = RoundUp(reinterpret_cast<size_t>(begin), page);
+  const size_t last = reinterpret_cast<size_t>(end) / page * page;
+  // A mere hint: where it is not heeded, memory is used and nothing else.
+  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 #endif
 }
 

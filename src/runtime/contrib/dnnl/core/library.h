@@ -36,6 +36,10 @@ std::string LibraryVersion();
 /*! \brief The path of the library that an address belongs to; empty if it is in none. */
 std::string LibraryAt(const void* address);
 
+/*! \brief Tell the system that bytes of a library's file are not needed for now; to look is safe.
+ */
+void ReleasePages(const char* begin, const char* end);
+
 /*!
  * \brief Fails, with the reason, for a version of oneDNN that what was compiled with the headers
  * cannot run on: one of the same major version keeps what older ones had.

@@ -29,12 +29,9 @@
 
 #ifdef __linux__
 #include <dlfcn.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #endif
 
 #include "../core/library.h"
-#include "../core/plan/allocator.h"
 
 namespace tvm {
 namespace runtime {
@@ -74,21 +71,15 @@ std::unique_ptr<const LibraryBlob> LibraryBlob::Of(dmlc::Stream* stream) {
       new LibraryBlob(std::shared_ptr<void>(handle, dlclose), data));
 }
 
-void LibraryBlob::ReleasePages(size_t begin, size_t end) const {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t first = RoundUp(reinterpret_cast<size_t>(At(begin)), page);
-  const size_t last = reinterpret_cast<size_t>(At(end)) / page * page;
-  // A mere hint: where it is not heeded, memory is used and nothing else.
-  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-}
-
 #else
 
 std::unique_ptr<const LibraryBlob> LibraryBlob::Of(dmlc::Stream*) { return nullptr; }
 
-void LibraryBlob::ReleasePages(size_t, size_t) const {}
-
 #endif
+
+void LibraryBlob::ReleasePages(size_t begin, size_t end) const {
+  dnnl_backend::ReleasePages(At(begin), At(end));
+}
 
 }  // namespace dnnl_backend
 }  // namespace contrib

@@ -93,6 +93,9 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
         return names;
       });
     }
+    if (name == "holds_own_constants") {
+      return ffi::Function::FromTyped([self]() { return true; });
+    }
     if (name == "get_plan") {
       return ffi::Function::FromTyped([self, this]() {
         return ffi::String(WithFFIErrors([&]() { return runner_.Describe(); }));

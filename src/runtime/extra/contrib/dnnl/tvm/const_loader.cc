@@ -1,0 +1,221 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/extra/contrib/dnnl/tvm/const_loader.cc
+ * \brief A const loader for libraries: their constants are in memory once.
+ *
+ * TVM's keeps a copy of all constants for as long as a library is loaded, besides the part of the
+ * file that it was read from and what a backend has packed. This one takes its place for what a
+ * library carries. It leaves the constants in the file, which the system maps into memory, and
+ * lets TVM's hand a copy to the modules before one of them is called. The copy goes if all of them
+ * hold what they need; they say so by having the function `holds_own_constants`.
+ */
+#include <tvm/ffi/cast.h>
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/function.h>
+#include <tvm/ffi/reflection/registry.h>
+#include <tvm/ffi/string.h>
+
+#ifdef __linux__
+#include <dlfcn.h>
+#include <link.h>
+#endif
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../../../../contrib/dnnl/core/library.h"
+#include "bytes_stream.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+#ifdef __linux__
+
+namespace {
+
+constexpr const char* kName = "ffi.Module.load_from_bytes.const_loader";
+
+/*! \brief Bytes of a library, which stays loaded for as long as this object lives. */
+struct LibraryBytes {
+  std::shared_ptr<void> library;
+  std::string_view bytes;
+
+  const char* end() const { return bytes.data() + bytes.size(); }
+};
+
+class ConstLoader : public ffi::ModuleObj {
+ public:
+  ConstLoader(ffi::Function load, LibraryBytes stored)
+      : load_(std::move(load)), stored_(std::move(stored)) {
+    // They were read to be compared.
+    ReleasePages(stored_.bytes.data(), stored_.end());
+  }
+
+  const char* kind() const final { return "const_loader"; }
+
+  int GetPropertyMask() const final { return ffi::Module::kBinarySerializable; }
+
+  ffi::Bytes SaveToBytes() const final { return Copy(); }
+
+  ffi::Optional<ffi::Function> GetFunction(const ffi::String& name) final {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (name == "get_const_var_tensor") return Loaded()->GetFunction(name);
+    for (const ffi::Any& import : imports_) {
+      const auto module = import.cast<ffi::Module>();
+      if (!kept_.has_value() && SymbolOf(module) == name) Initialise();
+      if (kept_.has_value()) return kept_.value()->GetFunction(name);
+      ffi::Optional<ffi::Function> function = module->GetFunction(name);
+      if (function.has_value()) return function;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  /*! \brief The function that a module has constants for, if it has some. */
+  static ffi::Optional<ffi::String> SymbolOf(const ffi::Module& module) {
+    if (!module->GetFunction("get_const_vars").has_value()) return std::nullopt;
+    const ffi::Optional<ffi::Function> get_symbol = module->GetFunction("get_symbol");
+    if (!get_symbol.has_value()) return std::nullopt;
+    return get_symbol.value()().cast<ffi::String>();
+  }
+
+  ffi::Bytes Copy() const { return ffi::Bytes(stored_.bytes.data(), stored_.bytes.size()); }
+
+  /*! \brief TVM's const loader of the same modules, which has a copy of the constants. */
+  ffi::Module Loaded() const {
+    const auto loader = load_(Copy()).cast<ffi::Module>();
+    for (const ffi::Any& import : imports_) loader->ImportModule(import.cast<ffi::Module>());
+    return loader;
+  }
+
+  /*! \brief Give all modules their constants, once. A failure may be tried again. */
+  void Initialise() {
+    if (is_initialised_) return;
+    {
+      const ffi::Module loader = Loaded();
+      for (const ffi::Any& import : imports_) {
+        const auto module = import.cast<ffi::Module>();
+        const ffi::Optional<ffi::String> symbol = SymbolOf(module);
+        if (!symbol.has_value()) continue;
+        if (module->GetFunction("holds_own_constants").has_value()) {
+          loader->GetFunction(symbol.value());
+        } else {
+          kept_ = loader;
+        }
+      }
+    }
+    is_initialised_ = true;
+    ReleasePages(stored_.bytes.data(), stored_.end());
+#ifdef __GLIBC__
+    // What was copied is large. The C library would keep some of it for later.
+    malloc_trim(0);
+#endif
+  }
+
+  const ffi::Function load_;
+  const LibraryBytes stored_;
+  /*! \brief TVM's const loader, if a module needs its constants for longer. */
+  ffi::Optional<ffi::Module> kept_;
+  bool is_initialised_{false};
+  std::mutex mutex_;
+};
+
+/*! \brief Skip a text or bytes with their size in front; false if they are not whole. */
+bool Skip(std::string_view* left, std::string_view* skipped) {
+  uint64_t size = 0;
+  if (!BytesReader(*left).Read(&size) || size > left->size() - sizeof(size)) return false;
+  *skipped = left->substr(sizeof(size), size);
+  left->remove_prefix(sizeof(size) + size);
+  return true;
+}
+
+/*!
+ * \brief Where the bytes of a const loader lie in what a library carries; empty if it has others.
+ *
+ * That is the number of all bytes, two vectors of the tree of modules, and of each module the kind
+ * and, but for the library's own, the bytes.
+ */
+std::string_view Find(const char* carried, std::string_view wanted) {
+  uint64_t size = 0;
+  std::memcpy(&size, carried, sizeof(size));
+  std::string_view left(carried + sizeof(size), size);
+  for (int vector = 0; vector < 2; ++vector) {
+    uint64_t count = 0;
+    if (!BytesReader(left).Read(&count) || count > left.size() / sizeof(count) - 1) return {};
+    left.remove_prefix((count + 1) * sizeof(count));
+  }
+  std::string_view kind, bytes;
+  while (Skip(&left, &kind)) {
+    if (kind == "_lib") continue;
+    if (!Skip(&left, &bytes)) return {};
+    if (kind == "const_loader" && bytes == wanted) return bytes;
+  }
+  return {};
+}
+
+int AddPath(dl_phdr_info* info, size_t, void* paths) {
+  static_cast<std::vector<std::string>*>(paths)->push_back(info->dlpi_name);
+  return 0;
+}
+
+/*! \brief Where a library of this process has these bytes of a const loader. */
+LibraryBytes Stored(std::string_view wanted) {
+  std::vector<std::string> paths;
+  dl_iterate_phdr(AddPath, &paths);
+  for (const std::string& path : paths) {
+    // The program itself has no name.
+    void* handle =
+        path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    std::shared_ptr<void> library(handle, dlclose);
+    const void* carried = dlsym(handle, ffi::symbol::tvm_ffi_library_bin);
+    if (carried == nullptr) continue;
+    const std::string_view bytes = Find(static_cast<const char*>(carried), wanted);
+    if (!bytes.empty()) return {std::move(library), bytes};
+  }
+  return {};
+}
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  const std::optional<ffi::Function> load = ffi::Function::GetGlobal(kName);
+  // In a static runtime TVM's may be registered later; it stays then.
+  if (!load.has_value()) return;
+  const auto ours = [load = *load](const ffi::Bytes& bytes) {
+    LibraryBytes stored = Stored({bytes.data(), bytes.size()});
+    if (stored.library == nullptr) return load(bytes).cast<ffi::Module>();
+    return ffi::Module(ffi::make_object<ConstLoader>(load, std::move(stored)));
+  };
+  ffi::Function::SetGlobal(kName, ffi::Function::FromTyped(ours), true);
+}
+
+}  // namespace
+
+#endif  // __linux__
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
