@@ -244,6 +244,44 @@ def _layer(builder, x):
     return builder.emit(op.reshape(y, (72, 24)))
 
 
+def by_channel(builder, data, axis, size):
+    """Return real numbers with a scale and a zero point for each item of an axis."""
+    scale, zero = rand(size) ** 2 + 0.1, np.arange(size) % 3
+    args = relax.const(scale), relax.const(zero.astype("int8"))
+    return builder.emit(op.dequantize(data, *args, axis=axis))
+
+
+def _moved_by_channel(builder, x):
+    """Both are read in 8 bits: behind a dequantize they would be moved in 32."""
+    y = builder.emit(op.permute_dims(by_channel(builder, x, 1, 6), [0, 2, 3, 1]))
+    y = builder.emit(op.reshape(y, (12, 16, 3, 2)))
+    z = builder.emit(op.reshape(by_channel(builder, x, 2, 12), (2, 3, 12, 16)))
+    parts = builder.emit(op.split(z, 2, axis=3))
+    left, right = (builder.emit(relax.TupleGetItem(parts, k)) for k in (0, 1))
+    return relax.Tuple([y, op.tanh(left), op.exp(right)])
+
+
+def _split_channels(builder, x):
+    """What takes the axis apart is done to real numbers."""
+    parts = builder.emit(op.split(by_channel(builder, x, 1, 6), 2, axis=1))
+    left, right = (builder.emit(relax.TupleGetItem(parts, k)) for k in (0, 1))
+    return op.add(left, right)
+
+
+def _turned_weight(builder, x):
+    """As PyTorch writes a linear layer: a weight by output channel, which is transposed."""
+    weight = np.random.default_rng(0).integers(-9, 9, (24, 2, 8)).astype("int8")
+    scale, zero = relax.const(rand(24) ** 2 + 0.1), relax.const(np.zeros(24, "int8"))
+    weight = builder.emit(op.dequantize(relax.const(weight), scale, zero, axis=0))
+    weight = builder.emit(op.permute_dims(builder.emit(op.reshape(weight, (24, 16)))))
+    return op.matmul(real(builder, builder.emit(op.reshape(x, (72, 16)))), weight)
+
+
+def _negative_scale(builder, x):
+    """The largest integer is not the largest real number."""
+    return builder.emit(op.nn.max_pool2d(real(builder, x, -0.05), (3, 3), (2, 2), (1, 1)))
+
+
 # By name: the function, and what is in its partitions. A weight that meets real numbers is folded.
 IN_8_BITS = {
     "pool": (_pool, {"dnnl.max_pool2d": 1, "dnnl.qnn.conv2d": 1}),
@@ -272,6 +310,20 @@ IN_8_BITS = {
             "dnnl.qnn.conv2d_sum": 1,
         },
     ),
+    "moved-by-channel": (
+        _moved_by_channel,
+        {
+            "dnnl.transpose": 1,
+            "dnnl.reshape": 2,
+            "dnnl.split": 1,
+            "dnnl.dequantize": 3,
+            "dnnl.tanh": 1,
+            "dnnl.exp": 1,
+        },
+    ),
+    "split-channels": (_split_channels, {"dnnl.dequantize": 1, "dnnl.split": 1, "dnnl.add": 1}),
+    "turned-weight": (_turned_weight, {"dnnl.reshape": 1, "dnnl.qnn.matmul": 1}),
+    "negative-scale": (_negative_scale, {"dnnl.dequantize": 1, "dnnl.max_pool2d": 1}),
     "layer": (_layer, {"dnnl.reshape": 2, "dnnl.qnn.matmul_bias_quantize_tanh": 1}),
 }
 

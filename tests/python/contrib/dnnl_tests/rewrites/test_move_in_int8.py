@@ -87,6 +87,16 @@ def test_weight_behind_a_transpose():
     run_quantized(OUT.quantize(real), {"x": x}, want, composites={"dnnl.qnn.dense_quantize": 1})
 
 
+def test_weight_behind_a_reshape():
+    """The scales of a weight stay with its channels, which a reshape leaves whole."""
+    weight = Quantization(np.linspace(0.004, 0.02, 16), 0, "int8", 0)
+    x, w = DATA.values(2, 32), weight.values(16, 4, 8, low=-64, high=64)
+    flat = relay.reshape(weight.dequantize(w), (16, 32))
+    real = relay.nn.dense(DATA.dequantize(DATA.var("x", 2, 32)), flat)
+    want = OUT.nearest(DATA.real(x) @ weight.real(w).reshape(16, 32).T)
+    run_quantized(OUT.quantize(real), {"x": x}, want, composites={"dnnl.qnn.dense_quantize": 1})
+
+
 @pytest.mark.parametrize("scales", ["same", "other"])
 def test_concatenate(scales):
     second = DATA if scales == "same" else OUT
@@ -115,6 +125,15 @@ def test_max_pool_with_padding():
     real = relay.nn.max_pool2d(DATA.dequantize(DATA.var("x", *x.shape)), **attrs)
     want = DATA.nearest(pool(DATA.real(x), "max", attrs))
     run_quantized(DATA.quantize(real), {"x": x}, want, composites={})
+
+
+def test_max_pool_of_a_negative_scale():
+    """The largest integer is not the largest real number."""
+    data, attrs = Quantization(-0.02, 5, "int8"), dict(pool_size=(3, 3), strides=(2, 2))
+    x = data.values(1, 8, 9, 9)
+    real = relay.nn.max_pool2d(data.dequantize(data.var("x", *x.shape)), **attrs)
+    want = pool(data.real(x), "max", dict(attrs, padding=(0, 0)))
+    run_quantized(real, {"x": x}, want, composites={})
 
 
 def rounded_conv(x):

@@ -17,22 +17,25 @@
 """Moves dequantize and quantize so that ops which only move elements do so in 8 bits.
 
 A dequantize of one scale goes behind a reshape, a transpose, a slice or a maximum pool, and behind
-a concatenation of such; a quantize goes before a concatenation, and a pair of the same scale and
-zero point goes away. This is exact, as on the Relay side, whose pass builds Relay's expressions.
+a concatenation of such; one of a scale for each item of an axis goes behind what leaves the axis
+whole. A quantize goes before a concatenation, and a pair of the same scale and zero point goes
+away. This is exact, as on the Relay side, whose pass builds Relay's expressions.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from .graph import RelaxGraph, value_from
+from .graph import RelaxGraph, value_from, view_of
 from .ops import ROWS
 from .partition.fuse import find_reshaped_bits
 from .policy.op_spec import Rules
 from .policy.quantized import goes_before_rounding, reads_weight
-from .policy.rules.quantize import DEQUANTIZE, parameters
+from .policy.rules.quantize import DEQUANTIZE, axis_behind, parameters
 from .policy.tensors import EIGHT_BITS
 from .reading import Unread, constant_of, is_constant, op_name, short_name, users_of
 from .simplify import reals_of
@@ -72,7 +75,7 @@ def fold_dequantized(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> r
         and all(map(is_constant, graph.nodes[i].args))
         and not all(reads_weight(graph, rules, i, user) for user in graph.users[i])
     ]
-    return _Folder(mod, folded).visit_expr(func) if folded else func
+    return _replaced(mod, func, folded, _folded)
 
 
 def move_relu_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
@@ -80,54 +83,55 @@ def move_relu_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> re
     graph = RelaxGraph(func, rules.options.exclude)
     relus = (i for i, name in enumerate(graph.ops) if name == "nn.relu")
     found = [graph.nodes[i] for i in relus if goes_before_rounding(graph, rules, i)]
-    return _Reorderer(mod, found).visit_expr(func) if found else func
+    return _replaced(mod, func, found, _relu_first)
 
 
 def move_dequantize_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
     """Return a function with a dequantize before a reshape, where fusion goes on behind it then."""
     graph = with_formulas(func, rules)
     found = [graph.nodes[i] for _, i in find_reshaped_bits(graph, rules)]
-    return _Reorderer(mod, found).visit_expr(func) if found else func
+    return _replaced(mod, func, found, _dequantize_first)
+
+
+def _replaced(mod: tvm.IRModule, func: relax.Function, calls: list, replace: Callable):
+    return _Replacer(mod, calls, replace).visit_expr(func) if calls else func
 
 
 @mutator
-class _Reorderer(PyExprMutator):
-    """Moves a relu before a rounding, and a dequantize before a reshape."""
+class _Replacer(PyExprMutator):
+    """Writes some calls anew."""
 
-    def __init__(self, mod: tvm.IRModule, found: list[relax.Call]):
+    def __init__(self, mod: tvm.IRModule, calls: list[relax.Call], replace: Callable):
         super().__init__(mod)
-        self._found = set(found)
+        self._calls, self._replace = set(calls), replace
 
     def visit_call_(self, op):  # pylint: disable=arguments-differ
         """Rewrite a call."""
         call = self.visit_expr_post_order(op)
-        if op not in self._found:
-            return call
-        before = self.lookup_binding(call.args[0])
-        if op_name(call) == _DEQUANTIZE:
-            data = self.builder_.emit(_dequantize(before.args[0], call))
-        else:
-            bits = self.lookup_binding(before.args[0])
-            relu = self.builder_.emit(relax.op.nn.relu(bits.args[0]))
-            data = self.builder_.emit(
-                relax.Call(bits.op, [relu, *bits.args[1:]], bits.attrs, bits.ty_args)
-            )
-        return relax.Call(before.op, [data, *before.args[1:]], before.attrs, before.ty_args)
+        return self._replace(self, call) if op in self._calls else call
 
 
-@mutator
-class _Folder(PyExprMutator):
-    """Computes calls of dequantize."""
+def _folded(_replacer: _Replacer, call: relax.Call) -> relax.Expr:
+    """Compute a dequantize."""
+    return constant_of(reals_of(call), str(call.ty.dtype))
 
-    def __init__(self, mod: tvm.IRModule, folded: list[relax.Call]):
-        super().__init__(mod)
-        self._folded = set(folded)
 
-    def visit_call_(self, op):  # pylint: disable=arguments-differ
-        """Rewrite a call."""
-        if op not in self._folded:
-            return self.visit_expr_post_order(op)
-        return constant_of(reals_of(op), str(op.ty.dtype))
+def _relu_first(replacer: _Replacer, call: relax.Call) -> relax.Expr:
+    """Write a relu of what is rounded as rounding a relu."""
+    real = replacer.lookup_binding(call.args[0])
+    bits = replacer.lookup_binding(real.args[0])
+    relu = replacer.builder_.emit(relax.op.nn.relu(bits.args[0]))
+    return _with_data(real, replacer.builder_.emit(_with_data(bits, relu)))
+
+
+def _dequantize_first(replacer: _Replacer, call: relax.Call) -> relax.Expr:
+    """Write a dequantize of a reshape as a reshape of a dequantize."""
+    reshape = replacer.lookup_binding(call.args[0])
+    return _with_data(reshape, replacer.builder_.emit(_dequantize(reshape.args[0], call)))
+
+
+def _with_data(call: relax.Call, data: relax.Expr) -> relax.Call:
+    return relax.Call(call.op, [data, *call.args[1:]], call.attrs, call.ty_args)
 
 
 @mutator
@@ -150,15 +154,15 @@ class _Mover(PyExprMutator):
         if name == "relax.concat":
             return self._concatenated(call)
         source = self._bound(call.args[0])
-        if op_name(source) != _DEQUANTIZE or _known(source) is None or not self._moves(call):
+        axis = self._axis_behind(call, source) if op_name(source) == _DEQUANTIZE else None
+        if axis is None:
             return call
-        moved = relax.Call(call.op, [source.args[0], *call.args[1:]], call.attrs, call.ty_args)
-        moved = self.builder_.emit(moved)
+        moved = self.builder_.emit(_with_data(call, source.args[0]))
         if not isinstance(call.ty, relax.TupleType):
-            return _dequantize(moved, source)
+            return _dequantize(moved, source, axis)
         # The fields are dequantized, one by one.
         fields = (relax.TupleGetItem(moved, k) for k in range(len(call.ty.fields)))
-        fields = [_dequantize(self.builder_.emit(field), source) for field in fields]
+        fields = [_dequantize(self.builder_.emit(field), source, axis) for field in fields]
         return relax.Tuple([self.builder_.emit(field) for field in fields])
 
     def visit_tuple_getitem_(self, op):  # pylint: disable=arguments-differ
@@ -174,13 +178,21 @@ class _Mover(PyExprMutator):
         value = self.lookup_binding(expr) if isinstance(expr, relax.DataflowVar) else None
         return expr if value is None else value
 
-    def _moves(self, call: relax.Call) -> bool:
-        """Whether each element of an op's result is one of its operand's."""
+    def _axis_behind(self, call: relax.Call, source: relax.Call) -> int | None:
+        """Return the axis that a dequantize has behind an op, None if it cannot go there.
+
+        It can if each element of the op's result is one of its operand's.
+        """
         try:
-            row = self._rules.ops.get(ROWS[call.op.name](call).name)
+            view = view_of(call, ROWS[call.op.name](call))
         except Unread:
-            return False
-        return row is not None and (row.moves == "view" or row.padding == "lowest")
+            return None
+        row = self._rules.ops.get(view.name)
+        if row is None or row.moves != "view" and row.padding != "lowest":
+            return None
+        if _known(source) is not None:
+            return -1
+        return axis_behind(view, int(source.attrs.axis)) if _is_known(source) else None
 
     def _in_8_bits(self, real, quantize: relax.Call):
         """Return what a quantize makes of something, without it if that is already there."""
@@ -217,13 +229,16 @@ class _Mover(PyExprMutator):
         return _dequantize(self.builder_.emit(data), sources[0])
 
 
+def _is_known(call: relax.Call) -> bool:
+    """Whether a quantize or dequantize of 8 bits has constant scales and zero points."""
+    bits = call.args[0] if op_name(call) == _DEQUANTIZE else call
+    return str(bits.ty.dtype) in EIGHT_BITS and all(map(is_constant, call.args[1:]))
+
+
 def _known(call: relax.Call) -> tuple[float, int] | None:
     """Return the scale and zero point of a quantize or dequantize of 8 bits, if there is one."""
-    bits = call.args[0] if op_name(call) == _DEQUANTIZE else call
-    if str(bits.ty.dtype) not in EIGHT_BITS or not all(map(is_constant, call.args[1:])):
-        return None
-    return parameters(*map(value_from, call.args[1:]))
+    return parameters(*map(value_from, call.args[1:])) if _is_known(call) else None
 
 
-def _dequantize(data: relax.Expr, like: relax.Call) -> relax.Call:
-    return relax.op.dequantize(data, *like.args[1:], -1, str(like.ty.dtype))
+def _dequantize(data: relax.Expr, like: relax.Call, axis: int = -1) -> relax.Call:
+    return relax.op.dequantize(data, *like.args[1:], axis, str(like.ty.dtype))

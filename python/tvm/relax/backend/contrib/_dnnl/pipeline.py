@@ -64,6 +64,8 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
     if given["dequantize"]:
         for rewrite in (merge_equal, move_relu_first, move_in_int8):
             mod = _rewritten(mod, rules, rewrite)
+        # Before, for constants that were moved in 8 bits; behind, for what reads real ones.
+        mod = simplify(mod, rules.options.exclude)
         mod = simplify(_rewritten(mod, rules, fold_dequantized), rules.options.exclude)
     mod = _rewritten(mod, rules, propagate_strides)
     if rules.options.precision != "float32":

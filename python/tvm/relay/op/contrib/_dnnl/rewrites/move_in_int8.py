@@ -30,11 +30,17 @@ from tvm.relay.qnn.op import dequantize, quantize
 
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..ir.relay_view import op_name, shape_of, value_of
+from ..ir.relay_view import op_name, value_of
 from ..policy.op_spec import Rules
 from ..policy.quantized import reads_weight
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, parameters, symmetric
-from ..policy.tensors import EIGHT_BITS, ints
+from ..policy.rules.quantize import (
+    DEQUANTIZE,
+    QUANTIZE,
+    axis_behind,
+    parameters,
+    symmetric,
+)
+from ..policy.tensors import EIGHT_BITS
 from .simplify import with_constants_folded
 
 
@@ -117,7 +123,7 @@ class _Mover:
         elif name == "concatenate":
             moved = self._concatenated(expr, args[0])
         elif self._keeps_values(name):
-            moved = self._behind(expr, args)
+            moved = self._behind(i, args)
         return self.graph.remake(i, done) if moved is None else moved
 
     def _keeps_values(self, name: str | None) -> bool:
@@ -127,21 +133,19 @@ class _Mover:
         row = self.rules.ops[name]
         return row.moves == "view" or row.padding == "lowest" or "_max_pool" in name
 
-    def _behind(self, expr: relay.Call, args: list[relay.Expr]) -> relay.Expr | None:
+    def _behind(self, i: int, args: list[relay.Expr]) -> relay.Expr | None:
         """Move the dequantize of the operand behind the op."""
+        expr = self.graph.nodes[i]
         if len(args) != 1 or op_name(args[0]) != DEQUANTIZE:
             return None
         data, scale, zero_point = args[0].args
         axis = int(args[0].attrs.axis)
         if _parameters(args[0]) is None:
-            # Scales along an axis go where a transpose takes it.
-            rank = len(shape_of(expr.args[0]))
-            axes = (
-                ints(expr.attrs.axes or range(rank)[::-1]) if op_name(expr) == "transpose" else None
-            )
-            if axes is None or not isinstance(scale, relay.Constant):
+            view = self.graph.views[i]
+            known = all(isinstance(arg, relay.Constant) for arg in (scale, zero_point))
+            axis = axis_behind(view, axis) if known and view is not None else None
+            if axis is None:
                 return None
-            axis = [each % rank for each in axes].index(axis % rank)
         moved = relay.Call(expr.op, [data], expr.attrs, expr.type_args, expr.span)
         if isinstance(expr.checked_type, relay.TupleType):
             # The fields are dequantized, one by one.

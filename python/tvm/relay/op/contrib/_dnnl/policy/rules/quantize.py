@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from ..op_view import OpView, Tensor
-from ..tensors import EIGHT_BITS, tensor_reason, text_of_shape
+from ..tensors import EIGHT_BITS, ints, tensor_reason, text_of_shape
 
 DEQUANTIZE, QUANTIZE = "qnn.dequantize", "qnn.quantize"
 
@@ -67,12 +67,45 @@ def _parameters_reason(call: OpView) -> str | None:
 
 
 def parameters(scale: Tensor, zero_point: Tensor) -> tuple[float, int] | None:
-    """Return the values of a scale and a zero point, None unless each is one known number."""
+    """Return the values of a scale and a zero point, None unless each is one known number.
+
+    Nor for a scale below zero: the order of the integers is not that of the real numbers then.
+    """
     if not (scale.is_constant and zero_point.is_constant):
         return None
     if math.prod(scale.shape) != 1 or math.prod(zero_point.shape) != 1:
         return None
-    return float(scale.value.reshape(())), int(zero_point.value.reshape(()))
+    known = float(scale.value.reshape(()))
+    return (known, int(zero_point.value.reshape(()))) if known > 0 else None
+
+
+def axis_behind(call: OpView, axis: int) -> int | None:
+    """Return which axis of the results is an axis of the data, None if none is.
+
+    Parameters
+    ----------
+    call : OpView
+        An op that only moves elements.
+    axis : int
+        The axis of its data along which there is a scale for each item.
+    """
+    data = call.args[0].shape
+    axis %= len(data)
+    if call.name == "transpose":
+        axes = ints(call.attrs.axes or range(len(data))[::-1])
+        return [each % len(data) for each in axes].index(axis)
+    if call.name == "split":
+        return None if int(call.attrs.axis) % len(data) == axis else axis
+    if call.name not in ("expand_dims", "nn.batch_flatten", "reshape", "squeeze"):
+        return None
+    # The order of the elements stays: as many must be before an item, and as many items be there.
+    shape = call.result.shape
+    for k, size in enumerate(shape):
+        if None in (size, *data[: axis + 1], *shape[:k]):
+            return None
+        if size == data[axis] and math.prod(shape[:k]) == math.prod(data[:axis]):
+            return k
+    return None
 
 
 def is_per_tensor(call: OpView) -> bool:
