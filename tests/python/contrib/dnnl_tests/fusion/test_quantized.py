@@ -21,6 +21,7 @@ import pytest
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 
+from dnnl_tests.marks import has_avx2
 from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import conv, conv_transpose, pool, rand
 from dnnl_tests.relay import module, partition
@@ -73,6 +74,21 @@ def test_conv2d_bias_relu(data, layout, groups, per_channel, bits):
         composites={"dnnl.qnn.conv2d_bias_relu_quantize": 1},
     )
     assert len(steps) <= 1 or "convolution" in {step["kind"] for step in steps}
+
+
+@pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
+@pytest.mark.parametrize("data", DATA)
+def test_patches(data, per_channel):
+    data, out, weight = DATA[data], OUT["u8"], weight_scale(16, 0, per_channel)
+    attrs = dict(kernel_size=(4, 2), channels=16, strides=(4, 2))
+    x, w = data.values(2, 3, 12, 8), weight.values(16, 3, 4, 2, low=-64, high=64)
+    real = relay.nn.conv2d(data.dequantize(data.var("x", *x.shape)), weight.dequantize(w), **attrs)
+    want = out.nearest(conv(data.real(x), weight.real(w), attrs))
+    steps = run_quantized(
+        out.quantize(real), {"x": x}, want, composites={"dnnl.qnn.conv2d_quantize": 1}
+    )
+    (step,) = [step for step in steps if step["kind"] == "convolution"]
+    assert ("1x1 convolution" in step["variant"]) == has_avx2(), step["variant"]
 
 
 @pytest.mark.parametrize("out", OUT)

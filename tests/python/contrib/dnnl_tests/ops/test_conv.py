@@ -162,6 +162,55 @@ def test_windows_that_lie_side_by_side_fused(spatial, channels):
         assert step["variant"] == {"convolution": "1x1 convolution"}.get(kind, "oneDNN's layouts")
 
 
+def patches(spatial, channels, rest=0, channels_last=False):
+    """Return a convolution whose windows lie side by side, as `make` does."""
+    sizes = KERNELS[spatial]
+    strides = tuple(sizes.values())
+    op, attrs, _, _ = make(dict(strides={spatial: strides}), spatial, channels_last)
+    image = {letter: 4 * size + rest for letter, size in sizes.items()}
+    x = rand(*shape(attrs["data_layout"], dict(N=2, C=channels, **image)))
+    w = rand(*shape(attrs["kernel_layout"], dict(O=attrs["channels"], I=channels, **sizes)), seed=1)
+    return op, attrs, x, w
+
+
+# With more channels, or where something is left over behind the last window, it stays what it is.
+@needs_avx2
+@pytest.mark.parametrize(
+    "channels, rest, channels_last, is_pointwise",
+    [(1, 0, False, True), (3, 0, False, True), (5, 0, False, False), (3, 1, False, False)]
+    + [(3, 0, True, False)],
+)
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_patches(spatial, channels, rest, channels_last, is_pointwise):
+    op, attrs, x, w = patches(spatial, channels, rest, channels_last)
+    expr, expected = relay_conv(op, attrs, x, w), conv(x, w, attrs)
+    # With weights that are known before, and with others.
+    for inputs, params in (({"x": x}, {"w": w}), ({"x": x, "w": w}, None)):
+        steps = run_single(expr, inputs, params, expected, op, "convolution")
+        (step,) = [step for step in steps if step["kind"] == "convolution"]
+        assert (step["variant"] == "1x1 convolution") == is_pointwise
+
+
+@needs_avx2
+def test_patches_fused():
+    op, attrs, x, w = patches(2, 3)
+    b = rand(attrs["channels"], 1, 1, seed=3)
+    out = conv(x, w, attrs) + b
+    r = rand(*out.shape, seed=5)
+    expr = relay.nn.relu(relay_conv(op, attrs, x, w) + var("b", b.shape) + var("r", r.shape))
+    step, *_ = run_alone(
+        expr,
+        {"x": x, "r": r},
+        {"w": w, "b": b},
+        np.maximum(out + r, 0),
+        kinds=["convolution"],
+        rtol=RTOL,
+    )
+    assert step["variant"] == "1x1 convolution"
+    assert [name.split("_")[0] for name in step["post_ops"]][0] == "bias"
+    assert step["post_ops"][-1] == "eltwise_relu" and len(step["post_ops"]) == 3
+
+
 KERNEL_LAYOUTS = {
     False: {1: ["WIO"], 2: ["HWIO", "OHWI", "HWOI"], 3: ["DHWIO", "ODHWI"]},
     True: {1: ["OIW", "WIO"], 2: ["OIHW", "HWIO", "HWOI"], 3: ["OIDHW", "DHWOI"]},

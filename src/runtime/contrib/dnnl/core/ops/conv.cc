@@ -276,7 +276,10 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);
-  plan->SetVariant(is_kept ? "the source's blocks" : "oneDNN's layouts", flops);
+  plan->SetVariant(conv.has_patches ? "1x1 convolution"
+                   : is_kept        ? "the source's blocks"
+                                    : "oneDNN's layouts",
+                   flops);
   fused.OfferSum<Primitive>(plan, desc, describe);
   if (conv.is_row) dst = plan->Reshaped(node, dst, PermutedDims(node.RootDims(), conv.dst_axes));
   plan->SetOutput(node, dst.Permuted(InversePermutation(conv.dst_axes)));
@@ -308,7 +311,8 @@ Types InferConvTranspose(const NodeReader& node, const Types& inputs) {
 }
 
 void LowerConv(const NodeReader& node, PlanBuilder* plan) {
-  const ConvTensors conv = ReadTensors(node, plan, /*is_transposed=*/false);
+  ConvTensors conv = ReadTensors(node, plan, /*is_transposed=*/false);
+  ReadAsPatches(node, plan, &conv);
   EmitConv<dnnl::convolution_forward>(node, plan, conv, dnnl::algorithm::convolution_direct,
                                       ConvFlops(node, *plan),
                                       KeptBlocks(plan, conv, node.OutType()));

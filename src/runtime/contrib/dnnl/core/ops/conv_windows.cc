@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/conv_windows.cc
- * \brief Transposed convolutions whose windows lie side by side.
+ * \brief Convolutions whose windows lie side by side.
  */
 #include <numeric>
 #include <vector>
@@ -32,7 +32,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief Whether the windows of a transposed convolution lie side by side and fill its result. */
+/*! \brief Whether the windows lie side by side and fill what they move over. */
 bool HasWindowsApart(const ConvTensors& conv) {
   const Dims weights = conv.weights.dims();
   if (weights.size() != conv.dst_dims.size()) return false;
@@ -44,7 +44,42 @@ bool HasWindowsApart(const ConvTensors& conv) {
   return true;
 }
 
+/*! \brief Whether oneDNN's 1x1 convolutions are more than plain loops. */
+bool HasAvx2() {
+  constexpr auto kBits = static_cast<unsigned>(dnnl::cpu_isa::avx2);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kBits) == kBits;
+}
+
 }  // namespace
+
+void ReadAsPatches(const NodeReader& node, PlanBuilder* plan, ConvTensors* conv) {
+  constexpr int64_t kFewChannels = 4;
+  const Dims src = conv->src.dims(), weights = conv->weights.dims();
+  const int spatial = static_cast<int>(src.size()) - 2;
+  const bool is_last = conv->src.md.get_strides()[1] == 1;
+  if (src[1] > kFewChannels || is_last || !HasWindowsApart(*conv) || !HasAvx2()) return;
+  // (N, C, H, W) to (N, H, W, C, kernel, kernel).
+  Dims split = {src[0], src[1]}, rows = {src[0]}, filters(src.size(), 1);
+  std::vector<int> to_patches = {0}, to_first = {0, spatial + 1}, inside = {1};
+  for (int i = 0; i < spatial; ++i) {
+    const int64_t kernel = weights[i + 2], count = src[i + 2] / kernel;
+    if (kernel == 1 || count * kernel != src[i + 2]) return;
+    split.insert(split.end(), {count, kernel});
+    rows.push_back(count);
+    to_patches.push_back(2 * i + 2);
+    inside.push_back(2 * i + 3);
+    to_first.push_back(i + 1);
+  }
+  to_patches.insert(to_patches.end(), inside.begin(), inside.end());
+  filters[0] = weights[0];
+  filters[1] = NumElements(weights) / weights[0];
+  rows.push_back(filters[1]);
+  const Tensor patches = plan->Reshaped(node, conv->src, split).Permuted(to_patches);
+  conv->src = plan->Reshaped(node, patches, rows).Permuted(to_first);
+  conv->weights = plan->Reshaped(node, conv->weights, filters);
+  conv->window.strides = Dims(spatial, 1);
+  conv->has_patches = true;
+}
 
 bool EmitWindowsApart(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv,
                       double flops) {
