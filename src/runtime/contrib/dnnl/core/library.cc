@@ -36,7 +36,6 @@
 #include "desc.h"
 #include "error.h"
 #include "implementation.h"
-#include "plan/allocator.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -59,7 +58,7 @@ std::string LibraryAt(const void* address) {
 void ReleasePages(const char* begin, const char* end) {
 #ifdef __linux__
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  const size_t first = RoundUp(reinterpret_cast<size_t>(begin), page);
+  const size_t first = (reinterpret_cast<size_t>(begin) + page - 1) / page * page;
   const size_t last = reinterpret_cast<size_t>(end) / page * page;
   // A mere hint: where it is not heeded, memory is used and nothing else.
   if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
