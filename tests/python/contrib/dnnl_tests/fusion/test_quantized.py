@@ -87,8 +87,9 @@ def test_patches(data, per_channel):
     steps = run_quantized(
         out.quantize(real), {"x": x}, want, composites={"dnnl.qnn.conv2d_quantize": 1}
     )
-    (step,) = [step for step in steps if step["kind"] == "convolution"]
-    assert ("1x1 convolution" in step["variant"]) == has_avx2(), step["variant"]
+    # C source tells no plan.
+    variants = [step["variant"] for step in steps if step["kind"] == "convolution"]
+    assert ["1x1 convolution" in variant for variant in variants] == [has_avx2()] * bool(steps)
 
 
 @pytest.mark.parametrize("out", OUT)
