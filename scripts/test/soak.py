@@ -35,8 +35,8 @@ from scripts.bench.bench import limit_threads
 from scripts.console import Console
 from scripts.errors import SetupError
 
-TITLES = ["what took turns", "turns", "runs", "ms a turn", "MB more in\nthe second half"]
-# The pages that may come on top in the second half: the allocator's, in which pieces lie otherwise.
+TITLES = ["what took turns", "turns", "runs", "ms a turn", "MB more in the last quarter"]
+# The pages that may come on top from the second quarter to the last: the allocator's, in which pieces lie otherwise.
 SLACK_MB = 4.0
 CALLERS = 4
 BATCHES = range(1, 9)
@@ -238,7 +238,7 @@ def main(args):
     more = grown(turns)
     is_flat = more <= SLACK_MB
     print(
-        f"memory: {turns[-1][3]:.0f} MB at the end, {more:+.2f} MB from the first half to the "
-        f"second; up to {SLACK_MB:g} are fine" + ("" if is_flat else ": IT GROWS")
+        f"memory: {turns[-1][3]:.0f} MB at the end, {more:+.2f} MB from the second quarter to "
+        f"the last; up to {SLACK_MB:g} are fine" + ("" if is_flat else ": IT GROWS")
     )
     return 0 if is_flat else 1

@@ -96,6 +96,7 @@ class Tree:
     needs = "prebuilt.txt"
     entry_points = '[project.scripts]\ntvmc = "tvm.driver.tvmc.main:main"'
     package = "tvm"
+    licenses = "licenses.md"
 
     def contents(self, layout):
         """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
@@ -117,6 +118,7 @@ class Plugin:
     # `import tvm` calls what it finds in this group.
     entry_points = '[project.entry-points."tvm.backends"]\ndnnl = "tvm_dnnl:autoload"'
     package = "tvm_dnnl"
+    licenses = "licenses_relax.md"
 
     def contents(self, layout):
         """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
@@ -142,7 +144,7 @@ def write_project(layout, folder, product):
     for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
         text = layout.onednn / "share" / "doc" / "onednn" / name
         (folder / "licenses" / f"oneDNN-{name}.txt").write_bytes(text.read_bytes())
-    carried = Path(__file__).with_name("licenses.md")
+    carried = Path(__file__).with_name(product.licenses)
     (folder / "licenses" / "CARRIED.md").write_bytes(carried.read_bytes())
     text = _PROJECT.format(
         name=json.dumps(product.name),

@@ -78,9 +78,19 @@ def _load_library():
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise ImportError(
-            f"{path} cannot be opened: {error}. The plug-in was tried with {TRIED}."
-        ) from error
+        raise ImportError(f"{path} cannot be opened: {error}. {_remedy(str(error))}") from error
+
+
+def _remedy(error):
+    """Return what to do about a library that cannot be opened."""
+    if "libdnnl" in error:
+        return (
+            "oneDNN's library lies beside it in the wheel: install tvm_dnnl again, or put the folder "
+            "of a libdnnl.so.3 of 3.2 or newer into LD_LIBRARY_PATH"
+        )
+    if "libgomp" in error:
+        return "Install GNU OpenMP: `apt-get install libgomp1` (Debian, Ubuntu)"
+    return f"The plug-in was tried with {TRIED}: pip install apache-tvm==0.27.0.post1"
 
 
 # It stays open when the package is reloaded.

@@ -32,7 +32,7 @@ def test_a_few_seconds():
     assert done.returncode == 0, done.stdout + done.stderr
     for part in ("4 threads with one library", "batches of 1 to 8", "load, run, unload", "fork"):
         assert part in done.stdout
-    assert "from the first half to the second" in done.stdout
+    assert "from the second quarter to the last" in done.stdout
 
 
 def turns(memory):

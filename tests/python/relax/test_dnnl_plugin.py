@@ -21,6 +21,7 @@ import importlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -112,6 +113,14 @@ def test_another_backend_is_there(tmp_path):
     assert "this TVM has a oneDNN backend already" in refused(tmp_path, program)
 
 
+def test_without_the_library_of_onednn(tmp_path):
+    """A package that was copied elsewhere without it."""
+    shutil.copytree(LAYOUT.plugin / "tvm_dnnl", tmp_path / "tvm_dnnl")
+    said = refused(tmp_path, "import tvm_dnnl")
+    assert "libdnnl.so.3: cannot open shared object file" in said
+    assert "install tvm_dnnl again, or put the folder of a libdnnl.so.3" in said
+
+
 def test_the_package_is_this_checkouts():
     wanted = plugin.contents(LAYOUT.root)
     assert "tvm_dnnl/__init__.py" in wanted and "tvm_dnnl/dnnl.py" in wanted
@@ -126,6 +135,13 @@ def test_wheel(tmp_path):
         names = set(archive.namelist())
         (name,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         metadata = archive.read(name).decode()
+        (name,) = (name for name in names if name.endswith("licenses/CARRIED.md"))
+        carried = archive.read(name).decode()
+    # It names what there is, and nothing of the other wheel.
+    for path in re.findall(r"`(\w+(?:/[\w.]+)*)`", carried):
+        if path.startswith(("tvm_", "dnnl_")):
+            assert any(name == path or name.startswith(f"{path}/") for name in names), path
+    assert {"LLVM", "PicoJSON", "hhb-tvm"}.isdisjoint(re.findall(r"[\w-]+", carried))
     libraries = {f"tvm_dnnl/{name}" for name in ("libtvm_dnnl_relax.so", "libdnnl.so.3")}
     assert libraries == {name for name in names if ".so" in name}
     assert not [name for name in names if name.startswith("tvm/") or "__pycache__" in name]

@@ -51,7 +51,8 @@ each op that are drawn at random; with `--run` it also runs them and compares th
 fails when it is out of date.
 
 - **types**: those that are accepted, `bfloat16` and `float16` on a CPU that has them. All rows
-  refuse other types, symbolic shapes and tensors of no elements, with a reason.
+  refuse other types and tensors of no elements, with a reason, and
+  [open dimensions](open_dimensions.md#what-is-offloaded) where oneDNN must know the size.
 - **8 bits**: which operands may be `uint8` or `int8` behind a `qnn.dequantize`, which is done as
   they are read. A `qnn.quantize` can be fused behind such an op.
 - **layouts**: those that are accepted, of the data and of the weight; ops without an entry have no
