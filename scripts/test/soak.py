@@ -36,7 +36,8 @@ from scripts.console import Console
 from scripts.errors import SetupError
 
 TITLES = ["what took turns", "turns", "runs", "ms a turn", "MB more in the last quarter"]
-# The pages that may come on top from the second quarter to the last: the allocator's, in which pieces lie otherwise.
+# The pages that may come on top from the second quarter to the last: the allocator's, in which
+# pieces lie otherwise.
 SLACK_MB = 4.0
 CALLERS = 4
 BATCHES = range(1, 9)

@@ -85,8 +85,8 @@ def _remedy(error):
     """Return what to do about a library that cannot be opened."""
     if "libdnnl" in error:
         return (
-            "oneDNN's library lies beside it in the wheel: install tvm_dnnl again, or put the folder "
-            "of a libdnnl.so.3 of 3.2 or newer into LD_LIBRARY_PATH"
+            "oneDNN's library lies beside it in the wheel: install tvm_dnnl again, or put the "
+            "folder of a libdnnl.so.3 of 3.2 or newer into LD_LIBRARY_PATH"
         )
     if "libgomp" in error:
         return "Install GNU OpenMP: `apt-get install libgomp1` (Debian, Ubuntu)"
