@@ -97,6 +97,25 @@ def test_c_source(model, tmp_path, compiler):
 
 
 @json_only
+@pytest.mark.parametrize(
+    "exclude, line",
+    [
+        ("nn.softmax", "3 of 4 ops run on oneDNN, in 1 partition; on TVM: nn.softmax"),
+        ("", "4 of 4 ops run on oneDNN, in 1 partition"),
+        (
+            "nn.conv2d,nn.relu",
+            "0 of 4 ops run on oneDNN; on TVM: nn.bias_add, nn.conv2d, nn.relu, ",
+        ),
+    ],
+    ids=["one-left", "all", "none"],
+)
+def test_it_says_in_a_line_what_runs_where(capfd, model, tmp_path, exclude, line):
+    compile_with(model, tmp_path, DNNL_AND_HOST, f"--target-dnnl-exclude={exclude}")
+    said = capfd.readouterr()
+    assert f"target dnnl: {line}" in said.err and "oneDNN" not in said.out
+
+
+@json_only
 def test_module_name_is_that_of_the_partitions(model, tmp_path):
     _, graph = compile_with(model, tmp_path, DNNL_AND_HOST, "--module-name=small")
     assert "tvmgen_small_dnnl_main_0" in graph

@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import tvm
 
 
@@ -27,7 +29,9 @@ def partition_for_tvmc(
     mod_name: str = "default",
     **options: object,
 ) -> tvm.IRModule:
-    """Partition a module for `tvmc compile --target="dnnl -prune=0, llvm"`.
+    """Partition a module for `tvmc compile --target="dnnl -prune=0, llvm"`; say what runs where.
+
+    A line on stderr has the numbers of ops and partitions, and what stays on TVM.
 
     Parameters
     ----------
@@ -56,6 +60,8 @@ def partition_for_tvmc(
             "this TVM has no target dnnl; build it with USE_DNNL_CODEGEN set to ON in config.cmake"
         )
     try:
-        return dnnl.partition_for_dnnl(mod, params, mod_name)
+        partitioned = dnnl.partition_for_dnnl(mod, params, mod_name)
     except ValueError as error:
         raise TVMCException(f"target dnnl: {error}") from error
+    print(f"target dnnl: {dnnl.offload_report(partitioned).summary}", file=sys.stderr)
+    return partitioned

@@ -32,6 +32,8 @@ LEFT = "can be offloaded, but was in no partition"
 
 # So many sources are in a line of the table; the JSON and the page have all.
 MAX_SOURCES = 2
+# So many of the ops that stayed on TVM are in the line of the summary.
+MAX_LEFT = 4
 
 # What differs in one reason from op to op: numbers, open dimensions, and shapes of either.
 _NUMBERS = re.compile(r"\((?:[0-9?]+,? ?)*\)|[0-9]+|\?")
@@ -125,6 +127,18 @@ class OffloadReport:
     def offloaded(self) -> int:
         """How many of them oneDNN runs."""
         return sum(self.taken.values())
+
+    @property
+    def summary(self) -> str:
+        """What runs where, in a line."""
+        text = f"{self.offloaded} of {self.total} ops run on oneDNN"
+        if self.partitions:
+            text += f", in {_count(self.partitions)}"
+        left = {name: count - self.taken.get(name, 0) for name, count in self.calls.items()}
+        names = [name for name in sorted(left, key=lambda name: (-left[name], name)) if left[name]]
+        if len(names) > MAX_LEFT:
+            names[MAX_LEFT:] = ["..."]
+        return text + (f"; on TVM: {', '.join(names)}" if names else "")
 
     def to_dict(self) -> dict:
         """Return the report as plain dicts, lists, strings and numbers."""
