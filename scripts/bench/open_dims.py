@@ -17,9 +17,11 @@
 """Libraries with open dimensions, called with one shape after the other.
 
 Beside ours are our own libraries for one shape each, and onnxruntime and OpenVINO with the same
-dimensions open. All take turns, and each calls its shapes in turn.
+dimensions open. All take turns. In one's turn its shapes go round several times, of which the
+first is not counted: the threads of the one before are still spinning then.
 """
 
+import ctypes
 import dataclasses
 import os
 import statistics
@@ -54,6 +56,17 @@ def _timed(call):
     return time.perf_counter() - start
 
 
+def _forget_primitives():
+    """Empty oneDNN's cache, from which a library takes what others compiled before."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "libdnnl" in line}
+    for path in paths:
+        onednn, capacity = ctypes.CDLL(path), ctypes.c_int()
+        onednn.dnnl_get_primitive_cache_capacity(ctypes.byref(capacity))
+        for each in (0, capacity):
+            onednn.dnnl_set_primitive_cache_capacity(each)
+
+
 class Ours:
     """One library with open dimensions, or one for each shape.
 
@@ -82,6 +95,7 @@ class Ours:
                 mod, params = relay.frontend.from_onnx(model, freeze_params=True, **shape)
                 found = dnnl.partition_for_dnnl(mod, params, precision=precision)
                 lib = testing.build(found, executor="vm")
+                _forget_primitives()
             begin = time.perf_counter()
             if is_static or i == 0:
                 runner = testing.Runner(lib)
@@ -166,7 +180,7 @@ def measure(network, precision, names, threads, repeat):
     from dnnl_tests.models import int8, open_dims, workloads
     from tvm.relay.op.contrib._dnnl.policy import cpu
 
-    from scripts.bench import peers
+    from scripts.bench import bench, peers
 
     case = peers.Case(workloads.WORKLOADS[network.name], threads, precision)
     model = network.model()
@@ -179,17 +193,20 @@ def measure(network, precision, names, threads, repeat):
     random = np.random.default_rng(0)
     inputs = [random.uniform(-1, 1, shape).astype("float32") for shape in network.shapes]
     own = "float32" if precision in INT8 else precision
+    # A process starts its threads and reads oneDNN's code once: that is no library's time.
+    Ours(model, inputs[:1], True, own)
     ours, static = (Ours(model, inputs, is_static, own) for is_static in (False, True))
     ready, reasons = _peers(case, model, names)
     runtimes = {"dnnl": ours, "static": static, **ready}
-    seconds = {name: [[] for _ in inputs] for name in runtimes}
-    # The first turns warm up.
-    for turn in range(-3, repeat):
-        for name, runtime in runtimes.items():
-            for i, x in enumerate(inputs):
-                took = runtime.time(i, x)
-                if turn >= 0:
-                    seconds[name][i].append(took)
+
+    def sampler(runtime):
+        def call():
+            return [runtime.time(i, x) for i, x in enumerate(inputs)]
+
+        return lambda count: [call() for _ in range(1 + count)][1:]
+
+    turns = bench.take_turns({name: sampler(each) for name, each in runtimes.items()}, repeat)
+    seconds = {name: list(zip(*sum(rounds, []))) for name, rounds in turns.items()}
     rows = []
     for i, shape in enumerate(network.shapes):
         row = {"model": network.name, "precision": precision, "shape": list(shape)}
