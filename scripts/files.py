@@ -16,6 +16,7 @@
 # under the License.
 """Files that are written as a whole or not at all."""
 
+import contextlib
 import os
 import shutil
 import stat
@@ -23,7 +24,14 @@ from pathlib import Path
 
 
 def write_whole(path, text):
-    """Write a text so that the file has the old text or the new, also where the disk is full.
+    """Write a text so that the file has the old text or the new, also where the disk is full."""
+    with whole(path) as file:
+        file.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def whole(path):
+    """Give a path to write to, with the suffix of a file that it then becomes.
 
     What is there and no regular file, such as /dev/stdout, is written as it is, and so is a file
     in a folder that takes no other.
@@ -32,11 +40,11 @@ def write_whole(path, text):
     path = Path(os.path.realpath(path))
     is_special = path.exists() and not stat.S_ISREG(path.stat().st_mode)
     if is_special or not os.access(path.parent, os.W_OK):
-        path.write_text(text, encoding="utf-8")
+        yield path
         return
-    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")
+    temporary = path.with_name(f".tmp{os.getpid()}-{path.name}")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        yield temporary
         if path.exists():
             shutil.copymode(path, temporary)
         os.replace(temporary, path)

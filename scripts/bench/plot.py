@@ -21,6 +21,7 @@ import textwrap
 from pathlib import Path
 
 from scripts.errors import SetupError
+from scripts.files import whole
 
 # So that bars of one backend, or of one kind of primitive, look alike in all plots.
 COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#787774", "#c4554d", "#cb912f")
@@ -50,7 +51,8 @@ def _save(figure, path):
     for axes in figure.axes:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-    figure.savefig(path, dpi=150)
+    with whole(path) as file:
+        figure.savefig(file, dpi=150)
 
 
 def backends(models, titles, precisions, path, subtitle):

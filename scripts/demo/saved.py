@@ -32,7 +32,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts.errors import SetupError
-from scripts.files import write_whole
+from scripts.files import whole, write_whole
 
 INDEX = "dnnl_demo.json"
 FORMAT = "dnnl-demo-1"
@@ -61,9 +61,10 @@ def save(folder, results, image):
     """Write the libraries of `results` (list of compared.Result) and the line's image."""
     try:
         _save(Path(folder), results, image)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # the second is what TVM says of the linker
+        reason = getattr(error, "strerror", None) or str(error).strip().splitlines()[-1]
         raise SetupError(
-            f"--save: cannot write to {folder}: {error.strerror or error}",
+            f"--save: cannot write to {folder}: {reason}",
             "make room there or name another directory.",
         ) from error
 
@@ -72,9 +73,10 @@ def _save(folder, results, image):
     models = []
     for result in results:
         row = result.workload
-        result.lib.export_library(str(folder / f"{row.name}.so"))
+        dnnl.export_library(result.lib, folder / f"{row.name}.so")
         arrays = {f"output{i}": output for i, output in enumerate(result.outputs)}
-        np.savez(folder / f"{row.name}.npz", input=result.inputs[row.input_name], **arrays)
+        with whole(folder / f"{row.name}.npz") as file:
+            np.savez(file, input=result.inputs[row.input_name], **arrays)
         models.append(
             {
                 "name": row.name,
@@ -94,7 +96,8 @@ def _save(folder, results, image):
     if any(model["name"] == "rec" for model in models):
         # The dictionary, so that loading needs no ONNX.
         index["classes"] = ocr.characters()
-    image.save(folder / "line.png")
+    with whole(folder / "line.png") as file:
+        image.save(file)
     # Written last: without it the directory is not one of ours.
     text = json.dumps(index, ensure_ascii=False, indent=1)
     write_whole(folder / INDEX, text)

@@ -17,6 +17,7 @@
 """The demo: what it prints, and what it says when something is wrong."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -193,6 +194,28 @@ def test_load_refuses_what_is_not_ours(tmp_path, text, words):
     with pytest.raises(SetupError, match=words) as error:
         saved.read_index(tmp_path)
     assert "what to do: save" in said(error)
+
+
+@pytest.mark.parametrize(
+    "error, words",
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (RuntimeError("Compilation error:\ncollect2: ld terminated"), "collect2: ld terminated"),
+    ],
+    ids=["disk", "linker"],
+)
+def test_a_full_disk_leaves_what_was_saved(tmp_path, error, words):
+    class Library:
+        def export_library(self, path):
+            with open(path, "w") as file:
+                file.write("half")
+            raise error
+
+    row = types.SimpleNamespace(name="cls")
+    (tmp_path / "cls.so").write_text("old")
+    with pytest.raises(SetupError, match=words):
+        saved.save(tmp_path, [types.SimpleNamespace(workload=row, lib=Library())], None)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("cls.so", "old")]
 
 
 def test_load_names_a_library_that_is_broken(tmp_path):

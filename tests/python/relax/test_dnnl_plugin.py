@@ -221,7 +221,7 @@ def test_runtime_without_a_compiler(tmp_path):
 def exported(folder):
     """Return a library with a partition."""
     mod = compiled(tvm_dnnl.partition_for_dnnl(module(conv_bias_relu, X4), prune=False))
-    tvm.compile(mod, target="llvm").export_library(str(folder / "model.so"))
+    tvm_dnnl.export_library(tvm.compile(mod, target="llvm"), folder / "model.so")
     return folder / "model.so"
 
 

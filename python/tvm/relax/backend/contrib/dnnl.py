@@ -28,6 +28,7 @@ import tvm
 
 from ._dnnl import pipeline
 from ._dnnl.codegen import compile_partitions
+from ._dnnl.export import export_library
 from ._dnnl.ops import ROWS
 from ._dnnl.options import make_options
 from ._dnnl.policy.op_spec import Rules
@@ -38,6 +39,7 @@ from ._dnnl.report.offload_report import OffloadReport
 __all__ = [
     "OffloadReport",
     "dnnl_version",
+    "export_library",
     "num_threads",
     "offload_report",
     "partition_for_dnnl",

@@ -30,6 +30,7 @@ import tvm
 from tvm import relay
 from tvm.relay.dataflow_pattern import DFPattern
 
+from ._dnnl.export import export_library
 from ._dnnl.integration import cache, coming_from_tvm, shape_functions
 from ._dnnl.integration.c_source import c_source_options
 from ._dnnl.integration.profiling import DNNLMetricCollector
@@ -50,6 +51,7 @@ __all__ = [
     "cached_library",
     "dnnl_codegen",
     "dnnl_version",
+    "export_library",
     "host_target",  # not for TVM
     "is_dnnl_available",
     "legalize_qnn_for_dnnl",

@@ -27,6 +27,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl import export
 from tvm.relay.op.contrib._dnnl.integration import cache
 from tvm.testing import dnnl as testing
 
@@ -212,11 +213,11 @@ def test_a_writer_that_is_killed(writer, tmp_path, monkeypatch):
     killed.wait()
     # Nobody takes half a library for one, and what was left goes later, the other's does not.
     assert content(library(tmp_path, "mine", key="other")) == "mine"
-    assert len(list(tmp_path.glob(f"{cache._MAKING}*"))) == 2
-    later = time.time() + 2 * cache._ABANDONED
-    monkeypatch.setattr(cache.time, "time", lambda: later)
+    assert len(list(tmp_path.glob(f"{export.MAKING}*"))) == 2
+    later = time.time() + 2 * export.ABANDONED
+    monkeypatch.setattr(export.time, "time", lambda: later)
     library(tmp_path, "more", key="third")
-    assert len(list(tmp_path.glob(f"{cache._MAKING}*"))) == 1
+    assert len(list(tmp_path.glob(f"{export.MAKING}*"))) == 1
     path = alive.communicate("go\n")[0].strip()
     assert content(path) == "half and half"
 

@@ -25,6 +25,7 @@ Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The roo
     ir           Relay: a call as rules see it, a function as a graph; constants; shapes with names
     rewrites     what prepares a function; a driver, and a file for each rewrite
     partition    what is fused, which regions become functions, and which stay on TVM
+    export       libraries that are written as a whole
     report       what became of each op, as a table, for programs and drawn
     integration  tvmc, C source, profiling, shape functions, the host's target
 

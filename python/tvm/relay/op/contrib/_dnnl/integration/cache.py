@@ -24,21 +24,16 @@ same one need not know of each other.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import platform
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import tvm
 
-# What libraries are made in begins so. What a process left that was killed goes after a minute.
-_MAKING, _ABANDONED = ".making-", 60.0
+from ..export import making, put
 
 
 def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -> str:
@@ -60,18 +55,11 @@ def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -
         with contextlib.suppress(OSError):
             if path.name == _name(key, path):
                 return str(path)
-    _clean(folder)
-    making = tempfile.mkdtemp(prefix=_MAKING, dir=folder)
-    try:
-        with _locked(making):
-            made = Path(making, "library.so")
-            write(str(made))
-            with made.open("rb") as file:
-                os.fsync(file.fileno())
-            path = folder / _name(key, made)
-            made.replace(path)
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
+    with making(folder) as new:
+        made = new / "library.so"
+        write(str(made))
+        path = folder / _name(key, made)
+        put(made, path)
     return str(path)
 
 
@@ -82,27 +70,6 @@ def _name(key: str, path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return f"{key}-{digest.hexdigest()}.so"
-
-
-@contextlib.contextmanager
-def _locked(folder: str, wait: bool = True) -> Iterator[None]:
-    """Hold the lock of a folder, which the system takes back when the process ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _clean(folder: Path) -> None:
-    """Remove what processes that were killed have left."""
-    for left in folder.glob(f"{_MAKING}*"):
-        # The writer may end, or begin, at any time; then it is not ours.
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED:
-                with _locked(str(left), wait=False):
-                    shutil.rmtree(left, ignore_errors=True)
 
 
 def key_of(mod: tvm.IRModule, params: dict | None, *others: str) -> str:

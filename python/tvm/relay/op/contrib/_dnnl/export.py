@@ -1,0 +1,102 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Libraries that are written as a whole: under another name first, which is then changed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+# What files are made in begins so. What a process left that was killed goes after a minute.
+MAKING, ABANDONED = ".dnnl-making-", 60.0
+
+
+def export_library(compiled, path: str | os.PathLike, **options) -> None:
+    """Export a compiled model so that there is the old file, or none, until there is the new one.
+
+    A disk that is full, an error or a killed process cannot leave half a file, and processes that
+    have loaded the old one keep it. What is left of a killed process, a folder beside the file, is
+    removed by a later call.
+
+    Parameters
+    ----------
+    compiled : object
+        What the compiler of TVM returned.
+    path : str | os.PathLike
+        The file. Its suffix says the format, such as ".so" or ".tar".
+    options
+        Those of its `export_library`, such as `options=` for the C++ compiler.
+
+    Raises
+    ------
+    OSError, RuntimeError
+        It could not be written.
+    """
+    # A link stays one.
+    path = Path(os.path.realpath(path))
+    with making(path.parent) as folder:
+        new = folder / path.name
+        # An executable of Relay's VM has it in its module.
+        owner = compiled if hasattr(compiled, "export_library") else compiled.mod
+        owner.export_library(str(new), **options)
+        put(new, path)
+
+
+def put(new: Path, path: Path) -> None:
+    """Give a file the name of another, which it replaces, when it is on the disk."""
+    with new.open("rb") as file:
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+@contextlib.contextmanager
+def making(folder: Path) -> Iterator[Path]:
+    """Make a new folder in a folder for a file to be finished in; it goes at the end."""
+    _clean(folder)
+    new = tempfile.mkdtemp(prefix=MAKING, dir=folder)
+    try:
+        with _locked(new):
+            yield Path(new)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: str, wait: bool = True) -> Iterator[None]:
+    """Hold the lock of a folder, which the system takes back when the process ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clean(folder: Path) -> None:
+    """Remove what processes that were killed have left."""
+    for left in folder.glob(f"{MAKING}*"):
+        # The writer may end, or begin, at any time; then it is not ours.
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                with _locked(str(left), wait=False):
+                    shutil.rmtree(left, ignore_errors=True)

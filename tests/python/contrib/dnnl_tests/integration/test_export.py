@@ -1,0 +1,146 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""`export_library` writes the whole file or leaves the old one."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl import export
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.marks import json_only
+
+X = np.random.default_rng(0).standard_normal((2, 8), "float32")
+
+
+def compiled(factor, executor="graph"):
+    """Compile a dense of one partition; return it and what it computes of X."""
+    weight = np.full((4, 8), factor, "float32")
+    dense = relay.nn.dense(relay.var("x", shape=(2, 8)), relay.const(weight))
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(dense), prune=False)
+    assert testing.offload(mod).partitions == 1
+    return testing.build(mod, executor=executor), X @ weight.T
+
+
+def assert_computes(library, expected, executor="graph"):
+    testing.assert_close(testing.Runner(library, executor)({"x": X}), [expected])
+
+
+@json_only
+@pytest.mark.parametrize("executor", ["graph", "vm"])
+def test_a_new_file_in_the_place_of_one_that_is_loaded(executor, tmp_path):
+    path, link = tmp_path / "model.so", tmp_path / "link.so"
+    link.symlink_to(path)
+    old, first = compiled(1.0, executor)
+    new, second = compiled(2.0, executor)
+    dnnl.export_library(old, path)
+    loaded = tvm.runtime.load_module(str(path))
+    dnnl.export_library(new, link)
+    assert_computes(loaded, first, executor)
+    # The same name is the same library to this process.
+    got = testing.run_in_new_process(str(path), {"x": X}, executor=executor)
+    testing.assert_close(got, [second])
+    assert link.is_symlink() and len(list(tmp_path.iterdir())) == 2
+
+
+def test_options_are_those_of_the_compiler(tmp_path):
+    lib, expected = compiled(1.0)
+    calls = []
+
+    def compile_(path, *rest, **options):
+        calls.append(options)
+        tvm.contrib.cc.create_shared(path, *rest, **options)
+
+    compile_.output_format = "so"
+    dnnl.export_library(lib, tmp_path / "a.so", fcompile=compile_, options=["-s"])
+    assert calls[0]["options"][0] == "-s"
+    assert_computes(tvm.runtime.load_module(str(tmp_path / "a.so")), expected)
+
+
+# As on a full disk: no file grows beyond some kilobytes. The compiler is another process.
+FULL = """
+import resource, sys, tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+lib = relay.build(
+    tvm.IRModule.from_expr(relay.abs(relay.var("x", shape=(3,)))), target=dnnl.host_target()
+)
+resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
+try:
+    dnnl.export_library(lib, sys.argv[1])
+except (OSError, RuntimeError) as error:
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("old", ["old", None])
+def test_a_full_disk_leaves_the_old_file_or_none(old, tmp_path):
+    path = tmp_path / "a.so"
+    if old:
+        path.write_text(old)
+    done = subprocess.run([sys.executable, "-c", FULL, path], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == (
+        {"a.so": old} if old else {}
+    )
+
+
+SLOW = """
+import sys
+from tvm.relay.op.contrib._dnnl.export import export_library
+
+class Compiled:
+    def export_library(self, path):
+        with open(path, "w") as file:
+            file.write("half")
+            file.flush()
+            print("writing", flush=True)
+            sys.stdin.readline()
+
+export_library(Compiled(), sys.argv[1])
+"""
+
+
+class Text:
+    def export_library(self, path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("whole")
+
+
+def test_a_process_that_is_killed_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.so"
+    path.write_text("old")
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", SLOW, path], stdin=pipe, stdout=pipe)
+    assert process.stdout.readline() == b"writing\n"
+    assert path.read_text() == "old"
+    process.kill()
+    process.communicate()
+    assert path.read_text() == "old"
+    # What is left goes with a later call, not with one that could be beside it.
+    export.export_library(Text(), path)
+    assert path.read_text() == "whole" and len(list(tmp_path.iterdir())) == 2
+    later = time.time() + 2 * export.ABANDONED
+    monkeypatch.setattr(export.time, "time", lambda: later)
+    export.export_library(Text(), path)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.so"]
