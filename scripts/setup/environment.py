@@ -172,7 +172,7 @@ def run_steps(chain, runner):
             continue
         # Which steps are due is known only when those before them have run: no total.
         progress = runner.console.step(f"[{shown + 1}] {step.title}", step.after)
-        with progress, step.alone():
+        with step.alone(), progress:
             step.run()
         shown += progress.shown
     if shown:

@@ -22,13 +22,12 @@ The kernel drops a lock when its last holder ends, however it ends, so it never 
 import contextlib
 import fcntl
 import os
-import time
 from pathlib import Path
 
 
 @contextlib.contextmanager
 def exclusive(path, console, what="another set-up of this checkout"):
-    """Hold the lock file alone while the body runs; wait for its holders, and say for whom.
+    """Hold the lock file alone while the body runs; wait for its holders, say for whom, how long.
 
     Parameters
     ----------
@@ -44,10 +43,9 @@ def exclusive(path, console, what="another set-up of this checkout"):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            start = time.monotonic()
             console.say(f"waiting for {what} ({_holders(descriptor) or 'an unknown process'})")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            console.say(f"waited {time.monotonic() - start:.0f} s")
+            with console.step("waiting", after=1.0):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -177,6 +177,11 @@ class Packages(Step):
         stamps = ((group, Stamp(self.layout.venv / f".packages-{group}")) for group in self.groups)
         return [(g, stamp) for g, stamp in stamps if not stamp.matches(digest(self._file(g)))]
 
+    def replaced(self):
+        # Packages of a new group come on top; those of other pins go into the place of old ones.
+        is_other = any(stamp.path.exists() for _, stamp in self._stale())
+        return self.layout.venv if is_other else None
+
     def current(self):
         return not self._stale()
 

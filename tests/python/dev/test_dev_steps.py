@@ -291,8 +291,21 @@ def test_a_second_set_up_waits_for_the_first(tmp_path):
         time.sleep(0.1)
         assert second.poll() is None
     out, err = second.communicate(timeout=20)
-    assert (out, second.returncode) == ("inside\n", 0)
-    assert re.fullmatch(r"waited \d+ s\n", err)
+    assert (out, second.returncode, err) == ("inside\n", 0, "")
+
+
+def test_what_waits_says_for_how_long(tmp_path):
+    lock = tmp_path / "build/.lock"
+    with exclusive(lock, Console()):
+        second = started(
+            "Console.interval = 0.1\nwith exclusive(Path(sys.argv[2]), Console()): pass", lock
+        )
+        lines = [second.stderr.readline() for _ in range(4)]
+    _, err = second.communicate(timeout=20)
+    assert lines[0].startswith("waiting for another set-up") and lines[1] == "waiting ...\n"
+    for line in lines[2:]:
+        assert re.fullmatch(r"waiting +\d+\.\d s\n", line)
+    assert re.fullmatch(r"waiting +\d+\.\d s  done", err.splitlines()[-1])
 
 
 def test_nothing_is_replaced_while_a_process_runs_in_it(layout):
