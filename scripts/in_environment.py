@@ -26,6 +26,8 @@ from scripts.setup.steps import PackageModels
 
 # What commands need beside the usual packages.
 GROUPS = {"bench": ("bench",), "profile": ("bench",)}
+# With --relax these run beside Relay, and start a process beside the plug-in.
+BOTH = ("bench",)
 
 
 def use_tree(folder):
@@ -41,9 +43,11 @@ def main(args, words):
     """Run the command of `args`, whose words are `words`, in the environment."""
     if args.tvm is not None:
         use_tree(args.tvm)
-    layout = PluginLayout() if getattr(args, "relax", False) else Layout()
+    layout, also = Layout(), []
+    if getattr(args, "relax", False):
+        layout, also = (layout, [PluginLayout()]) if args.command in BOTH else (PluginLayout(), [])
     more = [PackageModels] if getattr(args, "packages", False) else []
-    runner = prepare(args, layout, GROUPS.get(args.command, ()), more)
+    runner = prepare(args, layout, GROUPS.get(args.command, ()), more, also)
     words = [word for word in words if word not in ("--dry-run", "--no-build")]
     command = [str(layout.python), "-m", "scripts", args.command, *words]
     if args.dry_run:

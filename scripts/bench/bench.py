@@ -23,14 +23,14 @@ Beside each time is how the outputs differ from those of onnxruntime in float32.
 With --codegen the two code generators are compared instead, JSON beside C_SRC: the time to
 compile, export, load and run, and the memory. With --callers it is the throughput: one caller with
 all threads, as many callers as threads, and what other runtimes offer for many callers. With
---open-dims it is libraries whose batch, image size or length is open. MODEL.onnx is a file of your
-own, in the place of the models that are here.
+--open-dims it is libraries whose batch, image size or length is open. With --relax it is the
+plug-in for TVM of today, beside Relay. MODEL.onnx is a file of your own, in the place of the models
+that are here.
 """
 
 import dataclasses
 import json
 import os
-import statistics
 import sys
 
 from scripts import options, table
@@ -39,8 +39,6 @@ from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_whole
 
-# So many times each backend takes its turn: a slow spell of the machine then hits them all.
-ROUNDS = 10
 # What is measured when no precision is named.
 PRECISIONS = ("float32", "bfloat16", "int8")
 TITLES = [
@@ -88,6 +86,10 @@ def add_arguments(parser):
         action="store_true",
         help="measure models with open dimensions beside libraries for one shape each",
     )
+    options.add_relax(parser, "measure the plug-in for TVM of today beside Relay")
+    parser.add_argument(
+        "--tvm-alone", action="store_true", help="with --relax: TVM's Relax without oneDNN, too"
+    )
 
 
 def choose(option, text, rows):
@@ -118,42 +120,6 @@ def limit_threads(threads):
         raise RuntimeError("threads must be set before tvm is imported")
     for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
         os.environ[variable] = str(threads)
-
-
-def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
-    """Sample each function in turn, round by round.
-
-    Parameters
-    ----------
-    samplers : dict of str to callable
-        By backend: takes a number of runs, returns samples in seconds.
-    repeat : int
-        Runs of each in all rounds together.
-    rounds : int
-        How often each takes its turn.
-    note : callable, optional
-        Is told the round that runs.
-
-    Returns
-    -------
-    dict of str to list of list of float
-        By backend: the samples of each round.
-    """
-    rounds = min(rounds, repeat)
-    samples = {name: [] for name in samplers}
-    for turn in range(rounds):
-        if note:
-            note(f"round {turn + 1} of {rounds}")
-        share = repeat * (turn + 1) // rounds - repeat * turn // rounds
-        for name, sampler in samplers.items():
-            samples[name].append(sampler(share))
-    return samples
-
-
-def ratio(ours, theirs):
-    """Return how many times as long ours takes: the median of the rounds' ratios of medians."""
-    pairs = zip(ours, theirs)
-    return statistics.median(statistics.median(a) / statistics.median(b) for a, b in pairs)
 
 
 def measure_workload(cases, backends, repeat, console):
@@ -205,7 +171,7 @@ def measure_workload(cases, backends, repeat, console):
             )
             samplers[len(results) - 1] = prepared.sample
     with console.step(f"{name}: measure"):
-        for number, rounds in take_turns(samplers, repeat, note=console.note).items():
+        for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
             results[number]["rounds"] = rounds
     return results
 
@@ -238,10 +204,10 @@ def json_rows(results, ours):
         row.update(samples=timing.count, is_default=result["is_default"])
         mine = _find(results, ours, case.precision)
         if name != ours and mine:
-            row["dnnl_ratio"] = ratio(mine, result["rounds"])
+            row["dnnl_ratio"] = measure.ratio(mine, result["rounds"])
         base = _find(results, name, "float32")
         if case.precision != "float32" and base:
-            row["float32_ratio"] = ratio(result["rounds"], base)
+            row["float32_ratio"] = measure.ratio(result["rounds"], base)
         if result["accuracy"]:
             row.update(dataclasses.asdict(result["accuracy"]))
     return rows
@@ -332,21 +298,29 @@ def main(args):
     from dnnl_tests.models import workloads
     from tvm.relay.op.contrib import dnnl
 
-    from scripts.bench import codegens, open_dims, peers, throughput
+    from scripts.bench import codegens, open_dims, peers, relax, relax_open, throughput
 
     if args.model:
         chosen = [own_file(args)]
     else:
         if args.codegen and not args.models:
             args.models = codegens.MODEL
+        if args.relax and not args.open_dims and not args.models:
+            args.models = ",".join(relax.MODELS)
         known_models = open_networks.NETWORKS if args.open_dims else workloads.WORKLOADS
         chosen = choose("models", args.models, known_models)
+    if args.tvm_alone and not args.relax:
+        raise SetupError("--tvm-alone goes with --relax", "add that.")
+    names = []
+    if args.relax:
+        names = relax.check(args)
+    elif args.open_dims:
+        names = open_dims.chosen_peers(options.names(args.backends))
     backends = choose("backends", args.backends, peers.BACKENDS)
     known = {precision: precision for precision in options.PRECISIONS}
     precisions = choose("precision", args.precision or ",".join(PRECISIONS), known)
     if not args.backends:
         backends = [backend for backend in backends if backend.by_default]
-    names = open_dims.chosen_peers(options.names(args.backends)) if args.open_dims else []
     if args.open_dims and args.plot:
         raise SetupError("--open-dims draws nothing", "leave --plot away.")
     if args.json:
@@ -357,6 +331,9 @@ def main(args):
     note = measure.busy_note()
     if args.codegen:
         titles, cells, rows = codegens.compare(chosen, args.repeat, console)
+    elif args.relax:
+        module = relax_open if args.open_dims else relax
+        titles, cells, rows = module.compare(chosen, precisions, names, args, console)
     elif args.open_dims:
         titles, cells, rows = open_dims.compare(chosen, precisions, names, args, console)
     elif args.callers:
@@ -365,14 +342,20 @@ def main(args):
     else:
         titles, cells, rows = compare(chosen, precisions, backends, args, console)
     host = measure.host()
+    versions = {"tvm": tvm.__version__, "onednn": dnnl.dnnl_version()}
+    if args.relax:
+        versions["relax"] = relax.versions()
     print(
-        f"\noneDNN {dnnl.dnnl_version()}, TVM {tvm.__version__}, {host['cpu']}, "
+        f"\noneDNN {versions['onednn']}, TVM {tvm.__version__}"
+        f"{' and {tvm}'.format(**versions['relax']) if args.relax else ''}, {host['cpu']}, "
         f"{args.threads} threads"
     )
     print(f"{note}\n" if note else "")
     print(
         table.render(
-            titles, cells, left=1 if args.codegen else 2 if args.open_dims or args.callers else 3
+            titles,
+            cells,
+            left=1 if args.codegen else 2 if args.relax or args.open_dims or args.callers else 3,
         )
     )
     print("\n".join(reasons(rows)))
@@ -382,7 +365,7 @@ def main(args):
         figures = {
             "format": FORMAT,
             "host": host,
-            "versions": {"tvm": tvm.__version__, "onednn": dnnl.dnnl_version()},
+            "versions": versions,
             "threads": args.threads,
             "repeat": args.repeat,
             "note": note,

@@ -162,7 +162,7 @@ def measure_workload(name, repeat, console):
                 codegen: lambda repeat, child=child: child.submit(sample, repeat).result()
                 for codegen, child in children.items()
             }
-            turns = bench.take_turns(samplers, repeat, note=console.note)
+            turns = measure.take_turns(samplers, repeat, note=console.note)
             for codegen, rounds in turns.items():
                 timing = measure.Timing.of(sum(rounds, []))
                 rows[codegen].update(

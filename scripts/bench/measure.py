@@ -24,6 +24,9 @@ import time
 
 from scripts.options import cpus
 
+# So many times each backend takes its turn: a slow spell of the machine then hits them all.
+ROUNDS = 10
+
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
@@ -83,6 +86,42 @@ def sample(call, repeat, warmup=3, budget=None):
         if end is not None and now > end:
             break
     return seconds
+
+
+def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
+    """Sample each function in turn, round by round.
+
+    Parameters
+    ----------
+    samplers : dict of str to callable
+        By backend: takes a number of runs, returns samples in seconds.
+    repeat : int
+        Runs of each in all rounds together.
+    rounds : int
+        How often each takes its turn.
+    note : callable, optional
+        Is told the round that runs.
+
+    Returns
+    -------
+    dict of str to list of list of float
+        By backend: the samples of each round.
+    """
+    rounds = min(rounds, repeat)
+    samples = {name: [] for name in samplers}
+    for turn in range(rounds):
+        if note:
+            note(f"round {turn + 1} of {rounds}")
+        share = repeat * (turn + 1) // rounds - repeat * turn // rounds
+        for name, sampler in samplers.items():
+            samples[name].append(sampler(share))
+    return samples
+
+
+def ratio(ours, theirs):
+    """Return how many times as long ours takes: the median of the rounds' ratios of medians."""
+    pairs = zip(ours, theirs)
+    return statistics.median(statistics.median(a) / statistics.median(b) for a, b in pairs)
 
 
 def busy_note():

@@ -31,7 +31,6 @@ import time
 import numpy as np
 
 from scripts.errors import SetupError
-from scripts.options import INT8
 
 TITLES = [
     "shape",
@@ -138,7 +137,7 @@ def _openvino(case, name):
     return Peer(lambda x: request.infer({name: x}, share_inputs=True))
 
 
-def _peers(case, model, names):
+def peers_of(case, model, names):
     """Return by name the runtimes that are ready, and why others are not."""
     import onnx
 
@@ -156,6 +155,24 @@ def _peers(case, model, names):
                 except peers.NotMeasured as error:
                     reasons[name] = str(error)
     return ready, reasons
+
+
+def prepared(network, case):
+    """Return a network in the precision of a case as an ONNX model, and an input of each shape.
+
+    What oneDNN has no kernels for raises NotMeasured.
+    """
+    from dnnl_tests.models import int8, open_dims
+
+    from scripts.bench import peers
+
+    peers.check_onednn(case)
+    model = network.model()
+    if case.is_int8:
+        activations = {suffix: name for name, suffix in int8.SUFFIXES.items()}[case.precision]
+        model = open_dims.in_int8(network.name, activations)
+    random = np.random.default_rng(0)
+    return model, [random.uniform(-1, 1, shape).astype("float32") for shape in network.shapes]
 
 
 def measure(network, precision, names, threads, repeat):
@@ -177,26 +194,21 @@ def measure(network, precision, names, threads, repeat):
     list of dict
         For each shape: the median milliseconds of each runtime, of our first runs, and "reasons".
     """
-    from dnnl_tests.models import int8, open_dims, workloads
-    from tvm.relay.op.contrib._dnnl.policy import cpu
+    from dnnl_tests.models import workloads
 
-    from scripts.bench import bench, peers
+    from scripts.bench import peers
+    from scripts.bench.measure import take_turns
 
     case = peers.Case(workloads.WORKLOADS[network.name], threads, precision)
-    model = network.model()
-    if precision in INT8:
-        activations = {suffix: name for name, suffix in int8.SUFFIXES.items()}[precision]
-        model = open_dims.in_int8(network.name, activations)
-    elif not cpu.computes(precision):
-        reason = f"oneDNN has no {precision} kernels for this CPU"
-        return [{"model": network.name, "precision": precision, "reasons": {peers.OURS: reason}}]
-    random = np.random.default_rng(0)
-    inputs = [random.uniform(-1, 1, shape).astype("float32") for shape in network.shapes]
-    own = "float32" if precision in INT8 else precision
+    row = {"model": network.name, "precision": precision}
+    try:
+        model, inputs = prepared(network, case)
+    except peers.NotMeasured as error:
+        return [{**row, "reasons": {peers.OURS: str(error)}}]
     # A process starts its threads and reads oneDNN's code once: that is no library's time.
-    Ours(model, inputs[:1], True, own)
-    ours, static = (Ours(model, inputs, is_static, own) for is_static in (False, True))
-    ready, reasons = _peers(case, model, names)
+    Ours(model, inputs[:1], True, case.own_precision)
+    ours, static = (Ours(model, inputs, each, case.own_precision) for each in (False, True))
+    ready, reasons = peers_of(case, model, names)
     runtimes = {"dnnl": ours, "static": static, **ready}
 
     def sampler(runtime):
@@ -205,11 +217,11 @@ def measure(network, precision, names, threads, repeat):
 
         return lambda count: [call() for _ in range(1 + count)][1:]
 
-    turns = bench.take_turns({name: sampler(each) for name, each in runtimes.items()}, repeat)
+    turns = take_turns({name: sampler(each) for name, each in runtimes.items()}, repeat)
     seconds = {name: list(zip(*sum(rounds, []))) for name, rounds in turns.items()}
     rows = []
     for i, shape in enumerate(network.shapes):
-        row = {"model": network.name, "precision": precision, "shape": list(shape)}
+        row = {**row, "shape": list(shape)}
         row.update((f"{name}_ms", 1e3 * statistics.median(s[i])) for name, s in seconds.items())
         row.update(first_ms=1e3 * ours.first[i], static_first_ms=1e3 * static.first[i])
         rows.append({**row, "reasons": reasons})
@@ -229,14 +241,13 @@ def _cells(row, title):
     return [*cells, f"{row['first_ms']:.0f}", f"{row['static_first_ms']:.0f}"]
 
 
-def chosen_peers(names):
-    """Return those of PEERS that --backends names, all if it is empty; raise for others."""
+def chosen_peers(names, peers=PEERS, ours="dnnl", option="--open-dims"):
+    """Return those of `peers` that --backends names, all if it is empty; raise for others."""
+    known = (ours, *peers)
     for name in names:
-        if name not in ("dnnl", *PEERS):
-            raise SetupError(
-                f"--open-dims does not measure {name}", f"it does: dnnl, {', '.join(PEERS)}."
-            )
-    return [name for name in PEERS if not names or name in names]
+        if name not in known:
+            raise SetupError(f"{option} does not measure {name}", f"it does: {', '.join(known)}.")
+    return [name for name in peers if not names or name in names]
 
 
 def compare(networks, precisions, names, args, console):

@@ -135,7 +135,7 @@ def measured(path, shapes, args):
             name: lambda repeat, call=call: measure.sample(call, repeat)
             for name, call in calls.items()
         }
-        for rounds in bench.take_turns(samplers, args.repeat).values():
+        for rounds in measure.take_turns(samplers, args.repeat).values():
             cells.append(bench.digits(measure.Timing.of(sum(rounds, [])).median))
     return cells, report
 

@@ -87,22 +87,30 @@ class Case:
         if self.workload is None:
             raise NotMeasured("there is no recipe for a QDQ model of it")
 
+    @property
+    def own_precision(self):
+        """The precision of what is not quantized: in a quantized model it stays in float32."""
+        return "float32" if self.is_int8 else self.precision
+
     @functools.cached_property
     def partitioned(self):
         """The module partitioned for oneDNN, and the parameters."""
         mod, params = self.workload.load()
-        # What is not quantized in a quantized model stays in float32.
-        precision = "float32" if self.is_int8 else self.precision
-        return dnnl.partition_for_dnnl(mod, params, precision=precision), params
+        return dnnl.partition_for_dnnl(mod, params, precision=self.own_precision), params
 
     @functools.cached_property
     def runner(self):
         """The module compiled with DNNL, after its first run."""
-        if not self.is_int8 and not cpu.computes(self.precision):
-            raise NotMeasured(f"oneDNN has no {self.precision} kernels for this CPU")
+        check_onednn(self)
         runner = testing.Runner(testing.build(*self.partitioned))
         runner(self.inputs)
         return runner
+
+
+def check_onednn(case):
+    """Raise NotMeasured if oneDNN has no kernels for a case."""
+    if not cpu.computes(case.own_precision):
+        raise NotMeasured(f"oneDNN has no {case.precision} kernels for this CPU")
 
 
 def prepare_dnnl(case):
@@ -200,10 +208,15 @@ def prepare_openvino(case):
     return Prepared(functools.partial(measure.sample, invoke), run, is_default)
 
 
-def prepare_tvm(case):
-    """Run the whole model on TVM without DNNL."""
+def check_tvm(case):
+    """Raise NotMeasured if TVM alone does not run a case."""
     if case.precision in ("bfloat16", "float16"):
         raise NotMeasured("TVM alone runs the model as it is")
+
+
+def prepare_tvm(case):
+    """Run the whole model on TVM without DNNL."""
+    check_tvm(case)
     runner = testing.Runner(testing.build(*case.workload.load()))
     runner(case.inputs)
     return Prepared(functools.partial(measure.sample, runner.invoke), runner)

@@ -26,7 +26,7 @@ import statistics
 import threading
 import time
 
-from scripts.bench import bench
+from scripts.bench import bench, measure
 
 TITLES = [
     "runs per second",
@@ -149,7 +149,7 @@ def measure_case(case, repeat, console):
                 rates[way] = prepare()
             except peers.NotMeasured as error:
                 found[way] = str(error)
-    rounds = min(bench.ROUNDS, repeat)
+    rounds = min(measure.ROUNDS, repeat)
     seen = {way: [] for way in rates}
     with console.step(f"{name}: measure"):
         for turn in range(rounds):

@@ -110,7 +110,7 @@ def plan(runner, layout, extra_groups=(), compile_library=True):
     return common + trees + (build if compile_library else [])
 
 
-def prepare(options, layout=None, extra_groups=(), extra_steps=()):
+def prepare(options, layout=None, extra_groups=(), extra_steps=(), also=()):
     """Bring the environment up to date.
 
     Parameters
@@ -124,6 +124,8 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=()):
         Groups of packages beside the usual ones.
     extra_steps : sequence of Step classes
         Steps after the usual ones.
+    also : sequence of Layout
+        Environments to prepare beside it.
 
     Returns
     -------
@@ -137,6 +139,7 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=()):
         extra_steps = (*extra_steps, steps.NewerOneDNN)
     chain = plan(runner, layout, extra_groups, not options.no_build)
     chain += [step(runner, layout) for step in extra_steps]
+    chain += [step for one in also for step in plan(runner, one, (), not options.no_build)]
     if options.dry_run:
         run_steps(chain, runner)
         return runner

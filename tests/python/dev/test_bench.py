@@ -52,11 +52,11 @@ def test_bench_takes_turns_and_runs_as_often_as_asked():
 
         return sample
 
-    samples = bench.take_turns({"a": sampler("a", 2.0), "b": sampler("b", 1.0)}, 25, rounds=10)
+    samples = measure.take_turns({"a": sampler("a", 2.0), "b": sampler("b", 1.0)}, 25, rounds=10)
     assert seen == ["a", "b"] * 10
     assert sum(map(len, samples["a"])) == 25
-    assert bench.ratio(samples["a"], samples["b"]) == 2.0
-    samples = bench.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10, note=notes.append)
+    assert measure.ratio(samples["a"], samples["b"]) == 2.0
+    samples = measure.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10, note=notes.append)
     assert notes == ["round 1 of 3", "round 2 of 3", "round 3 of 3"]
     assert [len(part) for part in samples["a"]] == [1, 1, 1]
 

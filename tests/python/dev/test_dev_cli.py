@@ -112,7 +112,7 @@ def fresh(tmp_path, monkeypatch):
     for name in ("exec", "test.test", "in_environment", "setup.setup", "lint.lint"):
         module = __import__(f"scripts.{name}", fromlist=["main"])
         monkeypatch.setattr(module, "Layout", lambda: layout)
-    for name in ("exec", "test.test"):
+    for name in ("exec", "test.test", "in_environment"):
         module = __import__(f"scripts.{name}", fromlist=["main"])
         monkeypatch.setattr(module, "PluginLayout", lambda: PluginLayout(tmp_path))
     monkeypatch.delenv("TVM_HOME", raising=False)
@@ -130,6 +130,19 @@ def test_a_dry_run_prints_every_command_and_makes_nothing(fresh, capsys, argv):
     places = [printed.index(text) for text in order]
     assert places == sorted(places)
     assert not fresh.build.exists()
+
+
+def test_the_benchmark_of_the_plugin_has_both_environments(fresh, capsys):
+    assert cli.main(["bench", "--dry-run", "--relax"]) == 0
+    printed = capsys.readouterr().out
+    order = [
+        "import tvm.relay",
+        "-m venv {}/relax/venv",
+        "import tvm_dnnl",
+        "-m scripts bench --relax\n",
+    ]
+    places = [printed.index(text.format(fresh.build)) for text in order]
+    assert places == sorted(places)
 
 
 def test_no_build_leaves_out_the_compilation(fresh, capsys):

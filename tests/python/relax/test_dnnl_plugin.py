@@ -36,6 +36,8 @@ import tvm_dnnl
 from dnnl_modules import X4, compiled, conv_bias_relu, module, rand, run
 from onnx import TensorProto, helper, numpy_helper
 
+from scripts.bench.relax_worker import Worker
+from scripts.errors import SetupError
 from scripts.layout import PluginLayout
 from scripts.patchset.patch_set import RELAX, PatchSet
 from scripts.runner import clean_environment
@@ -171,8 +173,9 @@ def test_wheel(tmp_path):
     assert done.stdout == f"{site}/tvm_dnnl/__init__.py 3.2.0\n"
 
 
-def test_report_of_a_file(tmp_path):
-    """`./dev.py report --relax` reads an ONNX file, and writes the numbers and a page."""
+@pytest.fixture(name="file")
+def onnx_file(tmp_path):
+    """Write a convolution and a sine; return the path."""
     nodes = [helper.make_node("Conv", ["x", "w"], ["y"]), helper.make_node("Sin", ["y"], ["z"])]
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 6, 9, 9]) for name in ("x", "z")
@@ -181,17 +184,52 @@ def test_report_of_a_file(tmp_path):
     graph = helper.make_graph(nodes, "model", ends[:1], ends[1:], [weight])
     opset = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
-    command = [sys.executable, "-m", "scripts", "report", "--relax", tmp_path / "m.onnx"]
-    command += ["--json", tmp_path / "r.json", "--html", tmp_path / "r.html"]
-    # As `./dev.py` runs it in the environment.
+    return str(tmp_path / "m.onnx")
+
+
+@pytest.fixture(name="environment")
+def scripts_environment(monkeypatch):
+    """Let a process import `scripts`, as `./dev.py` does."""
     paths = [os.environ["PYTHONPATH"], str(LAYOUT.root)]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    run = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+
+def test_report_of_a_file(tmp_path, file, environment):
+    """`./dev.py report --relax` reads an ONNX file, and writes the numbers and a page."""
+    command = [sys.executable, "-m", "scripts", "report", "--relax", file]
+    command += ["--json", tmp_path / "r.json", "--html", tmp_path / "r.html"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "1 x no rule for this op" in run.stdout and "in 1 partition" in run.stdout
     numbers = json.loads((tmp_path / "r.json").read_text())
     assert (numbers["offloaded"], numbers["total"]) == (1, 2)
     assert "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_the_process_that_the_benchmark_asks(file, environment):
+    inputs = {"x": rand(2, 6, 9, 9, seed=1)}
+    with Worker(LAYOUT) as worker:
+        assert worker.ask("versions")["onednn"] == tvm_dnnl.dnnl_version()
+        facts = worker.ask("load", "a", file, {}, "x86-64-v3", "float32")
+        assert facts == {"total": 2, "offloaded": 1, "partitions": 1}
+        assert worker.ask("load", "b", file, {}, "x86-64-v3", None) == {}
+        (ours,), (alone,) = (worker.ask("run", key, inputs) for key in "ab")
+        # Sums of six products in another order.
+        np.testing.assert_allclose(ours, alone, rtol=1e-5, atol=1e-5)
+        seconds = worker.ask("sample", "a", inputs, 3, 1)
+        assert len(seconds) == 3 and min(seconds) > 0
+        with pytest.raises(SetupError, match="could not load a model") as error:
+            worker.ask("load", "c", "no-such.onnx", {}, "x86-64-v3", None)
+        assert "cannot read no-such.onnx" in str(error.value)
+        assert worker.ask("run", "a", inputs)[0].shape == (2, 6, 9, 9)
+    assert worker._process.returncode == 0
+
+
+def test_the_process_ends_on_its_own(environment):
+    with Worker(LAYOUT) as worker:
+        worker._process.kill()
+        with pytest.raises(SetupError, match="ended with code -9"):
+            worker.ask("versions")
 
 
 def test_runtime_without_a_compiler(tmp_path):

@@ -1,0 +1,184 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""A process with TVM of today and the plug-in, which runs models for one that has TVM with Relay.
+
+Two TVMs cannot be in one process. The other one asks over a pipe: load a model, run it, give me so
+many samples. While it does not ask, this process waits for it, and its threads sleep.
+"""
+
+import multiprocessing.connection
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+from scripts.bench import measure
+from scripts.errors import SetupError
+from scripts.onnx_model import OnnxModel
+
+# Threads wait for more work in a loop before they sleep: oneDNN's for some 4 ms behind a run.
+REST = 0.05
+
+
+class Model:
+    """An ONNX model, compiled for Relax's virtual machine.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    shapes : dict of str to tuple of int
+        Shapes of inputs; those of others, and what is open, are as in the file.
+    cpu : str
+        The CPU that LLVM compiles for.
+    precision : str or None
+        What oneDNN computes in; None for TVM without oneDNN.
+
+    Attributes
+    ----------
+    facts : dict of str to int
+        The ops, those on oneDNN, and the partitions.
+    """
+
+    def __init__(self, path, shapes, cpu, precision):
+        import tvm
+        import tvm_dnnl
+        from tvm import relax
+
+        model = OnnxModel(path, shapes)
+        self._names = list(model.shapes)
+        self.facts = {}
+        mod = model.to_relax()
+        if precision is None:
+            mod = relax.get_pipeline("zero")(mod)
+        else:
+            mod = tvm_dnnl.partition_for_dnnl(mod, precision=precision)
+            report = tvm_dnnl.offload_report(mod)
+            for name in ("total", "offloaded", "partitions"):
+                self.facts[name] = getattr(report, name)
+            mod = relax.transform.RunCodegen()(mod)
+        target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
+        machine = relax.VirtualMachine(tvm.compile(mod, target), tvm.cpu())
+        self._main, self._tensor = machine["main"], tvm.runtime.tensor
+
+    def call(self, inputs):
+        """Return a function that runs the model on inputs by name."""
+        tensors = [self._tensor(inputs[name]) for name in self._names]
+        return lambda: self._main(*tensors)
+
+    def run(self, inputs):
+        """Run the model once; return the outputs."""
+        result = self.call(inputs)()
+        return [each.numpy() for each in (result if hasattr(result, "__len__") else [result])]
+
+    def sample(self, inputs, repeat, warmup):
+        """Return the seconds of so many runs, once the threads of other processes sleep."""
+        call = self.call(inputs)
+        time.sleep(REST)
+        seconds = measure.sample(call, repeat, warmup)
+        time.sleep(REST)
+        return seconds
+
+
+class Answers:
+    """What the process does when it is asked."""
+
+    def __init__(self):
+        self._models = {}
+
+    def versions(self):
+        """Return the versions of TVM and oneDNN."""
+        import tvm
+        import tvm_dnnl
+
+        return {"tvm": tvm.__version__, "onednn": tvm_dnnl.dnnl_version()}
+
+    def load(self, key, *words):
+        """Make a Model; return its facts."""
+        self._models[key] = Model(*words)
+        return self._models[key].facts
+
+    def run(self, key, *words):
+        """Run a model."""
+        return self._models[key].run(*words)
+
+    def sample(self, key, *words):
+        """Time runs of a model."""
+        return self._models[key].sample(*words)
+
+
+class Worker:
+    """The process, seen from the one that asks. It ends with the context.
+
+    Parameters
+    ----------
+    layout : PluginLayout
+        Where its environment is.
+    """
+
+    def __init__(self, layout):
+        # After the set-up: what it imports runs on any Python.
+        from scripts.setup.environment import variables
+
+        self._pipe, theirs = multiprocessing.Pipe()
+        command = [str(layout.python), "-m", __name__, str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            command, env=variables(layout), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+        )
+        theirs.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._pipe.close()
+        self._process.wait()
+
+    def ask(self, what, *words):
+        """Return what a method of `Answers` returns; raise SetupError with what it raised."""
+        try:
+            self._pipe.send((what, words))
+            failure, answer = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            code = self._process.wait()
+            raise SetupError(f"the process of the plug-in ended with code {code}") from error
+        if failure:
+            raise SetupError(f"the process of the plug-in could not {what} a model", "", failure)
+        return answer
+
+
+def main(descriptor):
+    """Answer until the other process closes the pipe."""
+    # Ctrl-C is for the process that asks; this one then ends with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    answers, pipe = Answers(), multiprocessing.connection.Connection(descriptor)
+    while True:
+        try:
+            what, words = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = None, getattr(answers, what)(*words)
+        except Exception as error:
+            last = traceback.format_exception_only(error)
+            answer = "".join(last).strip(), None
+        pipe.send(answer)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
