@@ -34,6 +34,7 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import X4, compiled, conv_bias_relu, module, rand, run
+from dnnl_tests.models import onnx_networks
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts.bench.relax_worker import Worker
@@ -160,8 +161,13 @@ def test_wheel(tmp_path):
     (site / "requirements.pth").write_text(f"{LAYOUT.packages}\n")
     pip = [LAYOUT.python, "-m", "pip", "--disable-pip-version-check", "--python", python]
     program = "; print(sys.modules['tvm_dnnl'].__file__, sys.modules['tvm_dnnl'].dnnl_version())"
+    model = onnx_networks.mobilenet_v2(image=32, classes=10, batch="n")
+    onnx.save(model, tmp_path / "model.onnx")
+    example = [python, LAYOUT.root / "docs/examples/relax_model.py", "model.onnx"]
+    printed = []
     for command in (
         [*pip, "install", "--quiet", "--no-index", built],
+        example,
         [python, "-W", "error", "-c", "import sys, tvm_dnnl" + program],
         # Without that import: TVM loads what has an entry point for it.
         [python, "-W", "error", "-c", "import sys, tvm" + program],
@@ -170,7 +176,11 @@ def test_wheel(tmp_path):
             command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout == f"{site}/tvm_dnnl/__init__.py 3.2.0\n"
+        printed.append(done.stdout)
+    assert printed[-2:] == [f"{site}/tvm_dnnl/__init__.py 3.2.0\n"] * 2
+    assert re.search("with oneDNN .* ms, 153 of 153 ops in 1 partition\n", printed[1])
+    # Fifty layers, each with sums in another order.
+    assert float(printed[1].split()[-1]) < 1e-4
 
 
 @pytest.fixture(name="file")
