@@ -45,6 +45,7 @@ build-backend = "hatchling.build"
 name = {name}
 version = {version}
 description = {description}
+readme = "README.md"
 license = "Apache-2.0"
 license-files = ["LICENSE", "licenses/*"]
 requires-python = ">=3.10,<3.13"
@@ -79,11 +80,26 @@ class Tag(BuildHookInterface):
 """
 
 
-def requirements(path):
-    """Read what a file of requirements pins; a wheel asks for the same or a later patch of it."""
+def requirements(path, asks="~=", refused=None):
+    """Read what a file of requirements pins; a wheel asks for that or what is newer.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    asks : str
+        "~=" for later patches only, ">=" for whatever is newer.
+    refused : dict of str to str, optional
+        By package: the first version that does not do.
+    """
     text = path.read_text().replace("\\\n", " ")
     lines = (re.split("#|--hash", line)[0].strip() for line in text.splitlines())
-    return [line.replace("==", "~=", 1) for line in lines if line]
+    found = []
+    for name, version in (line.split("==", 1) for line in lines if line):
+        version, mark, rest = version.partition(";")
+        limit = f",<{refused[name]}" if name in (refused or {}) else ""
+        found.append(f"{name}{asks}{version}{limit}{mark}{rest}")
+    return found
 
 
 class Tree:
@@ -94,9 +110,12 @@ class Tree:
     name = "tvm-dnnl"
     description = "TVM 0.16 with Relay's oneDNN 3 backend, ready to run on x86_64 Linux"
     needs = "prebuilt.txt"
+    # Tried with what was newest in November 2026. numpy 2 has no `np.float_`, which TVM's Python
+    # names when it is imported; onnx 1.19 no `onnx.mapping`, which its importer reads.
+    asks, refused = ">=", {"numpy": "2", "onnx": "1.19"}
     entry_points = '[project.scripts]\ntvmc = "tvm.driver.tvmc.main:main"'
     package = "tvm"
-    licenses = "licenses.md"
+    licenses, readme = "licenses.md", "readme.md"
 
     def contents(self, layout):
         """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
@@ -115,10 +134,11 @@ class Plugin:
     name = "tvm-dnnl-relax"
     description = "oneDNN 3 for TVM of today (Relax): a plug-in beside apache-tvm, on x86_64 Linux"
     needs = "relax.txt"
+    asks, refused = "~=", {}
     # `import tvm` calls what it finds in this group.
     entry_points = '[project.entry-points."tvm.backends"]\ndnnl = "tvm_dnnl:autoload"'
     package = "tvm_dnnl"
-    licenses = "licenses_relax.md"
+    licenses, readme = "licenses_relax.md", "readme_relax.md"
 
     def contents(self, layout):
         """Return what goes into the wheel: by path in the checkout, the path in the wheel."""
@@ -144,13 +164,16 @@ def write_project(layout, folder, product):
     for name in ("LICENSE", "THIRD-PARTY-PROGRAMS"):
         text = layout.onednn / "share" / "doc" / "onednn" / name
         (folder / "licenses" / f"oneDNN-{name}.txt").write_bytes(text.read_bytes())
-    carried = Path(__file__).with_name(product.licenses)
-    (folder / "licenses" / "CARRIED.md").write_bytes(carried.read_bytes())
+    texts = {"licenses/CARRIED.md": product.licenses, "README.md": product.readme}
+    for place, name in texts.items():
+        (folder / place).write_bytes(Path(__file__).with_name(name).read_bytes())
     text = _PROJECT.format(
         name=json.dumps(product.name),
         version=json.dumps(VERSION),
         description=json.dumps(product.description),
-        dependencies=json.dumps(requirements(layout.requirements / product.needs)),
+        dependencies=json.dumps(
+            requirements(layout.requirements / product.needs, product.asks, product.refused)
+        ),
         entry_points=product.entry_points,
         report=json.dumps(requirements(layout.requirements / "report.txt")),
         files=files,

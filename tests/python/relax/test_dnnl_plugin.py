@@ -163,11 +163,13 @@ def test_wheel(tmp_path):
     program = "; print(sys.modules['tvm_dnnl'].__file__, sys.modules['tvm_dnnl'].dnnl_version())"
     model = onnx_networks.mobilenet_v2(image=32, classes=10, batch="n")
     onnx.save(model, tmp_path / "model.onnx")
+    from_readme = re.search("```python\n(.+?)```", metadata, re.DOTALL).group(1)
     example = [python, LAYOUT.root / "docs/examples/relax_model.py", "model.onnx"]
     printed = []
     for command in (
         [*pip, "install", "--quiet", "--no-index", built],
         example,
+        [python, "-c", from_readme],
         [python, "-W", "error", "-c", "import sys, tvm_dnnl" + program],
         # Without that import: TVM loads what has an entry point for it.
         [python, "-W", "error", "-c", "import sys, tvm" + program],
