@@ -27,7 +27,7 @@ from scripts.setup.steps import PackageModels
 # What commands need beside the usual packages.
 GROUPS = {"bench": ("bench",), "profile": ("bench",)}
 # With --relax these run beside Relay, and start a process beside the plug-in.
-BOTH = ("bench",)
+BOTH = ("bench", "profile")
 
 
 def use_tree(folder):

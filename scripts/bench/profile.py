@@ -19,10 +19,12 @@
 For each primitive it tells the time in its turn and alone, what it is fused with, its code, which
 variant of the op was chosen where there are several, layouts, GFLOP/s and the share of the peak.
 
-The peak is what a large matmul reaches in the same process. A primitive that is fast
-alone and slow in its turn waits for its weights or inputs, which are not in the caches then.
+The peak is what a large matmul reaches on the same oneDNN. A primitive that is fast alone and slow
+in its turn waits for its weights or inputs, which are not in the caches then.
 """
 
+import contextlib
+import functools
 import json
 
 from scripts import options, table
@@ -30,6 +32,7 @@ from scripts.bench import bench, measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_whole
+from scripts.layout import PluginLayout
 
 HEADER = [
     "primitive",
@@ -49,7 +52,8 @@ ROWS = 2048
 
 def add_arguments(parser):
     """Add the command's options."""
-    parser.add_argument("model", metavar="MODEL", help="the model")
+    parser.add_argument("model", metavar="MODEL", help="the model: a name, or an ONNX file")
+    options.add_shape(parser)
     parser.add_argument(
         "--top", type=options.count, metavar="N", help="only the N that take longest"
     )
@@ -60,6 +64,7 @@ def add_arguments(parser):
         help="what it computes in; int8 is the model quantized by onnxruntime",
     )
     options.add_measurement(parser, repeat=50)
+    options.add_relax(parser, "of TVM's Relax, by the plug-in for TVM of today")
 
 
 def peak_gflops(repeat, precision):
@@ -129,37 +134,69 @@ def totals(rows):
     ]
 
 
+def choose(model, shapes):
+    """Return the workload of a name, or of an ONNX file."""
+    from dnnl_tests.models import workloads
+
+    from scripts.bench import own
+
+    if model.endswith(".onnx"):
+        return own.workload(model, shapes)
+    chosen = bench.choose("model", model, workloads.WORKLOADS)
+    if "," in model or len(chosen) != 1:
+        raise SetupError(f"MODEL: {model!r} is not one model", "name one.")
+    return chosen[0]
+
+
+def prepare(case):
+    """Compile a case with Relay; return what samples runs, and what times the primitives."""
+    from tvm.testing import dnnl as testing
+
+    runner = case.runner
+    return (
+        functools.partial(measure.sample, runner.invoke),
+        functools.partial(testing.primitives, runner),
+    )
+
+
+def prepare_relax(case, stack):
+    """Compile a case with Relax in a process that ends with `stack`; return the same."""
+    from scripts.bench import relax
+
+    worker = stack.enter_context(relax.Worker(PluginLayout()))
+    prepared = relax.Relax(worker).prepare(case)
+    return prepared.sample, functools.partial(worker.ask, "primitives", case.precision)
+
+
 def main(args):
     """Print the profile; return the exit code."""
     bench.limit_threads(args.threads)
     # After the threads are set: these import tvm.
-    from dnnl_tests.models import workloads
-    from tvm.testing import dnnl as testing
-
     from scripts.bench import peers
     from scripts.passes import shown
 
-    chosen = bench.choose("model", args.model, workloads.WORKLOADS)
-    if "," in args.model or len(chosen) != 1:
-        raise SetupError(f"MODEL: {args.model!r} is not one model", "name one.")
-    (workload,) = chosen
+    workload = choose(args.model, args.shape)
     if args.json:
         bench.check_writable(args.json)
     if args.plot:
         plot.check_path("--plot", args.plot)
     console = Console()
     case = peers.Case(workload, args.threads, args.precision)
-    with console.step(f"{workload.name}, {args.precision}: compile"), shown(console):
-        try:
-            case.check()
-            runner = case.runner
-        except peers.NotMeasured as error:
-            raise SetupError(f"--precision {args.precision}: {error}", "choose another.") from error
-    with console.step(f"{workload.name}: measure"):
-        whole = measure.Timing.of(measure.sample(runner.invoke, args.repeat))
-        in_turn = testing.primitives(runner, "profile_primitives", args.repeat)
-        alone = testing.primitives(runner, "measure_primitives", args.repeat)
-        peak = peak_gflops(10, args.precision)
+    with contextlib.ExitStack() as stack:
+        with console.step(f"{workload.name}, {args.precision}: compile"), shown(console):
+            try:
+                case.check()
+                ready = prepare_relax(case, stack) if args.relax else prepare(case)
+            except peers.NotMeasured as error:
+                raise SetupError(
+                    f"--precision {args.precision}: {error}", "choose another."
+                ) from error
+        with console.step(f"{workload.name}: measure"):
+            sample, primitives = ready
+            whole = measure.Timing.of(sample(args.repeat))
+            in_turn = primitives("profile_primitives", args.repeat)
+            alone = primitives("measure_primitives", args.repeat)
+            peak = peak_gflops(10, args.precision)
     total = sum(row["microseconds"] for row in in_turn)
     pairs = list(zip(in_turn, alone))
     if args.top:

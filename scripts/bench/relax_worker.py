@@ -20,6 +20,7 @@ Two TVMs cannot be in one process. The other one asks over a pipe: load a model,
 many samples. While it does not ask, this process waits for it, and its threads sleep.
 """
 
+import json
 import multiprocessing.connection
 import signal
 import subprocess
@@ -73,7 +74,10 @@ class Model:
                 self.facts[name] = getattr(report, name)
             mod = relax.transform.RunCodegen()(mod)
         target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
-        machine = relax.VirtualMachine(tvm.compile(mod, target), tvm.cpu())
+        # Linked, as TVM does before it runs C: the partitions are others then.
+        linked = tvm.compile(mod, target).jit()
+        self._partitions = list(_imported(linked, "dnnl_json"))
+        machine = relax.VirtualMachine(linked, tvm.cpu())
         self._main, self._tensor = machine["main"], tvm.runtime.tensor
 
     def call(self, inputs):
@@ -93,6 +97,18 @@ class Model:
         seconds = measure.sample(call, repeat, warmup)
         time.sleep(REST)
         return seconds
+
+    def primitives(self, function, repeat):
+        """Time the primitives of a model that was run, as `tvm.testing.dnnl.primitives` does."""
+        return [row for each in self._partitions for row in json.loads(each[function](repeat))]
+
+
+def _imported(module, kind):
+    """Yield the modules of a kind that a module has."""
+    if module.kind == kind:
+        yield module
+    for each in module.imports:
+        yield from _imported(each, kind)
 
 
 class Answers:
@@ -120,6 +136,10 @@ class Answers:
     def sample(self, key, *words):
         """Time runs of a model."""
         return self._models[key].sample(*words)
+
+    def primitives(self, key, *words):
+        """Time the primitives of a model."""
+        return self._models[key].primitives(*words)
 
 
 class Worker:
@@ -158,7 +178,7 @@ class Worker:
             code = self._process.wait()
             raise SetupError(f"the process of the plug-in ended with code {code}") from error
         if failure:
-            raise SetupError(f"the process of the plug-in could not {what} a model", "", failure)
+            raise SetupError(f"the process of the plug-in failed: {what}", "", failure)
         return answer
 
 

@@ -17,6 +17,7 @@
 """The benchmark of the plug-in: its tables, without the process that has it."""
 
 import argparse
+import json
 import types
 
 import numpy as np
@@ -26,11 +27,14 @@ from dnnl_tests.models import accuracy, onnx_networks
 from dnnl_tests.models import open_dims as open_networks
 from tvm.relay.op.contrib._dnnl.policy import cpu
 
-from scripts.bench import bench, own, peers, relax, relax_open
+from scripts.bench import bench, own, peers, profile, relax, relax_open
 from scripts.console import Console
 from scripts.errors import SetupError
 
 FACTS = {"total": 3, "offloaded": 2, "partitions": 1}
+PRIMITIVE = {"node": "dnnl_0, node 3 nn.conv2d", "op": "nn.conv2d", "kind": "convolution"}
+PRIMITIVE |= {"impl": "jit:avx2", "reference": False, "variant": "", "post_ops": ["bias"]}
+PRIMITIVE |= {"src": "abcd", "dst": "abcd", "flops": 1e6}
 ARGS = argparse.Namespace(threads=1, repeat=2)
 
 
@@ -66,6 +70,10 @@ class Process:
     def sample(self, key, inputs, repeat, warmup):
         self.run(key, inputs)
         return [0.5] * repeat
+
+    def primitives(self, key, function, repeat):
+        assert key in self.sessions and repeat == 4
+        return [{**PRIMITIVE, "microseconds": 5.0 if function == "measure_primitives" else 10.0}]
 
 
 @pytest.fixture(autouse=True)
@@ -172,6 +180,22 @@ def test_options():
     ):
         with pytest.raises(SetupError, match="goes with neither|does not go with"):
             names(*words)
+
+
+def test_profile(network, tmp_path, monkeypatch, capsys):
+    onnx.save(network.model(), tmp_path / "m.onnx")
+    monkeypatch.setattr(bench, "limit_threads", lambda threads: None)
+    monkeypatch.setattr(profile, "peak_gflops", lambda repeat, precision: 1000.0)
+    parser = argparse.ArgumentParser()
+    profile.add_arguments(parser)
+    words = [str(tmp_path / "m.onnx"), "--shape", "x=1,3,8,8", "--relax", "--repeat", "4"]
+    assert profile.main(parser.parse_args([*words, "--json", str(tmp_path / "p.json")])) == 0
+    printed = capsys.readouterr().out
+    assert "whole run 500.00 ms; primitives in their turn 0.01 ms, alone 0.01 ms" in printed
+    (row,) = json.loads((tmp_path / "p.json").read_text())["primitives"]
+    assert (row["microseconds"], row["microseconds_alone"]) == (10.0, 5.0)
+    with pytest.raises(SetupError, match="--precision int8: there is no recipe"):
+        profile.main(parser.parse_args([*words, "--precision", "int8"]))
 
 
 def test_versions():

@@ -185,18 +185,17 @@ def test_wheel(tmp_path):
     assert float(printed[1].split()[-1]) < 1e-4
 
 
-@pytest.fixture(name="file")
-def onnx_file(tmp_path):
-    """Write a convolution and a sine; return the path."""
-    nodes = [helper.make_node("Conv", ["x", "w"], ["y"]), helper.make_node("Sin", ["y"], ["z"])]
+def onnx_model(folder, last="Sin"):
+    """Write a convolution and another op; return the path."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"]), helper.make_node(last, ["y"], ["z"])]
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 6, 9, 9]) for name in ("x", "z")
     ]
     weight = numpy_helper.from_array(rand(6, 6, 1, 1), "w")
     graph = helper.make_graph(nodes, "model", ends[:1], ends[1:], [weight])
     opset = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "m.onnx")
-    return str(tmp_path / "m.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), folder / "m.onnx")
+    return str(folder / "m.onnx")
 
 
 @pytest.fixture(name="environment")
@@ -206,9 +205,9 @@ def scripts_environment(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
 
 
-def test_report_of_a_file(tmp_path, file, environment):
+def test_report_of_a_file(tmp_path, environment):
     """`./dev.py report --relax` reads an ONNX file, and writes the numbers and a page."""
-    command = [sys.executable, "-m", "scripts", "report", "--relax", file]
+    command = [sys.executable, "-m", "scripts", "report", "--relax", onnx_model(tmp_path)]
     command += ["--json", tmp_path / "r.json", "--html", tmp_path / "r.html"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -218,23 +217,36 @@ def test_report_of_a_file(tmp_path, file, environment):
     assert "<svg" in (tmp_path / "r.html").read_text()
 
 
-def test_the_process_that_the_benchmark_asks(file, environment):
+def test_the_process_that_the_benchmark_asks(tmp_path, environment):
     inputs = {"x": rand(2, 6, 9, 9, seed=1)}
     with Worker(LAYOUT) as worker:
         assert worker.ask("versions")["onednn"] == tvm_dnnl.dnnl_version()
-        facts = worker.ask("load", "a", file, {}, "x86-64-v3", "float32")
+        facts = worker.ask("load", "a", onnx_model(tmp_path), {}, "x86-64-v3", "float32")
         assert facts == {"total": 2, "offloaded": 1, "partitions": 1}
-        assert worker.ask("load", "b", file, {}, "x86-64-v3", None) == {}
+        assert worker.ask("load", "b", onnx_model(tmp_path), {}, "x86-64-v3", None) == {}
         (ours,), (alone,) = (worker.ask("run", key, inputs) for key in "ab")
         # Sums of six products in another order.
         np.testing.assert_allclose(ours, alone, rtol=1e-5, atol=1e-5)
         seconds = worker.ask("sample", "a", inputs, 3, 1)
         assert len(seconds) == 3 and min(seconds) > 0
-        with pytest.raises(SetupError, match="could not load a model") as error:
+        assert worker.ask("primitives", "b", "profile_primitives", 2) == []
+        with pytest.raises(SetupError, match="failed: load") as error:
             worker.ask("load", "c", "no-such.onnx", {}, "x86-64-v3", None)
         assert "cannot read no-such.onnx" in str(error.value)
         assert worker.ask("run", "a", inputs)[0].shape == (2, 6, 9, 9)
     assert worker._process.returncode == 0
+
+
+@pytest.mark.parametrize("last", ["Relu", "Sin"])
+def test_primitives_in_the_process(tmp_path, environment, last):
+    """Of models that are on oneDNN as a whole, which TVM links before they run, and of others."""
+    with Worker(LAYOUT) as worker:
+        worker.ask("load", "a", onnx_model(tmp_path, last), {}, "x86-64-v3", "float32")
+        worker.ask("sample", "a", {"x": rand(2, 6, 9, 9)}, 1, 0)
+        for name in ("profile_primitives", "measure_primitives"):
+            rows = worker.ask("primitives", "a", name, 2)
+            assert "convolution" in [row["kind"] for row in rows]
+            assert all(row["microseconds"] > 0 for row in rows)
 
 
 def test_the_process_ends_on_its_own(environment):
