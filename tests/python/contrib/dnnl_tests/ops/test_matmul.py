@@ -129,6 +129,42 @@ def test_heads_are_read_as_they_are(transpose_b, is_first):
         assert steps[0]["variant"] == "matmul, weights as they are"
 
 
+@json_only
+@pytest.mark.parametrize("is_read_twice", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("batch", [(), (1,), (2,)], ids=["no-batch", "batch-1", "batch-2"])
+@pytest.mark.parametrize("is_interleaved", [True, False], ids=["interleaved", "in-order"])
+def test_heads_are_written_as_rows(is_interleaved, batch, is_read_twice):
+    scores, values = rand(*batch, 4, 24, 24), rand(*batch, 4, 24, 16, seed=1)
+    a, b = var("x", scores.shape), var("y", values.shape)
+    inputs, rank = {"x": scores, "y": values}, len(scores.shape)
+    swap = (*range(rank - 3), rank - 2, rank - 3, rank - 1)
+    if is_interleaved:
+        inputs["y"] = np.ascontiguousarray(values.transpose(swap))
+        b = relay.transpose(var("y", inputs["y"].shape), swap)
+    if rank == 3:
+        heads_of = relay.nn.batch_matmul(a, b, transpose_b=False)
+    else:
+        matrices = [
+            relay.reshape(each, (-1, *each_shape[-2:]))
+            for each, each_shape in ((a, scores.shape), (b, values.shape))
+        ]
+        heads_of = relay.reshape(
+            relay.nn.batch_matmul(*matrices, transpose_b=False), (*batch, 4, 24, 16)
+        )
+    rows = relay.reshape(relay.transpose(heads_of, swap), (*batch, 24, 64))
+    product_of = product(scores, values, False, False)
+    expected = [product_of.transpose(swap).reshape(*batch, 24, 64)]
+    if is_read_twice:
+        rows, expected = relay.Tuple([rows, heads_of]), [*expected, product_of]
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(rows), prune=False)
+    steps = run_planned(mod, inputs, expected, RTOL)
+    # Batches and heads are one dimension of the matmul, whose strides they do not share.
+    is_alone = is_interleaved and not is_read_twice and batch != (2,)
+    if cpu.computes("bfloat16"):
+        kinds = [step["kind"] for step in steps]
+        assert kinds == ["matmul"] if is_alone else kinds[-2:] == ["matmul", "reorder"]
+
+
 @pytest.mark.parametrize(
     "op, rows, variant",
     [

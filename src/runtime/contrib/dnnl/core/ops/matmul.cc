@@ -269,6 +269,15 @@ bool Emit(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& opera
       [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
           const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
           bool) { return DescribeAs(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr); });
+  if (!fused.has_residual()) {
+    // Heads of attention go between each other without a reorder.
+    plan->OfferLayout([=, src = desc.src_desc(), weights = desc.weights_desc(),
+                       bias = fused.BiasDesc(), attr = fused.attr,
+                       impl = std::string(desc.impl_info_str())](const dnnl::memory::desc& dst_md) {
+      const auto other = DescribeAs(plan, src, weights, bias, dst_md, attr);
+      return other && impl == other.impl_info_str() ? other : MatMul::primitive_desc();
+    });
+  }
   plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
   return true;
 }

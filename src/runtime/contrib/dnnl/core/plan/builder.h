@@ -165,11 +165,10 @@ class PlanBuilder {
   }
 
   /*!
-   * \brief Offer that the latest primitive, a reorder, writes its result in another layout.
+   * \brief Offer that the latest primitive writes its result in another layout.
    * \param describe Makes its descriptor for that of the result; empty where oneDNN has none.
    */
-  void OfferLayout(
-      std::function<dnnl::reorder::primitive_desc(const dnnl::memory::desc&)> describe) {
+  void OfferLayout(std::function<dnnl::primitive_desc_base(const dnnl::memory::desc&)> describe) {
     any_layout_[plan_->steps.size() - 1] = std::move(describe);
   }
 
@@ -220,7 +219,7 @@ class PlanBuilder {
   Tensor Packed(const Tensor& value, const dnnl::memory::desc& want);
   /*! \brief Forget what was offered of the steps behind the mark. */
   void ForgetOffers(const Mark& mark);
-  /*! \brief Have a reorder that writes any layout write what another one makes of its result. */
+  /*! \brief Have a primitive that writes any layout write what a reorder makes of its result. */
   void JoinReorders();
   /*! \brief The step that alone reads the result of a step, if it is a mere reorder; else 0. */
   size_t ReorderBehind(size_t step) const;
@@ -255,8 +254,7 @@ class PlanBuilder {
   std::vector<std::pair<Entry, int>> outputs_;
   std::vector<InPlaceOffer> offers_;
   /*! \brief By step. */
-  std::map<size_t, std::function<dnnl::reorder::primitive_desc(const dnnl::memory::desc&)>>
-      any_layout_;
+  std::map<size_t, std::function<dnnl::primitive_desc_base(const dnnl::memory::desc&)>> any_layout_;
   int scratchpad_buffer_{-1};
   bool keeps_blocks_{false};
 };

@@ -19,9 +19,10 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/plan/reorders.cc
- * \brief Reorders that do what another one behind them would do.
+ * \brief Primitives that write what a reorder behind them would make of their result.
  */
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,43 @@ int* FindArg(Step* step, int arg) {
     if (known == arg) return &tensor;
   }
   return nullptr;
+}
+
+/*!
+ * \brief The layout of a result that puts each element where a reorder of a view of it would.
+ * \param result The result, as it is.
+ * \param from, to The view and what the reorder makes of it.
+ * \return Zero where no layout does.
+ */
+dnnl::memory::desc LayoutAsIn(const dnnl::memory::desc& result, const dnnl::memory::desc& from,
+                              const dnnl::memory::desc& to) {
+  if (from == result) return to;
+  const bool is_strided =
+      from.get_format_kind() == dnnl::memory::format_kind::blocked && from.get_inner_blks().empty();
+  if (!IsPlain(result) || !is_strided || from.get_submemory_offset() != 0) return {};
+  // In the order of the memory, the view's dimensions are the result's, but for joined or split
+  // ones.
+  const Dims dims = from.get_dims(), strides = from.get_strides();
+  std::vector<int> order(dims.size()), places(dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return dims[a] == 1 || dims[b] == 1 ? dims[a] == 1 && dims[b] != 1 : strides[a] > strides[b];
+  });
+  for (size_t i = 0; i < order.size(); ++i) places[order[i]] = static_cast<int>(i);
+  const Dims out_dims = result.get_dims();
+  const auto as_result = [&](const dnnl::memory::desc& md) {
+    const dnnl::memory::desc sorted = md.permute_axes(places, /*allow_empty=*/true);
+    return sorted ? sorted.reshape(out_dims, /*allow_empty=*/true) : sorted;
+  };
+  if (as_result(from) != result) return {};
+  const dnnl::memory::desc layout = as_result(to);
+  if (!layout || !layout.get_inner_blks().empty()) return layout;
+  // Dimensions of one have any stride; oneDNN knows its formats by that of the outermost ones.
+  Dims out_strides = layout.get_strides();
+  for (size_t i = 0; i < out_dims.size(); ++i) {
+    if (out_dims[i] == 1) out_strides[i] = NumElements(out_dims);
+  }
+  return {out_dims, layout.get_data_type(), out_strides};
 }
 
 }  // namespace
@@ -57,7 +95,7 @@ size_t PlanBuilder::ReorderBehind(size_t step) const {
     for (const auto& [arg, tensor] : plan_->steps[i].args) {
       if (plan_->tensors[tensor].buffer != buffer) continue;
       const bool is_mere = plan_->steps[i].info.op == "reorder" && arg == DNNL_ARG_FROM;
-      if (!is_mere || tensor != result || reader != 0) return 0;
+      if (!is_mere || reader != 0) return 0;
       reader = i;
     }
   }
@@ -73,14 +111,21 @@ void PlanBuilder::JoinReorders() {
     Step& first = plan_->steps[index];
     Step& second = plan_->steps[behind];
     const int result = *FindArg(&second, DNNL_ARG_TO);
+    const auto layout_of = [&](Step* step, int arg) {
+      return plan_->tensors[*FindArg(step, arg)].md;
+    };
+    const dnnl::memory::desc layout =
+        LayoutAsIn(layout_of(&first, DNNL_ARG_DST), layout_of(&second, DNNL_ARG_FROM),
+                   plan_->tensors[result].md);
+    if (!layout) continue;
     const ThreadScope threads(first.info.num_threads);
-    const dnnl::reorder::primitive_desc desc = describe(plan_->tensors[result].md);
+    const dnnl::primitive_desc_base desc = describe(layout);
     if (!desc || IsReference(desc)) continue;
     // All but the layout is as it was, the workspace too.
     const int* workspace = FindArg(&first, DNNL_ARG_SCRATCHPAD);
     const size_t bytes = workspace == nullptr ? 0 : plan_->tensors[*workspace].md.get_size();
     if (desc.scratchpad_desc().get_size() != bytes) continue;
-    first.primitive = dnnl::reorder(desc);
+    first.primitive = dnnl::primitive(desc.get());
     first.info.impl = desc.impl_info_str();
     first.info.dst_layout = second.info.dst_layout;
     *FindArg(&first, DNNL_ARG_DST) = result;
