@@ -47,7 +47,9 @@ def main(args, words):
     if getattr(args, "relax", False):
         layout, also = (layout, [PluginLayout()]) if args.command in BOTH else (PluginLayout(), [])
     more = [PackageModels] if getattr(args, "packages", False) else []
-    runner = prepare(args, layout, GROUPS.get(args.command, ()), more, also)
+    # OpenVINO is measured, too.
+    groups = GROUPS["bench"] if more and args.time else GROUPS.get(args.command, ())
+    runner = prepare(args, layout, groups, more, also)
     words = [word for word in words if word not in ("--dry-run", "--no-build")]
     command = [str(layout.python), "-m", "scripts", args.command, *words]
     if args.dry_run:

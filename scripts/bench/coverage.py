@@ -24,6 +24,7 @@ outputs compared with those of onnxruntime.
 from scripts import options, table
 from scripts.bench import bench
 from scripts.console import Console
+from scripts.errors import SetupError
 from scripts.layout import Layout
 
 HEADER = ["model", "ops", "folded", "on\noneDNN", "parti-\ntions", "floating-\npoint work"]
@@ -38,16 +39,23 @@ def add_arguments(parser):
     parser.add_argument(
         "--packages",
         action="store_true",
-        help="models of packages, a download of 200 MB; --models names parts of their names",
+        help="models of packages, a download of 270 MB; --models names parts of their names",
     )
     parser.add_argument(
-        "--time", action="store_true", help="with --packages: measure them, and onnxruntime, too"
+        "--time",
+        action="store_true",
+        help="with --packages: measure them, and onnxruntime and OpenVINO, too",
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="with --packages --time: write docs/coverage.md"
     )
     options.add_runs(parser, repeat=30)
 
 
 def main(args):
     """Print the table; return the exit code."""
+    if (args.time or args.write) and not args.packages:
+        raise SetupError("--time and --write are about models of packages", "add --packages.")
     if args.packages:
         bench.limit_threads(args.threads)
         from scripts.bench import packages

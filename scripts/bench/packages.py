@@ -19,6 +19,8 @@
 The packages are those of requirements/wheel-models.txt. Nothing of them is installed or run.
 """
 
+import contextlib
+
 import numpy as np
 import tvm
 from tvm import relay
@@ -26,9 +28,10 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import table
-from scripts.bench import bench, measure
+from scripts.bench import bench, measure, own, peers
 from scripts.errors import SetupError
-from scripts.onnx_model import OnnxModel
+from scripts.files import write_whole
+from scripts.layout import ROOT
 
 HEADER = [
     "package: model",
@@ -38,7 +41,14 @@ HEADER = [
     "floating-\npoint work",
     "largest\nerror",
 ]
-TIMES = ["ms", "onnxruntime\nms"]
+TIMES = ["ms", "onnxruntime\nms", "OpenVINO\nms"]
+# What is measured beside ours, in the order of these columns.
+PEERS = (peers.prepare_onnxruntime, peers.prepare_openvino)
+# So many partitions need no explanation, and what is no slower than onnxruntime.
+FEW = 4
+PATH = ROOT / "docs" / "coverage.md"
+# Between these two lines of it.
+MARKS = ("<!-- ./dev.py coverage --packages --time --write -->\n", "<!-- until here -->\n")
 
 # Shapes of inputs that have none in the file: by the end of a path, and the input.
 SHAPES = {
@@ -78,6 +88,7 @@ SHAPES = {
     "sig_bak_ovr.onnx": {"input_1": (1, 144160)},
     "plcmos_v2.onnx": {"degraded_audio": (1, 1, 100, 257), "rater_embed": (1, 64)},
     "swift_f0/model.onnx": {"audio": (1, 16000)},
+    "sim_model.onnx": {"input_1": (1, 60, 60, 3), "input_2": (1, 60, 60, 3)},
 }
 # Inputs whose values mean something: integers below a number, or one value.
 BELOW = {"bytes": 256}
@@ -114,11 +125,10 @@ def measured(path, shapes, args):
     """
     from dnnl_tests.models import work, workloads
 
-    model = OnnxModel(str(path), shapes)
-    inputs = inputs_of(model)
-    session = workloads.onnx_session(str(path), args.threads)
-    expected = session.run(None, inputs)
-    partitioned = dnnl.partition_for_dnnl(*model.to_relay())
+    case = peers.Case(own.workload(str(path), shapes), args.threads)
+    inputs = case.inputs = inputs_of(case.workload.model)
+    expected = workloads.onnx_session(str(path), args.threads).run(None, inputs)
+    partitioned = dnnl.partition_for_dnnl(*case.workload.load())
     report, share = dnnl.offload_report(partitioned), work.work(partitioned).share
     cells = [report.total, report.offloaded, report.partitions, f"{share:.2%}"]
     branches = []
@@ -130,19 +140,66 @@ def measured(path, shapes, args):
     outputs = runner(inputs)
     cells.append(f"{testing.difference(outputs, expected).relative:.1e}")
     if args.time:
-        calls = {"ours": runner.invoke, "theirs": lambda: session.run(None, inputs)}
-        samplers = {
-            name: lambda repeat, call=call: measure.sample(call, repeat)
-            for name, call in calls.items()
+        samplers = {0: lambda repeat: measure.sample(runner.invoke, repeat)}
+        for place, prepare in enumerate(PEERS, 1):
+            # What a peer cannot read or run has a dash.
+            with contextlib.suppress(peers.NotMeasured, RuntimeError):
+                samplers[place] = prepare(case).sample
+        found = measure.take_turns(samplers, args.repeat)
+        times = {
+            place: measure.Timing.of(sum(rounds, [])).median for place, rounds in found.items()
         }
-        for rounds in measure.take_turns(samplers, args.repeat).values():
-            cells.append(bench.digits(measure.Timing.of(sum(rounds, [])).median))
+        cells += [
+            bench.digits(times[place]) if place in times else "-" for place in range(len(TIMES))
+        ]
     return cells, report
+
+
+def explanation(cells, report):
+    """Return why a model is slower than onnxruntime, or cut; nothing if it is neither."""
+    ours, theirs, *_ = cells[len(HEADER) - 1 :] or "--"
+    is_slower = "-" not in (ours, theirs) and float(ours) > float(theirs)
+    if report.partitions <= FEW and not is_slower:
+        return ""
+    reasons = [
+        f"{count} x {name}: {reason}"
+        for name, counts in report.reasons.items()
+        for reason, count in counts.items()
+    ]
+    return "; ".join(reasons) or "all of its ops are oneDNN's"
+
+
+def markdown(rows):
+    """Return the table for the docs, of pairs of a name and the cells behind it."""
+    titles = ["package", "model", *(title.replace("\n", " ") for title in HEADER[1:] + TIMES)]
+    titles = [title.replace("- ", "-").replace("parti-tions", "partitions") for title in titles]
+    lines, before = [[*titles, "why"], ["---"] * (len(titles) + 1)], None
+    for name, cells in rows:
+        package, model = name.split(": ", 1)
+        lines.append(["" if package == before else package, model, *cells])
+        before = package
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def write(text, path=PATH):
+    """Put a table into the docs in the place of the last one."""
+    page = path.read_text(encoding="utf-8")
+    before, begin, rest = page.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not end:
+        raise SetupError(f"{path} has no place for the table", f"it is between {MARKS}.")
+    write_whole(path, before + begin + text + end + after)
 
 
 def main(args, folder, console):
     """Print the table of the models in a folder; return the exit code."""
+    if args.write and (args.models or not args.time):
+        raise SetupError(
+            "the table of the docs has all models, with times",
+            "--write goes with --packages and --time, not with --models.",
+        )
     titles, rows, reports, failures = HEADER + TIMES * args.time, [], [], []
+    explained = []
     chosen = args.models.split(",") if args.models else [""]
     for path in sorted(folder.rglob("*.onnx")):
         name = named(path.relative_to(folder))
@@ -156,7 +213,13 @@ def main(args, folder, console):
             failures.append(f"{name}: {lines[0]}: {lines[-2] if len(lines) > 1 else ''}")
             continue
         rows.append([name, *cells])
+        explained.append((name, [*cells, explanation(cells, report)]))
         reports.append(f"\n{name}\n{report}")
     print(table.render(titles, rows))
+    if args.write:
+        write(markdown(explained))
+    for name, (*_, why) in explained:
+        if why:
+            print(f"{name}: {why}")
     print("\n".join([*failures, *(reports if args.report else [])]))
     return 0

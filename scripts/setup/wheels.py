@@ -34,6 +34,8 @@ PIP_DOWNLOAD = [
     "--no-deps",
     "--only-binary=:all:",
     "--python-version=310",
+    # Nothing of them is installed for that Python; some say that they need a newer one.
+    "--ignore-requires-python",
     "--platform=manylinux1_x86_64",
     "--platform=manylinux_2_28_x86_64",
     "--require-hashes",

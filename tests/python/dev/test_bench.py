@@ -245,12 +245,46 @@ def test_a_model_that_the_importer_cannot_read(tmp_path):
     assert "NoSuchOp" in said(error) and "docs/trouble_shooting.md" in said(error)
 
 
-def test_models_of_packages(own_model):
+def test_models_of_packages(own_model, monkeypatch):
+    # OpenVINO is a package of the benchmark's alone.
+    monkeypatch.setattr(packages, "PEERS", packages.PEERS[:1])
     args = argparse.Namespace(threads=1, repeat=2, time=True)
     cells, report = packages.measured(own_model, {"x": (3, 8)}, args)
     assert len(cells) == len(packages.HEADER + packages.TIMES) - 1
     assert cells[:3] == [report.total, report.offloaded, report.partitions]
-    assert cells[1] >= 1 and float(cells[4]) < 1e-6 and float(cells[5]) > 0
+    assert cells[1] >= 1 and float(cells[4]) < 1e-6 and float(cells[5]) > 0 and cells[7] == "-"
+
+
+def test_models_of_packages_that_are_slow_or_cut_are_explained():
+    def why(ours, theirs, partitions=1, reasons=None):
+        report = types.SimpleNamespace(partitions=partitions, reasons=reasons or {})
+        return packages.explanation([9, 9, partitions, "100%", "0", ours, theirs, "-"], report)
+
+    logarithm = {"log": {"no rule for this op": 2}, "relu": {}}
+    assert why("1.5", "2.5", 4, logarithm) == why("1.5", "-") == ""
+    assert why("2.5", "1.5", 2, logarithm) == "2 x log: no rule for this op"
+    assert why("1.5", "2.5", 5, logarithm) == "2 x log: no rule for this op"
+    assert why("2.5", "1.5") == "all of its ops are oneDNN's"
+
+
+def test_the_table_of_models_of_packages_goes_into_the_docs(tmp_path):
+    cells = [9, 8, 1, "99.00%", "1.0e-07", "1.50", "2.50", "-", ""]
+    text = packages.markdown([("a: x/one", cells), ("a: x/two", cells), ("b: y/one", cells)])
+    titles, _, *rows = text.splitlines()
+    assert titles.startswith(
+        "| package | model | ops | on oneDNN | partitions | floating-point work"
+    )
+    assert all(row.count("|") == titles.count("|") for row in rows)
+    assert [row.split("|")[1] for row in rows] == [" a ", "  ", " b "]
+    path = tmp_path / "coverage.md"
+    path.write_text("before\n" + packages.MARKS[0] + "old\n" + packages.MARKS[1] + "after\n")
+    packages.write(text, path)
+    packages.write(text, path)
+    assert path.read_text() == "before\n" + text.join(packages.MARKS) + "after\n"
+    path.write_text("before\n")
+    with pytest.raises(SetupError, match="no place for the table"):
+        packages.write(text, path)
+    assert packages.PATH.read_text().count(packages.MARKS[0]) == 1
 
 
 def test_shapes_of_models_of_packages():
