@@ -24,6 +24,8 @@ import tvm_dnnl
 from dnnl_modules import compiled, composites, partitions, rand
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
+from tvm.relax.frontend import nn
+from tvm.relax.frontend.nn import op
 from tvm.relax.frontend.onnx import from_onnx
 from tvm_dnnl._dnnl.policy import cpu
 
@@ -234,3 +236,66 @@ def test_int8(batch, size):
         # Sums next to the middle between two steps may be rounded to either.
         assert np.abs(ours - theirs).max() <= 0.03 * 1.001
         assert np.mean(ours != theirs) < 0.01
+
+
+class Layer(nn.Module):
+    """A layer of a transformer, with an rms_norm before the attention."""
+
+    def __init__(self, size, heads):
+        self.heads, self.depth = heads, size // heads
+        self.norms = nn.ModuleList([nn.RMSNorm(size, -1, bias=False), nn.LayerNorm(size)])
+        self.qkv, self.out = nn.Linear(size, 3 * size, bias=False), nn.Linear(size, size)
+        self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+
+    def forward(self, x: nn.Tensor):
+        batch, length, size = x.shape
+        parts = op.split(self.qkv(self.norms[0](x)), 3, axis=-1)
+        heads = [op.reshape(part, (batch, length, self.heads, self.depth)) for part in parts]
+        y = op.reshape(op.scaled_dot_product_attention(*heads), (batch, length, size))
+        x = x + self.out(y)
+        return x + self.down(op.gelu(self.up(self.norms[1](x))))
+
+
+class Transformer(nn.Module):
+    """An embedding, two layers and a head."""
+
+    def __init__(self):
+        self.embedding, self.head = nn.Embedding(50, 32), nn.Linear(32, 50)
+        self.layers = nn.ModuleList([Layer(32, 4) for _ in range(2)])
+
+    def forward(self, ids: nn.Tensor):
+        x = self.embedding(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+@pytest.mark.parametrize("length", [16, "n"], ids=["static", "open"])
+@pytest.mark.parametrize("are_constants", [True, False], ids=["constants", "arguments"])
+def test_a_module_that_is_exported(length, are_constants):
+    """Of `relax.frontend.nn`; the look-up of the embedding stays, with a reshape of its indices."""
+    mod, named = Transformer().export_tvm(
+        {"forward": {"ids": nn.spec.Tensor([1, length], "int32")}}
+    )
+    values = {name: 0.2 * rand(*each.shape, seed=seed) for seed, (name, each) in enumerate(named)}
+    params = {name: tvm.runtime.tensor(value) for name, value in values.items()}
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, params if are_constants else None)
+    report = tvm_dnnl.offload_report(partitioned)
+    # Weights that are no constants are transposed when the model runs.
+    assert (report.offloaded, report.total) == ((53, 55) if are_constants else (62, 64))
+    found = composites(partitioned)
+    assert found["dnnl.softmax"] == found["dnnl.rms_norm"] == found["dnnl.layer_norm"] == 2
+    assert found["dnnl.dense_bias_gelu_erf"] == 2 and found["dnnl.dense_bias_sum"] == 4
+    assert partitions(partitioned) == 1
+    machines = [
+        relax.VirtualMachine(tvm.compile(each, target="llvm"), tvm.cpu())
+        for each in (compiled(partitioned), mod)
+    ]
+    for size in (16,) if length == 16 else (1, 5, 16, 5):
+        ids = np.random.default_rng(size).integers(0, 50, (1, size)).astype("int32")
+        ids = tvm.runtime.tensor(ids)
+        ours = machines[0]["forward"](ids, *([] if are_constants else params.values())).numpy()
+        alone = machines[1]["forward"](ids, *params.values()).numpy()
+        assert ours.shape == (1, size, 50)
+        # Sums of at most 128 products in another order, through two layers.
+        np.testing.assert_allclose(ours, alone, rtol=1e-4, atol=1e-4)
