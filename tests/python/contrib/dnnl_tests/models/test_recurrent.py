@@ -26,8 +26,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 16, 32
-# By kind: gates, attributes, partitions, and composites of a step in a direction. An LSTM is cut
-# where TVM makes the zeros of the first state, which look at the last weights.
+# By kind: gates, attributes, partitions, and composites of a step in a direction.
 KINDS = {
     "LSTM": (
         4,
