@@ -29,7 +29,7 @@ import pytest
 import tvm
 import tvm_dnnl
 import tvm_ffi
-from dnnl_modules import compiled, module, partitions, run, var
+from dnnl_modules import X4, compiled, conv_bias_relu, module, partitions, rand, run, var
 from tvm import relax
 from tvm.relax import op
 
@@ -81,13 +81,29 @@ def resident_megabytes():
 
 
 def growth(small, large):
-    """Load and run a small library, then a large one; the megabytes that the large one adds."""
+    """Load and run a small library, then a large one; print the megabytes that this one adds."""
     kept = [tvm.runtime.load_module(small)]
     called(kept[0])
     before = resident_megabytes()
     kept.append(tvm.runtime.load_module(large))
     called(kept[1])
-    return resident_megabytes() - before
+    print(resident_megabytes() - before)
+
+
+def in_new_process(function, *words):
+    """Call a function of this file with texts in another process; return what it prints."""
+    program = f"import sys, test_dnnl_memory; test_dnnl_memory.{function}(*sys.argv[1:])"
+    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["one-partition", "many"])
@@ -97,18 +113,7 @@ def test_loaded_constants_are_in_memory_once(tmp_path, apart):
     small = exported(convolutions(layers[:1], apart), tmp_path / "small.so")
     large = exported(convolutions(layers[1:], apart), tmp_path / "large.so")
     megabytes = sum(value.nbytes for value in layers[1:]) / 1e6
-    program = "import sys, test_dnnl_memory; print(test_dnnl_memory.growth(*sys.argv[1:]))"
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    done = subprocess.run(
-        [sys.executable, "-c", program, small, large],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 1.2 * megabytes
+    assert float(in_new_process("growth", small, large)) < 1.2 * megabytes
 
 
 def test_a_loaded_library_gives_right_numbers_and_its_constants(tmp_path):
@@ -147,6 +152,53 @@ def test_libraries_that_differ_in_one_number_only(tmp_path):
         # The large weight makes large numbers in one channel.
         (expected,) = run(mod, X)
         np.testing.assert_allclose(called(each), expected, rtol=1e-4, atol=1e-3)
+
+
+def damaged(folder):
+    """Load and run libraries whose constants have other sizes and counts; print how they end.
+
+    Each does so in a process of its own, which nothing that was run before is in.
+    """
+    folder, x = Path(folder), rand(2, 6, 9, 9)
+    path = folder / "good.so"
+    mod = compiled(tvm_dnnl.partition_for_dnnl(module(conv_bias_relu, X4), prune=False))
+    tvm.compile(mod, target="llvm").export_library(str(path))
+    good = path.read_bytes()
+    # The size of the const loader's bytes, and these: names, and of each constant what it is.
+    begin = good.index(b"const_loader") + len(b"const_loader")
+    (size,) = struct.unpack_from("<Q", good, begin)
+    hostile = (0, 1, size - 1, size + 1, 2**31, 2**60, 2**64 - 1)
+    changes = [(begin, value) for value in hostile]
+    # Up to the first constant's values: two names of 32 bytes, and 72 bytes of its type.
+    for offset in range(8, 8 + 8 + 2 * 40 + 8 + 72, 8):
+        changes += [(begin + offset, value) for value in (0, 2**31, 2**60, 2**64 - 1)]
+    for number, change in enumerate([None, *changes]):
+        data = bytearray(good)
+        if change:
+            struct.pack_into("<Q", data, *change)
+        library = folder / f"{number}.so"
+        library.write_bytes(data)
+        child = os.fork()
+        if child == 0:
+            try:
+                machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+                np.save(folder / f"{number}.npy", machine["main"](tvm.runtime.tensor(x)).numpy())
+                os._exit(0)
+            except Exception:
+                os._exit(3)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        right = code == 0 and np.array_equal(
+            np.load(folder / f"{number}.npy"), np.load(folder / "0.npy")
+        )
+        print("right" if right else "error" if code == 3 else f"{change}: ended with {code}")
+
+
+def test_damaged_constants_of_a_library(tmp_path):
+    """An error, or the right numbers where what was changed is not read."""
+    done = in_new_process("damaged", tmp_path)
+    found = done.split("\n")[:-1]
+    assert found[0] == "right" and set(found) == {"right", "error"}, found
+    assert len(found) == 92 and found.count("error") > 70, found
 
 
 def test_constants_that_are_in_no_library():
