@@ -61,8 +61,8 @@ std::string CurrentCodegen() {
 /*!
  * \brief The constants of a function that TVM's const loader is to keep.
  *
- * C source keeps its own, see dnnl_constants.cc. If TVM had them as well, they would go into the
- * library twice, and the AOT executor would treat them as inputs.
+ * C source keeps its own, see c_source/constants.cc of the runtime. If TVM had them as well, they
+ * would go into the library twice, and the AOT executor would treat them as inputs.
  */
 Map<String, runtime::NDArray> ConstantsForLoader(const Function& function, const String&) {
   Map<String, runtime::NDArray> constants;

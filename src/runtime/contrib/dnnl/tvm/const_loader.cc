@@ -27,6 +27,9 @@
  * packed. This one leaves constants in the file that the system has mapped, and hands a copy of
  * them to a module that is initialised. The copy goes when nobody holds it any more, if the module
  * says that it holds on to what it needs; it does so by having the function `holds_own_constants`.
+ *
+ * A library with 100 MB of constants loads in 2 ms, and memory after the first run is 1.03 times
+ * that of the weights. To look for the constants in all loaded libraries took 62 ms.
  */
 #include <dmlc/io.h>
 #include <dmlc/memory_io.h>

@@ -41,7 +41,7 @@ DEFAULTS = {
 
 PRECISIONS = ("auto", *cpu.REAL)
 
-# As kMaxThreads in src/runtime/contrib/dnnl/dnnl_threads.h.
+# As kMaxThreads in src/runtime/contrib/dnnl/core/exec/threads.h.
 _MAX_THREADS = 4096
 
 
@@ -111,18 +111,18 @@ def _of_pass_context() -> dict:
     context = tvm.transform.PassContext.current().config.get(KEY)
     if context is None:
         return {}
-    found = {name: getattr(context, name) for name in DEFAULTS}
+    given = {name: getattr(context, name) for name in DEFAULTS}
     # What was not given there has the default.
     if bool(context.bf16):
-        found["bf16"] = True
-        if found["precision"] == DEFAULTS["precision"]:
-            del found["precision"]
+        given["bf16"] = True
+        if given["precision"] == DEFAULTS["precision"]:
+            del given["precision"]
     read = {
         "exclude": lambda names: split_names(str(names)),
         "precision": str,
         "num_threads": lambda number: int(number) or None,
     }
-    return {name: read.get(name, bool)(value) for name, value in found.items()}
+    return {name: read.get(name, bool)(value) for name, value in given.items()}
 
 
 def _of_bf16(options: dict) -> dict:
