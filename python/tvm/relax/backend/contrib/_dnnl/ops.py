@@ -238,6 +238,15 @@ def _reduction(name: str) -> Row:
     return read
 
 
+def _mean(call: relax.Call) -> ReadOp:
+    """Read a mean of each image as a global pool, as which ONNX writes it: that has 8-bit code."""
+    data, axes = call.args[0], call.attrs.axis
+    if axes is not None and len(dims(data)) == 4 and bool(call.attrs.keepdims):
+        if sorted(axis % 4 for axis in _numbers(axes)) == [2, 3]:
+            return ReadOp("nn.global_avg_pool2d", [data], {"layout": "NCHW", "out_layout": ""})
+    return _reduction("mean")(call)
+
+
 def _clip(call: relax.Call) -> ReadOp:
     low, high = (number(arg) for arg in call.args[1:])
     if low is None or high is None:
@@ -339,7 +348,8 @@ ROWS: dict[str, Row] = {
         f"relax.{name}": _same(name)
         for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
     },
-    **{f"relax.{name}": _reduction(name) for name in ("max", "mean", "min", "prod", "sum")},
+    **{f"relax.{name}": _reduction(name) for name in ("max", "min", "prod", "sum")},
+    "relax.mean": _mean,
     "relax.concat": _concat,
     "relax.stack": _concat,
     "relax.split": _split,
