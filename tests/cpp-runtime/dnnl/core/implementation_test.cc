@@ -65,4 +65,27 @@ TEST(DNNLImplementation, NamesOfNewestVersion) {
              "jit_uni_ncsp:conv+jit:avx512_core", "conv:any+jit_uni_ncsp:conv+jit:avx2"});
 }
 
+TEST(DNNLImplementation, WhatIsFused) {
+  const auto judge = [](const char* name, const char* kind, std::vector<std::string> post_ops) {
+    return Judge(std::string(name), std::string(kind), post_ops);
+  };
+  const Implementation reference = Implementation::kReference, native = Implementation::kNative;
+  const std::vector<std::string> bias = {"bias"}, relu = {"eltwise_relu"},
+                                 sum = {"eltwise_relu", "binary_add"};
+  for (const char* name : {"conv:any+jit:avx512_core", "conv:any+jit_uni_ncsp:conv+jit:avx2"}) {
+    EXPECT_TRUE(judge(name, "deconvolution", {}) == native);
+    EXPECT_TRUE(judge(name, "deconvolution", bias) == reference);
+    EXPECT_TRUE(judge(name, "deconvolution", relu) == reference);
+  }
+  EXPECT_TRUE(judge("brg_deconv:avx2", "deconvolution", sum) == native);
+  for (const char* name : {"x64:gemm:jit", "gemm:jit:f32"}) {
+    EXPECT_TRUE(judge(name, "convolution", relu) == native);
+    EXPECT_TRUE(judge(name, "convolution", sum) == reference);
+    // A matmul applies its post-ops in code of its own.
+    EXPECT_TRUE(judge(name, "matmul", sum) == native);
+  }
+  EXPECT_TRUE(judge("jit:avx512_core", "convolution", sum) == native);
+  EXPECT_TRUE(judge("ref:any", "convolution", {}) == reference);
+}
+
 }  // namespace

@@ -23,6 +23,8 @@
  */
 #include "implementation.h"
 
+#include <algorithm>
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
@@ -41,6 +43,20 @@ Implementation Judge(const std::string& name) {
   const size_t colon = computing.rfind(':');
   const bool is_any = colon != std::string::npos && computing.substr(colon) == ":any";
   return is_any || computing == "gemm:ref" ? Implementation::kPortable : Implementation::kNative;
+}
+
+Implementation Judge(const std::string& name, const std::string& kind,
+                     const std::vector<std::string>& post_ops) {
+  const auto is_binary = [](const std::string& post_op) { return StartsWith(post_op, "binary"); };
+  // A deconvolution that runs as the gradient of a convolution has nothing better than plain loops
+  // for a bias and post-ops, and a convolution by matrix multiplications for second operands.
+  const bool is_gradient = StartsWith(name, "conv:");
+  const bool is_gemm = kind == "convolution" && name.find("gemm") != std::string::npos;
+  if ((is_gradient && !post_ops.empty()) ||
+      (is_gemm && std::any_of(post_ops.begin(), post_ops.end(), is_binary))) {
+    return Implementation::kReference;
+  }
+  return Judge(name);
 }
 
 bool IsBlockGemm(const dnnl::primitive_desc_base& desc) {

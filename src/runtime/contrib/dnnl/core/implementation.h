@@ -25,6 +25,7 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_IMPLEMENTATION_H_
 
 #include <string>
+#include <vector>
 
 #include "onednn.h"
 
@@ -43,6 +44,15 @@ enum class Implementation {
  * has another one compute, that one's name stands behind a plus: "conv:any+jit:avx512_core".
  */
 Implementation Judge(const std::string& name);
+
+/*!
+ * \brief Judge an implementation together with what is fused to the primitive.
+ * \param name The implementation's name.
+ * \param kind oneDNN's name of the primitive kind, such as "convolution".
+ * \param post_ops oneDNN's names of the post-ops, such as "binary_add"; "bias" for a bias.
+ */
+Implementation Judge(const std::string& name, const std::string& kind,
+                     const std::vector<std::string>& post_ops);
 
 /*! \brief The judgement of what oneDNN chose for a primitive. */
 inline Implementation Judge(const dnnl::primitive_desc_base& desc) {

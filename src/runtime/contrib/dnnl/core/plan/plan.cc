@@ -23,26 +23,13 @@
  */
 #include "plan.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "../error.h"
 #include "../exec/recorder.h"
 #include "../exec/threads.h"
-#include "../implementation.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
-
-bool IsReference(const StepInfo& step) {
-  if (Judge(step.impl) == Implementation::kReference) return true;
-  // A deconvolution that runs as the gradient of a convolution has nothing better for a bias and
-  // post-ops, and a convolution by matrix multiplications nothing better for second operands.
-  if (step.impl.rfind("conv:", 0) == 0) return !step.post_ops.empty();
-  const bool is_gemm_conv =
-      step.kind == "convolution" && step.impl.find("gemm") != std::string::npos;
-  const auto is_binary = [](const std::string& name) { return name.rfind("binary", 0) == 0; };
-  return is_gemm_conv && std::any_of(step.post_ops.begin(), step.post_ops.end(), is_binary);
-}
 
 std::pair<int, size_t> Plan::Locate(int buffer) const {
   size_t offset = 0;

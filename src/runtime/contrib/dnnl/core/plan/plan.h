@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "../graph.h"
+#include "../implementation.h"
 #include "../onednn.h"
 #include "allocator.h"
 #include "tensor.h"
@@ -57,7 +58,9 @@ struct StepInfo {
 };
 
 /*! \brief Whether oneDNN has only plain loops for a step, or for what is fused to it. */
-bool IsReference(const StepInfo& step);
+inline bool IsReference(const StepInfo& step) {
+  return Judge(step.impl, step.kind, step.post_ops) == Implementation::kReference;
+}
 
 /*! \brief One primitive with its arguments. */
 struct Step {
