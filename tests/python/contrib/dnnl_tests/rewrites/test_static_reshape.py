@@ -21,7 +21,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.ir.symbolic_shapes import Dim
+from tvm.relay.op.contrib._dnnl.ir.shape_kinds import Dim
 from tvm.relay.op.contrib._dnnl.rewrites.static_reshape import reshape_codes
 from tvm.testing import dnnl as testing
 from tvm.testing.dnnl import host_target

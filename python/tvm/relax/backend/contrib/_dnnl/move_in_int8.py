@@ -35,7 +35,7 @@ from .ops import ROWS
 from .partition.fuse import find_reshaped_bits
 from .policy.op_spec import Rules
 from .policy.quantized import goes_before_rounding, reads_weight
-from .policy.rules.quantize import DEQUANTIZE, axis_behind, parameters
+from .policy.rules.quantize import DEQUANTIZE, parameters
 from .policy.tensors import EIGHT_BITS
 from .reading import Unread, constant_of, is_constant, op_name, short_name, users_of
 from .simplify import reals_of
@@ -82,15 +82,15 @@ def move_relu_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> re
     """Return a function with a relu before a rounding, where its reader has 8 bits to read then."""
     graph = RelaxGraph(func, rules.options.exclude)
     relus = (i for i, name in enumerate(graph.ops) if name == "nn.relu")
-    found = [graph.nodes[i] for i in relus if goes_before_rounding(graph, rules, i)]
-    return _replaced(mod, func, found, _relu_first)
+    before = [graph.nodes[i] for i in relus if goes_before_rounding(graph, rules, i)]
+    return _replaced(mod, func, before, _relu_first)
 
 
 def move_dequantize_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
     """Return a function with a dequantize before a reshape, where fusion goes on behind it then."""
     graph = with_formulas(func, rules)
-    found = [graph.nodes[i] for _, i in find_reshaped_bits(graph, rules)]
-    return _replaced(mod, func, found, _dequantize_first)
+    before = [graph.nodes[i] for _, i in find_reshaped_bits(graph, rules)]
+    return _replaced(mod, func, before, _dequantize_first)
 
 
 def _replaced(mod: tvm.IRModule, func: relax.Function, calls: list, replace: Callable):
@@ -188,11 +188,12 @@ class _Mover(PyExprMutator):
         except Unread:
             return None
         row = self._rules.ops.get(view.name)
-        if row is None or row.moves != "view" and row.padding != "lowest":
+        if row is None or not row.keeps_values:
             return None
         if _known(source) is not None:
             return -1
-        return axis_behind(view, int(source.attrs.axis)) if _is_known(source) else None
+        axis = int(source.attrs.axis)
+        return self._rules.axis_behind(view, axis) if _is_known(source) else None
 
     def _in_8_bits(self, real, quantize: relax.Call):
         """Return what a quantize makes of something, without it if that is already there."""

@@ -35,7 +35,8 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from . import decompose
 from .graph import view_of
 from .ops import ROWS
-from .policy.rules.quantize import symmetric
+from .policy.rules.quantize import along, dequantized, symmetric
+from .policy.rules.reduce import batch_norm_affine
 from .policy.table import TABLE
 from .reading import (
     Unread,
@@ -68,7 +69,7 @@ _FOLDED: dict[str, Callable] = {
 }
 # A constant that is written out, instead of computed when the model runs, has no more elements.
 _MOST_FILLED = 1 << 20
-_RESHAPES = ("relax.expand_dims", "relax.reshape", "relax.squeeze")
+_RESHAPES = [f"relax.{op}" for row in TABLE.values() if row.reshapes for op in row.relax_ops]
 
 # Functions with one of these attributes are single units to whoever made them.
 OPAQUE = ("Codegen", "Composite", "Primitive")
@@ -222,9 +223,9 @@ class _Simplifier(PyExprMutator):
         matrix = self._constant_or(weight.args[0])
         if not is_constant(matrix) or matrix.ty.ndim != 2:
             return call
-        made = relax.Call(call.op, [args[0], matrix], call.attrs, call.ty_args)
-        made = self.builder_.normalize(made)
-        return made if _is_same_type(made, call) else call
+        matmul = relax.Call(call.op, [args[0], matrix], call.attrs, call.ty_args)
+        matmul = self.builder_.normalize(matmul)
+        return matmul if _is_same_type(matmul, call) else call
 
     def _of_transposed(self, call, args):
         """Return a matmul with the weight as a dense has it, for which oneDNN has more kernels."""
@@ -262,9 +263,7 @@ class _Simplifier(PyExprMutator):
         values = [self._real(arg) for arg in statistics]
         if attrs.training or any(value is None for value in values):
             return call
-        gamma, beta, mean, var = values
-        scale = (gamma if attrs.scale else 1.0) / np.sqrt(var + float(attrs.epsilon))
-        shift = (beta if attrs.center else 0.0) - mean * scale
+        scale, shift = batch_norm_affine(attrs, *values)
         result = self._folded(old.args[0], data, scale, shift, int(attrs.axis))
         if result is None:
             scale, shift = (_along(v, data, int(attrs.axis)) for v in (scale, shift))
@@ -306,7 +305,7 @@ class _Simplifier(PyExprMutator):
             return None
         if bias is not None:
             flat, rank = bias.reshape(-1), len(view.result.shape)
-            if bias.shape != _to_broadcast(flat, rank, axis).shape[rank - bias.ndim :]:
+            if bias.shape != along(flat, axis, rank).shape[rank - bias.ndim :]:
                 return None
             shift = flat * scale + shift
         dtype = value_of(weight).dtype
@@ -334,15 +333,9 @@ def _filled(call):
 
 def reals_of(call) -> np.ndarray:
     """Return what a dequantize of constants is."""
-    values, *parameters = (value_of(arg).astype("float64") for arg in call.args)
-    axis = int(call.attrs.axis)
-    scale, zero_point = (_to_broadcast(value, values.ndim, axis) for value in parameters)
-    return (values - zero_point) * scale
-
-
-def _to_broadcast(values: np.ndarray, rank: int, axis: int) -> np.ndarray:
-    """Return values along an axis of a tensor, or one value, in a shape that broadcasts to it."""
-    return values.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
+    return dequantized(
+        *(value_of(arg).astype("float64") for arg in call.args), int(call.attrs.axis)
+    )
 
 
 def _dequantized(call):
@@ -352,7 +345,7 @@ def _dequantized(call):
         return _constant(reals_of(call), call)
     if values.dtype not in ("int8", "uint8") or not (values.dtype == "uint8" or zero_point.any()):
         return call
-    weight = symmetric(values, _to_broadcast(zero_point, values.ndim, int(call.attrs.axis)))
+    weight = symmetric(values, along(zero_point, int(call.attrs.axis), values.ndim))
     if weight is None:
         return call
     args = [relax.const(weight), call.args[1], relax.const(np.zeros(zero_point.shape, "int8"))]
@@ -361,7 +354,7 @@ def _dequantized(call):
 
 def _along(values: np.ndarray, data, axis: int) -> ir.GenericConst:
     """Return values of channels as a constant that broadcasts to data."""
-    return relax.const(_to_broadcast(values, data.ty.ndim, axis).astype(str(data.ty.dtype)))
+    return relax.const(along(values, axis, data.ty.ndim).astype(str(data.ty.dtype)))
 
 
 def _constant(value, call) -> ir.GenericConst:

@@ -55,7 +55,7 @@ Types InferResize(const NodeReader& node, const Types& inputs) {
       << node.Where() << ": method " << method << " is none that oneDNN has";
   const std::vector<int> axes = ImageAxes(node);
   Dims dims = PermutedDims(inputs[0].shape, axes);
-  if (node.OpName().rfind("image.", 0) == 0) {
+  if (node.Has("size")) {
     const auto size = node.Get<std::vector<int64_t>>("size");
     CheckSizes(node, "size", size, 1);
     CORE_CHECK(size.size() == spatial) << node.Where() << ": size " << ToText(size)

@@ -29,7 +29,7 @@ import tvm
 from tvm import te, tir, topi
 from tvm.relay.op.op import register_shape_func
 
-from ..ir.symbolic_shapes import SAME_SHAPE
+from ..ir.shape_kinds import of_kind
 from ..policy.tensors import ints
 
 _SPATIAL = "DHW"
@@ -70,8 +70,8 @@ def _same(count: int = 1) -> Callable:
     """Return a shape function whose results are shaped as the first and the last operands are."""
 
     def shapes(attrs, inputs, out_ndims):
-        found = [inputs[0], *inputs[len(inputs) - count + 1 :]]
-        return [topi.identity(shape) for shape in found]
+        shaped_alike = [inputs[0], *inputs[len(inputs) - count + 1 :]]
+        return [topi.identity(shape) for shape in shaped_alike]
 
     return shapes
 
@@ -171,9 +171,9 @@ def _or_else(function: Callable, others: Callable | None) -> Callable:
 
 def register() -> None:
     """Register the shape functions that TVM lacks, and those of windows. Can be called again."""
-    for name in sorted(SAME_SHAPE):
-        _register_missing(name, _same())
     _register_missing("nn.batch_norm", _same(3))
+    for name in of_kind("same"):
+        _register_missing(name, _same())
     _register_missing("image.resize3d", _resize3d)
     for rank in "123":
         for kind in ("max", "avg"):

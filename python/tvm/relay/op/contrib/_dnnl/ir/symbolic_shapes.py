@@ -24,60 +24,17 @@ followed gets a name of its own, so that two that are equal here are equal in ev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from tvm import relay
 
 from ..policy.graph import Graph
+from ..policy.table import TABLE
 from ..policy.tensors import ints
-from .relay_view import dims, op_name, shape_of
+from .relay_view import dims, op_name
+from .shape_kinds import KINDS, Dim, Shape, product, shape_kind
 
 # The number of elements up to which a tensor of integers is followed: it may be a shape.
 _MAX_ELEMENTS = 16
-
-# Whose results have the shape of their first operand.
-SAME_SHAPE = frozenset("""abs cast clip copy erf exp log negative nn.bias_add nn.fast_softmax
-    nn.group_norm nn.instance_norm nn.l2_normalize nn.layer_norm nn.leaky_relu nn.log_softmax nn.lrn
-    nn.prelu nn.relu nn.softmax qnn.dequantize qnn.quantize rsqrt sigmoid sqrt tanh""".split())
-_BROADCAST = frozenset(
-    """add divide equal floor_divide greater greater_equal less less_equal logical_and logical_or
-    maximum minimum multiply not_equal power subtract""".split()
-)
-_REDUCE = frozenset(["max", "mean", "min", "prod", "sum", "variance"])
-
-
-class Dim(NamedTuple):
-    """A product of a number and of names of open dimensions, each of which is 1 or more."""
-
-    number: int
-    names: tuple = ()
-
-    def times(self, other: Dim) -> Dim:
-        """Return the product."""
-        return Dim(self.number * other.number, tuple(sorted((*self.names, *other.names), key=str)))
-
-    def over(self, other: Dim) -> Dim | None:
-        """Return the quotient, if the division leaves nothing in every call."""
-        names = list(self.names)
-        for name in other.names:
-            if name not in names:
-                return None
-            names.remove(name)
-        if other.number == 0 or self.number % other.number:
-            return None
-        return Dim(self.number // other.number, tuple(names))
-
-
-ONE = Dim(1)
-Shape = tuple[Dim, ...]
-
-
-def product(dims_: Sequence[Dim]) -> Dim:
-    """Return the product of dimensions."""
-    found = ONE
-    for dim in dims_:
-        found = found.times(dim)
-    return found
 
 
 class SymbolicShapes:
@@ -111,56 +68,29 @@ class SymbolicShapes:
         known = dims(type_)
         if None not in known:
             return tuple(map(Dim, known))
-        found = self._of_op(i, expr) if isinstance(expr, relay.Call) else None
+        inferred = self._of_op(i, expr) if isinstance(expr, relay.Call) else None
         if isinstance(expr, relay.TupleGetItem) and expr.index == 0:
             call = self.graph.operands[i][0]
-            if op_name(self.graph.nodes[call]) == "nn.batch_norm":
-                found = self.shapes[self.graph.operands[call][0]]
-        if found is None or len(found) != len(known):
-            found = (None,) * len(known)
+            if shape_kind(op_name(self.graph.nodes[call])) == "same":
+                inferred = self.shapes[self.graph.operands[call][0]]
+        if inferred is None or len(inferred) != len(known):
+            inferred = (None,) * len(known)
         return tuple(
             Dim(size) if size is not None else dim or Dim(1, ((i, axis),))
-            for axis, (size, dim) in enumerate(zip(known, found))
+            for axis, (size, dim) in enumerate(zip(known, inferred))
         )
 
     def _of_op(self, i: int, call: relay.Call) -> Sequence[Dim | None] | None:
         """Return the dimensions of a call's result as its operands tell, None for unknown ones."""
-        name, attrs = op_name(call), call.attrs
-        operands = [self.shapes[k] for k in self.graph.operands[i]]
-        if not operands or operands[0] is None:
-            if name == "concatenate":
-                return self._concatenated(self.graph.operands[i][0], int(attrs.axis))
-            return None
-        data = operands[0]
-        if name in SAME_SHAPE:
-            return data
-        if name in _BROADCAST:
-            return _broadcast(data, operands[1])
-        if name == "transpose":
-            axes = ints(attrs.axes) if attrs.axes is not None else range(len(data))[::-1]
-            return [data[axis] for axis in axes]
-        if name == "nn.dense":
-            return [*data[:-1], None]
-        if name == "nn.batch_matmul":
-            return _batch_matmul(attrs, *operands)
-        if name in _REDUCE:
-            return _reduced(attrs, data)
-        if name == "expand_dims":
-            axis = int(attrs.axis) % (len(data) + 1)
-            return [*data[:axis], *(ONE,) * int(attrs.num_newaxis), *data[axis:]]
-        if name == "squeeze" and attrs.axis is not None:
-            gone = {axis % len(data) for axis in ints(attrs.axis)}
-            return [dim for axis, dim in enumerate(data) if axis not in gone]
-        if name == "reshape":
-            return self._reshaped(data, ints(attrs.newshape))
-        if name in ("dyn.reshape", "dyn.broadcast_to"):
+        kind, operands = shape_kind(op_name(call)), self.graph.operands[i]
+        if kind == "given":
             return self.of_value(i)
-        if name == "take" and attrs.axis is not None and not int(attrs.batch_dims):
-            axis = int(attrs.axis) % len(data)
-            return [*data[:axis], *operands[1], *data[axis + 1 :]]
-        if name.startswith("nn.") and ("conv" in name or "pool" in name):
-            return _window(call, data)
-        return None
+        if kind == "joined":
+            return self._concatenated(operands[0], int(call.attrs.axis))
+        shapes = [self.shapes[k] for k in operands]
+        if kind not in KINDS or not shapes or shapes[0] is None:
+            return None
+        return KINDS[kind](call, *shapes)
 
     def of_value(self, i: int) -> list[Dim | None] | None:
         """Return the shape that a dynamic reshape or broadcast is given, codes replaced."""
@@ -181,29 +111,15 @@ class SymbolicShapes:
             wanted[k] = product(source).over(product(others)) if is_known else None
         return wanted
 
-    def _reshaped(self, data: Shape, newshape: tuple[int, ...] | None):
-        """Return the dimensions that a reshape without its rarer codes gives."""
-        if newshape is None or any(code < -1 for code in newshape):
-            return None
-        found = [
-            (data[k] if k < len(data) else None) if code == 0 else Dim(code)
-            for k, code in enumerate(newshape)
-        ]
-        if Dim(-1) in found:
-            k = found.index(Dim(-1))
-            others = [dim for other, dim in enumerate(found) if other != k]
-            found[k] = None if None in others else product(data).over(product(others))
-        return found
-
     def _concatenated(self, fields: int, axis: int):
         if not isinstance(self.graph.nodes[fields], relay.Tuple):
             return None
         shapes = [self.shapes[field] for field in self.graph.operands[fields]]
         if not shapes or None in shapes:
             return None
-        found = list(shapes[0])
-        found[axis] = None
-        return found
+        joined = list(shapes[0])
+        joined[axis] = None
+        return joined
 
     def _values(self, i: int, expr: relay.Expr) -> tuple[Dim | None, ...] | None:
         """Return the elements of a scalar or a vector of integers, as far as they are known."""
@@ -215,8 +131,8 @@ class SymbolicShapes:
             return None
         if isinstance(expr, relay.Constant):
             return tuple(Dim(int(value)) for value in expr.data.numpy().reshape(-1))
-        found = self._values_of_op(i, expr) if op_name(expr) else None
-        return tuple(found) if found is not None and len(found) == count.number else None
+        values = self._values_of_op(i, expr) if op_name(expr) else None
+        return tuple(values) if values is not None and len(values) == count.number else None
 
     def _values_of_op(self, i: int, call: relay.Call) -> Sequence[Dim | None] | None:
         name, attrs, operands = op_name(call), call.attrs, self.graph.operands[i]
@@ -231,7 +147,7 @@ class SymbolicShapes:
         if not values or None in values:
             return None
         data = values[0]
-        if name in ("cast", "copy", "expand_dims", "reshape", "squeeze"):
+        if name in ("cast", "copy") or (name in TABLE and TABLE[name].reshapes):
             return data
         if name == "take":
             indices = [dim.number for dim in values[1] if dim is not None and not dim.names]
@@ -278,81 +194,6 @@ _ARITHMETIC = {
     "maximum": _maximum,
     "multiply": Dim.times,
 }
-
-
-def _broadcast(left: Shape, right: Shape) -> list[Dim | None] | None:
-    if left is None or right is None:
-        return None
-    rank = max(len(left), len(right))
-    pairs = zip(*((ONE,) * (rank - len(shape)) + tuple(shape) for shape in (left, right)))
-    found = []
-    for a, b in pairs:
-        if a == b or b == ONE:
-            found.append(a)
-        else:
-            # One of them may be 1.
-            found.append(b if a == ONE else None)
-    return found
-
-
-def _batch_matmul(attrs, data: Shape, weight: Shape) -> list[Dim | None]:
-    (batch,) = _broadcast(data[:1], weight[:1])
-    return [batch, data[2 if attrs.transpose_a else 1], weight[1 if attrs.transpose_b else 2]]
-
-
-def _reduced(attrs, data: Shape) -> list[Dim]:
-    listed = {int(axis) % len(data) for axis in attrs.axis or ()} or set(range(len(data)))
-    if attrs.exclude:
-        listed = set(range(len(data))) - listed
-    kept = [ONE if axis in listed else dim for axis, dim in enumerate(data)]
-    return kept if attrs.keepdims else [d for k, d in enumerate(kept) if k not in listed]
-
-
-def _window(call: relay.Call, data: Shape) -> list[Dim | None] | None:
-    """Return the shape of a convolution's or pooling's result: its sizes have names if alike."""
-    attrs = call.attrs
-    keys = {str(key) for key in attrs.keys()}
-    layout = str(attrs.data_layout if "data_layout" in keys else attrs.layout)
-    if len(layout) != len(data) or "N" not in layout:
-        return None
-    spatial = [axis for axis, letter in enumerate(layout) if letter not in "NC"]
-    kernel: tuple[int | None, ...] = ()
-    if "kernel_layout" in keys:
-        letters, known = str(attrs.kernel_layout), shape_of(call.args[1])
-        kernel = tuple(known[letters.index(layout[axis])] for axis in spatial)
-        if None in kernel:
-            return None
-    elif "pool_size" in keys:
-        kernel = _for_each(attrs.pool_size, len(spatial))
-    # All that the sizes depend on, where they do not depend on the window in the usual way.
-    window = [str(getattr(attrs, key)) for key in sorted(keys - {"channels", "groups"})]
-    window += [op_name(call), str(kernel)]
-    is_usual = kernel and "output_padding" not in keys and not getattr(attrs, "ceil_mode", False)
-    found = list(data)
-    for k, axis in enumerate(spatial):
-        found[axis] = Dim(1, ((k, *window, data[axis]),))
-        if is_usual:
-            found[axis] = _count(attrs, k, kernel, data[axis])
-    if "channels" in keys:
-        found[layout.index("C")] = None
-    return found
-
-
-def _for_each(values, count: int) -> tuple[int, ...]:
-    """Return the numbers of an attribute, of which one may stand for all."""
-    values = ints(values)
-    return values * (count // len(values))
-
-
-def _count(attrs, k: int, kernel: tuple[int, ...], size: Dim) -> Dim:
-    """Return how many windows there are along the k-th spatial axis: (size + more) / stride."""
-    rank = len(kernel)
-    strides, dilation = (_for_each(each, rank) for each in (attrs.strides, attrs.dilation))
-    padding = _for_each(attrs.padding, 2 * rank)
-    more = padding[k] + padding[k + rank] - (kernel[k] - 1) * dilation[k] - 1 + strides[k]
-    if (more, strides[k]) == (0, 1):
-        return size
-    return Dim(1, (("windows", more, strides[k], size),))
 
 
 def _sliced(attrs, data: Sequence[Dim | None]) -> Sequence[Dim | None] | None:

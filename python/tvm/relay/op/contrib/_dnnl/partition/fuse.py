@@ -31,8 +31,6 @@ from ..policy.tensors import COMPILER
 # oneDNN's limit of post-ops on one primitive is 32.
 MAX_POST_OPS = 32
 
-RESHAPES = ("expand_dims", "reshape", "squeeze")
-
 
 class Fused:
     """A root and its post-ops, by their numbers in the graph.
@@ -71,12 +69,17 @@ class Fused:
         """The composite's name, for people: what is done, in order."""
         return f"{COMPILER}.{'_'.join(part for part in self.parts if part)}"
 
-    def grow(self, taken: set[int]) -> None:
+    @property
+    def bias(self) -> int:
+        """Which post-op is the bias argument of the primitive; -1 for none."""
+        return self.parts.index("bias") - 1 if "bias" in self.parts else -1
+
+    def grow(self, used: set[int]) -> None:
         """Take in user after user while each is the only one and can be a post-op."""
         while len(self.chain) <= MAX_POST_OPS:
             last = self.chain[-1]
             users = self.graph.users[last]
-            if len(users) != 1 or users[0] in taken:
+            if len(users) != 1 or users[0] in used:
                 break
             part = None
             if not self._is_unnamed(last, users[0]):
@@ -144,8 +147,8 @@ class Fused:
     def _is_reshape_of_rows(self, last: int, user: int) -> bool:
         """Whether a user only gives other dimensions to the rows, or matrices, of the last op."""
         root, call = self.graph.views[self.chain[0]], self.graph.views[user]
-        kept = self.root_spec.kept_dims
-        if kept is None or self.graph.ops[user] not in RESHAPES or self.rules.refusal(call):
+        kept, spec = self.root_spec.kept_dims, self.rules.ops.get(self.graph.ops[user])
+        if kept is None or spec is None or not spec.reshapes or self.rules.refusal(call):
             return False
         # An operand of all elements would be of other dimensions than the result.
         if self._has_full_operand or self.graph.scope[user] != self.graph.scope[last]:
@@ -209,7 +212,7 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
     TVM's MergeComposite needs a pattern for each chain, and tries all of them at each op. The rows
     of the table say what may follow what, so the chains are read off the function.
     """
-    taken: set[int] = set()
+    used: set[int] = set()
     roots = []
     for number, call in enumerate(graph.views):
         spec = None if call is None else rules.ops.get(call.name)
@@ -217,13 +220,13 @@ def find_fused(graph: Graph, rules: Rules) -> Iterator[Fused]:
             roots.append(number)
     roots.sort(key=lambda number: not rules.ops[graph.ops[number]].heavy)
     for root in roots:
-        if root in taken:
+        if root in used:
             continue
         fused = Fused(graph, rules, root)
-        fused.grow(taken)
+        fused.grow(used)
         fused.shorten()
         if len(fused.chain) > 1 or fused.dequantized:
-            taken.update(fused.chain)
+            used.update(fused.chain)
             yield fused
 
 
@@ -236,9 +239,9 @@ def find_reshaped_bits(graph: Graph, rules: Rules) -> Iterator[tuple[int, int]]:
     if QUANTIZE not in graph.ops:
         return
     chains = list(find_fused(graph, rules))
-    taken = {i for fused in chains for i in fused.chain[1:]}
+    used = {i for fused in chains for i in fused.chain[1:]}
     for fused in chains:
         reshape, dequantize, user = fused.reshaped_bits() or (None, None, None)
-        if user is not None and user not in taken:
-            taken.add(user)
+        if user is not None and user not in used:
+            used.add(user)
             yield reshape, dequantize

@@ -59,6 +59,15 @@ class OpSpec:
     moves : str | None
         For an op that computes nothing: "view" if it names elements in another way, "copy" if it
         may have to move them. A partition may reach through it, but not consist of it.
+    reshapes : bool
+        Whether a view gives the same elements in the same order other dimensions.
+    keeps_values : bool
+        Whether each element of the result is one of the data's, whatever scale these have.
+    axis_behind : Callable | None
+        For a view: which axis of a call's results is an axis of its data, None if none is.
+    shape : str | None
+        How the shape of the result follows from those of the operands where these are open: a kind
+        in `ir/shape_kinds.py`. None where open dimensions are not followed.
     weight_axis : Callable | None
         For an op with a weight: the axis of the output channels in a call's weight; None where the
         weight has none.
@@ -103,6 +112,10 @@ class OpSpec:
     heavy: bool = False
     cost_weight: int = 1
     moves: str | None = None
+    reshapes: bool = False
+    keeps_values: bool = False
+    axis_behind: Callable[[OpView, int], int | None] | None = None
+    shape: str | None = None
     weight_axis: Callable[[OpView], int | None] | None = None
     reads_int8: str | None = None
     post: str | None = None
@@ -147,12 +160,12 @@ def light(name: str, reason, channel_axis=None, **fields) -> OpSpec:
 
 def function(name: str, reason, **fields) -> OpSpec:
     """Make the row of an op that computes functions such as exp, and to which nothing is fused."""
-    return OpSpec(name, reason, cost_weight=FUNCTION, **fields)
+    return OpSpec(name, reason, cost_weight=FUNCTION, shape="same", **fields)
 
 
 def view(name: str, reason, **fields) -> OpSpec:
     """Make the row of an op that names or orders elements in another way."""
-    return OpSpec(name, reason, moves="view", flops=no_flops, **fields)
+    return OpSpec(name, reason, moves="view", keeps_values=True, flops=no_flops, **fields)
 
 
 def copy(name: str, reason, **fields) -> OpSpec:
@@ -162,13 +175,13 @@ def copy(name: str, reason, **fields) -> OpSpec:
 
 def eltwise(name: str, reason, **fields) -> OpSpec:
     """Make the row of a unary elementwise op."""
-    return OpSpec(name, reason, post="eltwise", fuses=("binary",), **fields)
+    return OpSpec(name, reason, post="eltwise", fuses=("binary",), shape="same", **fields)
 
 
-def binary(name: str, reason, **fields) -> OpSpec:
+def binary(name: str, reason, shape="broadcast", **fields) -> OpSpec:
     """Make the row of a binary elementwise op, the second operand of which may be broadcast."""
-    fuses = ("eltwise", "binary", "quantize")
-    return OpSpec(name, reason, post="binary", reads_int8="operands", fuses=fuses, **fields)
+    fields.update(fuses=("eltwise", "binary", "quantize"), reads_int8="operands")
+    return OpSpec(name, reason, post="binary", shape=shape, **fields)
 
 
 class Rules:
@@ -203,6 +216,19 @@ class Rules:
         """Whether no element of a result is below zero, as far as the op, if any, tells."""
         spec = self.ops.get(call.name) if call is not None else None
         return spec is not None and spec.is_not_negative is not None and spec.is_not_negative(call)
+
+    def axis_behind(self, call: OpView, axis: int) -> int | None:
+        """Return the axis of the results of an op with a row that is an axis of its data, if any.
+
+        Parameters
+        ----------
+        call : OpView
+            The op.
+        axis : int
+            Of its data, along which there is a scale for each item.
+        """
+        spec = self.ops[call.name]
+        return spec.axis_behind(call, axis) if spec.axis_behind is not None else None
 
     def with_field(self, field: str) -> list[str]:
         """Return the names of the ops whose rows have a value in a field."""

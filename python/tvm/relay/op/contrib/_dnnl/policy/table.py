@@ -31,7 +31,7 @@ from .op_spec import (
     root,
     view,
 )
-from .rules.binary import BINARY, DIVIDE, comparison_reason
+from .rules.binary import BINARY, COMPARISON, DIVIDE
 from .rules.conv import CONV
 from .rules.eltwise import (
     CLIP,
@@ -42,7 +42,7 @@ from .rules.eltwise import (
     virtual_reason,
 )
 from .rules.matmul import BATCH_MATMUL, DENSE, MATMUL
-from .rules.pool import ADAPTIVE, POOL
+from .rules.pool import ADAPTIVE, MAX, POOL
 from .rules.quantize import dequantize_reason, quantize_reason
 from .rules.reduce import (
     REDUCE,
@@ -55,11 +55,13 @@ from .rules.reduce import (
 )
 from .rules.resize import RESIZE
 from .rules.view import (
+    RESHAPE,
+    SPLIT,
+    TRANSPOSE,
     concat_reason,
     layout_transform_reason,
     pad_reason,
     strided_slice_reason,
-    view_reason,
 )
 from .tensors import data_elements
 
@@ -80,21 +82,27 @@ TABLE: dict[str, OpSpec] = {
         root("nn.dense", **DENSE, relax="matmul", patterns="bias_relu bias relu"),
         root("nn.matmul", **MATMUL, relax="matmul"),
         root("nn.batch_matmul", **BATCH_MATMUL, relax="matmul"),
-        light("nn.max_pool1d", **POOL, padding="lowest"),
-        light("nn.max_pool2d", **POOL, padding="lowest"),
-        light("nn.max_pool3d", **POOL, padding="lowest"),
+        light("nn.max_pool1d", **POOL, **MAX, padding="lowest"),
+        light("nn.max_pool2d", **POOL, **MAX, padding="lowest"),
+        light("nn.max_pool3d", **POOL, **MAX, padding="lowest"),
         light("nn.avg_pool1d", **POOL, padding="average"),
         light("nn.avg_pool2d", **POOL, padding="average"),
         light("nn.avg_pool3d", **POOL, padding="average"),
-        light("nn.global_max_pool2d", **ADAPTIVE, relax=""),
+        light("nn.global_max_pool2d", **ADAPTIVE, **MAX, relax=""),
         light("nn.global_avg_pool2d", **ADAPTIVE, relax="mean"),
-        light("nn.adaptive_max_pool1d", **ADAPTIVE, relax=""),
-        light("nn.adaptive_max_pool2d", **ADAPTIVE, relax=""),
-        light("nn.adaptive_max_pool3d", **ADAPTIVE, relax=""),
+        light("nn.adaptive_max_pool1d", **ADAPTIVE, **MAX, relax=""),
+        light("nn.adaptive_max_pool2d", **ADAPTIVE, **MAX, relax=""),
+        light("nn.adaptive_max_pool3d", **ADAPTIVE, **MAX, relax=""),
         light("nn.adaptive_avg_pool1d", **ADAPTIVE),
         light("nn.adaptive_avg_pool2d", **ADAPTIVE),
         light("nn.adaptive_avg_pool3d", **ADAPTIVE),
-        OpSpec("nn.batch_norm", batch_norm_reason, fuses=("nn.relu",), flops=data_elements),
+        OpSpec(
+            "nn.batch_norm",
+            batch_norm_reason,
+            fuses=("nn.relu",),
+            flops=data_elements,
+            shape="same",
+        ),
         function("nn.group_norm", group_norm_reason),
         function("nn.instance_norm", axis_reason),
         function("nn.l2_normalize", l2_normalize_reason, relax=""),
@@ -114,30 +122,36 @@ TABLE: dict[str, OpSpec] = {
         light("image.resize3d", **RESIZE),
         light("nn.upsampling", **RESIZE, relax=""),
         light("nn.upsampling3d", **RESIZE, relax=""),
-        OpSpec("cast", cast_reason, flops=no_flops, relax="astype"),
-        OpSpec("qnn.quantize", quantize_reason, post="quantize", relax="quantize"),
+        OpSpec("cast", cast_reason, flops=no_flops, shape="same", relax="astype"),
+        OpSpec("qnn.quantize", quantize_reason, post="quantize", shape="same", relax="quantize"),
         OpSpec(
             "qnn.dequantize",
             dequantize_reason,
             reads_int8="data",
             fuses=("quantize",),
+            shape="same",
             relax="dequantize",
         ),
-        copy("concatenate", concat_reason, relax="concat"),
+        copy("concatenate", concat_reason, shape="joined", relax="concat"),
         copy("stack", concat_reason),
         copy("nn.pad", pad_reason),
-        view("split", view_reason),
+        view("split", **SPLIT),
         view("strided_slice", strided_slice_reason),
-        view("contrib_reverse_reshape", view_reason, relax=""),
-        view("expand_dims", view_reason, relax=""),
         view("layout_transform", layout_transform_reason, relax=""),
-        view("nn.batch_flatten", view_reason, relax=""),
-        view("reshape", view_reason, relax="reshape expand_dims squeeze flatten nn.batch_flatten"),
-        view("squeeze", view_reason, relax=""),
-        view("transpose", view_reason, relax="permute_dims"),
+        view("transpose", **TRANSPOSE, relax="permute_dims"),
+        view("contrib_reverse_reshape", **RESHAPE, relax=""),
+        view("expand_dims", **RESHAPE, shape="expanded", relax=""),
+        view("nn.batch_flatten", **RESHAPE, relax=""),
+        view(
+            "reshape",
+            **RESHAPE,
+            shape="reshaped",
+            relax="reshape expand_dims squeeze flatten nn.batch_flatten",
+        ),
+        view("squeeze", **RESHAPE, shape="squeezed", relax=""),
         eltwise("nn.relu", eltwise_reason, is_not_negative=always),
         eltwise("nn.leaky_relu", leaky_relu_reason, relax="nn.leakyrelu"),
-        OpSpec("nn.prelu", prelu_reason),
+        OpSpec("nn.prelu", prelu_reason, shape="same"),
         eltwise("abs", eltwise_reason, is_not_negative=always),
         eltwise("clip", **CLIP, relax="clip nn.relu6"),
         eltwise("exp", eltwise_reason, cost_weight=FUNCTION, grows=True, is_not_negative=always),
@@ -157,18 +171,18 @@ TABLE: dict[str, OpSpec] = {
         eltwise("dnnl.rsqrt", virtual_reason, grows=True, relax=""),
         eltwise("dnnl.softplus", virtual_reason, cost_weight=FUNCTION, relax="nn.softplus"),
         eltwise("dnnl.swish", virtual_reason, cost_weight=FUNCTION, relax="nn.silu"),
-        binary("nn.bias_add", axis_reason, relax=""),
+        binary("nn.bias_add", axis_reason, shape="same", relax=""),
         binary("add", **BINARY),
         binary("subtract", **BINARY),
         binary("multiply", **BINARY),
         binary("divide", **DIVIDE),
         binary("maximum", **BINARY),
         binary("minimum", **BINARY),
-        OpSpec("equal", comparison_reason),
-        OpSpec("not_equal", comparison_reason),
-        OpSpec("less", comparison_reason),
-        OpSpec("less_equal", comparison_reason),
-        OpSpec("greater", comparison_reason),
-        OpSpec("greater_equal", comparison_reason),
+        OpSpec("equal", **COMPARISON),
+        OpSpec("not_equal", **COMPARISON),
+        OpSpec("less", **COMPARISON),
+        OpSpec("less_equal", **COMPARISON),
+        OpSpec("greater", **COMPARISON),
+        OpSpec("greater_equal", **COMPARISON),
     ]
 }

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Folding factors and summands of channels into the convolution or product in front of them.
+"""Folding factors and summands of channels into the convolution or matmul in front of them.
 
 These are those of a batch_norm, and constants that are one number or one for each channel. What
 they make of a weight and a bias is computed in double precision and rounded once, so the results
@@ -38,6 +38,7 @@ from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
 from ..policy.op_view import OpView, Tensor
 from ..policy.operands import is_per_channel
+from ..policy.rules.reduce import batch_norm_affine
 from .driver import Match, rewrite
 
 ADDITIONS = ("add", "subtract", "nn.bias_add")
@@ -46,15 +47,7 @@ FACTORS = ("multiply", "divide", "negative")
 
 def _scale_and_shift(bn: relay.Call) -> tuple[np.ndarray, np.ndarray]:
     """Return what an inference batch_norm multiplies each channel by, and then adds."""
-    gamma, beta, mean, var = (to_double(arg) for arg in bn.args[1:])
-    with np.errstate(all="ignore"):
-        scale = 1.0 / np.sqrt(var + float(bn.attrs.epsilon))
-        if bn.attrs.scale:
-            scale = scale * gamma
-        shift = -mean * scale
-    if bn.attrs.center:
-        shift = shift + beta
-    return scale, shift
+    return batch_norm_affine(bn.attrs, *map(to_double, bn.args[1:]))
 
 
 def fold_scale(function: TypedFunction, rules: Rules) -> Rewritten:

@@ -36,7 +36,8 @@ from ..policy.quantized import reads_weight
 from ..policy.rules.quantize import (
     DEQUANTIZE,
     QUANTIZE,
-    axis_behind,
+    along,
+    dequantized,
     parameters,
     symmetric,
 )
@@ -77,20 +78,9 @@ def _parameters(call: relay.Call) -> tuple[float, int] | None:
     return parameters(*map(value_of, call.args[1:]))
 
 
-def _along(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
-    """Return parameters of a quantization in a shape that broadcasts to its data."""
-    if values.size == 1:
-        return values.reshape(())
-    shape = [1] * rank
-    shape[axis] = values.size
-    return values.reshape(shape)
-
-
 def _dequantized(call: relay.Call) -> relay.Constant:
-    values, scale, zero_point = (to_double(arg) for arg in call.args)
-    axis, rank = int(call.attrs.axis), values.ndim
-    scale, zero_point = _along(scale, axis, rank), _along(zero_point, axis, rank)
-    return to_constant((values - zero_point) * scale, "float32")
+    arrays = [to_double(arg) for arg in call.args]
+    return to_constant(dequantized(*arrays, int(call.attrs.axis)), "float32")
 
 
 class _Mover:
@@ -130,8 +120,7 @@ class _Mover:
         """Whether each element of an op's result is one of its operand's."""
         if name not in self.rules.ops or self.rules.excludes(name):
             return False
-        row = self.rules.ops[name]
-        return row.moves == "view" or row.padding == "lowest" or "_max_pool" in name
+        return self.rules.ops[name].keeps_values
 
     def _behind(self, i: int, args: list[relay.Expr]) -> relay.Expr | None:
         """Move the dequantize of the operand behind the op."""
@@ -143,7 +132,7 @@ class _Mover:
         if _parameters(args[0]) is None:
             view = self.graph.views[i]
             known = all(isinstance(arg, relay.Constant) for arg in (scale, zero_point))
-            axis = axis_behind(view, axis) if known and view is not None else None
+            axis = self.rules.axis_behind(view, axis) if known and view is not None else None
             if axis is None:
                 return None
         moved = relay.Call(expr.op, [data], expr.attrs, expr.type_args, expr.span)
@@ -174,7 +163,7 @@ class _Mover:
                 )
         if isinstance(data, relay.Constant) and data.data.dtype in EIGHT_BITS:
             values, zero = data.data.numpy(), zero_point.data.numpy()
-            moved = symmetric(values, _along(zero, axis, values.ndim)) if zero.any() else None
+            moved = symmetric(values, along(zero, axis, values.ndim)) if zero.any() else None
             if moved is None and data.data.dtype == "uint8" and not zero.any():
                 moved = symmetric(values, zero.reshape(-1)[0])
             if moved is not None:

@@ -35,7 +35,7 @@ from ..ir.constants import to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
 from ..ir.relay_view import op_name, shape_of
 from ..policy.op_spec import Rules
-from ..policy.rules.quantize import EIGHT_BITS
+from ..policy.rules.quantize import EIGHT_BITS, along
 from .driver import Match, rewrite
 
 
@@ -321,7 +321,5 @@ def _with_bias(
             real, relay.const((values * scale).astype("float32")), int(bias.attrs.axis)
         )
     if scale.size > 1:
-        lies_along = [1] * len(shape_of(bias))
-        lies_along[axis] = scale.size
-        scale = scale.reshape(lies_along)
+        scale = along(scale, axis, len(shape_of(bias)))
     return relay.add(real, relay.const((values * scale).astype("float32")))

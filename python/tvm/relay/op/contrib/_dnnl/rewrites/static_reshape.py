@@ -36,7 +36,7 @@ from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, has_attr, with_attrs
 from ..ir.relay_view import shape_of
-from ..ir.symbolic_shapes import Dim, Shape, product
+from ..ir.shape_kinds import Dim, Shape, product
 from ..policy.op_spec import Rules
 
 _DYNAMIC = ("dyn.reshape", "dyn.broadcast_to")
@@ -48,12 +48,13 @@ _ATTR = "dnnl_static_reshape"
 def static_reshape(function: TypedFunction, rules: Rules) -> Rewritten:
     """Write dynamic reshapes with codes, and leave broadcasts out that change nothing."""
     graph = function.graph
-    found = [i for i, name in enumerate(graph.ops) if name in _DYNAMIC and not rules.excludes(name)]
-    if not found:
+    names = enumerate(graph.ops)
+    dynamic = [i for i, name in names if name in _DYNAMIC and not rules.excludes(name)]
+    if not dynamic:
         return Rewritten(function.func)
     symbolic = graph.symbolic
     replacements, folded = {}, Counter()
-    for i in found:
+    for i in dynamic:
         data = graph.operands[i][0]
         source, wanted = symbolic.shapes[data], symbolic.of_value(i)
         if source is None or wanted is None:
@@ -97,11 +98,11 @@ def dynamic_again(function: TypedFunction, rules: Rules) -> Rewritten:
 
 def _dynamic(call: relay.Call, data: relay.Expr) -> relay.Expr:
     """Write a reshape with codes as one to a shape that is computed."""
-    whole, rank = relay.shape_of(data, "int64"), len(shape_of(call.args[0]))
+    sizes, rank = relay.shape_of(data, "int64"), len(shape_of(call.args[0]))
     codes, parts, k = list(map(int, call.attrs.newshape)), [], 0
 
     def size(axis):
-        return relay.strided_slice(whole, [axis], [axis + 1], [1])
+        return relay.strided_slice(sizes, [axis], [axis + 1], [1])
 
     while codes:
         code = codes.pop(0)

@@ -212,4 +212,5 @@ CONV = dict(
     reads_int8="constant weight",
     flops=conv_flops,
     scaled_weight=scaled_conv_weight,
+    shape="window",
 )

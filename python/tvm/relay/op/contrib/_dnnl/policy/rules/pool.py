@@ -155,6 +155,7 @@ def pool_flops(call: OpView) -> int:
 
 
 # The fields of the rows.
-_FIELDS = dict(channel_axis=pool_channel_axis, reads_int8="data")
+_FIELDS = dict(channel_axis=pool_channel_axis, reads_int8="data", shape="window")
 POOL = dict(_FIELDS, reason=pool_reason, flops=pool_flops)
 ADAPTIVE = dict(_FIELDS, reason=adaptive_reason, flops=data_elements)
+MAX = dict(keeps_values=True)

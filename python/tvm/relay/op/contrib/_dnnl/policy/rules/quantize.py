@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from ..op_view import OpView, Tensor
-from ..tensors import EIGHT_BITS, ints, tensor_reason, text_of_shape
+from ..tensors import EIGHT_BITS, tensor_reason, text_of_shape
 
 DEQUANTIZE, QUANTIZE = "qnn.dequantize", "qnn.quantize"
 
@@ -79,35 +79,6 @@ def parameters(scale: Tensor, zero_point: Tensor) -> tuple[float, int] | None:
     return (known, int(zero_point.value.reshape(()))) if known > 0 else None
 
 
-def axis_behind(call: OpView, axis: int) -> int | None:
-    """Return which axis of the results is an axis of the data, None if none is.
-
-    Parameters
-    ----------
-    call : OpView
-        An op that only moves elements.
-    axis : int
-        The axis of its data along which there is a scale for each item.
-    """
-    data = call.args[0].shape
-    axis %= len(data)
-    if call.name == "transpose":
-        axes = ints(call.attrs.axes or range(len(data))[::-1])
-        return [each % len(data) for each in axes].index(axis)
-    if call.name == "split":
-        return None if int(call.attrs.axis) % len(data) == axis else axis
-    if call.name not in ("expand_dims", "nn.batch_flatten", "reshape", "squeeze"):
-        return None
-    # The order of the elements stays: as many must be before an item, and as many items be there.
-    shape = call.result.shape
-    for k, size in enumerate(shape):
-        if None in (size, *data[: axis + 1], *shape[:k]):
-            return None
-        if size == data[axis] and math.prod(shape[:k]) == math.prod(data[:axis]):
-            return k
-    return None
-
-
 def is_per_tensor(call: OpView) -> bool:
     """Whether a dequantize reads 8 bits with one scale and one zero point, known or not."""
     if call.args[0].dtype not in EIGHT_BITS:
@@ -133,6 +104,29 @@ def is_weight(call: OpView, axis: int | None) -> bool:
         return False
     along = int(call.attrs.axis) % len(data.shape)
     return math.prod(scale.shape) == 1 or along == axis
+
+
+def along(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
+    """Return one value, or one for each item of an axis, in a shape that broadcasts to a tensor."""
+    return values.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
+
+
+def dequantized(
+    values: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, axis: int
+) -> np.ndarray:
+    """Compute a dequantize in double precision.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        Integers.
+    scale, zero_point : numpy.ndarray
+        One number each, or one for each item of the axis.
+    axis : int
+        Of `values`.
+    """
+    scale, zero_point = (along(each, axis, values.ndim) for each in (scale, zero_point))
+    return (values.astype("float64") - zero_point) * scale.astype("float64")
 
 
 def symmetric(values: np.ndarray, zero_point: np.ndarray) -> np.ndarray | None:

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ..op_view import OpView
 from ..tensors import (
     data_elements,
@@ -74,6 +76,23 @@ def axis_reason(call: OpView) -> str | None:
     if not -len(data) <= axis < len(data):
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     return None
+
+
+def batch_norm_affine(
+    attrs, gamma: np.ndarray, beta: np.ndarray, mean: np.ndarray, var: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a batch_norm multiplies each channel by, and what it adds then.
+
+    Parameters
+    ----------
+    attrs : object
+        The op's attributes.
+    gamma, beta, mean, var : numpy.ndarray
+        The op's operands behind the data, in double precision.
+    """
+    with np.errstate(all="ignore"):
+        scale = (gamma if attrs.scale else 1.0) / np.sqrt(var + float(attrs.epsilon))
+        return scale, (beta if attrs.center else 0.0) - mean * scale
 
 
 def batch_norm_reason(call: OpView) -> str | None:
@@ -151,4 +170,4 @@ def lrn_reason(call: OpView) -> str | None:
 
 
 # The fields of the rows.
-REDUCE = dict(reason=reduce_reason, flops=data_elements)
+REDUCE = dict(reason=reduce_reason, flops=data_elements, shape="reduced")

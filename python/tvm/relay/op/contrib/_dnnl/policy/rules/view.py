@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 
 from .. import cpu
@@ -60,6 +61,34 @@ def copied_at_end(call: OpView, rank: int) -> int:
     if read != rank:
         return 0
     return len(list(itertools.takewhile(lambda code: code == 0, reversed(codes))))
+
+
+def _transposed_axis(call: OpView, axis: int) -> int:
+    """Return the axis of a transpose's result that is an axis of its data."""
+    rank = len(call.args[0].shape)
+    axes = ints(call.attrs.axes or range(rank)[::-1])
+    return [each % rank for each in axes].index(axis % rank)
+
+
+def _split_axis(call: OpView, axis: int) -> int | None:
+    """Return the same axis, if it is not the one that is split."""
+    rank = len(call.args[0].shape)
+    return None if int(call.attrs.axis) % rank == axis % rank else axis % rank
+
+
+def _reshaped_axis(call: OpView, axis: int) -> int | None:
+    """Return the axis of a reshape's result that has the items of an axis of its data.
+
+    The order of the elements stays: as many must be before an item, and as many items be there.
+    """
+    data, shape = call.args[0].shape, call.result.shape
+    axis %= len(data)
+    for k, size in enumerate(shape):
+        if None in (size, *data[: axis + 1], *shape[:k]):
+            return None
+        if size == data[axis] and math.prod(shape[:k]) == math.prod(data[:axis]):
+            return k
+    return None
 
 
 def _layout(text: str) -> dict[str, int] | None:
@@ -155,8 +184,8 @@ def strided_slice_reason(call: OpView) -> str | None:
     axes = ints(attrs.axes) if attrs.axes is not None else range(len(begin))
     data, result = call.args[0].shape, call.result.shape
     for axis, first, last in zip(axes, begin, end):
-        is_whole = first == 0 and (last >= _TO_THE_END or str(attrs.slice_mode) != "end")
-        if result[axis] is None and not is_whole:
+        keeps_all = first == 0 and (last >= _TO_THE_END or str(attrs.slice_mode) != "end")
+        if result[axis] is None and not keeps_all:
             return f"the part along axis {axis}, the size of which is open, may be empty"
     if str(attrs.slice_mode) != "end":
         return None
@@ -169,3 +198,9 @@ def strided_slice_reason(call: OpView) -> str | None:
         if step > 1 and step * result[axis] > data[axis]:
             return f"{result[axis]} steps of {step} reach beyond the {data[axis]} values of an axis"
     return None
+
+
+# The fields of the rows.
+RESHAPE = dict(reason=view_reason, reshapes=True, axis_behind=_reshaped_axis)
+SPLIT = dict(reason=view_reason, axis_behind=_split_axis)
+TRANSPOSE = dict(reason=view_reason, axis_behind=_transposed_axis, shape="transposed")
