@@ -296,16 +296,18 @@ TEST(JSONSerializer, Errors) {
  * \brief Which post-ops of a composite the DNNL codegen marks as the bias: "1-" for the first of
  * two.
  * \param types The types of the composite's parameters, which are %a, %b and %c.
+ * \param attrs More attributes of the composite.
  */
-std::string BiasesOf(const Strings& types, const std::string& body) {
+std::string BiasesOf(const Strings& types, const std::string& body, const std::string& attrs = "") {
   std::string params, args;
   for (size_t i = 0; i < types.size(); ++i) {
     const std::string name = {'%', static_cast<char>('a' + i)};
     params += (i > 0 ? ", " : "") + name + ": Tensor[(" + types[i] + "), float32]";
     args += (i > 0 ? ", " : "") + name;
   }
-  const auto function = Parse("def @main(" + params + ") { %0 = fn (" + params +
-                              ", Composite=\"dnnl.test\") { " + body + " }; %0(" + args + ") }");
+  const auto function =
+      Parse("def @main(" + params + ") { %0 = fn (" + params + ", Composite=\"dnnl.test\"" + attrs +
+            ") { " + body + " }; %0(" + args + ") }");
   const auto partition = tvm::WithAttr(function, tvm::attr::kGlobalSymbol, tvm::String("sym"));
   const auto serialized = tvm::relay::contrib::dnnl::SerializePartition(partition);
   const JSONGraph graph = tvm::runtime::json::ParseJSONGraph("sym", serialized.graph_json);
@@ -367,6 +369,16 @@ TEST(DNNLSerializer, MarksTheBiasOfAProduct) {
                      "%10 = expand_dims(nn.dense(%a, %b, units=None), axis=0); "
                      "add(squeeze(%10, axis=[0]), %c)"),
             "--1");
+}
+
+TEST(DNNLSerializer, MarksTheBiasThatThePartitionerNames) {
+  const Strings rows = {"6, 4", "8, 4", "8"};
+  const std::string twice = "add(add(nn.dense(%a, %b, units=None), %c), %c)";
+  const auto named = [](int bias) { return ", dnnl_bias=" + std::to_string(bias); };
+  EXPECT_EQ(BiasesOf(rows, twice), "1-");
+  EXPECT_EQ(BiasesOf(rows, twice, named(0)), "1-");
+  EXPECT_EQ(BiasesOf(rows, twice, named(1)), "-1");
+  EXPECT_EQ(BiasesOf(rows, twice, named(-1)), "--");
 }
 
 TEST(DNNLSerializer, MarksNoBiasOfOpsWithoutWeights) {

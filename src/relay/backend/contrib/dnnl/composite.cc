@@ -57,6 +57,8 @@ class CompositeReader {
     for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
       kernel_.post_ops.push_back(ReadPostOp(*it));
     }
+    const auto bias = function_->GetAttr<Integer>(kBiasAttr);
+    if (bias.defined()) kernel_.bias = static_cast<int>(bias.value().IntValue());
     // Behind all other inputs, whose order a kernel without quantized ones has, too.
     for (QuantizedInput& quantized : kernel_.quantized_inputs) {
       quantized.scale = AddInput(quantized.call->args[1]);
@@ -191,7 +193,7 @@ KernelCall ReadKernelCall(const CallNode* call) {
       return CompositeReader(call, function, name).Read();
     }
   }
-  KernelCall kernel{OpNameOf(call), call, {}, {}, {}};
+  KernelCall kernel{OpNameOf(call), call, {}, {}, {}, {}};
   for (const Expr& arg : call->args) kernel.inputs.push_back(arg);
   return kernel;
 }

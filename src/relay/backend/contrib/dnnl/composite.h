@@ -26,6 +26,7 @@
 
 #include <tvm/relay/expr.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,12 @@ namespace dnnl {
  * function are those of the op.
  */
 std::string OpNameOf(const CallNode* call);
+
+/*!
+ * \brief The attribute of a composite that says which of its post-ops is the bias argument of the
+ * primitive; -1 for none. partition_for_dnnl writes it, TVM's MergeComposite does not.
+ */
+constexpr const char* kBiasAttr = "dnnl_bias";
 
 /*! \brief An op that a composite applies to the result of its root op. */
 struct PostOp {
@@ -73,6 +80,8 @@ struct KernelCall {
   const CallNode* root;
   /*! \brief In the order in which they are applied. */
   std::vector<PostOp> post_ops;
+  /*! \brief See kBiasAttr. */
+  std::optional<int> bias;
   /*!
    * \brief The root's arguments, then the operands of the post-ops, then all scales and zero
    * points, in the caller's terms.

@@ -26,6 +26,7 @@
 #include <tvm/relay/attrs/nn.h>
 #include <tvm/relay/op_attr_types.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -73,10 +74,7 @@ bool IsReshape(const CallNode* call) {
   return op != nullptr && is_reshape.get(GetRef<Op>(op), false);
 }
 
-/*!
- * \brief Whether a post-op, the first one on the elements of the result, is what the primitive does
- * with its bias argument. Nothing else decides this: the runtime reads it.
- */
+/*! \brief Whether the first post-op can be what the primitive does with its bias argument. */
 bool IsBias(const KernelCall& kernel, const PostOp& post_op, const JSONGraphNode& root) {
   const std::string op = OpNameOf(post_op.call);
   if (op != "add" && op != "nn.bias_add") return false;
@@ -89,9 +87,23 @@ bool IsBias(const KernelCall& kernel, const PostOp& post_op, const JSONGraphNode
   return LiesAlong(axis, ShapeOf(kernel.inputs.at(post_op.operand)), result);
 }
 
+/*!
+ * \brief Which post-op is the bias argument of the primitive; -1 for none.
+ *
+ * The partitioner decides this. Here it is only done for what TVM's MergeComposite has made.
+ */
+int FindBias(const KernelCall& kernel, const JSONGraphNode& root) {
+  if (kernel.bias) return *kernel.bias;
+  const auto& post_ops = kernel.post_ops;
+  const auto first = std::find_if(post_ops.begin(), post_ops.end(),
+                                  [](const PostOp& post_op) { return !IsReshape(post_op.call); });
+  const bool is_bias = first != post_ops.end() && IsBias(kernel, *first, root);
+  return is_bias ? static_cast<int>(first - post_ops.begin()) : -1;
+}
+
 void SetPostOps(const KernelCall& kernel, JSONGraphNode* node) {
   std::vector<std::string> names;
-  bool is_first = true;
+  const int bias = FindBias(kernel, *node);
   for (const PostOp& post_op : kernel.post_ops) {
     const std::string prefix = "post_ops." + std::to_string(names.size()) + ".";
     auto attrs = std::make_shared<JSONGraphNode>();
@@ -105,10 +117,7 @@ void SetPostOps(const KernelCall& kernel, JSONGraphNode* node) {
       attrs->SetAttr("scale", std::to_string(post_op.scale));
       attrs->SetAttr("zero_point", std::to_string(post_op.zero_point));
     }
-    if (!IsReshape(post_op.call)) {
-      if (is_first && IsBias(kernel, post_op, *node)) attrs->SetAttr("is_bias", "1");
-      is_first = false;
-    }
+    if (static_cast<int>(names.size()) == bias) attrs->SetAttr("is_bias", "1");
     node->CaptureAttrs(*attrs, prefix);
     names.push_back(OpNameOf(post_op.call));
   }

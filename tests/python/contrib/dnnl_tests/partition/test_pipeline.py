@@ -16,6 +16,7 @@
 # under the License.
 """The backend through TVM's own BYOC passes, as its tutorials write them."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -27,6 +28,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib.register import get_pattern_table
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, conv2d, rand
 
 
@@ -157,6 +159,20 @@ def test_what_is_a_bias(kind):
     partitioned = byoc_pipeline(tvm.IRModule.from_expr({**NO_BIAS, **BIAS}[kind](conv)))
     found = testing.offload(partitioned).composites
     assert found == ({"dnnl.conv2d_bias": 1} if kind in BIAS else {})
+
+
+@json_only
+@pytest.mark.parametrize("partition", [byoc_pipeline, dnnl.partition_for_dnnl])
+@pytest.mark.parametrize("kind", [*NO_BIAS, *BIAS])
+def test_the_graph_has_a_bias_where_the_name_has(kind, partition):
+    """The partitioner says it in an attribute; without one the code generator finds it."""
+    conv = relay.nn.conv2d(relay.var("x", shape=(1, 8, 6, 8)), relay.const(rand(8, 8, 1, 1)))
+    lib = testing.build(partition(tvm.IRModule.from_expr({**NO_BIAS, **BIAS}[kind](conv))))
+    (module,) = testing.dnnl_modules(lib)
+    kernels = json.loads(module.get_source("json"))["nodes"]
+    marked = [node["name"] for node in kernels if "post_ops.0.is_bias" in node["attrs"]]
+    assert marked == [node["name"] for node in kernels if "bias" in node["name"].split("_")]
+    assert marked == (["dnnl.conv2d_bias"] if kind in BIAS else [])
 
 
 def test_single_ops():

@@ -78,8 +78,14 @@ def _composite(fused: Fused, graph: DataflowGraph, done: dict[int, relay.Expr]) 
     last = fused.chain[-1]
     func = relay.Function(params, inside[last], graph.nodes[last].checked_type)
     ops = "".join(f"{graph.ops[i]}_" for i in fused.chain if graph.ops[i])
-    attrs = {"PartitionedFromPattern": ops, "Composite": fused.name}
-    return relay.Call(func.with_attr({**attrs, "Primitive": tir.IntImm("int32", 0)}), args)
+    attrs = {
+        "PartitionedFromPattern": ops,
+        "Composite": fused.name,
+        "Primitive": tir.IntImm("int32", 0),
+        # Of src/relay/backend/contrib/dnnl/composite.h, for the codegens.
+        "dnnl_bias": tir.IntImm("int32", fused.bias),
+    }
+    return relay.Call(func.with_attr(attrs), args)
 
 
 class Partition:
