@@ -38,7 +38,7 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
     rewrites/take_to_slice      a take of one constant index is a slice
     rewrites/qnn_to_qdq         QNN ops are float ops between dequantize and quantize
     rewrites/simplify           what a quantized model computes several times is computed once
-    rewrites/dequantize_order   a relu goes before a rounding, for its reader to have 8 bits
+    rewrites/relu_order         a relu goes before a rounding, for its reader to have 8 bits
     rewrites/move_in_int8       what only moves elements does so in 8 bits
     rewrites/fold_pad           pads go into convolutions and pools
     rewrites/move_in_int8       constants are dequantized, but for weights
@@ -49,7 +49,7 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
     rewrites/rms_norm           formulas that oneDNN has an op for become virtual ops
     rewrites/virtual_ops
     rewrites/reduced_precision  bfloat16 or float16 in the place of float32, if wanted
-    rewrites/dequantize_order   a dequantize goes before a reshape, for what follows to be fused
+    partition/dequantize_order  a dequantize goes before a reshape, for what follows to be fused
     partition/outline           what oneDNN runs goes into functions, with the help of
         units                       what is chosen, by these:
         fuse                        an op and what is fused to it

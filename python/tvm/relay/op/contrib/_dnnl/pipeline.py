@@ -28,22 +28,23 @@ from tvm.relay import transform
 from .ir.dataflow_graph import OPAQUE, Rewritten, TypedFunction, has_attr, op_calls
 from .ir.relay_view import op_name, value_of, view_of
 from .options import Options
+from .partition.dequantize_order import move_dequantize_first
+from .partition.for_patterns import write_for_patterns
 from .partition.outline import offload
 from .partition.single_calls import keep_calls_single
 from .policy.op_spec import Rules
 from .policy.tensors import tensor_reason
 from .report.record import ATTR, Record
 from .rewrites.bias_order import move_bias_first
-from .rewrites.dequantize_order import move_dequantize_first, move_relu_first
 from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
-from .rewrites.for_patterns import write_for_patterns
 from .rewrites.formulas import ROOTS
 from .rewrites.move_in_int8 import fold_dequantized, move_in_int8
 from .rewrites.propagate_strides import propagate_strides
 from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
 from .rewrites.reduced_precision import reduce_precision
+from .rewrites.relu_order import move_relu_first
 from .rewrites.rms_norm import wrap_rms_norms
 from .rewrites.simplify import (
     bind_params,

@@ -14,11 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Lets a dequantize and what is next to it change places, so that more is fused or in 8 bits.
-
-Importers write a matmul of three dimensions as a dense between two reshapes. After
-`move_in_int8` the second is between a quantize and its dequantize, which fusion wants together.
-"""
+"""Lets a relu and the rounding before it change places, so that its reader has 8 bits to read."""
 
 from __future__ import annotations
 
@@ -26,10 +22,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tvm import relay
-from tvm.relay.qnn.op import dequantize
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..partition.fuse import find_reshaped_bits
 from ..policy.op_spec import Rules
 from ..policy.quantized import goes_before_rounding
 from .driver import Match, rewrite
@@ -56,22 +50,3 @@ def _rounded(calls: list[relay.Call], data: relay.Expr, *parameters: relay.Expr)
     args = [relay.nn.relu(data), *parameters[:2]]
     bits = relay.Call(quantized.op, args, quantized.attrs, quantized.type_args, quantized.span)
     return relay.Call(real.op, [bits, *parameters[2:]], real.attrs, real.type_args, real.span)
-
-
-def move_dequantize_first(function: TypedFunction, rules: Rules) -> Rewritten:
-    """Turn a dequantize of a reshape of a quantize into a reshape of real numbers."""
-    return rewrite(function, rules, _find_reshapes)
-
-
-def _find_reshapes(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
-    for reshape, i in find_reshaped_bits(graph, rules):
-        operands = [*graph.operands[reshape], *graph.operands[i][1:]]
-        yield Match([reshape, i], operands, partial(_reshaped, graph.nodes[reshape]))
-
-
-def _reshaped(
-    reshape: relay.Call, data: relay.Expr, scale: relay.Expr, zero_point: relay.Expr
-) -> relay.Call:
-    """Dequantize what `reshape` reads, and reshape the real numbers as it does."""
-    real = dequantize(data, scale, zero_point)
-    return relay.Call(reshape.op, [real], reshape.attrs, reshape.type_args, reshape.span)

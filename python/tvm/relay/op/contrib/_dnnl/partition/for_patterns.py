@@ -23,9 +23,9 @@ from collections import ChainMap
 from tvm import relay
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction
-from ..partition.fuse import find_fused
 from ..policy.op_spec import Rules
 from ..policy.rules.quantize import DEQUANTIZE
+from .fuse import find_fused
 
 
 def write_for_patterns(function: TypedFunction, rules: Rules) -> Rewritten:
