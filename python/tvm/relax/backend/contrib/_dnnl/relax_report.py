@@ -31,7 +31,14 @@ from .options import Options
 from .policy.op_spec import OpSpec, Rules
 from .policy.tensors import COMPILER
 from .reading import is_constant, short_name, sizes
-from .report.offload_report import LEFT, UNPARTITIONED, Node, OffloadReport
+from .report.offload_report import (
+    LEFT,
+    UNPARTITIONED,
+    Node,
+    OffloadReport,
+    scales_text,
+    tensor_text,
+)
 from .simplify import OPAQUE, is_opaque
 
 # The attribute of a module that partition_for_dnnl has been at, JSON text.
@@ -44,25 +51,25 @@ def ops_of(func: relax.Function) -> Counter:
 
 
 def _calls(func: relax.Function) -> list[relax.Call]:
-    found: list[relax.Call] = []
+    calls: list[relax.Call] = []
 
     def visit(expr):
         if short_name(expr) is not None:
-            found.append(expr)
+            calls.append(expr)
 
     relax.analysis.post_order_visit(func, visit)
-    return found
+    return calls
 
 
 def by_op(func: relax.Function, reasons: Mapping) -> dict[str, list[str | None]]:
     """Return what is known of each call by its variable: by op, in order, which passes keep."""
-    found: dict[str, list[str | None]] = {}
+    known: dict[str, list[str | None]] = {}
     for block in func.body.blocks:
         for binding in block.bindings:
             if short_name(binding.value) is not None:
                 reason = reasons.get(binding.var)
-                found.setdefault(short_name(binding.value), []).append(reason)
-    return found
+                known.setdefault(short_name(binding.value), []).append(reason)
+    return known
 
 
 def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
@@ -181,19 +188,15 @@ def _is_partition(func) -> bool:
 
 def _scales(composite: relax.Function) -> str:
     read = [call for call in _calls(composite) if short_name(call) == "dequantize"]
-    is_per_channel = any(sizes(call.args[1].ty) not in ((), (1,)) for call in read)
-    return "a scale for each channel" if is_per_channel else "one scale for each tensor"
+    return scales_text(sizes(call.args[1].ty) or () for call in read)
 
 
 def _type_text(type_) -> str:
-    """Write a type for people: "1x64x56x56", and its data type if that is not float32."""
+    """Write a type for people, each tensor as `tensor_text` does."""
     if isinstance(type_, relax.TupleType):
         return ", ".join(_type_text(field) for field in type_.fields)
     shape = sizes(type_) if isinstance(type_, relax.TensorType) else None
-    if shape is None:
-        return ""
-    text = "x".join("?" if size is None else str(size) for size in shape) or "scalar"
-    return text if str(type_.dtype) == "float32" else f"{text} {type_.dtype}"
+    return "" if shape is None else tensor_text(shape, str(type_.dtype))
 
 
 def _leaves(expr) -> Iterator:

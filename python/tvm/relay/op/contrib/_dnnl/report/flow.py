@@ -24,20 +24,18 @@ import tvm
 from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, has_attr, is_composite, is_partition
-from ..ir.relay_view import op_name
-from .offload_report import Node
+from ..ir.relay_view import dims, op_name
+from .offload_report import Node, tensor_text
 from .walk import Walk
 
 
 def type_text(kind) -> str:
-    """Write a type for people: "1x64x56x56", and its data type if that is not float32."""
+    """Write a type for people, each tensor as `tensor_text` does."""
     if isinstance(kind, relay.TupleType):
         return ", ".join(type_text(part) for part in kind.fields)
     if not isinstance(kind, relay.TensorType):
         return ""
-    sizes = [str(int(size)) if isinstance(size, tvm.tir.IntImm) else "?" for size in kind.shape]
-    text = "x".join(sizes) or "scalar"
-    return text if kind.dtype == "float32" else f"{text} {kind.dtype}"
+    return tensor_text(dims(kind), kind.dtype)
 
 
 def _name(call: relay.Call) -> str:
@@ -149,12 +147,12 @@ class _Flow:
 
 def _sources(calls: list[relay.Call]) -> list[str]:
     """Return what calls were in the imported model, where the importer noted it in their spans."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for span in filter(None, (call.span for call in calls)):
         for each in getattr(span, "spans", None) or [span]:
             # In front of the name of the node, an importer puts that of the model's output.
-            found[each.source_name.name.rpartition("@@")[2]] = None
-    return list(found)
+            names[each.source_name.name.rpartition("@@")[2]] = None
+    return list(names)
 
 
 def _merged(children: list[list[int]]) -> list[int]:

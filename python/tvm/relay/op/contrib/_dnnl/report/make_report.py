@@ -18,7 +18,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 
@@ -31,7 +30,7 @@ from ..options import Options
 from ..policy.op_spec import OpSpec, Rules
 from ..policy.rules.quantize import DEQUANTIZE
 from .flow import make_nodes
-from .offload_report import LEFT, UNPARTITIONED, OffloadReport
+from .offload_report import LEFT, UNPARTITIONED, OffloadReport, scales_text
 from .record import Record
 from .walk import Unit, Walk
 
@@ -63,8 +62,7 @@ def _scales(unit: Unit) -> list[str]:
     read = [part for part in unit.parts if op_name(part) == DEQUANTIZE] if unit.composite else []
     if not read:
         return []
-    is_per_channel = any(math.prod(shape_of(call.args[1])) > 1 for call in read)
-    return ["a scale for each channel" if is_per_channel else "one scale for each tensor"]
+    return [scales_text(shape_of(call.args[1]) for call in read)]
 
 
 def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> None:

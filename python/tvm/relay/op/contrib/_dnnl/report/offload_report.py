@@ -21,10 +21,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
+from ..policy.tensors import known_product
 from .page import to_html  # not for TVM
 
 UNPARTITIONED = "can be offloaded; the module is not partitioned"
@@ -78,6 +79,18 @@ class Node:
     reason: str | None = None
     inputs: list[int] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
+
+
+def tensor_text(shape: Sequence[int | None], dtype: str) -> str:
+    """Write a type for people: "1x64x56x56", and its data type if that is not float32."""
+    text = "x".join("?" if size is None else str(size) for size in shape) or "scalar"
+    return text if dtype == "float32" else f"{text} {dtype}"
+
+
+def scales_text(shapes: Iterable[Sequence[int | None]]) -> str:
+    """Say what kind of scales an op in 8 bits has, by the shapes of all of them."""
+    is_per_channel = any(known_product(shape) != 1 for shape in shapes)
+    return "a scale for each channel" if is_per_channel else "one scale for each tensor"
 
 
 @dataclass
@@ -167,19 +180,19 @@ class OffloadReport:
 
     def _sources(self) -> dict[tuple[str, str | None], dict[str, None]]:
         """Return the sources of what stayed on TVM, in order, by op and reason."""
-        found: dict[tuple[str, str | None], dict[str, None]] = {}
+        sources: dict[tuple[str, str | None], dict[str, None]] = {}
         for node in self.nodes:
             for name in node.ops if node.kind == "tvm" else ():
-                found.setdefault((name, node.reason), {}).update(dict.fromkeys(node.sources))
-        return found
+                sources.setdefault((name, node.reason), {}).update(dict.fromkeys(node.sources))
+        return sources
 
     def __str__(self) -> str:
         sources = self._sources()
         rows = [("op", "count", "oneDNN", "why the others stayed on TVM")]
         for name in sorted(self.calls, key=lambda name: (-self.calls[name], name)):
             reasons = self.reasons.get(name, {})
-            found = {reason: [*sources.get((name, reason), ())] for reason in reasons}
-            texts = _grouped(reasons, found) or [""]
+            of_reason = {why: [*sources.get((name, why), ())] for why in reasons}
+            texts = _grouped(reasons, of_reason) or [""]
             rows.append((name, self.calls[name], self.taken.get(name, 0), texts[0]))
             rows.extend(("", "", "", text) for text in texts[1:])
         rows.append(("total", self.total, self.offloaded, f"in {_count(self.partitions)}"))
