@@ -186,6 +186,37 @@ void AvoidGreater(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm* al
   }
 }
 
+/*! \brief Emit a binary op with what is fused to it, and return its result. */
+Tensor EmitBinary(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm, Tensor lhs,
+                  Tensor rhs, const FusedOps& fused) {
+  const bool is_comparison = IsComparison(algorithm);
+  // Truths are bytes, in blocks of another size.
+  if (is_comparison) lhs = plan->Plain(node, lhs);
+  AvoidGreater(node, plan, &algorithm, &lhs, &rhs);
+  const auto describe = [&]() {
+    const auto dst = is_comparison                   ? PlainDesc(lhs.dims(), node.OutType())
+                     : lhs.dtype() == node.OutType() ? lhs.md
+                                                     : WithType(lhs.md, node.OutType());
+    return Binary::primitive_desc(plan->engine(), algorithm, lhs.md, AnyDesc(rhs.md), dst,
+                                  fused.attr);
+  };
+  Binary::primitive_desc desc = describe();
+  // With post-ops, whose operands have the dims of the result, the ops are lowered one by one.
+  if (IsReference(desc) && node.NumPostOps() == 0) {
+    CollapseDims(node, plan, &lhs, &rhs);
+    desc = describe();
+  }
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, Binary(desc),
+             fused.AddTo({{DNNL_ARG_SRC_0, lhs},
+                          {DNNL_ARG_SRC_1, plan->InLayout(node, rhs, desc.src1_desc())},
+                          {DNNL_ARG_DST, dst}},
+                         node, plan, desc),
+             fused.names);
+  plan->OfferInPlace(DNNL_ARG_SRC_0);
+  return dst;
+}
+
 }  // namespace
 
 Types InferBinary(const NodeReader& node, const Types& inputs) {
@@ -254,30 +285,7 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
   FusedOps fused = FusePostOps(node, plan, result);
   fused.Quantize(scales.lhs, DNNL_ARG_SRC_0, 0);
   fused.Quantize(scales.rhs, DNNL_ARG_SRC_1, 0);
-  // Truths are bytes, in blocks of another size.
-  if (is_comparison) lhs = plan->Plain(node, lhs);
-  AvoidGreater(node, plan, &algorithm, &lhs, &rhs);
-  const auto describe = [&, &lhs = lhs, &rhs = rhs]() {
-    const auto dst = is_comparison                   ? PlainDesc(lhs.dims(), node.OutType())
-                     : lhs.dtype() == node.OutType() ? lhs.md
-                                                     : WithType(lhs.md, node.OutType());
-    return Binary::primitive_desc(plan->engine(), algorithm, lhs.md, AnyDesc(rhs.md), dst,
-                                  fused.attr);
-  };
-  Binary::primitive_desc desc = describe();
-  // With post-ops, whose operands have the dims of the result, the ops are lowered one by one.
-  if (IsReference(desc) && node.NumPostOps() == 0) {
-    CollapseDims(node, plan, &lhs, &rhs);
-    desc = describe();
-  }
-  const Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(node, desc, Binary(desc),
-             fused.AddTo({{DNNL_ARG_SRC_0, lhs},
-                          {DNNL_ARG_SRC_1, plan->InLayout(node, rhs, desc.src1_desc())},
-                          {DNNL_ARG_DST, dst}},
-                         node, plan, desc),
-             fused.names);
-  plan->OfferInPlace(DNNL_ARG_SRC_0);
+  const Tensor dst = EmitBinary(node, plan, algorithm, lhs, rhs, fused);
   plan->SetOutput(node, plan->Reshaped(node, dst, dims));
 }
 
