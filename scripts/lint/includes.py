@@ -19,14 +19,12 @@
 import ast
 import re
 
-from scripts.layout import ROOT
-from scripts.patchset.patch_set import read_list
+from scripts.patchset.shared import shared
 
 CORE = "src/runtime/contrib/dnnl/core"
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 _OF_TVM = ("tvm/", "dmlc/")
 
-BACKEND = "python/tvm/relay/op/contrib/_dnnl"
 # All that is to be had of the module tvm there.
 _ANY_TVM = ("get_global_func", "ir", "IRModule", "transform")
 
@@ -50,18 +48,6 @@ def check_core(root):
     for path in sorted((root / CORE).rglob("*.[ch]*")):
         if includes := way(path):
             yield f"{path.relative_to(root)}: the core includes TVM: {' > '.join(includes)}"
-
-
-def shared(root):
-    """Return the files that Relay and Relax share."""
-    listed = read_list(ROOT / "patches/relax/overlay.list")
-    paths = [root / path for path in listed if path.startswith(BACKEND)]
-    return {
-        file
-        for path in paths
-        for file in ([path] if path.suffix else path.rglob("*.py"))
-        if file.is_file()
-    }
 
 
 def check_policy(root):

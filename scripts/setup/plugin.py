@@ -19,7 +19,7 @@
 It lies in build/relax, and is made when a command with --relax asks for it.
 """
 
-from scripts.lint.includes import BACKEND, shared
+from scripts.patchset.shared import BACKEND, shared
 from scripts.runner import prepend
 from scripts.setup import steps, tree
 

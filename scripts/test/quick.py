@@ -21,18 +21,20 @@ import subprocess
 from pathlib import Path, PurePosixPath
 
 from scripts.errors import SetupError
+from scripts.patchset.shared import listed as shared_paths
 
 BACKEND = "tests/python/contrib/"
 FIRST = BACKEND + "test_dnnl.py"
 STAGES = BACKEND + "dnnl_tests/"
+RELAX = "tests/python/relax"
 # By pattern of a changed path: the tests of it, the first pattern that fits counts. A folder stands
 # for its test of the same name as the changed file where there is one.
 RULES = (
     (r"tests/python/.*/test_\w+\.py$", ("{path}",)),
-    (r"tests/python/relax/|src/runtime/extra/|python/tvm/relax/", ("tests/python/relax",)),
-    (r"scripts/plugin/|scripts/setup/plugin", ("tests/python/relax",)),
+    (r"tests/python/relax/|src/runtime/extra/|python/tvm/relax/", (RELAX,)),
+    (r"scripts/plugin/|scripts/setup/plugin", (RELAX,)),
     (rf"{STAGES}(\w+)/(rows/)?\w+\.\w+$", (STAGES + "{0}",)),
-    (rf"{STAGES}malformed", (STAGES + "runtime", "tests/python/relax")),
+    (rf"{STAGES}malformed", (STAGES + "runtime", RELAX)),
     (rf"{STAGES}\w+\.py$", (FIRST, STAGES + "fusion")),
     (r"tests/python/(dev|patches|apps)/", ("tests/python/{0}",)),
     (r"src/runtime/contrib/dnnl/core/ops/", (STAGES + "ops", FIRST)),
@@ -101,7 +103,11 @@ def choose(root, paths):
         What changed, relative to it.
     """
     tests = set()
+    # What a tree without Relay has as well.
+    shared = tuple(f"{listed}/" for listed in shared_paths())
     for path in paths:
+        if f"{path}/".startswith(shared):
+            tests.add(RELAX)
         for pattern, targets in RULES:
             fits = re.match(pattern, path)
             if fits:

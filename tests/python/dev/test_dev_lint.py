@@ -24,6 +24,7 @@ import pytest
 from scripts.console import Console
 from scripts.layout import ROOT, Layout
 from scripts.lint import includes, newest_onednn, text_rules
+from scripts.patchset import shared
 from scripts.runner import Runner
 
 TABLES = ROOT / "scripts" / "lint"
@@ -163,7 +164,7 @@ def test_the_core_includes_no_tvm(tmp_path, name, text, way):
     ],
 )
 def test_the_policy_imports_no_ir(tmp_path, text, name):
-    folder = includes.BACKEND
+    folder = shared.BACKEND
     write(tmp_path, f"{folder}/ir/relay_view.py", "from tvm import relay\n")
     write(tmp_path, f"{folder}/policy/cpu.py", "import tvm\n\nx = tvm.get_global_func\n")
     write(

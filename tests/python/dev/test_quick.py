@@ -35,11 +35,23 @@ POLICY = "python/tvm/relay/op/contrib/_dnnl/"
     [
         (
             RUNTIME + "core/ops/conv.cc",
-            [STAGES + "ops/test_conv.py", quick.FIRST],
+            [STAGES + "ops/test_conv.py", quick.FIRST, quick.RELAX],
             True,
         ),
-        (RUNTIME + "core/ops/window.cc", [STAGES + "ops", quick.FIRST], True),
-        (RUNTIME + "core/plan/plan.cc", [STAGES + "runtime", quick.FIRST], True),
+        (RUNTIME + "core/ops/window.cc", [STAGES + "ops", quick.FIRST, quick.RELAX], True),
+        (RUNTIME + "core/plan/plan.cc", [STAGES + "runtime", quick.FIRST, quick.RELAX], True),
+        (
+            POLICY + "policy/rules/pool.py",
+            [STAGES + "ops/test_pool.py", STAGES + "partition/test_rules.py", quick.RELAX],
+            False,
+        ),
+        (
+            POLICY + "partition/dequantize_order.py",
+            [STAGES + "fusion", STAGES + "partition/test_dequantize_order.py", quick.FIRST],
+            False,
+        ),
+        (POLICY + "partition/fuse.py", [STAGES + "fusion", quick.FIRST, quick.RELAX], False),
+        (POLICY + "rewrites/formulas.py", [STAGES + "rewrites", quick.RELAX], False),
         (RUNTIME + "dnnl_kernel.h", [STAGES + "c_source"], True),
         (
             POLICY + "rewrites/fold_pad.py",
@@ -77,7 +89,7 @@ def test_every_stage_is_in_a_rule():
 
 def test_a_file_is_not_named_beside_its_folder():
     paths = [STAGES + "ops/test_pool.py", RUNTIME + "core/ops/window.cc"]
-    assert quick.choose(ROOT, paths)[0] == [STAGES + "ops", quick.FIRST]
+    assert quick.choose(ROOT, paths)[0] == [STAGES + "ops", quick.FIRST, quick.RELAX]
 
 
 @pytest.fixture
