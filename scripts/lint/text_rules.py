@@ -85,6 +85,13 @@ def check_sizes(root, files, table):
             yield f"{path}: {lines} lines; take its row out of {table.name}"
 
 
+def _is_of(path, kinds):
+    """Whether a file has one of some suffixes, or lies in one of some folders, as in "src/"."""
+    return path.suffix in kinds or any(
+        path.as_posix().startswith(kind) for kind in kinds if kind.endswith("/")
+    )
+
+
 def check_forbidden(root, files, table):
     """Yield a message for each line that holds a forbidden string."""
     rules = []
@@ -96,5 +103,5 @@ def check_forbidden(root, files, table):
         text = (root / path).read_text(errors="replace")
         for number, line in enumerate(text.splitlines(), 1):
             for pattern, kinds, why in rules:
-                if (kinds is None or path.suffix in kinds) and pattern.search(line):
+                if (kinds is None or _is_of(path, kinds)) and pattern.search(line):
                     yield f"{path}:{number}: {why}: {line.strip()[:80]}"

@@ -280,14 +280,14 @@ def check(mod, inputs, params=None, *, composites=None, ops=None, partitions=Non
     executors, reference = kw.pop("executors", ("graph",)), kw.pop("reference", None)
     partitioned = dnnl.partition_for_dnnl(mod, params, **kw.pop("options", {}))
     assert not kw, f"unknown arguments {sorted(kw)}"
-    found = offload(partitioned)
-    where = f"\n{found}\n{partitioned}"
-    assert found.partitions > 0 or partitions == 0, f"nothing was offloaded{where}"
-    assert partitions in (None, found.partitions), f"expected {partitions} partitions{where}"
+    offloaded = offload(partitioned)
+    where = f"\n{offloaded}\n{partitioned}"
+    assert offloaded.partitions > 0 or partitions == 0, f"nothing was offloaded{where}"
+    assert partitions in (None, offloaded.partitions), f"expected {partitions} partitions{where}"
     if composites is not None:
-        assert found.composites == dict(composites), f"expected composites {composites}{where}"
+        assert offloaded.composites == dict(composites), f"expected composites {composites}{where}"
     for name, count in (ops or {}).items():
-        assert found.ops[name] >= count, f"expected {count} {name} on DNNL{where}"
+        assert offloaded.ops[name] >= count, f"expected {count} {name} on DNNL{where}"
     if reference is None:
         # Fusion is all that a reference needs; level 3 takes three times as long to compile.
         reference = run(mod, inputs, params, executor=executors[0], opt_level=1)
@@ -382,11 +382,11 @@ def primitives(runner, function, repeat):
 
 def _plans_of_c_source(path):
     """Return a plan for each partition of a library of C source: its ops' plans in one."""
-    found = {}
+    plans_ = {}
     for op in json.loads(tvm.get_global_func("runtime.contrib.dnnl.get_op_plans")(path)):
-        plan = found.setdefault(op["symbol"], {"symbol": op["symbol"], "primitives": []})
+        plan = plans_.setdefault(op["symbol"], {"symbol": op["symbol"], "primitives": []})
         plan["primitives"] += op["primitives"]
-    return list(found.values())
+    return list(plans_.values())
 
 
 def plans(runner):
@@ -394,9 +394,9 @@ def plans(runner):
 
     Those of C source have the symbol and the primitives only.
     """
-    found = [json.loads(module.get_function("get_plan")()) for module in dnnl_modules(runner)]
+    plans_ = [json.loads(module.get_function("get_plan")()) for module in dnnl_modules(runner)]
     path = getattr(runner, "path", None)
-    return found + (_plans_of_c_source(path) if path else [])
+    return plans_ + (_plans_of_c_source(path) if path else [])
 
 
 def imported_modules(lib):
@@ -410,13 +410,13 @@ def imported_modules(lib):
     for attribute in ("lib", "module", "mod"):
         while not isinstance(lib, tvm.runtime.Module) and hasattr(lib, attribute):
             lib = getattr(lib, attribute)
-    found, stack = [], [lib]
+    modules, stack = [], [lib]
     while stack:
         module = stack.pop()
-        if module not in found:
-            found.append(module)
+        if module not in modules:
+            modules.append(module)
             stack.extend(reversed(module.imported_modules))
-    return found
+    return modules
 
 
 def c_sources(lib):
@@ -483,10 +483,10 @@ def _object_of(source, options):
     with open(source, "rb") as file:
         text = file.read()
     key = hashlib.sha256(repr(command).encode() + text).hexdigest()
-    made = os.path.join(_object_folder(), f"{key}.o")
-    if not os.path.exists(made):
-        subprocess.run([*command, source, "-o", made], check=True)
-    return made
+    path = os.path.join(_object_folder(), f"{key}.o")
+    if not os.path.exists(path):
+        subprocess.run([*command, source, "-o", path], check=True)
+    return path
 
 
 def _compile_quickly(output, files, options):

@@ -38,7 +38,7 @@ namespace contrib {
 
 namespace {
 
-/*! \brief An op that this codegen knows: a function of two elements. */
+/*! \brief An op that this codegen knows: a binary elementwise op. */
 struct BinaryOp {
   const char* name;
   const char* symbol;

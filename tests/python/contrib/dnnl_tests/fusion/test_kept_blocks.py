@@ -50,7 +50,7 @@ def stem(channels=32):
 
 
 def run(expr):
-    """Compare with TVM; return layouts and forms of the convolutions, and how many reorders.
+    """Compare with TVM; return layouts and variants of the convolutions, and how many reorders.
 
     The reorders are those between steps: the last one makes the row-major output.
     """
@@ -70,7 +70,7 @@ def run(expr):
     return convs, sum(step["kind"] == "reorder" for step in steps)
 
 
-def forms(convs):
+def variants(convs):
     return [step["variant"] for step in convs]
 
 
@@ -80,7 +80,7 @@ def test_a_chain_stays_in_blocks(channels):
     data = relay.clip(conv(data, channels, 2 * channels), 0, 6)
     data = relay.nn.relu(depthwise(data, 2 * channels, strides=(2, 2)))
     convs, reorders = run(conv(data, 2 * channels, channels))
-    assert forms(convs) == [CHOSEN] + 4 * [KEPT]
+    assert variants(convs) == [CHOSEN] + 4 * [KEPT]
     assert all(step["dst"] == BLOCKS and step["impl"].startswith("jit") for step in convs)
     assert reorders == 1
 
@@ -88,7 +88,7 @@ def test_a_chain_stays_in_blocks(channels):
 def test_padding_on_one_side():
     data = depthwise(stem(), 32, padding=(0, 1, 2, 1), strides=(1, 2))
     convs, reorders = run(relay.nn.relu(conv(data, 32, 16)))
-    assert forms(convs) == [CHOSEN, KEPT, KEPT] and reorders == 1
+    assert variants(convs) == [CHOSEN, KEPT, KEPT] and reorders == 1
 
 
 def test_a_residual_in_blocks():
@@ -96,7 +96,7 @@ def test_a_residual_in_blocks():
     wide = relay.clip(conv(data, 24, 144), 0, 6)
     data = conv(relay.clip(depthwise(wide, 144), 0, 6), 144, 24) + data
     convs, reorders = run(relay.nn.relu(conv(data, 24, 48)))
-    assert forms(convs)[1:] == 6 * [KEPT] and reorders == 1
+    assert variants(convs)[1:] == 6 * [KEPT] and reorders == 1
     assert any(names & {"sum", "binary_add"} for names in map(set, [c["post_ops"] for c in convs]))
 
 
@@ -106,20 +106,20 @@ def test_weights_of_channels():
     squeezed = relay.nn.relu(conv(relay.nn.global_avg_pool2d(data), 24, 8))
     data = data * relay.sigmoid(conv(squeezed, 8, 24))
     convs, reorders = run(relay.nn.relu(conv(data, 24, 40)))
-    assert forms(convs) == [CHOSEN] + 4 * [KEPT] and reorders == 1
+    assert variants(convs) == [CHOSEN] + 4 * [KEPT] and reorders == 1
 
 
 def test_what_others_read_is_row_major():
     inner = relay.nn.relu(depthwise(stem(), 32))
     outer = relay.nn.relu(conv(inner, 32, 48))
     convs, reorders = run(relay.Tuple([outer, inner]))
-    assert forms(convs) == [CHOSEN, KEPT, KEPT] and reorders == 2
+    assert variants(convs) == [CHOSEN, KEPT, KEPT] and reorders == 2
 
 
 def test_no_depthwise_convolution_before():
     """A network of ordinary convolutions, which are faster with the channels last."""
     convs, _ = run(relay.nn.relu(conv(relay.nn.max_pool2d(stem(), (2, 2), (2, 2)), 32, 64)))
-    assert forms(convs) == [CHOSEN, CHOSEN] and convs[1]["dst"] != BLOCKS
+    assert variants(convs) == [CHOSEN, CHOSEN] and convs[1]["dst"] != BLOCKS
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_no_depthwise_convolution_before():
 def test_other_convolutions_are_left_to_onednn(attrs):
     data = relay.nn.relu(depthwise(stem(), 32))
     convs, _ = run(relay.nn.relu(conv(data, 32, **{"cout": 64, **attrs})))
-    assert forms(convs) == [CHOSEN, KEPT, CHOSEN]
+    assert variants(convs) == [CHOSEN, KEPT, CHOSEN]
 
 
 def test_a_factor_for_each_column():
@@ -142,5 +142,5 @@ def test_a_factor_for_each_column():
     data = relay.nn.relu(depthwise(stem(), 32))
     factors = relay.const(rand(1, 1, 1, 13, seed=3))
     convs, _ = run(relay.nn.relu(conv(data, 32, 64) * factors))
-    assert forms(convs)[:2] == [CHOSEN, KEPT]
+    assert variants(convs)[:2] == [CHOSEN, KEPT]
     assert not any(step["reference"] for step in convs)

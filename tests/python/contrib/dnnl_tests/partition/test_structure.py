@@ -209,7 +209,7 @@ class TestOtherCompilers:
         assert tvm.ir.structural_equal(after[name], before[name])
         assert name in calls_of(after) and len(calls_of(after)) == 3
         report = dnnl.offload_report(after)
-        assert report.reasons["sin"] == {"taken by the compiler 'other'": 1}
+        assert report.reasons["sin"] == {"left to the compiler 'other'": 1}
 
     def test_annotated_function_is_left_alone(self):
         mod = relay.transform.AnnotateTarget("other")(self.mod())

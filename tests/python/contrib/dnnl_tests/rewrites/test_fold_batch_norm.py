@@ -306,7 +306,9 @@ class TestParams:
             dnnl.partition_for_dnnl(self.mod(), {"w": rand(4, 8, 3, 3)})
 
     def test_wrong_dtype(self):
-        with pytest.raises(ValueError, match=r"params\['b'\] is float64 .* main takes float32"):
+        with pytest.raises(
+            ValueError, match=r"params\['b'\] is float64 .* that of main is float32"
+        ):
             dnnl.partition_for_dnnl(self.mod(), {"b": np.zeros((4, 1, 1))})
 
     def test_no_dict(self):

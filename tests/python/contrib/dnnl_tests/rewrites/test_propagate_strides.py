@@ -86,7 +86,7 @@ def residual_pair(rank, shape, layout, kernel_layout):
 
 # By name: the expression, the strides of its convolutions afterwards, and how many residuals are
 # subsampled.
-THINNED = {
+SKIPPED = {
     "relu": (every(relu(conv(x)), 2, 2), [(2, 2), (1, 1)], 0),
     "one-axis": (every(relu(conv(x)), 1, 2), [(1, 2), (1, 1)], 0),
     "two-readers": (both(relu(conv(x) + const(8, 1, 1))), [(2, 2), (1, 1), (1, 1)], 0),
@@ -147,9 +147,9 @@ def data_of(mod):
     }
 
 
-@pytest.mark.parametrize("name", THINNED)
+@pytest.mark.parametrize("name", SKIPPED)
 def test_strides_are_propagated(name):
-    expr, strides, parts = THINNED[name]
+    expr, strides, parts = SKIPPED[name]
     mod = module(expr)
     found = testing.check(mod, data_of(mod), partitions=1)
     assert convs_and_parts(found) == (sorted(strides), parts)
@@ -162,10 +162,10 @@ def with_shape(expr, shape):
 
 
 @json_only
-@pytest.mark.parametrize("name", THINNED)
+@pytest.mark.parametrize("name", SKIPPED)
 def test_with_open_sizes(name):
     """Of open batch, height and width, with sizes that are multiples of the strides or not."""
-    expr, strides, parts = THINNED[name]
+    expr, strides, parts = SKIPPED[name]
     known, *others = relay.analysis.free_vars(expr)
     shape = [int(size) for size in known.type_annotation.shape]
     channels = len(shape) - 1 if "last" in name else 1

@@ -78,5 +78,5 @@ def _expressions(units: Units, last: int) -> set[int]:
     own = units.chain(last)
     if last in units.fused:
         own = [*units.fused[last].dequantized, *own]
-    found = {k for i in own for k in graph.members(i)}
-    return found.union(k for i in own for k in graph.operands[i] if graph.is_tuple(k))
+    members = {k for i in own for k in graph.members(i)}
+    return members.union(k for i in own for k in graph.operands[i] if graph.is_tuple(k))

@@ -59,10 +59,10 @@ Row = Callable[[relax.Call], ReadOp]
 
 def _numbers(values) -> list:
     """Return numbers that are known."""
-    found = [number(value) for value in values]
-    if None in found:
+    numbers = [number(value) for value in values]
+    if None in numbers:
         raise Unread(f"{list(values)} is not known")
-    return found
+    return numbers
 
 
 def _shape_argument(arg: relax.Expr) -> list:
@@ -108,11 +108,11 @@ def _window(*attrs: str) -> Row:
 
     def read(call):
         name = short_name(call)
-        found = _attrs(call, attrs)
-        layout = found.get("data_layout", found.get("layout"))
-        if found["out_layout"] == layout:
-            found["out_layout"] = ""
-        return ReadOp(name, list(call.args), {**found, **_out_dtype(call)})
+        own = _attrs(call, attrs)
+        layout = own.get("data_layout", own.get("layout"))
+        if own["out_layout"] == layout:
+            own["out_layout"] = ""
+        return ReadOp(name, list(call.args), {**own, **_out_dtype(call)})
 
     return read
 

@@ -171,11 +171,11 @@ class Outlined:
         type_ = relax.TupleType([out.ty for out in outputs])
         if len(outputs) == 1:
             return [relax.VarBinding(outputs[0], relax.Call(var, args, ret_ty=outputs[0].ty))]
-        call, whole = relax.Call(var, args, ret_ty=type_), relax.DataflowVar(var.name_hint, type_)
+        call, results = relax.Call(var, args, ret_ty=type_), relax.DataflowVar(var.name_hint, type_)
         fields = [
-            relax.VarBinding(out, relax.TupleGetItem(whole, k)) for k, out in enumerate(outputs)
+            relax.VarBinding(out, relax.TupleGetItem(results, k)) for k, out in enumerate(outputs)
         ]
-        return [relax.VarBinding(whole, call), *fields]
+        return [relax.VarBinding(results, call), *fields]
 
     def _rest(self, func, part_of: dict[int, int]) -> relax.Function:
         """Return the function with a call in the place of each region."""
@@ -204,7 +204,7 @@ def _composite_name(kernel) -> str:
 
 def _in_order(units: list[list]) -> list:
     """Return bindings with each unit behind what it reads; else in the order given."""
-    made_by = {binding.var: k for k, unit in enumerate(units) for binding in unit}
+    unit_of = {binding.var: k for k, unit in enumerate(units) for binding in unit}
     done: list = []
     state = [0] * len(units)
     for start in range(len(units)):
@@ -215,10 +215,10 @@ def _in_order(units: list[list]) -> list:
                 stack.pop()
                 continue
             needs = [
-                made_by[var]
+                unit_of[var]
                 for binding in units[k]
                 for var in relax.analysis.all_vars(binding.value)
-                if var in made_by and made_by[var] != k and state[made_by[var]] != 2
+                if var in unit_of and unit_of[var] != k and state[unit_of[var]] != 2
             ]
             if needs and state[k] == 0:
                 state[k] = 1

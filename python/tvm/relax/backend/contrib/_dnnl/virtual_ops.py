@@ -31,18 +31,18 @@ def with_formulas(func: relax.Function, rules: Rules) -> RelaxGraph:
     """Return a function as a graph in which each formula that oneDNN has an op for is one call."""
     graph = RelaxGraph(func, rules.options.exclude)
     groups: dict[int, tuple[list[int], ReadOp]] = {}
-    taken: set[int] = set()
+    grouped: set[int] = set()
     for i in reversed(range(len(graph.nodes))):
         for read in _formulas(graph, i):
             group = graph.closed_group(i, read.operands)
-            if i in taken or group is None or not taken.isdisjoint(group):
+            if i in grouped or group is None or not grouped.isdisjoint(group):
                 continue
             names = [graph.ops[k] for k in group if graph.ops[k]]
             if graph.result(i) is None or rules.excludes(read.name, *names):
                 continue
             if rules.refusal(graph.view(i, read)) is None:
                 groups[i] = group, read
-                taken.update(group)
+                grouped.update(group)
                 break
     return graph.with_groups(groups)
 

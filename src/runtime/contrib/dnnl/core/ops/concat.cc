@@ -40,12 +40,12 @@ using Concat = dnnl::concat;
 /*! \brief Where the parts lie in a tensor; empty where one of them splits a block. */
 std::vector<std::pair<dnnl::memory::desc, size_t>> RegionsOf(const std::vector<Tensor>& parts,
                                                              int axis,
-                                                             const dnnl::memory::desc& whole) {
+                                                             const dnnl::memory::desc& joined) {
   std::vector<std::pair<dnnl::memory::desc, size_t>> regions;
-  Slice slice{Dims(whole.get_ndims(), 0), {}, Dims(whole.get_ndims(), 1)};
+  Slice slice{Dims(joined.get_ndims(), 0), {}, Dims(joined.get_ndims(), 1)};
   for (const Tensor& part : parts) {
     slice.dims = part.dims();
-    regions.push_back(SlicedDesc(whole, slice));
+    regions.push_back(SlicedDesc(joined, slice));
     if (!regions.back().first) return {};
     slice.begin[axis] += slice.dims[axis];
   }

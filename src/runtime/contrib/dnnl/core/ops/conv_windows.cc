@@ -130,22 +130,22 @@ bool EmitWindowsApart(const NodeReader& node, PlanBuilder* plan, const ConvTenso
   plan->SetVariant("1x1 convolution", flops);
 
   // (N, H, W, kernel, O) to (N, H, kernel, W, kernel, O).
-  Dims split = {src[0]}, whole = {src[0]};
+  Dims split = {src[0]}, joined = {src[0]};
   std::vector<int> to_last = {0}, apart = {0}, to_first = {0, spatial + 1};
   for (int i = 0; i < spatial; ++i) {
     split.push_back(src[i + 2]);
-    whole.push_back(conv.dst_dims[i + 2]);
+    joined.push_back(conv.dst_dims[i + 2]);
     to_last.push_back(i + 2);
     apart.insert(apart.end(), {i + 1, i + 1 + spatial});
     to_first.push_back(i + 1);
   }
   split.insert(split.end(), kernel.begin(), kernel.end());
   split.push_back(channels);
-  whole.push_back(channels);
+  joined.push_back(channels);
   to_last.push_back(1);
   apart.push_back(2 * spatial + 1);
   const Tensor windows = plan->Reshaped(node, dst.Permuted(to_last), split).Permuted(apart);
-  const Tensor result = plan->Reshaped(node, windows, whole).Permuted(to_first);
+  const Tensor result = plan->Reshaped(node, windows, joined).Permuted(to_first);
   plan->SetOutput(node, result.Permuted(InversePermutation(conv.dst_axes)));
   return true;
 }

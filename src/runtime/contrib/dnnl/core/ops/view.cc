@@ -123,14 +123,14 @@ Dims NewShape(const NodeReader& node, const Dims& from, const Dims& codes) {
       const int64_t first = take();
       dims.push_back(first * take());
     } else {
-      const int64_t whole = take();
+      const int64_t size = take();
       check(i + 2 < codes.size());
       int64_t first = codes[++i], second = codes[++i];
       for (int64_t part : {first, second}) check(part == -1 || (part > 0 && part <= kMaxSize));
       check(first > 0 || second > 0);
-      if (first < 0) first = whole / second;
-      if (second < 0) second = whole / first;
-      check(first * second == whole);
+      if (first < 0) first = size / second;
+      if (second < 0) second = size / first;
+      check(first * second == size);
       dims.insert(dims.end(), {first, second});
     }
   }

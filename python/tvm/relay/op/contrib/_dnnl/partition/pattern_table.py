@@ -60,24 +60,24 @@ def composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str, ...]]]:
 
     The longer go first: what one matches the next cannot have.
     """
-    found = {
+    named = {
         f"{COMPILER}.{_short(spec)}_{parts}": _ops(spec, parts)
         for spec in rows.values()
         for parts in spec.patterns.split()
     }
-    return _longest_first(found)
+    return _longest_first(named)
 
 
 def quantized_composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str, ...]]]:
     """Return the same of the composites whose root reads integers in 8 bits."""
-    found = {}
+    named = {}
     for spec in rows.values():
         if not spec.reads_int8 or "quantize" not in spec.fuses:
             continue
         root = "dequantize" if spec.name == DEQUANTIZE else f"qnn.{_short(spec)}"
         for parts in _quantized_parts(spec):
-            found[f"{COMPILER}.{root}_{parts}".rstrip("_")] = _ops(spec, parts)
-    return _longest_first(found)
+            named[f"{COMPILER}.{root}_{parts}".rstrip("_")] = _ops(spec, parts)
+    return _longest_first(named)
 
 
 def _quantized_parts(spec: OpSpec) -> list[str]:
@@ -98,8 +98,8 @@ def _short(spec: OpSpec) -> str:
     return spec.name.split(".")[-1]
 
 
-def _longest_first(found: dict[str, list]) -> dict[str, list]:
-    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+def _longest_first(named: dict[str, list]) -> dict[str, list]:
+    return dict(sorted(named.items(), key=lambda item: -len(item[1])))
 
 
 def pattern_table(

@@ -124,7 +124,7 @@ def _closed(name: str, func: relay.Function, offloaded: bool) -> Unit:
     else:
         unit.parts = op_calls(func.body)
     if has_attr(func, "Compiler"):
-        unit.reason = f"taken by the compiler '{func.attrs['Compiler']}'"
+        unit.reason = f"left to the compiler '{func.attrs['Compiler']}'"
     elif not offloaded:
         unit.reason = f"in a function marked '{next(key for key in OPAQUE if has_attr(func, key))}'"
     return unit

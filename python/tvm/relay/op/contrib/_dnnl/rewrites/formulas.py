@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Functions of one element as exporters write them: several Relay ops for one of oneDNN's.
+"""Unary elementwise functions as exporters write them: several Relay ops for one of oneDNN's.
 
 A formula has many spellings: either order of operands, constants on any of its factors, a division
 or a product with the inverse. So a call is not compared with patterns of ops. It is read as

@@ -238,7 +238,7 @@ class ReadPositions:
 
     def subsamples(self) -> dict[int, list[Subsample | None]]:
         """Return what is read of each operand of elementwise ops, by number; None for all of it."""
-        found = {}
+        parts_of = {}
         for i in self.eltwise.intersection(self.steps):
             steps = self.steps[i]
             parts = [
@@ -250,8 +250,8 @@ class ReadPositions:
                 for operand in self.graph.operands[i]
             ]
             if any(parts):
-                found[i] = parts
-        return found
+                parts_of[i] = parts
+        return parts_of
 
 
 def _may_skip_positions(call: OpView | None) -> bool:

@@ -187,6 +187,6 @@ def _value(name: str, value, var: relay.Var) -> tvm.nd.NDArray:
         if not same_shape or type_.dtype != value.dtype:
             raise ValueError(
                 f"params['{name}'] is {value.dtype} of shape {text_of_shape(value.shape)}, "
-                f"but main takes {type_.dtype} of shape {text_of_shape(type_.shape)}"
+                f"but that of main is {type_.dtype} of shape {text_of_shape(type_.shape)}"
             )
     return value
