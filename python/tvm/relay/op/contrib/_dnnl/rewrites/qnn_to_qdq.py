@@ -36,6 +36,7 @@ from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_at
 from ..ir.relay_view import op_name, shape_of
 from ..policy.op_spec import Rules
 from ..policy.rules.quantize import EIGHT_BITS, along
+from ..policy.table import TABLE
 from .driver import Match, rewrite
 
 
@@ -281,7 +282,7 @@ _POOLS = ("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
 
 # The float ops of others, by their names in `relay`, which is not complete yet here.
 _BINARY = {"qnn.add": "add", "qnn.subtract": "subtract", "qnn.mul": "multiply"}
-_UNARY = {f"qnn.{name}": name for name in ("abs", "exp", "rsqrt", "sigmoid", "sqrt", "tanh")}
+_UNARY = {f"qnn.{name}": name for name, row in TABLE.items() if row.post == "eltwise"}
 
 # How to read an op as real numbers.
 _READERS: dict[str, Callable[[_Reader, int], _Real | None]] = {
