@@ -56,10 +56,10 @@ def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -
             if path.name == _name(key, path):
                 return str(path)
     with making(folder) as new:
-        made = new / "library.so"
-        write(str(made))
-        path = folder / _name(key, made)
-        put(made, path)
+        written = new / "library.so"
+        write(str(written))
+        path = folder / _name(key, written)
+        put(written, path)
     return str(path)
 
 
