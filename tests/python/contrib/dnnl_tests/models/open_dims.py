@@ -59,6 +59,13 @@ def _resnet50():
     return model
 
 
+def _recognition():
+    model = onnx.load(workloads.WORKLOADS["rec"].onnx_path())
+    # Paddle's export leaves the height open, too, which its reshapes take for 48.
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 48
+    return model
+
+
 _ROWS = (
     OpenNetwork(
         "mobilenet_v2",
@@ -68,6 +75,12 @@ _ROWS = (
     ),
     OpenNetwork(
         "resnet50", "ResNet-50", _resnet50, [(1, 3, 224, 224), (1, 3, 160, 192), (1, 3, 97, 131)]
+    ),
+    OpenNetwork(
+        "rec",
+        workloads.WORKLOADS["rec"].title,
+        _recognition,
+        [(1, 3, 48, width) for width in (320, 480, 641)],
     ),
     OpenNetwork(
         "bert",

@@ -19,6 +19,7 @@
 import numpy as np
 import pytest
 import tvm
+from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.shape_kinds import Dim
@@ -26,6 +27,7 @@ from tvm.relay.op.contrib._dnnl.rewrites.static_reshape import reshape_codes
 from tvm.testing import dnnl as testing
 from tvm.testing.dnnl import host_target
 
+from dnnl_tests.marks import json_only
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import const, module, partition, var, without_dnnl
 
@@ -130,6 +132,54 @@ def test_shape_from_a_constant():
     data = var("x", ANY, 8, 4)
     wanted = relay.concatenate([relay.const([0], "int64"), relay.const([-1], "int64")], 0)
     assert check(relay.reshape(relay.nn.relu(data), wanted), gone=True).calls["reshape"] == 1
+
+
+def onnx_slice(starts, ends, axes, steps=None):
+    """Return the module that TVM's importer makes of a slice of (?, ?, 3, 8)."""
+    bounds = {"starts": starts, "ends": ends, "axes": axes, **({"steps": steps} if steps else {})}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Relu", ["x"], ["r"]),
+            helper.make_node("Transpose", ["r"], ["t"], perm=[2, 0, 1, 3]),
+            helper.make_node("Slice", ["t", *bounds], ["y"]),
+        ],
+        "slice",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "l", 3, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * 4)],
+        [numpy_helper.from_array(np.array(v, "int64"), name) for name, v in bounds.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    return relay.frontend.from_onnx(model, freeze_params=True)[0]
+
+
+SLICES = {
+    "of-a-number": (([1], [2], [0]), (slice(1, 2),)),
+    "from-behind": (([-2], [-1], [0]), (slice(-2, -1),)),
+    "beyond-the-end": (([1], [2**31 - 1], [0]), (slice(1, None),)),
+    "of-two": (([0, 2], [2, 7], [0, 3]), (slice(0, 2), ..., slice(2, 7))),
+    "of-none": (([0], [2**31 - 1], [1]), (...,)),
+    "of-open": (([1], [2], [1]), (slice(None), slice(1, 2))),
+    "with-steps": (([0], [8], [3], [2]), (..., slice(0, 8, 2))),
+}
+
+
+@json_only
+@pytest.mark.parametrize("name", SLICES)
+def test_slices(name):
+    """Where the axis that is cut has a size that is known, what is kept is an attribute."""
+    bounds, index = SLICES[name]
+    partitioned = partition(onnx_slice(*bounds), prune=False)
+    report = dnnl.offload_report(partitioned)
+    is_known = name != "of-open"
+    assert ("dyn.strided_slice" not in report.calls) == is_known, report
+    if is_known:
+        assert (report.offloaded, report.partitions) == (report.total, 1), report
+        assert report.calls["strided_slice"] == (name != "of-none")
+    runner = testing.Runner(testing.build(partitioned, executor="vm"))
+    for batch, length in ((1, 5), (4, 2)):
+        x = rand(batch, length, 3, 8)
+        expected = np.maximum(x, 0).transpose(2, 0, 1, 3)[index]
+        testing.assert_close(runner({"x": x}), [expected])
 
 
 @pytest.mark.parametrize("exclude", [(), ("nn.relu",), ("transpose",)])

@@ -33,6 +33,7 @@ _WITHOUT_ROW = {
     **dict.fromkeys(("copy", "erf", "log"), "same"),
     **dict.fromkeys(("floor_divide", "logical_and", "logical_or", "power"), "broadcast"),
     **dict.fromkeys(("dyn.reshape", "dyn.broadcast_to"), "given"),
+    "dyn.strided_slice": "cut",
     "take": "gathered",
     "variance": "reduced",
 }

@@ -31,7 +31,7 @@ from ..policy.graph import Graph
 from ..policy.table import TABLE
 from ..policy.tensors import ints
 from .relay_view import dims, op_name
-from .shape_kinds import KINDS, Dim, Shape, product, shape_kind
+from .shape_kinds import KINDS, ONE, Dim, Shape, product, shape_kind
 
 # The number of elements up to which a tensor of integers is followed: it may be a shape.
 _MAX_ELEMENTS = 16
@@ -85,6 +85,8 @@ class SymbolicShapes:
         kind, operands = shape_kind(op_name(call)), self.graph.operands[i]
         if kind == "given":
             return self.of_value(i)
+        if kind == "cut":
+            return self.shape_of_cut(i)
         if kind == "joined":
             return self._concatenated(operands[0], int(call.attrs.axis))
         shapes = [self.shapes[k] for k in operands]
@@ -111,6 +113,40 @@ class SymbolicShapes:
             wanted[k] = product(source).over(product(others)) if is_known else None
         return wanted
 
+    def cut(self, i: int) -> list[tuple[int, int] | None] | None:
+        """Return what a dynamic slice keeps of each axis: from where to where, or None for all."""
+        call, (data, *bounds) = self.graph.nodes[i], self.graph.operands[i]
+        source, values = self.shapes[data], [self.values[k] for k in bounds]
+        if source is None or None in values or str(call.attrs.slice_mode) != "end":
+            return None
+        begin, end, strides = values
+        if not len(begin) == len(end) == len(source) or any(step != ONE for step in strides):
+            return None
+        parts: list[tuple[int, int] | None] = []
+        for size, first, last in zip(source, begin, end):
+            if first is None or last is None:
+                return None
+            # No size is as large as the number that importers give for the end.
+            is_last = not last.names and last.number >= 2**31 - 1
+            if first == Dim(0) and (is_last or _is_at_least(last, size)):
+                parts.append(None)
+                continue
+            if first.names or last.names or size.names:
+                return None
+            if not 0 <= first.number < min(last.number, size.number):
+                return None
+            parts.append((first.number, min(last.number, size.number)))
+        return parts
+
+    def shape_of_cut(self, i: int) -> list[Dim] | None:
+        """Return the shape of a dynamic slice's result, if `cut` knows what it keeps."""
+        parts, source = self.cut(i), self.shapes[self.graph.operands[i][0]]
+        if parts is None:
+            return None
+        return [
+            size if part is None else Dim(part[1] - part[0]) for size, part in zip(source, parts)
+        ]
+
     def _concatenated(self, fields: int, axis: int):
         if not isinstance(self.graph.nodes[fields], relay.Tuple):
             return None
@@ -122,9 +158,14 @@ class SymbolicShapes:
         return joined
 
     def _values(self, i: int, expr: relay.Expr) -> tuple[Dim | None, ...] | None:
-        """Return the elements of a scalar or a vector of integers, as far as they are known."""
+        """Return the elements of a scalar or a vector of integers, as far as they are known.
+
+        Those of a boolean one are 0 and 1.
+        """
         shape = self.shapes[i]
-        if shape is None or len(shape) > 1 or not expr.checked_type.dtype.startswith("int"):
+        if shape is None or len(shape) > 1:
+            return None
+        if not expr.checked_type.dtype.startswith(("int", "bool")):
             return None
         count = product(shape)
         if count.names or count.number > _MAX_ELEMENTS:
@@ -147,7 +188,7 @@ class SymbolicShapes:
         if not values or None in values:
             return None
         data = values[0]
-        if name in ("cast", "copy") or (name in TABLE and TABLE[name].reshapes):
+        if name in ("cast", "cast_like", "copy") or (name in TABLE and TABLE[name].reshapes):
             return data
         if name == "take":
             indices = [dim.number for dim in values[1] if dim is not None and not dim.names]
@@ -157,24 +198,46 @@ class SymbolicShapes:
             return [data[k] for k in indices]
         if name == "strided_slice":
             return _sliced(attrs, data)
+        if name == "slice_like" and not attrs.axes:
+            return data[: len(values[1])]
+        if name == "scatter_elements" and str(attrs.reduction) == "update":
+            return _scattered(*values)
         if name == "prod":
             return None if None in data else [product(data)]
         if name in _ARITHMETIC:
             # A single value goes with each of the others, of which there may be none.
             count = product(self.shapes[i]).number
             pairs = [each * count if len(each) == 1 else each for each in values]
-            return [None if None in pair else _ARITHMETIC[name](*pair) for pair in zip(*pairs)]
+            return [_ARITHMETIC[name](*pair) for pair in zip(*pairs)]
         return None
+
+
+def _is_at_least(left: Dim, right: Dim) -> bool:
+    """Whether it is so in every call: a dimension is 1 or more."""
+    return left == right or not right.names and 0 < right.number <= left.number
+
+
+def _of_known(function):
+    """Return a function of elements whose result is unknown where one of them is."""
+    return lambda *dims_: None if None in dims_ else function(*dims_)
 
 
 def _maximum(left: Dim, right: Dim) -> Dim | None:
     if not left.names and not right.names:
         return Dim(max(left.number, right.number))
-    # A dimension is 1 or more.
-    for one, other in ((left, right), (right, left)):
-        if not one.names and one.number <= other.number and other.number > 0:
-            return other
-    return left if left == right else None
+    return left if _is_at_least(left, right) else right if _is_at_least(right, left) else None
+
+
+def _greater_equal(left: Dim, right: Dim) -> Dim | None:
+    if not left.names and not right.names:
+        return Dim(int(left.number >= right.number))
+    if _is_at_least(left, right):
+        return ONE
+    return Dim(0) if not left.names and left.number < right.number else None
+
+
+def _chosen(condition: Dim | None, left: Dim | None, right: Dim | None) -> Dim | None:
+    return {ONE: left, Dim(0): right}.get(condition, left if left == right else None)
 
 
 def _plus(left: Dim, right: Dim) -> Dim | None:
@@ -183,17 +246,26 @@ def _plus(left: Dim, right: Dim) -> Dim | None:
     return left if right == Dim(0) else right if left == Dim(0) else None
 
 
-def _quotient(left: Dim, right: Dim) -> Dim | None:
-    return left.over(right)
-
-
 _ARITHMETIC = {
-    "add": _plus,
-    "divide": _quotient,
-    "floor_divide": _quotient,
-    "maximum": _maximum,
-    "multiply": Dim.times,
+    "add": _of_known(_plus),
+    "divide": _of_known(Dim.over),
+    "floor_divide": _of_known(Dim.over),
+    "greater_equal": _of_known(_greater_equal),
+    "maximum": _of_known(_maximum),
+    "multiply": _of_known(Dim.times),
+    "where": _chosen,
 }
+
+
+def _scattered(
+    data: Sequence[Dim | None], indices: Sequence[Dim | None], updates: Sequence[Dim | None]
+) -> Sequence[Dim | None] | None:
+    result = list(data)
+    for index, update in zip(indices, updates):
+        if index is None or index.names or not 0 <= index.number < len(data):
+            return None
+        result[index.number] = update
+    return result
 
 
 def _sliced(attrs, data: Sequence[Dim | None]) -> Sequence[Dim | None] | None:

@@ -14,14 +14,15 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reshapes to a shape that the module computes become reshapes that say what they do.
+"""Reshapes and slices to what the module computes become such as say what they do.
 
 Importers write a reshape of open dimensions as `dyn.reshape` to a shape that is read off a tensor,
 taken apart and put together. Where each of its elements is a number or an open dimension that is
 known by name, it is a `reshape` with Relay's codes, of which oneDNN's rules know what it keeps. A
 broadcast to the shape that a tensor has in every call goes away. A dense between two reshapes, of
 which the first joins dimensions of the data that the second restores, is a dense of that data: no
-code says how to divide the product of two open dimensions.
+code says how to divide the product of two open dimensions. A slice whose bounds are computed from
+open dimensions, and are numbers for all that, has them as attributes.
 
 TVM cannot compile a `reshape` of open dimensions that it fuses to what follows, nor a dense of more
 than two dimensions. Those that stay on TVM are dynamic again in the end.
@@ -39,14 +40,14 @@ from ..ir.relay_view import shape_of
 from ..ir.shape_kinds import Dim, Shape, product
 from ..policy.op_spec import Rules
 
-_DYNAMIC = ("dyn.reshape", "dyn.broadcast_to")
+_DYNAMIC = ("dyn.reshape", "dyn.broadcast_to", "dyn.strided_slice")
 
 # The attribute of a function some of whose reshapes were dynamic.
 _ATTR = "dnnl_static_reshape"
 
 
 def static_reshape(function: TypedFunction, rules: Rules) -> Rewritten:
-    """Write dynamic reshapes with codes, and leave broadcasts out that change nothing."""
+    """Write dynamic reshapes and slices with attributes, leave out broadcasts to the same shape."""
     graph = function.graph
     names = enumerate(graph.ops)
     dynamic = [i for i, name in names if name in _DYNAMIC and not rules.excludes(name)]
@@ -56,6 +57,11 @@ def static_reshape(function: TypedFunction, rules: Rules) -> Rewritten:
     replacements, folded = {}, Counter()
     for i in dynamic:
         data = graph.operands[i][0]
+        if graph.ops[i] == "dyn.strided_slice":
+            parts = symbolic.cut(i)
+            if parts is not None:
+                replacements[i] = [data], partial(_cut, parts) if any(parts) else _same
+            continue
         source, wanted = symbolic.shapes[data], symbolic.of_value(i)
         if source is None or wanted is None:
             continue
@@ -163,6 +169,12 @@ def _same(data: relay.Expr) -> relay.Expr:
 
 def _reshape(codes: list[int], data: relay.Expr) -> relay.Expr:
     return relay.reshape(data, codes)
+
+
+def _cut(parts: list[tuple[int, int] | None], data: relay.Expr) -> relay.Expr:
+    kept = {axis: part for axis, part in enumerate(parts) if part is not None}
+    begin, end = zip(*kept.values())
+    return relay.strided_slice(data, list(begin), list(end), axes=list(kept))
 
 
 def reshape_codes(source: Shape, wanted: list[Dim | None]) -> list[int] | None:
