@@ -321,9 +321,9 @@ class JSONRuntimeBase : public ModuleNode {
     if (TypeEqual(value->dtype, dtype)) return;
     // Made before the message: TVM's own text of a type that it does not know is an error, and one
     // amid another ends the process.
-    const std::string found = TypeText(value->dtype), expected = TypeText(dtype);
+    const std::string actual = TypeText(value->dtype), expected = TypeText(dtype);
     LOG(FATAL) << "Constant '" << node.GetOpName() << "' of '" << symbol_name_ << "' has type "
-               << found << ", its node has type " << expected;
+               << actual << ", its node has type " << expected;
   }
 
   static std::string TypeText(DLDataType dtype) {

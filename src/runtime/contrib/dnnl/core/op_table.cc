@@ -57,8 +57,10 @@ constexpr Family kConv = {InferConv, LowerConv, kAny, PostOp::kNone, ConvFlops, 
 constexpr Family kConvTranspose = {InferConvTranspose, LowerConvTranspose, kAny,
                                    PostOp::kNone,      ConvTransposeFlops, true};
 constexpr Family kMatMul = {InferMatMul, LowerMatMul, kAny, PostOp::kNone, MatMulFlops, true};
-constexpr Family kPool = {InferPool,     LowerPool, Reads::kCommonLayouts,
-                          PostOp::kNone, nullptr,   true};
+constexpr Family Pool(Types (*infer)(const NodeReader&, const Types&)) {
+  return {infer, LowerPool, Reads::kCommonLayouts, PostOp::kNone, nullptr, /*is_quantized=*/true};
+}
+constexpr Family kPool = Pool(InferPool), kGlobalPool = Pool(InferGlobalPool);
 constexpr Family kResize = {InferResize, LowerResize};
 constexpr Family kSoftmax = {InferSoftmax, LowerSoftmax};
 constexpr Family kReduce = {InferReduce, LowerReduce, kAny};
@@ -92,8 +94,8 @@ const OpSpec kOps[] = {
     {"nn.avg_pool1d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
     {"nn.avg_pool2d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
     {"nn.avg_pool3d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
-    {"nn.global_max_pool2d", 1, 1, kPool, algorithm::pooling_max},
-    {"nn.global_avg_pool2d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
+    {"nn.global_max_pool2d", 1, 1, kGlobalPool, algorithm::pooling_max},
+    {"nn.global_avg_pool2d", 1, 1, kGlobalPool, algorithm::pooling_avg_exclude_padding},
     {"nn.adaptive_max_pool1d", 1, 1, kPool, algorithm::pooling_max},
     {"nn.adaptive_max_pool2d", 1, 1, kPool, algorithm::pooling_max},
     {"nn.adaptive_max_pool3d", 1, 1, kPool, algorithm::pooling_max},

@@ -47,6 +47,7 @@ Types InferConvTranspose(const NodeReader& node, const Types& inputs);
 Types InferDequantize(const NodeReader& node, const Types& inputs);
 Types InferEltwise(const NodeReader& node, const Types& inputs);
 Types InferExpandDims(const NodeReader& node, const Types& inputs);
+Types InferGlobalPool(const NodeReader& node, const Types& inputs);
 Types InferGroupNorm(const NodeReader& node, const Types& inputs);
 Types InferInstanceNorm(const NodeReader& node, const Types& inputs);
 Types InferL2Normalize(const NodeReader& node, const Types& inputs);

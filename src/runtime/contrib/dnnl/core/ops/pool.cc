@@ -94,11 +94,9 @@ Dims CountWindows(const NodeReader& node, const Dims& in) {
   return out;
 }
 
-/*! \brief How many windows an adaptive or global pool has along each spatial dimension. */
+/*! \brief How many windows an adaptive pool has along each spatial dimension. */
 Dims AdaptiveCounts(const NodeReader& node, const Dims& in) {
   const Dims sizes(in.begin() + 2, in.end());
-  const bool is_global = node.OpName().find("global") != std::string::npos;
-  if (is_global) return Dims(sizes.size(), 1);
   Dims out = node.Get<std::vector<int64_t>>("output_size", {});
   if (out.empty()) out = sizes;
   if (out.size() == 1) out = Dims(sizes.size(), out[0]);
@@ -140,16 +138,28 @@ FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm al
   return FusePostOps(node, plan, view);
 }
 
-}  // namespace
-
-Types InferPool(const NodeReader& node, const Types& inputs) {
+/*! \brief The type of a pool's result, by what counts its windows, from dimensions as NC... */
+template <typename Count>
+Types InferCounted(const NodeReader& node, const Types& inputs, const Count& count) {
   CheckRank(node, inputs, 0, SpatialOf(node) + 2);
   CheckReal(node, inputs, FindOp(node.OpName())->algorithm == dnnl::algorithm::pooling_max);
   const std::vector<int> axes = ImageAxes(node);
   Dims dims = PermutedDims(inputs[0].shape, axes);
-  const Dims out = node.Has("pool_size") ? CountWindows(node, dims) : AdaptiveCounts(node, dims);
+  const Dims out = count(dims);
   std::copy(out.begin(), out.end(), dims.begin() + 2);
   return {{PermutedDims(dims, InversePermutation(axes)), inputs[0].dtype}};
+}
+
+}  // namespace
+
+Types InferPool(const NodeReader& node, const Types& inputs) {
+  return InferCounted(node, inputs, [&](const Dims& in) {
+    return node.Has("pool_size") ? CountWindows(node, in) : AdaptiveCounts(node, in);
+  });
+}
+
+Types InferGlobalPool(const NodeReader& node, const Types& inputs) {
+  return InferCounted(node, inputs, [](const Dims& in) { return Dims(in.size() - 2, 1); });
 }
 
 void LowerPool(const NodeReader& node, PlanBuilder* plan) {

@@ -105,7 +105,7 @@ void ComputeInPlace(const std::vector<InPlaceOffer>& offers, Plan* plan) {
       step.info.post_ops[offer.post_op] = "sum";
     }
     plan->buffers[buffer].kind = BufferKind::kPart;
-    plan->buffers[buffer].whole = plan->tensors[from].buffer;
+    plan->buffers[buffer].parent = plan->tensors[from].buffer;
     plan->buffers[buffer].offset = 0;
     lifetimes[root].last = lifetimes[buffer].last;
     lifetimes[buffer].first = lifetimes[buffer].last = -1;

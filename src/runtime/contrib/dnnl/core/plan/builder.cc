@@ -161,36 +161,36 @@ Tensor PlanBuilder::Reshaped(const NodeReader& node, const Tensor& value, const 
 
 Tensor PlanBuilder::Sliced(const NodeReader& node, const Tensor& value, const Slice& slice) {
   if (slice.dims == value.dims()) return value;
-  Tensor whole = value;
-  auto [md, offset] = SlicedDesc(whole.md, slice);
+  Tensor source = value;
+  auto [md, offset] = SlicedDesc(source.md, slice);
   if (!md) {
-    whole = Plain(node, value);
-    std::tie(md, offset) = SlicedDesc(whole.md, slice);
+    source = Plain(node, value);
+    std::tie(md, offset) = SlicedDesc(source.md, slice);
   }
-  return PartOf(whole, md, offset);
+  return PartOf(source, md, offset);
 }
 
-Tensor PlanBuilder::PartOf(const Tensor& whole, const dnnl::memory::desc& md, size_t offset) {
+Tensor PlanBuilder::PartOf(const Tensor& target, const dnnl::memory::desc& md, size_t offset) {
   Buffer part(BufferKind::kPart, md.get_size());
-  part.whole = whole.buffer;
+  part.parent = target.buffer;
   part.offset = offset;
   return Tensor{AddBuffer(std::move(part)), md};
 }
 
-bool PlanBuilder::MovedInto(const Tensor& part, const Tensor& whole, const dnnl::memory::desc& md,
+bool PlanBuilder::MovedInto(const Tensor& part, const Tensor& target, const dnnl::memory::desc& md,
                             size_t offset) {
   Buffer& buffer = plan_->buffers[part.buffer];
   const bool is_free = buffer.kind == BufferKind::kArena && buffer.bytes == part.md.get_size();
   if (!is_free || !IsSameInMemory(part.md, md) || offset % kAlignment != 0) return false;
   buffer.kind = BufferKind::kPart;
-  buffer.whole = whole.buffer;
+  buffer.parent = target.buffer;
   buffer.offset = offset;
   return true;
 }
 
-void PlanBuilder::CopyInto(const NodeReader& node, const Tensor& part, const Tensor& whole,
+void PlanBuilder::CopyInto(const NodeReader& node, const Tensor& part, const Tensor& target,
                            const dnnl::memory::desc& md, size_t offset) {
-  EmitReorder(node.Where(), part, PartOf(whole, md, offset));
+  EmitReorder(node.Where(), part, PartOf(target, md, offset));
 }
 
 bool PlanBuilder::SetInputLayouts(
@@ -283,7 +283,7 @@ void PlanBuilder::BackTo(const Mark& mark) {
   }
   for (size_t i = 0; i < mark.buffers; ++i) {
     Buffer& buffer = plan_->buffers[i];
-    if (buffer.kind == BufferKind::kPart && buffer.whole >= static_cast<int>(mark.buffers)) {
+    if (buffer.kind == BufferKind::kPart && buffer.parent >= static_cast<int>(mark.buffers)) {
       buffer.kind = BufferKind::kArena;
     }
   }

@@ -95,10 +95,10 @@ class PlanBuilder {
    * \param md, offset How the part lies there, and from which byte on.
    * \return False where it is not an intermediate of its own, or lies in memory in another way.
    */
-  bool MovedInto(const Tensor& part, const Tensor& whole, const dnnl::memory::desc& md,
+  bool MovedInto(const Tensor& part, const Tensor& target, const dnnl::memory::desc& md,
                  size_t offset);
   /*! \brief Copy a value into another tensor. */
-  void CopyInto(const NodeReader& node, const Tensor& part, const Tensor& whole,
+  void CopyInto(const NodeReader& node, const Tensor& part, const Tensor& target,
                 const dnnl::memory::desc& md, size_t offset);
   bool IsConstant(const Tensor& value) const;
   /*! \brief A constant of one element. */
@@ -231,7 +231,7 @@ class PlanBuilder {
   void ForgetTensors(const Mark& mark);
   /*! \brief Let go of the constants that no step reads. */
   void FinishConstants();
-  Tensor PartOf(const Tensor& whole, const dnnl::memory::desc& md, size_t offset);
+  Tensor PartOf(const Tensor& target, const dnnl::memory::desc& md, size_t offset);
   const Tensor& Value(const Entry& entry, const std::string& where) const;
   void SetValue(const Entry& entry, Tensor value);
   void BindOutput(const Tensor& value, int argument);

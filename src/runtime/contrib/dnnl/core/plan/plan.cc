@@ -33,7 +33,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 std::pair<int, size_t> Plan::Locate(int buffer) const {
   size_t offset = 0;
-  for (; buffers[buffer].kind == BufferKind::kPart; buffer = buffers[buffer].whole) {
+  for (; buffers[buffer].kind == BufferKind::kPart; buffer = buffers[buffer].parent) {
     offset += buffers[buffer].offset;
   }
   return {buffer, offset};

@@ -37,7 +37,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief A plan with the contexts of its runs. */
 struct ReadyPlan {
-  explicit ReadyPlan(std::shared_ptr<const Plan> made) : plan(std::move(made)), contexts(plan) {}
+  explicit ReadyPlan(std::shared_ptr<const Plan> built) : plan(std::move(built)), contexts(plan) {}
 
   const std::shared_ptr<const Plan> plan;
   ContextPool contexts;

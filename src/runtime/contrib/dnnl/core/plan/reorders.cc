@@ -84,7 +84,7 @@ size_t PlanBuilder::ReorderBehind(size_t step) const {
   const int result = *FindArg(&plan_->steps[step], DNNL_ARG_DST);
   const int buffer = plan_->tensors[result].buffer;
   const auto is_part = [&](const Buffer& other) {
-    return other.kind == BufferKind::kPart && other.whole == buffer;
+    return other.kind == BufferKind::kPart && other.parent == buffer;
   };
   const std::vector<Buffer>& buffers = plan_->buffers;
   if (buffers[buffer].kind != BufferKind::kArena) return 0;

@@ -54,8 +54,8 @@ struct Buffer {
   /*! \brief kConstant: the memory serves another constant with the same bytes, too. */
   bool is_shared{false};
   /*! \brief kPart: the other buffer. */
-  int whole{-1};
-  /*! \brief kPart: the bytes before it in `whole`. kArena: in the arena, set when the plan is
+  int parent{-1};
+  /*! \brief kPart: the bytes before it in `parent`. kArena: in the arena, set when the plan is
    * finished. */
   size_t offset{0};
 };
