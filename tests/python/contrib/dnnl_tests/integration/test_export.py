@@ -72,7 +72,8 @@ def test_options_are_those_of_the_compiler(tmp_path):
         tvm.contrib.cc.create_shared(path, *rest, **options)
 
     compile_.output_format = "so"
-    dnnl.export_library(lib, tmp_path / "a.so", fcompile=compile_, options=["-s"])
+    own = dnnl.c_source_options() if testing.c_sources(lib) else []
+    dnnl.export_library(lib, tmp_path / "a.so", fcompile=compile_, options=["-s", *own])
     assert calls[0]["options"][0] == "-s"
     assert_computes(tvm.runtime.load_module(str(tmp_path / "a.so")), expected)
 
