@@ -75,7 +75,7 @@ dnnl::memory::desc LayoutAsIn(const dnnl::memory::desc& result, const dnnl::memo
   for (size_t i = 0; i < out_dims.size(); ++i) {
     if (out_dims[i] == 1) out_strides[i] = NumElements(out_dims);
   }
-  return {out_dims, layout.get_data_type(), out_strides};
+  return {out_dims, layout.get_data_type(), out_strides, /*allow_empty=*/true};
 }
 
 }  // namespace
