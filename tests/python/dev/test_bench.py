@@ -24,8 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dnnl_tests.models import accuracy, onnx_networks, workloads
-from dnnl_tests.models import open_dims as open_networks
+from dnnl_tests.models import accuracy, workloads
 from tvm.relay.op.contrib._dnnl.policy import cpu
 
 from scripts import options
@@ -306,11 +305,7 @@ def test_bench_of_open_dims_measures_some_runtimes_only():
         open_dims.chosen_peers(["limit"])
 
 
-def test_bench_of_open_dims_has_rows_for_precisions(monkeypatch):
-    net = onnx_networks.Network("small", ("batch", 3, 8, 8))
-    model = net.model(net.op("Relu", net.conv("x", 3, 8, 3)), ("batch", 8, 8, 8))
-    shapes = [(1, 3, 8, 8), (2, 3, 8, 8)]
-    network = open_networks.OpenNetwork("mobilenet_v2", "Small", lambda: model, shapes)
+def test_bench_of_open_dims_has_rows_for_precisions(network, monkeypatch):
     monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
     args = argparse.Namespace(threads=1, repeat=1)
     titles, cells, rows = open_dims.compare(

@@ -23,8 +23,7 @@ import types
 import numpy as np
 import onnx
 import pytest
-from dnnl_tests.models import accuracy, onnx_networks
-from dnnl_tests.models import open_dims as open_networks
+from dnnl_tests.models import accuracy
 from tvm.relay.op.contrib._dnnl.policy import cpu
 
 from scripts.bench import bench, own, peers, profile, relax, relax_open
@@ -117,15 +116,6 @@ def test_a_row_without_ours():
     assert "dnnl_ratio" not in row and row["reasons"]["relax"] == "no kernels"
     cells = relax.table_row(row, "a model", ["dnnl"])
     assert cells == ["a model", "int8", "", "", "", "", "-", "1.00", ""]
-
-
-@pytest.fixture(name="network")
-def small_network():
-    """Return a convolution and a relu, whose batch is open."""
-    net = onnx_networks.Network("small", ("batch", 3, 8, 8))
-    model = net.model(net.op("Relu", net.conv("x", 3, 8, 3)), ("batch", 8, 8, 8))
-    shapes = [(1, 3, 8, 8), (2, 3, 8, 8)]
-    return open_networks.OpenNetwork("mobilenet_v2", "Small", lambda: model, shapes)
 
 
 def test_models(network, tmp_path, monkeypatch):

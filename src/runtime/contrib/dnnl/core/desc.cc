@@ -112,6 +112,14 @@ std::vector<int> InversePermutation(const std::vector<int>& axes) {
   return inverse;
 }
 
+std::vector<int> OrderByStride(const Dims& strides) {
+  std::vector<int> order(strides.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&strides](int a, int b) { return strides[a] > strides[b]; });
+  return order;
+}
+
 dnnl::memory::desc PermutedDesc(const dnnl::memory::desc& md, const std::vector<int>& axes) {
   // oneDNN's argument says where each dimension goes, ours where each one comes from.
   return md.permute_axes(InversePermutation(axes));

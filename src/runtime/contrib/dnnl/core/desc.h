@@ -89,6 +89,9 @@ Dims PermutedDims(const Dims& dims, const std::vector<int>& axes);
 /*! \brief The permutation that undoes `axes`. */
 std::vector<int> InversePermutation(const std::vector<int>& axes);
 
+/*! \brief The dimensions in the order of their strides, the largest first. */
+std::vector<int> OrderByStride(const Dims& strides);
+
 /*! \brief The product of the dims. */
 int64_t NumElements(const Dims& dims);
 

@@ -333,9 +333,7 @@ def _filled(call):
 
 def reals_of(call) -> np.ndarray:
     """Return what a dequantize of constants is."""
-    return dequantized(
-        *(value_of(arg).astype("float64") for arg in call.args), int(call.attrs.axis)
-    )
+    return dequantized(*map(value_of, call.args), int(call.attrs.axis))
 
 
 def _dequantized(call):

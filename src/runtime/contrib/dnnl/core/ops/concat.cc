@@ -22,8 +22,6 @@
  * \brief Tensors one behind the other; where memory allows they are computed in the result's
  * memory.
  */
-#include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -54,11 +52,7 @@ std::vector<std::pair<dnnl::memory::desc, size_t>> RegionsOf(const std::vector<T
 
 /*! \brief A dense descriptor of other dims with the dimensions in the same order in memory. */
 dnnl::memory::desc InOrderOf(const dnnl::memory::desc& md, const Dims& dims) {
-  const Dims strides = md.get_strides();
-  std::vector<int> order(dims.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&strides](int a, int b) { return strides[a] > strides[b]; });
+  const std::vector<int> order = OrderByStride(md.get_strides());
   return PermutedDesc(PlainDesc(PermutedDims(dims, order), md.get_data_type()),
                       InversePermutation(order));
 }

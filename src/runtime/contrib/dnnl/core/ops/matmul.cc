@@ -264,18 +264,19 @@ bool Emit(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& opera
                   node, plan, desc),
       fused.names);
   plan->SetVariant(Variant(*plan, operands, desc), MatMulFlops(node, *plan));
-  fused.OfferSum<MatMul>(
-      plan, desc,
-      [&](const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
-          const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
-          bool) { return DescribeAs(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr); });
+  const auto describe = [plan, bias = fused.BiasDesc()](const dnnl::memory::desc& src_md,
+                                                        const dnnl::memory::desc& weights_md,
+                                                        const dnnl::memory::desc& dst_md,
+                                                        const dnnl::primitive_attr& attr, bool) {
+    return DescribeAs(plan, src_md, weights_md, bias, dst_md, attr);
+  };
+  fused.OfferSum<MatMul>(plan, desc, describe);
   if (!fused.has_residual()) {
     // Heads of attention go between each other without a reorder.
-    plan->OfferLayout([=, src = desc.src_desc(), weights = desc.weights_desc(),
-                       bias = fused.BiasDesc(), attr = fused.attr,
-                       impl = std::string(desc.impl_info_str())](const dnnl::memory::desc& dst_md) {
-      const auto other = DescribeAs(plan, src, weights, bias, dst_md, attr);
-      return other && impl == other.impl_info_str() ? other : MatMul::primitive_desc();
+    plan->OfferLayout([describe, desc, attr = fused.attr](const dnnl::memory::desc& dst_md) {
+      const auto other = describe(desc.src_desc(), desc.weights_desc(), dst_md, attr, true);
+      const bool is_alike = other && std::string(other.impl_info_str()) == desc.impl_info_str();
+      return is_alike ? other : MatMul::primitive_desc();
     });
   }
   plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));

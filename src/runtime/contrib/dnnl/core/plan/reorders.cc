@@ -22,7 +22,6 @@
  * \brief Primitives that write what a reorder behind them would make of their result.
  */
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -41,6 +40,18 @@ int* FindArg(Step* step, int arg) {
   return nullptr;
 }
 
+bool HasNoBlocks(const dnnl::memory::desc& md) { return md.get_inner_blks().empty(); }
+
+/*! \brief The strides, those of dimensions of one, which are never used, as of outermost ones. */
+Dims OuterStrides(const dnnl::memory::desc& md) {
+  const Dims dims = md.get_dims();
+  Dims strides = md.get_strides();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == 1) strides[i] = NumElements(dims);
+  }
+  return strides;
+}
+
 /*!
  * \brief The layout of a result that puts each element where a reorder of a view of it would.
  * \param result The result, as it is.
@@ -51,31 +62,20 @@ dnnl::memory::desc LayoutAsIn(const dnnl::memory::desc& result, const dnnl::memo
                               const dnnl::memory::desc& to) {
   if (from == result) return to;
   const bool is_strided =
-      from.get_format_kind() == dnnl::memory::format_kind::blocked && from.get_inner_blks().empty();
+      from.get_format_kind() == dnnl::memory::format_kind::blocked && HasNoBlocks(from);
   if (!IsPlain(result) || !is_strided || from.get_submemory_offset() != 0) return {};
   // In the order of the memory, the view's dimensions are the result's, but for joined or split
   // ones.
-  const Dims dims = from.get_dims(), strides = from.get_strides();
-  std::vector<int> order(dims.size()), places(dims.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    return dims[a] == 1 || dims[b] == 1 ? dims[a] == 1 && dims[b] != 1 : strides[a] > strides[b];
-  });
-  for (size_t i = 0; i < order.size(); ++i) places[order[i]] = static_cast<int>(i);
-  const Dims out_dims = result.get_dims();
+  const std::vector<int> places = InversePermutation(OrderByStride(OuterStrides(from)));
   const auto as_result = [&](const dnnl::memory::desc& md) {
     const dnnl::memory::desc sorted = md.permute_axes(places, /*allow_empty=*/true);
-    return sorted ? sorted.reshape(out_dims, /*allow_empty=*/true) : sorted;
+    return sorted ? sorted.reshape(result.get_dims(), /*allow_empty=*/true) : sorted;
   };
   if (as_result(from) != result) return {};
   const dnnl::memory::desc layout = as_result(to);
-  if (!layout || !layout.get_inner_blks().empty()) return layout;
-  // Dimensions of one have any stride; oneDNN knows its formats by that of the outermost ones.
-  Dims out_strides = layout.get_strides();
-  for (size_t i = 0; i < out_dims.size(); ++i) {
-    if (out_dims[i] == 1) out_strides[i] = NumElements(out_dims);
-  }
-  return {out_dims, layout.get_data_type(), out_strides, /*allow_empty=*/true};
+  if (!layout || !HasNoBlocks(layout)) return layout;
+  // oneDNN knows its formats by the strides of dimensions of one, too.
+  return {layout.get_dims(), layout.get_data_type(), OuterStrides(layout), /*allow_empty=*/true};
 }
 
 }  // namespace
