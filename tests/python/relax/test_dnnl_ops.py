@@ -324,6 +324,14 @@ CASES = {
         [X3],
         {"dnnl.pad": 1, "dnnl.relu": 1},
     ),
+    **{
+        f"pad-{mode}": (
+            lambda b, x, mode=mode: op.nn.relu(b.emit(op.nn.pad(x, [0, 0, 1, 2, 0, 3], mode))),
+            [X3],
+            {"dnnl.pad": 1, "dnnl.relu": 1},
+        )
+        for mode in ("replicate", "reflect")
+    },
     "reshapes": (_reshapes, [X3], {"dnnl.reshape": 3, "dnnl.transpose": 1}),
     **{
         name: (lambda b, x, name=name: getattr(op, name)(x, const(8)), [X3], {f"dnnl.{name}": 1})

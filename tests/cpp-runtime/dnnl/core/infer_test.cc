@@ -301,6 +301,24 @@ TEST(DNNLHarm, Layouts) {
   }
 }
 
+TEST(DNNLHarm, PadsWithTheDataThemselves) {
+  const auto plan = [](const char* mode, const char* last) {
+    return [=] {
+      PlanOf("nn.pad", [&](ValidOp* op) {
+        op->attrs["pad_mode"] = {mode};
+        op->attrs["pad_width"] = {"0", "0", "1", "0", "2", last};
+      });
+    };
+  };
+  plan("edge", "3")();
+  plan("reflect", "3")();
+  const std::string where = "main, node 9 nn.pad";
+  EXPECT_THROWS(plan("wrap", "3")(), where, "pad_mode is wrap", "constant, edge or reflect");
+  EXPECT_THROWS(plan("reflect", "4")(), where, "reflects 4 lines along axis 2");
+  EXPECT_THROWS(plan("edge", "62")(), where, "more than 64 lines");
+  EXPECT_THROWS(plan("edge", "9223372036854775807")(), where, "pad_width");
+}
+
 TEST(DNNLHarm, HugeDimensions) {
   const int64_t limit = int64_t{1} << 31;
   EXPECT_THROWS(PlanOf("nn.relu", [&](ValidOp* op) { op->inputs[0].shape[0] = limit; }),

@@ -106,6 +106,12 @@ dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md) {
                       InversePermutation(order));
 }
 
+dnnl::memory::desc InOrderOf(const dnnl::memory::desc& md, const Dims& dims) {
+  const std::vector<int> order = OrderByStride(md.get_strides());
+  return PermutedDesc(PlainDesc(PermutedDims(dims, order), md.get_data_type()),
+                      InversePermutation(order));
+}
+
 std::vector<int> InversePermutation(const std::vector<int>& axes) {
   std::vector<int> inverse(axes.size());
   for (size_t i = 0; i < axes.size(); ++i) inverse[axes[i]] = static_cast<int>(i);
@@ -235,12 +241,8 @@ std::string LayoutText(const dnnl::memory::desc& md) {
   const Dims strides = md.get_strides();
   const Dims blocks = md.get_inner_blks();
   const Dims block_axes = md.get_inner_idxs();
-  std::vector<int> order(strides.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&strides](int a, int b) { return strides[a] > strides[b]; });
   std::ostringstream os;
-  for (int axis : order) {
+  for (int axis : OrderByStride(strides)) {
     const bool is_blocked = std::count(block_axes.begin(), block_axes.end(), axis) > 0;
     os << static_cast<char>((is_blocked ? 'A' : 'a') + axis);
   }

@@ -64,6 +64,9 @@ bool IsPlain(const dnnl::memory::desc& md);
 /*! \brief The dense descriptor of the same dims with the channels innermost in memory. */
 dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md);
 
+/*! \brief A dense descriptor of other dims with the dimensions in the same order in memory. */
+dnnl::memory::desc InOrderOf(const dnnl::memory::desc& md, const Dims& dims);
+
 /*! \brief Part of a tensor: where each dimension begins, how many it has and how far apart. */
 struct Slice {
   Dims begin;

@@ -203,7 +203,9 @@ def _strided_slice(call, data):
 
 def _pad(call, data, value):
     width = [[int(n) for n in pair] for pair in call.attrs.pad_width]
-    return np.pad(data, width, constant_values=float(value))
+    mode = str(call.attrs.pad_mode)
+    others = {"constant_values": float(value)} if mode == "constant" else {}
+    return np.pad(data, width, mode, **others)
 
 
 def _resize(call, data):

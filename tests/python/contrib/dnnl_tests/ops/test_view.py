@@ -349,6 +349,32 @@ def test_pad_behind_a_function_and_a_convolution(widths):
     run_alone(expr, {"x": x}, {"w": w}, expected, kinds=["convolution", "eltwise"], rtol=RTOL)
 
 
+@pytest.mark.parametrize("mode", ["edge", "reflect"])
+@pytest.mark.parametrize("widths", PADS.values(), ids=PADS.keys())
+def test_pad_with_the_data_themselves(mode, widths):
+    x, w = rand(2, 8, 6, 5), rand(16, 8, 3, 3, seed=1)
+    # A mirror needs a line more than it shows.
+    widths = widths if mode == "edge" else ((1, 1), *widths[1:])
+    attrs = dict(kernel_size=(3, 3), channels=16, padding=(1, 1))
+    expected = np.abs(np.pad(np.tanh(x), widths, mode))
+    expr = relay.abs(relay.nn.pad(relay.tanh(var("x", x.shape)), widths, pad_mode=mode))
+    run_alone(expr, {"x": x}, None, expected, kinds=["eltwise", "eltwise"], rtol=1e-6)
+    conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    expr = relay.tanh(relay.nn.pad(conv, widths, pad_mode=mode))
+    expected = np.tanh(np.pad(conv2d(x, w, attrs), widths, mode))
+    run_alone(expr, {"x": x}, {"w": w}, expected, kinds=["convolution", "eltwise"], rtol=RTOL)
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect"])
+@pytest.mark.parametrize("dtype", ["float32", "uint8", "int8"])
+def test_pad_of_an_input_with_the_data_themselves(mode, dtype):
+    x, widths = (rand(1, 3, 9, 7) * 50).astype(dtype), ((0, 0), (0, 0), (3, 4), (5, 2))
+    expr = relay.nn.pad(relay.var("x", shape=x.shape, dtype=dtype), widths, pad_mode=mode)
+    mod = dnnl.partition_for_dnnl(module(expr), prune=False)
+    assert testing.offload(mod).ops["nn.pad"] == 1
+    np.testing.assert_array_equal(testing.run(mod, {"x": x})[0], np.pad(x, widths, mode))
+
+
 def test_pad_of_a_tensor_that_others_read():
     x = rand(3, 4)
     y = relay.tanh(var("x", x.shape))
@@ -360,15 +386,18 @@ def test_pad_of_a_tensor_that_others_read():
 
 
 @json_only
-def test_pad_with_an_open_batch():
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
+def test_pad_with_an_open_batch(mode):
     x = relay.var("x", shape=(relay.Any(), 4))
-    mod = module(relay.tanh(pad(relay.exp(x), ((0, 0), (1, 2)), -1.0)))
+    padded = relay.nn.pad(relay.exp(x), ((0, 0), (1, 2)), -1.0, mode)
+    mod = module(relay.tanh(padded))
     mod = dnnl.partition_for_dnnl(mod, prune=False)
     assert testing.offload(mod).ops["nn.pad"] == 1
     runner = testing.Runner(testing.build(mod, executor="vm"))
     for batch in (1, 3):
         data = rand(batch, 4)
-        expected = np.tanh(np.pad(np.exp(data), ((0, 0), (1, 2)), constant_values=-1.0))
+        others = {"constant_values": -1.0} if mode == "constant" else {}
+        expected = np.tanh(np.pad(np.exp(data), ((0, 0), (1, 2)), mode, **others))
         testing.assert_close(runner({"x": data}), [expected], 1e-6)
 
 
@@ -386,13 +415,30 @@ def test_pad_of_reduced_precision_with_a_number(type_):
     np.testing.assert_array_equal(testing.run(mod, {"x": x})[0], expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "uint8", "int8"])
+def test_pad_with_a_plain_integer(dtype):
+    """What `relay.nn.pad` pads with by default is an integer."""
+    is_reduced = dtype in ("bfloat16", "float16")
+    if is_reduced and not cpu.computes(dtype):
+        pytest.skip(f"this CPU has no {dtype}")
+    x, widths = (rand(3, 8) * 50).astype("float32" if is_reduced else dtype), ((1, 0), (2, 3))
+    data = relay.var("x", shape=x.shape, dtype=str(x.dtype))
+    padded = relay.nn.pad(relay.cast(data, dtype), widths, -3 if dtype != "uint8" else 200)
+    mod = dnnl.partition_for_dnnl(module(relay.cast(padded, str(x.dtype))), prune=False)
+    assert testing.offload(mod).ops["nn.pad"] == 1
+    type_ = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    expected = np.pad(x.astype(type_), widths, constant_values=-3 if dtype != "uint8" else 200)
+    np.testing.assert_array_equal(testing.run(mod, {"x": x})[0], expected.astype(x.dtype))
+
+
 def test_pads_that_stay():
     x, v = var("x", (3, 4)), relay.var("v", shape=())
     for expr, reason in (
-        (relay.nn.pad(x, ((1, 1), (0, 0)), pad_mode="edge"), "pad_mode=edge"),
-        (relay.nn.pad(x, ((1, 1), (0, 0)), pad_mode="reflect"), "pad_mode=reflect"),
+        (relay.nn.pad(x, ((33, 32), (0, 0)), pad_mode="edge"), "pad_mode=edge copies 65 lines"),
+        (relay.nn.pad(x, ((3, 0), (0, 0)), pad_mode="reflect"), "larger than what is reflected"),
         (pad(x, ((-1, 0), (0, 0))), "negative"),
         (pad(x, ((1, 0), (0, 0)), v), "no constant"),
         (pad(relay.var("i", shape=(3,), dtype="int32"), ((1, 0),), 0), "data is int32"),
+        (pad(relay.var("i", shape=(3,), dtype="uint8"), ((1, 0),), 256), "int32 is no uint8"),
     ):
         assert reason in " ".join(reasons(expr))

@@ -225,7 +225,8 @@ def _pad(call: relax.Call) -> ReadOp:
     """Read the value, which is an attribute here, as the constant that Relay has."""
     data, widths = call.args[0], _plain(call.attrs.pad_width)
     value = relax.const(float(call.attrs.pad_value), data.ty.dtype)
-    attrs = {"pad_width": list(zip(widths[::2], widths[1::2])), "pad_mode": call.attrs.pad_mode}
+    mode = {"replicate": "edge"}.get(call.attrs.pad_mode, call.attrs.pad_mode)
+    attrs = {"pad_width": list(zip(widths[::2], widths[1::2])), "pad_mode": mode}
     return ReadOp("nn.pad", [data, value], attrs)
 
 

@@ -50,13 +50,6 @@ std::vector<std::pair<dnnl::memory::desc, size_t>> RegionsOf(const std::vector<T
   return regions;
 }
 
-/*! \brief A dense descriptor of other dims with the dimensions in the same order in memory. */
-dnnl::memory::desc InOrderOf(const dnnl::memory::desc& md, const Dims& dims) {
-  const std::vector<int> order = OrderByStride(md.get_strides());
-  return PermutedDesc(PlainDesc(PermutedDims(dims, order), md.get_data_type()),
-                      InversePermutation(order));
-}
-
 /*! \brief The primitive, its result in the layout of the first part that is not row-major. */
 Concat::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
                                 const std::vector<Tensor>& parts, int axis) {

@@ -19,10 +19,10 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/pad.cc
- * \brief A frame of one value around a tensor.
+ * \brief A frame around a tensor: of one value, or of values of its own.
  */
 #include <cmath>
-#include <cstring>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -47,36 +47,73 @@ Dims ReadWidths(const NodeReader& node, size_t rank) {
 
 /*! \brief What the frame consists of: a constant of one element, or an attribute. */
 Tensor ReadValue(const NodeReader& node, PlanBuilder* plan) {
-  if (node.NumRootInputs() == 2) return plan->Input(node, 1);
-  const auto value = static_cast<float>(node.Get<double>("pad_value"));
-  int32_t bits;
-  std::memcpy(&bits, &value, sizeof(bits));
-  Tensor result = plan->NewConstant(bits);
-  result.md = PlainDesc({1}, dnnl::memory::data_type::f32);
-  return result;
+  if (node.NumRootInputs() == 1) return plan->NewNumber(node.Get<double>("pad_value"), 1);
+  const Tensor value = plan->Input(node, 1);
+  CORE_CHECK(plan->IsConstant(value)) << node.Where() << ": what it pads with is no constant";
+  if (value.dtype() != dnnl::memory::data_type::s32) return value;
+  // oneDNN copies no such integers into data of reduced precision.
+  return plan->NewNumber(plan->ValuesOf<int32_t>(node, value).at(0), 1);
+}
+
+std::string ReadMode(const NodeReader& node) {
+  auto mode = node.Get<std::string>("pad_mode", "constant");
+  CORE_CHECK(mode == "constant" || mode == "edge" || mode == "reflect")
+      << node.Where() << ": pad_mode is " << mode << ", expected: constant, edge or reflect";
+  return mode;
+}
+
+/*! \brief Check what pads: one element of the data's type, or a number that becomes one. */
+void CheckValue(const NodeReader& node, const Types& inputs) {
+  if (inputs.size() == 1) {
+    const auto value = node.Get<double>("pad_value");
+    CORE_CHECK(std::isfinite(value)) << node.Where() << ": pad_value is " << value;
+    CORE_CHECK(IsReal(inputs[0].dtype))
+        << node.Where() << ": the data are " << ToText(inputs[0]) << ", what pads them is not";
+    return;
+  }
+  const TensorType& value = inputs[1];
+  // What pads data of reduced precision is rounded where it is copied.
+  CORE_CHECK(value.dtype == inputs[0].dtype || value.dtype == kInt32 ||
+             (value.dtype == kFloat32 && IsReal(inputs[0].dtype)))
+      << node.Where() << ": the data are " << ToText(inputs[0]) << ", what pads them is not";
+  for (int64_t size : value.shape) {
+    CORE_CHECK(size == 1) << node.Where() << ": pads with " << ToText(value);
+  }
+}
+
+/*! \brief Check that there is a line of the data for each one of the frame, and few of them. */
+void CheckLines(const NodeReader& node, const std::string& mode, const Dims& dims,
+                const Dims& widths) {
+  // Each is a primitive. The policy has the same number.
+  constexpr int64_t kMaxLines = 64;
+  int64_t lines = 0;
+  for (size_t i = 0; i < widths.size(); ++i) {
+    const int64_t dim = dims[i / 2];
+    CORE_CHECK(mode == "edge" || widths[i] < dim)
+        << node.Where() << ": pad_width " << widths[i] << " reflects " << dim
+        << " lines along axis " << i / 2;
+    CORE_CHECK(widths[i] <= kMaxLines - lines)
+        << node.Where() << ": pad_mode " << mode << " with pad_width " << ToText(widths)
+        << " copies more than " << kMaxLines << " lines";
+    lines += widths[i];
+  }
+}
+
+/*! \brief The part of a tensor with one or more lines along an axis. */
+Slice WithLines(Slice slice, size_t axis, int64_t begin, int64_t count) {
+  slice.begin[axis] = begin;
+  slice.dims[axis] = count;
+  return slice;
 }
 
 }  // namespace
 
 Types InferPad(const NodeReader& node, const Types& inputs) {
-  const auto mode = node.Get<std::string>("pad_mode", "constant");
-  CORE_CHECK(mode == "constant") << node.Where() << ": pad_mode is " << mode
-                                 << ", expected: constant";
-  const bool is_attribute = inputs.size() == 1;
-  const DLDataType dtype = is_attribute ? kFloat32 : inputs[1].dtype;
-  // What pads data of reduced precision is rounded where it is copied.
-  CORE_CHECK(dtype == inputs[0].dtype || (dtype == kFloat32 && IsReal(inputs[0].dtype)))
-      << node.Where() << ": the data are " << ToText(inputs[0]) << ", what pads them is not";
-  if (is_attribute) {
-    const auto value = node.Get<double>("pad_value");
-    CORE_CHECK(std::isfinite(value)) << node.Where() << ": pad_value is " << value;
-  } else {
-    for (int64_t size : inputs[1].shape) {
-      CORE_CHECK(size == 1) << node.Where() << ": pads with " << ToText(inputs[1]);
-    }
-  }
+  const std::string mode = ReadMode(node);
+  if (mode == "constant") CheckValue(node, inputs);
   TensorType result = inputs[0];
   const Dims widths = ReadWidths(node, result.shape.size());
+  if (mode != "constant") CheckLines(node, mode, result.shape, widths);
   for (size_t axis = 0; axis < result.shape.size(); ++axis) {
     result.shape[axis] += widths[2 * axis] + widths[2 * axis + 1];
   }
@@ -84,31 +121,46 @@ Types InferPad(const NodeReader& node, const Types& inputs) {
 }
 
 void LowerPad(const NodeReader& node, PlanBuilder* plan) {
-  const Tensor src = plan->Input(node, 0), value = ReadValue(node, plan);
+  const Tensor src = plan->Input(node, 0);
   const Dims dims = node.OutDims();
   const size_t rank = node.Output().shape.size();
   const Dims widths = ReadWidths(node, rank);
+  const std::string mode = ReadMode(node);
   if (dims == src.dims()) return plan->SetOutput(node, src);
-  const Tensor dst = plan->NewTensor(PlainDesc(dims, src.dtype()));
-  // The slabs before and behind the data along one axis have, along the axes before it, the data's
-  // size, so that none overlaps another.
-  Slice slice{Dims(rank, 0), dims, Dims(rank, 1)};
-  const auto region = [&] { return SlicedDesc(dst.md, slice); };
+  const bool has_blocks = !src.md.get_inner_blks().empty();
+  const Tensor dst =
+      plan->NewTensor(has_blocks ? PlainDesc(dims, src.dtype()) : InOrderOf(src.md, dims));
+  Slice slice{Dims(rank, 0), src.dims(), Dims(rank, 1)};
+  const auto fill = [&](size_t axis, int64_t begin, int64_t count) {
+    if (count == 0) return;
+    const Slice lines = WithLines(slice, axis, begin, count);
+    const auto [md, offset] = SlicedDesc(dst.md, lines);
+    plan->CopyInto(node, plan->Filled(node, ReadValue(node, plan), lines.dims), dst, md, offset);
+  };
+  const auto copy = [&](size_t axis, int64_t from, int64_t to) {
+    const auto [md, offset] = SlicedDesc(dst.md, WithLines(slice, axis, to, 1));
+    const Tensor line = plan->Sliced(node, dst, WithLines(slice, axis, from, 1));
+    plan->CopyInto(node, line, dst, md, offset);
+  };
+  for (size_t axis = 0; axis < rank; ++axis) slice.begin[axis] = widths[2 * axis];
+  const auto [md, offset] = SlicedDesc(dst.md, slice);
+  if (!plan->MovedInto(src, dst, md, offset)) plan->CopyInto(node, src, dst, md, offset);
+  // Axis by axis the slice grows to the size of the result: what comes before and behind the data
+  // along one axis is padded along the axes before it, and not yet along those behind it.
   for (size_t axis = 0; axis < rank; ++axis) {
     const int64_t before = widths[2 * axis], behind = widths[2 * axis + 1];
-    for (const auto& [begin, width] :
-         {std::pair(int64_t{0}, before), std::pair(dims[axis] - behind, behind)}) {
-      if (width == 0) continue;
-      slice.begin[axis] = begin;
-      slice.dims[axis] = width;
-      const auto [md, offset] = region();
-      plan->CopyInto(node, plan->Filled(node, value, slice.dims), dst, md, offset);
+    const int64_t first = before, last = dims[axis] - behind - 1;
+    if (mode == "constant") {
+      fill(axis, 0, before);
+      fill(axis, last + 1, behind);
+    } else {
+      // A mirror does not repeat the edge.
+      const int64_t inwards = mode == "edge" ? 0 : 1;
+      for (int64_t i = 1; i <= before; ++i) copy(axis, first + i * inwards, first - i);
+      for (int64_t i = 1; i <= behind; ++i) copy(axis, last - i * inwards, last + i);
     }
-    slice.begin[axis] = before;
-    slice.dims[axis] = src.dims()[axis];
+    slice = WithLines(std::move(slice), axis, 0, dims[axis]);
   }
-  const auto [md, offset] = region();
-  if (!plan->MovedInto(src, dst, md, offset)) plan->CopyInto(node, src, dst, md, offset);
   plan->SetOutput(node, dst);
 }
 

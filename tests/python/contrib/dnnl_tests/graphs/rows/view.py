@@ -103,11 +103,15 @@ def _draw_pad(draw):
     width = [draw.choice([0, 0, 1, 2]) for _ in range(2 * rank)]
     if rank > 2 and draw.chance(0.7):
         width[:4] = [0] * 4
-    return [x], dict(width=tuple(width), value=draw.choice([0.0, 0.0, 0.5]))
+    # A mirror has no more lines than there are behind the edge.
+    lines = [dim - 1 for dim in draw.tensor(x).shape for _ in range(2)]
+    modes = ["constant", "constant", "edge"] + ["reflect"] * all(map(int.__le__, width, lines))
+    mode, value = draw.choice(modes), draw.choice([0.0, 0.0, 0.5])
+    return [x], dict(width=tuple(width), value=value, mode=mode)
 
 
-def _pad(b, x, width, value):
-    return relay.nn.pad(x.expr, tuple(zip(width[::2], width[1::2])), value)
+def _pad(b, x, width, value, mode):
+    return relay.nn.pad(x.expr, tuple(zip(width[::2], width[1::2])), value, mode)
 
 
 RESIZE = (

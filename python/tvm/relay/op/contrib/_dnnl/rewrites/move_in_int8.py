@@ -155,12 +155,10 @@ class _Mover:
             return None
         if op_name(data) == "nn.pad" and isinstance(data.args[1], relay.Constant):
             # Zero in real numbers, which a convolution may pad with.
-            zero = zero_point.data.numpy()
-            if zero.size == 1 and float(data.args[1].data.numpy()) == zero.reshape(()):
+            zero, mode = zero_point.data.numpy(), str(data.attrs.pad_mode)
+            if mode == "constant" and zero.size == 1 and float(data.args[1].data.numpy()) == zero.reshape(()):
                 real = dequantize(data.args[0], scale, zero_point, axis)
-                return relay.nn.pad(
-                    real, data.attrs.pad_width, 0.0, pad_mode=str(data.attrs.pad_mode)
-                )
+                return relay.nn.pad(real, data.attrs.pad_width, 0.0)
         if isinstance(data, relay.Constant) and data.data.dtype in EIGHT_BITS:
             values, zero = data.data.numpy(), zero_point.data.numpy()
             moved = symmetric(values, along(zero, axis, values.ndim)) if zero.any() else None

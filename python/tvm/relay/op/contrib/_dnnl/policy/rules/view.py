@@ -22,9 +22,12 @@ import itertools
 import math
 import re
 
+import numpy as np
+
 from .. import cpu
-from ..op_view import OpView
+from ..op_view import OpView, Tensor
 from ..tensors import (
+    EIGHT_BITS,
     MOVED,
     ints,
     known_product,
@@ -132,6 +135,8 @@ def layout_transform_reason(call: OpView) -> str | None:
 
 # What importers write for the end of an axis.
 _TO_THE_END = 2**31 - 1
+# The lines that a pad copies; the runtime refuses more.
+_MAX_LINES = 64
 
 
 def concat_reason(call: OpView) -> str | None:
@@ -152,20 +157,40 @@ def concat_reason(call: OpView) -> str | None:
 
 
 def pad_reason(call: OpView) -> str | None:
-    """Accept frames of one constant, of the type of the data, or float32 as a plain number is."""
+    """Accept frames of one constant, of the type of the data, or float32 as a plain number is.
+
+    And the data's own lines, each of which a primitive copies, while they are few.
+    """
     mode, widths = str(call.attrs.pad_mode), [ints(width) for width in call.attrs.pad_width]
-    if mode != "constant":
-        return f"pad_mode={mode}: oneDNN copies no values of the data around it"
+    if mode not in ("constant", "edge", "reflect"):
+        return f"pad_mode={mode} is not supported"
     if None in widths or any(min(width) < 0 for width in widths):
         return "pad_width is not known, or negative"
+    lines = sum(map(sum, widths))
+    if mode != "constant" and lines > _MAX_LINES:
+        return f"pad_mode={mode} copies {lines} lines, one by one; at most {_MAX_LINES} pay"
+    dims = call.args[0].shape
+    if mode == "reflect" and any(dim and max(width) >= dim for dim, width in zip(dims, widths)):
+        return "pad_width is larger than what is reflected"
     data, value = call.args
     reason = tensor_reason("data", data, 1, MOVED) or tensor_reason("result", call.result, 1, MOVED)
     if reason:
         return reason
-    fits = value.dtype == data.dtype or (value.dtype == "float32" and data.dtype in cpu.REAL)
-    if not value.is_constant or known_product(value.shape) != 1 or not fits:
-        return f"pad_value is no constant of one {data.dtype}"
+    if not value.is_constant or known_product(value.shape) != 1:
+        return "pad_value is no constant of one element"
+    if mode == "constant" and not _becomes(value, data.dtype):
+        return f"pad_value of {value.dtype} is no {data.dtype}"
     return None
+
+
+def _becomes(value: Tensor, dtype: str) -> bool:
+    """Whether what pads has the type of the data, or is a plain number that has a value there."""
+    if value.dtype == dtype or (value.dtype == "float32" and dtype in cpu.REAL):
+        return True
+    if value.dtype != "int32":
+        return False
+    kind = np.iinfo(dtype) if dtype in EIGHT_BITS else np.finfo("float16")
+    return kind.min <= float(value.value.reshape(())) <= kind.max
 
 
 def strided_slice_reason(call: OpView) -> str | None:
