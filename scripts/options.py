@@ -112,6 +112,15 @@ def add_relax(parser, what):
     parser.add_argument("--relax", action="store_true", help=what)
 
 
+def add_cache(parser):
+    """Add the option of the commands that compile models, which it spares the second time."""
+    parser.add_argument(
+        "--cache",
+        metavar="DIR",
+        help="keep the compiled models there, and take them from there where nothing has changed",
+    )
+
+
 def add_measurement(parser, repeat):
     """Add what the commands that measure share; `repeat` is the default of --repeat."""
     add_runs(parser, repeat)

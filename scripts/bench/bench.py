@@ -73,6 +73,7 @@ def add_arguments(parser):
         metavar="A,B",
         help=f"only these of {', '.join(options.PRECISIONS)} (default: {', '.join(PRECISIONS)})",
     )
+    options.add_cache(parser)
     options.add_measurement(parser, repeat=100)
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument(
@@ -268,7 +269,7 @@ def compare(workloads, precisions, backends, args, console):
 
     cells, rows, models = [], [], []
     for workload in workloads:
-        cases = [peers.Case(workload, args.threads, precision) for precision in precisions]
+        cases = [peers.Case(workload, args.threads, each, args.cache) for each in precisions]
         results = measure_workload(cases, backends, args.repeat, console)
         found = json_rows(results, peers.OURS)
         rows += found
@@ -309,6 +310,11 @@ def main(args):
             args.models = ",".join(relax.MODELS)
         known_models = open_networks.NETWORKS if args.open_dims else workloads.WORKLOADS
         chosen = choose("models", args.models, known_models)
+    if args.cache and (args.relax or args.open_dims or args.codegen):
+        raise SetupError(
+            "--cache keeps models that Relay compiled for one shape and codegen",
+            "leave it away, or --relax, --open-dims or --codegen.",
+        )
     if args.tvm_alone and not args.relax:
         raise SetupError("--tvm-alone goes with --relax", "add that.")
     names = []
@@ -337,7 +343,11 @@ def main(args):
     elif args.open_dims:
         titles, cells, rows = open_dims.compare(chosen, precisions, names, args, console)
     elif args.callers:
-        cases = [peers.Case(w, args.threads, precision) for w in chosen for precision in precisions]
+        cases = [
+            peers.Case(workload, args.threads, precision, args.cache)
+            for workload in chosen
+            for precision in precisions
+        ]
         titles, cells, rows = throughput.compare(cases, args.repeat, console)
     else:
         titles, cells, rows = compare(chosen, precisions, backends, args, console)

@@ -24,6 +24,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
+import tvm
 from dnnl_tests.models import workloads
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.policy import cpu
@@ -70,11 +71,14 @@ class Case:
         Threads for one run.
     precision : str
         One of `options.PRECISIONS`.
+    cache : str, optional
+        The folder of compiled models, as `dnnl.cached_library` has it.
     """
 
-    def __init__(self, workload, threads, precision="float32"):
+    def __init__(self, workload, threads, precision="float32", cache=None):
         self.original = workload
         self.threads = threads
+        self.cache = cache
         self.precision = precision
         self.is_int8 = precision in INT8
         self.workload = workload
@@ -93,16 +97,25 @@ class Case:
         return "float32" if self.is_int8 else self.precision
 
     @functools.cached_property
-    def partitioned(self):
-        """The module partitioned for oneDNN, and the parameters."""
+    def lib(self):
+        """The model partitioned for oneDNN and compiled, or as the cache has it."""
         mod, params = self.workload.load()
-        return dnnl.partition_for_dnnl(mod, params, precision=self.own_precision), params
+        precision = self.own_precision
+        if not self.cache:
+            return testing.build(dnnl.partition_for_dnnl(mod, params, precision=precision), params)
+        target, folder = testing.host_target(), self.cache
+        # As `testing.build` compiles.
+        with tvm.transform.PassContext(opt_level=3):
+            path = dnnl.cached_library(
+                mod, params, folder=folder, target=target, precision=precision
+            )
+        return tvm.runtime.load_module(path)
 
     @functools.cached_property
     def runner(self):
         """The module compiled with DNNL, after its first run."""
         check_onednn(self)
-        runner = testing.Runner(testing.build(*self.partitioned))
+        runner = testing.Runner(self.lib)
         runner(self.inputs)
         return runner
 

@@ -63,6 +63,7 @@ def add_arguments(parser):
         default=options.PRECISIONS[0],
         help="what it computes in; int8 is the model quantized by onnxruntime",
     )
+    options.add_cache(parser)
     options.add_measurement(parser, repeat=50)
     options.add_relax(parser, "of TVM's Relax, by the plug-in for TVM of today")
 
@@ -175,13 +176,15 @@ def main(args):
     from scripts.bench import peers
     from scripts.passes import shown
 
+    if args.cache and args.relax:
+        raise SetupError("--cache is for Relay", "leave it or --relax away.")
     workload = choose(args.model, args.shape)
     if args.json:
         bench.check_writable(args.json)
     if args.plot:
         plot.check_path("--plot", args.plot)
     console = Console()
-    case = peers.Case(workload, args.threads, args.precision)
+    case = peers.Case(workload, args.threads, args.precision, args.cache)
     with contextlib.ExitStack() as stack:
         with console.step(f"{workload.name}, {args.precision}: compile"), shown(console):
             try:

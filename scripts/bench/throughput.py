@@ -49,8 +49,7 @@ def runners(case, callers, threads):
     # A model keeps the number of threads that there is at its first run.
     dnnl.set_num_threads(threads)
     try:
-        lib = testing.build(*case.partitioned)
-        executors = [testing.Runner(lib) for _ in range(callers)]
+        executors = [testing.Runner(case.lib) for _ in range(callers)]
         for runner in executors:
             runner(case.inputs)
     finally:

@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dnnl_tests.models import accuracy, workloads
+from tvm import relay
 from tvm.relay.op.contrib._dnnl.policy import cpu
 
 from scripts import options
@@ -216,6 +217,19 @@ def test_bench_measures_a_file_of_the_user(own_model, capsys):
     results = bench.measure_workload(cases, backends, 2, Console())
     assert [result.get("reason") for result in results] == [None, None, NO_RECIPE, NO_RECIPE]
     assert results[0]["accuracy"].error < 1e-6
+
+
+def test_bench_takes_a_compiled_model_from_the_cache(own_model, tmp_path, monkeypatch):
+    workload = own.workload(own_model, [("x", (3, 8))])
+    inputs = accuracy.examples(workload)[0]
+    cases = [peers.Case(workload, 1, cache=tmp_path / folder) for folder in ("a", "a", "b")]
+    expected = cases[0].runner(inputs)
+    library = list((tmp_path / "a").glob("*.so"))
+    monkeypatch.setattr(relay, "build", None)
+    assert np.array_equal(cases[1].runner(inputs)[0], expected[0])
+    assert list((tmp_path / "a").glob("*.so")) == library and len(library) == 1
+    with pytest.raises(TypeError):
+        cases[2].runner(inputs)
 
 
 def test_bench_says_what_a_file_needs(own_model):
