@@ -281,9 +281,9 @@ std::string CodegenCBase::GetDtypeString(DataType dtype) {
   if (dtype == DataType::Float(32)) return "float";
   if (dtype == DataType::Float(64)) return "double";
   if (dtype.is_bool()) return "uint8_t";
-  const bool is_whole =
+  const bool has_width =
       dtype.bits() == 8 || dtype.bits() == 16 || dtype.bits() == 32 || dtype.bits() == 64;
-  ICHECK(is_whole) << "C has no type for " << dtype;
+  ICHECK(has_width) << "C has no type for " << dtype;
   if (dtype.is_int()) return "int" + bits + "_t";
   // The bits of a type that C does not have.
   return "uint" + bits + "_t";

@@ -46,7 +46,7 @@ namespace contrib {
 
 namespace {
 
-using dnnl_backend::CheckWhole;
+using dnnl_backend::CheckComplete;
 using json::detail::ReadBounded;
 
 class DNNLConstants : public ModuleNode {
@@ -78,8 +78,8 @@ class DNNLConstants : public ModuleNode {
     auto* stream = static_cast<dmlc::Stream*>(strm);
     std::string symbol;
     uint64_t count = 0;
-    CheckWhole(ReadBounded(stream, &symbol), "the name of their function");
-    CheckWhole(ReadBounded(stream, &count), "the number of those of '" + symbol + "'");
+    CheckComplete(ReadBounded(stream, &symbol), "the name of their function");
+    CheckComplete(ReadBounded(stream, &count), "the number of those of '" + symbol + "'");
     Array<NDArray> values;
     // What was read is needed no more where it was read from.
     const auto blob = dnnl_backend::LibraryBlob::Of(stream);

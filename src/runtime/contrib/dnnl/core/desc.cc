@@ -176,9 +176,9 @@ std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, c
   Dims strides = md.get_strides();
   int64_t offset = 0;
   for (size_t i = 0; i < blocks.size(); ++i) {
-    const bool is_whole = slice.dims[i] == md.get_dims()[i];
+    const bool is_all = slice.dims[i] == md.get_dims()[i];
     const bool is_blocks = slice.begin[i] % blocks[i] == 0 && slice.dims[i] % blocks[i] == 0;
-    if (blocks[i] != 1 && !is_whole && (!is_blocks || slice.steps[i] != 1)) return none;
+    if (blocks[i] != 1 && !is_all && (!is_blocks || slice.steps[i] != 1)) return none;
     offset += slice.begin[i] / blocks[i] * strides[i];
     strides[i] *= slice.steps[i];
   }

@@ -67,7 +67,7 @@ namespace {
 
 std::vector<std::string> ReadNames(dmlc::Stream* stream, const char* what) {
   std::vector<std::string> names;
-  CheckWhole(json::detail::ReadBounded(stream, &names), what);
+  CheckComplete(json::detail::ReadBounded(stream, &names), what);
   return names;
 }
 
@@ -140,12 +140,12 @@ class ConstLoader : public ModuleNode {
     blob_ = LibraryBlob::Of(stream);
     std::unordered_map<std::string, size_t> index;
     for (std::string& name : ReadNames(stream, "the names")) {
-      CheckWhole(index.emplace(name, constants_.size()).second, "a name that is there twice");
+      CheckComplete(index.emplace(name, constants_.size()).second, "a name that is there twice");
       constants_.emplace_back();
       constants_.back().name = std::move(name);
     }
     uint64_t count = 0;
-    CheckWhole(json::detail::ReadBounded(stream, &count) && count == constants_.size(),
+    CheckComplete(json::detail::ReadBounded(stream, &count) && count == constants_.size(),
                "the number of arrays");
     for (StoredConstant& constant : constants_) {
       if (blob_ == nullptr) {
@@ -158,13 +158,13 @@ class ConstLoader : public ModuleNode {
       constant.end = seekable->Tell();
     }
     const std::vector<std::string> symbols = ReadNames(stream, "the names of the functions");
-    CheckWhole(json::detail::ReadBounded(stream, &count) && count == symbols.size(),
+    CheckComplete(json::detail::ReadBounded(stream, &count) && count == symbols.size(),
                "the number of functions");
     for (const std::string& symbol : symbols) {
       User& user = users_[symbol];
       for (const std::string& name : ReadNames(stream, "the constants of a function")) {
         const auto known = index.find(name);
-        CheckWhole(known != index.end(), "constant '" + name + "' of '" + symbol + "'");
+        CheckComplete(known != index.end(), "constant '" + name + "' of '" + symbol + "'");
         user.constants.push_back(known->second);
       }
     }

@@ -66,16 +66,16 @@ ArrayHeader ReadHeader(dmlc::Stream* stream) {
   uint64_t magic = 0, reserved = 0;
   DLDevice device;
   int32_t rank = 0;
-  CheckWhole(ReadBounded(stream, &magic) && magic == kTVMNDArrayMagic &&
+  CheckComplete(ReadBounded(stream, &magic) && magic == kTVMNDArrayMagic &&
                  ReadBounded(stream, &reserved) && ReadBounded(stream, &device) &&
                  device.device_type == kDLCPU && ReadBounded(stream, &rank) && rank >= 0 &&
                  rank <= static_cast<int32_t>(json::JSONGraphLimits::kRank) &&
                  ReadBounded(stream, &header.dtype),
              kArray);
   header.shape.resize(rank);
-  for (int64_t& dim : header.shape) CheckWhole(ReadBounded(stream, &dim), kArray);
+  for (int64_t& dim : header.shape) CheckComplete(ReadBounded(stream, &dim), kArray);
   int64_t bytes = 0;
-  CheckWhole(ReadBounded(stream, &bytes) && bytes >= 0 && header.dtype.lanes == 1 &&
+  CheckComplete(ReadBounded(stream, &bytes) && bytes >= 0 && header.dtype.lanes == 1 &&
                  bytes == BytesOf(header.shape, header.dtype),
              kArray);
   header.bytes = static_cast<size_t>(bytes);
@@ -96,7 +96,7 @@ bool Has(dmlc::SeekStream* stream, size_t bytes) {
 
 }  // namespace
 
-void CheckWhole(bool good, const std::string& what) {
+void CheckComplete(bool good, const std::string& what) {
   CHECK(good) << "The constants of a library are cut off or damaged: " << json::Printable(what)
               << " cannot be read. Export the library again.";
 }
@@ -105,15 +105,15 @@ NDArray ReadArray(dmlc::Stream* stream) {
   const ArrayHeader header = ReadHeader(stream);
   // Those that cannot go back hold what TVM has just written, or what was read as a whole.
   auto* seekable = dynamic_cast<dmlc::SeekStream*>(stream);
-  CheckWhole(seekable == nullptr || Has(seekable, header.bytes), kArray);
+  CheckComplete(seekable == nullptr || Has(seekable, header.bytes), kArray);
   NDArray array = NDArray::Empty(ShapeTuple(header.shape), header.dtype, {kDLCPU, 0});
-  CheckWhole(ReadBytes(stream, array->data, header.bytes), kArray);
+  CheckComplete(ReadBytes(stream, array->data, header.bytes), kArray);
   return array;
 }
 
 void SkipArray(dmlc::SeekStream* stream) {
   const ArrayHeader header = ReadHeader(stream);
-  CheckWhole(Has(stream, header.bytes), kArray);
+  CheckComplete(Has(stream, header.bytes), kArray);
   stream->Seek(stream->Tell() + header.bytes);
 }
 

@@ -35,7 +35,7 @@ namespace contrib {
 namespace dnnl_backend {
 
 /*! \brief Fails where a part of the constants of a library could not be read. */
-void CheckWhole(bool good, const std::string& what);
+void CheckComplete(bool good, const std::string& what);
 
 /*! \brief Read an array that NDArray::Save has written; none is allocated that is not there. */
 NDArray ReadArray(dmlc::Stream* stream);

@@ -66,7 +66,7 @@ bool HasType(const DLTensor& tensor, DLDataType expected) {
 }
 
 /*! \brief "float32 [1, 2]", whatever the tensor says of itself. */
-std::string FoundText(const DLTensor& tensor) {
+std::string ArgumentText(const DLTensor& tensor) {
   constexpr int kMaxRank = 32;
   const std::string type = ToText(WithOneBool(tensor.dtype));
   if (tensor.ndim < 0 || tensor.ndim > kMaxRank || (tensor.shape == nullptr && tensor.ndim > 0)) {
@@ -99,7 +99,7 @@ void CheckTensor(const DLTensor* tensor, const Argument& expected, const std::st
       << symbol << ": " << expected.name << " is null";
   CORE_CHECK(HasShape(*tensor, expected.type.shape) && HasType(*tensor, expected.type.dtype))
       << symbol << ": " << expected.name << " must be " << ExpectedText(expected) << ", but is "
-      << FoundText(*tensor) << Remedy(*tensor, expected);
+      << ArgumentText(*tensor) << Remedy(*tensor, expected);
   CORE_CHECK(IsCompact(*tensor)) << symbol << ": " << expected.name
                                  << " has strides that are not those of a row-major tensor";
   CORE_CHECK(tensor->device.device_type == kDLCPU)

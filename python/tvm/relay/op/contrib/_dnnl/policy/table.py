@@ -42,7 +42,7 @@ from .rules.eltwise import (
     virtual_reason,
 )
 from .rules.matmul import BATCH_MATMUL, DENSE, MATMUL
-from .rules.pool import ADAPTIVE, MAX, POOL
+from .rules.pool import ADAPTIVE, MAX_ADAPTIVE, MAX_POOL, POOL
 from .rules.quantize import dequantize_reason, quantize_reason
 from .rules.reduce import (
     REDUCE,
@@ -82,17 +82,17 @@ TABLE: dict[str, OpSpec] = {
         root("nn.dense", **DENSE, relax="matmul", patterns="bias_relu bias relu"),
         root("nn.matmul", **MATMUL, relax="matmul"),
         root("nn.batch_matmul", **BATCH_MATMUL, relax="matmul"),
-        light("nn.max_pool1d", **POOL, **MAX, padding="lowest"),
-        light("nn.max_pool2d", **POOL, **MAX, padding="lowest"),
-        light("nn.max_pool3d", **POOL, **MAX, padding="lowest"),
+        light("nn.max_pool1d", **MAX_POOL, padding="lowest"),
+        light("nn.max_pool2d", **MAX_POOL, padding="lowest"),
+        light("nn.max_pool3d", **MAX_POOL, padding="lowest"),
         light("nn.avg_pool1d", **POOL, padding="average"),
         light("nn.avg_pool2d", **POOL, padding="average"),
         light("nn.avg_pool3d", **POOL, padding="average"),
-        light("nn.global_max_pool2d", **ADAPTIVE, **MAX, relax=""),
+        light("nn.global_max_pool2d", **MAX_ADAPTIVE, relax=""),
         light("nn.global_avg_pool2d", **ADAPTIVE, relax="mean"),
-        light("nn.adaptive_max_pool1d", **ADAPTIVE, **MAX, relax=""),
-        light("nn.adaptive_max_pool2d", **ADAPTIVE, **MAX, relax=""),
-        light("nn.adaptive_max_pool3d", **ADAPTIVE, **MAX, relax=""),
+        light("nn.adaptive_max_pool1d", **MAX_ADAPTIVE, relax=""),
+        light("nn.adaptive_max_pool2d", **MAX_ADAPTIVE, relax=""),
+        light("nn.adaptive_max_pool3d", **MAX_ADAPTIVE, relax=""),
         light("nn.adaptive_avg_pool1d", **ADAPTIVE),
         light("nn.adaptive_avg_pool2d", **ADAPTIVE),
         light("nn.adaptive_avg_pool3d", **ADAPTIVE),

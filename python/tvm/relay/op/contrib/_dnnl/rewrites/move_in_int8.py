@@ -56,7 +56,10 @@ def move_in_int8(function: TypedFunction, rules: Rules) -> Rewritten:
 
 
 def fold_dequantized(function: TypedFunction, rules: Rules) -> Rewritten:
-    """Compute the dequantize of constants, but for weights that oneDNN multiplies in 8 bits."""
+    """Compute the dequantize of constants, but for weights that oneDNN multiplies in 8 bits.
+
+    What comes of it is a constant, of which the driver of rewrites could ask oneDNN nothing.
+    """
     graph = function.graph
     replacements = {}
     for i, expr in enumerate(graph.nodes):

@@ -47,7 +47,11 @@ _ATTR = "dnnl_static_reshape"
 
 
 def static_reshape(function: TypedFunction, rules: Rules) -> Rewritten:
-    """Write dynamic reshapes and slices with attributes, leave out broadcasts to the same shape."""
+    """Write dynamic reshapes and slices with attributes, leave out broadcasts to the same shape.
+
+    This is not for the driver of rewrites: types become more precise, and what oneDNN does not run
+    is dynamic again in the end.
+    """
     graph = function.graph
     names = enumerate(graph.ops)
     dynamic = [i for i, name in names if name in _DYNAMIC and not rules.excludes(name)]

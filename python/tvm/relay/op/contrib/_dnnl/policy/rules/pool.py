@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 
 from .. import cpu
 from ..op_view import OpView
@@ -39,7 +40,7 @@ def pool_channel_axis(call: OpView) -> int:
     return str(call.attrs.layout).index("C")
 
 
-def _layout_reason(call: OpView) -> str | None:
+def _layout_reason(call: OpView, dtypes: tuple[str, ...]) -> str | None:
     """Accept channels-first and channels-last data of the right rank."""
     spatial = _spatial(call)
     reason = data_layout_reason(call.attrs, "layout", spatial)
@@ -47,8 +48,6 @@ def _layout_reason(call: OpView) -> str | None:
         return reason
     if call.attrs.out_layout not in ("", call.attrs.layout):
         return f"out_layout={call.attrs.out_layout} differs from layout={call.attrs.layout}"
-    # The greatest of integers is one of them; their average is to be rounded, which Relay's is not.
-    dtypes = MOVED if "max_pool" in call.name else cpu.REAL
     reason = tensors_reason(call, dtypes=dtypes)
     if reason:
         return reason
@@ -69,10 +68,10 @@ def _sizes(call: OpView) -> list[tuple[str, int, int]]:
     return [(c, data[layout.index(c)], out[layout.index(c)]) for c in letters]
 
 
-def pool_reason(call: OpView) -> str | None:
+def pool_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | None:
     """Accept windows without dilation that hold what TVM counts, whatever the open sizes are."""
     spatial, attrs = _spatial(call), call.attrs
-    reason = _layout_reason(call) or window_reason(attrs, spatial)
+    reason = _layout_reason(call, dtypes) or window_reason(attrs, spatial)
     if reason:
         return reason
     kernel, strides, dilation, padding = (
@@ -129,9 +128,9 @@ class _Window:
         return None
 
 
-def adaptive_reason(call: OpView) -> str | None:
+def adaptive_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | None:
     """Accept data where all windows have one size and lie at even distances."""
-    reason = _layout_reason(call)
+    reason = _layout_reason(call, dtypes)
     if reason:
         return reason
     for letter, size, out in _sizes(call):
@@ -158,4 +157,6 @@ def pool_flops(call: OpView) -> int:
 _FIELDS = dict(channel_axis=pool_channel_axis, reads_int8="data", shape="window")
 POOL = dict(_FIELDS, reason=pool_reason, flops=pool_flops)
 ADAPTIVE = dict(_FIELDS, reason=adaptive_reason, flops=data_elements)
-MAX = dict(keeps_values=True)
+# The greatest of integers is one of them; their average is to be rounded, which Relay's is not.
+MAX_POOL = dict(POOL, keeps_values=True, reason=partial(pool_reason, dtypes=MOVED))
+MAX_ADAPTIVE = dict(ADAPTIVE, keeps_values=True, reason=partial(adaptive_reason, dtypes=MOVED))
