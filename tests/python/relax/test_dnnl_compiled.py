@@ -28,6 +28,7 @@ import tvm_dnnl  # noqa: F401, it registers the runtime
 import tvm_ffi
 from tvm import relax
 from tvm.relax.dpl import is_const, is_op, wildcard
+from tvm_dnnl._dnnl.reading import Constant
 
 SHAPE = (1, 8, 6, 6)
 
@@ -48,7 +49,7 @@ def constants_of(function):
     """Return the constants in a function."""
     found = []
     relax.analysis.post_order_visit(function, found.append)
-    return [expr for expr in found if isinstance(expr, tvm.ir.expr.GenericConst)]
+    return [expr for expr in found if isinstance(expr, Constant)]
 
 
 def codegen(functions, _, constant_names):

@@ -25,10 +25,10 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from tvm import ir, relax
+from tvm import relax
 
 from . import decompose
-from .reading import Unread, axes_of, dims, is_same, number, short_name
+from .reading import Constant, Unread, axes_of, dims, is_same, number, short_name, value_of
 
 
 class ReadOp(NamedTuple):
@@ -278,9 +278,9 @@ def _quantization(name: str) -> Row:
         data, scale, zero_point = call.args
         dtype = call.ty.dtype
         if str(zero_point.ty.dtype) != "int32":
-            if not isinstance(zero_point, ir.GenericConst):
+            if not isinstance(zero_point, Constant):
                 raise Unread("the zero point is not known")
-            zero_point = relax.const(zero_point.value.numpy().astype("int32"))
+            zero_point = relax.const(value_of(zero_point).astype("int32"))
         attrs = {"axis": int(call.attrs.axis), "out_dtype": str(dtype)}
         return ReadOp(name, [data, scale, zero_point], attrs)
 

@@ -24,6 +24,11 @@ import numpy as np
 from tvm import ir, relax, runtime, tirx
 
 
+# Constants and loads of TIR have other names, and their fields, too, in v0.26.
+Constant = getattr(ir, "GenericConst", None) or relax.Constant
+TensorLoad = getattr(ir, "TensorLoad", None) or tirx.BufferLoad
+
+
 class Unread(Exception):
     """An op is called in a way that has no counterpart in the table; the text says why."""
 
@@ -97,15 +102,26 @@ def users_of(func: relax.Function) -> dict:
 
 def is_constant(expr) -> bool:
     """Whether an expression is a tensor that is known."""
-    return isinstance(expr, ir.GenericConst) and isinstance(expr.ty, relax.TensorType)
+    return isinstance(expr, Constant) and isinstance(expr.ty, relax.TensorType)
 
 
 def value_of(constant) -> np.ndarray:
     """Return the value of a constant."""
-    return constant.value.numpy()
+    return (constant.value if hasattr(constant, "value") else constant.data).numpy()
 
 
-def constant_of(values: np.ndarray, dtype: str) -> ir.GenericConst:
+def buffer_of(load):
+    """Return the buffer that a load of TIR reads."""
+    return load.source if hasattr(load, "source") else load.buffer
+
+
+def buffers_of(func: tirx.PrimFunc) -> list:
+    """Return the parameters of a function of TIR that are buffers."""
+    buffers = getattr(func, "buffer_map", None)
+    return list(func.params) if buffers is None else [buffers.get(each) for each in func.params]
+
+
+def constant_of(values: np.ndarray, dtype: str) -> Constant:
     """Return a constant of a type of real numbers, rounded to the nearest."""
     # By way of float32, as oneDNN and TVM round to bfloat16.
     values = np.asarray(values, "float32" if dtype == "bfloat16" else None)

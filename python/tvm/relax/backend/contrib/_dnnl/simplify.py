@@ -39,8 +39,12 @@ from .policy.rules.quantize import along, dequantized, symmetric
 from .policy.rules.reduce import batch_norm_affine
 from .policy.table import TABLE
 from .reading import (
+    Constant,
+    TensorLoad,
     Unread,
     axes_of,
+    buffer_of,
+    buffers_of,
     is_constant,
     number,
     op_name,
@@ -350,12 +354,12 @@ def _dequantized(call):
     return relax.op.dequantize(*args, int(call.attrs.axis), str(call.ty.dtype))
 
 
-def _along(values: np.ndarray, data, axis: int) -> ir.GenericConst:
+def _along(values: np.ndarray, data, axis: int) -> Constant:
     """Return values of channels as a constant that broadcasts to data."""
     return relax.const(along(values, axis, data.ty.ndim).astype(str(data.ty.dtype)))
 
 
-def _constant(value, call) -> ir.GenericConst:
+def _constant(value, call) -> Constant:
     return relax.const(np.ascontiguousarray(value).astype(str(call.ty.dtype)))
 
 
@@ -368,13 +372,13 @@ def _tir_op(func: tirx.PrimFunc) -> Callable | None:
         if inner is None or isinstance(node, tirx.AttrStmt):
             return None
         node = inner
-    if type(node.value) not in _TIR or len(func.params) != 3:
+    if type(node.value) not in _TIR or len(buffers_of(func)) != 3:
         return None
     value, to = node.value, list(node.indices)
-    if not all(isinstance(side, ir.TensorLoad) for side in (value.a, value.b)):
+    if not all(isinstance(side, TensorLoad) for side in (value.a, value.b)):
         return None
-    buffers = [value.a.source, value.b.source, node.buffer]
-    if len(value.b.indices) or not all(a.same_as(b) for a, b in zip(buffers, func.params)):
+    buffers = [buffer_of(value.a), buffer_of(value.b), node.buffer]
+    if len(value.b.indices) or not all(a.same_as(b) for a, b in zip(buffers, buffers_of(func))):
         return None
     same = len(to) == len(value.a.indices) and all(
         isinstance(i, tirx.Var) and i.same_as(j) for i, j in zip(to, value.a.indices)
