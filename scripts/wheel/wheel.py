@@ -80,7 +80,7 @@ class Tag(BuildHookInterface):
 """
 
 
-def requirements(path, asks="~=", refused=None):
+def requirements(path, asks="~=", refused=None, oldest=None):
     """Read what a file of requirements pins; a wheel asks for that or what is newer.
 
     Parameters
@@ -91,6 +91,8 @@ def requirements(path, asks="~=", refused=None):
         "~=" for later patches only, ">=" for whatever is newer.
     refused : dict of str to str, optional
         By package: the first version that does not do.
+    oldest : dict of str to str, optional
+        By package: an older version that does.
     """
     text = path.read_text().replace("\\\n", " ")
     lines = (re.split("#|--hash", line)[0].strip() for line in text.splitlines())
@@ -98,7 +100,8 @@ def requirements(path, asks="~=", refused=None):
     for name, version in (line.split("==", 1) for line in lines if line):
         version, mark, rest = version.partition(";")
         limit = f",<{refused[name]}" if name in (refused or {}) else ""
-        found.append(f"{name}{asks}{version}{limit}{mark}{rest}")
+        least = f">={oldest[name]}" if name in (oldest or {}) else f"{asks}{version}"
+        found.append(f"{name}{least}{limit}{mark}{rest}")
     return found
 
 
@@ -112,7 +115,7 @@ class Tree:
     needs = "prebuilt.txt"
     # Tried with what was newest in November 2026. numpy 2 has no `np.float_`, which TVM's Python
     # names when it is imported; onnx 1.19 no `onnx.mapping`, which its importer reads.
-    asks, refused = ">=", {"numpy": "2", "onnx": "1.19"}
+    asks, refused, oldest = ">=", {"numpy": "2", "onnx": "1.19"}, {}
     entry_points = '[project.scripts]\ntvmc = "tvm.driver.tvmc.main:main"'
     package = "tvm"
     licenses, readme = "licenses.md", "readme.md"
@@ -134,7 +137,7 @@ class Plugin:
     name = "tvm-dnnl-relax"
     description = "oneDNN 3 for TVM of today (Relax): a plug-in beside apache-tvm, on x86_64 Linux"
     needs = "relax.txt"
-    asks, refused = "~=", {}
+    asks, refused, oldest = "~=", {"apache-tvm": "0.28"}, {"apache-tvm": "0.26.0"}
     # `import tvm` calls what it finds in this group.
     entry_points = '[project.entry-points."tvm.backends"]\ndnnl = "tvm_dnnl:autoload"'
     package = "tvm_dnnl"
@@ -172,7 +175,12 @@ def write_project(layout, folder, product):
         version=json.dumps(VERSION),
         description=json.dumps(product.description),
         dependencies=json.dumps(
-            requirements(layout.requirements / product.needs, product.asks, product.refused)
+            requirements(
+                layout.requirements / product.needs,
+                product.asks,
+                product.refused,
+                product.oldest,
+            )
         ),
         entry_points=product.entry_points,
         report=json.dumps(requirements(layout.requirements / "report.txt")),

@@ -22,10 +22,11 @@ wheel is installed, `import tvm` does so.
 
 import ctypes
 import importlib.util
+import re
 from pathlib import Path
 
 #: The versions that the plug-in was tried with. tvm-ffi's ABI is stable, so others may do.
-TRIED = "apache-tvm 0.27.0.post1 with apache-tvm-ffi 0.1.15.post2"
+TRIED = "apache-tvm 0.26.0 and 0.27.0.post1 with apache-tvm-ffi 0.1.15.post2"
 
 _NEEDED = ("FuseOpsByPattern", "MergeCompositeFunctions", "RunCodegen")
 
@@ -53,6 +54,9 @@ def _check_tvm():
         from tvm.relax import transform
     except ImportError as error:
         raise ImportError(f"TVM {version} has no Relax. {remedy}") from error
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and tuple(map(int, numbers.groups())) < (0, 26):
+        raise ImportError(f"TVM {version} is older than 0.26, and its Relax is another. {remedy}")
     missing = [name for name in _NEEDED if not hasattr(transform, name)]
     if missing:
         raise ImportError(f"TVM {version} has no relax.transform.{missing[0]}. {remedy}")

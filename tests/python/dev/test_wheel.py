@@ -69,6 +69,8 @@ def test_requirements_take_later_patches(tmp_path):
     assert wheel.requirements(pins) == found
     found = ["numpy>=1.26.4,<2", "setuptools>=75.8.2; python_version >= '3.12'"]
     assert wheel.requirements(pins, ">=", {"numpy": "2"}) == found
+    found[0] = "numpy>=1.24.0,<2"
+    assert wheel.requirements(pins, ">=", {"numpy": "2"}, {"numpy": "1.24.0"}) == found
 
 
 @pytest.fixture(scope="module")

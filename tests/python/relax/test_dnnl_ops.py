@@ -319,18 +319,13 @@ CASES = {
         [X3],
         {"dnnl.strided_slice": 1, "dnnl.relu": 1},
     ),
-    "pad": (
-        lambda b, x: op.nn.relu(b.emit(op.nn.pad(x, [0, 0, 1, 2, 0, 3], "constant", 0.5))),
-        [X3],
-        {"dnnl.pad": 1, "dnnl.relu": 1},
-    ),
     **{
-        f"pad-{mode}": (
-            lambda b, x, mode=mode: op.nn.relu(b.emit(op.nn.pad(x, [0, 0, 1, 2, 0, 3], mode))),
+        mode: (
+            lambda b, x, mode=mode: op.nn.pad(x, [0, 1, 2, 3, 0, 1], mode, 0.5),
             [X3],
-            {"dnnl.pad": 1, "dnnl.relu": 1},
+            {"dnnl.pad": 1},
         )
-        for mode in ("replicate", "reflect")
+        for mode in ("constant", "replicate", "reflect")
     },
     "reshapes": (_reshapes, [X3], {"dnnl.reshape": 3, "dnnl.transpose": 1}),
     **{

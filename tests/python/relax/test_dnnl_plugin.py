@@ -79,6 +79,14 @@ def refused(tmp_path, program, files=()):
 OTHERS = {
     "relay": ({"tvm/__init__.py": "__version__ = '0.19.0'", "tvm/relay/__init__.py": ""}, "0.19.0"),
     "no-relax": ({"tvm/__init__.py": "__version__ = '0.9'"}, "TVM 0.9 has no Relax"),
+    "older": (
+        {
+            "tvm/__init__.py": "__version__ = '0.25.0.post1'",
+            "tvm/relax/__init__.py": "",
+            "tvm/relax/transform.py": "",
+        },
+        "TVM 0.25.0.post1 is older than 0.26",
+    ),
     "no-byoc": (
         {
             "tvm/__init__.py": "__version__ = '9.9'",
@@ -149,7 +157,7 @@ def test_wheel(tmp_path):
     assert libraries == {name for name in names if ".so" in name}
     assert not [name for name in names if name.startswith("tvm/") or "__pycache__" in name]
     assert any(name.endswith("licenses/oneDNN-LICENSE.txt") for name in names)
-    assert "Requires-Dist: apache-tvm~=0.27.0.post1" in metadata
+    assert re.search("^Requires-Dist: apache-tvm<0.28,>=0.26.0$", metadata, re.MULTILINE)
     assert "Requires-Dist: apache-tvm-ffi~=0.1.15.post2" in metadata
 
     venv.create(tmp_path / "venv", with_pip=False)

@@ -336,6 +336,42 @@ def test_moved_in_8_bits(name):
     check(module(build, var("x", *x.shape, dtype="int8")), wanted, x, tolerance=1e-4)
 
 
+def test_index_of_constants():
+    """ONNX's Gather adds the size to a negative index, which constants tell."""
+
+    def build(b, x):
+        size = b.emit(op.take(b.emit(op.shape_to_tensor(b.emit(op.shape_of(x)))), const(1), axis=0))
+        is_negative = b.emit(op.less(const(-2), const(0)))
+        index = b.emit(op.where(is_negative, b.emit(op.add(const(-2), size)), const(-2)))
+        return op.nn.relu(b.emit(op.take(x, index, axis=1)))
+
+    def const(value):
+        return relax.const(value, "int64")
+
+    partitioned = tvm_dnnl.partition_for_dnnl(module(build, var("x", 2, 5, 8)), prune=False)
+    assert composites(partitioned)["dnnl.strided_slice"] == 1
+    assert tvm_dnnl.offload_report(partitioned).partitions == 1
+    x = rand(2, 5, 8)
+    np.testing.assert_array_equal(run(compiled(partitioned), x)[0], np.maximum(x[:, 3], 0))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+def test_constants_keep_their_type(dtype):
+    """Ops of constants, and a weight in 64 bits, which stays on TVM."""
+    w = rand(8, 4).astype(dtype)
+
+    def build(b, x):
+        shift = b.emit(op.add(relax.const(w[:1], dtype), b.emit(op.arange(0, 4, 1, dtype))))
+        return op.add(b.emit(op.matmul(x, relax.const(w, dtype))), shift)
+
+    mod = module(build, var("x", 3, 8, dtype=dtype))
+    x = (rand(3, 8) * 10).astype(dtype)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    np.testing.assert_allclose(
+        run(compiled(partitioned), x)[0], x @ w + w[:1] + np.arange(4), rtol=1e-12
+    )
+
+
 def test_last_index():
     """TVM's kernel reads another; PyTorch's importer means the last."""
     mod = module(

@@ -146,7 +146,7 @@ class ConstLoader : public ModuleNode {
     }
     uint64_t count = 0;
     CheckComplete(json::detail::ReadBounded(stream, &count) && count == constants_.size(),
-               "the number of arrays");
+                  "the number of arrays");
     for (StoredConstant& constant : constants_) {
       if (blob_ == nullptr) {
         constant.value = ReadArray(stream);
@@ -159,7 +159,7 @@ class ConstLoader : public ModuleNode {
     }
     const std::vector<std::string> symbols = ReadNames(stream, "the names of the functions");
     CheckComplete(json::detail::ReadBounded(stream, &count) && count == symbols.size(),
-               "the number of functions");
+                  "the number of functions");
     for (const std::string& symbol : symbols) {
       User& user = users_[symbol];
       for (const std::string& name : ReadNames(stream, "the constants of a function")) {

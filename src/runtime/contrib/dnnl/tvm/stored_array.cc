@@ -67,17 +67,17 @@ ArrayHeader ReadHeader(dmlc::Stream* stream) {
   DLDevice device;
   int32_t rank = 0;
   CheckComplete(ReadBounded(stream, &magic) && magic == kTVMNDArrayMagic &&
-                 ReadBounded(stream, &reserved) && ReadBounded(stream, &device) &&
-                 device.device_type == kDLCPU && ReadBounded(stream, &rank) && rank >= 0 &&
-                 rank <= static_cast<int32_t>(json::JSONGraphLimits::kRank) &&
-                 ReadBounded(stream, &header.dtype),
-             kArray);
+                    ReadBounded(stream, &reserved) && ReadBounded(stream, &device) &&
+                    device.device_type == kDLCPU && ReadBounded(stream, &rank) && rank >= 0 &&
+                    rank <= static_cast<int32_t>(json::JSONGraphLimits::kRank) &&
+                    ReadBounded(stream, &header.dtype),
+                kArray);
   header.shape.resize(rank);
   for (int64_t& dim : header.shape) CheckComplete(ReadBounded(stream, &dim), kArray);
   int64_t bytes = 0;
   CheckComplete(ReadBounded(stream, &bytes) && bytes >= 0 && header.dtype.lanes == 1 &&
-                 bytes == BytesOf(header.shape, header.dtype),
-             kArray);
+                    bytes == BytesOf(header.shape, header.dtype),
+                kArray);
   header.bytes = static_cast<size_t>(bytes);
   return header;
 }

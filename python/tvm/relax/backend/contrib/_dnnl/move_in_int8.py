@@ -30,6 +30,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from .fold_constants import reals_of
 from .graph import RelaxGraph, value_from, view_of
 from .ops import ROWS
 from .partition.fuse import find_reshaped_bits
@@ -38,7 +39,6 @@ from .policy.quantized import goes_before_rounding, reads_weight
 from .policy.rules.quantize import DEQUANTIZE, parameters
 from .policy.tensors import EIGHT_BITS
 from .reading import Unread, constant_of, is_constant, op_name, short_name, users_of
-from .simplify import reals_of
 from .virtual_ops import with_formulas
 
 _DEQUANTIZE, _QUANTIZE = "relax.dequantize", "relax.quantize"

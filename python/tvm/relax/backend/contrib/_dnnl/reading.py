@@ -23,7 +23,6 @@ import inspect
 import numpy as np
 from tvm import ir, relax, runtime, tirx
 
-
 # Constants and loads of TIR have other names, and their fields, too, in v0.26.
 Constant = getattr(ir, "GenericConst", None) or relax.Constant
 TensorLoad = getattr(ir, "TensorLoad", None) or tirx.BufferLoad
@@ -122,7 +121,7 @@ def buffers_of(func: tirx.PrimFunc) -> list:
 
 
 def constant_of(values: np.ndarray, dtype: str) -> Constant:
-    """Return a constant of a type of real numbers, rounded to the nearest."""
-    # By way of float32, as oneDNN and TVM round to bfloat16.
+    """Return a constant of a type, real numbers rounded to the nearest."""
+    # By way of float32, as oneDNN and TVM round to bfloat16. TVM makes 32 bits of numpy's 64.
     values = np.asarray(values, "float32" if dtype == "bfloat16" else None)
     return relax.const(runtime.tensor(np.asarray(values, order="C").astype(dtype)))

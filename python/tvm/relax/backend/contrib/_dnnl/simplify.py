@@ -14,28 +14,23 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What a function goes through before it is read: constants folded, batch_norm and clip as ops.
-
-TVM's FoldConstant compiles a kernel for each op that it folds, which takes 0.2 s each, 40 s for a
-MobileNetV2; what importers write around constants is folded with numpy here.
-"""
+"""What a function goes through before it is read: constants folded, batch_norm and clip as ops."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax import transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from . import decompose
+from .fold_constants import constant_like, folded, is_same_type, reals_of
 from .graph import view_of
 from .ops import ROWS
-from .policy.rules.quantize import along, dequantized, symmetric
+from .policy.rules.quantize import along
 from .policy.rules.reduce import batch_norm_affine
 from .policy.table import TABLE
 from .reading import (
@@ -45,8 +40,8 @@ from .reading import (
     axes_of,
     buffer_of,
     buffers_of,
+    constant_of,
     is_constant,
-    number,
     op_name,
     short_name,
     sizes,
@@ -54,25 +49,6 @@ from .reading import (
     value_of,
 )
 
-# What is computed of constants while a model is compiled.
-_FOLDED: dict[str, Callable] = {
-    "relax.add": np.add,
-    "relax.divide": np.divide,
-    "relax.greater": np.greater,
-    "relax.greater_equal": np.greater_equal,
-    "relax.isnan": np.isnan,
-    "relax.less": np.less,
-    "relax.less_equal": np.less_equal,
-    "relax.logical_and": np.logical_and,
-    "relax.logical_not": np.logical_not,
-    "relax.logical_or": np.logical_or,
-    "relax.multiply": np.multiply,
-    "relax.sqrt": np.sqrt,
-    "relax.subtract": np.subtract,
-    "relax.where": np.where,
-}
-# A constant that is written out, instead of computed when the model runs, has no more elements.
-_MOST_FILLED = 1 << 20
 _RESHAPES = [f"relax.{op}" for row in TABLE.values() if row.reshapes for op in row.relax_ops]
 
 # Functions with one of these attributes are single units to whoever made them.
@@ -154,17 +130,14 @@ class _Simplifier(PyExprMutator):
         call = relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
         if name == "relax.nn.batch_norm":
             return self._batch_norm(op, call, args)
-        if name == "relax.dequantize" and all(is_constant(arg) for arg in args):
-            return _dequantized(call)
-        if name in _FOLDED and all(is_constant(arg) for arg in args):
-            return _constant(_FOLDED[name](*(value_of(arg) for arg in args)), call)
+        known = folded(call)
+        if known is not call:
+            return known
         if name in decompose.WRITTEN_ANEW and short_name(call) not in self._excluded:
             return self._written_anew(call)
         if name == "relax.permute_dims":
             return self._permuted(call)
-        if name in ("relax.arange", "relax.full"):
-            return _filled(call)
-        if name == "relax.broadcast_to" and _is_same_type(call, args[0]):
+        if name == "relax.broadcast_to" and is_same_type(call, args[0]):
             return args[0]
         if name == "relax.matmul":
             call = self._of_one_matrix(call, args)
@@ -172,7 +145,7 @@ class _Simplifier(PyExprMutator):
         if name in _RESHAPES and is_constant(args[0]):
             shape = sizes(call.ty)
             if shape is not None and None not in shape:
-                return _constant(value_of(args[0]).reshape(shape), call)
+                return constant_like(value_of(args[0]).reshape(shape), call)
         return call
 
     def visit_tuple_getitem_(self, op):  # pylint: disable=arguments-differ
@@ -214,7 +187,7 @@ class _Simplifier(PyExprMutator):
             data, below = self._constant_or(inner.args[0]), axes_of(inner)
             axes = [below[axis] for axis in axes]
         if is_constant(data):
-            return _constant(np.transpose(value_of(data), axes), call)
+            return constant_like(np.transpose(value_of(data), axes), call)
         if axes == sorted(axes):
             return data
         return call if data is call.args[0] else relax.op.permute_dims(data, axes)
@@ -229,13 +202,13 @@ class _Simplifier(PyExprMutator):
             return call
         matmul = relax.Call(call.op, [args[0], matrix], call.attrs, call.ty_args)
         matmul = self.builder_.normalize(matmul)
-        return matmul if _is_same_type(matmul, call) else call
+        return matmul if is_same_type(matmul, call) else call
 
     def _of_transposed(self, call, args):
         """Return a matmul with the weight as a dense has it, for which oneDNN has more kernels."""
         if not is_constant(args[1]) or args[1].ty.ndim != 2:
             return call
-        weight = relax.const(np.ascontiguousarray(value_of(args[1]).T))
+        weight = constant_of(value_of(args[1]).T, str(args[1].ty.dtype))
         weight = self.builder_.emit(relax.op.permute_dims(weight))
         return relax.Call(call.op, [args[0], weight], call.attrs, call.ty_args, ret_ty=call.ty)
 
@@ -312,55 +285,15 @@ class _Simplifier(PyExprMutator):
             if bias.shape != along(flat, axis, rank).shape[rank - bias.ndim :]:
                 return None
             shift = flat * scale + shift
-        dtype = value_of(weight).dtype
-        scaled = row.scaled_weight(view, value_of(weight).astype("float64"), scale).astype(dtype)
-        call = relax.Call(conv.op, [conv.args[0], relax.const(scaled)], conv.attrs, conv.ty_args)
+        scaled = row.scaled_weight(view, value_of(weight).astype("float64"), scale)
+        scaled = constant_of(scaled, str(weight.ty.dtype))
+        call = relax.Call(conv.op, [conv.args[0], scaled], conv.attrs, conv.ty_args)
         return relax.op.add(self.builder_.emit(call), _along(shift, data, axis))
-
-
-def _is_same_type(one, other) -> bool:
-    return tvm_ffi.structural_equal(one.ty, other.ty)
-
-
-def _filled(call):
-    """Return a range, or a tensor of one value, as a constant if it is one."""
-    shape = sizes(call.ty)
-    if shape is None or None in shape:
-        return call
-    if call.op.name == "relax.full":
-        if not is_constant(call.args[1]) or math.prod(shape) > _MOST_FILLED:
-            return call
-        return _constant(np.full(shape, value_of(call.args[1])), call)
-    ends = [number(arg) for arg in call.args]
-    return call if None in ends else _constant(np.arange(*ends), call)
-
-
-def reals_of(call) -> np.ndarray:
-    """Return what a dequantize of constants is."""
-    return dequantized(*map(value_of, call.args), int(call.attrs.axis))
-
-
-def _dequantized(call):
-    """Fold a bias; make a weight one that oneDNN multiplies by in 8 bits, if it can be one."""
-    values, zero_point = value_of(call.args[0]), value_of(call.args[2]).astype("int32")
-    if values.dtype == "int32":
-        return _constant(reals_of(call), call)
-    if values.dtype not in ("int8", "uint8") or not (values.dtype == "uint8" or zero_point.any()):
-        return call
-    weight = symmetric(values, along(zero_point, int(call.attrs.axis), values.ndim))
-    if weight is None:
-        return call
-    args = [relax.const(weight), call.args[1], relax.const(np.zeros(zero_point.shape, "int8"))]
-    return relax.op.dequantize(*args, int(call.attrs.axis), str(call.ty.dtype))
 
 
 def _along(values: np.ndarray, data, axis: int) -> Constant:
     """Return values of channels as a constant that broadcasts to data."""
-    return relax.const(along(values, axis, data.ty.ndim).astype(str(data.ty.dtype)))
-
-
-def _constant(value, call) -> Constant:
-    return relax.const(np.ascontiguousarray(value).astype(str(call.ty.dtype)))
+    return constant_of(along(values, axis, data.ty.ndim), str(data.ty.dtype))
 
 
 def _tir_op(func: tirx.PrimFunc) -> Callable | None:

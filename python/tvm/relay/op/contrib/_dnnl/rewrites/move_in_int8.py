@@ -158,8 +158,9 @@ class _Mover:
             return None
         if op_name(data) == "nn.pad" and isinstance(data.args[1], relay.Constant):
             # Zero in real numbers, which a convolution may pad with.
-            zero, mode = zero_point.data.numpy(), str(data.attrs.pad_mode)
-            if mode == "constant" and zero.size == 1 and float(data.args[1].data.numpy()) == zero.reshape(()):
+            zero, is_frame = zero_point.data.numpy(), str(data.attrs.pad_mode) == "constant"
+            is_zero = zero.size == 1 and float(data.args[1].data.numpy()) == zero.reshape(())
+            if is_frame and is_zero:
                 real = dequantize(data.args[0], scale, zero_point, axis)
                 return relay.nn.pad(real, data.attrs.pad_width, 0.0)
         if isinstance(data, relay.Constant) and data.data.dtype in EIGHT_BITS:
