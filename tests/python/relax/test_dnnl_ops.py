@@ -320,11 +320,7 @@ CASES = {
         {"dnnl.strided_slice": 1, "dnnl.relu": 1},
     ),
     **{
-        mode: (
-            lambda b, x, mode=mode: op.nn.pad(x, [0, 1, 2, 3, 0, 1], mode, 0.5),
-            [X3],
-            {"dnnl.pad": 1},
-        )
+        mode: (lambda b, x, mode=mode: op.nn.pad(x, [0, 1] * 3, mode, 0.5), [X3], {"dnnl.pad": 1})
         for mode in ("constant", "replicate", "reflect")
     },
     "reshapes": (_reshapes, [X3], {"dnnl.reshape": 3, "dnnl.transpose": 1}),
