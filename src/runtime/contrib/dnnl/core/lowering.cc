@@ -173,6 +173,13 @@ bool TryAll(const NodeReader& node, PlanBuilder* plan) {
          (node.NumPostOps() > 0 && Try(node, plan, LowerOneByOne));
 }
 
+/*! \brief Say of what oneDNN has thrown where that was. */
+[[noreturn]] void FailWith(const dnnl::error& error, const std::string& where) {
+  CORE_FAIL() << where << ": oneDNN " << LibraryVersion() << " cannot run this: " << error.what()
+              << " (status " << static_cast<int>(error.status)
+              << "). Set ONEDNN_VERBOSE=all to see oneDNN's reason";
+}
+
 /*! \brief Append the steps of a node to the plan; every error names the node. */
 void LowerNode(const NodeReader& node, PlanBuilder* plan) {
   const OpSpec& op = SpecOf(node);
@@ -186,10 +193,8 @@ void LowerNode(const NodeReader& node, PlanBuilder* plan) {
     if (plan->SetInputLayouts(node, 0, AsPlain) && TryAll(node, plan)) return;
     plan->BackTo(mark);
     LowerOneByOne(node, plan);
-  } catch (const dnnl::error& e) {
-    CORE_FAIL() << node.Where() << ": oneDNN " << LibraryVersion()
-                << " cannot run this: " << e.what() << " (status " << static_cast<int>(e.status)
-                << "). Set ONEDNN_VERBOSE=all to see oneDNN's reason";
+  } catch (const dnnl::error& error) {
+    FailWith(error, node.Where());
   }
 }
 
@@ -203,11 +208,15 @@ std::shared_ptr<const Plan> MakePlan(const Graph& given,
   // All kernels of a model say the same.
   if (!graph.nodes.empty()) num_threads = NodeReader(graph.nodes[0], graph.symbol).NumThreads();
   PlanBuilder builder(graph.name, graph.owns_constants, num_threads);
-  for (const Edge& input : graph.inputs) builder.AddInput(input);
-  for (const Constant& constant : graph.constants) builder.AddConstant(constant);
-  for (const Node& node : graph.nodes) LowerNode(NodeReader(node, graph.symbol), &builder);
-  for (const Edge& output : graph.outputs) builder.AddOutput(output);
-  return builder.Finish();
+  try {
+    for (const Edge& input : graph.inputs) builder.AddInput(input);
+    for (const Constant& constant : graph.constants) builder.AddConstant(constant);
+    for (const Node& node : graph.nodes) LowerNode(NodeReader(node, graph.symbol), &builder);
+    for (const Edge& output : graph.outputs) builder.AddOutput(output);
+    return builder.Finish();
+  } catch (const dnnl::error& error) {
+    FailWith(error, graph.symbol);
+  }
 }
 
 void CheckOps(const Graph& graph) {

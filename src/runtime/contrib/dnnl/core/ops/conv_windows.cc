@@ -123,7 +123,7 @@ bool EmitWindowsApart(const NodeReader& node, PlanBuilder* plan, const ConvTenso
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(node, desc, dnnl::convolution_forward(desc),
              fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, conv.src, desc.src_desc())},
-                          {DNNL_ARG_WEIGHTS, plan->InLayout(node, rows, desc.weights_desc())},
+                          {DNNL_ARG_WEIGHTS, plan->Weights(node, rows, desc.weights_desc())},
                           {DNNL_ARG_DST, dst}},
                          node, plan, desc),
              fused.names);

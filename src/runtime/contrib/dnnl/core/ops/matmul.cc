@@ -199,7 +199,7 @@ void LowerRows(const NodeReader& node, PlanBuilder* plan) {
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(node, desc, typename As::Primitive(desc),
              fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, src, desc.src_desc())},
-                          {DNNL_ARG_WEIGHTS, plan->InLayout(node, weights, desc.weights_desc())},
+                          {DNNL_ARG_WEIGHTS, plan->Weights(node, weights, desc.weights_desc())},
                           {DNNL_ARG_DST, dst}},
                          node, plan, desc),
              fused.names);
@@ -259,7 +259,7 @@ bool Emit(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& opera
   plan->Emit(
       node, desc, MatMul(desc),
       fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, operands.src, desc.src_desc())},
-                   {DNNL_ARG_WEIGHTS, plan->InLayout(node, operands.weights, desc.weights_desc())},
+                   {DNNL_ARG_WEIGHTS, plan->Weights(node, operands.weights, desc.weights_desc())},
                    {DNNL_ARG_DST, dst}},
                   node, plan, desc),
       fused.names);

@@ -63,6 +63,12 @@ void Window::MakeRow() {
   for (Dims* values : {&dilation, &pad_begin, &pad_end}) values->insert(values->begin(), 0);
 }
 
+void Window::Transpose() {
+  for (Dims* values : {&strides, &dilation, &pad_begin, &pad_end}) {
+    std::swap((*values)[0], (*values)[1]);
+  }
+}
+
 Window Window::Read(const NodeReader& node, size_t spatial) {
   Window window;
   window.strides = ReadSpatial(node, "strides", spatial, 1, 1);

@@ -67,6 +67,8 @@ struct Window {
   int64_t Span(size_t dimension, int64_t kernel) const {
     return (kernel - 1) * (dilation[dimension] + 1) + 1;
   }
+  /*! \brief Exchange height and width of an image. */
+  void Transpose();
   /*! \brief Add a dimension in front, over which the window does not move. */
   void MakeRow();
 };

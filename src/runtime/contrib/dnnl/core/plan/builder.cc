@@ -131,6 +131,16 @@ Tensor PlanBuilder::NewTensor(const dnnl::memory::desc& md) {
 
 Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
                              const dnnl::memory::desc& want) {
+  return Reordered(node, value, want, /*is_weight=*/false);
+}
+
+Tensor PlanBuilder::Weights(const NodeReader& node, const Tensor& value,
+                            const dnnl::memory::desc& want) {
+  return Reordered(node, value, want, /*is_weight=*/true);
+}
+
+Tensor PlanBuilder::Reordered(const NodeReader& node, const Tensor& value,
+                              const dnnl::memory::desc& want, bool is_weight) {
   CORE_CHECK(value.dims() == want.get_dims())
       << node.Where() << ": a tensor of shape " << ToText(value.dims()) << " is wanted as "
       << ToText(want.get_dims());
@@ -141,7 +151,7 @@ Tensor PlanBuilder::InLayout(const NodeReader& node, const Tensor& value,
   }
   Tensor copy;
   if (IsConstant(value)) {
-    copy = Packed(value, want);
+    copy = Packed(value, want, is_weight);
   } else {
     copy = NewTensor(want);
     EmitReorder(node.Where(), value, copy);

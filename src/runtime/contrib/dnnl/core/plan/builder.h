@@ -84,6 +84,11 @@ class PlanBuilder {
   Tensor NewTensor(const dnnl::memory::desc& md);
   /*! \brief The value in the wanted layout: itself, or a reordered copy (one for all readers). */
   Tensor InLayout(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want);
+  /*!
+   * \brief The weights in the wanted layout. Where they are packed, numbers that are too small to
+   *        be normal ones become zero: a CPU multiplies those up to a hundred times slower.
+   */
+  Tensor Weights(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want);
   /*! \brief The value in row-major layout. */
   Tensor Plain(const NodeReader& node, const Tensor& value);
   /*! \brief The value with other dims: a view, or of a row-major copy where the layout forbids. */
@@ -215,8 +220,11 @@ class PlanBuilder {
   int AddBuffer(Buffer buffer);
   /*! \brief A constant with a copy of these bytes. */
   Tensor ConstantOf(const void* data, const dnnl::memory::desc& md);
+  /*! \brief The value in the wanted layout: itself, or a reordered copy. */
+  Tensor Reordered(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want,
+                   bool is_weight);
   /*! \brief A copy of a constant in another layout, made now. */
-  Tensor Packed(const Tensor& value, const dnnl::memory::desc& want);
+  Tensor Packed(const Tensor& value, const dnnl::memory::desc& want, bool is_weight);
   /*! \brief Forget what was offered of the steps behind the mark. */
   void ForgetOffers(const Mark& mark);
   /*! \brief Have a primitive that writes any layout write what a reorder makes of its result. */

@@ -24,7 +24,9 @@
 #include "constants.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -54,6 +56,13 @@ uint64_t Fingerprint(const void* data, size_t bytes) {
     print ^= print >> 32;
   }
   return print;
+}
+
+/*! \brief Put zeros in the place of numbers that are smaller than any normal one. */
+void FlushSubnormals(float* values, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (std::abs(values[i]) < std::numeric_limits<float>::min()) values[i] = 0.0F;
+  }
 }
 
 /*! \brief Whether two pointers keep the same object alive. */
@@ -91,7 +100,7 @@ std::shared_ptr<void> SharedConstants::FindPacked(const Packing& packing) {
     const KnownPacking& known = it->second;
     const bool is_same = IsSameOwner(known.source, packing.source) &&
                          known.offset == packing.offset && known.from == packing.from &&
-                         known.to == packing.to;
+                         known.to == packing.to && known.is_weight == packing.is_weight;
     if (!is_same) continue;
     if (std::shared_ptr<void> packed = known.packed.lock()) return packed;
   }
@@ -102,8 +111,8 @@ void SharedConstants::KeepPacked(const Packing& packing, const std::shared_ptr<v
   if (packing.to.get_size() < kFewBytes) return;
   std::lock_guard<std::mutex> lock(mutex_);
   RemoveExpired();
-  const auto& [source, offset, from, to] = packing;
-  packings_.emplace(source.get(), KnownPacking{source, offset, from, to, packed});
+  const auto& [source, offset, from, to, is_weight] = packing;
+  packings_.emplace(source.get(), KnownPacking{source, offset, from, to, is_weight, packed});
 }
 
 void SharedConstants::RemoveExpired() {
@@ -190,10 +199,11 @@ void PlanBuilder::RunNow(const Mark& mark) {
   ForgetOffers(mark);
 }
 
-Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want) {
+Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want, bool is_weight) {
   Buffer buffer(BufferKind::kConstant, want.get_size());
   const auto [root, offset] = plan_->Locate(value.buffer);
-  const SharedConstants::Packing packing{plan_->buffers[root].data, offset, value.md, want};
+  const SharedConstants::Packing packing{plan_->buffers[root].data, offset, value.md, want,
+                                         is_weight};
   buffer.data = SharedConstants::Global()->FindPacked(packing);
   if (buffer.data != nullptr) {
     buffer.is_shared = true;
@@ -204,6 +214,9 @@ Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want) 
   dnnl::memory to(want, plan_->engine, packed.get());
   dnnl::reorder(from, to).execute(stream_, from, to);
   stream_.wait();
+  if (is_weight && want.get_data_type() == dnnl::memory::data_type::f32) {
+    FlushSubnormals(static_cast<float*>(packed.get()), want.get_size() / sizeof(float));
+  }
   buffer.data = packed;
   Share(&buffer);
   if (buffer.is_shared) pool_.TakeBack(packed);

@@ -56,6 +56,7 @@ class SharedConstants {
     std::shared_ptr<void> source;
     size_t offset;
     dnnl::memory::desc from, to;
+    bool is_weight;
   };
 
   /*!
@@ -78,6 +79,7 @@ class SharedConstants {
     std::weak_ptr<void> source;
     size_t offset;
     dnnl::memory::desc from, to;
+    bool is_weight;
     std::weak_ptr<void> packed;
   };
 

@@ -1,0 +1,92 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Convolutions over images of one column, which are computed as rows, and weights near zero."""
+
+import numpy as np
+import pytest
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.reference import RTOL, conv2d, rand
+from dnnl_tests.relay import module
+from dnnl_tests.single_op import run_alone, var
+
+COLUMNS = {
+    "plain": {},
+    "asymmetric": dict(padding=(2, 0, 1, 0)),
+    "strides": dict(strides=(3, 2), padding=(1, 0)),
+    "dilation": dict(dilation=(2, 5)),
+    "groups": dict(groups=4),
+    "depthwise": dict(groups=16),
+}
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["nchw", "nhwc"])
+@pytest.mark.parametrize("case", COLUMNS)
+def test_column(case, channels_last):
+    attrs = dict(channels=16, kernel_size=(3, 1), **COLUMNS[case])
+    x, w = rand(2, 16, 20, 1), rand(16, 16 // attrs.get("groups", 1), 3, 1, seed=1)
+    y = rand(*conv2d(x, w, attrs).shape, seed=2)
+    want = np.maximum(conv2d(x, w, attrs) + y, 0)
+    if channels_last:
+        x, y, want = (each.transpose(0, 2, 3, 1) for each in (x, y, want))
+        attrs["data_layout"] = "NHWC"
+        attrs["kernel_layout"] = "OIHW"
+    expr = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    expr = relay.nn.relu(relay.add(expr, var("y", y.shape)))
+    run_alone(expr, {"x": x, "y": y}, {"w": w}, want, kinds=["convolution"], rtol=RTOL)
+
+
+def test_column_padded_to_three():
+    """A window may move to both sides over one column of values."""
+    attrs = dict(channels=8, kernel_size=(3, 1), padding=(1, 1))
+    x, w = rand(1, 8, 20, 1), rand(8, 8, 3, 1, seed=1)
+    expr = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    want = conv2d(x, w, attrs)
+    assert want.shape[3] == 3
+    run_alone(expr, {"x": x}, {"w": w}, want, kinds=["convolution"], rtol=RTOL)
+
+
+@pytest.mark.parametrize("name", ["conv2d", "conv2d_transpose", "dense", "patches"])
+def test_weights_too_small_to_be_normal_are_zero(name):
+    """A CPU would multiply them up to a hundred times slower, as in models of PaddlePaddle."""
+    channels = 2 if name == "patches" else 16
+    x = np.full((32, channels, 4, 4) if name != "dense" else (32, 16), 1e30, "float32")
+    w = np.full((16, channels, 2, 2) if name != "dense" else (16, 16), 1e-39, "float32")
+    w[::2] = 1e-30
+    results = []
+    for weight in (w, np.where(w < np.finfo("float32").tiny, np.float32(0), w)):
+        data, attrs = var("x", x.shape), dict(channels=16, kernel_size=(2, 2), strides=(2, 2))
+        if name == "dense":
+            expr = relay.nn.dense(data, relay.const(weight))
+        elif name == "conv2d_transpose":
+            expr = relay.nn.conv2d_transpose(data, relay.const(weight.swapaxes(0, 1)), **attrs)
+        else:
+            expr = relay.nn.conv2d(data, relay.const(weight), **attrs)
+        mod = dnnl.partition_for_dnnl(module(expr), prune=False)
+        assert testing.offload(mod).partitions == 1
+        results.append(testing.run(mod, {"x": x})[0])
+    np.testing.assert_array_equal(*results)
+    assert results[0].max() > 0.9
+
+
+def test_operands_of_other_ops_stay_as_they_are():
+    x, y = np.full((2, 8, 4), 1e30, "float32"), np.full((1, 8, 1), 1e-39, "float32")
+    expr = relay.multiply(var("x", x.shape), relay.const(y))
+    mod = dnnl.partition_for_dnnl(module(expr), prune=False)
+    np.testing.assert_allclose(testing.run(mod, {"x": x})[0], x * y, 1e-5)
