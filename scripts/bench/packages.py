@@ -46,6 +46,8 @@ TIMES = ["ms", "onnxruntime\nms", "OpenVINO\nms"]
 PEERS = (peers.prepare_onnxruntime, peers.prepare_openvino)
 # So many partitions need no explanation, and what is no slower than onnxruntime.
 FEW = 4
+# So many reasons are told, the most frequent ones first.
+MOST = 4
 PATH = ROOT / "docs" / "coverage.md"
 # Between these two lines of it.
 MARKS = ("<!-- ./dev.py coverage --packages --time --write -->\n", "<!-- until here -->\n")
@@ -119,7 +121,7 @@ def inputs_of(model):
 
 
 def measured(path, shapes, args):
-    """Return the cells of a model, behind its name.
+    """Return the cells of a model, behind its name, the report, and what was timed of oneDNN.
 
     A model that TVM's importer cannot read raises SetupError.
     """
@@ -152,21 +154,32 @@ def measured(path, shapes, args):
         cells += [
             bench.digits(times[place]) if place in times else "-" for place in range(len(TIMES))
         ]
-    return cells, report
+    primitives = testing.primitives(runner, "profile_primitives", 5) if args.time else []
+    return cells, report, primitives
 
 
-def explanation(cells, report):
+def explanation(cells, report, primitives):
     """Return why a model is slower than onnxruntime, or cut; nothing if it is neither."""
     ours, theirs, *_ = cells[len(HEADER) - 1 :] or "--"
     is_slower = "-" not in (ours, theirs) and float(ours) > float(theirs)
     if report.partitions <= FEW and not is_slower:
         return ""
     reasons = [
-        f"{count} x {name}: {reason}"
+        (count, f"{count} x {name}: {reason}")
         for name, counts in report.reasons.items()
         for reason, count in counts.items()
     ]
-    return "; ".join(reasons) or "all of its ops are oneDNN's"
+    reasons = [text for _, text in sorted(reasons, key=lambda each: -each[0])]
+    if len(reasons) > MOST:
+        reasons[MOST:] = [f"{len(reasons) - MOST} more"]
+    ops = {}
+    for row in primitives if is_slower else ():
+        ops.setdefault(row["op"], []).append(row["microseconds"])
+    if ops:
+        name, times = max(ops.items(), key=lambda item: sum(item[1]))
+        share = sum(times) / sum(map(sum, ops.values()))
+        reasons.append(f"{share:.0%} of oneDNN's time in {len(times)} x {name}")
+    return "; ".join(reasons)
 
 
 def markdown(rows):
@@ -207,14 +220,14 @@ def main(args, folder, console):
             continue
         try:
             with console.step(name):
-                cells, report = measured(path, shapes_of(path.relative_to(folder)), args)
+                cells, *rest = measured(path, shapes_of(path.relative_to(folder)), args)
         except (SetupError, tvm.TVMError) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             failures.append(f"{name}: {lines[0]}: {lines[-2] if len(lines) > 1 else ''}")
             continue
         rows.append([name, *cells])
-        explained.append((name, [*cells, explanation(cells, report)]))
-        reports.append(f"\n{name}\n{report}")
+        explained.append((name, [*cells, explanation(cells, *rest)]))
+        reports.append(f"\n{name}\n{rest[0]}")
     print(table.render(titles, rows))
     if args.write:
         write(markdown(explained))

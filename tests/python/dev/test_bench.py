@@ -262,22 +262,34 @@ def test_models_of_packages(own_model, monkeypatch):
     # OpenVINO is a package of the benchmark's alone.
     monkeypatch.setattr(packages, "PEERS", packages.PEERS[:1])
     args = argparse.Namespace(threads=1, repeat=2, time=True)
-    cells, report = packages.measured(own_model, {"x": (3, 8)}, args)
+    cells, report, primitives = packages.measured(own_model, {"x": (3, 8)}, args)
     assert len(cells) == len(packages.HEADER + packages.TIMES) - 1
     assert cells[:3] == [report.total, report.offloaded, report.partitions]
     assert cells[1] >= 1 and float(cells[4]) < 1e-6 and float(cells[5]) > 0 and cells[7] == "-"
+    assert "nn.dense" in {row["op"] for row in primitives}
 
 
 def test_models_of_packages_that_are_slow_or_cut_are_explained():
     def why(ours, theirs, partitions=1, reasons=None):
         report = types.SimpleNamespace(partitions=partitions, reasons=reasons or {})
-        return packages.explanation([9, 9, partitions, "100%", "0", ours, theirs, "-"], report)
+        cells = [9, 9, partitions, "100%", "0", ours, theirs, "-"]
+        return packages.explanation(cells, report, [row(*each) for each in times])
+
+    def row(op, time):
+        return {"op": op, "microseconds": time}
+
+    dense = "75% of oneDNN's time in 2 x nn.dense"
+    times = [("nn.dense", 1.0), ("nn.dense", 2.0), ("exp", 1.0)]
 
     logarithm = {"log": {"no rule for this op": 2}, "relu": {}}
     assert why("1.5", "2.5", 4, logarithm) == why("1.5", "-") == ""
-    assert why("2.5", "1.5", 2, logarithm) == "2 x log: no rule for this op"
+    assert why("2.5", "1.5", 2, logarithm) == f"2 x log: no rule for this op; {dense}"
     assert why("1.5", "2.5", 5, logarithm) == "2 x log: no rule for this op"
-    assert why("2.5", "1.5") == "all of its ops are oneDNN's"
+    assert why("2.5", "1.5") == dense
+    many = {f"op{i}": {"no": i} for i in range(1, 7)}
+    assert (
+        why("1.5", "2.5", 5, many) == "6 x op6: no; 5 x op5: no; 4 x op4: no; 3 x op3: no; 2 more"
+    )
 
 
 def test_the_table_of_models_of_packages_goes_into_the_docs(tmp_path):
