@@ -52,6 +52,7 @@ td, th { text-align: left; vertical-align: top; padding: 3px 8px 3px 0;
 td.n, th.n { text-align: right; white-space: nowrap; width: 1%; }
 dl { margin: 0; } dt { font-size: 12px; color: #64748b; } dd { margin: 0 0 6px; }
 dd, td { overflow-wrap: anywhere; }
+#view { flex: 1; display: flex; min-width: 0; min-height: 0; position: relative; }
 #drawing { flex: 1; overflow: auto; padding: 16px; }
 #drawing svg { display: block; margin: 0 auto; height: auto; }
 #drawing svg text { font-family: Arial, "Liberation Sans", Helvetica, sans-serif; }
@@ -61,7 +62,7 @@ g.node.chosen path, g.node.chosen polygon, g.node.chosen ellipse { stroke-width:
   main { flex-direction: column-reverse; }
   aside { width: auto; max-height: 35%; border-right: 0; border-top: 1px solid #e2e8f0; }
 }
-.tools { position: fixed; right: 24px; bottom: 20px; }
+.tools { position: absolute; right: 24px; bottom: 20px; }
 button { font: inherit; min-width: 34px; padding: 3px 8px; border: 1px solid #cbd5e1;
   border-radius: 5px; background: #ffffff; cursor: pointer; }
 a { color: #1d4ed8; }
@@ -86,15 +87,17 @@ module</span>
 <div id="chosen">Click a box of the drawing.</div>
 $tables
 </aside>
+<div id="view">
 <div id="drawing">
 $drawing
 </div>
-</main>
 <div class="tools">
 <button id="smaller" title="Smaller">&minus;</button>
 <button id="larger" title="Larger">+</button>
 <button id="fit" title="Fit the width">fit</button>
 </div>
+</div>
+</main>
 <script type="application/json" id="nodes">$nodes</script>
 <script>
 (function () {
@@ -123,8 +126,14 @@ $drawing
       }
     });
   });
+  // By hand: Firefox scrolls to the end of a drawing in the place of a box in it.
+  function centre(box) {
+    var place = box.getBoundingClientRect(), view = pane.getBoundingClientRect();
+    pane.scrollLeft += place.left + place.width / 2 - view.left - view.width / 2;
+    return place.top - view.top;
+  }
   var first = drawing.querySelector("g.node");
-  if (first) { first.scrollIntoView({ block: "nearest", inline: "center" }); }
+  if (first) { centre(first); }
   pane.addEventListener("click", function (event) {
     var box = event.target.closest("g.node");
     if (!box) { return; }
@@ -142,8 +151,7 @@ $drawing
   document.querySelectorAll("a[data-partition]").forEach(function (link) {
     link.onclick = function (event) {
       event.preventDefault();
-      var box = document.getElementById(link.dataset.partition);
-      box.scrollIntoView({ block: "start", inline: "center" });
+      pane.scrollTop += centre(document.getElementById(link.dataset.partition)) - 8;
     };
   });
 })();

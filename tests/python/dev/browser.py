@@ -49,6 +49,7 @@ window.addEventListener("load", function () {
     boxes: boxes,
     partitions: partitions,
     pane: pane,
+    tools: at(document.querySelector(".tools")),
     chosen: document.getElementById("chosen").textContent,
     milliseconds: performance.now(),
     errors: window.errors
@@ -76,8 +77,8 @@ def read_page(path, size=(1500, 1000), font=None):
     dict
         ``boxes``: of each node its id, its rectangle (left, top, right, bottom) and those of its
         texts; ``partitions``: rectangles by id; ``pane``: that of what the drawing is seen
-        through; ``chosen``: the text after a click on a box of oneDNN; ``milliseconds`` until it
-        was loaded; ``errors`` of its scripts.
+        through; ``tools``: that of the buttons; ``chosen``: the text after a click on a box of
+        oneDNN; ``milliseconds`` until it was loaded; ``errors`` of its scripts.
     """
     text = path.read_text(encoding="utf-8")
     if font is not None:

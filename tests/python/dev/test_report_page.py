@@ -138,6 +138,7 @@ def test_a_narrow_window(tmp_path):
     found = read_page(path, size=(700, 900))
     left, top, right, bottom = found["pane"]
     assert left == 0 and right >= 650 and top < 250 and bottom - top >= 300
+    assert found["tools"][3] <= bottom
     first = found["boxes"][0]["at"]
     assert left <= first[0] and first[2] <= right and top <= first[1] and first[3] <= bottom
 
