@@ -121,3 +121,42 @@ def test_a_broadcast_of_an_open_dimension_stays():
     found = testing.run(partitioned, inputs, executor="vm")
     assert found[0].shape == (2, 8, 6, 6)
     testing.assert_close(found, testing.run(mod, inputs, executor="vm"), 1e-5)
+
+
+def filled(value, shape, dtype):
+    like = relay.const(np.zeros(shape, dtype))
+    yield relay.full(relay.const(np.array(value, dtype)), shape, dtype)
+    yield relay.full_like(like, relay.const(np.array(value, dtype)))
+    if value in (0, 1):
+        name = "ones" if value else "zeros"
+        yield getattr(relay, name)(shape, dtype)
+        yield getattr(relay, f"{name}_like")(like)
+
+
+@pytest.mark.parametrize("value", [0, 1, 2.5])
+def test_tensors_of_one_value_are_constants(value):
+    y = conv(relay.var("x", shape=X.shape))
+    for each in filled(value, X.shape, "float32"):
+        mod = tvm.IRModule.from_expr(relay.nn.relu(relay.subtract(y, each)))
+        partitioned = dnnl.partition_for_dnnl(mod)
+        report = dnnl.offload_report(partitioned)
+        assert report.partitions == 1 and report.offloaded == report.total == 3
+        outputs = testing.run(partitioned, {"x": X})
+        testing.assert_close(outputs, testing.run(mod, {"x": X}), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "int64", "bool", "float64"])
+def test_tensors_of_one_value_of_other_types(dtype):
+    ones = relay.ones((2, 3), dtype)
+    mod = tvm.IRModule.from_expr(relay.Tuple([ones, conv(relay.var("x", shape=X.shape))]))
+    constant = dnnl.partition_for_dnnl(mod)["main"].body.fields[0]
+    assert isinstance(constant, relay.Constant) and constant.data.dtype == dtype
+    assert constant.data.shape == (2, 3)
+
+
+def test_large_or_open_tensors_of_one_value_stay():
+    x = relay.var("x", shape=(relay.Any(), 8, 6, 6))
+    for each in (relay.zeros_like(x), relay.zeros((1025, 1024), "float32")):
+        mod = tvm.IRModule.from_expr(relay.Tuple([each, conv(x)]))
+        report = dnnl.offload_report(dnnl.partition_for_dnnl(mod))
+        assert {"zeros", "zeros_like"} & set(report.calls)

@@ -30,6 +30,7 @@ import tvm_ffi
 from tvm import relax
 
 from .policy.rules.quantize import along, dequantized, symmetric
+from .policy.tensors import MOST_FILLED
 from .reading import Constant, constant_of, is_constant, number, op_name, sizes, value_of
 
 # What is computed of constants element by element.
@@ -49,8 +50,6 @@ _ELEMENTWISE: dict[str, Callable] = {
     "relax.subtract": np.subtract,
     "relax.where": np.where,
 }
-# A constant that is written out, instead of computed when the model runs, has no more elements.
-_MOST_FILLED = 1 << 20
 
 
 def folded(call):
@@ -91,29 +90,34 @@ def _selected(call):
     return selected if is_same_type(call, selected) else call
 
 
-def _picked(call):
-    """Return what a constant has at constant places, if it has these."""
-    if not all(map(is_constant, call.args)):
+def _gathered(call):
+    """Return what a constant has at constant indices, if they are in range."""
+    if not all(map(is_constant, call.args)) or not _is_small(call):
         return call
-    data, places = map(value_of, call.args)
+    data, indices = map(value_of, call.args)
     axis = call.attrs.axis
     count = data.size if axis is None else data.shape[int(axis)]
-    if ((places < 0) | (places >= count)).any():
+    if ((indices < 0) | (indices >= count)).any():
         return call
-    return constant_like(np.take(data, places, None if axis is None else int(axis)), call)
+    return constant_like(np.take(data, indices, None if axis is None else int(axis)), call)
 
 
 def _filled(call):
     """Return a range, or a tensor of one value, as a constant if it is one."""
-    shape = sizes(call.ty)
-    if shape is None or None in shape:
+    if not _is_small(call):
         return call
     if call.op.name == "relax.full":
-        if not is_constant(call.args[1]) or math.prod(shape) > _MOST_FILLED:
+        if not is_constant(call.args[1]):
             return call
-        return constant_like(np.full(shape, value_of(call.args[1])), call)
+        return constant_like(np.full(sizes(call.ty), value_of(call.args[1])), call)
     ends = [number(arg) for arg in call.args]
     return call if None in ends else constant_like(np.arange(*ends), call)
+
+
+def _is_small(call) -> bool:
+    """Whether the size of a result is known, and such as may be written out."""
+    shape = sizes(call.ty)
+    return shape is not None and None not in shape and math.prod(shape) <= MOST_FILLED
 
 
 def reals_of(call) -> np.ndarray:
@@ -143,6 +147,6 @@ _FOLDS: dict[str, Callable] = {
     "relax.dequantize": _dequantized,
     "relax.full": _filled,
     "relax.shape_to_tensor": _shape,
-    "relax.take": _picked,
+    "relax.take": _gathered,
     "relax.where": _selected,
 }

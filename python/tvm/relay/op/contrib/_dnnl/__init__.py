@@ -32,10 +32,11 @@ Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The roo
 A function passes through these files in this order, as ``pipeline.py`` lists them::
 
     rewrites/simplify           dropouts and copies go
-    rewrites/qnn_to_qdq         a dequantize that is spelled out becomes one
-    rewrites/simplify           constants are folded
     rewrites/static_reshape     reshapes to a computed shape say what they do
+    rewrites/qnn_to_qdq         a dequantize that is spelled out becomes one
+    rewrites/simplify           constants are folded, broadcasts go that a binary op does itself
     rewrites/take_to_slice      a take of one constant index is a slice
+    rewrites/recurrent          the inputs of all steps of an LSTM or GRU are multiplied at once
     rewrites/qnn_to_qdq         QNN ops are float ops between dequantize and quantize
     rewrites/simplify           what a quantized model computes several times is computed once
     rewrites/relu_order         a relu goes before a rounding, for its reader to have 8 bits

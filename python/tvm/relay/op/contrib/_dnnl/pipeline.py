@@ -43,12 +43,14 @@ from .rewrites.formulas import ROOTS
 from .rewrites.move_in_int8 import fold_dequantized, move_in_int8
 from .rewrites.propagate_strides import propagate_strides
 from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
+from .rewrites.recurrent import hoist_input_products
 from .rewrites.reduced_precision import reduce_precision
 from .rewrites.relu_order import move_relu_first
 from .rewrites.rms_norm import wrap_rms_norms
 from .rewrites.simplify import (
     bind_params,
     fold_constants,
+    fold_filled,
     merge_equal,
     remove_broadcasts,
     remove_identities,
@@ -117,9 +119,11 @@ def _steps(options: Options) -> list[Step]:
         remove_identities,
         static_reshape,
         arithmetic_to_qdq,
+        fold_filled,
         fold_constants,
         remove_broadcasts,
         take_to_slice,
+        hoist_input_products,
         *_QDQ_STEPS,
         fold_pad,
         fold_dequantized,

@@ -39,8 +39,11 @@ def to_double(constant: relay.Constant) -> np.ndarray:
 
 
 def to_constant(values: np.ndarray, dtype: str) -> relay.Constant:
-    """Return a constant of a type of real numbers, rounded to the nearest."""
+    """Return a constant of a type; real numbers are rounded to the nearest."""
     if dtype == "bfloat16":
         # By way of float32: oneDNN and TVM round these, too.
-        return relay.const(tvm.nd.array(values.astype("float32").astype(ml_dtypes.bfloat16)))
-    return relay.const(values.astype(dtype))
+        values = values.astype("float32").astype(ml_dtypes.bfloat16)
+    else:
+        values = values.astype(dtype)
+    # Of a numpy array relay.const would halve the bits of an int64 or float64.
+    return relay.const(tvm.nd.array(values))

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,10 +28,11 @@ import tvm
 from tvm import relay
 from tvm.relay import transform
 
+from ..ir.constants import to_constant, to_numpy
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
-from ..policy.tensors import text_of_shape
+from ..policy.tensors import MOST_FILLED, text_of_shape
 from .driver import Match, rewrite
 
 
@@ -81,6 +83,30 @@ def _find_broadcasts(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> 
 
 def _with_operands(call: relay.Call, *operands: relay.Expr) -> relay.Call:
     return relay.Call(call.op, operands, call.attrs, call.type_args, call.span)
+
+
+def fold_filled(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Write tensors of one known value as constants, such as the first state of an LSTM.
+
+    TVM computes them at each run, and they would cut a partition.
+    """
+    return rewrite(function, rules, _find_filled)
+
+
+def _find_filled(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+    for i in calls_of("zeros", "zeros_like", "ones", "ones_like", "full", "full_like"):
+        out, name = graph.result(i), graph.ops[i]
+        if None in out.shape or math.prod(out.shape) > MOST_FILLED:
+            continue
+        if name.startswith("full"):
+            (value,) = graph.operands[i][-1:]
+            if not isinstance(graph.nodes[value], relay.Constant):
+                continue
+            values = to_numpy(graph.nodes[value].data)
+        else:
+            values = np.array(name.startswith("ones"))
+        constant = to_constant(np.broadcast_to(values, out.shape), out.dtype)
+        yield Match([i], [], lambda constant=constant: constant)
 
 
 def fold_constants(function: TypedFunction, rules: Rules) -> Rewritten:
