@@ -107,6 +107,12 @@ def check(mod, wanted, *inputs, tolerance=1e-5, prune=False):
     return partitioned
 
 
+def check_case(build, params, wanted):
+    """Check the function that `build` makes of some parameters: it is one partition."""
+    inputs = [rand(*shape, dtype=dtype, seed=k) for k, (_, shape, dtype) in enumerate(params)]
+    assert partitions(check(module(build, *params), wanted, *inputs)) == 1
+
+
 X4 = var("x", 2, 6, 9, 9)
 X2 = var("x", 4, 8)
 X3 = var("x", 2, 5, 8)

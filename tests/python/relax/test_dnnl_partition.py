@@ -49,6 +49,21 @@ OPEN = {
         [var("x", "n", "m", 8)],
         {"dnnl.dense_gelu_erf": 1},
     ),
+    "matmul-of-batches": (
+        lambda b, x, y: op.matmul(x, y),
+        [var("x", "n", 3, "m", 8), var("y", "n", 1, 8, 4)],
+        {"dnnl.batch_matmul": 1},
+    ),
+    "matmul-of-one-matrix": (
+        lambda b, x, y: op.matmul(x, y),
+        [var("x", "m", 8), var("y", "n", "m", 8, 3)],
+        {"dnnl.batch_matmul": 1},
+    ),
+    "matmul-of-a-column": (
+        lambda b, x: op.matmul(x, const(8)),
+        [var("x", "n", "m", 8)],
+        {"dnnl.dense": 1, "dnnl.reshape": 1},
+    ),
     # One head; the mask is computed by TVM.
     "attention": (
         lambda b, x: op.nn.attention(x, x, x, causal_mask="TopLeft"),
@@ -72,15 +87,17 @@ OPEN = {
 @pytest.mark.parametrize("case", OPEN)
 def test_open_dimensions(case):
     build, params, wanted = OPEN[case]
-    (_, shape, dtype), mod = params[0], module(build, *params)
+    mod = module(build, *params)
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
     assert composites(partitioned) == Counter(wanted) and partitions(partitioned) == 1
     machine = relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
     alone = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
     for size in (1, 2, 5):
-        sizes = [size if isinstance(dim, str) else dim for dim in shape]
-        x = tvm.runtime.tensor(rand(*sizes, dtype=dtype))
-        one, other = (each["main"](x).numpy() for each in (machine, alone))
+        inputs = []
+        for _, shape, dtype in params:
+            sizes = [size if isinstance(dim, str) else dim for dim in shape]
+            inputs.append(tvm.runtime.tensor(rand(*sizes, dtype=dtype, seed=len(inputs))))
+        one, other = (each["main"](*inputs).numpy() for each in (machine, alone))
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
@@ -142,12 +159,6 @@ REFUSED = {
         "read as one tuple",
     ),
     "no-row": (lambda b, x: op.sin(x), [X3], "sin", "no rule for this op"),
-    "broadcast": (
-        lambda b, x: op.matmul(x, const(1, 6, 9, 5)),
-        [X4],
-        "matmul",
-        "broadcast each other",
-    ),
     "window": (
         lambda b, x: op.nn.attention(x, x, x, window_size=2),
         [var("x", 1, 5, 2, 4)],
@@ -263,6 +274,25 @@ def test_shared_operand_of_two_partitions():
         {"dnnl.quantize": 1, "dnnl.dequantize": 1, "dnnl.qnn.conv2d_sum": 1},
         rand(2, 6, 9, 9),
         tolerance=1e-4,
+    )
+
+
+def test_quantized_batches_that_broadcast():
+    """In one kernel of 8 bits; no sum of products lies between two steps of the result."""
+
+    def build(builder, *operands):
+        scale, zero = relax.const(0.0371, "float32"), relax.const(3, "int8")
+        reals = [builder.emit(op.dequantize(each, scale, zero, axis=1)) for each in operands]
+        y = builder.emit(op.matmul(*reals))
+        return op.quantize(y, scale, zero, axis=1, out_dtype="int8")
+
+    shapes = (2, 1, 5, 8), (3, 8, 4)
+    random = np.random.default_rng(0)
+    check(
+        module(build, *(var(f"x{k}", *shape, dtype="int8") for k, shape in enumerate(shapes))),
+        {"dnnl.qnn.batch_matmul_quantize": 1},
+        *(random.integers(-9, 9, shape).astype("int8") for shape in shapes),
+        tolerance=0,
     )
 
 

@@ -98,15 +98,18 @@ TEST(DNNLInfer, BatchesOfSeveralDimensions) {
   const auto batch_matmul = [](const Shape& src, const Shape& weights) {
     ValidOp op = Valid("nn.batch_matmul");
     op.inputs = {Float32(src), Float32(weights)};
-    return Inferred(op, src.size());
+    return Inferred(op, std::max(src.size(), weights.size()));
   };
   EXPECT_EQ(batch_matmul({2, 3, 4, 6}, {2, 3, 5, 6}), Shape({2, 3, 4, 5}));
   EXPECT_EQ(batch_matmul({2, 3, 4, 6}, {1, 1, 5, 6}), Shape({2, 3, 4, 5}));
   EXPECT_EQ(batch_matmul({1, 1, 4, 6}, {2, 3, 5, 6}), Shape({2, 3, 4, 5}));
-  // As one dimension, these do not broadcast.
-  EXPECT_THROWS(batch_matmul({2, 3, 4, 6}, {1, 3, 5, 6}), "node 9 nn.batch_matmul",
-                "a batch of [2, 3] does not fit one of [1, 3]");
-  EXPECT_THROWS(batch_matmul({2, 3, 4, 6}, {6, 5, 6}), "node 9 nn.batch_matmul", "rank");
+  EXPECT_EQ(batch_matmul({2, 3, 4, 6}, {1, 3, 5, 6}), Shape({2, 3, 4, 5}));
+  EXPECT_EQ(batch_matmul({2, 1, 4, 6}, {1, 3, 5, 6}), Shape({2, 3, 4, 5}));
+  EXPECT_EQ(batch_matmul({2, 3, 4, 6}, {3, 5, 6}), Shape({2, 3, 4, 5}));
+  EXPECT_EQ(batch_matmul({4, 6}, {2, 5, 6}), Shape({2, 4, 5}));
+  EXPECT_THROWS(batch_matmul({2, 3, 4, 6}, {6, 5, 6}), "node 9 nn.batch_matmul",
+                "batches [2, 3] and [6] do not broadcast");
+  EXPECT_THROWS(batch_matmul({2, 3, 4, 6}, {6}), "node 9 nn.batch_matmul", "rank 2 or more");
 }
 
 TEST(DNNLInfer, WindowsThatRoundUp) {

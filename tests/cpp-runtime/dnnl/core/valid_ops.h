@@ -200,9 +200,9 @@ inline std::vector<ValidOp> ValidOps() {
                   {"out_dtype", {"float32"}}},
                  {Float32({3, 5})}});
   ops.push_back({"nn.batch_matmul",
-                 {Float32({2, 3, 6}), Float32({2, 5, 6})},
+                 {Float32({2, 1, 3, 6}), Float32({4, 5, 6})},
                  {{"transpose_a", {"0"}}, {"transpose_b", {"1"}}, {"out_dtype", {"float32"}}},
-                 {Float32({2, 3, 5})}});
+                 {Float32({2, 4, 3, 5})}});
   const std::map<std::string, Attr> norm = {
       {"axis", {"1"}}, {"epsilon", {"1e-05"}}, {"center", {"1"}}, {"scale", {"1"}}};
   ops.push_back({"nn.batch_norm", {image, c, c, c, c}, norm, {image, c, c}});

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Ops of Relax that are written as several of the table: attention, and a `take` of one index."""
+"""Calls of Relax that are written as several of the table, such as an attention."""
 
 from __future__ import annotations
 
@@ -130,9 +130,30 @@ def take(call: relax.Call, emit: Emit) -> relax.Expr:
     )
 
 
+def check_vectors(call: relax.Call) -> None:
+    """Raise Unread, unless a matmul reads a vector."""
+    if all(len(dims(arg)) > 1 for arg in call.args):
+        raise Unread("no operand is a vector")
+
+
+def of_vectors(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write a matmul that reads a vector as one of a row or a column."""
+    data, weight = call.args
+    ones = []
+    if len(dims(data)) == 1:
+        data = emit(relax.op.expand_dims(data, [0]))
+        ones.append(-2)
+    if len(dims(weight)) == 1:
+        weight = emit(relax.op.expand_dims(weight, [-1]))
+        ones.append(-1)
+    product = emit(relax.Call(call.op, [data, weight], call.attrs, call.ty_args))
+    return relax.op.squeeze(product, ones)
+
+
 # What becomes other ops: whether it can, and how.
 WRITTEN_ANEW: dict[str, tuple[Callable, Callable]] = {
     "relax.nn.attention": (check_attention, attention),
     "relax.nn.attention_bias": (check_attention, attention),
     "relax.take": (check_take, take),
+    "relax.matmul": (check_vectors, of_vectors),
 }

@@ -130,11 +130,10 @@ _POOL = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "
 def _matmul(call: relax.Call) -> ReadOp:
     ranks = [len(dims(arg)) for arg in call.args]
     plain = {"transpose_a": False, "transpose_b": False, **_out_dtype(call)}
-    if ranks[0] >= 2 and ranks[1] == 2:
-        return ReadOp("nn.matmul", list(call.args), plain)
-    if ranks[0] == ranks[1] > 2:
-        return ReadOp("nn.batch_matmul", list(call.args), plain)
-    raise Unread(f"a matmul of ranks {ranks[0]} and {ranks[1]}")
+    if min(ranks) < 2:
+        raise Unread(f"a matmul of ranks {ranks[0]} and {ranks[1]}")
+    name = "nn.matmul" if ranks[1] == 2 else "nn.batch_matmul"
+    return ReadOp(name, list(call.args), plain)
 
 
 def _only_axis(call: relax.Call, axes) -> int:
@@ -309,6 +308,8 @@ def _unary(name: str, **attrs) -> Row:
 
 
 ROWS: dict[str, Row] = {
+    # Those with a row below are written anew in some cases only.
+    **{name: _written_anew(check) for name, (check, _) in decompose.WRITTEN_ANEW.items()},
     **{
         f"relax.nn.conv{n}d{kind}": _window(*_CONV, *more)
         for n in (1, 2, 3)
@@ -367,7 +368,6 @@ ROWS: dict[str, Row] = {
     "relax.dequantize": _quantization("qnn.dequantize"),
     "relax.image.resize2d": _resize,
     "relax.image.resize3d": _resize,
-    **{name: _written_anew(check) for name, (check, _) in decompose.WRITTEN_ANEW.items()},
     "relax.nn.attention_var_len": _unread(
         "the lengths of its sequences are known at run time only"
     ),

@@ -134,7 +134,9 @@ class _Simplifier(PyExprMutator):
         if known is not call:
             return known
         if name in decompose.WRITTEN_ANEW and short_name(call) not in self._excluded:
-            return self._written_anew(call)
+            written = self._written_anew(call)
+            if written is not None:
+                return written
         if name == "relax.permute_dims":
             return self._permuted(call)
         if name == "relax.broadcast_to" and is_same_type(call, args[0]):
@@ -166,12 +168,12 @@ class _Simplifier(PyExprMutator):
         return bound if is_constant(bound) else expr
 
     def _written_anew(self, call):
-        """Return an op of Relax as ops of the table, if it can be."""
+        """Return a call as calls of ops of the table; None if it is not written so."""
         check, write = decompose.WRITTEN_ANEW[call.op.name]
         try:
             check(call)
         except Unread:
-            return call
+            return None
 
         def simplified(expr):
             return self.visit_call_(self.builder_.normalize(expr))

@@ -223,21 +223,14 @@ Types InferBinary(const NodeReader& node, const Types& inputs) {
   const dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
   CheckReal(node, inputs,
             algorithm == dnnl::algorithm::binary_max || algorithm == dnnl::algorithm::binary_min);
-  Dims lhs = inputs[0].shape, rhs = inputs[1].shape;
+  const Dims& lhs = inputs[0].shape;
   if (node.OpName() == "nn.bias_add") {
     const int axis = node.Axis("axis", 1, static_cast<int>(lhs.size()));
     CheckVector(node, inputs, 1, lhs[axis]);
     return {inputs[0]};
   }
-  const size_t rank = std::max(lhs.size(), rhs.size());
-  for (Dims* dims : {&lhs, &rhs}) dims->insert(dims->begin(), rank - dims->size(), 1);
-  for (size_t i = 0; i < rank; ++i) {
-    CORE_CHECK(lhs[i] == rhs[i] || lhs[i] == 1 || rhs[i] == 1)
-        << node.Where() << ": shapes " << ToText(inputs[0].shape) << " and "
-        << ToText(inputs[1].shape) << " do not broadcast";
-    lhs[i] = std::max(lhs[i], rhs[i]);
-  }
-  return {{lhs, IsComparison(algorithm) ? kBool : inputs[0].dtype}};
+  return {{BroadcastDims(node, "shapes", lhs, inputs[1].shape),
+           IsComparison(algorithm) ? kBool : inputs[0].dtype}};
 }
 
 void LowerBinary(const NodeReader& node, PlanBuilder* plan) {

@@ -288,8 +288,8 @@ bool Emit(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& opera
 Types InferMatMul(const NodeReader& node, const Types& inputs) {
   const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
   CheckReal(node, inputs);
-  CheckMinRank(node, inputs, 0, is_batch ? 3 : transpose_a ? 2 : 1);
-  CheckRank(node, inputs, 1, is_batch ? inputs[0].shape.size() : 2);
+  CheckMinRank(node, inputs, 0, is_batch || transpose_a ? 2 : 1);
+  is_batch ? CheckMinRank(node, inputs, 1, 2) : CheckRank(node, inputs, 1, 2);
   Dims src = inputs[0].shape, weights = inputs[1].shape;
   if (transpose_a) std::swap(src[src.size() - 1], src[src.size() - 2]);
   if (transpose_b) std::swap(weights[weights.size() - 1], weights[weights.size() - 2]);
@@ -297,14 +297,10 @@ Types InferMatMul(const NodeReader& node, const Types& inputs) {
       << node.Where() << ": rows of " << src.back() << " elements do not fit columns of "
       << weights[weights.size() - 2];
   if (is_batch) {
-    const Dims batch(src.begin(), src.end() - 2);
-    const Dims other(weights.begin(), weights.end() - 2);
-    // Batches of several dimensions are seen as one, so that all of them are broadcast or none.
-    const bool is_one = NumElements(batch) == 1;
-    CORE_CHECK(batch == other || is_one || NumElements(other) == 1)
-        << node.Where() << ": a batch of " << ToText(batch) << " does not fit one of "
-        << ToText(other);
-    if (is_one) std::copy(other.begin(), other.end(), src.begin());
+    Dims dims = BroadcastDims(node, "batches", {src.begin(), src.end() - 2},
+                              {weights.begin(), weights.end() - 2});
+    dims.insert(dims.end(), src.end() - 2, src.end());
+    src = dims;
   } else {
     CheckSays(node, "units", weights.back());
   }

@@ -63,12 +63,20 @@ Tensor Interleaved(const Tensor& value, const std::vector<dnnl::memory::format_t
   return {};
 }
 
+/*! \brief Whether an operand has as many matrices as the result, or one for all of them. */
+bool HasAllOrOne(const Tensor& operand, const Dims& out_dims) {
+  const int64_t matrices = AsMatrices(operand.dims())[0];
+  return matrices == 1 || matrices == AsMatrices(out_dims)[0];
+}
+
 /*! \brief The inputs as they are given, the second one as int8 kernels want it. */
 MatMulOperands ReadInputs(const NodeReader& node, PlanBuilder* plan, const MatMulKind& kind) {
   MatMulOperands operands;
   operands.src = plan->Input(node, 0);
   operands.weights = plan->Input(node, 1);
-  operands.is_batch = kind.is_batch;
+  // Batches that broadcast along some dimensions only are left to oneDNN, which does so.
+  operands.is_batch = kind.is_batch && HasAllOrOne(operands.src, node.RootDims()) &&
+                      HasAllOrOne(operands.weights, node.RootDims());
   const int last = static_cast<int>(operands.weights.dims().size()) - 1;
   operands.int8 = ReadInt8(
       node, plan,
@@ -114,11 +122,10 @@ MatMulOperands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
   operands.is_flat = !kind.is_batch && !(kind.transpose_a && out_dims.size() > 2);
   operands.dst_dims = operands.View(out_dims);
   if (operands.is_flat) operands.src = FlattenRows(node, plan, operands.src);
-  if (kind.is_batch && out_dims.size() > 3) {
-    operands.src = plan->Reshaped(node, operands.src, AsMatrices(operands.src.dims()));
-    operands.weights = plan->Reshaped(node, operands.weights, AsMatrices(operands.weights.dims()));
+  for (Tensor* operand : {&operands.src, &operands.weights}) {
+    if (operands.is_batch) *operand = plan->Reshaped(node, *operand, AsMatrices(operand->dims()));
+    *operand = AlignRank(node, plan, *operand, operands.dst_dims.size());
   }
-  operands.weights = AlignRank(node, plan, operands.weights, operands.dst_dims.size());
   if (kind.transpose_a) operands.src = Transposed(operands.src);
   if (kind.transpose_b) operands.weights = Transposed(operands.weights);
   return operands;

@@ -46,6 +46,7 @@ struct MatMulOperands {
   Dims dst_dims;
   /*! \brief Whether the result is seen as a matrix of rows. */
   bool is_flat{false};
+  /*! \brief Whether all dimensions but the last two are seen as one. */
   bool is_batch{false};
   /*! \brief Whether all is seen as (A, B, M, N). */
   bool is_interleaved{false};

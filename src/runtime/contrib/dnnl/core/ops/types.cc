@@ -79,6 +79,21 @@ void CheckVector(const NodeReader& node, const Types& inputs, int index, int64_t
       << " elements";
 }
 
+Dims BroadcastDims(const NodeReader& node, const char* what, const Dims& lhs, const Dims& rhs) {
+  const size_t rank = std::max(lhs.size(), rhs.size());
+  Dims dims(rank, 1);
+  for (const Dims* operand : {&lhs, &rhs}) {
+    for (size_t i = rank - operand->size(), k = 0; i < rank; ++i, ++k) {
+      const int64_t size = (*operand)[k];
+      CORE_CHECK(size == dims[i] || size == 1 || dims[i] == 1)
+          << node.Where() << ": " << what << " " << ToText(lhs) << " and " << ToText(rhs)
+          << " do not broadcast";
+      if (size != 1) dims[i] = size;
+    }
+  }
+  return dims;
+}
+
 DLDataType ReadType(const NodeReader& node, const std::string& key, DLDataType otherwise) {
   if (!node.Has(key)) return otherwise;
   const auto name = node.Get<std::string>(key);

@@ -62,6 +62,12 @@ void CheckMinRank(const NodeReader& node, const Types& inputs, int index, size_t
 /*! \brief Refuse an input that is no vector of so many elements. */
 void CheckVector(const NodeReader& node, const Types& inputs, int index, int64_t size);
 
+/*!
+ * \brief What two shapes become by numpy's broadcasting.
+ * \param what What an error calls them: "shapes".
+ */
+Dims BroadcastDims(const NodeReader& node, const char* what, const Dims& lhs, const Dims& rhs);
+
 /*! \brief The data type that an attribute names; the other one where it names none. */
 DLDataType ReadType(const NodeReader& node, const std::string& key, DLDataType otherwise);
 /*! \brief The type of a result of real numbers: that of the input, or float32. */

@@ -70,19 +70,8 @@ def matmul_reason(call: OpView) -> str | None:
 
 
 def batch_matmul_reason(call: OpView) -> str | None:
-    """Accept batches of matrices, of which one may be a single matrix; all may be open."""
-    reason = _rewritten_reason(call.attrs) or tensors_reason(call, min_rank=3)
-    if reason:
-        return reason
-    lhs, rhs = (arg.shape for arg in call.args)
-    if len(lhs) != len(rhs):
-        return f"{text_of_shape(lhs)} and {text_of_shape(rhs)} are of different ranks"
-    # Batches of several dimensions are seen as one.
-    batches = [shape[:-2] for shape in (lhs, rhs)]
-    is_one = any(all(dim == 1 for dim in batch) for batch in batches)
-    if len(lhs) > 3 and batches[0] != batches[1] and not is_one:
-        return f"batches of {text_of_shape(lhs)} and {text_of_shape(rhs)} broadcast each other"
-    return None
+    """Accept matrices and batches of them, which broadcast as numpy's do; all may be open."""
+    return _rewritten_reason(call.attrs) or tensors_reason(call, min_rank=2)
 
 
 def matmul_flops(call: OpView) -> int:

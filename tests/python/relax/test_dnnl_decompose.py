@@ -1,0 +1,106 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Ops of Relax that are written as several of the table, such as an attention."""
+
+import numpy as np
+import pytest
+from dnnl_modules import X3, check_case, const, var
+from tvm import relax
+from tvm.relax import op
+
+HEADS = [0, 2, 1, 3]
+XA = var("x", 2, 5, 2, 4)
+# Around the softmax; the scale is a post-op of the first matmul, a mask an op of its own.
+ATTENTION = {
+    "dnnl.batch_matmul_multiply": 1,
+    "dnnl.softmax": 1,
+    "dnnl.batch_matmul": 1,
+    "dnnl.transpose": 2,
+}
+MASKED = {**ATTENTION, "dnnl.add": 1}
+
+
+def _attention(builder, x, **attrs):
+    """Queries of 5 positions, keys and values of 7; 2 heads of size 4."""
+    key, value = (const(2, 7, 2, 4, seed=seed) for seed in (1, 2))
+    return op.nn.attention(x, key, value, **attrs)
+
+
+def _attention_of_bias(builder, x, bias):
+    return op.nn.attention(x, const(2, 7, 2, 4), const(2, 7, 2, 4, seed=2), bias, scale=0.3)
+
+
+def _self_attention(builder, x, **attrs):
+    """As importers write it: with transposes around it, which undo those of the attention."""
+    query, key, value = (
+        builder.emit(
+            op.permute_dims(builder.emit(op.multiply(x, const(1, 1, 1, 4, seed=seed))), HEADS)
+        )
+        for seed in range(3)
+    )
+    return op.permute_dims(builder.emit(op.nn.attention(query, key, value, **attrs)), HEADS)
+
+
+def _take(index, axis, shape=()):
+    index = relax.const(np.full(shape, index, "int64"))
+    return lambda b, x: op.nn.relu(b.emit(op.take(x, index, axis=axis)))
+
+
+def _vectors(left, right, wanted):
+    """A matmul of vectors, or of one."""
+    return lambda b, x, y: op.matmul(x, y), [var("x", *left), var("y", *right)], wanted
+
+
+CASES = {
+    "attention": (_attention, [XA], ATTENTION),
+    "attention-scale": (lambda b, x: _attention(b, x, scale=0.3), [XA], ATTENTION),
+    "attention-bias": (_attention_of_bias, [XA, var("bias", 2, 1, 5, 7)], MASKED),
+    "attention-causal": (lambda b, x: _attention(b, x, causal_mask="TopLeft"), [XA], MASKED),
+    "attention-causal-at-the-end": (
+        lambda b, x: _attention(b, x, causal_mask="BottomRight"),
+        [XA],
+        MASKED,
+    ),
+    "attention-of-itself": (
+        _self_attention,
+        [var("x", 2, 2, 5, 4)],
+        {**ATTENTION, "dnnl.multiply": 3, "dnnl.transpose": 1},
+    ),
+    "take": (_take(2, 1), [X3], {"dnnl.strided_slice": 1, "dnnl.reshape": 1, "dnnl.relu": 1}),
+    "take-one-row": (_take(4, 1, (1,)), [X3], {"dnnl.strided_slice": 1, "dnnl.relu": 1}),
+    "take-in-a-matrix": (
+        _take(0, 0, (1, 1)),
+        [X3],
+        {"dnnl.strided_slice": 1, "dnnl.reshape": 1, "dnnl.relu": 1},
+    ),
+    "matmul-of-vectors": _vectors((8,), (8,), {"dnnl.reshape": 3, "dnnl.matmul": 1}),
+    "matmul-of-a-row": _vectors((8,), (8, 3), {"dnnl.reshape": 2, "dnnl.matmul": 1}),
+    "matmul-of-a-column": _vectors((2, 5, 8), (8,), {"dnnl.reshape": 2, "dnnl.matmul": 1}),
+    "matmul-of-a-row-by-batches": _vectors(
+        (8,), (2, 8, 3), {"dnnl.reshape": 2, "dnnl.batch_matmul": 1}
+    ),
+    "matmul-by-a-constant-vector": (
+        lambda b, x: op.nn.relu(b.emit(op.matmul(x, const(8)))),
+        [X3],
+        {"dnnl.dense": 1, "dnnl.reshape": 1, "dnnl.relu": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_op(case):
+    check_case(*CASES[case])
