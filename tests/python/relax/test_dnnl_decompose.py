@@ -16,9 +16,11 @@
 # under the License.
 """Ops of Relax that are written as several of the table, such as an attention."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
-from dnnl_modules import X3, check_case, const, var
+from dnnl_modules import X2, X3, X4, check_case, const, conv, var
 from tvm import relax
 from tvm.relax import op
 
@@ -56,7 +58,7 @@ def _self_attention(builder, x, **attrs):
 
 
 def _take(index, axis, shape=()):
-    index = relax.const(np.full(shape, index, "int64"))
+    index = relax.const(np.broadcast_to(np.array(index, "int64"), shape).copy())
     return lambda b, x: op.nn.relu(b.emit(op.take(x, index, axis=axis)))
 
 
@@ -87,6 +89,8 @@ CASES = {
         [X3],
         {"dnnl.strided_slice": 1, "dnnl.reshape": 1, "dnnl.relu": 1},
     ),
+    "take-some": (_take([1, 2, 3], 1, (3,)), [X3], {"dnnl.strided_slice": 1, "dnnl.relu": 1}),
+    "take-at-steps": (_take([1, 3, 5], 2, (3,)), [X3], {"dnnl.strided_slice": 1, "dnnl.relu": 1}),
     "matmul-of-vectors": _vectors((8,), (8,), {"dnnl.reshape": 3, "dnnl.matmul": 1}),
     "matmul-of-a-row": _vectors((8,), (8, 3), {"dnnl.reshape": 2, "dnnl.matmul": 1}),
     "matmul-of-a-column": _vectors((2, 5, 8), (8,), {"dnnl.reshape": 2, "dnnl.matmul": 1}),
@@ -97,6 +101,46 @@ CASES = {
         lambda b, x: op.nn.relu(b.emit(op.matmul(x, const(8)))),
         [X3],
         {"dnnl.dense": 1, "dnnl.reshape": 1, "dnnl.relu": 1},
+    ),
+    "layer_norm-of-two-axes": (
+        lambda b, x: op.nn.layer_norm(x, const(5, 8), const(5, 8, seed=2), axes=[-2, -1]),
+        [X3],
+        {"dnnl.layer_norm": 1, "dnnl.reshape": 2},
+    ),
+    "layer_norm-of-all-axes": (
+        lambda b, x: op.nn.layer_norm(x, const(4, 8), const(4, 8, seed=2), axes=[0, 1]),
+        [X2],
+        {"dnnl.layer_norm": 1, "dnnl.reshape": 2},
+    ),
+    "rms_norm-of-two-axes": (
+        lambda b, x, w: op.nn.rms_norm(x, w, axes=[1, 2]),
+        [X3, var("w", 5, 8)],
+        {"dnnl.rms_norm": 1, "dnnl.reshape": 3},
+    ),
+    # Where exp is infinite, too.
+    "selu": (
+        lambda b, x: op.nn.selu(b.emit(op.multiply(x, relax.const(200.0, "float32")))),
+        [X3],
+        {"dnnl.multiply_elu_multiply": 1},
+    ),
+    "conv2d-selu": (
+        lambda b, x: op.nn.selu(conv(b, x)),
+        [X4],
+        {"dnnl.conv2d_elu_multiply": 1},
+    ),
+    **{
+        f"{name}-of-{axis}": (
+            lambda b, x, name=name, axis=axis: getattr(op, name)(x, axis, keepdims=axis == [1]),
+            [X3],
+            Counter(["dnnl.mean", "dnnl.subtract_pow", last]),
+        )
+        for name, last in (("variance", "dnnl.mean"), ("std", "dnnl.mean_sqrt"))
+        for axis in ([1], [-1], [0, 2])
+    },
+    "variance-of-images": (
+        lambda b, x: op.variance(x, [2, 3], keepdims=True),
+        [X4],
+        {"dnnl.global_avg_pool2d": 2, "dnnl.subtract_pow": 1},
     ),
 }
 

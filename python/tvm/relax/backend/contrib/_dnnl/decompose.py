@@ -27,12 +27,24 @@ from tvm import relax
 
 from .policy import cpu
 from .policy.tensors import MOVED
-from .reading import Unread, constant_of, dims, is_constant, is_same, number, value_of
+from .reading import (
+    Unread,
+    constant_of,
+    dims,
+    is_constant,
+    is_same,
+    number,
+    value_of,
+    with_attrs,
+)
 
 Emit = Callable[[relax.Expr], relax.Expr]
 
 # From (batch, length, heads, size) to (batch, heads, length, size), and back.
 _HEADS_FIRST = [0, 2, 1, 3]
+
+# A selu's factors of what is below zero, and of all.
+_SELU = 1.6732632423543772848, 1.0507009873554804934
 
 
 def check_attention(call: relax.Call) -> None:
@@ -52,30 +64,35 @@ def check_attention(call: relax.Call) -> None:
 
 
 def check_take(call: relax.Call) -> None:
-    """Raise Unread, unless a `take` is that of one constant index."""
+    """Raise Unread, unless a `take` is that of one constant index, or of some at equal steps."""
     data, indices = call.args
     if not is_constant(indices):
         raise Unread("the indices are not constant, and oneDNN has no look-up")
     index, shape = value_of(indices), [number(dim) for dim in dims(data)]
-    if index.size != 1 or (index.ndim > 1 and None in shape):
+    first, *others = _indices(call)
+    steps = {after - before for before, after in zip([first, *others], others)}
+    is_slice = len(steps) == 1 and min(steps) > 0 and index.ndim == 1
+    if (others and not is_slice) or (index.ndim > 1 and None in shape):
         raise Unread(f"{index.size} indices, and oneDNN has no look-up")
     # What others mean depends on the mode. Where the size is open, there is one element at least.
-    if not 0 <= _index(call) < (shape[int(call.attrs.axis or 0)] or 1):
-        raise Unread(f"index {index.item()} may be out of range")
+    for each in (first, *others):
+        if not 0 <= each < (shape[int(call.attrs.axis or 0)] or 1):
+            raise Unread(f"index {each} may be out of range")
     dtype = str(data.ty.dtype)
     if dtype not in MOVED or (dtype in cpu.REAL and not cpu.computes(dtype)):
         raise Unread(f"data is {dtype}")
 
 
-def _index(call: relax.Call) -> int:
-    """Return the index of a `take` of one.
+def _indices(call: relax.Call) -> list[int]:
+    """Return the constant indices of a `take`.
 
     In the mode "fast" any may be read for one that is out of range. PyTorch's importer writes -1
     so, of which TVM's kernel reads what is before the tensor; so the last is read.
     """
-    index = int(value_of(call.args[1]).item())
     size = number(dims(call.args[0])[int(call.attrs.axis or 0)])
-    return index + size if index < 0 and size and call.attrs.mode == "fast" else index
+    wraps = size and call.attrs.mode == "fast"
+    indices = value_of(call.args[1]).ravel().tolist()
+    return [index + size if index < 0 and wraps else index for index in indices]
 
 
 def attention(call: relax.Call, emit: Emit) -> relax.Expr:
@@ -120,8 +137,9 @@ def _causal_mask(lengths: list, is_at_end: bool, dtype: str, emit: Emit) -> rela
 def take(call: relax.Call, emit: Emit) -> relax.Expr:
     """Write a `take` that `check_take` accepts as a slice."""
     data, indices = call.args
-    index, axis = _index(call), int(call.attrs.axis or 0)
-    part = relax.op.strided_slice(data, axes=[axis], begin=[index], end=[index + 1])
+    (first, *others), axis = _indices(call), int(call.attrs.axis or 0)
+    step, last = others[0] - first if others else 1, [first, *others][-1]
+    part = relax.op.strided_slice(data, [axis], [first], [last + 1], [step])
     rank = value_of(indices).ndim
     if rank == 1:
         return part
@@ -150,10 +168,67 @@ def of_vectors(call: relax.Call, emit: Emit) -> relax.Expr:
     return relax.op.squeeze(product, ones)
 
 
+def check_last_axes(call: relax.Call) -> None:
+    """Raise Unread, unless a norm is along several axes, the last ones, whose sizes are known."""
+    axes, shape = [int(axis) for axis in call.attrs.axes], dims(call.args[0])
+    if len(axes) < 2:
+        raise Unread("along one axis")
+    if [axis % len(shape) for axis in axes] != list(range(len(shape)))[-len(axes) :]:
+        raise Unread(f"axes={axes} are not the last in order")
+    if None in map(number, shape[-len(axes) :]):
+        raise Unread(f"the sizes of axes={axes} are open")
+
+
+def along_one_axis(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write a norm that `check_last_axes` accepts as one along the last axis, between reshapes."""
+    data, *params = call.args
+    shape, rank = dims(data), len(call.attrs.axes)
+    size = math.prod(map(number, shape[-rank:]))
+    data = emit(relax.op.reshape(data, [*shape[:-rank], size]))
+    params = [emit(relax.op.reshape(param, [size])) for param in params]
+    norm = with_attrs(relax.Call(call.op, [data, *params], call.attrs), axes=[-1])
+    return relax.op.reshape(emit(norm), shape)
+
+
+def check_real(call: relax.Call) -> None:
+    """Raise Unread, unless oneDNN computes with the data."""
+    dtype = str(call.args[0].ty.dtype)
+    if dtype not in cpu.REAL or not cpu.computes(dtype):
+        raise Unread(f"data is {dtype}, which oneDNN cannot compute with on this CPU")
+
+
+def selu(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write a selu as an elu times a number: relu(x) - a * relu(1 - exp(x)) is one op of oneDNN."""
+    (data,) = call.args
+    dtype = str(data.ty.dtype)
+    below = emit(relax.op.subtract(constant_of(1.0, dtype), emit(relax.op.exp(data))))
+    below = emit(relax.op.multiply(emit(relax.op.nn.relu(below)), constant_of(_SELU[0], dtype)))
+    elu = emit(relax.op.subtract(emit(relax.op.nn.relu(data)), below))
+    return relax.op.multiply(elu, constant_of(_SELU[1], dtype))
+
+
+def variance(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write a variance as the mean of squares, as TVM computes it."""
+    (data,), attrs = call.args, call.attrs
+    mean = emit(relax.op.mean(data, attrs.axis, keepdims=True))
+    square = emit(relax.op.square(emit(relax.op.subtract(data, mean))))
+    return relax.op.mean(square, attrs.axis, keepdims=bool(attrs.keepdims))
+
+
+def standard_deviation(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write a standard deviation as the root of a variance."""
+    return relax.op.sqrt(emit(variance(call, emit)))
+
+
 # What becomes other ops: whether it can, and how.
 WRITTEN_ANEW: dict[str, tuple[Callable, Callable]] = {
     "relax.nn.attention": (check_attention, attention),
     "relax.nn.attention_bias": (check_attention, attention),
     "relax.take": (check_take, take),
     "relax.matmul": (check_vectors, of_vectors),
+    "relax.nn.layer_norm": (check_last_axes, along_one_axis),
+    "relax.nn.rms_norm": (check_last_axes, along_one_axis),
+    "relax.nn.selu": (check_real, selu),
+    "relax.variance": (check_real, variance),
+    "relax.std": (check_real, standard_deviation),
 }

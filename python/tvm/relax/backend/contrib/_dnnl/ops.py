@@ -131,30 +131,31 @@ def _matmul(call: relax.Call) -> ReadOp:
     ranks = [len(dims(arg)) for arg in call.args]
     plain = {"transpose_a": False, "transpose_b": False, **_out_dtype(call)}
     if min(ranks) < 2:
-        raise Unread(f"a matmul of ranks {ranks[0]} and {ranks[1]}")
+        _written_anew(decompose.check_vectors)(call)
     name = "nn.matmul" if ranks[1] == 2 else "nn.batch_matmul"
     return ReadOp(name, list(call.args), plain)
 
 
-def _only_axis(call: relax.Call, axes) -> int:
-    if len(axes) != 1:
-        raise Unread(f"axes={list(axes)}: one is read")
-    return int(axes[0])
+def _only_axis(call: relax.Call) -> int:
+    if len(call.attrs.axes) != 1:
+        _written_anew(decompose.check_last_axes)(call)
+    return int(call.attrs.axes[0])
 
 
 def _layer_norm(call: relax.Call) -> ReadOp:
-    attrs = {"axis": _only_axis(call, call.attrs.axes), "epsilon": float(call.attrs.epsilon)}
+    attrs = {"axis": _only_axis(call), "epsilon": float(call.attrs.epsilon)}
     return ReadOp("nn.layer_norm", list(call.args), {**attrs, **_affine(call)})
 
 
 def _affine(call: relax.Call) -> dict:
+    # TVM's own kernels scale and shift nevertheless.
     if not (call.attrs.center and call.attrs.scale):
         raise Unread("center or scale is off")
     return {"center": True, "scale": True}
 
 
 def _rms_norm(call: relax.Call) -> ReadOp:
-    axis, rank = _only_axis(call, call.attrs.axes), len(dims(call.args[0]))
+    axis, rank = _only_axis(call), len(dims(call.args[0]))
     if axis % rank != rank - 1:
         raise Unread(f"axis={axis} is not the last")
     return ReadOp("dnnl.rms_norm", list(call.args), {"epsilon": float(call.attrs.epsilon)})
