@@ -164,6 +164,20 @@ REFUSED = {
         "read as one tuple",
     ),
     "no-row": (lambda b, x: op.sin(x), [X3], "sin", "no rule for this op"),
+    "training": (
+        lambda b, x: relax.TupleGetItem(b.emit(op.nn.batch_norm(x, *[const(6)] * 4, 1)), 0),
+        [X4],
+        "batch_norm",
+        "training=True",
+    ),
+    "statistics": (
+        lambda b, x, mean: relax.TupleGetItem(
+            b.emit(op.nn.batch_norm(x, const(6), const(6), mean, const(6), 1, training=False)), 0
+        ),
+        [X4, var("mean", 6)],
+        "batch_norm",
+        "statistics are not constant",
+    ),
     "window": (
         lambda b, x: op.nn.attention(x, x, x, window_size=2),
         [var("x", 1, 5, 2, 4)],

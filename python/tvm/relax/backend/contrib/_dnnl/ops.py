@@ -177,6 +177,13 @@ def _channel_norm(name: str, *names: str) -> Row:
     return read
 
 
+def _batch_norm(call: relax.Call) -> ReadOp:
+    """Tell why partitioning has neither folded a batch_norm nor written it as other ops."""
+    if call.attrs.training:
+        raise Unread("training=True: it normalizes by the mean and variance of its data")
+    raise Unread("its statistics are not constant")
+
+
 def _reshape(call: relax.Call, target: list | None = None) -> ReadOp:
     """Read dimensions that are open as those of the data in the same place, or as what is left."""
     data = call.args[0]
@@ -323,6 +330,7 @@ ROWS: dict[str, Row] = {
         for n in (1, 2, 3)
     },
     "relax.matmul": _matmul,
+    "relax.nn.batch_norm": _batch_norm,
     "relax.nn.layer_norm": _layer_norm,
     "relax.nn.rms_norm": _rms_norm,
     "relax.nn.group_norm": _channel_norm("nn.group_norm", "num_groups"),
