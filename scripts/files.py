@@ -23,14 +23,14 @@ import stat
 from pathlib import Path
 
 
-def write_whole(path, text):
+def write_atomically(path, text):
     """Write a text so that the file has the old text or the new, also where the disk is full."""
-    with whole(path) as file:
+    with replaced_at_end(path) as file:
         file.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
-def whole(path):
+def replaced_at_end(path):
     """Give a path to write to, with the suffix of a file that it then becomes.
 
     What is there and no regular file, such as /dev/stdout, is written as it is, and so is a file

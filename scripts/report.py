@@ -25,7 +25,7 @@ from pathlib import Path
 from scripts import options
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import write_whole
+from scripts.files import write_atomically
 from scripts.onnx_model import OnnxModel
 
 
@@ -71,7 +71,7 @@ def load(args, console):
 def write(path, text):
     """Write a file that the user named."""
     try:
-        write_whole(path, text)
+        write_atomically(path, text)
     except OSError as error:
         raise SetupError(f"cannot write {path}: {error.strerror}", "name another file.") from error
 

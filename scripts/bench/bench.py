@@ -37,7 +37,7 @@ from scripts import options, table
 from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import write_whole
+from scripts.files import write_atomically
 
 # What is measured when no precision is named.
 PRECISIONS = ("float32", "bfloat16", "int8")
@@ -381,5 +381,5 @@ def main(args):
             "note": note,
             "rows": rows,
         }
-        write_whole(args.json, json.dumps(figures, indent=1) + "\n")
+        write_atomically(args.json, json.dumps(figures, indent=1) + "\n")
     return 0

@@ -30,7 +30,7 @@ from tvm.testing import dnnl as testing
 from scripts import table
 from scripts.bench import bench, measure, own, peers
 from scripts.errors import SetupError
-from scripts.files import write_whole
+from scripts.files import write_atomically
 from scripts.layout import ROOT
 
 HEADER = [
@@ -201,7 +201,7 @@ def write(text, path=PATH):
     _, end, after = rest.partition(MARKS[1])
     if not end:
         raise SetupError(f"{path} has no place for the table", f"it is between {MARKS}.")
-    write_whole(path, before + begin + text + end + after)
+    write_atomically(path, before + begin + text + end + after)
 
 
 def main(args, folder, console):

@@ -21,7 +21,7 @@ import textwrap
 from pathlib import Path
 
 from scripts.errors import SetupError
-from scripts.files import whole
+from scripts.files import replaced_at_end
 
 # So that bars of one backend, or of one kind of primitive, look alike in all plots.
 COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#787774", "#c4554d", "#cb912f")
@@ -51,7 +51,7 @@ def _save(figure, path):
     for axes in figure.axes:
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-    with whole(path) as file:
+    with replaced_at_end(path) as file:
         figure.savefig(file, dpi=150)
 
 

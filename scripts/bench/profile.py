@@ -31,7 +31,7 @@ from scripts import options, table
 from scripts.bench import bench, measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import write_whole
+from scripts.files import write_atomically
 from scripts.layout import PluginLayout
 
 HEADER = [
@@ -196,7 +196,7 @@ def main(args):
                 ) from error
         with console.step(f"{workload.name}: measure"):
             sample, primitives = ready
-            whole = measure.Timing.of(sample(args.repeat))
+            run = measure.Timing.of(sample(args.repeat))
             in_turn = primitives("profile_primitives", args.repeat)
             alone = primitives("measure_primitives", args.repeat)
             peak = peak_gflops(10, args.precision)
@@ -210,23 +210,23 @@ def main(args):
     alone_total = sum(row["microseconds"] for row in alone)
     flops = sum(row["flops"] for row in in_turn)
     print(
-        f"\n{workload.title}, {args.precision}: whole run {whole.median:.2f} ms; primitives "
+        f"\n{workload.title}, {args.precision}: whole run {run.median:.2f} ms; primitives "
         f"in their turn {total / 1e3:.2f} ms, alone {alone_total / 1e3:.2f} ms\n"
-        f"{flops / 1e9:.2f} GFLOP in {whole.median:.2f} ms: {flops / whole.median / 1e6:.0f} "
-        f"GFLOP/s, {flops / whole.median / 1e6 / peak:.0%} of the peak of {peak:.0f} GFLOP/s"
+        f"{flops / 1e9:.2f} GFLOP in {run.median:.2f} ms: {flops / run.median / 1e6:.0f} "
+        f"GFLOP/s, {flops / run.median / 1e6 / peak:.0%} of the peak of {peak:.0f} GFLOP/s"
     )
     if args.json:
         figures = {
             "model": workload.name,
             "precision": args.precision,
             "peak_gflops": peak,
-            "median_ms": whole.median,
+            "median_ms": run.median,
         }
         figures["primitives"] = [
             {**row, "microseconds_alone": other["microseconds"]}
             for row, other in zip(in_turn, alone)
         ]
-        write_whole(args.json, json.dumps(figures, indent=1))
+        write_atomically(args.json, json.dumps(figures, indent=1))
     if args.plot:
         plot.primitives(in_turn, args.plot, f"{workload.title}, {args.threads} threads")
     return 0

@@ -32,7 +32,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts.errors import SetupError
-from scripts.files import whole, write_whole
+from scripts.files import replaced_at_end, write_atomically
 
 INDEX = "dnnl_demo.json"
 FORMAT = "dnnl-demo-1"
@@ -75,7 +75,7 @@ def _save(folder, results, image):
         row = result.workload
         dnnl.export_library(result.lib, folder / f"{row.name}.so")
         arrays = {f"output{i}": output for i, output in enumerate(result.outputs)}
-        with whole(folder / f"{row.name}.npz") as file:
+        with replaced_at_end(folder / f"{row.name}.npz") as file:
             np.savez(file, input=result.inputs[row.input_name], **arrays)
         models.append(
             {
@@ -96,11 +96,11 @@ def _save(folder, results, image):
     if any(model["name"] == "rec" for model in models):
         # The dictionary, so that loading needs no ONNX.
         index["classes"] = ocr.characters()
-    with whole(folder / "line.png") as file:
+    with replaced_at_end(folder / "line.png") as file:
         image.save(file)
     # Written last: without it the directory is not one of ours.
     text = json.dumps(index, ensure_ascii=False, indent=1)
-    write_whole(folder / INDEX, text)
+    write_atomically(folder / INDEX, text)
 
 
 def read_index(folder):

@@ -22,7 +22,7 @@ The table tells types, layouts and fusion.
 import sys
 
 from scripts.console import Console
-from scripts.files import write_whole
+from scripts.files import write_atomically
 from scripts.layout import ROOT
 
 PATH = ROOT / "docs" / "supported_ops.md"
@@ -48,7 +48,7 @@ def main(args):
             wrong = support.run(console.note)
     if args.write:
         PATH.parent.mkdir(exist_ok=True)
-        write_whole(PATH, text)
+        write_atomically(PATH, text)
     else:
         print(text, end="")
     for name, what in wrong.items():

@@ -19,7 +19,7 @@
 import hashlib
 from pathlib import Path
 
-from scripts.files import write_whole
+from scripts.files import write_atomically
 
 
 def _feed(state, part):
@@ -66,7 +66,7 @@ def digest(*parts):
 def write_atomic(path, text):
     """Write a file so that a reader sees the old text or the new, and its folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, text)
+    write_atomically(path, text)
 
 
 class Stamp:

@@ -23,16 +23,16 @@ import sys
 import pytest
 
 from scripts.bench import bench
-from scripts.files import write_whole
+from scripts.files import write_atomically
 from scripts.layout import ROOT
 
 # As on a full disk: no file grows beyond a kilobyte.
 FULL = """
 import resource, sys
-from scripts.files import write_whole
+from scripts.files import write_atomically
 resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
 try:
-    write_whole(sys.argv[1], "new" * 1000)
+    write_atomically(sys.argv[1], "new" * 1000)
 except OSError:
     sys.exit(3)
 """
@@ -55,7 +55,7 @@ def test_links_and_modes_stay(tmp_path):
     path.write_text("old")
     path.chmod(0o640)
     link.symlink_to(path)
-    write_whole(link, "new")
+    write_atomically(link, "new")
     assert link.is_symlink() and path.read_text() == "new"
     assert path.stat().st_mode & 0o777 == 0o640
     assert len(list(tmp_path.iterdir())) == 2
@@ -65,7 +65,7 @@ def test_what_is_no_file_stays_what_it_is(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
-    write_whole(pipe, "new")
+    write_atomically(pipe, "new")
     assert reader.communicate(timeout=60)[0] == "new" and pipe.is_fifo()
 
 

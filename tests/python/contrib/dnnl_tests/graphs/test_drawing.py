@@ -54,7 +54,7 @@ def offloaded(graph, name):
     # The name of a composite tells its virtual ops by the last part.
     short = name.split(".")[-1]
     inside = any(short in composite for composite in report.composites)
-    return bool(report.taken.get(name) or inside)
+    return bool(report.offloaded_ops.get(name) or inside)
 
 
 # Graphs of 8-bit tensors are drawn in a way of their own: `graphs/quantized.py`.

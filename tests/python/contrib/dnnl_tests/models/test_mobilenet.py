@@ -69,9 +69,9 @@ def test_all_heavy_ops_run_on_dnnl(mobilenet):
         assert mobilenet.original[op] > 0
         # A batch_norm is folded into the convolution before it, or offloaded.
         gone = report.folded.get(op, 0) if op == "nn.batch_norm" else 0
-        assert report.taken.get(op, 0) + gone == mobilenet.original[op]
+        assert report.offloaded_ops.get(op, 0) + gone == mobilenet.original[op]
         assert op not in report.reasons
-        assert found.ops[op] == report.taken.get(op, 0)
+        assert found.ops[op] == report.offloaded_ops.get(op, 0)
         assert not found.host_ops[op]
     assert found.composites["dnnl.conv2d_bias_relu"] == mobilenet.original["nn.conv2d"]
     assert found.partitions == report.partitions

@@ -201,12 +201,12 @@ def run_case(folder):
         return Outcome(TVM_FAILS, wrong) if wrong else Outcome(DNNL_FAILS, _reason(error))
     if not report.partitions:
         return Outcome(NOT_OFFLOADED)
-    taken = tuple(sorted(report.taken))
+    offloaded = tuple(sorted(report.offloaded_ops))
     wrong = _attempt(_run, partitioned, params, inputs, outputs)
     if not wrong:
-        return Outcome(PASSES, "", taken)
+        return Outcome(PASSES, "", offloaded)
     alone = _attempt(_run, mod, params, inputs, outputs)
-    return Outcome(TVM_FAILS, alone, taken) if alone else Outcome(DNNL_FAILS, wrong, taken)
+    return Outcome(TVM_FAILS, alone, offloaded) if alone else Outcome(DNNL_FAILS, wrong, offloaded)
 
 
 def dnnl_warning():

@@ -16,12 +16,16 @@
 # under the License.
 """Any legal Relay module can be partitioned, whatever it consists of, and computes the same."""
 
+import itertools
+import re
+
 import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib import _dnnl, dnnl
 from tvm.relay.op.contrib._dnnl import pipeline
+from tvm.relay.op.contrib._dnnl.options import Options
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.partition.any_module import MODULES, SHAPE, X, batch_norm_tuple, func, relu, sin
@@ -241,7 +245,7 @@ def test_step_that_fails_is_a_warning(step, monkeypatch):
     assert report.failures == {"main": f"{step} failed: no way"}
     assert f"function main: {step} failed: no way" in str(report)
     # The other steps are done.
-    assert report.taken.get("nn.conv2d", 0) == (step != "offload")
+    assert report.offloaded_ops.get("nn.conv2d", 0) == (step != "offload")
     if step == "offload":
         assert report.reasons["nn.conv2d"] == {"offload failed: no way": 1}
 
@@ -284,3 +288,11 @@ class TestSumOfTheSame:
     def test_nothing_to_simplify_is_left_as_it_is(self):
         mod = partition(module(sin(sin(conv(X)))))
         assert str(mod["main"].body).count("sin(") == 2
+
+
+def test_the_list_of_steps():
+    """What the package says of the order is the order."""
+    files = re.findall(r"^    ((?:rewrites|partition)/\w+)", _dnnl.__doc__, re.MULTILINE)
+    steps = pipeline._steps(Options(precision="bfloat16", keep_bias_order=False))
+    modules = ["/".join(step.__module__.split(".")[-2:]) for step in steps]
+    assert files == [name for name, _ in itertools.groupby(modules)]

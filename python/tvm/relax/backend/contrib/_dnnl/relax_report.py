@@ -169,7 +169,7 @@ class _Reporter:
                 and (short_name(each) != "astype" or title == f"{COMPILER}.cast")
             ]
             self.report.calls.update(names)
-            self.report.taken.update(names)
+            self.report.offloaded_ops.update(names)
             self.report.composites[title] += 1
             if "qnn." in title:
                 self.report.in_8_bits[_scales(composite)] += 1

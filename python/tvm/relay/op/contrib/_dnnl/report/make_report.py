@@ -48,7 +48,7 @@ def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
         names = Counter(op_name(call) for call in unit.ops)
         report.calls.update(names)
         if unit.offloaded:
-            report.taken.update(names)
+            report.offloaded_ops.update(names)
             report.composites.update([unit.composite] if unit.composite else [])
             report.in_8_bits.update(_scales(unit))
         else:

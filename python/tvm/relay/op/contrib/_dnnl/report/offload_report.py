@@ -101,7 +101,7 @@ class OffloadReport:
     ----------
     calls : dict[str, int]
         By Relay op: how many there are in the module, those in composites included.
-    taken : dict[str, int]
+    offloaded_ops : dict[str, int]
         By Relay op: how many of them are in a partition.
     reasons : dict[str, dict[str, int]]
         By Relay op: why some stayed on TVM, and how many for each reason.
@@ -121,7 +121,7 @@ class OffloadReport:
     """
 
     calls: dict[str, int] = field(default_factory=Counter)
-    taken: dict[str, int] = field(default_factory=Counter)
+    offloaded_ops: dict[str, int] = field(default_factory=Counter)
     reasons: dict[str, dict[str, int]] = field(default_factory=dict)
     composites: dict[str, int] = field(default_factory=Counter)
     in_8_bits: dict[str, int] = field(default_factory=Counter)
@@ -139,7 +139,7 @@ class OffloadReport:
     @property
     def offloaded(self) -> int:
         """How many of them oneDNN runs."""
-        return sum(self.taken.values())
+        return sum(self.offloaded_ops.values())
 
     @property
     def summary(self) -> str:
@@ -147,7 +147,7 @@ class OffloadReport:
         text = f"{self.offloaded} of {self.total} ops run on oneDNN"
         if self.partitions:
             text += f", in {_count(self.partitions)}"
-        left = {name: count - self.taken.get(name, 0) for name, count in self.calls.items()}
+        left = {name: count - self.offloaded_ops.get(name, 0) for name, count in self.calls.items()}
         names = [name for name in sorted(left, key=lambda name: (-left[name], name)) if left[name]]
         if len(names) > MAX_LEFT:
             names[MAX_LEFT:] = ["..."]
@@ -162,7 +162,7 @@ class OffloadReport:
             "ops": {
                 name: {
                     "calls": self.calls[name],
-                    "offloaded": self.taken.get(name, 0),
+                    "offloaded": self.offloaded_ops.get(name, 0),
                     "reasons": dict(self.reasons.get(name, {})),
                 }
                 for name in sorted(self.calls)
@@ -193,7 +193,7 @@ class OffloadReport:
             reasons = self.reasons.get(name, {})
             of_reason = {why: [*sources.get((name, why), ())] for why in reasons}
             texts = _grouped(reasons, of_reason) or [""]
-            rows.append((name, self.calls[name], self.taken.get(name, 0), texts[0]))
+            rows.append((name, self.calls[name], self.offloaded_ops.get(name, 0), texts[0]))
             rows.extend(("", "", "", text) for text in texts[1:])
         rows.append(("total", self.total, self.offloaded, f"in {_count(self.partitions)}"))
         width = [max(len(str(row[i])) for row in rows) for i in range(3)]
@@ -212,7 +212,9 @@ class OffloadReport:
             if counts:
                 items = (f"{count} x {name}" for name, count in sorted(counts.items()))
                 lines.append(f"{title}: {', '.join(items)}")
-        left = sum(self.calls[name] - self.taken.get(name, 0) for name in (QUANTIZE, DEQUANTIZE))
+        left = sum(
+            self.calls[name] - self.offloaded_ops.get(name, 0) for name in (QUANTIZE, DEQUANTIZE)
+        )
         if left and self.partitions:
             lines.append(
                 f"{left} quantize or dequantize stay on TVM: the ops between them run in float32. "
