@@ -340,3 +340,24 @@ def test_operand_that_stays_too():
     partitioned = check(mod, {"dnnl.qnn.conv2d": 1}, x, prune=True)
     report = tvm_dnnl.offload_report(partitioned)
     assert report.reasons["dequantize"].total() == 1
+
+
+def test_report_of_a_weight_in_float32():
+    """Of a weight that int8 has no room for, less its zero point."""
+    values = np.random.default_rng(0).integers(1, 255, (6, 6, 1, 1), endpoint=True)
+
+    def build(builder, x):
+        scale, zero = relax.const(0.05, "float32"), relax.const(3, "uint8")
+        y = builder.emit(op.dequantize(x, scale, zero, axis=1))
+        weight, zero = relax.const(values.astype("uint8")), relax.const(100, "uint8")
+        return op.nn.conv2d(y, builder.emit(op.dequantize(weight, scale, zero, axis=0)))
+
+    x = np.random.default_rng(1).integers(0, 9, (2, 6, 9, 9)).astype("uint8")
+    mod = module(build, var("x", 2, 6, 9, 9, dtype="uint8"))
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert composites(partitioned) == {"dnnl.dequantize": 1, "dnnl.conv2d": 1}
+    text = "nn.conv2d: the weight less its zero point does not fit into int8"
+    assert tvm_dnnl.offload_report(partitioned).in_float32 == {text: 1}
+    np.testing.assert_allclose(
+        run(compiled(partitioned), x)[0], run(compiled(mod), x)[0], rtol=1e-5, atol=1e-5
+    )

@@ -229,6 +229,27 @@ class Network:
         return self._op(name, [x, w, b], quantization, real, **options)
 
 
+_BEHIND = {"dnnl.qnn.avg_pool2d_quantize": 1, "dnnl.qnn.dense_bias_quantize": 1}
+COMPOSITES = {
+    "int8": {
+        "dnnl.qnn.conv2d_bias_clip_quantize": 2,
+        "dnnl.qnn.conv2d_bias_quantize_sum_quantize": 1,
+        **_BEHIND,
+    },
+    "uint8": {
+        "dnnl.conv2d_bias_clip": 2,
+        "dnnl.conv2d_bias": 1,
+        "dnnl.qnn.add_quantize": 1,
+        **_BEHIND,
+    },
+}
+# Weights are up to 135 above their zero point.
+IN_FLOAT32 = {
+    "int8": {},
+    "uint8": {"nn.conv2d: the weight less its zero point does not fit into int8": 3},
+}
+
+
 @pytest.mark.parametrize(
     "dtype, weights, per_channel",
     [("uint8", "uint8", False), ("int8", "int8", False), ("int8", "int8", True)],
@@ -244,6 +265,11 @@ def test_a_network_is_one_partition(dtype, weights, per_channel):
     partitioned = dnnl.partition_for_dnnl(mod, params, prune=False)
     offload = testing.offload(partitioned)
     assert offload.partitions == 1 and not offload.host_ops, f"{offload}\n{partitioned}"
+    report = dnnl.offload_report(partitioned)
+    assert report.composites == COMPOSITES[weights]
+    assert report.in_float32 == IN_FLOAT32[weights]
+    for text, count in report.in_float32.items():
+        assert f"in float32 between 8-bit tensors: {count} x {text}" in str(report)
     (name,) = (param.name_hint for param in mod["main"].params if param.name_hint not in params)
     (found,) = testing.run(partitioned, {name: image.astype(dtype)}, params)
     exact = network.result.values

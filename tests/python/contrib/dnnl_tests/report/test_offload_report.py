@@ -212,6 +212,7 @@ def test_to_dict_is_plain():
         "ops",
         "composites",
         "in_8_bits",
+        "in_float32",
         "folded",
         "failures",
     }

@@ -26,6 +26,7 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
+from .graph import RelaxGraph
 from .move_in_int8 import (
     fold_dequantized,
     merge_equal,
@@ -36,6 +37,7 @@ from .move_in_int8 import (
 from .outline import Outlined
 from .partition.units import Choice, Units
 from .policy.op_spec import Rules
+from .policy.quantized import weights_in_float32
 from .policy.tensors import COMPILER
 from .propagate_strides import propagate_strides
 from .reduced_precision import reduce_precision
@@ -60,12 +62,14 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         "excluded": sorted(rules.options.exclude),
         "folded": dict(sorted((given - _ops(mod)).items())),
         "stayed": {},
+        "in_float32": {},
     }
     if given["dequantize"]:
         for rewrite in (merge_equal, move_relu_first, move_in_int8):
             mod = _rewritten(mod, rules, rewrite)
         # Before, for constants that were moved in 8 bits; behind, for what reads real ones.
         mod = simplify(mod, rules.options.exclude)
+        record["in_float32"] = dict(_weights_in_float32(mod, rules))
         mod = simplify(_rewritten(mod, rules, fold_dequantized), rules.options.exclude)
     mod = _rewritten(mod, rules, propagate_strides)
     if rules.options.precision != "float32":
@@ -93,6 +97,13 @@ def _rewritten(mod: tvm.IRModule, rules: Rules, rewrite: Callable) -> tvm.IRModu
         if isinstance(func, relax.Function) and not is_opaque(func):
             builder.update_func(var, rewrite(mod, func, rules))
     return without_dead_code(builder.finalize())
+
+
+def _weights_in_float32(mod: tvm.IRModule, rules: Rules) -> Counter:
+    """Count, for the report, the ops with 8-bit operands that run in float32."""
+    functions = (func for func in mod.functions.values() if isinstance(func, relax.Function))
+    graphs = (RelaxGraph(func, rules.options.exclude) for func in functions if not is_opaque(func))
+    return sum((weights_in_float32(graph, rules) for graph in graphs), Counter())
 
 
 def _ops(mod: tvm.IRModule) -> Counter:

@@ -87,6 +87,7 @@ class _Reporter:
         self.excluded = frozenset(excluded)
         self.rules = Rules(rows, Options(exclude=self.excluded))
         self.report = OffloadReport(folded=Counter(record["folded"] if record else {}))
+        self.report.in_float32 = Counter(record["in_float32"] if record else {})
         for var, func in mod.functions_items():
             if not isinstance(func, relax.Function):
                 continue

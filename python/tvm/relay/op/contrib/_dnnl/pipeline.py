@@ -177,6 +177,7 @@ def _attempt(function: TypedFunction, step: Step, rules: Rules, record: Record) 
         rewritten = step(function, rules)
         changed = _replaced(function, rewritten)
         record.folded.update(rewritten.folded)
+        record.in_float32.update(rewritten.in_float32)
         if rewritten.stayed is not None:
             record.stay(function.name, rewritten.func, rewritten.stayed)
         return changed

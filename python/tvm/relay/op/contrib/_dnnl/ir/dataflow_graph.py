@@ -373,9 +373,12 @@ class Rewritten(NamedTuple):
     stayed : dict[relay.Call, str] | None
         Calls in `func` that oneDNN could run, and why they are in no partition; None from a step
         that makes no partitions.
+    in_float32 : Counter
+        By op and reason: the ops that read 8-bit tensors, and now run in float32.
     """
 
     func: relay.Function
     folded: Counter = Counter()
     partitions: dict[relay.GlobalVar, relay.Function] = {}
     stayed: dict[relay.Call, str] | None = None
+    in_float32: Counter = Counter()

@@ -18,11 +18,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from .graph import Graph
 from .op_spec import Rules
+from .op_view import Tensor
 from .rules.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor, is_weight, parameters
+from .tensors import EIGHT_BITS
 
 
 def is_dequantized(graph: Graph, rules: Rules, i: int, user: int) -> bool:
@@ -65,6 +69,34 @@ def reads_weight(graph: Graph, rules: Rules, i: int, user: int) -> bool:
     if spec is None or spec.weight_axis is None or rules.refusal(graph.views[user]) is not None:
         return False
     return graph.operands[user][0] != i and i in (dequantized_operands(graph, rules, user) or ())
+
+
+def weights_in_float32(graph: Graph, rules: Rules) -> Counter:
+    """Count the ops that multiply an 8-bit tensor by an 8-bit constant, but in float32.
+
+    Returns
+    -------
+    Counter
+        By op and reason, a text for the report.
+    """
+    texts: Counter = Counter()
+    for user, name in enumerate(graph.ops):
+        spec = rules.ops.get(name)
+        if spec is None or spec.weight_axis is None or rules.refusal(graph.views[user]):
+            continue
+        data, i = graph.operands[user]
+        if not is_dequantized(graph, rules, data, user) or reads_weight(graph, rules, i, user):
+            continue
+        args = graph.views[i].args if graph.ops[i] == DEQUANTIZE else ()
+        if args and args[0].dtype in EIGHT_BITS and all(arg.is_constant for arg in args):
+            texts[f"{name}: {_why_no_weight(args[2])}"] += 1
+    return texts
+
+
+def _why_no_weight(zero_point: Tensor) -> str:
+    if zero_point.value.any():
+        return "the weight less its zero point does not fit into int8"
+    return "the scales of the weight lie along another axis than the output channels"
 
 
 def goes_before_rounding(graph: Graph, rules: Rules, relu: int) -> bool:

@@ -44,6 +44,7 @@ def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
     report.partitions = sum(is_partition(func) for func in walk.mod.functions.values())
     if record is not None:
         report.folded, report.failures = record.folded, record.failures
+        report.in_float32 = record.in_float32
     for unit in walk.units:
         names = Counter(op_name(call) for call in unit.ops)
         report.calls.update(names)

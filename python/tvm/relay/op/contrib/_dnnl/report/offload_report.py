@@ -109,6 +109,8 @@ class OffloadReport:
         By name: the composites in all partitions.
     in_8_bits : dict[str, int]
         By kind of scale: the composites that read integers in 8 bits.
+    in_float32 : dict[str, int]
+        By Relay op and reason: the ops of 8-bit tensors and weights that run in float32.
     partitions : int
         The number of functions that oneDNN runs.
     folded : dict[str, int]
@@ -125,6 +127,7 @@ class OffloadReport:
     reasons: dict[str, dict[str, int]] = field(default_factory=dict)
     composites: dict[str, int] = field(default_factory=Counter)
     in_8_bits: dict[str, int] = field(default_factory=Counter)
+    in_float32: dict[str, int] = field(default_factory=Counter)
     partitions: int = 0
     folded: dict[str, int] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
@@ -169,6 +172,7 @@ class OffloadReport:
             },
             "composites": dict(sorted(self.composites.items())),
             "in_8_bits": dict(sorted(self.in_8_bits.items())),
+            "in_float32": dict(sorted(self.in_float32.items())),
             "folded": dict(sorted(self.folded.items())),
             "failures": dict(sorted(self.failures.items())),
         }
@@ -212,6 +216,8 @@ class OffloadReport:
             if counts:
                 items = (f"{count} x {name}" for name, count in sorted(counts.items()))
                 lines.append(f"{title}: {', '.join(items)}")
+        for text, count in sorted(self.in_float32.items()):
+            lines.append(f"in float32 between 8-bit tensors: {count} x {text}")
         left = sum(
             self.calls[name] - self.offloaded_ops.get(name, 0) for name in (QUANTIZE, DEQUANTIZE)
         )

@@ -55,12 +55,15 @@ class Record:
         The option `exclude`.
     failures : dict[str, str]
         By function: why it was left as it was.
+    in_float32 : Counter
+        By op and reason: the ops between 8-bit tensors that run in float32.
     """
 
     folded: Counter = field(default_factory=Counter)
     stayed: dict[str, dict[str, list[str | None]]] = field(default_factory=dict)
     excluded: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
+    in_float32: Counter = field(default_factory=Counter)
 
     def stay(self, name: str, func: relay.Function, reasons: dict[relay.Call, str]) -> None:
         """Note why calls of the function `name`, which has become `func`, were not offloaded."""
@@ -89,4 +92,5 @@ class Record:
         if text is None:
             return None
         fields = json.loads(str(text))
-        return Record(**{**fields, "folded": Counter(fields["folded"])})
+        counters = {name: Counter(fields[name]) for name in ("folded", "in_float32")}
+        return Record(**{**fields, **counters})

@@ -20,6 +20,9 @@ A dequantize goes behind a reshape, a transpose or a maximum pool, and a quantiz
 concatenation; a pair of them with the same scale and zero point goes away. This is exact: such ops
 give the same for real numbers as for the integers that stand for them. Then a convolution or a
 matmul has the dequantize of its operands right before it, as fusion wants it.
+
+The driver of rewrites is of no use here: its matches do not overlap, and in one walk a dequantize moves
+behind op after op.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..ir.relay_view import op_name, value_of
 from ..policy.op_spec import Rules
-from ..policy.quantized import reads_weight
+from ..policy.quantized import reads_weight, weights_in_float32
 from ..policy.rules.quantize import (
     DEQUANTIZE,
     QUANTIZE,
@@ -70,7 +73,8 @@ def fold_dequantized(function: TypedFunction, rules: Rules) -> Rewritten:
         if not all(reads_weight(graph, rules, i, user) for user in graph.users[i]):
             value = _dequantized(expr)
             replacements[i] = [], lambda value=value: value
-    return Rewritten(graph.replace(replacements))
+    in_float32 = weights_in_float32(graph, rules)
+    return Rewritten(graph.replace(replacements), in_float32=in_float32)
 
 
 def _parameters(call: relay.Call) -> tuple[float, int] | None:
