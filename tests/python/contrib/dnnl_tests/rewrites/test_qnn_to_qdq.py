@@ -18,12 +18,15 @@
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy.refused import REFUSED
 from tvm.relay.qnn import op as qnn
 
 from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import conv, conv_transpose, pool
-from dnnl_tests.relay import composites, module
+from dnnl_tests.relay import composites, module, partition
 
 DATA = Quantization(0.02, 131, "uint8")
 OUT = Quantization(0.11, 120, "uint8")
@@ -113,16 +116,125 @@ def test_binary(op):
     )
 
 
-@pytest.mark.parametrize("op", ["tanh", "sigmoid", "exp", "abs"])
+def hard_swish(x):
+    return x * np.clip(x + 3, 0, 6) / 6
+
+
+# The float function, the zero point of the data, and the composites.
+UNARY = {
+    "abs": (np.abs, 100, {}),
+    "exp": (np.exp, 100, {}),
+    "hardswish": (hard_swish, 150, {"dnnl.hard_swish": 1}),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), -1, {}),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 100, {}),
+    "sqrt": (np.sqrt, 0, {}),
+    "tanh": (np.tanh, 100, {}),
+}
+
+
+def unary(op, x, data, out, attrs=None):
+    """Return a QNN op of one operand."""
+    params = [data.scale_expr, data.zero_expr, out.scale_expr, out.zero_expr]
+    return relay.Call(tvm.ir.Op.get(f"qnn.{op}"), [data.var("x", *x.shape), *params], attrs)
+
+
+@pytest.mark.parametrize("op", UNARY)
 def test_unary(op):
-    data = Quantization(0.02, 100, "uint8")
-    out = Quantization(0.03, 5, "uint8")
+    function, zero, counts = UNARY[op]
+    data, out = Quantization(0.02, zero, "uint8"), Quantization(0.03, 5, "uint8")
     x = data.values(4, 60)
-    expr = getattr(qnn, op)(
-        data.var("x", 4, 60), data.scale_expr, data.zero_expr, out.scale_expr, out.zero_expr
+    want = out.nearest(function(data.real(x)))
+    run_quantized(unary(op, x, data, out), {"x": x}, want, composites=counts)
+
+
+# Their attributes are those of the float ops: the numbers, what writes these, the composites.
+WITH_ATTRS = {
+    "leaky_relu": (
+        lambda x: np.where(x > 0, x, 0.1 * x),
+        lambda x: relay.nn.leaky_relu(x, 0.1),
+        {},
+    ),
+    "softmax": (
+        lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True),
+        lambda x: relay.nn.softmax(x, 1),
+        {},
+    ),
+    "avg_pool2d": (
+        lambda x: pool(x, "avg", dict(pool_size=(3, 3), strides=(2, 2), padding=(1, 1))),
+        lambda x: relay.nn.avg_pool2d(x, (3, 3), (2, 2), padding=(1, 1)),
+        {"dnnl.qnn.avg_pool2d_quantize": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("op", WITH_ATTRS)
+def test_unary_with_attributes(op):
+    function, float_op, counts = WITH_ATTRS[op]
+    # TVM's softmax has int8 only.
+    data, out = Quantization(0.02, 3, "int8"), Quantization(0.013, -5, "int8")
+    x = data.values(2, 8, 7, 7)
+    attrs = float_op(relay.var("x", shape=x.shape)).attrs
+    want = out.nearest(function(data.real(x)))
+    run_quantized(unary(op, x, data, out, attrs), {"x": x}, want, composites=counts)
+
+
+@pytest.mark.parametrize("op", ["erf", "log"])
+def test_reason_of_the_float_op(op):
+    mod = module(unary(op, DATA.values(4, 60), DATA, OUT))
+    report = dnnl.offload_report(partition(mod, prune=False))
+    assert report.reasons == {f"qnn.{op}": {REFUSED[op]: 1}}
+
+
+def test_batch_matmul():
+    other = Quantization(0.03, -7, "int8")
+    x, y = DATA.values(3, 5, 16), other.values(3, 8, 16, low=-64, high=64)
+    expr = qnn.batch_matmul(
+        DATA.var("x", *x.shape),
+        other.var("y", *y.shape),
+        *(DATA.zero_expr, other.zero_expr, DATA.scale_expr, other.scale_expr),
     )
-    function = {"sigmoid": lambda v: 1 / (1 + np.exp(-v))}.get(op) or getattr(np, op)
-    run_quantized(expr, {"x": x}, out.nearest(function(data.real(x))), composites={})
+    want = OUT.nearest(DATA.real(x) @ other.real(y).swapaxes(1, 2))
+    expr = requantize(expr, np.float32(0.02) * np.float32(0.03))
+    counts = {"dnnl.qnn.batch_matmul_quantize": 1}
+    run_quantized(expr, {"x": x, "y": y}, want, composites=counts)
+
+
+@pytest.mark.parametrize("bias", [False, True], ids=["no-bias", "bias"])
+@pytest.mark.parametrize("weights", ["int8", "uint8"])
+def test_qlinear_conv(weights, bias):
+    """As TVM v0.19 imports ONNX's QLinearConv: scales are computed, zero points are vectors."""
+    attrs = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
+    zero = 0 if weights == "int8" else 128
+    weight = Quantization(np.linspace(0.004, 0.02, 8), zero, weights, 0)
+    x, w = DATA.values(1, 4, 6, 6), weight.values(8, 4, 3, 3, low=zero - 64, high=zero + 64)
+    zeros = relay.cast(const([zero] * 8, weights), "int32")
+    scales = DATA.scale_expr * weight.scale_expr
+    params = DATA.zero_expr, zeros, DATA.scale_expr, weight.scale_expr
+    expr = qnn.conv2d(DATA.var("x", *x.shape), relay.const(w), *params, **attrs)
+    want, name = conv(DATA.real(x), weight.real(w), attrs), "dnnl.qnn.conv2d_quantize"
+    if bias:
+        b = np.random.default_rng(0).integers(-2000, 2000, 8).astype("int32")
+        expr = relay.nn.bias_add(expr, relay.const(b))
+        want = want + (b * 0.02 * weight.scale).reshape(8, 1, 1)
+        name = "dnnl.qnn.conv2d_bias_quantize"
+    expr = qnn.requantize(
+        expr, scales, const(0, "int32"), OUT.scale_expr, OUT.zero_expr, 1, out_dtype="uint8"
+    )
+    run_quantized(expr, {"x": x}, OUT.nearest(want), composites={name: 1})
+
+
+@pytest.mark.parametrize("weights", ["int8", "uint8"])
+def test_qlinear_matmul(weights):
+    """As TVM v0.19 imports ONNX's QLinearMatMul: the weight is turned."""
+    weight = Quantization(0.01, 0 if weights == "int8" else 120, weights)
+    x, w = DATA.values(5, 16), weight.values(16, 8)
+    params = DATA.zero_expr, weight.zero_expr, DATA.scale_expr, weight.scale_expr
+    expr = qnn.dense(
+        DATA.var("x", 5, 16), relay.transpose(relay.const(w)), *params, units=8, out_dtype="int32"
+    )
+    expr = requantize(expr, np.float32(0.02) * np.float32(0.01))
+    want = OUT.nearest(DATA.real(x) @ weight.real(w))
+    run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.dense_quantize": 1})
 
 
 def test_concatenate():
@@ -169,6 +281,45 @@ def test_arithmetic_for_dequantize(zero):
         run_quantized(expr, inputs, want, composites={"dnnl.qnn.dense": 1})
     else:
         assert composites(mod) == {"dnnl.qnn.dense": 1}
+
+
+@pytest.mark.parametrize("zero", [np.zeros(8), np.full(8, 3), np.full(1, 3), np.arange(8)])
+def test_arithmetic_with_zero_points_of_columns(zero):
+    """Onnxruntime writes a zero point for each column of a MatMulInteger's weight."""
+    x, w = DATA.values(5, 16), Quantization(1, 0, "int8").values(16, 8, low=-64, high=64)
+    data = relay.cast(DATA.var("x", 5, 16), "float32") - relay.const(np.float32(131))
+    weight = relay.cast(relay.const(w), "float32") - const(zero, "float32")
+    want = ((x.astype("int32") - 131) @ (w - zero.astype("int32"))).astype("float32")
+    expr = relay.nn.dense(data, relay.transpose(weight))
+    run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.dense": 1})
+
+
+@pytest.mark.parametrize("op", ["conv2d", "dense"])
+@pytest.mark.parametrize("low, high", [(-128, 127), (-56, 199), (3, 258), (-100, 200)])
+def test_weights_that_were_folded(op, low, high):
+    """An importer that folds constants leaves the weight's integers in float32."""
+    w = np.random.default_rng(2).integers(low, high, (8, 16), endpoint=True)
+    w.flat[:2] = low, high
+    if op == "dense":
+        expr = relay.nn.dense(DATA.dequantize(DATA.var("x", 5, 16)), const(w, "float32"))
+        x = DATA.values(5, 16)
+        want = DATA.real(x) @ w.T
+    else:
+        w, attrs = w.reshape(8, 4, 2, 2), dict(kernel_size=(2, 2), channels=8, padding=(0, 0))
+        x = DATA.values(1, 4, 6, 6)
+        real = DATA.dequantize(DATA.var("x", *x.shape))
+        expr = relay.nn.conv2d(real, const(w, "float32"), **attrs)
+        want = conv(DATA.real(x), w.astype("float64"), attrs)
+    in_8_bits = high == 127 or (op == "dense" and high - low < 256)
+    run_quantized(
+        expr,
+        {"x": x},
+        want.astype("float32"),
+        composites={f"dnnl.qnn.{op}": 1} if in_8_bits else {},
+    )
+    report = dnnl.offload_report(partition(module(expr), prune=False))
+    text = "nn.conv2d: the weight less its zero point does not fit into int8"
+    assert report.in_float32 == ({text: 1} if op == "conv2d" and high in (199, 258) else {})
 
 
 def test_what_is_used_twice_stays():

@@ -266,4 +266,4 @@ class Rules:
             return EXCLUDED
         if name in self.ops:
             return self.reason(call)
-        return REFUSED.get(name, "no rule for this op")
+        return REFUSED.get(str(name).removeprefix("qnn."), "no rule for this op")

@@ -23,11 +23,13 @@ importers write in many, and what is fused is decided as for floats.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import tvm
 from tvm import relay
 from tvm.relay.qnn.op import dequantize, quantize
 
@@ -35,7 +37,7 @@ from ..ir.constants import to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
 from ..ir.relay_view import op_name, shape_of
 from ..policy.op_spec import Rules
-from ..policy.rules.quantize import EIGHT_BITS, along
+from ..policy.rules.quantize import DEQUANTIZE, EIGHT_BITS, along
 from ..policy.table import TABLE
 from .driver import Match, rewrite
 
@@ -110,6 +112,11 @@ class _Reader:
         if self.graph.ops[cast] != "cast":
             return None
         data = self.graph.operands[cast][0]
+        return data if self._dtype(data) in EIGHT_BITS else None
+
+    def _bytes_read(self, dequantize_: int) -> int | None:
+        """Return the 8-bit tensor that a dequantize reads."""
+        data = self.graph.operands[dequantize_][0]
         return data if self._dtype(data) in EIGHT_BITS else None
 
     def _sum(self, i: int, scale: np.ndarray) -> _Real | None:
@@ -212,20 +219,52 @@ class _Reader:
         return _Real([source], build)
 
     def difference(self, i: int) -> _Real | None:
-        """Read the cast of an 8-bit tensor to float32, less the cast of its zero point."""
+        """Read the cast of an 8-bit tensor to float32, less the cast of its zero points.
+
+        These are one number, or one for each item of the last axis.
+        """
         cast, zero = self.graph.operands[i]
         data = self._bytes(cast)
-        if data is None or self._dtype(i) != "float32" or shape_of(self.graph.nodes[zero]):
+        if data is None or self._dtype(i) != "float32":
             return None
-        value, one = self._values(zero), relay.const(1.0)
-        if value is not None:
-            if value != np.round(value) or abs(value) > 255:
+        shape, one = shape_of(self.graph.nodes[zero]), relay.const(1.0)
+        is_one = math.prod(shape) == 1
+        if not is_one and shape != shape_of(self.graph.nodes[data])[-1:]:
+            return None
+        values = self._values(zero)
+        if values is not None:
+            if (values != np.round(values)).any() or (np.abs(values) > 255).any():
                 return None
-            return _Real([data], lambda x: dequantize(x, one, relay.const(int(value))))
+            values = values.reshape(() if is_one else -1).astype("int32")
+            return _Real([data], lambda x: dequantize(x, one, relay.const(values), -1))
         zero = self._bytes(zero)
-        if zero is None:
+        if zero is None or shape:
             return None
         return _Real([data, zero], lambda x, z: dequantize(x, one, relay.cast(z, "int32")))
+
+    def integer_weight(self, i: int) -> _Real | None:
+        """Read a constant of integers by which an 8-bit tensor is multiplied.
+
+        Importers that fold constants leave that of ONNX's ConvInteger and MatMulInteger.
+        """
+        call, (data, weight) = self.graph.nodes[i], self.graph.operands[i]
+        values = self._values(weight)
+        if values is None or not values.size or self.graph.ops[data] != DEQUANTIZE:
+            return None
+        if self._dtype(weight) != "float32" or self._bytes_read(data) is None:
+            return None
+        low, high = values.min(), values.max()
+        if not high - low <= 255 or (values != np.round(values)).any():
+            return None
+        # Of those that are not around zero oneDNN needs a zero point, which matmul has.
+        shift = 0 if low >= -128 and high <= 127 else int(low)
+        integers = relay.const((values - shift).astype("uint8" if shift else "int8"))
+
+        def build(x):
+            w = dequantize(integers, relay.const(1.0), relay.const(-shift))
+            return relay.Call(call.op, [x, w], call.attrs)
+
+        return _Real([data], build)
 
     def binary(self, i: int) -> _Real | None:
         """Read qnn.add, qnn.subtract or qnn.mul."""
@@ -248,7 +287,7 @@ class _Reader:
             return None
 
         def build(x, scale, zero, out_scale, out_zero):
-            real = getattr(relay, _UNARY[op_name(call)])(dequantize(x, scale, zero))
+            real = _UNARY[op_name(call)](dequantize(x, scale, zero), call.attrs)
             return quantize(real, out_scale, out_zero, out_dtype=dtype)
 
         return _Real(self.graph.operands[i], build)
@@ -282,7 +321,26 @@ _POOLS = ("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
 
 # The float ops of others, by their names in `relay`, which is not complete yet here.
 _BINARY = {"qnn.add": "add", "qnn.subtract": "subtract", "qnn.mul": "multiply"}
-_UNARY = {f"qnn.{name}": name for name, row in TABLE.items() if row.post == "eltwise"}
+
+
+def _hard_swish(
+    x: relay.Expr, attrs: tvm.ir.Attrs | None
+) -> relay.Expr:  # pylint: disable=unused-argument
+    """Write what a rewrite makes one op of."""
+    return x * relay.clip(x + relay.const(3.0), 0.0, 6.0) / relay.const(6.0)
+
+
+def _called(name: str, x: relay.Expr, attrs: tvm.ir.Attrs | None) -> relay.Call:
+    return relay.Call(relay.op.get(name), [x], attrs)
+
+
+# How to write one of real numbers, from its operand and the attributes, which are the same.
+_UNARY: dict[str, Callable[[relay.Expr, tvm.ir.Attrs | None], relay.Expr]] = {
+    f"qnn.{name.removeprefix('nn.')}": partial(_called, name)
+    for name, row in TABLE.items()
+    if row.post == "eltwise" or name in ("nn.avg_pool2d", "nn.softmax")
+}
+_UNARY["qnn.hardswish"] = _hard_swish
 
 # How to read an op as real numbers.
 _READERS: dict[str, Callable[[_Reader, int], _Real | None]] = {
@@ -290,6 +348,9 @@ _READERS: dict[str, Callable[[_Reader, int], _Real | None]] = {
     "qnn.dequantize": _Reader.dequantized,
     "qnn.concatenate": _Reader.concatenated,
     "cast": _Reader.cast,
+    **dict.fromkeys(
+        (name for name, row in TABLE.items() if row.weight_axis is not None), _Reader.integer_weight
+    ),
     **dict.fromkeys(_BINARY, _Reader.binary),
     **dict.fromkeys(_UNARY, _Reader.unary),
 }

@@ -37,7 +37,7 @@ from .driver import Match, rewrite
 
 
 def remove_identities(function: TypedFunction, rules: Rules) -> Rewritten:
-    """Replace a copy, and a dropout's result, by its argument, which it is at inference."""
+    """Replace a copy, a cast to the same type and a dropout's result by the argument they are."""
     return rewrite(function, rules, _find_identities)
 
 
@@ -47,8 +47,10 @@ def _find_identities(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> 
             expr = graph.nodes[user]
             if isinstance(expr, relay.TupleGetItem) and expr.index == 0:
                 yield Match([user], graph.operands[dropout], lambda data: data, folded=[dropout])
-    for copy in calls_of("copy"):
+    for copy in calls_of("copy", "cast"):
         (data,) = graph.operands[copy]
+        if graph.views[copy].args[0].dtype != graph.views[copy].result.dtype:
+            continue
         is_only_name = isinstance(graph.nodes[data], relay.Call) and graph.users[data] == [copy]
         if is_only_name or not _is_returned(graph, copy):
             yield Match([copy], [data], lambda data: data, folded=[copy])
