@@ -91,6 +91,8 @@ class Statistics:
         Why TVM cannot run a graph.
     explained : dict of int to Verdict
         Differences that are no fault of oneDNN, by seed.
+    elements, other_steps : int
+        The elements in 8 bits that were computed, and those that are a step beside the nearest.
     """
 
     verdicts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -101,6 +103,8 @@ class Statistics:
     failures: list = dataclasses.field(default_factory=list)
     notes: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     explained: dict = dataclasses.field(default_factory=dict)
+    elements: int = 0
+    other_steps: int = 0
 
     @property
     def graphs(self):
@@ -120,6 +124,8 @@ class Statistics:
             self.offloaded[name] += found["offloaded"]
         self.composites.update(report.get("composites", {}))
         self.partitions += report.get("partitions", 0)
+        self.elements += report.get("elements", 0)
+        self.other_steps += report.get("other_steps", 0)
 
     def __str__(self):
         calls, offloaded = sum(self.calls.values()), sum(self.offloaded.values())
@@ -129,6 +135,11 @@ class Statistics:
             f"{offloaded} of {calls} calls offloaded in {self.partitions} partitions, "
             f"{sum(map(bool, self.offloaded.values()))} ops and {len(self.composites)} composites",
         ]
+        if self.elements:
+            share = self.other_steps / self.elements
+            lines.append(
+                f"{share:.3%} of {self.elements} elements in 8 bits are not the nearest step"
+            )
         return "\n".join(lines)
 
 

@@ -21,6 +21,7 @@ between dequantize and quantize is computed anew, in float64, of the integers th
 made before it; its own may be off by half a step, as a right rounding is, and what float32 rounds.
 """
 
+import collections
 import functools
 import random
 from collections.abc import Callable
@@ -242,16 +243,15 @@ class _Drawing:
         expr = tensor.quantization.dequantize(tensor.expr)
         if self.chance(0.5):
             return Group("requantize", [x], expr, lambda a: a)
-        axes = list(range(tensor.values.ndim))
-        self.random.shuffle(axes)
+        axes = self.random.sample(range(tensor.values.ndim), tensor.values.ndim)
         expr = relay.transpose(expr, axes)
         return Group("transpose", [x], expr, lambda a: a.transpose(axes))
 
     def biased(self, group, axis):
         if self.chance(0.4):
             return group
-        rank, size = self.rank_and_size(group, axis)
         real = self.exact(group)
+        rank, size = real.ndim, real.shape[axis]
         spread = float(np.abs(real).max()) or 1.0
         bias = (self.rng.uniform(-1, 1, size) * spread).astype("float32")
         shape = [1] * rank
@@ -263,10 +263,6 @@ class _Drawing:
             expr,
             lambda *a: group.real(*a) + bias.astype("float64").reshape(shape),
         )
-
-    def rank_and_size(self, group, axis):
-        real = self.exact(group)
-        return real.ndim, real.shape[axis]
 
     def exact(self, group):
         """Compute a group of the values of an exact run."""
@@ -384,16 +380,20 @@ def judge_quantized(seed, max_groups=5):
     # Whatever is raised is what is looked for.
     except Exception as error:  # pylint: disable=broad-except
         return Verdict(RAISED, f"{drawn.ops}\n{error}\n{drawn.mod}")
-    values, problems = [], []
+    values, problems, nearest = [], [], collections.Counter()
     for number, tensor in enumerate(drawn.tensors):
         if tensor.exact is None:
             values.append(tensor.values)
             continue
         got = np.asarray(next(found))
-        off = tensor.quantization.steps_off(got, tensor.exact(values))
+        exact = tensor.exact(values)
+        nearest.update((got == tensor.quantization.nearest(exact)).ravel().tolist())
+        off = tensor.quantization.steps_off(got, exact)
         slack = tensor.slack(values) / tensor.quantization.scale if tensor.slack else 0
         if (off > 0.5 + slack + ROUNDING).any():
             problems.append(f"tensor {number}: off by up to {off.max():.2f} steps")
         values.append(got)
-    text = "\n".join([str(drawn.ops), *problems])
-    return Verdict(DIFFERENT if problems else SAME, text if problems else "", report)
+    report.update(elements=nearest.total(), other_steps=nearest[False])
+    if not problems:
+        return Verdict(SAME, "", report)
+    return Verdict(DIFFERENT, "\n".join([str(drawn.ops), *problems]), report)

@@ -21,8 +21,8 @@ concatenation; a pair of them with the same scale and zero point goes away. This
 give the same for real numbers as for the integers that stand for them. Then a convolution or a
 matmul has the dequantize of its operands right before it, as fusion wants it.
 
-The driver of rewrites is of no use here: its matches do not overlap, and in one walk a dequantize moves
-behind op after op.
+The driver of rewrites is of no use here: its matches do not overlap, and in one walk a dequantize
+moves behind op after op.
 """
 
 from __future__ import annotations

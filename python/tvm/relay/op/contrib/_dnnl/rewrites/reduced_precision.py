@@ -18,7 +18,8 @@
 
 The ops that compute much do, and what is between them, see `ReducedCalls`: a softmax or a
 normalization, too, since oneDNN computes these in float32 inside, whatever the type of their
-operands is. What stays on TVM stays in float32.
+operands is. What stays on TVM stays in float32. The driver of rewrites accepts what has the type of
+what it replaces; here the types between the ops change.
 """
 
 from __future__ import annotations
