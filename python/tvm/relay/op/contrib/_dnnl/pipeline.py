@@ -41,6 +41,7 @@ from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
 from .rewrites.formulas import ROOTS
 from .rewrites.move_in_int8 import fold_dequantized, move_in_int8
+from .rewrites.pointwise_matmul import pointwise_to_matmul
 from .rewrites.propagate_strides import propagate_strides
 from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
 from .rewrites.recurrent import hoist_input_products
@@ -110,7 +111,13 @@ def _rewritten(
 
 
 # QNN ops become float ops between dequantize and quantize, and these go where fusion wants them.
-_QDQ_STEPS: list[Step] = [qnn_to_qdq, merge_equal, move_relu_first, move_in_int8]
+_QDQ_STEPS: list[Step] = [
+    qnn_to_qdq,
+    merge_equal,
+    move_relu_first,
+    pointwise_to_matmul,
+    move_in_int8,
+]
 
 
 def _steps(options: Options) -> list[Step]:
