@@ -96,9 +96,8 @@ class Case:
         """The precision of what is not quantized: in a quantized model it stays in float32."""
         return "float32" if self.is_int8 else self.precision
 
-    @functools.cached_property
-    def lib(self):
-        """The model partitioned for oneDNN and compiled, or as the cache has it."""
+    def compiled(self):
+        """Return a library of the model partitioned for oneDNN, or what the cache has, anew."""
         mod, params = self.workload.load()
         precision = self.own_precision
         if not self.cache:
@@ -115,7 +114,7 @@ class Case:
     def runner(self):
         """The module compiled with DNNL, after its first run."""
         check_onednn(self)
-        runner = testing.Runner(self.lib)
+        runner = testing.Runner(self.compiled())
         runner(self.inputs)
         return runner
 

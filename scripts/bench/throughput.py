@@ -46,10 +46,11 @@ def runners(case, callers, threads):
     from tvm.relay.op.contrib import dnnl
     from tvm.testing import dnnl as testing
 
-    # A model keeps the number of threads that there is at its first run.
+    lib = case.compiled()
+    # A library keeps the number of threads that there is at its first run.
     dnnl.set_num_threads(threads)
     try:
-        executors = [testing.Runner(case.lib) for _ in range(callers)]
+        executors = [testing.Runner(lib) for _ in range(callers)]
         for runner in executors:
             runner(case.inputs)
     finally:

@@ -24,9 +24,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tvm
 from dnnl_tests.models import accuracy, workloads
 from tvm import relay
+from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.testing import dnnl as testing
 
 from scripts import options
 from scripts.bench import bench, codegens, measure, open_dims, own, packages, peers, throughput
@@ -101,6 +104,19 @@ def test_bench_has_all_callers_run_at_once():
     runs = []
     assert throughput.runs_per_second([lambda: runs.append("a"), lambda: runs.append("b")], 5) > 0
     assert sorted(runs) == ["a"] * 5 + ["b"] * 5
+
+
+def test_each_number_of_threads_has_a_library():
+    """Callers share one, which keeps the number that there is at its first run."""
+    x = relay.var("x", shape=(1, 64, 32, 32))
+    conv = relay.nn.conv2d(x, relay.const(np.ones((64, 64, 3, 3), "float32")))
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(conv))
+    inputs = {"x": np.ones((1, 64, 32, 32), "float32")}
+    case = types.SimpleNamespace(compiled=lambda: testing.build(mod), inputs=inputs)
+    for threads in (2, 1):
+        for call in throughput.runners(case, 3 - threads, threads):
+            (plan,) = testing.plans(call.__self__)
+            assert {step["threads"] for step in plan["primitives"]} == {threads}
 
 
 def test_bench_compares_one_caller_with_many(monkeypatch):

@@ -98,18 +98,43 @@ bool IsPlain(const dnnl::memory::desc& md) {
   return true;
 }
 
+dnnl::memory::desc WithUsualStrides(const dnnl::memory::desc& md) {
+  using Tag = dnnl::memory::format_tag;
+  static constexpr Tag kBlocks[][2] = {
+      {Tag::nCw16c, Tag::nCw8c}, {Tag::nChw16c, Tag::nChw8c}, {Tag::nCdhw16c, Tag::nCdhw8c}};
+  constexpr int kFirstRank = 3;
+  const Dims dims = md.get_dims();
+  if (IsPlain(md)) return PlainDesc(dims, md.get_data_type());
+  const int rank = md.get_ndims() - kFirstRank;
+  if (rank < 0 || rank >= static_cast<int>(std::size(kBlocks))) return md;
+  // Two are equal if only strides of dimensions of size one differ.
+  if (md == ChannelsLast(md)) return ChannelsLast(md);
+  for (Tag blocks : kBlocks[rank]) {
+    const dnnl::memory::desc usual(dims, md.get_data_type(), blocks);
+    if (md == usual) return usual;
+  }
+  return md;
+}
+
+namespace {
+
+/*! \brief The dense descriptor with the dimensions in an order in memory, the outermost first. */
+dnnl::memory::desc DenseDesc(const Dims& dims, dnnl::memory::data_type dtype,
+                             const std::vector<int>& order) {
+  return PermutedDesc(PlainDesc(PermutedDims(dims, order), dtype), InversePermutation(order));
+}
+
+}  // namespace
+
 dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md) {
   std::vector<int> order = {0};
   for (int i = 2; i < md.get_ndims(); ++i) order.push_back(i);
   order.push_back(1);
-  return PermutedDesc(PlainDesc(PermutedDims(md.get_dims(), order), md.get_data_type()),
-                      InversePermutation(order));
+  return DenseDesc(md.get_dims(), md.get_data_type(), order);
 }
 
 dnnl::memory::desc InOrderOf(const dnnl::memory::desc& md, const Dims& dims) {
-  const std::vector<int> order = OrderByStride(md.get_strides());
-  return PermutedDesc(PlainDesc(PermutedDims(dims, order), md.get_data_type()),
-                      InversePermutation(order));
+  return DenseDesc(dims, md.get_data_type(), OrderByStride(md.get_strides()));
 }
 
 std::vector<int> InversePermutation(const std::vector<int>& axes) {

@@ -61,6 +61,13 @@ dnnl::memory::desc AnyDesc(const dnnl::memory::desc& md);
 /*! \brief Whether the descriptor is a dense row-major tensor, as TVM's tensors are. */
 bool IsPlain(const dnnl::memory::desc& md);
 
+/*!
+ * \brief The same layout with the strides that oneDNN gives dimensions of size one, if it is
+ * row-major, channels last or in blocks of channels. No element is anywhere else, but kernels look
+ * for a layout with these strides, and refuse one that is the same but for them.
+ */
+dnnl::memory::desc WithUsualStrides(const dnnl::memory::desc& md);
+
 /*! \brief The dense descriptor of the same dims with the channels innermost in memory. */
 dnnl::memory::desc ChannelsLast(const dnnl::memory::desc& md);
 

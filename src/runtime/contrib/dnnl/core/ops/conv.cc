@@ -166,15 +166,15 @@ ConvTensors ReadTensors(const NodeReader& node, PlanBuilder* plan, bool is_trans
   const size_t spatial = SpatialOf(node);
   conv.window = Window::Read(node, spatial);
   ConvAxes axes = ConvAxes::Read(node, is_transposed);
-  const bool is_column =
-      !is_transposed &&
-      IsColumn(PermutedDims(plan->Input(node, 0).dims(), axes.src),
-               PermutedDims(plan->Input(node, 1).dims(), axes.weights), conv.window);
-  if (is_column) {
+  conv.is_column = !is_transposed &&
+                   IsColumn(PermutedDims(plan->Input(node, 0).dims(), axes.src),
+                            PermutedDims(plan->Input(node, 1).dims(), axes.weights), conv.window);
+  if (conv.is_column) {
     axes.Transpose();
     conv.window.Transpose();
   }
   conv.src = plan->Input(node, 0).Permuted(axes.src);
+  conv.src.md = WithUsualStrides(conv.src.md);
   conv.dst_axes = axes.dst;
   conv.dst_dims = PermutedDims(node.RootDims(), conv.dst_axes);
   conv.int8 = ReadInt8(node, plan, {axes.weights[0], conv.dst_dims[1], /*is_convolution=*/true});
@@ -311,6 +311,7 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
       fused.names);
   plan->SetVariant(conv.has_patches ? "1x1 convolution"
                    : is_kept        ? "the source's blocks"
+                   : conv.is_column ? "a column as a row"
                                     : "oneDNN's layouts",
                    flops);
   fused.OfferSum<Primitive>(plan, desc, describe);

@@ -48,6 +48,8 @@ struct ConvTensors {
   bool is_row{false};
   /*! \brief Whether it is a 1x1 convolution of patches. */
   bool has_patches{false};
+  /*! \brief Whether height and width have changed places. */
+  bool is_column{false};
   /*! \brief Of a convolution in 8 bits. */
   std::optional<Int8Operands> int8;
 };

@@ -46,11 +46,11 @@ Dims ReadWidths(const NodeReader& node, size_t rank) {
 }
 
 /*! \brief What the frame consists of: a constant of one element, or an attribute. */
-Tensor ReadValue(const NodeReader& node, PlanBuilder* plan) {
+Tensor ReadValue(const NodeReader& node, PlanBuilder* plan, dnnl::memory::data_type dtype) {
   if (node.NumRootInputs() == 1) return plan->NewNumber(node.Get<double>("pad_value"), 1);
   const Tensor value = plan->Input(node, 1);
   CORE_CHECK(plan->IsConstant(value)) << node.Where() << ": what it pads with is no constant";
-  if (value.dtype() != dnnl::memory::data_type::s32) return value;
+  if (value.dtype() != dnnl::memory::data_type::s32 || value.dtype() == dtype) return value;
   // oneDNN copies no such integers into data of reduced precision.
   return plan->NewNumber(plan->ValuesOf<int32_t>(node, value).at(0), 1);
 }
@@ -130,12 +130,14 @@ void LowerPad(const NodeReader& node, PlanBuilder* plan) {
   const bool has_blocks = !src.md.get_inner_blks().empty();
   const Tensor dst =
       plan->NewTensor(has_blocks ? PlainDesc(dims, src.dtype()) : InOrderOf(src.md, dims));
+  const bool is_filled = mode == "constant";
+  const Tensor value = is_filled ? ReadValue(node, plan, src.dtype()) : Tensor();
   Slice slice{Dims(rank, 0), src.dims(), Dims(rank, 1)};
   const auto fill = [&](size_t axis, int64_t begin, int64_t count) {
     if (count == 0) return;
     const Slice lines = WithLines(slice, axis, begin, count);
     const auto [md, offset] = SlicedDesc(dst.md, lines);
-    plan->CopyInto(node, plan->Filled(node, ReadValue(node, plan), lines.dims), dst, md, offset);
+    plan->CopyInto(node, plan->Filled(node, value, lines.dims), dst, md, offset);
   };
   const auto copy = [&](size_t axis, int64_t from, int64_t to) {
     const auto [md, offset] = SlicedDesc(dst.md, WithLines(slice, axis, to, 1));
@@ -150,7 +152,7 @@ void LowerPad(const NodeReader& node, PlanBuilder* plan) {
   for (size_t axis = 0; axis < rank; ++axis) {
     const int64_t before = widths[2 * axis], behind = widths[2 * axis + 1];
     const int64_t first = before, last = dims[axis] - behind - 1;
-    if (mode == "constant") {
+    if (is_filled) {
       fill(axis, 0, before);
       fill(axis, last + 1, behind);
     } else {

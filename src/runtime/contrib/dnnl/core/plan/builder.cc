@@ -114,10 +114,7 @@ void PlanBuilder::SetOutput(const NodeReader& node, const Tensor& value, int ind
   CORE_CHECK(value.dims() == node.OutDims(index) && value.dtype() == node.OutType(index))
       << node.Where() << ": output " << index << " has shape " << ToText(node.OutDims(index))
       << " in the graph, but oneDNN computes " << ToText(value.dims());
-  // Whoever reads a view of row-major memory shall see no odd stride of a dimension of size one.
-  const bool is_plain = IsPlain(value.md);
-  SetValue({node.id(), static_cast<uint32_t>(index)},
-           {value.buffer, is_plain ? PlainDesc(value.dims(), value.dtype()) : value.md});
+  SetValue({node.id(), static_cast<uint32_t>(index)}, {value.buffer, WithUsualStrides(value.md)});
 }
 
 void PlanBuilder::SetValue(const Entry& entry, Tensor value) {
@@ -146,8 +143,8 @@ Tensor PlanBuilder::Reordered(const NodeReader& node, const Tensor& value,
       << ToText(want.get_dims());
   if (value.md == want) return value;
   auto& copies = reordered_[value.buffer];
-  for (const auto& [from, to] : copies) {
-    if (from.md == value.md && to.md == want) return to;
+  for (const Copy& copy : copies) {
+    if (copy.from == value.md && copy.to.md == want && copy.is_weight == is_weight) return copy.to;
   }
   Tensor copy;
   if (IsConstant(value)) {
@@ -156,7 +153,7 @@ Tensor PlanBuilder::Reordered(const NodeReader& node, const Tensor& value,
     copy = NewTensor(want);
     EmitReorder(node.Where(), value, copy);
   }
-  copies.emplace_back(value, copy);
+  copies.push_back({value.md, copy, is_weight});
   return copy;
 }
 
@@ -273,15 +270,12 @@ void PlanBuilder::ForgetTensors(const Mark& mark) {
 }
 
 void PlanBuilder::BackTo(const Mark& mark) {
-  const auto is_new_buffer = [&mark](const Tensor& tensor) {
-    return tensor.buffer >= static_cast<int>(mark.buffers);
-  };
+  const auto is_new = [&mark](int buffer) { return buffer >= static_cast<int>(mark.buffers); };
   ForgetTensors(mark);
   for (auto& [buffer, copies] : reordered_) {
-    const auto end = std::remove_if(copies.begin(), copies.end(), [&](const auto& from_to) {
-      return is_new_buffer(from_to.first) || is_new_buffer(from_to.second);
-    });
-    copies.erase(end, copies.end());
+    const bool is_from_new = is_new(buffer);
+    const auto is_gone = [&](const Copy& copy) { return is_from_new || is_new(copy.to.buffer); };
+    copies.erase(std::remove_if(copies.begin(), copies.end(), is_gone), copies.end());
   }
   for (; changes_.size() > mark.changes; changes_.pop_back()) {
     auto& [entry, before] = changes_.back();

@@ -253,8 +253,14 @@ class PlanBuilder {
   MemoryPool pool_;
   /*! \brief The values of the graph that are computed so far. */
   std::map<Entry, Tensor> values_;
-  /*! \brief Reordered copies by the buffer they were made from: the source and the copy. */
-  std::unordered_map<int, std::vector<std::pair<Tensor, Tensor>>> reordered_;
+  /*! \brief A reordered copy. Only those of weights are without numbers too small to be normal. */
+  struct Copy {
+    dnnl::memory::desc from;
+    Tensor to;
+    bool is_weight;
+  };
+  /*! \brief Reordered copies by the buffer they were made from. */
+  std::unordered_map<int, std::vector<Copy>> reordered_;
   /*! \brief What nodes have set, oldest first: the entry, and its value before or undefined. */
   std::vector<std::pair<Entry, Tensor>> changes_;
   /*! \brief Tensors of the plan by buffer, to find equal ones. */

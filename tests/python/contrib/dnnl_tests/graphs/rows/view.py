@@ -106,7 +106,7 @@ def _draw_pad(draw):
     # A mirror has no more lines than there are behind the edge.
     lines = [dim - 1 for dim in draw.tensor(x).shape for _ in range(2)]
     modes = ["constant", "constant", "edge"] + ["reflect"] * all(map(int.__le__, width, lines))
-    mode, value = draw.choice(modes), draw.choice([0.0, 0.0, 0.5])
+    mode, value = draw.choice(modes), draw.choice([0, 0.0, 0.5])
     return [x], dict(width=tuple(width), value=value, mode=mode)
 
 
