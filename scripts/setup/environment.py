@@ -25,7 +25,7 @@ from scripts.errors import SetupError
 from scripts.layout import Layout, PluginLayout
 from scripts.runner import Runner, prepend
 from scripts.setup import plugin, steps
-from scripts.setup.lock import exclusive, share
+from scripts.setup.lock import exclusive, release, share
 
 LIBRARY_PLACES = ("build", "lib", "build/Release", "python/tvm")
 
@@ -145,10 +145,10 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=(), also=()):
         return runner
     try:
         # From here on nobody takes the environment away, until the last process in it has ended.
-        in_use = share(layout.in_use)
+        share(layout.in_use)
         if all(step.current() for step in chain):
             return runner
-        os.close(in_use)
+        release(layout.in_use)
         with exclusive(layout.lock, console):
             run_steps(chain, runner)
             share(layout.in_use)

@@ -51,15 +51,26 @@ def exclusive(path, console, what="another set-up of this checkout"):
         os.close(descriptor)
 
 
-def share(path):
-    """Hold the lock file together with others; return a descriptor to close.
+# What this process holds together with others: the descriptors by path.
+_SHARED: dict[Path, int] = {}
 
-    This process and those that it starts hold it until the last of them ends.
+
+def share(path):
+    """Hold the lock file together with others, until this process and all it starts have ended."""
+    if path not in _SHARED:
+        descriptor = _open(path)
+        os.set_inheritable(descriptor, True)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        _SHARED[path] = descriptor
+
+
+def release(path):
+    """Hold the lock file no longer together with others; processes that were started still do.
+
+    Whoever is to hold it alone must do so first: a process waits for itself as well.
     """
-    descriptor = _open(path)
-    os.set_inheritable(descriptor, True)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptor
+    if path in _SHARED:
+        os.close(_SHARED.pop(path))
 
 
 def _open(path):

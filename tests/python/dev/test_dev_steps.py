@@ -308,6 +308,27 @@ def test_what_waits_says_for_how_long(tmp_path):
     assert re.fullmatch(r"waiting +\d+\.\d s  done", err.splitlines()[-1])
 
 
+def test_a_process_does_not_wait_for_itself(layout):
+    """`./dev.py test` prepares the environment of the plug-in when it is in another one already."""
+    layout.venv.mkdir(parents=True)
+    process = started(
+        "import argparse\n"
+        "from scripts.layout import Layout\n"
+        "from scripts.setup import environment, steps\n"
+        "class New(steps.VirtualEnvironment):\n"
+        "    def current(self): return not self.layout.venv.exists()\n"
+        "    def run(self): shutil.rmtree(self.layout.venv)\n"
+        "options = argparse.Namespace(dry_run=False, no_build=False)\n"
+        "layout = Layout(Path(sys.argv[2]))\n"
+        "for chain in ([], [New]):\n"
+        "    environment.plan = lambda runner, layout, *_: [step(runner, layout) for step in chain]\n"
+        "    environment.prepare(options, layout)\n",
+        layout.root,
+    )
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, "waiting" in err) == (0, False) and not layout.venv.exists()
+
+
 def test_nothing_is_replaced_while_a_process_runs_in_it(layout):
     """Not even by a set-up that comes behind one that was killed."""
     folder = layout.build / "venv"
