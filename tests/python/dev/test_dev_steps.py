@@ -321,7 +321,7 @@ def test_a_process_does_not_wait_for_itself(layout):
         "options = argparse.Namespace(dry_run=False, no_build=False)\n"
         "layout = Layout(Path(sys.argv[2]))\n"
         "for chain in ([], [New]):\n"
-        "    environment.plan = lambda runner, layout, *_: [step(runner, layout) for step in chain]\n"
+        "    environment.plan = lambda runner, layout, *_: [one(runner, layout) for one in chain]\n"
         "    environment.prepare(options, layout)\n",
         layout.root,
     )
