@@ -19,7 +19,8 @@
 
 /*!
  * \file tests/cpp-runtime/dnnl/core/valid_ops.h
- * \brief For each op of the table a node that is valid, from which tests make others.
+ * \brief For each op of the table, and for composites, a node that is valid, from which tests make
+ * others.
  */
 #ifndef TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OPS_H_
 #define TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OPS_H_
@@ -181,12 +182,72 @@ inline void AppendViews(std::vector<ValidOp>* ops) {
   ops->push_back({"transpose", {x}, {{"axes", {"2", "0", "1"}}}, {Float32({4, 2, 3})}});
 }
 
-/*! \brief One for each op of the table. */
+/*! \brief Composites: ops with the attributes of what is fused to them, "post_ops.<i>.". */
+inline void AppendComposites(std::vector<ValidOp>* ops) {
+  const TensorType image = Float32({1, 4, 5, 5}), conv = Float32({1, 6, 5, 5});
+  const std::map<std::string, Attr> conv_attrs = {
+      {"root_op", {"nn.conv2d"}}, {"strides", {"1", "1"}},     {"padding", {"1", "1"}},
+      {"channels", {"6"}},        {"kernel_size", {"3", "3"}}, {"data_layout", {"NCHW"}},
+      {"kernel_layout", {"OIHW"}}};
+  auto attrs = conv_attrs;
+  attrs.insert({{"post_ops", {"nn.bias_add", "clip", "add", "divide"}},
+                {"post_ops.0.operand", {"2"}},
+                {"post_ops.0.is_bias", {"1"}},
+                {"post_ops.0.axis", {"1"}},
+                {"post_ops.1.a_min", {"-0.5"}},
+                {"post_ops.1.a_max", {"6.5"}},
+                {"post_ops.2.operand", {"3"}},
+                {"post_ops.2.operand_first", {"1"}},
+                {"post_ops.3.operand", {"4"}}});
+  ops->push_back({"dnnl.conv2d_bias_clip_add_divide",
+                  {image, Float32({6, 4, 3, 3}), Float32({6}), conv, Float32({6, 1, 1})},
+                  attrs,
+                  {conv}});
+  ops->push_back({"dnnl.dense_bias_reshape_subtract_swish",
+                  {Float32({6, 4}), Float32({5, 4}), Float32({5}), Float32({3, 5})},
+                  {{"root_op", {"nn.dense"}},
+                   {"units", {"5"}},
+                   {"post_ops", {"add", "reshape", "subtract", "dnnl.swish"}},
+                   {"post_ops.0.operand", {"2"}},
+                   {"post_ops.0.is_bias", {"1"}},
+                   {"post_ops.1.newshape", {"2", "3", "5"}},
+                   {"post_ops.1.allowzero", {"0"}},
+                   {"post_ops.2.operand", {"3"}},
+                   {"post_ops.2.operand_first", {"1"}},
+                   {"post_ops.3.alpha", {"1.5"}}},
+                  {Float32({2, 3, 5})}});
+  // Rounded to 8 bits, plus a residual in 8 bits, rounded again.
+  attrs = conv_attrs;
+  attrs["post_ops"] = {"qnn.quantize", "qnn.dequantize", "add", "qnn.quantize"};
+  attrs["post_ops.2.operand"] = {"2"};
+  int scale = 3;
+  for (const char* prefix : {"dequantize.0.", "dequantize.1.", "dequantize.2.", "post_ops.0.",
+                             "post_ops.1.", "post_ops.3."}) {
+    attrs[prefix + std::string("scale")] = {std::to_string(scale++)};
+    attrs[prefix + std::string("zero_point")] = {std::to_string(scale++)};
+  }
+  // The others have one scale.
+  attrs["dequantize.1.axis"] = {"0"};
+  for (const char* key : {"post_ops.0.out_dtype", "post_ops.3.out_dtype"}) attrs[key] = {"int8"};
+  attrs["post_ops.1.out_dtype"] = {"float32"};
+  ValidOp quantized{"dnnl.qnn.conv2d_quantize_sum_quantize",
+                    {Int8({1, 4, 5, 5}), Int8({6, 4, 3, 3}), Int8(conv.shape)},
+                    attrs,
+                    {Int8(conv.shape)}};
+  for (int64_t scales : {1, 6, 1, 1, 1, 1}) {
+    const std::vector<int64_t> shape(scales > 1 ? 1 : 0, scales);
+    quantized.inputs.insert(quantized.inputs.end(), {Float32(shape), Int32(shape)});
+  }
+  ops->push_back(quantized);
+}
+
+/*! \brief One for each op of the table, and some composites. */
 inline std::vector<ValidOp> ValidOps() {
   std::vector<ValidOp> ops;
   AppendConvs(&ops);
   AppendElementwise(&ops);
   AppendViews(&ops);
+  AppendComposites(&ops);
   const TensorType image = Float32({2, 4, 3, 5}), c = Float32({4});
   ops.push_back({"nn.dense",
                  {Float32({2, 3, 6}), Float32({5, 6})},

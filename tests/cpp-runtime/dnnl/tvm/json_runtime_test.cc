@@ -100,21 +100,25 @@ TEST(DNNLJSONRuntime, ArgumentsThatAreDamaged) {
 TEST(DNNLJSONRuntime, IsLookedAtWhileItIsInitialised) {
   for (int round = 0; round < 20; ++round) {
     Module module = AddRelu();
-    PackedFunc get_plan = module.GetFunction("get_plan");
-    std::thread other([&get_plan]() {
-      for (bool is_there = false; !is_there;) {
-        try {
-          const String plan = get_plan();
-          EXPECT_TRUE(std::string(plan).find("\"symbol\": \"sym\"") != std::string::npos);
-          is_there = true;
-        } catch (const std::exception& error) {
-          const std::string text = error.what();
-          EXPECT_TRUE(text.find("after the first run or __init_sym") != std::string::npos);
+    std::vector<std::thread> others;
+    for (const char* name : {"get_plan", "measure_primitives", "profile_primitives"}) {
+      const bool is_plan = std::string(name) == "get_plan";
+      const std::string expected = is_plan ? "\"symbol\": \"sym\"" : "\"microseconds\": ";
+      others.emplace_back([look = module.GetFunction(name), is_plan, expected]() {
+        for (bool is_there = false; !is_there;) {
+          try {
+            const String found = is_plan ? look() : look(1);
+            EXPECT_TRUE(std::string(found).find(expected) != std::string::npos);
+            is_there = true;
+          } catch (const std::exception& error) {
+            const std::string text = error.what();
+            EXPECT_TRUE(text.find("after the first run or __init_sym") != std::string::npos);
+          }
         }
-      }
-    });
+      });
+    }
     Init(module);
-    other.join();
+    for (std::thread& other : others) other.join();
   }
 }
 
