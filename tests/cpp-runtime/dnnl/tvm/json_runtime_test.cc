@@ -98,16 +98,16 @@ TEST(DNNLJSONRuntime, ArgumentsThatAreDamaged) {
 /*! \brief Who looks at a plan while another thread makes it waits, or is told that there is none.
  */
 TEST(DNNLJSONRuntime, IsLookedAtWhileItIsInitialised) {
-  for (int round = 0; round < 20; ++round) {
-    Module module = AddRelu();
-    std::vector<std::thread> others;
-    for (const char* name : {"get_plan", "measure_primitives", "profile_primitives"}) {
-      const bool is_plan = std::string(name) == "get_plan";
-      const std::string expected = is_plan ? "\"symbol\": \"sym\"" : "\"microseconds\": ";
-      others.emplace_back([look = module.GetFunction(name), is_plan, expected]() {
+  for (const std::string name : {"get_plan", "measure_primitives", "profile_primitives"}) {
+    const bool is_plan = name == "get_plan";
+    for (int round = 0; round < 20; ++round) {
+      Module module = AddRelu();
+      PackedFunc look = module.GetFunction(name);
+      std::thread other([&look, is_plan]() {
         for (bool is_there = false; !is_there;) {
           try {
             const String found = is_plan ? look() : look(1);
+            const char* expected = is_plan ? "\"symbol\": \"sym\"" : "\"microseconds\": ";
             EXPECT_TRUE(std::string(found).find(expected) != std::string::npos);
             is_there = true;
           } catch (const std::exception& error) {
@@ -116,9 +116,9 @@ TEST(DNNLJSONRuntime, IsLookedAtWhileItIsInitialised) {
           }
         }
       });
+      Init(module);
+      other.join();
     }
-    Init(module);
-    for (std::thread& other : others) other.join();
   }
 }
 

@@ -31,6 +31,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -67,7 +68,23 @@ class BytesReader {
     return count;
   }
   /*! \brief Read a number; returns whether it was there. */
-  bool Read(uint64_t* out) { return Read(out, sizeof(*out)) == sizeof(*out); }
+  template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
+  bool Read(T* out) {
+    return Read(out, sizeof(*out)) == sizeof(*out);
+  }
+  /*! \brief Read a text or bytes with their size in front, where they lie; false if not whole. */
+  bool Read(std::string_view* out) {
+    uint64_t size = 0;
+    if (!Read(&size) || size > left_.size()) return false;
+    *out = left_.substr(0, size);
+    return Skip(size, 1);
+  }
+  /*! \brief Go past so many elements; returns whether they were there. */
+  bool Skip(uint64_t count, size_t size) {
+    if (count > left_.size() / size) return false;
+    left_.remove_prefix(count * size);
+    return true;
+  }
 
  private:
   std::string_view left_;

@@ -26,6 +26,9 @@
  * library carries. It leaves the constants in the file, which the system maps into memory, and
  * lets TVM's hand a copy to the modules before one of them is called. The copy goes if all of them
  * hold what they need; they say so by having the function `holds_own_constants`.
+ *
+ * TVM's reads them, then. It takes memory for whatever sizes they name, so these are checked first,
+ * for constants that are in no library, too.
  */
 #include <tvm/ffi/cast.h>
 #include <tvm/ffi/container/array.h>
@@ -52,6 +55,8 @@
 
 #include "../../../../contrib/dnnl/core/library.h"
 #include "bytes_stream.h"
+#include "errors.h"
+#include "stored_constants.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -146,15 +151,6 @@ class ConstLoader : public ffi::ModuleObj {
   std::mutex mutex_;
 };
 
-/*! \brief Skip a text or bytes with their size in front; false if they are not whole. */
-bool Skip(std::string_view* left, std::string_view* skipped) {
-  uint64_t size = 0;
-  if (!BytesReader(*left).Read(&size) || size > left->size() - sizeof(size)) return false;
-  *skipped = left->substr(sizeof(size), size);
-  left->remove_prefix(sizeof(size) + size);
-  return true;
-}
-
 /*!
  * \brief Where the bytes of a const loader lie in what a library carries; empty if it has others.
  *
@@ -164,16 +160,15 @@ bool Skip(std::string_view* left, std::string_view* skipped) {
 std::string_view Find(const char* carried, std::string_view wanted) {
   uint64_t size = 0;
   std::memcpy(&size, carried, sizeof(size));
-  std::string_view left(carried + sizeof(size), size);
+  BytesReader reader({carried + sizeof(size), size});
   for (int vector = 0; vector < 2; ++vector) {
     uint64_t count = 0;
-    if (!BytesReader(left).Read(&count) || count > left.size() / sizeof(count) - 1) return {};
-    left.remove_prefix((count + 1) * sizeof(count));
+    if (!reader.Read(&count) || !reader.Skip(count, sizeof(count))) return {};
   }
   std::string_view kind, bytes;
-  while (Skip(&left, &kind)) {
+  while (reader.Read(&kind)) {
     if (kind == "_lib") continue;
-    if (!Skip(&left, &bytes)) return {};
+    if (!reader.Read(&bytes)) return {};
     if (kind == "const_loader" && bytes == wanted) return bytes;
   }
   return {};
@@ -207,6 +202,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   // In a static runtime TVM's may be registered later; it stays then.
   if (!load.has_value()) return;
   const auto ours = [load = *load](const ffi::Bytes& bytes) {
+    WithFFIErrors([&bytes]() { CheckConstants({bytes.data(), bytes.size()}); });
     LibraryBytes stored = Stored({bytes.data(), bytes.size()});
     if (stored.library == nullptr) return load(bytes).cast<ffi::Module>();
     return ffi::Module(ffi::make_object<ConstLoader>(load, std::move(stored)));
