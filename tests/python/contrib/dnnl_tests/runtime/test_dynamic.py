@@ -25,13 +25,14 @@ import sys
 import numpy as np
 import pytest
 import tvm
-from tvm import rpc, te
+from tvm import relay, rpc, te
 from tvm.relay.op.contrib import dnnl
+from tvm.runtime.vm import VirtualMachine
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, rand
-from dnnl_tests.runtime.dynamic import DynamicModule, reference
+from dnnl_tests.runtime.dynamic import DynamicModule, reference, relay_module
 from dnnl_tests.threads import on_threads
 
 pytestmark = json_only
@@ -183,21 +184,40 @@ def test_a_library_runs_in_a_new_process(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_library_runs_over_rpc(tmp_path):
-    module = DynamicModule((0,), constant=False)
-    path = library(tmp_path / "model.so", module.module)
+@pytest.fixture
+def remote():
+    """A session with a server in another process."""
     server = rpc.Server(host="127.0.0.1", port=19190, port_end=19290)
-    try:
-        remote = rpc.connect("127.0.0.1", server.port)
-        remote.upload(path)
-        call = remote.load_module("model.so").get_function(module.symbol, query_imports=True)
-        for batch in (1, 4):
-            x = rand(batch, 3, 6, 6, seed=batch)
-            values = [tvm.nd.array(v.numpy(), remote.cpu()) for v in module.arguments(x)]
-            call(*values)
-            testing.assert_close([values[-1]], [reference(x)], RTOL)
-    finally:
-        server.terminate()
+    yield rpc.connect("127.0.0.1", server.port)
+    server.terminate()
+
+
+def test_a_library_runs_over_rpc(tmp_path, remote):
+    module = DynamicModule((0,), constant=False)
+    remote.upload(library(tmp_path / "model.so", module.module))
+    call = remote.load_module("model.so").get_function(module.symbol, query_imports=True)
+    for batch in (1, 4):
+        x = rand(batch, 3, 6, 6, seed=batch)
+        values = [tvm.nd.array(v.numpy(), remote.cpu()) for v in module.arguments(x)]
+        call(*values)
+        testing.assert_close([values[-1]], [reference(x)], RTOL)
+
+
+def test_an_executable_of_the_vm_runs_over_rpc(tmp_path, remote):
+    size = relay.Any()
+    mod = dnnl.partition_for_dnnl(relay_module((size, 3, size, size), fused=True, constant=True))
+    assert testing.offload(mod).partitions == 1
+    path = str(tmp_path / "model.so")
+    testing.export(testing.build(mod, executor="vm"), path)
+    remote.upload(path)
+    machine = VirtualMachine(remote.load_module("model.so"), remote.cpu())
+    for shape in ((1, 3, 6, 6), (2, 3, 5, 9), (1, 3, 6, 6)):
+        x = rand(*shape)
+        data = tvm.nd.array(x, remote.cpu())
+        testing.assert_close([machine.invoke("main", data)], [reference(x)], RTOL)
+        machine.set_input("main", data)
+        machine.invoke_stateful("main")
+        testing.assert_close(machine.get_outputs(), [reference(x)], RTOL)
 
 
 def test_random_shapes_on_many_threads():
