@@ -17,9 +17,13 @@
 """Which calls of open dimensions are offloaded, and why others are not."""
 
 import pytest
+import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.report.make_report import NOT_COMPILED
+from tvm.testing import dnnl as testing
 
+from dnnl_tests.marks import json_only
 from dnnl_tests.relay import const, conv, module, partition, var
 from dnnl_tests.single_op import refusal
 
@@ -170,6 +174,41 @@ def test_open_dimensions_in_the_report():
     report = dnnl.offload_report(found)
     shapes = {node.kind: node.shape for node in report.nodes}
     assert shapes == {"input": "?x8x?x6", "dnnl": "?x8x?x6", "output": "?x8x?x6"}
+
+
+def compiles(mod):
+    """Whether TVM compiles a module for its VM."""
+    try:
+        testing.build(mod, executor="vm")
+    except (tvm.TVMError, RuntimeError):
+        return False
+    return True
+
+
+STAYING = {
+    "no-shape-function": (lambda x: nn.depth_to_space(x, 2), False),
+    "depthwise-conv": (lambda x: conv(x, in_channels=1, groups=8), False),
+    "conv-with-groups": (lambda x: conv(x, in_channels=4, groups=2), False),
+    "conv": (conv, True),
+    "unary": (relay.sin, True),
+}
+
+
+@json_only
+@pytest.mark.parametrize("make, expected", STAYING.values(), ids=STAYING.keys())
+def test_ops_that_stay_and_that_tvm_cannot_compile(make, expected):
+    """The report says it of each: a single one keeps the module from being compiled."""
+    stays = make(conv(image(ANY, 8, ANY, ANY)))
+    found = partition(module(nn.relu(stays)), exclude=[stays.op.name], prune=False)
+    report = dnnl.offload_report(found)
+    is_said = any(NOT_COMPILED in reason for reason in report.reasons[stays.op.name])
+    assert not is_said == compiles(found) == expected
+
+
+def test_nothing_is_said_of_sizes_that_are_known():
+    stays = conv(image(1, 8, 6, 6), in_channels=1, groups=8)
+    report = dnnl.offload_report(partition(module(stays), exclude=["nn.conv2d"]))
+    assert list(report.reasons["nn.conv2d"]) == ["excluded by option"]
 
 
 class TestFusion:

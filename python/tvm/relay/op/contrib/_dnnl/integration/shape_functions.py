@@ -16,7 +16,8 @@
 # under the License.
 """Shape functions: how TVM's VM finds the shape of a result before it calls a partition.
 
-TVM makes one function of those of all ops in the partition. Some ops have none. Those of windows
+TVM makes one function of those of all ops in the partition. Some ops have none, and neither have
+some that stay on TVM, such as sin: one of them, and the module cannot be compiled. Those of windows
 in TVM leave out ceil_mode, padding that differs at the two ends, and some layouts; the ones here
 take their place.
 """
@@ -27,7 +28,7 @@ from collections.abc import Callable
 
 import tvm
 from tvm import te, tir, topi
-from tvm.relay.op.op import register_shape_func
+from tvm.relay.op.op import OpPattern, register_shape_func
 
 from ..ir.shape_kinds import of_kind
 from ..policy.tensors import ints
@@ -172,7 +173,7 @@ def _or_else(function: Callable, others: Callable | None) -> Callable:
 def register() -> None:
     """Register the shape functions that TVM lacks, and those of windows. Can be called again."""
     _register_missing("nn.batch_norm", _same(3))
-    for name in of_kind("same"):
+    for name in (*of_kind("same"), *filter(_is_unary, map(str, tvm.ir.Op.list_op_names()))):
         _register_missing(name, _same())
     _register_missing("image.resize3d", _resize3d)
     for rank in "123":
@@ -181,6 +182,12 @@ def register() -> None:
             _register(f"nn.{kind}_pool{rank}d", _pool)
         _register(f"nn.conv{rank}d", _conv(False))
         _register(f"nn.conv{rank}d_transpose", _conv(True))
+
+
+def _is_unary(name: str) -> bool:
+    """Whether an op computes each element of its result from that of its only operand."""
+    op = tvm.ir.Op.get(name)
+    return op.num_inputs == 1 and op.get_attr("TOpPattern") == OpPattern.ELEMWISE
 
 
 def _register_missing(name: str, function: Callable) -> None:

@@ -28,11 +28,14 @@ from ..ir.dataflow_graph import is_partition
 from ..ir.relay_view import op_name, shape_of, view_of
 from ..options import Options
 from ..policy.op_spec import OpSpec, Rules
+from ..policy.op_view import OpView
 from ..policy.rules.quantize import DEQUANTIZE
 from .flow import make_nodes
 from .offload_report import LEFT, UNPARTITIONED, OffloadReport, scales_text
 from .record import Record
 from .walk import Unit, Walk
+
+NOT_COMPILED = "; TVM cannot compile it with open dimensions"
 
 
 def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
@@ -66,6 +69,18 @@ def _scales(unit: Unit) -> list[str]:
     return [scales_text(shape_of(call.args[1]) for call in read)]
 
 
+def _compiles(call: OpView | None) -> bool:
+    """Whether TVM can compile an op that stays, as far as is known of its open dimensions."""
+    if call is None:
+        return True
+    is_open = any(None in getattr(result, "shape", ()) for result in call.results)
+    if call.name != "nn.conv2d" or str(call.attrs.data_layout) != "NCHW":
+        return call.has_shape_function or not is_open
+    # TVM's code for x86 takes no depthwise convolution, and of other groups none of open sizes.
+    groups, shape = int(call.attrs.groups), getattr(call.args[0], "shape", ())
+    return groups == 1 or None not in (shape if groups == shape[1] else shape[1:])
+
+
 def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> None:
     """Give a reason to each op that stays on TVM."""
     left = UNPARTITIONED if record is None else LEFT
@@ -76,8 +91,11 @@ def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> N
     rules = Rules(rows, Options(exclude=frozenset(record.excluded)))
     for unit in walk.units:
         if not unit.offloaded and unit.reason is None:
+            view = view_of(unit.expr)
             unit.reason = (
                 record.failures.get(unit.function)
-                or rules.refusal(view_of(unit.expr))
+                or rules.refusal(view)
                 or known.get(unit.expr, left)
             )
+            if not _compiles(view):
+                unit.reason += NOT_COMPILED
