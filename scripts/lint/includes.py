@@ -26,7 +26,7 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 _OF_TVM = ("tvm/", "dmlc/")
 
 # All that is to be had of the module tvm there.
-_ANY_TVM = ("get_global_func", "ir", "IRModule", "transform")
+_ANY_TVM = ("__version__", "get_global_func", "ir", "IRModule", "transform")
 
 
 def check_core(root):

@@ -85,6 +85,12 @@ def run(mod, *inputs):
     return [value.numpy() for value in results]
 
 
+def imported(loaded, kind):
+    """Return the modules of a kind that a library has."""
+    found = [loaded] if loaded.kind == kind else []
+    return found + [each for one in loaded.imports for each in imported(one, kind)]
+
+
 def compiled(partitioned):
     return relax.transform.RunCodegen()(partitioned)
 

@@ -29,7 +29,7 @@ import pytest
 import tvm
 import tvm_dnnl
 import tvm_ffi
-from dnnl_modules import X4, compiled, conv_bias_relu, module, partitions, rand, run, var
+from dnnl_modules import X4, compiled, conv_bias_relu, imported, module, partitions, rand, run, var
 from tvm import relax
 from tvm.relax import op
 
@@ -61,12 +61,6 @@ def convolutions(values, apart=False):
 def exported(mod, path):
     tvm.compile(compiled(tvm_dnnl.partition_for_dnnl(mod)), target="llvm").export_library(str(path))
     return path
-
-
-def imported(loaded, kind):
-    """Return the modules of a kind that a library has."""
-    found = [loaded] if loaded.kind == kind else []
-    return found + [each for one in loaded.imports for each in imported(one, kind)]
 
 
 def called(loaded):

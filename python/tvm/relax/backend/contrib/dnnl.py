@@ -22,13 +22,17 @@ Which ops, shapes and types oneDNN runs, the table and the rules of the Relay ba
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import tvm
+import tvm_ffi
+from tvm import relax
 
 from ._dnnl import pipeline
 from ._dnnl.codegen import compile_partitions
 from ._dnnl.export import export_library
+from ._dnnl.integration import cache
 from ._dnnl.ops import ROWS
 from ._dnnl.options import make_options
 from ._dnnl.policy.op_spec import Rules
@@ -38,6 +42,7 @@ from ._dnnl.report.offload_report import OffloadReport
 
 __all__ = [
     "OffloadReport",
+    "cached_library",
     "dnnl_version",
     "export_library",
     "num_threads",
@@ -101,13 +106,63 @@ def partition_for_dnnl(
         An argument has a value that makes no sense, such as a name in `exclude` that no op has, or
         a `precision` that this CPU lacks.
     """
-    if not isinstance(mod, tvm.IRModule):
-        raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")
+    _check_module(mod)
     if isinstance(exclude, (list, tuple)):
         exclude = [str(name).removeprefix("relax.") for name in exclude]
     given = dict(prune=prune, exclude=exclude, precision=precision, num_threads=num_threads)
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     return pipeline.partition(mod, params, Rules(TABLE, make_options(mod_name, given, names)))
+
+
+def cached_library(
+    mod: tvm.IRModule,
+    params: dict[str, tvm.runtime.Tensor] | None = None,
+    *,
+    folder: str | os.PathLike,
+    target: tvm.target.Target | str,
+    **options,
+) -> str:
+    """Partition and compile a module once for all processes that share a folder.
+
+    The library is there under the digest of the module, parameters, target, options and
+    PassContext, of the files of TVM and of this backend, and of what the CPU can do. It is read
+    again only if it is as it was written. Tuning databases and instruments of the PassContext are
+    not looked at: compile by hand what depends on these. Nothing is ever removed for being old.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module, not partitioned.
+    params : dict[str, tvm.runtime.Tensor] | None
+        As `partition_for_dnnl` has them.
+    folder : str | os.PathLike
+        The cache. Libraries are code: let nobody write there whom you would not let run programs.
+    target : tvm.target.Target | str
+        What TVM compiles for.
+    options
+        Those of `partition_for_dnnl`.
+
+    Returns
+    -------
+    path : str
+        The library, for `tvm.runtime.load_module`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `partition_for_dnnl`.
+    """
+    _check_module(mod)
+    # The text has names and no values of constants; the hash has these. Both are the same in each
+    # process, and TVM's JSON is not to be had: save_json of 0.27 fails on functions of Relax.
+    texts = [mod.script(), str(tvm_ffi.structural_hash(mod))]
+    key = cache.key_of(texts, params, str(target), sorted(options.items()))
+
+    def write(path):
+        compiled = relax.transform.RunCodegen()(partition_for_dnnl(mod, params, **options))
+        tvm.compile(compiled, target=target).export_library(path)
+
+    return cache.library(folder, key, write)
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:
@@ -120,6 +175,11 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
         offloaded, and the report tells what would be refused.
     """
     return make_report(mod, TABLE)
+
+
+def _check_module(mod) -> None:
+    if not isinstance(mod, tvm.IRModule):
+        raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")
 
 
 def dnnl_version() -> str:

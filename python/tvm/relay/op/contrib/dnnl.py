@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import tvm
 from tvm import relay
@@ -250,19 +250,26 @@ def cached_library(
     """
     if executor not in ("graph", "vm"):
         raise ValueError(f'executor must be "graph" or "vm", but is {executor!r}')
-    context = tvm.transform.PassContext.current()
-    passes = [context.opt_level, list(context.required_pass), list(context.disabled_pass)]
-    settings = [str(target), executor, sorted(options.items()), passes]
-    key = cache.key_of(check_module(mod), params, repr(settings), tvm.ir.save_json(context.config))
+    texts = _texts_of(check_module(mod))
+    key = cache.key_of(texts, params, str(target), executor, sorted(options.items()))
 
     def write(path):
         compile_ = relay.build if executor == "graph" else relay.vm.compile
         compiled = compile_(partition_for_dnnl(mod, params, **options), target=target)
+        context = tvm.transform.PassContext.current()
         codegen = context.config.get("relay.ext.dnnl.codegen", dnnl_codegen())
         export = {"options": c_source_options()} if codegen == "C_SRC" else {}
         getattr(compiled, "mod", compiled).export_library(path, **export)
 
     return cache.library(folder, key, write)
+
+
+def _texts_of(mod: tvm.IRModule) -> Iterator[str]:
+    """Yield what a module is, function by function: itself it has them in order of addresses."""
+    for kind in (mod.functions, mod.type_definitions):
+        for var, value in sorted(kind.items(), key=lambda item: item[0].name_hint):
+            yield var.name_hint
+            yield tvm.ir.save_json(value)
 
 
 def is_dnnl_available() -> bool:

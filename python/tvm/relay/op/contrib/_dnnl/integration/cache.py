@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -72,10 +73,20 @@ def _name(key: str, path: Path) -> str:
     return f"{key}-{digest.hexdigest()}.so"
 
 
-def key_of(mod: tvm.IRModule, params: dict | None, *others: str) -> str:
-    """Return the digest of a module, of parameters, of other texts, and of what compiles them here.
+def key_of(texts: Iterable[str], params: dict | None, *settings) -> str:
+    """Return the digest of what a library is made from.
 
-    The last is TVM and the backend, as their files are, and what the CPU can do.
+    Besides the arguments that is the PassContext, and what compiles here: TVM and the backend, as
+    their files are, and what the CPU can do.
+
+    Parameters
+    ----------
+    texts : Iterable[str]
+        The module, in texts that are the same in each process.
+    params : dict | None
+        Values by name.
+    settings
+        All else that is to be told apart: texts, numbers, lists and tuples.
     """
     digest = hashlib.sha256()
 
@@ -85,13 +96,11 @@ def key_of(mod: tvm.IRModule, params: dict | None, *others: str) -> str:
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
 
-    for text in (*_of_this_machine(), *others):
+    context = tvm.transform.PassContext.current()
+    passes = [context.opt_level, list(context.required_pass), list(context.disabled_pass)]
+    config = tvm.ir.save_json(context.config)
+    for text in itertools.chain(_of_this_machine(), [repr((settings, passes)), config], texts):
         add(text)
-    # Function by function: a module itself has them in the order of their addresses.
-    for kind in (mod.functions, mod.type_definitions):
-        for var, value in sorted(kind.items(), key=lambda item: item[0].name_hint):
-            add(var.name_hint)
-            add(tvm.ir.save_json(value))
     for name, value in sorted((params or {}).items()):
         array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
         add(f"{name} {array.dtype} {array.shape}")
@@ -104,11 +113,12 @@ def _of_this_machine() -> Iterator[str]:
     yield tvm.__version__
     version = tvm.get_global_func("runtime.contrib.dnnl.version", allow_missing=True)
     yield str(version and version())
-    package = Path(tvm.__file__).parent
+    # The backend's, wherever it is installed.
+    package = Path(__file__).parents[2]
     # Libraries are large: a build of another content has another time.
     loaded = {line.split()[-1] for line in _lines("/proc/self/maps") if ".so" in line}
     libraries = sorted(path for path in loaded if Path(path).name.startswith(("libtvm", "libdnnl")))
-    for path in [*libraries, *sorted((package / "relay" / "op" / "contrib").rglob("*.py"))]:
+    for path in [*libraries, *sorted(package.rglob("*.py"))]:
         with contextlib.suppress(OSError):
             status = os.stat(path)
             yield f"{path} {status.st_size} {status.st_mtime_ns}"
