@@ -22,7 +22,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.marks import has_avx2
+from dnnl_tests.marks import has_avx2, json_only
 from dnnl_tests.reference import RTOL, conv2d, rand
 from dnnl_tests.relay import module
 from dnnl_tests.single_op import run_alone, var
@@ -65,6 +65,7 @@ def test_operand_of_a_column():
     assert step["variant"] == VARIANT and step["post_ops"] == ["binary_mul"]
 
 
+@json_only
 @pytest.mark.parametrize("pool", [relay.nn.max_pool2d, relay.nn.avg_pool2d])
 def test_pool_behind_a_column(pool):
     """It reads the result as it is: no stride of the one column is odd."""

@@ -127,13 +127,13 @@ void GraphRunner::Run(size_t num_tensors, const std::function<const DLTensor*(si
   std::shared_ptr<ReadyPlan> of_shape;
   if (only_plan_ == nullptr) of_shape = PlanOf(tensor_at);
   ReadyPlan* ready = only_plan_ == nullptr ? of_shape.get() : only_plan_.get();
+  // First of all: a call that is refused shall make no arena.
+  for (size_t i = 0; i < num_tensors; ++i) {
+    CheckTensor(tensor_at(i), ready->plan->arguments[i], symbol_);
+  }
   std::unique_ptr<Context> context = ready->contexts.Take();
   std::vector<void*>* addresses = context->addresses();
-  for (size_t i = 0; i < num_tensors; ++i) {
-    const DLTensor* tensor = tensor_at(i);
-    CheckTensor(tensor, ready->plan->arguments[i], symbol_);
-    (*addresses)[i] = AddressOf(*tensor);
-  }
+  for (size_t i = 0; i < num_tensors; ++i) (*addresses)[i] = AddressOf(*tensor_at(i));
   Recorder* recorder = Recorder::OfThread();
   CallWithOpenMP([&]() { context->Run(*addresses, recorder); });
   ready->contexts.Return(std::move(context));

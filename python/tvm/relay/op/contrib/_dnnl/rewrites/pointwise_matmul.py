@@ -60,6 +60,7 @@ def _is_matmul(call: OpView) -> bool:
     kernel = dict(zip(str(attrs.kernel_layout), call.args[1].shape))
     return (
         str(attrs.data_layout) == "NHWC"
+        and str(attrs.out_layout) in ("", "NHWC")
         and int(attrs.groups) == 1
         and (kernel.get("H"), kernel.get("W")) == (1, 1)
         and set(ints(attrs.strides) or ()) == {1}

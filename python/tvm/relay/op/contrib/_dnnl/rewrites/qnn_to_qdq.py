@@ -323,9 +323,7 @@ _POOLS = ("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
 _BINARY = {"qnn.add": "add", "qnn.subtract": "subtract", "qnn.mul": "multiply"}
 
 
-def _hard_swish(
-    x: relay.Expr, attrs: tvm.ir.Attrs | None
-) -> relay.Expr:  # pylint: disable=unused-argument
+def _hard_swish(x: relay.Expr, _: tvm.ir.Attrs | None) -> relay.Expr:
     """Write what a rewrite makes one op of."""
     return x * relay.clip(x + relay.const(3.0), 0.0, 6.0) / relay.const(6.0)
 
