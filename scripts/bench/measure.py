@@ -89,7 +89,10 @@ def sample(call, repeat, warmup=3, budget=None):
 
 
 def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
-    """Sample each function in turn, round by round.
+    """Sample each function in turn, there and back round by round.
+
+    The order turns round after each round (ABBA), so that what is paid for the threads of the one
+    before, which spin on for a while, is not always paid by the same.
 
     Parameters
     ----------
@@ -113,8 +116,9 @@ def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
         if note:
             note(f"round {turn + 1} of {rounds}")
         share = repeat * (turn + 1) // rounds - repeat * turn // rounds
-        for name, sampler in samplers.items():
-            samples[name].append(sampler(share))
+        names = list(samplers)
+        for name in names if turn % 2 == 0 else reversed(names):
+            samples[name].append(samplers[name](share))
     return samples
 
 

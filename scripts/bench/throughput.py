@@ -149,14 +149,10 @@ def measure_case(case, repeat, console):
                 rates[way] = prepare()
             except peers.NotMeasured as error:
                 found[way] = str(error)
-    rounds = min(measure.ROUNDS, repeat)
-    seen = {way: [] for way in rates}
+    samplers = {way: lambda runs, rate=rate: [rate(runs)] for way, rate in rates.items()}
     with console.step(f"{name}: measure"):
-        for turn in range(rounds):
-            console.note(f"round {turn + 1} of {rounds}")
-            for way, rate in rates.items():
-                seen[way].append(rate(-(-repeat // rounds)))
-    found.update((way, statistics.median(values)) for way, values in seen.items())
+        turns = measure.take_turns(samplers, repeat, note=console.note)
+    found.update((way, statistics.median(sum(rounds, []))) for way, rounds in turns.items())
     return {way: found[way] for way in ways}
 
 
