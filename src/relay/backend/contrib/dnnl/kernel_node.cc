@@ -90,7 +90,8 @@ bool IsBias(const KernelCall& kernel, const PostOp& post_op, const JSONGraphNode
 /*!
  * \brief Which post-op is the bias argument of the primitive; -1 for none.
  *
- * The partitioner decides this. Here it is only done for what TVM's MergeComposite has made.
+ * The partitioner decides this. Here it is only done for what TVM's MergeComposite has made, whose
+ * checks cannot leave the answer in the composite; the rule is that of TVM's own composites.
  */
 int FindBias(const KernelCall& kernel, const JSONGraphNode& root) {
   if (kernel.bias) return *kernel.bias;

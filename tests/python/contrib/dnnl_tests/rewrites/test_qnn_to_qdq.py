@@ -23,8 +23,9 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.policy.refused import REFUSED
 from tvm.relay.qnn import op as qnn
+from tvm.testing import dnnl as testing
 
-from dnnl_tests.quantized import Quantization, run_quantized
+from dnnl_tests.quantized import Quantization, assert_within_one_step, run_quantized
 from dnnl_tests.reference import conv, conv_transpose, pool
 from dnnl_tests.relay import composites, module, partition
 
@@ -81,6 +82,22 @@ def test_conv(op, bias, per_channel):
         name = f"dnnl.qnn.{op}_bias_quantize"
     expr = requantize(expr, sum_scale, axis=1)
     run_quantized(expr, {"x": x}, OUT.nearest(want), composites={name: 1})
+
+
+@pytest.mark.parametrize("axis", [2, -1])
+def test_scales_of_rows_or_columns_of_a_conv(axis):
+    """There are as many as output channels, but they are not theirs."""
+    weight, attrs = Quantization(0.01, 0, "int8"), dict(kernel_size=(1, 1), channels=8)
+    x, w = DATA.values(1, 4, 8, 8), weight.values(8, 4, 1, 1, low=-64, high=64)
+    expr = qnn.conv2d(DATA.var("x", *x.shape), relay.const(w), *parameters(DATA, weight), **attrs)
+    scales = np.linspace(0.0001, 0.0003, 8).astype("float32")
+    want = conv(DATA.real(x), weight.real(w), attrs) / (0.02 * 0.01)
+    want = want * np.expand_dims(scales, () if axis == -1 else (-1,))
+    mod = partition(module(requantize(expr, scales, axis)), prune=False)
+    offload = testing.offload(mod)
+    assert offload.composites == {"dnnl.dequantize_quantize": 1}
+    assert offload.host_ops == {"qnn.conv2d": 1}
+    assert_within_one_step(testing.run(mod, {"x": x})[0], OUT.nearest(want))
 
 
 def test_clip_of_the_result():

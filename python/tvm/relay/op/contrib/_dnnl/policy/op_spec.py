@@ -30,11 +30,6 @@ from .tensors import result_elements, shape_function_reason
 
 EXCLUDED = "excluded by option"
 
-# Relay ops without a row that compute nothing.
-MOVES = frozenset(
-    ["take", "broadcast_to", "full", "nn.dropout", "copy", "zeros", "ones", "shape_of"]
-)
-
 # The cost weight where oneDNN has vector code and TVM calls a function of the C library.
 FUNCTION = 64
 
@@ -245,9 +240,7 @@ class Rules:
         result needs, a pooling or a reduction one for each element that it reads, any other op one
         for each element of the result.
         """
-        if call.name in self.ops:
-            return self.ops[call.name].flops(call)
-        return 0 if call.name in MOVES else result_elements(call)
+        return self.ops[call.name].flops(call) if call.name in self.ops else result_elements(call)
 
     def reason(self, call: OpView) -> str | None:
         """Ask the rule of an op that has a row; once for each call in a run."""

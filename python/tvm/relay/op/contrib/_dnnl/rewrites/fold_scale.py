@@ -41,6 +41,7 @@ from ..policy.operands import is_per_channel
 from ..policy.rules.reduce import batch_norm_affine
 from .driver import Match, rewrite
 
+# Not fields of the rows: what each does to the factor and the summand is told in `_Walk._step`.
 ADDITIONS = ("add", "subtract", "nn.bias_add")
 FACTORS = ("multiply", "divide", "negative")
 

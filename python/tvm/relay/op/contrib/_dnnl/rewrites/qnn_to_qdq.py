@@ -37,6 +37,7 @@ from ..ir.constants import to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
 from ..ir.relay_view import op_name, shape_of
 from ..policy.op_spec import Rules
+from ..policy.op_view import OpView
 from ..policy.rules.quantize import DEQUANTIZE, EIGHT_BITS, along
 from ..policy.table import TABLE
 from .driver import Match, rewrite
@@ -119,8 +120,11 @@ class _Reader:
         data = self.graph.operands[dequantize_][0]
         return data if self._dtype(data) in EIGHT_BITS else None
 
-    def _sum(self, i: int, scale: np.ndarray) -> _Real | None:
-        """Read scale * i, where i is in int32 the result of a QNN op, maybe with a bias."""
+    def _sum(self, i: int, scale: np.ndarray, axis: int = -1) -> _Real | None:
+        """Read scale * i, where i is in int32 the result of a QNN op, maybe with a bias.
+
+        Several scales are those of the items of an axis.
+        """
         biases = []
         while self.graph.ops[i] in ("add", "nn.bias_add"):
             values = self._values(self.graph.operands[i][1])
@@ -128,26 +132,29 @@ class _Reader:
                 return None
             biases.append((self.graph.nodes[i], values))
             i = self.graph.operands[i][0]
-        if self.graph.ops[i] not in _ACCUMULATING:
+        row = _ACCUMULATING.get(self.graph.ops[i])
+        if row is None:
             return None
-        call = self.graph.nodes[i]
+        call, view = self.graph.nodes[i], self.graph.views[i]
+        float_view = OpView(row.name, view.args[:2], view.results, view.attrs)
+        weight_axis, channel_axis = row.weight_axis(float_view), row.channel_axis(float_view)
         data, weight, data_zero, weight_zero, data_scale, _ = self.graph.operands[i]
-        data_scale_value, axis = self._values(data_scale), _weight_axis(call)
+        data_scale_value = self._values(data_scale)
         if data_scale_value is None or data_scale_value.size != 1 or not data_scale_value.all():
             return None
         # The scale of the sum is that of the data times that of the weight.
         weight_scale = (scale / data_scale_value.reshape(())).astype("float32").reshape(-1)
         if weight_scale.size == 1:
             weight_scale = weight_scale.reshape(())
-        elif axis is None or shape_of(call.args[1])[axis] != weight_scale.size:
+        elif weight_axis is None or axis % len(view.result.shape) != channel_axis:
             return None
 
         def build(x, w, x_scale, x_zero, w_zero):
-            real_w = dequantize(w, relay.const(weight_scale), w_zero, axis or 0)
+            real_w = dequantize(w, relay.const(weight_scale), w_zero, weight_axis or 0)
             args = [dequantize(x, x_scale, x_zero), real_w]
             real = with_attrs(call, args, out_dtype="float32")
             for bias, values in reversed(biases):
-                real = _with_bias(real, bias, values, scale, _result_axis(call))
+                real = _with_bias(real, bias, values, scale, channel_axis)
             return real
 
         return _Real([data, weight, data_scale, data_zero, weight_zero], build)
@@ -170,14 +177,15 @@ class _Reader:
 
     def _dequantized(self, data: int, scale: int, zero: int, axis: int) -> _Real:
         """Read scale * (data - zero)."""
-        real = self._dequantized_sum(data, scale, zero) or self._dequantized_mean(data, scale, zero)
+        real = self._dequantized_sum(data, scale, zero, axis)
+        real = real or self._dequantized_mean(data, scale, zero)
         return real or _Real([data, scale, zero], lambda x, s, z: dequantize(x, s, z, axis))
 
-    def _dequantized_sum(self, data: int, scale: int, zero: int) -> _Real | None:
+    def _dequantized_sum(self, data: int, scale: int, zero: int, axis: int) -> _Real | None:
         scale_values, zero_values = self._values(scale), self._values(zero)
         if scale_values is None or zero_values is None or zero_values.any():
             return None
-        return self._sum(data, scale_values)
+        return self._sum(data, scale_values, axis)
 
     def _dequantized_mean(self, i: int, scale: int, zero: int) -> _Real | None:
         """Read a mean or an average of a tensor that was cast from 8 bits to int32."""
@@ -197,7 +205,8 @@ class _Reader:
 
     def dequantized(self, i: int) -> _Real | None:
         """Read qnn.dequantize of a sum in int32."""
-        return self._dequantized_sum(*self.graph.operands[i])
+        axis = int(self.graph.nodes[i].attrs.axis)
+        return self._dequantized_sum(*self.graph.operands[i], axis)
 
     def cast(self, i: int) -> _Real | None:
         """Read a cast of a sum in int32 to float32, or of an average in int32 back to 8 bits."""
@@ -314,10 +323,14 @@ class _Reader:
         return _Real([*operands, out_scale, out_zero], build)
 
 
-# QNN ops that accumulate in int32.
-_ACCUMULATING = ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.batch_matmul")
+# The rows of the float ops of QNN ops that accumulate in int32.
+_ACCUMULATING = {
+    f"qnn.{name.removeprefix('nn.')}": row
+    for name, row in TABLE.items()
+    if row.weight_axis is not None
+}
 
-_POOLS = ("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
+_POOLS = [name for name, row in TABLE.items() if row.padding == "average"]
 
 # The float ops of others, by their names in `relay`, which is not complete yet here.
 _BINARY = {"qnn.add": "add", "qnn.subtract": "subtract", "qnn.mul": "multiply"}
@@ -346,30 +359,10 @@ _READERS: dict[str, Callable[[_Reader, int], _Real | None]] = {
     "qnn.dequantize": _Reader.dequantized,
     "qnn.concatenate": _Reader.concatenated,
     "cast": _Reader.cast,
-    **dict.fromkeys(
-        (name for name, row in TABLE.items() if row.weight_axis is not None), _Reader.integer_weight
-    ),
+    **dict.fromkeys((row.name for row in _ACCUMULATING.values()), _Reader.integer_weight),
     **dict.fromkeys(_BINARY, _Reader.binary),
     **dict.fromkeys(_UNARY, _Reader.unary),
 }
-
-
-def _weight_axis(call: relay.Call) -> int | None:
-    """Return the axis of a weight that its scales lie along; None where they are one number."""
-    if op_name(call) == "qnn.dense":
-        return 0
-    if op_name(call) == "qnn.batch_matmul":
-        return None
-    if op_name(call) == "qnn.conv2d_transpose" and int(call.attrs.groups) > 1:
-        return None
-    return str(call.attrs.kernel_layout).index("O")
-
-
-def _result_axis(call: relay.Call) -> int:
-    """Return the axis of the output channels of a result."""
-    if op_name(call).startswith("qnn.conv"):
-        return str(call.attrs.data_layout).index("C")
-    return len(shape_of(call)) - 1
 
 
 def _with_bias(
