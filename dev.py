@@ -49,10 +49,10 @@ def find_python():
 def main():
     """Start the command line on a Python that works."""
     if sys.version_info[:2] not in VERSIONS:
-        found = find_python() if sys.version_info >= (3, 3) else None
-        if found and "DEV_PY_RESTARTED" not in os.environ:
+        python = find_python() if sys.version_info >= (3, 3) else None
+        if python and "DEV_PY_RESTARTED" not in os.environ:
             os.environ["DEV_PY_RESTARTED"] = "1"
-            os.execv(found, [found, os.path.abspath(__file__)] + sys.argv[1:])
+            os.execv(python, [python, os.path.abspath(__file__)] + sys.argv[1:])
         sys.stderr.write(
             "error: this is Python %d.%d; the prebuilt TVM works with 3.10, 3.11 and 3.12\n"
             "what to do: install one of them (for example `apt-get install python3.11 "

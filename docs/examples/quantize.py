@@ -84,10 +84,10 @@ def compile_for_onednn(path, inputs):
     return run, dnnl.offload_report(mod)
 
 
-def accuracy(found, expected):
+def accuracy(outputs, expected):
     """Return the smallest cosine, the largest relative error, and the share of equal classes."""
     cosines, errors, same = [], [], []
-    for got, want in zip(found, expected):
+    for got, want in zip(outputs, expected):
         cosines.append((got * want).sum() / np.linalg.norm(got) / np.linalg.norm(want))
         errors.append(np.abs(got - want).max() / np.abs(want).max())
         same.append((got.argmax(-1) == want.argmax(-1)).mean())
@@ -119,8 +119,8 @@ def main():
     run, report = compile_for_onednn(args.target, samples[0])
     expected = [session(args.model)(inputs) for inputs in samples[half:]]
     for name, runner in (("oneDNN", run), ("onnxruntime", session(args.target))):
-        found = [runner(inputs) for inputs in samples[half:]]
-        print(f"{name}, int8 beside float32: {accuracy(found, expected)}")
+        outputs = [runner(inputs) for inputs in samples[half:]]
+        print(f"{name}, int8 beside float32: {accuracy(outputs, expected)}")
     print(report)
 
 

@@ -240,8 +240,10 @@ def reasons(rows):
     """Return a line for each reason why a backend has no figure in a precision."""
     missing = {}
     for row in rows:
-        found = {row.get("backend"): row["reason"]} if "reason" in row else row.get("reasons", {})
-        for backend, reason in found.items():
+        reasons_by_backend = (
+            {row.get("backend"): row["reason"]} if "reason" in row else row.get("reasons", {})
+        )
+        for backend, reason in reasons_by_backend.items():
             missing.setdefault((backend, row["precision"], reason), []).append(row["model"])
     return [
         f"{backend}, {precision}: {reason} ({', '.join(models)})"
@@ -271,11 +273,11 @@ def compare(workloads, precisions, backends, args, console):
     for workload in workloads:
         cases = [peers.Case(workload, args.threads, each, args.cache) for each in precisions]
         results = measure_workload(cases, backends, args.repeat, console)
-        found = json_rows(results, peers.OURS)
-        rows += found
+        ours = json_rows(results, peers.OURS)
+        rows += ours
         cells += [
             table_row(row, "" if number else workload.title, result["backend"].title)
-            for number, (row, result) in enumerate(zip(found, results))
+            for number, (row, result) in enumerate(zip(ours, results))
         ]
         pooled = {
             (result["backend"].name, result["case"].precision): sum(result["rounds"], [])

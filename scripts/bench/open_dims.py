@@ -92,8 +92,8 @@ class Ours:
             if is_static or i == 0:
                 shape = {"shape": {self.name: x.shape}} if is_static else {}
                 mod, params = relay.frontend.from_onnx(model, freeze_params=True, **shape)
-                found = dnnl.partition_for_dnnl(mod, params, precision=precision)
-                lib = testing.build(found, executor="vm")
+                partitioned = dnnl.partition_for_dnnl(mod, params, precision=precision)
+                lib = testing.build(partitioned, executor="vm")
                 _forget_primitives()
             begin = time.perf_counter()
             if is_static or i == 0:
@@ -256,7 +256,7 @@ def compare(networks, precisions, names, args, console):
     for network in networks:
         for precision in precisions:
             with console.step(f"{network.name}, {precision}: prepare and measure"):
-                found = measure(network, precision, names, args.threads, args.repeat)
-            cells += [_cells(row, "" if k else network.title) for k, row in enumerate(found)]
-            rows += found
+                measured = measure(network, precision, names, args.threads, args.repeat)
+            cells += [_cells(row, "" if k else network.title) for k, row in enumerate(measured)]
+            rows += measured
     return TITLES, cells, rows

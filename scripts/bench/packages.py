@@ -147,9 +147,9 @@ def measured(path, shapes, args):
             # What a peer cannot read or run has a dash.
             with contextlib.suppress(peers.NotMeasured, RuntimeError):
                 samplers[place] = prepare(case).sample
-        found = measure.take_turns(samplers, args.repeat)
+        samples = measure.take_turns(samplers, args.repeat)
         times = {
-            place: measure.Timing.of(sum(rounds, [])).median for place, rounds in found.items()
+            place: measure.Timing.of(sum(rounds, [])).median for place, rounds in samples.items()
         }
         cells += [
             bench.digits(times[place]) if place in times else "-" for place in range(len(TIMES))

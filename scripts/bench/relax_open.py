@@ -104,12 +104,12 @@ def compare(networks, precisions, names, args, console):
             step = console.step(f"{network.name}, {precision}: prepare and measure")
             with step, Worker(PluginLayout()) as worker:
                 try:
-                    found = _rows(network, case, names, args.repeat, worker, console.note)
+                    measured = _rows(network, case, names, args.repeat, worker, console.note)
                 except peers.NotMeasured as error:
-                    found = [{"reasons": {relax.OURS: str(error)}}]
-            found = [{"model": network.name, "precision": precision, **row} for row in found]
-            rows += found
-            for number, row in enumerate(found):
+                    measured = [{"reasons": {relax.OURS: str(error)}}]
+            measured = [{"model": network.name, "precision": precision, **row} for row in measured]
+            rows += measured
+            for number, row in enumerate(measured):
                 line = _cells(row, "" if number else network.title, names)
                 cells.append(line + [""] * (len(titles) - len(line)))
     return titles, cells, rows

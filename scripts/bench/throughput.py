@@ -141,19 +141,19 @@ def measure_case(case, repeat, console):
         "onnxruntime": lambda: onnxruntime_sessions(case),
         "openvino": lambda: openvino_throughput(case),
     }
-    found, rates = {}, {}
+    figures, rates = {}, {}
     for way, prepare in ways.items():
         with console.step(f"{name}: prepare {way}"), shown(console):
             try:
                 case.check()
                 rates[way] = prepare()
             except peers.NotMeasured as error:
-                found[way] = str(error)
+                figures[way] = str(error)
     samplers = {way: lambda runs, rate=rate: [rate(runs)] for way, rate in rates.items()}
     with console.step(f"{name}: measure"):
         turns = measure.take_turns(samplers, repeat, note=console.note)
-    found.update((way, statistics.median(sum(rounds, []))) for way, rounds in turns.items())
-    return {way: found[way] for way in ways}
+    figures.update((way, statistics.median(sum(rounds, []))) for way, rounds in turns.items())
+    return {way: figures[way] for way in ways}
 
 
 def _over(rates, way, other):

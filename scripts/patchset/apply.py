@@ -62,7 +62,7 @@ class Plan:
     def pending(self) -> dict:
         """By path, what happens to those files that change: a verb."""
         patched = {patch.path for patch in self.patches}
-        found = {}
+        actions = {}
         for path, original in sorted(self.originals.items()):
             after = self.after(path)
             if path not in self.wanted:
@@ -72,13 +72,13 @@ class Plan:
             else:
                 action = "patch" if path in patched else "remove" if after == ABSENT else "replace"
             if self.tree.read(path).key != after.key:
-                found[path] = action
-        return found
+                actions[path] = action
+        return actions
 
     def commit(self) -> None:
         """Change the tree; the manifest tells the next run what to take back."""
         changes = {path: self.after(path) for path in self.originals}
-        made = self.tree.missing_dirs(path for path in changes if changes[path] != ABSENT)
+        missing = self.tree.missing_dirs(path for path in changes if changes[path] != ABSENT)
         files = {
             path: {
                 "before": _encode(self.originals[path]),
@@ -87,7 +87,11 @@ class Plan:
             }
             for path, state in self.wanted.items()
         }
-        manifest = {"format": FORMAT, "made_dirs": sorted({*made, *self.made_dirs}), "files": files}
+        manifest = {
+            "format": FORMAT,
+            "made_dirs": sorted({*missing, *self.made_dirs}),
+            "files": files,
+        }
         text = json.dumps(manifest, indent=1).encode()
         changes[_MANIFEST] = file_state(text) if files else ABSENT
         changes[_GITIGNORE] = file_state(b"*\n") if files else ABSENT

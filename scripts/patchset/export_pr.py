@@ -61,13 +61,13 @@ def read_series(folder: Path) -> configparser.ConfigParser:
 
 def owner(series, path: str, field: str = "paths") -> str | None:
     """Name the commit that a path belongs to: the one that has the longest pattern for it."""
-    found = [
+    owners = [
         (len(pattern), name)
         for name in series.sections()
         for pattern in series[name].get(field, "").split()
         if fnmatchcase(path, pattern)
     ]
-    return max(found)[1] if found else None
+    return max(owners)[1] if owners else None
 
 
 def exported(state: State) -> State:
@@ -77,10 +77,10 @@ def exported(state: State) -> State:
 
 def commits_of(plan: Plan, series) -> list:
     """Deal the changes of a plan out to the commits that have something to do."""
-    found = {}
+    commits = {}
     for name in series.sections()[1:]:
         body = (series[name][field].strip() for field in ("body", "large") if field in series[name])
-        found[name] = Commit(series[name]["subject"], "\n\n".join(body), {})
+        commits[name] = Commit(series[name]["subject"], "\n\n".join(body), {})
     homeless = []
     for path, before in sorted(plan.originals.items()):
         if owner(series, path, "left_out"):
@@ -88,24 +88,24 @@ def commits_of(plan: Plan, series) -> list:
         after = exported(plan.after(path))
         leaves, comes = owner(series, path, "removes"), owner(series, path)
         if before != ABSENT and leaves:
-            found[leaves].states[path] = before = ABSENT
+            commits[leaves].states[path] = before = ABSENT
         if after == before:
             continue
         if not comes:
             homeless.append(path)
             continue
-        found[comes].states[path] = after
+        commits[comes].states[path] = after
         for patch in plan.patches:
             if patch.path == path:
                 why = f"{patch.header['Subject']}. {' '.join(patch.header['Why'].split())}"
-                found[comes].body += "\n\n" + textwrap.fill(why, 72)
+                commits[comes].body += "\n\n" + textwrap.fill(why, 72)
     if homeless:
         raise SetupError(
             "no commit of the pull request takes these files",
             f"add their folder to a commit in {SERIES}.",
             "\n".join(homeless),
         )
-    return [commit for commit in found.values() if commit.states]
+    return [commit for commit in commits.values() if commit.states]
 
 
 def add_arguments(parser):

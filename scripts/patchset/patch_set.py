@@ -231,13 +231,13 @@ class PatchSet:
     def _find_overlay(self, entries):
         """Path in the tree -> file of the checkout."""
         left_out = tuple(entry[1:] + "/" for entry in entries if entry.startswith("!"))
-        found = {}
+        overlay = {}
         for base in (self.root / entry for entry in entries if not entry.startswith("!")):
             for source in [base] if base.is_file() else sorted(base.rglob("*")):
                 path = source.relative_to(self.root).as_posix()
                 if is_source(source) and not f"{path}/".startswith(left_out):
-                    found[self._rewritten(path)] = source
-        return found
+                    overlay[self._rewritten(path)] = source
+        return overlay
 
     def state(self, path: str, link: bool) -> State:
         """What a path of the overlay or remove.list is to hold: our file, a link to it, nothing.
@@ -275,7 +275,7 @@ class PatchSet:
     def patches(self, tag: str) -> list:
         """Read the series for a tag, in order."""
         folder = self.folder
-        found = []
+        patches = []
         for name in read_list(folder / "series"):
             files = [path for path in (folder / tag / name, folder / name) if path.is_file()]
             if not files:
@@ -289,8 +289,8 @@ class PatchSet:
                     f"{name} patches {patch.path}, which the overlay or remove.list deals with",
                     "a path is patched, replaced or removed, never two of them.",
                 )
-            found.append(patch)
-        return found
+            patches.append(patch)
+        return patches
 
     def tag_of(self, tree: Tree) -> str:
         """Tell which release of TVM a tree holds, from its files, without git."""
@@ -300,12 +300,12 @@ class PatchSet:
                 "give --tvm the top folder of a TVM checkout, the one with CMakeLists.txt, cmake/"
                 f" and src/: git clone --recursive --branch {self.pinned} of apache/tvm gives one.",
             )
-        found = {}
+        tags = {}
         for path, pattern in self.kind.version_files.items():
             match = re.search(pattern, tree.read(path).data, re.MULTILINE)
             if match:
-                found[path] = match.group(1).decode()
-        versions = sorted(set(found.values()))
+                tags[path] = match.group(1).decode()
+        versions = sorted(set(tags.values()))
         if len(versions) == 1 and versions[0] in self._told:
             return " or ".join(self._told[versions[0]])
         supported = ", ".join(sorted(self.commits))
@@ -314,7 +314,7 @@ class PatchSet:
         else:
             what = "the files disagree about" if versions else "cannot tell"
             problem = f"{what} the TVM version of {tree.root}"
-        told = (f"{path}: {found.get(path, 'no version')}" for path in self.kind.version_files)
+        told = (f"{path}: {tags.get(path, 'no version')}" for path in self.kind.version_files)
         raise SetupError(
             problem,
             f"check it out again at one of {supported}, best {self.pinned}.",

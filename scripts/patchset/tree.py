@@ -71,8 +71,8 @@ def file_state(data: bytes, executable: bool = False) -> State:
 
 def parents(paths) -> list:
     """The folders around some paths, outermost first."""
-    found = {str(folder) for path in paths for folder in Path(path).parents}
-    return sorted(found - {"."})
+    folders = {str(folder) for path in paths for folder in Path(path).parents}
+    return sorted(folders - {"."})
 
 
 class Tree:

@@ -64,10 +64,10 @@ def check_platform():
         )
     try:
         name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
-        found = tuple(int(part) for part in version.split(".")[:2])
+        libc = tuple(int(part) for part in version.split(".")[:2])
     except (ValueError, AttributeError, OSError):
-        name, found = "another C library", (0, 0)
-    if found < MIN_GLIBC:
+        name, libc = "another C library", (0, 0)
+    if libc < MIN_GLIBC:
         raise SetupError(
             f"the C library is {name}, the prebuilt packages need glibc 2.28 or newer",
             "use a distribution with glibc, such as Debian 10, Ubuntu 20.04, RHEL 8 or newer "
@@ -120,14 +120,14 @@ def find_compiler(environ=None):
     search = environ.get("PATH")
     named = environ.get("CXX", "").strip()
     if named:
-        found = shutil.which(named, path=search)
-        if not found:
+        compiler = shutil.which(named, path=search)
+        if not compiler:
             raise SetupError(f"CXX names {named}, which is not there", COMPILER_REMEDY)
-        return Path(found)
+        return Path(compiler)
     for name in ("g++", "c++", "clang++"):
-        found = shutil.which(name, path=search)
-        if found:
-            return Path(found)
+        compiler = shutil.which(name, path=search)
+        if compiler:
+            return Path(compiler)
     raise SetupError("there is no C++ compiler", COMPILER_REMEDY)
 
 

@@ -89,12 +89,12 @@ class NativeBuild:
         if not product.is_file() or not stamp.matches(key):
             return False
         root = self.layout.root
-        made = product.stat().st_mtime_ns
+        built_at = product.stat().st_mtime_ns
         # Folders too: theirs is the time when a file came or went.
         folders = [root / "cmake", root / "src"]
         sources = [root / "CMakeLists.txt", *folders]
         sources += [path for folder in folders for path in folder.rglob("*")]
-        return all(path.stat().st_mtime_ns < made for path in sources if path.exists())
+        return all(path.stat().st_mtime_ns < built_at for path in sources if path.exists())
 
     def configure(self):
         """Configure the directory anew if it was made for something else, or not to its end."""

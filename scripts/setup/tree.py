@@ -173,8 +173,8 @@ def for_relay(root):
     """Return what of a checkout's python/ goes into a tree with Relay, by name."""
     lines = (root / "patches" / "overlay.list").read_text().splitlines()
     left_out = tuple(line[1:] + "/" for line in lines if line.startswith("!"))
-    found = sources(root / "python").items()
-    return {name: path for name, path in found if not f"python/{name}".startswith(left_out)}
+    files = sources(root / "python").items()
+    return {name: path for name, path in files if not f"python/{name}".startswith(left_out)}
 
 
 class Overlay:

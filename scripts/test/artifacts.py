@@ -75,11 +75,11 @@ class Failure:
 class Worker(threading.Thread):
     """One process that runs each `step`-th trial from a seed on."""
 
-    def __init__(self, command, environ, found):
+    def __init__(self, command, environ, on_failure):
         super().__init__(daemon=True)
         self.command = command
         self.environ = environ
-        self.found = found
+        self.on_failure = on_failure
         self.counts = collections.Counter()
         self.odd = collections.defaultdict(list)
         self.trials, self.corpus, self.most, self.slowest = 0, 0, (0.0, 0), (0.0, 0)
@@ -108,7 +108,7 @@ class Worker(threading.Thread):
                 failure.what = rest
             elif word == "@saved":
                 failure.saved = rest
-                self.found(failure)
+                self.on_failure(failure)
             elif word == "@count":
                 part, *counts = rest.split(" ")
                 for outcome, count in zip(OUTCOMES, counts):
@@ -138,7 +138,7 @@ class Campaign:
         self.lock = threading.Lock()
         self.workers = []
 
-    def found(self, failure):
+    def show(self, failure):
         """Print a failure if it is of a new kind."""
         with self.lock:
             known = self.failures[failure.kind()]
@@ -165,7 +165,7 @@ class Campaign:
         """Start a worker."""
         command = [self.build.folder / TARGET, self.layout.corpus, *words]
         command += ["--save", self.layout.artifacts]
-        worker = Worker([str(word) for word in command], self.environment(seed), self.found)
+        worker = Worker([str(word) for word in command], self.environment(seed), self.show)
         worker.start()
         self.workers.append(worker)
 

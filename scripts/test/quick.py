@@ -111,8 +111,8 @@ def choose(root, paths):
         for pattern, targets in RULES:
             fits = re.match(pattern, path)
             if fits:
-                found = (target.format(*fits.groups(), path=path) for target in targets)
-                tests |= {_narrow(root, test, path) for test in found if (root / test).exists()}
+                expanded = (target.format(*fits.groups(), path=path) for target in targets)
+                tests |= {_narrow(root, test, path) for test in expanded if (root / test).exists()}
                 break
     inside = {test for test in tests if any(str(up) in tests for up in Path(test).parents)}
     return sorted(tests - inside), any(CPP.match(path) for path in paths)

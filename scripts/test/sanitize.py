@@ -50,12 +50,12 @@ class SanitizedBuild(NativeBuild):
 
     def variables(self, environ):
         """Return the environment of the programs; what the caller has set comes last and counts."""
-        found = {
+        values = {
             # An allocation of more than a gigabyte is a report, too: no test needs one.
             "ASAN_OPTIONS": "max_allocation_size_mb=1024:detect_stack_use_after_return=1",
             "UBSAN_OPTIONS": "print_stacktrace=1",
             "LSAN_OPTIONS": f"print_suppressions=0:suppressions={self.suppressions / 'leak.supp'}",
             "TSAN_OPTIONS": f"suppressions={self.suppressions / 'thread.supp'}",
         }
-        asked = {name: ":".join(filter(None, [found[name], environ.get(name)])) for name in found}
+        asked = {name: ":".join(filter(None, [values[name], environ.get(name)])) for name in values}
         return {**environ, **asked}

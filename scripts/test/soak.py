@@ -170,8 +170,8 @@ class Soak:
                 os._exit(status)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
-            found, status = os.waitpid(child, os.WNOHANG)
-            if found:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
                 if status:
                     raise SoakError(f"a forked process ended with status {status}")
                 return 2

@@ -96,13 +96,13 @@ def requirements(path, asks="~=", refused=None, oldest=None):
     """
     text = path.read_text().replace("\\\n", " ")
     lines = (re.split("#|--hash", line)[0].strip() for line in text.splitlines())
-    found = []
+    required = []
     for name, version in (line.split("==", 1) for line in lines if line):
         version, mark, rest = version.partition(";")
         limit = f",<{refused[name]}" if name in (refused or {}) else ""
         least = f">={oldest[name]}" if name in (oldest or {}) else f"{asks}{version}"
-        found.append(f"{name}{least}{limit}{mark}{rest}")
-    return found
+        required.append(f"{name}{least}{limit}{mark}{rest}")
+    return required
 
 
 class Tree:

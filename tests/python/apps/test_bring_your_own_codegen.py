@@ -82,8 +82,8 @@ def build(mod, codegen="JSON"):
 
 def offloaded(mod):
     """Return how many functions the accelerator gets, and the counts of what is in them."""
-    found = testing.offload(mod, "tutorial")
-    return found.partitions, dict(found.composites), dict(found.ops)
+    offload = testing.offload(mod, "tutorial")
+    return offload.partitions, dict(offload.composites), dict(offload.ops)
 
 
 NOTHING = (0, {}, {})

@@ -59,8 +59,8 @@ def model(tmp_path):
     index = np.array([2, 0], "int32")
     conv = relay.nn.conv2d(relay.var("x", shape=x.shape), relay.const(weight), padding=(1, 1))
     conv = relay.nn.relu(conv)
-    taken = relay.take(conv, relay.var("index", shape=(2,), dtype="int32"), axis=1)
-    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(relay.Tuple([conv, taken])))
+    rows = relay.take(conv, relay.var("index", shape=(2,), dtype="int32"), axis=1)
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(relay.Tuple([conv, rows])))
     assert testing.offload(mod).partitions == 1
     lib, inputs = testing.build(mod, codegen="JSON"), {"x": x, "index": index}
     lib.export_library(str(tmp_path / "model.so"))

@@ -28,7 +28,7 @@ from tvm.testing import dnnl as testing
 def run_single(expr, inputs, params, reference, op, rtol=RTOL):
     """Offload one op, which must be the only call, and compare it with the reference."""
     mod = tvm.IRModule.from_expr(expr)
-    found = testing.check(
+    partitioned = testing.check(
         mod,
         inputs,
         params,
@@ -38,7 +38,7 @@ def run_single(expr, inputs, params, reference, op, rtol=RTOL):
         rtol=rtol,
         options={"prune": False},
     )
-    assert not testing.offload(found).host_ops
+    assert not testing.offload(partitioned).host_ops
 
 
 def var(name, shape):

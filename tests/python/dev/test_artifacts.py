@@ -40,15 +40,15 @@ PRINTED = f"""@corpus 3
 
 
 def test_what_a_process_prints_is_read():
-    found = []
+    failures = []
     command = [sys.executable, "-c", f"print({PRINTED!r}, end='')"]
-    worker = artifacts.Worker(command, {}, found.append)
+    worker = artifacts.Worker(command, {}, failures.append)
     worker.run()
-    assert [(f.seed, f.of, f.saved) for f in found] == [
+    assert [(f.seed, f.of, f.saved) for f in failures] == [
         (12, "abc graph", "/tmp/seed-12.artifact"),
         (14, "abc constants", "/tmp/seed-14.artifact"),
     ]
-    assert found[0].report == REPORT and found[0].what == 'nodes[1].attrs.axis = "7"'
+    assert failures[0].report == REPORT and failures[0].what == 'nodes[1].attrs.axis = "7"'
     assert worker.counts["graph", "run"] == 4 and worker.counts["c source", "not loaded"] == 1
     assert (worker.corpus, worker.trials) == (3, 16)
     assert worker.most == (90.0, 14) and worker.slowest == (0.25, 13)

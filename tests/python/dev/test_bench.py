@@ -76,8 +76,8 @@ def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
     figures = dict.fromkeys(codegens._COLUMNS, 12.3)
     rows = [{"model": "m", "codegen": codegen, **figures} for codegen in codegens.CODEGENS]
     monkeypatch.setattr(codegens, "measure_workload", lambda *_: rows)
-    titles, cells, found = codegens.compare([types.SimpleNamespace(name="m")], 5, Console())
-    assert found == rows
+    titles, cells, shown = codegens.compare([types.SimpleNamespace(name="m")], 5, Console())
+    assert shown == rows
     assert [row[0] for row in cells] == ["m, JSON", "m, C_SRC"]
     assert all(len(row) == len(titles) for row in cells)
 
@@ -143,8 +143,8 @@ def bench_results():
     def result(backend, precision, *seconds, **more):
         case = types.SimpleNamespace(original=workload, precision=precision)
         backend = types.SimpleNamespace(name=backend, title=backend.upper())
-        found = {"case": case, "backend": backend, "accuracy": exact, "is_default": False}
-        return {**found, **({"rounds": [list(seconds)]} if seconds else {}), **more}
+        row = {"case": case, "backend": backend, "accuracy": exact, "is_default": False}
+        return {**row, **({"rounds": [list(seconds)]} if seconds else {}), **more}
 
     return [
         result("dnnl", "float32", 0.004, 0.004),

@@ -56,10 +56,10 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path, name, content, words):
 def test_a_directory_or_half_an_image_is_refused(tmp_path):
     with pytest.raises(SetupError, match="is a directory"):
         text_line.read(str(tmp_path))
-    whole = tmp_path / "whole.png"
-    ocr.draw_line("Hello").save(whole)
+    image = tmp_path / "whole.png"
+    ocr.draw_line("Hello").save(image)
     half = tmp_path / "half.png"
-    half.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    half.write_bytes(image.read_bytes()[: image.stat().st_size // 2])
     with pytest.raises(SetupError, match="half.png"):
         text_line.read(str(half))
 
@@ -170,8 +170,8 @@ def index(**changes):
     """Return an index as --save writes it, with changes."""
     model = {"name": "cls", "title": "t", "input": "x", "shape": [1, 3, 48, 192], "partitions": 1}
     machine = saved.platform.machine()
-    whole = {"format": saved.FORMAT, "machine": machine, "target": "llvm", "onednn": "3.2.0"}
-    return {**whole, "models": [model], **changes}
+    fields = {"format": saved.FORMAT, "machine": machine, "target": "llvm", "onednn": "3.2.0"}
+    return {**fields, "models": [model], **changes}
 
 
 @pytest.mark.parametrize(

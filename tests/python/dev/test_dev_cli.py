@@ -212,8 +212,8 @@ def test_the_newer_onednn_is_fetched_and_found_first(fresh, capsys):
     assert "wheel-onednn-newer.txt" in capsys.readouterr().out
     assert cli.main(["bench", "--dry-run", "--onednn-newer"]) == 0
     assert "wheel-onednn-newer.txt" in capsys.readouterr().out
-    found = newer_onednn(fresh, {"LD_LIBRARY_PATH": "/other"})["LD_LIBRARY_PATH"]
-    assert found == f"{fresh.build}/onednn-newer/lib:/other"
+    paths = newer_onednn(fresh, {"LD_LIBRARY_PATH": "/other"})["LD_LIBRARY_PATH"]
+    assert paths == f"{fresh.build}/onednn-newer/lib:/other"
     assert newer_onednn(fresh, {})["LD_LIBRARY_PATH"] == f"{fresh.build}/onednn-newer/lib"
 
 

@@ -41,8 +41,8 @@ def test_a_source_file_needs_the_licence_header(tmp_path):
     good = write(tmp_path, "a.py", f"# {text_rules.HEADER}\n")
     bad = write(tmp_path, "src/b.cc", "int b;\n")
     other = write(tmp_path, "README.md", "text\n")
-    found = list(text_rules.check_headers(tmp_path, [good, bad, other]))
-    assert found == ["src/b.cc: no ASF licence header"]
+    problems = list(text_rules.check_headers(tmp_path, [good, bad, other]))
+    assert problems == ["src/b.cc: no ASF licence header"]
 
 
 def test_long_files_are_found_unless_allowed(tmp_path):
@@ -74,8 +74,8 @@ def test_long_files_are_found_unless_allowed(tmp_path):
 def test_forbidden_strings_are_found(tmp_path, name, line):
     path = write(tmp_path, name, f"fine\n{line}\n")
     table = TABLES / "forbidden.txt"
-    (found,) = text_rules.check_forbidden(tmp_path, [path], table)
-    assert found.startswith(f"{name}:2: ")
+    (problem,) = text_rules.check_forbidden(tmp_path, [path], table)
+    assert problem.startswith(f"{name}:2: ")
 
 
 def test_harmless_lines_pass(tmp_path):
@@ -92,9 +92,9 @@ def test_the_checkouts_own_tables_are_well_formed():
 @pytest.fixture
 def layout(tmp_path):
     """Return a checkout of one source and one test, with the real CMake and Ninja."""
-    made = Layout(tmp_path)
-    made.bin = Layout().bin
-    if not (made.bin / "ninja").exists():
+    new = Layout(tmp_path)
+    new.bin = Layout().bin
+    if not (new.bin / "ninja").exists():
         pytest.skip("set-up has not installed CMake and Ninja")
     write(
         tmp_path,
@@ -106,7 +106,7 @@ def layout(tmp_path):
     write(tmp_path, "tests/b.cc", "not C++;\n")
     write(tmp_path, "build/onednn-newest/include/version.h", "#define NEWEST 1\n")
     (tmp_path / "requirements").mkdir()
-    return made
+    return new
 
 
 def test_the_newest_headers_are_compiled_without_a_warning(tmp_path, layout):

@@ -186,12 +186,12 @@ def test_an_interrupted_unpacking_leaves_no_tree(layout, monkeypatch):
         step.run()
     assert not layout.prebuilt.exists() and not step.current()
 
-    def whole(wheel, target, patches):
+    def unpacked(wheel, target, patches):
         new = target.with_name("prebuilt.new")
         new.mkdir(exist_ok=True)
         return new
 
-    monkeypatch.setattr(tree, "unpack", whole)
+    monkeypatch.setattr(tree, "unpack", unpacked)
     step.run()
     assert step.current() and layout.prebuilt.is_dir()
 

@@ -90,9 +90,9 @@ def test_an_input_without_a_fixed_shape_is_named(model, capsys):
     ids=["input", "exclude", "output"],
 )
 def test_wrong_values(model, options, error):
-    with pytest.raises(SetupError) as found:
+    with pytest.raises(SetupError) as caught:
         run([model, *options])
-    assert found.match("(?s)" + error)
+    assert caught.match("(?s)" + error)
 
 
 @pytest.mark.parametrize("text", ["x", "x=", "=1,2", "x=1,a", "x=1,-1"])

@@ -46,9 +46,9 @@ def test_memory_that_grows_is_told_from_memory_that_rises_once():
 
 
 def test_parts_take_turns_until_the_time_is_over():
-    found = soak.take_turns({"a": lambda: 1, "b": lambda: 2}, seconds=0)
-    assert [(name, runs) for name, runs, *_ in found] == [("a", 1), ("b", 2)] * 4
-    assert all(mb > 1 for *_, mb in found)
+    counts = soak.take_turns({"a": lambda: 1, "b": lambda: 2}, seconds=0)
+    assert [(name, runs) for name, runs, *_ in counts] == [("a", 1), ("b", 2)] * 4
+    assert all(mb > 1 for *_, mb in counts)
 
 
 def test_an_output_that_differs_is_an_error():

@@ -65,12 +65,12 @@ def test_requirements_take_later_patches(tmp_path):
         "# why\n\nnumpy==1.26.4 \\\n    --hash=sha256:0 \\\n    --hash=sha256:1\n"
         "setuptools==75.8.2; python_version >= '3.12' --hash=sha256:2  # x\n"
     )
-    found = ["numpy~=1.26.4", "setuptools~=75.8.2; python_version >= '3.12'"]
-    assert wheel.requirements(pins) == found
-    found = ["numpy>=1.26.4,<2", "setuptools>=75.8.2; python_version >= '3.12'"]
-    assert wheel.requirements(pins, ">=", {"numpy": "2"}) == found
-    found[0] = "numpy>=1.24.0,<2"
-    assert wheel.requirements(pins, ">=", {"numpy": "2"}, {"numpy": "1.24.0"}) == found
+    required = ["numpy~=1.26.4", "setuptools~=75.8.2; python_version >= '3.12'"]
+    assert wheel.requirements(pins) == required
+    required = ["numpy>=1.26.4,<2", "setuptools>=75.8.2; python_version >= '3.12'"]
+    assert wheel.requirements(pins, ">=", {"numpy": "2"}) == required
+    required[0] = "numpy>=1.24.0,<2"
+    assert wheel.requirements(pins, ">=", {"numpy": "2"}, {"numpy": "1.24.0"}) == required
 
 
 @pytest.fixture(scope="module")
@@ -114,8 +114,8 @@ def test_it_runs_a_model_in_a_new_environment(built, tmp_path):
 
     # What the wheel requires is in the environment of this checkout: nothing is downloaded.
     (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
-    (found,) = (LAYOUT.venv / "lib").glob("python*/site-packages")
-    (site / "requirements.pth").write_text(f"{found}\n")
+    (packages,) = (LAYOUT.venv / "lib").glob("python*/site-packages")
+    (site / "requirements.pth").write_text(f"{packages}\n")
     pip = [LAYOUT.python, "-m", "pip", "--disable-pip-version-check", "--python", python]
     run(*pip, "install", "--quiet", "--no-index", built)
     (metadata,) = site.glob("tvm_dnnl-*.dist-info/METADATA")

@@ -163,8 +163,8 @@ def copy_of(tree: str, target: Path, parts=None) -> Path:
 
 def available() -> list:
     """The trees that tests can have."""
-    found = ["wheel"]
+    trees = ["wheel"]
     if TREES:
         tags = [*sorted(PatchSet().commits), *PatchSet(kind=RELAX).commits]
-        found += [tag for tag in tags if (Path(TREES).expanduser() / tag).is_dir()]
-    return found
+        trees += [tag for tag in tags if (Path(TREES).expanduser() / tag).is_dir()]
+    return trees

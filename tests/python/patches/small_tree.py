@@ -126,7 +126,7 @@ def write(root: Path, files: dict) -> None:
 
 def snapshot(root: Path) -> dict:
     """Everything about a tree but its times: content, links, modes and empty folders."""
-    found = {}
+    contents = {}
     for folder, folders, files in os.walk(root):
         for name in folders + files:
             path = Path(folder, name)
@@ -136,8 +136,8 @@ def snapshot(root: Path) -> dict:
                 held = ("folder", "")
             else:
                 held = ("file", hashlib.sha256(path.read_bytes()).hexdigest())
-            found[path.relative_to(root).as_posix()] = (*held, oct(path.lstat().st_mode))
-    return found
+            contents[path.relative_to(root).as_posix()] = (*held, oct(path.lstat().st_mode))
+    return contents
 
 
 def make_tvm(root: Path, version: str = "0.19.0") -> Path:

@@ -114,21 +114,21 @@ def states(checkout, newer, monkeypatch):
     with scratch_folder() as folder:
         # What a killed process leaves in the folder for temporary files goes with this one.
         monkeypatch.setattr("tempfile.tempdir", folder)
-        found = {}
+        seen = {}
         folder = Path(folder)
         tree = make_tvm(folder / "tvm")
         for name, source in ("pristine", None), ("applied", checkout), ("updated", newer):
             if source:
                 run(tree, source)
             shutil.copytree(tree, folder / name, symlinks=True)
-            found[name] = snapshot(tree)
+            seen[name] = snapshot(tree)
 
         def fresh(name):
             shutil.rmtree(tree)
             shutil.copytree(folder / name, tree, symlinks=True)
             return tree
 
-        yield found, fresh
+        yield seen, fresh
 
 
 # What is run and killed, on which tree; then what is run, the tree that this has to give, and how

@@ -100,10 +100,10 @@ class Build:
 
     def commands(self):
         """The compile command of each source, by its path in the tree."""
-        found = json.loads((self.folder / "compile_commands.json").read_text())
+        entries = json.loads((self.folder / "compile_commands.json").read_text())
         return {
             Path(entry["file"]).relative_to(self.tree).as_posix(): entry["command"]
-            for entry in found
+            for entry in entries
         }
 
     def ours(self):
@@ -120,8 +120,8 @@ def build():
 
 def overlay(*folders):
     """Our sources in some folders, as paths in the tree."""
-    found = (path for folder in folders for path in (ROOT / folder).rglob("*.cc"))
-    return {path.relative_to(ROOT).as_posix() for path in found}
+    paths = (path for folder in folders for path in (ROOT / folder).rglob("*.cc"))
+    return {path.relative_to(ROOT).as_posix() for path in paths}
 
 
 def told(build, name):

@@ -52,10 +52,10 @@ def git(folder, *args):
 
 def content(root):
     """Files of a tree, less those that git or apply keep beside them."""
-    found = snapshot(root)
+    files = snapshot(root)
     return {
         name: state
-        for name, state in found.items()
+        for name, state in files.items()
         if name.split("/")[0] not in (".git", ".dnnl-overlay") and state[0] != "folder"
     }
 

@@ -94,8 +94,8 @@ def needs(series, path):
     text = series.text(path)
     if path.endswith((".cc", ".h")):
         names = re.findall(r'^#include "([^"]+)"', text, re.MULTILINE)
-        found = {os.path.normpath(os.path.join(os.path.dirname(path), name)) for name in names}
-        found.update(names)  # from the top of the tree
+        needed = {os.path.normpath(os.path.join(os.path.dirname(path), name)) for name in names}
+        needed.update(names)  # from the top of the tree
     elif path.endswith(".py"):
         modules = {
             name for node in ast.walk(ast.parse(text)) for name in imported(series, path, node)
@@ -104,10 +104,10 @@ def needs(series, path):
         parts = [name.split(".") for name in modules]
         modules = {"/".join(words[:n]) for words in parts for n in range(1, len(words) + 1)}
         ends = [f"{name}{end}" for name in modules for end in (".py", "/__init__.py")]
-        found = {root + end for root in series.imported_from for end in ends}
+        needed = {root + end for root in series.imported_from for end in ends}
     else:
-        found = set()
-    return found & set(series.patch_set.overlay)
+        needed = set()
+    return needed & set(series.patch_set.overlay)
 
 
 def imported(series, path, node):
@@ -138,14 +138,14 @@ def test_marked_lines_are_those_that_use_what_is_left_out(series):
         text = series.patch_set.overlay[path].read_text()
         marked = [line for line in text.splitlines() if MARK in line]
         rest = series.text(path)
-        found = [match.group(1) for line in marked for match in [IMPORT.match(line)] if match]
-        assert bool(found) == bool(marked), path
-        imports.update({name: path for name in found})
-        if found:
+        modules = [match.group(1) for line in marked for match in [IMPORT.match(line)] if match]
+        assert bool(modules) == bool(marked), path
+        imports.update({name: path for name in modules})
+        if modules:
             ast.parse(rest)
-            names = re.compile(r"\b(" + "|".join(found) + r")\b")
+            names = re.compile(r"\b(" + "|".join(modules) + r")\b")
             assert all(names.search(line) for line in marked), path
-            assert not names.search(rest), f"{path} still uses one of {found}"
+            assert not names.search(rest), f"{path} still uses one of {modules}"
     assert set(imports) >= ({"host_target"} if series is RELAY_SERIES else {"to_html"})
 
 

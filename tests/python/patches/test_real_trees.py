@@ -113,9 +113,9 @@ def test_other_tools_take_the_series_too(real, tool):
 
 
 def test_hashes_are_those_of_the_release():
-    found = real_trees.upstream_hashes()
-    assert len(found) >= 17
-    for path, sha256 in found.items():
+    hashes = real_trees.upstream_hashes()
+    assert len(hashes) >= 17
+    for path, sha256 in hashes.items():
         assert sha256 in PATCH_SET.upstream[path], path
 
 

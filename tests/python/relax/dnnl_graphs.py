@@ -29,12 +29,12 @@ SYMBOL = "f"
 
 def node(op, name, shape, inputs=None, **attrs):
     """Return a node of float32; `attrs` are lists of texts."""
-    found = {"shape": [[shape]], "dtype": [["float32"]]}
-    found.update((key.replace("__", "."), [value]) for key, value in attrs.items())
+    fields = {"shape": [[shape]], "dtype": [["float32"]]}
+    fields.update((key.replace("__", "."), [value]) for key, value in attrs.items())
     if inputs is None:
-        return {"op": op, "name": name, "attrs": found}
-    found.update(num_inputs=str(len(inputs)), num_outputs="1")
-    return {"op": op, "name": name, "inputs": [[i, 0, 0] for i in inputs], "attrs": found}
+        return {"op": op, "name": name, "attrs": fields}
+    fields.update(num_inputs=str(len(inputs)), num_outputs="1")
+    return {"op": op, "name": name, "inputs": [[i, 0, 0] for i in inputs], "attrs": fields}
 
 
 def graph(nodes, heads):

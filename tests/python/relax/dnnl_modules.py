@@ -61,14 +61,14 @@ def module(build, *params):
 
 def composites(mod):
     """Return the composites of a partitioned module, each as often as there are some."""
-    found = Counter()
+    counts = Counter()
     for func in mod.functions.values():
         if isinstance(func, relax.Function) and func.attrs and "Codegen" in func.attrs:
             for block in func.body.blocks:
                 for binding in block.bindings:
                     if isinstance(binding.value, relax.Function):
-                        found[str(binding.value.attrs["Composite"])] += 1
-    return found
+                        counts[str(binding.value.attrs["Composite"])] += 1
+    return counts
 
 
 def partitions(mod):
@@ -87,8 +87,8 @@ def run(mod, *inputs):
 
 def imported(loaded, kind):
     """Return the modules of a kind that a library has."""
-    found = [loaded] if loaded.kind == kind else []
-    return found + [each for one in loaded.imports for each in imported(one, kind)]
+    modules = [loaded] if loaded.kind == kind else []
+    return modules + [each for one in loaded.imports for each in imported(one, kind)]
 
 
 def compiled(partitioned):
@@ -100,8 +100,8 @@ def check(mod, wanted, *inputs, tolerance=1e-5, prune=False):
     before = mod.script()
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=prune)
     assert mod.script() == before, "the caller's module was changed"
-    found = composites(partitioned)
-    assert wanted is None or found == Counter(wanted), found
+    counts = composites(partitioned)
+    assert wanted is None or counts == Counter(wanted), counts
     relax.analysis.well_formed(partitioned)
     got = run(compiled(partitioned), *inputs)
     expected = run(mod, *inputs)

@@ -64,8 +64,8 @@ def test_a_library_is_made_once(tmp_path, monkeypatch):
 
 
 def test_what_makes_another_library(tmp_path, monkeypatch):
-    made = []
-    monkeypatch.setattr(cache, "library", lambda folder, key, write: made.append(key))
+    compiled = []
+    monkeypatch.setattr(cache, "library", lambda folder, key, write: compiled.append(key))
     ways = [
         lambda: cached(tmp_path),
         lambda: cached(tmp_path, model(factor=1 + 2e-7)),
@@ -87,7 +87,7 @@ def test_what_makes_another_library(tmp_path, monkeypatch):
     cached(tmp_path)
     monkeypatch.setattr(tvm, "__version__", "0.0")
     cached(tmp_path)
-    assert len(set(made)) == len(made) == len(ways) + 4
+    assert len(set(compiled)) == len(compiled) == len(ways) + 4
 
 
 def test_two_processes_make_one_library(tmp_path):
@@ -103,13 +103,13 @@ def test_two_processes_make_one_library(tmp_path):
         )
         for program in (code, code)
     ]
-    found = {process.communicate(timeout=300)[0].strip() for process in processes}
+    printed = {process.communicate(timeout=300)[0].strip() for process in processes}
     # Names in libraries may differ from one compilation to another, and so may their digests.
     assert {process.returncode for process in processes} == {0}
-    keys = {os.path.basename(path).split("-")[0] for path in found}
-    assert len(keys) == 1 and {str(entry) for entry in (tmp_path / "both").iterdir()} == found
-    assert cached(tmp_path / "both") in found
-    np.testing.assert_array_equal(*[called(path) for path in (*found, *found)][:2])
+    keys = {os.path.basename(path).split("-")[0] for path in printed}
+    assert len(keys) == 1 and {str(entry) for entry in (tmp_path / "both").iterdir()} == printed
+    assert cached(tmp_path / "both") in printed
+    np.testing.assert_array_equal(*[called(path) for path in (*printed, *printed)][:2])
 
 
 def test_a_damaged_library_is_made_anew(tmp_path):

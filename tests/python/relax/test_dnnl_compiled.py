@@ -47,14 +47,14 @@ def graph_of(name, batch):
 
 def constants_of(function):
     """Return the constants in a function."""
-    found = []
-    relax.analysis.post_order_visit(function, found.append)
-    return [expr for expr in found if isinstance(expr, Constant)]
+    exprs = []
+    relax.analysis.post_order_visit(function, exprs.append)
+    return [expr for expr in exprs if isinstance(expr, Constant)]
 
 
 def codegen(functions, _, constant_names):
     """Write the graph of functions that are one convolution and a relu."""
-    made = []
+    modules = []
     for function in functions:
         (name,) = {str(constant_names[constant]) for constant in constants_of(function)}
         batch = function.params[0].ty.shape[0]
@@ -62,8 +62,8 @@ def codegen(functions, _, constant_names):
         symbol = str(function.attrs["global_symbol"])
         graph = {**graph_of(name, batch), "symbol": symbol}
         create = tvm_ffi.get_global_func("runtime.DNNLJSONRuntimeCreate")
-        made.append(create(symbol, json.dumps(graph), [name]))
-    return made
+        modules.append(create(symbol, json.dumps(graph), [name]))
+    return modules
 
 
 @pytest.fixture

@@ -119,8 +119,8 @@ def test_a_loaded_library_gives_right_numbers_and_its_constants(tmp_path):
     (expected,) = run(mod, X)
     for _ in range(2):
         constants = loader["get_const_var_tensor"]()
-        found = sorted(float(value.numpy().sum()) for value in constants.values())
-        np.testing.assert_allclose(found, sorted(float(value.sum()) for value in layers), rtol=1e-6)
+        sums = sorted(float(value.numpy().sum()) for value in constants.values())
+        np.testing.assert_allclose(sums, sorted(float(value.sum()) for value in layers), rtol=1e-6)
         # Once more after the run, when the copies that oneDNN was given are gone.
         np.testing.assert_allclose(called(loaded), expected, rtol=1e-4, atol=1e-4)
 
@@ -198,9 +198,9 @@ def damaged(folder):
 def test_damaged_constants_of_a_library(tmp_path):
     """An error, or the right numbers where what was changed is not read."""
     done = in_new_process("damaged", tmp_path)
-    found = done.split("\n")[:-1]
-    assert found[0] == "right" and set(found) == {"right", "error"}, found
-    assert len(found) == 92 and found.count("error") > 70, found
+    lines = done.split("\n")[:-1]
+    assert lines[0] == "right" and set(lines) == {"right", "error"}, lines
+    assert len(lines) == 92 and lines.count("error") > 70, lines
 
 
 VALUES = np.arange(5.0)
@@ -221,8 +221,8 @@ def load_constants(data):
 
 def test_constants_that_are_in_no_library():
     """TVM's own const loader reads them, once their sizes are checked."""
-    (found,) = load_constants(constants())["get_const_var_tensor"]().values()
-    np.testing.assert_array_equal(found.numpy(), VALUES)
+    (value,) = load_constants(constants())["get_const_var_tensor"]().values()
+    np.testing.assert_array_equal(value.numpy(), VALUES)
 
 
 def damaged_constants():

@@ -52,7 +52,7 @@ def dense(builder, x, seed=1):
 
 def kinds(mod):
     """Count (composite or op outside of one, type of its first result) of a partitioned module."""
-    found = Counter()
+    counts = Counter()
     for func in mod.functions.values():
         if not isinstance(func, relax.Function):
             continue
@@ -66,8 +66,8 @@ def kinds(mod):
                 is_tuple = isinstance(value.ty, relax.TupleType)
                 type_ = value.ty.fields[0] if is_tuple else value.ty
                 if name is not None:
-                    found[name.removeprefix("dnnl.").removeprefix("relax."), str(type_.dtype)] += 1
-    return found
+                    counts[name.removeprefix("dnnl.").removeprefix("relax."), str(type_.dtype)] += 1
+    return counts
 
 
 @mutator
@@ -91,16 +91,16 @@ def on_tvm(mod):
 def check(mod, precision, tolerance=3e-2):
     """Partition, compare the numbers with those of float32, and return what is in the module."""
     before = mod.script()
-    found = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
     assert mod.script() == before, "the caller's module was changed"
-    relax.analysis.well_formed(found)
+    relax.analysis.well_formed(partitioned)
     inputs = [rand(*map(int, p.ty.shape.values), dtype=str(p.ty.dtype)) for p in mod["main"].params]
-    got, want = (run(each, *inputs) for each in (on_tvm(found), mod))
+    got, want = (run(each, *inputs) for each in (on_tvm(partitioned), mod))
     for one, other in zip(got, want):
         assert one.dtype == other.dtype
         difference = np.linalg.norm(one - other) / np.linalg.norm(other)
         assert 1e-6 < difference < tolerance
-    return kinds(found)
+    return kinds(partitioned)
 
 
 def network(name, **sizes):
@@ -113,12 +113,12 @@ def test_transformer(precision, any_cpu):
     """All is fused as in float32; the norms at both ends stay, and two casts come."""
     mod = network("bert", layers=2, length=16, size=32, heads=4)
     wide = kinds(tvm_dnnl.partition_for_dnnl(mod, prune=False))
-    found = check(mod, precision)
+    counts = check(mod, precision)
     for name, _ in wide:
-        assert found[name, precision] + found[name, "float32"] == wide[name, "float32"]
-    assert found["layer_norm", "float32"] == 2
-    assert found["cast", precision] == found["cast", "float32"] == 1
-    assert found["dense_bias_gelu_erf", precision] == 2
+        assert counts[name, precision] + counts[name, "float32"] == wide[name, "float32"]
+    assert counts["layer_norm", "float32"] == 2
+    assert counts["cast", precision] == counts["cast", "float32"] == 1
+    assert counts["dense_bias_gelu_erf", precision] == 2
 
 
 def test_formula_stays_fused(any_cpu):
@@ -149,8 +149,8 @@ def test_what_only_the_results_read_is_float32(any_cpu):
 
 def test_what_stays_on_tvm_is_float32(any_cpu):
     mod = module(lambda b, x: conv(b, b.emit(op.sin(conv(b, x)))), X)
-    found = check(mod, "bfloat16")
-    assert found == {("cast", "bfloat16"): 2, ("conv2d", "float32"): 2, ("sin", "float32"): 1}
+    counts = check(mod, "bfloat16")
+    assert counts == {("cast", "bfloat16"): 2, ("conv2d", "float32"): 2, ("sin", "float32"): 1}
 
 
 def test_result_that_is_read_inside_too(any_cpu):
@@ -158,8 +158,8 @@ def test_result_that_is_read_inside_too(any_cpu):
         y = conv(builder, x)
         return relax.Tuple([y, conv(builder, y)])
 
-    found = check(module(build, X), "bfloat16")
-    assert found["conv2d", "bfloat16"] == found["cast", "float32"] == 1
+    counts = check(module(build, X), "bfloat16")
+    assert counts["conv2d", "bfloat16"] == counts["cast", "float32"] == 1
 
 
 def test_split_and_concatenate(any_cpu):
@@ -168,16 +168,16 @@ def test_split_and_concatenate(any_cpu):
         left, right = (builder.emit(relax.TupleGetItem(parts, k)) for k in (0, 1))
         return conv(builder, builder.emit(op.concat([builder.emit(op.tanh(right)), left], axis=1)))
 
-    found = check(module(build, X), "bfloat16")
-    assert found["split", "bfloat16"] == found["concatenate", "bfloat16"] == 1
-    assert found["cast", "bfloat16"] == 1 and found["cast", "float32"] == 0
+    counts = check(module(build, X), "bfloat16")
+    assert counts["split", "bfloat16"] == counts["concatenate", "bfloat16"] == 1
+    assert counts["cast", "bfloat16"] == 1 and counts["cast", "float32"] == 0
 
 
 @pytest.mark.parametrize("out_dtype", [None, "float32"])
 def test_type_of_the_sums(out_dtype, any_cpu):
     mod = module(lambda b, x: conv(b, conv(b, x, out_dtype=out_dtype), out_dtype=out_dtype), X)
-    found = check(mod, "bfloat16")
-    assert found["conv2d", "bfloat16"] == found["conv2d", "float32"] == 1
+    counts = check(mod, "bfloat16")
+    assert counts["conv2d", "bfloat16"] == counts["conv2d", "float32"] == 1
 
 
 def test_attention(any_cpu):
@@ -188,14 +188,16 @@ def test_attention(any_cpu):
         query, key, value = (builder.emit(op.multiply(x, weight)) for weight in weights)
         return op.nn.attention(query, key, value, causal_mask="TopLeft")
 
-    found = check(module(build, var("x", 2, 5, 2, 4)), "bfloat16")
-    assert found["softmax", "bfloat16"] == found["batch_matmul_multiply", "bfloat16"] == 1
+    counts = check(module(build, var("x", 2, 5, 2, 4)), "bfloat16")
+    assert counts["softmax", "bfloat16"] == counts["batch_matmul_multiply", "bfloat16"] == 1
 
 
 def test_excluded_ops_stay_in_float32(any_cpu):
     mod = module(lambda b, x: conv(b, b.emit(op.tanh(conv(b, x)))), X)
-    found = tvm_dnnl.partition_for_dnnl(mod, precision="bfloat16", exclude=["tanh"], prune=False)
-    assert kinds(found)["tanh", "float32"] == 1
+    partitioned = tvm_dnnl.partition_for_dnnl(
+        mod, precision="bfloat16", exclude=["tanh"], prune=False
+    )
+    assert kinds(partitioned)["tanh", "float32"] == 1
 
 
 @pytest.mark.parametrize("precision, is_reduced", [("bfloat16", True), ("float16", False)])
@@ -207,8 +209,8 @@ def test_range(precision, is_reduced, any_cpu):
         y = builder.emit(op.maximum(y, relax.const(-1e9, "float32")))
         return dense(builder, builder.emit(op.add(builder.emit(op.tanh(y)), y)), seed=2)
 
-    found = check(module(build, X3), precision)
-    assert any(name[1] == precision and "max" in name[0] for name in found) == is_reduced
+    counts = check(module(build, X3), precision)
+    assert any(name[1] == precision and "max" in name[0] for name in counts) == is_reduced
 
 
 def test_quantized_ops_stay(any_cpu):
@@ -242,8 +244,10 @@ def test_model_of_reduced_precision(any_cpu):
 
     mod = module(build, var("x", 4, 8, dtype="float16"))
     for precision in ("float32", "bfloat16"):
-        found = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
-        assert kinds(found) == {("dense_swish", "float16"): 1} and partitions(found) == 1
+        partitioned = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
+        assert (
+            kinds(partitioned) == {("dense_swish", "float16"): 1} and partitions(partitioned) == 1
+        )
 
 
 @pytest.mark.parametrize("precision", REDUCED)
@@ -255,19 +259,19 @@ def test_this_cpu(precision):
             tvm_dnnl.partition_for_dnnl(mod, precision=precision)
         return
     x = rand(2, 5, 8)
-    found = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
-    (got,), (want,) = run(compiled(found), x), run(mod, x)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False)
+    (got,), (want,) = run(compiled(partitioned), x), run(mod, x)
     assert np.linalg.norm(got - want) < 3e-2 * np.linalg.norm(want)
 
 
 def test_auto():
     mod = module(lambda b, x: dense(b, b.emit(op.nn.gelu(dense(b, x)))), X3)
     wanted = "bfloat16" if cpu.multiplies_bfloat16() else "float32"
-    found = [
+    modules = [
         kinds(tvm_dnnl.partition_for_dnnl(mod, precision=precision, prune=False))
         for precision in ("auto", wanted)
     ]
-    assert found[0] == found[1]
+    assert modules[0] == modules[1]
 
 
 def test_wrong_values():

@@ -52,7 +52,7 @@ def _residual(builder, x):
     return both(builder, relu(builder, y))
 
 
-def _read_whole(builder, x):
+def _read_in_full(builder, x):
     y = relu(builder, conv(builder, x))
     return relax.Tuple([y, every(builder, y, 2, 2)])
 
@@ -69,7 +69,7 @@ STRIDES = {
         [(1, 1), (2, 2)],
         0,
     ),
-    "result": (_read_whole, [(1, 1), (2, 2)], 0),
+    "result": (_read_in_full, [(1, 1), (2, 2)], 0),
     "3x3": (lambda b, x: conv(b, relu(b, conv(b, x)), strides=2), [(1, 1), (2, 2)], 0),
     "input": (lambda b, x: every(b, relu(b, x), 2, 2), [(2, 2)], 0),
 }
@@ -77,16 +77,16 @@ STRIDES = {
 
 def calls_of(mod, name):
     """Return the calls of an op in all functions of a module."""
-    found = []
+    calls = []
 
     def visit(expr):
         if isinstance(expr, relax.Call) and getattr(expr.op, "name", None) == f"relax.{name}":
-            found.append(expr)
+            calls.append(expr)
 
     for func in mod.functions.values():
         if isinstance(func, relax.Function):
             relax.analysis.post_order_visit(func, visit)
-    return found
+    return calls
 
 
 def subsampled(mod):
@@ -99,24 +99,24 @@ def subsampled(mod):
 def test_strides(name):
     build, strides, parts = STRIDES[name]
     mod = module(build, X)
-    found = check(mod, None, rand(1, 6, 12, 16))
-    convs = calls_of(found, "nn.conv2d")
+    partitioned = check(mod, None, rand(1, 6, 12, 16))
+    convs = calls_of(partitioned, "nn.conv2d")
     assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == strides
-    assert len(subsampled(found)) == parts
+    assert len(subsampled(partitioned)) == parts
 
 
 @pytest.mark.parametrize("name", STRIDES)
 def test_strides_with_open_sizes(name):
     build, strides, parts = STRIDES[name]
     mod = module(build, var("x", "n", 6, "h", "w"))
-    found = tvm_dnnl.partition_for_dnnl(mod, prune=False)
-    assert partitions(found) == 1
-    convs = calls_of(found, "nn.conv2d")
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert partitions(partitioned) == 1
+    convs = calls_of(partitioned, "nn.conv2d")
     assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == strides
-    assert len(subsampled(found)) == parts
+    assert len(subsampled(partitioned)) == parts
     ours, plain = (
         relax.VirtualMachine(tvm.compile(each, target="llvm"), tvm.cpu())
-        for each in (compiled(found), mod)
+        for each in (compiled(partitioned), mod)
     )
     for shape in ((1, 6, 12, 16), (3, 6, 9, 7), (2, 6, 1, 2)):
         x = tvm.runtime.tensor(rand(*shape))
@@ -138,15 +138,15 @@ def test_strides_with_open_sizes_that_may_differ():
 
     for names, parts in ((("h", "w"), 1), (("other_h", "other_w"), 0)):
         mod = module(build, var("x", 1, 6, "h", "w"), var("r", 1, 6, *names))
-        found = tvm_dnnl.partition_for_dnnl(mod, prune=False)
-        assert len(subsampled(found)) == parts
+        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+        assert len(subsampled(partitioned)) == parts
 
 
 def test_no_pool_is_made_where_pools_stay_on_tvm():
     mod = module(_residual, X)
-    found = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.avg_pool2d"])
-    assert not subsampled(found)
-    strides = [int(conv.attrs.strides[0]) for conv in calls_of(found, "nn.conv2d")]
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.avg_pool2d"])
+    assert not subsampled(partitioned)
+    strides = [int(conv.attrs.strides[0]) for conv in calls_of(partitioned, "nn.conv2d")]
     assert sorted(strides) == [1, 2, 2]
 
 
@@ -178,11 +178,11 @@ def test_strides_through_8_bits():
         return every(builder, real(builder, bits(builder, y)), 2, 2)
 
     mod = module(build, *(var(name, 1, 6, 12, 16, dtype="int8") for name in "xr"))
-    found = tvm_dnnl.partition_for_dnnl(mod)
-    convs = calls_of(found, "nn.conv2d")
+    partitioned = tvm_dnnl.partition_for_dnnl(mod)
+    convs = calls_of(partitioned, "nn.conv2d")
     assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == [(1, 1), (2, 2)]
-    assert subsampled(found) == ["int8"]
-    assert composites(found)["dnnl.qnn.conv2d_quantize_sum_quantize"] == 1
+    assert subsampled(partitioned) == ["int8"]
+    assert composites(partitioned)["dnnl.qnn.conv2d_quantize_sum_quantize"] == 1
 
 
 def _pool(builder, x):

@@ -34,8 +34,8 @@ SHAPE = X.shape
 
 def assert_runs(module):
     """Assert that a module of the convolution is right."""
-    for found, expected in zip(graphs.run(module, X, SHAPE, SHAPE), graphs.conv_reference(X)):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    for got, expected in zip(graphs.run(module, X, SHAPE, SHAPE), graphs.conv_reference(X)):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_runs():
@@ -76,13 +76,13 @@ def binary(symbol, text, names):
 
 def test_binary_form():
     load = tvm_ffi.get_global_func("ffi.Module.load_from_bytes.dnnl_json")
-    whole = binary(graphs.SYMBOL, json.dumps(graphs.conv()), ["w", "b", "s"])
-    module = load(whole)
+    data = binary(graphs.SYMBOL, json.dumps(graphs.conv()), ["w", "b", "s"])
+    module = load(data)
     module["__init_" + graphs.SYMBOL]([graphs.tensor(v) for v in (graphs.W, graphs.B, graphs.S)])
     assert_runs(module)
-    for size in (0, 7, 8, 9, 20, len(whole) - 1):
+    for size in (0, 7, 8, 9, 20, len(data) - 1):
         with pytest.raises(Exception, match="cut off or damaged"):
-            load(whole[:size])
+            load(data[:size])
     with pytest.raises(Exception, match="cut off or damaged"):
         load((2**60).to_bytes(8, "little") + b"f")
 
@@ -191,8 +191,8 @@ def test_open_batch():
     module["set_plan_cache_size"](2)
     for batch in (1, 3, 7, 3):
         x = graphs.rand(batch, 4, seed=batch)
-        (found,) = graphs.run(module, x, (batch, 5))
-        np.testing.assert_allclose(found, x @ w, rtol=1e-5, atol=1e-5)
+        (got,) = graphs.run(module, x, (batch, 5))
+        np.testing.assert_allclose(got, x @ w, rtol=1e-5, atol=1e-5)
     plans = json.loads(module["get_plan"]())
     assert len(plans["plans"]) == 2
     assert [plan["input_shapes"] for plan in plans["plans"]] == [[[3, 4]], [[7, 4]]]
@@ -225,12 +225,12 @@ def test_threads():
     def work(number):
         x = graphs.rand(number + 1, 4, seed=number)
         for _ in range(100):
-            for found, right in zip(
+            for got, right in zip(
                 graphs.run(static, inputs[number], SHAPE, SHAPE), expected[number]
             ):
-                np.testing.assert_array_equal(found, right)
-            (found,) = graphs.run(dynamic, x, (number + 1, 5))
-            np.testing.assert_allclose(found, x @ w, rtol=1e-5, atol=1e-5)
+                np.testing.assert_array_equal(got, right)
+            (got,) = graphs.run(dynamic, x, (number + 1, 5))
+            np.testing.assert_allclose(got, x @ w, rtol=1e-5, atol=1e-5)
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))

@@ -140,25 +140,25 @@ def check(build, is_open, is_decomposed, offloaded, partition_count, prepare=lam
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
 def test_resnet(is_open):
-    found = check(resnet, is_open, True, (26, 26), 1)
-    assert found["dnnl.conv2d_bias_relu"] == 3 and found["dnnl.conv2d_bias_sum_relu"] == 2
+    counts = check(resnet, is_open, True, (26, 26), 1)
+    assert counts["dnnl.conv2d_bias_relu"] == 3 and counts["dnnl.conv2d_bias_sum_relu"] == 2
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
 def test_transformer(is_open):
     """The look-up of the embedding stays, with a cast and a reshape of its indices."""
-    found = check(transformer, is_open, False, (60, 63), 1)
-    assert found["dnnl.softmax"] == 2 and found["dnnl.dense_bias_gelu_erf"] == 2
+    counts = check(transformer, is_open, False, (60, 63), 1)
+    assert counts["dnnl.softmax"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
 @pytest.mark.parametrize("build, offloaded", [(resnet, (26, 26)), (transformer, (76, 79))])
 def test_as_documented(build, offloaded, is_open):
-    found = check(build, is_open, False, offloaded, 1, as_documented)
-    assert found["dnnl.batch_norm"] == 0 and found["dnnl.softmax"] == 2 * (build is transformer)
+    counts = check(build, is_open, False, offloaded, 1, as_documented)
+    assert counts["dnnl.batch_norm"] == 0 and counts["dnnl.softmax"] == 2 * (build is transformer)
 
 
 def test_decomposed_transformer():
     """PyTorch writes what guards rows that are masked as a whole, which stays on TVM."""
-    found = check(transformer, True, True, (87, 105), 3)
-    assert found["dnnl.softmax"] == 2 and found["dnnl.dense_bias_gelu_erf"] == 2
+    counts = check(transformer, True, True, (87, 105), 3)
+    assert counts["dnnl.softmax"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2

@@ -272,11 +272,11 @@ Graph ConvGraph(std::vector<float>* weights) {
 
 /*! \brief The weights of a plan, the only constant that it keeps. */
 std::shared_ptr<void> WeightsOf(const Plan& plan) {
-  std::shared_ptr<void> found;
+  std::shared_ptr<void> constant;
   for (const Buffer& buffer : plan.buffers) {
-    if (buffer.kind == BufferKind::kConstant && buffer.data != nullptr) found = buffer.data;
+    if (buffer.kind == BufferKind::kConstant && buffer.data != nullptr) constant = buffer.data;
   }
-  return found;
+  return constant;
 }
 
 TEST(DNNLPlanCache, FindsPackedWeightsBeforeTheyArePacked) {

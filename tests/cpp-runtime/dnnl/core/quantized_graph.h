@@ -303,10 +303,10 @@ inline bool ExpectNear(const Array& actual, const Array& expected, double tolera
               << expected.values[i] << std::endl;
     return EXPECT_TRUE(error <= tolerance * largest);
   }
-  const double found = static_cast<double>(different) / expected.values.size();
-  if (expected.dtype.code != kDLFloat && found > share) {
-    std::cerr << what << ": " << found << " of the elements differ" << std::endl;
-    return EXPECT_TRUE(found <= share);
+  const double fraction = static_cast<double>(different) / expected.values.size();
+  if (expected.dtype.code != kDLFloat && fraction > share) {
+    std::cerr << what << ": " << fraction << " of the elements differ" << std::endl;
+    return EXPECT_TRUE(fraction <= share);
   }
   return true;
 }

@@ -106,9 +106,9 @@ TEST(DNNLJSONRuntime, IsLookedAtWhileItIsInitialised) {
       std::thread other([&look, is_plan]() {
         for (bool is_there = false; !is_there;) {
           try {
-            const String found = is_plan ? look() : look(1);
+            const String text = is_plan ? look() : look(1);
             const char* expected = is_plan ? "\"symbol\": \"sym\"" : "\"microseconds\": ";
-            EXPECT_TRUE(std::string(found).find(expected) != std::string::npos);
+            EXPECT_TRUE(std::string(text).find(expected) != std::string::npos);
             is_there = true;
           } catch (const std::exception& error) {
             const std::string text = error.what();

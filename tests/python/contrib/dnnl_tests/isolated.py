@@ -100,10 +100,10 @@ def isolated_each(function, calls, timeout=120.0, batch=20):
         theirs.close()
         try:
             for _ in calls[:batch]:
-                found = _receive(ours, process, timeout)
+                answer = _receive(ours, process, timeout)
                 calls = calls[1:]
-                yield found
-                if isinstance(found, Crashed):
+                yield answer
+                if isinstance(answer, Crashed):
                     break
         finally:
             ours.close()
@@ -126,7 +126,7 @@ def isolated(function, *args, timeout=120.0):
     Raised
         The function raised an exception.
     """
-    (found,) = isolated_each(function, [args], timeout)
-    if isinstance(found, (Crashed, Raised)):
-        raise found
-    return found
+    (answer,) = isolated_each(function, [args], timeout)
+    if isinstance(answer, (Crashed, Raised)):
+        raise answer
+    return answer

@@ -56,9 +56,9 @@ def partition(mod, params=None, **options):
     """Partition a module; a function that is left alone because a pass failed is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = dnnl.partition_for_dnnl(mod, params, **options)
-    check_complete(found)
-    return found
+        partitioned = dnnl.partition_for_dnnl(mod, params, **options)
+    check_complete(partitioned)
+    return partitioned
 
 
 def check_complete(mod):

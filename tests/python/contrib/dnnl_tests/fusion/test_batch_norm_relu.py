@@ -84,8 +84,8 @@ def composites(expr, **options):
 def test_other_results_in_use():
     x = var("x", (2, 8, 5, 6))
     bn = normal(x, 1)
-    mod, found = composites(relay.Tuple([relay.nn.relu(bn[0]), bn[1]]))
-    assert not found
+    mod, counts = composites(relay.Tuple([relay.nn.relu(bn[0]), bn[1]]))
+    assert not counts
     data = {"x": rand(2, 8, 5, 6), **values()}
     relu, mean = testing.run(mod, data)
     want = np.maximum(batch_norm(data["x"], *values().values(), {}), 0)
@@ -104,8 +104,8 @@ def test_excluded():
 def test_more_behind_it():
     """The relu is fused, what comes next runs on its own."""
     expr = relay.nn.relu(normal(var("x", (2, 8, 5, 6)), 1)[0]) + relay.const(1.0)
-    mod, found = composites(expr)
-    assert found == {"dnnl.batch_norm_relu": 1}
+    mod, counts = composites(expr)
+    assert counts == {"dnnl.batch_norm_relu": 1}
     data = {"x": rand(2, 8, 5, 6), **values()}
     want = np.maximum(batch_norm(data["x"], *values().values(), {}), 0) + 1
     testing.assert_close(testing.run(mod, data), [want], RTOL)

@@ -92,15 +92,15 @@ def test_encoder_layer_is_one_partition(batch):
     x, mask = rand(*shape), rand(batch, 1, 1, 12, seed=1)
     mod = module(encoder_layer(var("x", shape), var("mask", mask.shape), batch, 12, 4, 8))
     partitioned = testing.check(mod, {"x": x, "mask": mask}, partitions=1, rtol=RTOL)
-    found = testing.offload(partitioned)
-    assert not found.host_ops, found
+    offload = testing.offload(partitioned)
+    assert not offload.host_ops, offload
     # Biases, the sums of residuals and gelu are fused though reshapes lie between.
-    assert found.composites["dnnl.dense_bias"] == 3
-    assert found.composites["dnnl.dense_bias_sum"] == 2
-    assert found.composites["dnnl.dense_bias_gelu_erf"] == 1
+    assert offload.composites["dnnl.dense_bias"] == 3
+    assert offload.composites["dnnl.dense_bias_sum"] == 2
+    assert offload.composites["dnnl.dense_bias_gelu_erf"] == 1
     scores = "divide_add" if batch == 1 else "divide"
-    assert found.composites[f"dnnl.batch_matmul_{scores}"] == 1
-    assert found.ops["nn.layer_norm"] == 2 and found.ops["mean"] == 0
+    assert offload.composites[f"dnnl.batch_matmul_{scores}"] == 1
+    assert offload.ops["nn.layer_norm"] == 2 and offload.ops["mean"] == 0
     runner = testing.Runner(testing.build(partitioned))
     runner({"x": x, "mask": mask})
     (plan,) = testing.plans(runner)
@@ -111,14 +111,14 @@ def test_encoder_layer_is_one_partition(batch):
 class TestLayerNorm:
     x = rand(2, 7, 16)
 
-    def check(self, expr, inputs=None, is_found=True):
+    def check(self, expr, inputs=None, is_one_op=True):
         mod = module(expr)
         inputs = dict({"x": self.x}, **(inputs or {}))
         partitioned = testing.check(mod, inputs, options={"prune": False}, rtol=RTOL)
-        found = testing.offload(partitioned)
-        assert found.ops["nn.layer_norm"] == is_found, found
-        if is_found:
-            assert not found.host_ops and "mean" not in found.ops
+        offload = testing.offload(partitioned)
+        assert offload.ops["nn.layer_norm"] == is_one_op, offload
+        if is_one_op:
+            assert not offload.host_ops and "mean" not in offload.ops
         return partitioned
 
     def written(self, x=None, center=None, spread=None, square=None, eps=1e-5):
@@ -157,8 +157,8 @@ class TestLayerNorm:
         self.check(self.of_variance(with_mean=None))
 
     def test_variance_of_another_kind(self):
-        self.check(self.of_variance(unbiased=True), is_found=False)
-        self.check(self.of_variance(axis=1), is_found=False)
+        self.check(self.of_variance(unbiased=True), is_one_op=False)
+        self.check(self.of_variance(axis=1), is_one_op=False)
         self.check(
             self.of_variance(with_mean=mean(var("y", self.x.shape))), {"y": self.x + 1}, False
         )
@@ -166,8 +166,8 @@ class TestLayerNorm:
     def test_data_that_is_not_centred(self):
         x = var("x", self.x.shape)
         y = x / relay.sqrt(relay.variance(x, axis=2, keepdims=True) + F(1e-5))
-        found = testing.offload(self.check(y, is_found=False))
-        assert "dnnl.rms_norm" not in found.composites
+        offload = testing.offload(self.check(y, is_one_op=False))
+        assert "dnnl.rms_norm" not in offload.composites
 
     def test_centred_twice(self):
         x = var("x", self.x.shape)
@@ -224,27 +224,27 @@ class TestLayerNorm:
         ],
     )
     def test_kept(self, name):
-        self.check(self.kept()[name], is_found=False)
+        self.check(self.kept()[name], is_one_op=False)
 
     def test_rows_are_no_factor(self):
         """One value for each row is a product behind the normalization."""
         y = self.written() * const(7, 1)
-        found = testing.offload(self.check(y))
-        assert found.ops["multiply"] == 1
+        offload = testing.offload(self.check(y))
+        assert offload.ops["multiply"] == 1
 
     def test_a_part_that_is_read_elsewhere(self):
         x = var("x", self.x.shape)
         centred = x - mean(x)
         variance = mean(relay.power(centred, F(2.0)))
         mod = module(centred / relay.sqrt(variance + F(1e-5)), variance)
-        found = testing.check(mod, {"x": self.x}, options={"prune": False}, rtol=RTOL)
-        assert testing.offload(found).ops["nn.layer_norm"] == 0
+        partitioned = testing.check(mod, {"x": self.x}, options={"prune": False}, rtol=RTOL)
+        assert testing.offload(partitioned).ops["nn.layer_norm"] == 0
 
     def test_exclude(self):
         mod = module(self.written())
         for exclude in ("nn.layer_norm", "mean"):
-            found = testing.offload(partition(mod, prune=False, exclude=[exclude]))
-            assert found.ops["nn.layer_norm"] == 0
+            offload = testing.offload(partition(mod, prune=False, exclude=[exclude]))
+            assert offload.ops["nn.layer_norm"] == 0
 
 
 def rms_norm(x, size):
@@ -254,8 +254,8 @@ def rms_norm(x, size):
 def test_rms_norm_is_one_partition():
     x = rand(2, 7, 16)
     mod = module(rms_norm(var("x", x.shape), 16))
-    found = testing.check(mod, {"x": x}, partitions=1, options={"prune": False}, rtol=RTOL)
-    assert not testing.offload(found).host_ops
+    partitioned = testing.check(mod, {"x": x}, partitions=1, options={"prune": False}, rtol=RTOL)
+    assert not testing.offload(partitioned).host_ops
 
 
 class TestReshapesInAChain:
@@ -323,5 +323,5 @@ class TestReshapesInAChain:
         y = relay.nn.batch_matmul(relay.reshape(var("x", (6, 8)), (6, 2, 4)), const(6, 3, 4))
         y = relay.nn.relu(relay.reshape(y, (12, 3)))
         mod = module(y)
-        found = testing.check(mod, {"x": self.x}, composites={}, partitions=1, rtol=RTOL)
-        assert testing.offload(found).ops["nn.relu"] == 1
+        partitioned = testing.check(mod, {"x": self.x}, composites={}, partitions=1, rtol=RTOL)
+        assert testing.offload(partitioned).ops["nn.relu"] == 1

@@ -108,11 +108,11 @@ def _is_tvm_as_wrong(mod, inputs, outputs, truth, rtol):
 def _is_as_wrong(outputs, references, truth, rtol, factor):
     """Whether the error of outputs is allowed, or `factor` times that of some reference."""
 
-    def error(found, i):
-        return testing.difference([found[i]], [truth[i]]).relative
+    def error(values, i):
+        return testing.difference([values[i]], [truth[i]]).relative
 
     return all(
-        error(outputs, i) <= max(rtol, *(factor * error(found, i) for found in references))
+        error(outputs, i) <= max(rtol, *(factor * error(values, i) for values in references))
         for i in range(len(truth))
     )
 
@@ -129,12 +129,12 @@ def _only(mod, inputs, numbers):
 
 def _types(mod):
     """Return the types of the tensors of main."""
-    found = set()
+    dtypes = set()
 
     def visit(expr):
         type_ = expr.checked_type if not isinstance(expr, tvm.ir.Op) else None
         if isinstance(type_, relay.TensorType):
-            found.add(type_.dtype)
+            dtypes.add(type_.dtype)
 
     relay.analysis.post_order_visit(mod["main"], visit)
-    return found
+    return dtypes

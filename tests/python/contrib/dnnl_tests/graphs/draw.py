@@ -51,7 +51,7 @@ class Draw:
         self.rows = rows
         self.new_inputs = new_inputs
         self.steps = {}
-        self.found = {}
+        self.tensors = {}
         self._begun = False
 
     def choice(self, items):
@@ -85,22 +85,22 @@ class Draw:
     def add(self, step):
         """Add a step; return its first result."""
         number = max(self.steps, default=-1) + 1
-        for i, tensor in enumerate(build(number, step, self.found, self.rows)):
+        for i, tensor in enumerate(build(number, step, self.tensors, self.rows)):
             if math.prod(tensor.shape) > 4 * MAX_ELEMENTS or len(tensor.shape) > 8:
                 raise Unfit(f"{step.op} would make {tensor.shape}")
-            self.found[number, i] = tensor
+            self.tensors[number, i] = tensor
         self.steps[number] = step
         return number, 0
 
     def tensor(self, ref):
         """Return the tensor of a result."""
-        return self.found[ref]
+        return self.tensors[ref]
 
     def data(self, ranks=range(1, 9), dtypes=REAL, where=lambda tensor: True, inputs_only=False):
         """Choose a result as operand, the latest most often; perhaps a new input if none fits."""
         fit = [
             ref
-            for ref, tensor in self.found.items()
+            for ref, tensor in self.tensors.items()
             if tensor.rank in ranks
             and tensor.dtype in dtypes
             and where(tensor)
@@ -112,20 +112,20 @@ class Draw:
             raise Unfit("no operand")
         for _ in range(20):
             ref = self.new_input(self.shape(self.choice([r for r in ranks if r <= 6])), dtypes[0])
-            if where(self.found[ref]):
+            if where(self.tensors[ref]):
                 return ref
-            del self.found[ref], self.steps[ref[0]]
+            del self.tensors[ref], self.steps[ref[0]]
         raise Unfit("no shape")
 
     def step(self, row):
         """Add a step of a row, or raise Unfit; steps that it made before it failed are undone."""
-        steps, found = dict(self.steps), dict(self.found)
+        steps, tensors = dict(self.steps), dict(self.tensors)
         try:
             args, attrs = row.draw(self)
             return self.add(Step(row.name, tuple(args), {**attrs, "constant": self.chance(0.8)}))
         # An op that does not accept the attributes that were drawn is not what is looked for.
         except Exception as error:  # pylint: disable=broad-except
-            self.steps, self.found = steps, found
+            self.steps, self.tensors = steps, tensors
             raise Unfit(str(error)) from error
 
 
@@ -161,7 +161,9 @@ def random_graph(seed, rows, max_ops=20):
         if count == size:
             break
     used = {ref for step in draw.steps.values() for ref in step.args}
-    results = [ref for ref in draw.found if draw.steps[ref[0]].op != "input"] or list(draw.found)
+    results = [ref for ref in draw.tensors if draw.steps[ref[0]].op != "input"] or list(
+        draw.tensors
+    )
     outputs = [ref for ref in results if ref not in used or draw.chance(0.08)]
     return Graph(draw.steps, outputs)
 
@@ -176,4 +178,4 @@ def single(seed, row, rows):
     """
     draw = Draw(seed, rows, new_inputs=1.0)
     ref = draw.step(row)
-    return Graph(draw.steps, [key for key in draw.found if key[0] == ref[0]])
+    return Graph(draw.steps, [key for key in draw.tensors if key[0] == ref[0]])

@@ -47,8 +47,8 @@ def at_random(seed):
         wide = near.astype("float64")
         other = np.nextafter(near, np.where(wide < value, np.inf, -np.inf).astype(dtype))
         other = other.astype("float64")
-        taken = (rng.random(wide.shape) < 0.5) & (wide != value) & np.isfinite(other)
-        return np.where(taken, other, wide)
+        is_moved = (rng.random(wide.shape) < 0.5) & (wide != value) & np.isfinite(other)
+        return np.where(is_moved, other, wide)
 
     return rounded
 
@@ -77,8 +77,8 @@ def evaluate(mod, inputs, rounding=nearest):
     def visit(expr):
         if isinstance(expr, relay.Call):
             args = [values[arg] for arg in expr.args]
-            found = OPS[expr.op.name](expr, *args)
-            values[expr] = _rounded(found, expr.checked_type, rounding)
+            value = OPS[expr.op.name](expr, *args)
+            values[expr] = _rounded(value, expr.checked_type, rounding)
         elif isinstance(expr, relay.Var):
             values[expr] = _real(inputs[expr.name_hint])
         elif isinstance(expr, relay.Constant):

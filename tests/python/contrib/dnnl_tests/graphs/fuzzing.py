@@ -119,9 +119,9 @@ class Statistics:
         if verdict.kind == NO_REFERENCE:
             self.notes[verdict.text.splitlines()[-1] if verdict.text else ""] += 1
         report = verdict.report
-        for name, found in report.get("ops", {}).items():
-            self.calls[name] += found["calls"]
-            self.offloaded[name] += found["offloaded"]
+        for name, numbers in report.get("ops", {}).items():
+            self.calls[name] += numbers["calls"]
+            self.offloaded[name] += numbers["offloaded"]
         self.composites.update(report.get("composites", {}))
         self.partitions += report.get("partitions", 0)
         self.elements += report.get("elements", 0)
@@ -143,11 +143,11 @@ class Statistics:
         return "\n".join(lines)
 
 
-def _verdict(found):
+def _verdict(outcome):
     """Return the verdict that stands for the result of a process."""
-    if isinstance(found, Crashed):
-        return Verdict(CRASHED, str(found))
-    return Verdict(RAISED, str(found)) if isinstance(found, Raised) else found
+    if isinstance(outcome, Crashed):
+        return Verdict(CRASHED, str(outcome))
+    return Verdict(RAISED, str(outcome)) if isinstance(outcome, Raised) else outcome
 
 
 def _judge_seed(seed, max_ops):
@@ -166,8 +166,8 @@ def _text(graph, real):
 
 def attempt(graph, seed, timeout=TIMEOUT):
     """Judge a graph, in a process of its own, as its seed demands."""
-    (found,) = isolated_each(judge, [(graph, *options(seed).values())], timeout)
-    return _verdict(found)
+    (outcome,) = isolated_each(judge, [(graph, *options(seed).values())], timeout)
+    return _verdict(outcome)
 
 
 def is_failure(verdict):
@@ -243,8 +243,8 @@ def fuzz(
     while end is None or seed < end:
         seeds = range(seed, seed + ROUND if end is None else min(seed + ROUND, end))
         calls = [(number, max_ops) for number in seeds]
-        for seed, found in zip(seeds, isolated_each(judge_seed, calls, TIMEOUT)):
-            verdict = _verdict(found)
+        for seed, outcome in zip(seeds, isolated_each(judge_seed, calls, TIMEOUT)):
+            verdict = _verdict(outcome)
             statistics.add(seed, verdict)
             if is_failure(verdict):
                 statistics.failures.append(look(seed, max_ops, verdict, shrink_seconds))

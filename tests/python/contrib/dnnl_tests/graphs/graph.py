@@ -146,16 +146,16 @@ class Graph:
 
     def tensors(self, rows, real="float32"):
         """Build every step; return the tensors by Ref."""
-        found = {}
+        tensors = {}
         for number, step in self.steps.items():
-            for i, tensor in enumerate(build(number, step, found, rows, real)):
-                found[number, i] = tensor
-        return found
+            for i, tensor in enumerate(build(number, step, tensors, rows, real)):
+                tensors[number, i] = tensor
+        return tensors
 
     def module(self, rows, real="float32"):
         """Return the module of a function main that computes the graph."""
-        found = self.tensors(rows, real)
-        results = [found[ref].expr for ref in self.outputs]
+        tensors = self.tensors(rows, real)
+        results = [tensors[ref].expr for ref in self.outputs]
         body = results[0] if len(results) == 1 else relay.Tuple(results)
         params = sorted(relay.analysis.free_vars(body), key=lambda var: var.name_hint)
         mod = tvm.IRModule.from_expr(relay.Function(params, body))
@@ -171,22 +171,22 @@ class Graph:
         return max(depth.values())
 
 
-def build(number, step, found, rows, real="float32"):
-    """Return the tensors that a step makes of those in `found`."""
+def build(number, step, known, rows, real="float32"):
+    """Return the tensors that a step makes of those that are known."""
     if step.op == "input":
         dtype = real if step.attrs["dtype"] == "float32" else step.attrs["dtype"]
         return [Tensor.of(relay.var(f"x{number}", shape=step.attrs["shape"], dtype=dtype))]
     attrs = dict(step.attrs)
     builder = Builder(number, attrs.pop("constant", True), real)
-    made = rows[step.op].build(builder, *(found[ref] for ref in step.args), **attrs)
-    tensors = Tensor.of(made.astuple() if isinstance(made, relay.TupleWrapper) else made)
+    results = rows[step.op].build(builder, *(known[ref] for ref in step.args), **attrs)
+    tensors = Tensor.of(results.astuple() if isinstance(results, relay.TupleWrapper) else results)
     return tensors if isinstance(tensors, list) else [tensors]
 
 
 def inputs_of(mod):
     """Return the values of all parameters of main, by name."""
-    found = {}
+    inputs = {}
     for var in mod["main"].params:
         shape = [int(dim) for dim in var.checked_type.shape]
-        found[var.name_hint] = values(var.name_hint, shape, var.checked_type.dtype)
-    return found
+        inputs[var.name_hint] = values(var.name_hint, shape, var.checked_type.dtype)
+    return inputs

@@ -91,43 +91,43 @@ def judge_module(mod, inputs, depth=1, prune=False, against_tvm=False):
     """
     from tvm.relay.op.contrib import dnnl  # pylint: disable=import-outside-toplevel
 
-    report = {}
+    fields = {}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             partitioned = dnnl.partition_for_dnnl(mod, prune=prune)
-            found = dnnl.offload_report(partitioned)
-        report = found.to_dict()
-        outputs = comparing.run(partitioned, inputs) if found.partitions else None
+            report = dnnl.offload_report(partitioned)
+        fields = report.to_dict()
+        outputs = comparing.run(partitioned, inputs) if report.partitions else None
     # Whatever it is, it is what the search is for, if TVM alone can run the graph.
     except Exception as error:  # pylint: disable=broad-except
         outputs, failure = None, f"{type(error).__name__}: {_end(error)}"
     else:
         failure = ""
         if outputs is None:
-            return Verdict(NOTHING, "", report)
+            return Verdict(NOTHING, "", fields)
     # TVM rounds bfloat16 at each step, of a sum too, and some of its code for float16 is wrong.
     is_reduced = comparing.is_reduced(mod)
     is_of_tvm = failure or (against_tvm and not is_reduced)
     reference = None if is_of_tvm else evaluate(mod, inputs)
     if reference is None and is_reduced and not failure:
-        return Verdict(NO_REFERENCE, "numpy cannot tell", report)
+        return Verdict(NO_REFERENCE, "numpy cannot tell", fields)
     if reference is None:
         try:
             reference = comparing.run(mod, inputs, opt_level=1)
         # TVM has no kernel for some attributes.
         except Exception as error:  # pylint: disable=broad-except
             reference = evaluate(mod, inputs)
-            if reference is None or (failure and report.get("offloaded") != report.get("total")):
-                return Verdict(NO_REFERENCE, _end(error), report)
+            if reference is None or (failure and fields.get("offloaded") != fields.get("total")):
+                return Verdict(NO_REFERENCE, _end(error), fields)
     if failure:
-        return Verdict(RAISED, failure, report)
+        return Verdict(RAISED, failure, fields)
     rtol = comparing.allowed(mod, depth)
     wrong = comparing.wrong_outputs(outputs, reference, rtol)
     if not wrong:
-        return Verdict(SAME, "", report)
+        return Verdict(SAME, "", fields)
     kind, text = _look_into(mod, partitioned, inputs, outputs, wrong, rtol)
-    return Verdict(kind, "\n".join(filter(None, [comparing.describe(wrong, rtol), text])), report)
+    return Verdict(kind, "\n".join(filter(None, [comparing.describe(wrong, rtol), text])), fields)
 
 
 def _look_into(mod, partitioned, inputs, outputs, wrong, rtol):
@@ -147,12 +147,12 @@ def _look_into(mod, partitioned, inputs, outputs, wrong, rtol):
     for partition in seams.partitions:
         reference = evaluate(partition.mod, partition.inputs)
         own = comparing.allowed(partition.mod, partition.depth)
-        found = comparing.wrong_outputs(partition.outputs, reference, own)
-        if not found:
+        differing = comparing.wrong_outputs(partition.outputs, reference, own)
+        if not differing:
             continue
-        texts.append(f"{partition.name}: {comparing.describe(found, own)}")
+        texts.append(f"{partition.name}: {comparing.describe(differing, own)}")
         ran = partition.mod, partition.inputs, partition.outputs
-        if not comparing.is_arithmetic(*ran, list(found), own):
+        if not comparing.is_arithmetic(*ran, list(differing), own):
             return DIFFERENT, texts[-1]
         kind = ILL
     return kind, "\n".join(texts)

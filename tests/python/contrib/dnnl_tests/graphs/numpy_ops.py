@@ -29,13 +29,13 @@ from .graph import numpy_type
 
 def _attributes(call):
     """Return the attributes of a call as plain numbers, texts and lists."""
-    found = {}
+    attributes = {}
     for key in call.attrs.keys():
         value = call.attrs[key]
         if hasattr(value, "__len__") and not isinstance(value, str):
             value = [item.value if hasattr(item, "value") else item for item in value]
-        found[key] = value.value if hasattr(value, "value") else value
-    return found
+        attributes[key] = value.value if hasattr(value, "value") else value
+    return attributes
 
 
 def _shape(call):
@@ -51,10 +51,10 @@ def _conv(call, data, weight):
 
 def _pool(call, data):
     kind = "max" if "max" in call.op.name else "avg"
-    found = reference.pool(data, kind, _attributes(call))
+    result = reference.pool(data, kind, _attributes(call))
     # The maximum of nothing is the lowest number of the type.
     lowest = ml_dtypes.finfo(numpy_type(call.checked_type.dtype)).min
-    return np.maximum(found, float(lowest)) if kind == "max" else found
+    return np.maximum(result, float(lowest)) if kind == "max" else result
 
 
 def _adaptive(call, data):
@@ -80,8 +80,8 @@ def _along(values, data, axis):
 
 
 def _batch_norm(call, data, *stats):
-    found = reference.batch_norm(data, *stats, _attributes(call))
-    return [found, stats[2], stats[3]]
+    result = reference.batch_norm(data, *stats, _attributes(call))
+    return [result, stats[2], stats[3]]
 
 
 def _normalize(data, axes, epsilon):

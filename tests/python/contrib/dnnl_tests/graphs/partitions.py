@@ -99,10 +99,12 @@ class Seams:
             ends.append((len(fields), len(fields) + len(_fields(call))))
             fields += _fields(call)
         watched = _module(main.params, relay.Tuple(fields), partitioned)
-        found = run(watched, inputs)
-        self._outputs = found[: len(_fields(main.body))]
+        outputs = run(watched, inputs)
+        self._outputs = outputs[: len(_fields(main.body))]
         self.partitions = [
-            _partition(partitioned, call, found[start - len(call.args) : start], found[start:end])
+            _partition(
+                partitioned, call, outputs[start - len(call.args) : start], outputs[start:end]
+            )
             for call, (start, end) in zip(calls, ends)
         ]
 
@@ -119,7 +121,7 @@ class Seams:
         plain = evaluate(self._mod, self._inputs, rounding=None)
         flat = evaluate(self._flat, self._inputs, rounding=None)
         alone = [evaluate(part.mod, part.inputs) for part in self.partitions]
-        if any(found is None for found in (plain, flat, *alone)):
+        if any(each is None for each in (plain, flat, *alone)):
             return "numpy cannot tell what the partitions compute"
         if not testing.difference(flat, plain).relative <= rtol:
             return "the partitioned graph, in float64, computes something else"
@@ -145,9 +147,9 @@ class _Flatten(ExprMutator):
         return relay.bind(self.visit(callee.body), dict(zip(callee.params, args)))
 
     def visit_tuple_getitem(self, op):
-        made = super().visit_tuple_getitem(op)
-        found = made.tuple_value
-        return found.fields[made.index] if isinstance(found, relay.Tuple) else made
+        field = super().visit_tuple_getitem(op)
+        producer = field.tuple_value
+        return producer.fields[field.index] if isinstance(producer, relay.Tuple) else field
 
 
 def flattened(mod):

@@ -376,7 +376,7 @@ def judge_quantized(seed, max_groups=5):
         report = dnnl.offload_report(partitioned).to_dict()
         if not report.get("partitions"):
             return Verdict(NOTHING, "", report)
-        found = iter(testing.Runner(testing.build(partitioned, opt_level=1))(inputs))
+        outputs = iter(testing.Runner(testing.build(partitioned, opt_level=1))(inputs))
     # Whatever is raised is what is looked for.
     except Exception as error:  # pylint: disable=broad-except
         return Verdict(RAISED, f"{drawn.ops}\n{error}\n{drawn.mod}")
@@ -385,7 +385,7 @@ def judge_quantized(seed, max_groups=5):
         if tensor.exact is None:
             values.append(tensor.values)
             continue
-        got = np.asarray(next(found))
+        got = np.asarray(next(outputs))
         exact = tensor.exact(values)
         nearest.update((got == tensor.quantization.nearest(exact)).ravel().tolist())
         off = tensor.quantization.steps_off(got, exact)

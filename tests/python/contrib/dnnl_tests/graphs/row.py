@@ -50,10 +50,10 @@ def one(*, dtypes=("float32",), **limits):
 
 def op(name):
     """Return Relay's function that makes a call of an op."""
-    found = relay
+    function = relay
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        function = getattr(function, part)
+    return function
 
 
 def bounded(x, limit=4.0):

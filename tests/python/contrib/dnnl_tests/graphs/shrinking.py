@@ -87,14 +87,14 @@ def _smaller_numbers(graph):
 
 def _types(graph):
     """Return the shape and the dtype of each result, by Ref."""
-    return {ref: (made.shape, made.dtype) for ref, made in graph.tensors(ROWS).items()}
+    return {ref: (tensor.shape, tensor.dtype) for ref, tensor in graph.tensors(ROWS).items()}
 
 
 def _candidates(graph):
     yield from _outputs(graph)
     # In a process of its own, as all that TVM makes of a graph: a graph may end the process.
-    (found,) = isolated_each(_types, [(graph,)])
-    yield from _fewer_steps(graph, found if isinstance(found, dict) else {})
+    (types,) = isolated_each(_types, [(graph,)])
+    yield from _fewer_steps(graph, types if isinstance(types, dict) else {})
     yield from _smaller_numbers(graph)
 
 
@@ -115,7 +115,7 @@ def _that_build(graph):
     candidates = list(_candidates(graph))
     answers = isolated_each(_builds, [(candidate,) for candidate in candidates])
     # A process that ended, or an exception, is no True.
-    yield from (candidate for candidate, found in zip(candidates, answers) if found is True)
+    yield from (candidate for candidate, answer in zip(candidates, answers) if answer is True)
 
 
 def shrink(graph, fails, seconds=120.0):

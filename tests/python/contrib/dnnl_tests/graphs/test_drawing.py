@@ -180,14 +180,14 @@ SEED, COUNT, MAX_OPS = 1000, 40, 10
 
 @pytest.mark.slow
 def test_random_graphs_agree_with_tvm():
-    found = random_graphs.fuzz(SEED, COUNT, max_ops=MAX_OPS, shrink_seconds=60)
-    failures = [f"seed {f.seed}: {f.smallest}\n{f.text}" for f in found.failures]
+    summary = random_graphs.fuzz(SEED, COUNT, max_ops=MAX_OPS, shrink_seconds=60)
+    failures = [f"seed {f.seed}: {f.smallest}\n{f.text}" for f in summary.failures]
     assert not failures, "\n\n".join(failures)
-    assert found.graphs == COUNT
+    assert summary.graphs == COUNT
     # Most graphs of a type that this CPU computes must be worth the run.
     reals = (judging.options(seed)["real"] for seed in range(SEED, SEED + COUNT))
-    assert found.verdicts[judging.SAME] > 0.8 * sum(map(cpu.computes, reals)), str(found)
-    assert sum(found.offloaded.values()) > 0.4 * sum(found.calls.values()), str(found)
+    assert summary.verdicts[judging.SAME] > 0.8 * sum(map(cpu.computes, reals)), str(summary)
+    assert sum(summary.offloaded.values()) > 0.4 * sum(summary.calls.values()), str(summary)
 
 
 def test_a_process_of_its_own():

@@ -48,8 +48,8 @@ def test_rounding_that_a_graph_magnifies_is_no_difference():
     }
     exact, rounded = (evaluate(mod, inputs, rounding=way) for way in (None, nearest))
     assert testing.difference(rounded, exact).relative > 0.1
-    found = judging.judge_module(mod, inputs).kind
-    assert found in (judging.SAME, judging.ILL, judging.NOTHING)
+    kind = judging.judge_module(mod, inputs).kind
+    assert kind in (judging.SAME, judging.ILL, judging.NOTHING)
 
 
 def wave():

@@ -80,8 +80,8 @@ def test_a_library_is_made_once(executor, tmp_path, never):
 
 
 def test_what_makes_another_library(tmp_path, monkeypatch):
-    made = []
-    monkeypatch.setattr(cache, "library", lambda folder, key, write: made.append(key))
+    compiled = []
+    monkeypatch.setattr(cache, "library", lambda folder, key, write: compiled.append(key))
     target = testing.host_target()
     ways = [
         lambda: cached(tmp_path),
@@ -110,7 +110,7 @@ def test_what_makes_another_library(tmp_path, monkeypatch):
     cached(tmp_path)
     monkeypatch.setattr(tvm, "__version__", "0.0")
     cached(tmp_path)
-    assert len(set(made)) == len(made) == len(ways) + len(contexts) + 2
+    assert len(set(compiled)) == len(compiled) == len(ways) + len(contexts) + 2
 
 
 def test_other_processes_find_it(tmp_path):

@@ -72,8 +72,8 @@ def test_page():
     kept = {"pattern_table", "legalize_qnn_for_dnnl"}
     assert set(rows) - set(REPLACED) == kept <= set(dnnl.__all__)
     for name, text in section("Packed functions").items():
-        found = tvm.get_global_func(name, allow_missing=True)
-        assert (found is not None) == (text == "as before"), name
+        function = tvm.get_global_func(name, allow_missing=True)
+        assert (function is not None) == (text == "as before"), name
 
 
 if __name__ == "__main__":

@@ -100,8 +100,8 @@ def test_rows_of_partitions_have_their_primitives(executor, codegen):
         assert row["oneDNN Reference"].value == 0
         assert float(str(row["oneDNN GFLOP/s"])) > 0
         slowest = max(mine, key=microseconds)
-        found = f"{slowest['Name']}, {slowest['Implementation']}"
-        assert str(row["oneDNN Slowest"]) == found
+        shown = f"{slowest['Name']}, {slowest['Implementation']}"
+        assert str(row["oneDNN Slowest"]) == shown
     assert len(primitives) == sum(row["oneDNN Primitives"].value for row in rows)
     others = [row for row in report.calls if not str(row["Name"]).startswith(SYMBOL)]
     assert others and not any(key in row for row in others for key in OURS)

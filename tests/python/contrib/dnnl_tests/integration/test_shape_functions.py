@@ -36,9 +36,9 @@ def shapes_of(call, shapes):
     outputs = list(call.op.get_attr("FShapeFunc")(call.attrs, inputs, ndims))
     schedule = te.create_schedule([out.op for out in outputs])
     function = tvm.build(schedule, [*inputs, *outputs], target=host_target())
-    found = [tvm.nd.array(np.zeros(len(type_.shape), "int64")) for type_ in types]
-    function(*(tvm.nd.array(np.array(shape, "int64")) for shape in shapes), *found)
-    return [tuple(each.numpy()) for each in found]
+    results = [tvm.nd.array(np.zeros(len(type_.shape), "int64")) for type_ in types]
+    function(*(tvm.nd.array(np.array(shape, "int64")) for shape in shapes), *results)
+    return [tuple(each.numpy()) for each in results]
 
 
 def check(expr):
@@ -145,8 +145,8 @@ SAME = {
 @pytest.mark.parametrize("make", [pytest.param(f, id=k) for k, f in {**WINDOWS, **SAME}.items()])
 def test_as_type_inference(make):
     """The shape is that which Relay infers for the same sizes."""
-    found = make()
-    check(found.tuple_value if isinstance(found, relay.TupleGetItem) else found)
+    expr = make()
+    check(expr.tuple_value if isinstance(expr, relay.TupleGetItem) else expr)
 
 
 def test_blocked_layouts_are_left_to_tvm():

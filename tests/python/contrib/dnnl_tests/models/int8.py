@@ -160,8 +160,8 @@ def path(workload, activations="u8"):
 
     source, recipe = workload.onnx_path(), RECIPES[workload.name]
     key = hashlib.sha256(pathlib.Path(source).read_bytes())
-    made_of = (VERSION, OPSET, SAMPLES, TEXTS, recipe, activations, workload.shape)
-    key.update(repr((made_of, onnxruntime.__version__)).encode())
+    sources = (VERSION, OPSET, SAMPLES, TEXTS, recipe, activations, workload.shape)
+    key.update(repr((sources, onnxruntime.__version__)).encode())
     target = FOLDER / f"{workload.name}-{activations}-{key.hexdigest()[:16]}.onnx"
     if not target.is_file():
         FOLDER.mkdir(parents=True, exist_ok=True)

@@ -76,9 +76,9 @@ class Network:
             self._constants,
         )
         opset = [helper.make_opsetid("", OPSET)]
-        found = helper.make_model(graph, opset_imports=opset, ir_version=8)
-        onnx.checker.check_model(found)
-        return found
+        proto = helper.make_model(graph, opset_imports=opset, ir_version=8)
+        onnx.checker.check_model(proto)
+        return proto
 
     # Parts of several networks.
 

@@ -97,6 +97,6 @@ def test_dynamic_quantization(case, freeze, tmp_path):
     assert offload.composites == composites
     # The first of them reads the model's input, which no partition is before.
     assert offload.partitions == scales + (case != "all-uint8")
-    (found,) = testing.run(partitioned, {"x": x}, {} if freeze else params)
+    (got,) = testing.run(partitioned, {"x": x}, {} if freeze else params)
     # The same integers; a scale and a zero point are rounded in the same way.
-    testing.assert_close(found, want)
+    testing.assert_close(got, want)

@@ -91,15 +91,15 @@ def test_a_quantized_model_imports_and_runs(source, activations):
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(target, options, providers=["CPUExecutionProvider"])
     exact = session.run(None, x)
-    found = testing.run(dnnl.partition_for_dnnl(mod, params), x, params)
+    results = testing.run(dnnl.partition_for_dnnl(mod, params), x, params)
     # An output is a sum of quantized ones: a step of one of them more or less is no error.
     step = max(
         float(numpy_helper.to_array(tensor))
         for tensor in model.graph.initializer
         if tensor.name.endswith("scale") and not tensor.dims
     )
-    assert np.abs(found[0] - exact[0]).max() <= 2 * step
-    assert accuracy.Accuracy.of(found, exact, False).cosine > 0.999
+    assert np.abs(results[0] - exact[0]).max() <= 2 * step
+    assert accuracy.Accuracy.of(results, exact, False).cosine > 0.999
 
 
 @pytest.mark.parametrize("recipe,casts", [(("Gemm", "MatMul"), 0), (("Gemm",), 2)])
@@ -117,7 +117,7 @@ def test_transformer_with_reduced_precision(tmp_path, monkeypatch, recipe, casts
         dnnl.partition_for_dnnl(mod, params, precision=precision)
         for precision in ("float32", "bfloat16")
     )
-    before, after = (dnnl.offload_report(found) for found in (plain, reduced))
+    before, after = (dnnl.offload_report(each) for each in (plain, reduced))
     assert after.partitions == 1 and after.offloaded == after.total
     assert after.composites == before.composites and after.calls.get("cast", 0) == casts
     layer = "dnnl.qnn.dense_bias_quantize"
@@ -125,17 +125,17 @@ def test_transformer_with_reduced_precision(tmp_path, monkeypatch, recipe, casts
     assert wanted.items() <= after.composites.items()
     if computes_bfloat16:
         exact = workloads.onnx_session(path).run(None, samples[0])
-        found = testing.run(reduced, samples[0])
-        assert accuracy.Accuracy.of(found, exact, False).cosine > 0.999
+        results = testing.run(reduced, samples[0])
+        assert accuracy.Accuracy.of(results, exact, False).cosine > 0.999
 
 
 def test_what_a_recipe_leaves_out_stays_in_float32(source):
     def quantized(recipe):
         graph = onnx.load(quantize(source, recipe)).graph
-        made_by = {name: node.op_type for node in graph.node for name in node.output}
+        op_types = {name: node.op_type for node in graph.node for name in node.output}
         kinds = collections.defaultdict(list)
         for node in graph.node:
-            is_quantized = made_by.get(node.input[0]) == "DequantizeLinear"
+            is_quantized = op_types.get(node.input[0]) == "DequantizeLinear"
             kinds[is_quantized].append(node.name or node.op_type)
         return kinds
 
@@ -178,6 +178,6 @@ def test_the_recogniser_reads_in_int8(subtests):
 def test_accuracy():
     want = [np.array([[0.0, 1.0, 4.0]])]
     assert accuracy.Accuracy.of(want, want, True) == accuracy.Accuracy(pytest.approx(1.0), 0.0, 1.0)
-    found = accuracy.Accuracy.of([np.array([[0.0, 5.0, 4.0]])], want, True)
-    assert (found.error, found.top1) == (1.0, 0.0)
+    accuracies = accuracy.Accuracy.of([np.array([[0.0, 5.0, 4.0]])], want, True)
+    assert (accuracies.error, accuracies.top1) == (1.0, 0.0)
     assert accuracy.Accuracy.of(want, want, False).top1 is None

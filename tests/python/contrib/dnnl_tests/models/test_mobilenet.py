@@ -64,19 +64,19 @@ def test_reference_is_worth_comparing(mobilenet):
 
 def test_all_heavy_ops_run_on_dnnl(mobilenet):
     report = dnnl.offload_report(mobilenet.partitioned)
-    found = testing.offload(mobilenet.partitioned)
+    offload = testing.offload(mobilenet.partitioned)
     for op in MUST_OFFLOAD:
         assert mobilenet.original[op] > 0
         # A batch_norm is folded into the convolution before it, or offloaded.
         gone = report.folded.get(op, 0) if op == "nn.batch_norm" else 0
         assert report.offloaded_ops.get(op, 0) + gone == mobilenet.original[op]
         assert op not in report.reasons
-        assert found.ops[op] == report.offloaded_ops.get(op, 0)
-        assert not found.host_ops[op]
-    assert found.composites["dnnl.conv2d_bias_relu"] == mobilenet.original["nn.conv2d"]
-    assert found.partitions == report.partitions
+        assert offload.ops[op] == report.offloaded_ops.get(op, 0)
+        assert not offload.host_ops[op]
+    assert offload.composites["dnnl.conv2d_bias_relu"] == mobilenet.original["nn.conv2d"]
+    assert offload.partitions == report.partitions
     # What is between two partitions crosses between TVM and oneDNN: at most pooling may.
-    assert 1 <= found.partitions <= 2
+    assert 1 <= offload.partitions <= 2
 
 
 @pytest.mark.parametrize("executor", ["graph", "vm"])

@@ -144,23 +144,23 @@ def test_detects_what_onnxruntime_detects(precision):
 def test_convolutions_run_on_dnnl(name, request):
     model = request.getfixturevalue(name)
     report = dnnl.offload_report(model.partitioned)
-    found = testing.offload(model.partitioned)
-    assert found.partitions > 0
-    assert found.partitions == report.partitions
-    assert sum(found.ops.values()) == report.offloaded
-    assert found.composites == report.composites
-    assert found.ops["nn.conv2d"] == model.original["nn.conv2d"]
-    assert not found.host_ops["nn.conv2d"]
-    assert sum(n for c, n in found.composites.items() if c.startswith("dnnl.conv2d")) > 0
+    offload = testing.offload(model.partitioned)
+    assert offload.partitions > 0
+    assert offload.partitions == report.partitions
+    assert sum(offload.ops.values()) == report.offloaded
+    assert offload.composites == report.composites
+    assert offload.ops["nn.conv2d"] == model.original["nn.conv2d"]
+    assert not offload.host_ops["nn.conv2d"]
+    assert sum(n for c, n in offload.composites.items() if c.startswith("dnnl.conv2d")) > 0
     # The library holds what the module says, and all of it ran.
     image = ocr.draw_line("oneDNN")
     model.runner(model.inputs(image))
     plans = testing.plans(model.runner)
-    assert len(plans) == found.partitions
+    assert len(plans) == offload.partitions
     # A matmul may be a convolution, too.
     steps = [primitive for plan in plans for primitive in plan["primitives"]]
     convs = [step for step in steps if (step["kind"], step["op"]) == ("convolution", "nn.conv2d")]
-    assert len(convs) == found.ops["nn.conv2d"]
+    assert len(convs) == offload.ops["nn.conv2d"]
 
 
 def test_recogniser_without_dnnl_agrees(rec):

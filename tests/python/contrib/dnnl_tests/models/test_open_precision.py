@@ -74,13 +74,13 @@ def uniform(shape, seed=0):
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """The files of the networks by name and whether they are quantized."""
-    folder, made = tmp_path_factory.mktemp("open"), {}
+    folder, saved = tmp_path_factory.mktemp("open"), {}
     for name, (build, recipe, shape, _) in NETWORKS.items():
         source, target = str(folder / f"{name}.onnx"), str(folder / f"{name}-int8.onnx")
         onnx.save(build(), source)
         int8.quantize(source, target, [{"x": uniform(shape, seed)} for seed in range(8)], recipe)
-        made[name] = {False: source, True: target}
-    return made
+        saved[name] = {False: source, True: target}
+    return saved
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -93,13 +93,13 @@ def test_as_with_known_sizes(name, is_int8, precision, models):
 
     def partitioned(**shape):
         mod, params = relay.frontend.from_onnx(model, freeze_params=True, **shape)
-        found = dnnl.partition_for_dnnl(mod, params, precision=precision, prune=False)
-        report = dnnl.offload_report(found)
+        open_mod = dnnl.partition_for_dnnl(mod, params, precision=precision, prune=False)
+        report = dnnl.offload_report(open_mod)
         assert (report.offloaded, report.partitions) == (report.total, 1), report
-        return found, report.composites
+        return open_mod, report.composites
 
-    found, composites = partitioned()
-    runner = testing.Runner(testing.build(found, executor="vm"))
+    open_mod, composites = partitioned()
+    runner = testing.Runner(testing.build(open_mod, executor="vm"))
     session = workloads.onnx_session(models[name][False])
     for shape in (*shapes, shapes[0]):
         x = {"x": uniform(shape)}

@@ -270,7 +270,7 @@ def test_a_network_is_one_partition(dtype, weights, per_channel):
     for text, count in report.in_float32.items():
         assert f"in float32 between 8-bit tensors: {count} x {text}" in str(report)
     (name,) = (param.name_hint for param in mod["main"].params if param.name_hint not in params)
-    (found,) = testing.run(partitioned, {name: image.astype(dtype)}, params)
+    (got,) = testing.run(partitioned, {name: image.astype(dtype)}, params)
     exact = network.result.values
     assert len(np.unique(exact)) > 5, "the result is saturated"
-    assert_within_one_step(found, exact)
+    assert_within_one_step(got, exact)

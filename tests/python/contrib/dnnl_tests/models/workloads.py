@@ -108,10 +108,10 @@ def _as_file(name, model):
     def path():
         folder = tempfile.mkdtemp(prefix=f"{name}-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        found = os.path.join(folder, f"{name}.onnx")
-        with open(found, "wb") as file:
+        target = os.path.join(folder, f"{name}.onnx")
+        with open(target, "wb") as file:
             file.write(model().SerializeToString())
-        return found
+        return target
 
     return path
 
@@ -126,13 +126,13 @@ def _image_net(name, title, network):
         # Imported here: only these rows need ONNX.
         from tvm.contrib.target import onnx  # pylint: disable=import-outside-toplevel
 
-        made = onnx.to_onnx(*load(), name)
+        proto = onnx.to_onnx(*load(), name)
         # TVM lists the weights as inputs, too: then they could change, and nobody folds them.
-        weights = {weight.name for weight in made.graph.initializer}
-        inputs = [each for each in made.graph.input if each.name not in weights]
-        del made.graph.input[:]
-        made.graph.input.extend(inputs)
-        return made
+        weights = {weight.name for weight in proto.graph.initializer}
+        inputs = [each for each in proto.graph.input if each.name not in weights]
+        del proto.graph.input[:]
+        proto.graph.input.extend(inputs)
+        return proto
 
     return Workload(name, title, load, "data", (1, 3, 224, 224), _as_file(name, model))
 

@@ -80,8 +80,10 @@ class Outcome(NamedTuple):
 def cases():
     """Return the folders of all cases by name."""
     data = pathlib.Path(onnx.backend.test.__file__).parent / "data"
-    found = [path.parent for name in FOLDERS for path in data.glob(f"{name}/*/model.onnx")]
-    return {f"{path.parent.name}/{path.name.removeprefix('test_')}": path for path in sorted(found)}
+    folders = [path.parent for name in FOLDERS for path in data.glob(f"{name}/*/model.onnx")]
+    return {
+        f"{path.parent.name}/{path.name.removeprefix('test_')}": path for path in sorted(folders)
+    }
 
 
 def _read(folder, kind, types):
@@ -145,10 +147,10 @@ def _tolerance(mod, want):
 def _run(mod, params, inputs, wanted):
     """Run a module and return what is wrong with its outputs; an empty text if nothing is."""
     executor = "vm" if _has_dynamic_shape(mod) else "graph"
-    found = testing.run(mod, inputs, params, executor=executor, opt_level=1)
-    if len(found) != len(wanted):
-        return f"{len(found)} outputs instead of {len(wanted)}"
-    for got, want in zip(found, wanted):
+    results = testing.run(mod, inputs, params, executor=executor, opt_level=1)
+    if len(results) != len(wanted):
+        return f"{len(results)} outputs instead of {len(wanted)}"
+    for got, want in zip(results, wanted):
         if got.shape != want.shape:
             return f"shape {got.shape} instead of {want.shape}"
         if want.dtype in ("uint8", "int8"):
@@ -230,10 +232,10 @@ def run_all(names=(), progress=None):
     -------
     dict of str to Outcome
     """
-    found = cases()
-    chosen = [name for name in found if not names or name in names]
+    paths = cases()
+    chosen = [name for name in paths if not names or name in names]
     outcomes = {}
-    results = isolated_each(run_case, [(str(found[name]),) for name in chosen], SECONDS, CHUNK)
+    results = isolated_each(run_case, [(str(paths[name]),) for name in chosen], SECONDS, CHUNK)
     for name, result in zip(chosen, results):
         # A call that raises is one whose process could not answer.
         failed = isinstance(result, (Crashed, Raised))

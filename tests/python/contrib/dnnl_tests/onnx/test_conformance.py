@@ -58,8 +58,8 @@ class TestFirstHalf:
         known = conformance.read_known(KNOWN)
         assert set(known) <= set(conformance.cases())
         known = {name: kind for name, kind in known.items() if name in outcomes}
-        found = {name: out.kind for name, out in outcomes.items() if out.kind in conformance.KNOWN}
-        assert {name: kind for name, kind in found.items() if name not in known} == {}, "new ones"
+        kinds = {name: out.kind for name, out in outcomes.items() if out.kind in conformance.KNOWN}
+        assert {name: kind for name, kind in kinds.items() if name not in known} == {}, "new ones"
         # The list is of a CPU with all types; on others oneDNN is given nothing of some cases.
         if not all(map(cpu.computes, cpu.REAL)):
             known = {
@@ -67,8 +67,8 @@ class TestFirstHalf:
                 for name, kind in known.items()
                 if outcomes[name].kind != conformance.NOT_OFFLOADED
             }
-        assert sorted(set(known) - set(found)) == [], "these pass now: take them out of the list"
-        assert found == known
+        assert sorted(set(known) - set(kinds)) == [], "these pass now: take them out of the list"
+        assert kinds == known
 
     def test_enough_cases_run_on_onednn(self, outcomes):
         kinds = collections.Counter(outcome.kind for outcome in outcomes.values())

@@ -122,8 +122,8 @@ def test_fused_to_a_convolution_with_padding(op):
     between = OPS[op](conv2d(x, w, attrs), y)
     mod = tvm.IRModule.from_expr(expr)
     partitioned = dnnl.partition_for_dnnl(mod, {"w": w, "v": v, "y": y})
-    found = testing.run(partitioned, {"x": x}, opt_level=1)
-    testing.assert_close(found, [conv2d(between, v, attrs)], 4e-5)
+    results = testing.run(partitioned, {"x": x}, opt_level=1)
+    testing.assert_close(results, [conv2d(between, v, attrs)], 4e-5)
 
 
 def refused(op, lhs, rhs, dtype="float32"):

@@ -49,8 +49,8 @@ def test_to_bfloat16(x):
     mod = tvm.IRModule.from_expr(relay.cast(var("x", x.shape), "bfloat16"))
     partitioned = dnnl.partition_for_dnnl(mod, prune=False)
     assert testing.offload(partitioned).partitions == 1
-    (found,) = testing.run(partitioned, {"x": x})
-    np.testing.assert_array_equal(found, x.astype(bfloat16).view("uint16"))
+    (got,) = testing.run(partitioned, {"x": x})
+    np.testing.assert_array_equal(got, x.astype(bfloat16).view("uint16"))
 
 
 @needs_bfloat16
@@ -60,8 +60,8 @@ def test_from_bfloat16(x):
     expr = relay.cast(relay.var("x", shape=x.shape, dtype="bfloat16"), "float32")
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
     assert testing.offload(mod).partitions == 1
-    (found,) = testing.run(mod, {"x": x.view("uint16")})
-    np.testing.assert_array_equal(found, x.astype("float32"))
+    (got,) = testing.run(mod, {"x": x.view("uint16")})
+    np.testing.assert_array_equal(got, x.astype("float32"))
 
 
 @needs_bfloat16
@@ -84,10 +84,10 @@ def test_behind_a_convolution():
     attrs = dict(kernel_size=(3, 3), channels=20)
     conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
     mod = tvm.IRModule.from_expr(relay.cast(conv, "bfloat16"))
-    (found,) = testing.run(dnnl.partition_for_dnnl(mod, {"w": w}), {"x": x})
+    (got,) = testing.run(dnnl.partition_for_dnnl(mod, {"w": w}), {"x": x})
     expected = conv2d(x, w, attrs)
     # Half a step of bfloat16, and what float32 leaves open near the middle of two values.
-    testing.assert_close([found.view(bfloat16).astype("float32")], [expected], 2.0**-8)
+    testing.assert_close([got.view(bfloat16).astype("float32")], [expected], 2.0**-8)
 
 
 def test_from_bool():
@@ -95,8 +95,8 @@ def test_from_bool():
     expr = relay.cast(relay.var("x", shape=x.shape, dtype="bool"), "float32")
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
     assert testing.offload(mod).partitions == 1
-    (found,) = testing.run(mod, {"x": x})
-    np.testing.assert_array_equal(found, x.astype("float32"))
+    (got,) = testing.run(mod, {"x": x})
+    np.testing.assert_array_equal(got, x.astype("float32"))
 
 
 def cast(dtype, to, shape=(4,)):

@@ -40,8 +40,8 @@ SHAPES = [
 def run(expr, inputs):
     """Run an expression, all of which must be one partition."""
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
-    found = testing.offload(mod)
-    assert found.partitions == 1 and not found.host_ops, f"{found}\n{mod}"
+    offload = testing.offload(mod)
+    assert offload.partitions == 1 and not offload.host_ops, f"{offload}\n{mod}"
     return testing.run(mod, inputs)[0]
 
 
@@ -57,17 +57,17 @@ def test_broadcast(op, full, small, swapped):
     values = {"x": few(*full), "y": few(*small, seed=1)}
     args = [var(name, values[name].shape) for name in ("yx" if swapped else "xy")]
     want = getattr(np, op)(*(values[arg.name_hint] for arg in args))
-    found = run(getattr(relay, op)(*args), values)
-    assert found.dtype == bool and 0 < want.sum() < want.size
-    np.testing.assert_array_equal(found, want)
+    results = run(getattr(relay, op)(*args), values)
+    assert results.dtype == bool and 0 < want.sum() < want.size
+    np.testing.assert_array_equal(results, want)
 
 
 @pytest.mark.parametrize("op", OPS)
 def test_special_values(op):
     special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40], "float32")
     x, y = (np.ascontiguousarray(v) for v in np.broadcast_arrays(special[:, None], special))
-    found = run(getattr(relay, op)(var("x", x.shape), var("y", y.shape)), {"x": x, "y": y})
-    np.testing.assert_array_equal(found, getattr(np, op)(x, y))
+    results = run(getattr(relay, op)(var("x", x.shape), var("y", y.shape)), {"x": x, "y": y})
+    np.testing.assert_array_equal(results, getattr(np, op)(x, y))
 
 
 def test_behind_a_blocked_layout():
@@ -75,8 +75,8 @@ def test_behind_a_blocked_layout():
     conv = relay.nn.conv2d(var("x", x.shape), relay.const(w), channels=20, kernel_size=(3, 3))
     expr = relay.greater(conv, relay.const(np.float32(0.5)))
     (want,) = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
-    found = run(expr, {"x": x})
-    assert (found != want).mean() < 1e-3
+    results = run(expr, {"x": x})
+    assert (results != want).mean() < 1e-3
 
 
 def test_mask_of_numbers():
@@ -84,8 +84,8 @@ def test_mask_of_numbers():
     x = few(4, 33)
     data = var("x", x.shape)
     truths = relay.cast(relay.less(data, relay.const(np.float32(0.5))), "float32")
-    found = run(truths * data, {"x": x})
-    np.testing.assert_array_equal(found, (x < 0.5) * x)
+    results = run(truths * data, {"x": x})
+    np.testing.assert_array_equal(results, (x < 0.5) * x)
 
 
 REFUSED = {

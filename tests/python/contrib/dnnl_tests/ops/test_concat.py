@@ -54,8 +54,8 @@ def test_concatenate(shapes, axis, is_computed):
         variables, expected = [relay.abs(x) for x in variables], np.abs(expected)
     mod = module(relay.concatenate(variables, axis))
     partitioned = partition(mod, prune=False)
-    found = testing.offload(partitioned)
-    assert found.partitions == 1 and not found.host_ops and found.ops["concatenate"] == 1
+    offload = testing.offload(partitioned)
+    assert offload.partitions == 1 and not offload.host_ops and offload.ops["concatenate"] == 1
     outputs = testing.run(partitioned, arrays)
     testing.assert_close(outputs, [expected], 0)
 
@@ -73,8 +73,8 @@ def test_stack(axis):
 def steps_of(mod, arrays, rtol=RTOL):
     """Run a module as one partition, check it, and return the kinds of its steps."""
     partitioned = partition(mod)
-    found = testing.offload(partitioned)
-    assert found.partitions == 1 and not found.host_ops, partitioned
+    offload = testing.offload(partitioned)
+    assert offload.partitions == 1 and not offload.host_ops, partitioned
     steps = run_planned(partitioned, arrays, testing.run(mod, arrays, opt_level=1), rtol)
     assert not [step for step in steps if step["reference"]]
     return [step["kind"] for step in steps]
@@ -179,8 +179,8 @@ def test_split(shape, sections, axis):
     expr = relay.Tuple([relay.exp(part) for part in parts])
     expected = [np.exp(part) for part in np.split(np.abs(x), sections, axis)]
     partitioned = partition(module(expr), prune=False)
-    found = testing.offload(partitioned)
-    assert found.partitions == 1 and not found.host_ops and found.ops["split"] == 1
+    offload = testing.offload(partitioned)
+    assert offload.partitions == 1 and not offload.host_ops and offload.ops["split"] == 1
     testing.assert_close(testing.run(partitioned, {"x": x}), expected, 1e-6)
 
 

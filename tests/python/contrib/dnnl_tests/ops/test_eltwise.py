@@ -112,15 +112,15 @@ def test_zeros_infinities_and_large_values(name):
     expr = op(var("x", SPECIAL.shape))
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
     assert testing.offload(mod).partitions == 1
-    (found,) = testing.run(mod, {"x": SPECIAL})
-    np.testing.assert_allclose(found, reference, rtol=1e-6, atol=0)
+    (got,) = testing.run(mod, {"x": SPECIAL})
+    np.testing.assert_allclose(got, reference, rtol=1e-6, atol=0)
 
 
 def test_negative_of_zero_has_the_sign_that_tvm_gives():
     x = np.array([0.0, -0.0], "float32")
     mod = tvm.IRModule.from_expr(relay.negative(var("x", x.shape)))
-    (found,) = testing.run(dnnl.partition_for_dnnl(mod, prune=False), {"x": x})
-    assert list(np.signbit(found)) == [True, False]
+    (got,) = testing.run(dnnl.partition_for_dnnl(mod, prune=False), {"x": x})
+    assert list(np.signbit(got)) == [True, False]
 
 
 PRELU_CASES = {

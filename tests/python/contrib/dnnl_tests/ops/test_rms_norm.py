@@ -107,10 +107,10 @@ OTHERS = {
 @pytest.mark.parametrize("name", OTHERS)
 def test_others_are_not_taken_for_it(name):
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(OTHERS[name]))
-    found = dnnl.partition_for_dnnl(mod, prune=False)
-    assert "dnnl.rms_norm" not in dnnl.offload_report(found).composites
+    partitioned = dnnl.partition_for_dnnl(mod, prune=False)
+    assert "dnnl.rms_norm" not in dnnl.offload_report(partitioned).composites
     inputs = {p.name_hint: rand(2, 7, 32) for p in mod["main"].params}
-    testing.assert_close(testing.run(found, inputs), testing.run(mod, inputs, opt_level=1))
+    testing.assert_close(testing.run(partitioned, inputs), testing.run(mod, inputs, opt_level=1))
 
 
 @pytest.mark.parametrize("exclude", ["dnnl.rms_norm", "rsqrt"])

@@ -46,8 +46,8 @@ def modules(name, dtype, count=3):
         except draw.Unfit:
             continue
         mod = graph.module(ROWS, dtype)
-        found = dnnl.offload_report(dnnl.partition_for_dnnl(mod, prune=False))
-        if found.offloaded == found.total:
+        report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, prune=False))
+        if report.offloaded == report.total:
             count -= 1
             yield mod
         if count == 0:
@@ -84,12 +84,14 @@ def test_precision():
         pytest.skip("this CPU has no bfloat16")
     data = rand(2, 8, 6, 6)
     mod = tvm.IRModule.from_expr(block(var("x", data.shape)))
-    found = dnnl.partition_for_dnnl(mod, precision="bfloat16", prune=False)
-    report = dnnl.offload_report(found)
-    assert (report.partitions, report.offloaded) == (1, report.total), f"{report}\n{found}"
+    partitioned = dnnl.partition_for_dnnl(mod, precision="bfloat16", prune=False)
+    report = dnnl.offload_report(partitioned)
+    assert (report.partitions, report.offloaded) == (1, report.total), f"{report}\n{partitioned}"
     assert report.composites["dnnl.dense_gelu_erf"] == 1
-    assert re.search(r"nn.softmax\(%\d+\) /\* ty=Tensor\[\(2, 64\), bfloat16\]", str(found))
-    (got,), (want,) = testing.run(found, {"x": data}), testing.run(mod, {"x": data}, opt_level=1)
+    assert re.search(r"nn.softmax\(%\d+\) /\* ty=Tensor\[\(2, 64\), bfloat16\]", str(partitioned))
+    (got,), (want,) = testing.run(partitioned, {"x": data}), testing.run(
+        mod, {"x": data}, opt_level=1
+    )
     assert got.dtype == "float32"
     diff = testing.difference([got], [want]).relative
     assert 1e-5 < diff < 2e-2

@@ -153,9 +153,9 @@ def test_in_front_of_every_family(consumer, is_blocked):
     data = conv(var("x", SHAPE), 16, 3, 16) if is_blocked else relay.exp(var("x", SHAPE))
     mod = module(consumer(relay.transpose(data, (0, 3, 1, 2))))
     partitioned = dnnl.partition_for_dnnl(mod, prune=False)
-    found = testing.offload(partitioned)
-    assert found.partitions == 1 and not found.host_ops, partitioned
-    assert found.ops["transpose"] == 1
+    offload = testing.offload(partitioned)
+    assert offload.partitions == 1 and not offload.host_ops, partitioned
+    assert offload.ops["transpose"] == 1
     steps = run_planned(partitioned, {"x": x}, testing.run(mod, {"x": x}, opt_level=1), RTOL)
     slow = [step for step in steps if step["reference"]]
     # Without AVX-512 oneDNN has nothing better for a window over any five channels.
@@ -254,8 +254,10 @@ class TestPartitions:
         y = relay.reshape(conv(var("x", self.x.shape)), (2, 8, 36))
         y = relay.transpose(relay.tanh(y), (0, 2, 1))
         y = relay.nn.dense(relay.reshape(y, (-1, 8)), const(5, 8))
-        found = testing.offload(_run(relay.expand_dims(y, 0), self.x))
-        assert not found.host_ops and found.ops["reshape"] == 2 and found.ops["transpose"] == 1
+        offload = testing.offload(_run(relay.expand_dims(y, 0), self.x))
+        assert (
+            not offload.host_ops and offload.ops["reshape"] == 2 and offload.ops["transpose"] == 1
+        )
 
     def test_no_partition_of_views_alone(self):
         x = var("x", (512, 1024))
@@ -274,8 +276,8 @@ class TestPartitions:
         x = var("x", self.x.shape)
         flat = relay.reshape(x, (2, -1))
         mod = module(conv(relay.reshape(flat, self.x.shape)), relay.sin(flat))
-        found = partition(mod)
-        report = dnnl.offload_report(found)
+        partitioned = partition(mod)
+        report = dnnl.offload_report(partitioned)
         assert report.offloaded_ops["reshape"] == 1 and report.calls["reshape"] == 2
         assert report.reasons["reshape"] == {"left out: a view at the edge of a partition": 1}
         testing.check(mod, {"x": self.x}, partitions=1, rtol=RTOL)

@@ -260,15 +260,15 @@ def virtual_ops(expr, **options):
     """Return the names of the virtual ops in the partitions of an expression."""
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False, **options)
     ops = set(map(str, tvm.get_global_func("runtime.contrib.dnnl.ops")()))
-    found = set()
+    names = set()
 
     def visit(node):
         if isinstance(node, relay.Function) and node.attrs and "Composite" in node.attrs:
-            found.add(str(node.attrs["Composite"]))
+            names.add(str(node.attrs["Composite"]))
 
     for func in mod.functions.values():
         relay.analysis.post_order_visit(func, visit)
-    return {name[len("dnnl.") :] for name in found & ops}
+    return {name[len("dnnl.") :] for name in names & ops}
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)
@@ -335,8 +335,8 @@ def test_one_formula_in_another():
     out = gelu(out * sigmoid(out))
     mod = tvm.IRModule.from_expr(y)
     partitioned = dnnl.partition_for_dnnl(mod, {"w": w})
-    found = testing.offload(partitioned)
-    assert found.partitions == 1 and not found.host_ops
+    offload = testing.offload(partitioned)
+    assert offload.partitions == 1 and not offload.host_ops
     for executor in ("graph", "vm"):
         outputs = testing.run(partitioned, {"x": x}, executor=executor)
         testing.assert_close(outputs, [out], 2e-5)

@@ -62,8 +62,8 @@ def read(expr):
     ],
 )
 def test_rules_need_no_ir(call, reason):
-    found = Rules(TABLE).refusal(call)
-    assert found == reason if reason is None else found.startswith(reason)
+    got = Rules(TABLE).refusal(call)
+    assert got == reason if reason is None else got.startswith(reason)
 
 
 def test_a_rule_is_asked_once_for_a_call(monkeypatch):

@@ -83,8 +83,8 @@ ACCEPTED = {
 @pytest.mark.parametrize("make", ACCEPTED.values(), ids=ACCEPTED.keys())
 def test_accepted(make):
     """The op is in a partition, and its open dimensions are those of the parameters."""
-    found = partition(module(make()), prune=False)
-    report = dnnl.offload_report(found)
+    partitioned = partition(module(make()), prune=False)
+    report = dnnl.offload_report(partitioned)
     assert (report.offloaded, report.partitions) == (report.total, 1), report
 
 
@@ -164,14 +164,14 @@ REFUSED = {
 def test_refused_with_the_dimension(name):
     """What must be known is named."""
     make, reason = REFUSED[name]
-    found = refusal(make())
-    assert found == reason if reason else "has open H" in found
+    text = refusal(make())
+    assert text == reason if reason else "has open H" in text
 
 
 def test_open_dimensions_in_the_report():
     """They are shown as Relay shows them."""
-    found = partition(module(conv(image(ANY, 8, ANY, 6))))
-    report = dnnl.offload_report(found)
+    partitioned = partition(module(conv(image(ANY, 8, ANY, 6))))
+    report = dnnl.offload_report(partitioned)
     shapes = {node.kind: node.shape for node in report.nodes}
     assert shapes == {"input": "?x8x?x6", "dnnl": "?x8x?x6", "output": "?x8x?x6"}
 
@@ -199,10 +199,10 @@ STAYING = {
 def test_ops_that_stay_and_that_tvm_cannot_compile(make, expected):
     """The report says it of each: a single one keeps the module from being compiled."""
     stays = make(conv(image(ANY, 8, ANY, ANY)))
-    found = partition(module(nn.relu(stays)), exclude=[stays.op.name], prune=False)
-    report = dnnl.offload_report(found)
+    partitioned = partition(module(nn.relu(stays)), exclude=[stays.op.name], prune=False)
+    report = dnnl.offload_report(partitioned)
     is_said = any(NOT_COMPILED in reason for reason in report.reasons[stays.op.name])
-    assert not is_said == compiles(found) == expected
+    assert not is_said == compiles(partitioned) == expected
 
 
 def test_nothing_is_said_of_sizes_that_are_known():
@@ -224,8 +224,8 @@ class TestFusion:
 
     def test_residual(self):
         residual = var("y", ANY, 8, ANY, ANY)
-        found = self.composites(conv(image(ANY, 8, ANY, ANY)) + residual)
-        assert found == {"dnnl.conv2d_sum": 1}
+        counts = self.composites(conv(image(ANY, 8, ANY, ANY)) + residual)
+        assert counts == {"dnnl.conv2d_sum": 1}
 
     def test_vector_along_an_open_axis_is_no_bias(self):
         """It may have one element in a call, which no bias has."""
@@ -239,5 +239,5 @@ class TestFusion:
     def test_reshape_of_matrices(self, codes, fused):
         """A reshape is fused if its codes say that it keeps the matrices."""
         scores = nn.batch_matmul(image(ANY, ANY, 8), var("y", ANY, ANY, 8))
-        found = self.composites(relay.reshape(scores, codes) * relay.const(0.5))
-        assert found == ({"dnnl.batch_matmul_multiply": 1} if fused else {})
+        counts = self.composites(relay.reshape(scores, codes) * relay.const(0.5))
+        assert counts == ({"dnnl.batch_matmul_multiply": 1} if fused else {})

@@ -195,7 +195,7 @@ class TestPrecision:
         monkeypatch.setattr(cpu, "computes", lambda dtype: dtype in ("float32", *types))
         monkeypatch.setattr(cpu, "multiplies_bfloat16", lambda: native)
 
-    def found(self, config=None, **options):
+    def type_of(self, config=None, **options):
         """Partition a convolution, and return the type that it computes in."""
         with tvm.transform.PassContext(config={"relay.ext.dnnl.options": config or {}}):
             mod = dnnl.partition_for_dnnl(module(relu(conv(X))), **options)
@@ -205,48 +205,48 @@ class TestPrecision:
         return weight.data.dtype
 
     def test_default(self):
-        assert self.found() == "float32"
+        assert self.type_of() == "float32"
 
     @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
     def test_named(self, precision):
-        assert self.found(precision=precision) == precision
-        assert self.found({"precision": precision}) == precision
+        assert self.type_of(precision=precision) == precision
+        assert self.type_of({"precision": precision}) == precision
 
     @pytest.mark.parametrize("types", [(), ("bfloat16",)], ids=["none", "emulated"])
     def test_auto_is_float32_where_bfloat16_is_no_faster(self, types, monkeypatch):
         self.set_cpu(monkeypatch, *types, native=False)
-        assert self.found(precision="auto") == "float32"
+        assert self.type_of(precision="auto") == "float32"
 
     def test_auto(self):
-        assert self.found(precision="auto") == self.found({"precision": "auto"}) == "bfloat16"
+        assert self.type_of(precision="auto") == self.type_of({"precision": "auto"}) == "bfloat16"
 
     def test_argument_wins(self):
-        assert self.found({"precision": "bfloat16"}, precision="float32") == "float32"
+        assert self.type_of({"precision": "bfloat16"}, precision="float32") == "float32"
 
     @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
     def test_cpu_without_it(self, precision, monkeypatch):
         self.set_cpu(monkeypatch, native=False)
         text = f"precision='{precision}': oneDNN cannot compute with {precision} on this CPU"
         with pytest.raises(ValueError, match=text):
-            self.found(precision=precision)
+            self.type_of(precision=precision)
         with pytest.raises(ValueError, match=text):
-            self.found({"precision": precision})
+            self.type_of({"precision": precision})
 
     @pytest.mark.parametrize("bf16, precision", [(True, "bfloat16"), (False, "float32")])
     def test_bf16_is_deprecated(self, bf16, precision):
         text = f'bf16 is deprecated; write precision="{precision}"'
         with pytest.warns(DeprecationWarning, match=text) as caught:
-            assert self.found(bf16=bf16) == precision
+            assert self.type_of(bf16=bf16) == precision
         assert caught[0].filename == __file__
         with pytest.warns(DeprecationWarning, match=text):
-            assert self.found({"precision": "float16"}, bf16=bf16) == precision
+            assert self.type_of({"precision": "float16"}, bf16=bf16) == precision
 
     def test_bf16_in_the_pass_context(self):
         with pytest.warns(DeprecationWarning, match="bf16 is deprecated"):
-            assert self.found({"bf16": True}) == "bfloat16"
+            assert self.type_of({"bf16": True}) == "bfloat16"
         with pytest.warns(DeprecationWarning, match="bf16 is deprecated"):
-            assert self.found({"bf16": True}, precision="float32") == "float32"
-        assert self.found({"bf16": False}) == "float32"
+            assert self.type_of({"bf16": True}, precision="float32") == "float32"
+        assert self.type_of({"bf16": False}) == "float32"
 
     @pytest.mark.parametrize(
         "options", [dict(precision="float16"), dict(precision="auto")], ids=str
@@ -256,19 +256,19 @@ class TestPrecision:
             pytest.warns(DeprecationWarning),
             pytest.raises(ValueError, match="bf16=True contradicts precision='(float16|auto)'"),
         ):
-            self.found(bf16=True, **options)
+            self.type_of(bf16=True, **options)
 
     def test_the_cpu_is_asked(self, monkeypatch):
         monkeypatch.undo()
         assert not cpu.multiplies_bfloat16() or cpu.computes("bfloat16")
-        assert self.found(precision="auto") in PRECISIONS
+        assert self.type_of(precision="auto") in PRECISIONS
 
 
 def calls_in(func):
     """Return the arguments of the calls in a function."""
-    found = []
-    relay.analysis.post_order_visit(func.body, lambda e: found.extend(getattr(e, "args", [])))
-    return found
+    args = []
+    relay.analysis.post_order_visit(func.body, lambda e: args.extend(getattr(e, "args", [])))
+    return args
 
 
 class TestBiasOrder:
@@ -292,8 +292,8 @@ class TestBiasOrder:
     def test_goes_first(self, bias):
         mod = self.mod(bias)
         assert composites(mod, keep_bias_order=False) == {"dnnl.conv2d_bias_sum_relu": 1}
-        found = partition(mod, keep_bias_order=False)
-        assert_same_result(mod, found, {"x": rand(*SHAPE)})
+        partitioned = partition(mod, keep_bias_order=False)
+        assert_same_result(mod, partitioned, {"x": rand(*SHAPE)})
 
     def test_what_is_no_bias_stays(self):
         mod = self.mod(lambda y: y + const(6, seed=5))

@@ -115,8 +115,8 @@ def test_a_residual_that_is_read_twice(second, post):
     other = layer(shortcut)
     expr = shortcut + other if second else other + shortcut
     partitioned = byoc_pipeline(tvm.IRModule.from_expr(relay.nn.relu(expr) if post else expr))
-    found = testing.offload(partitioned)
-    assert found.composites == {"dnnl.conv2d_bias": 1, f"dnnl.conv2d_bias_sum{post}": 1}
+    offload = testing.offload(partitioned)
+    assert offload.composites == {"dnnl.conv2d_bias": 1, f"dnnl.conv2d_bias_sum{post}": 1}
     first = conv2d(x, w, attrs) + b
     expected = first + conv2d(first, w, attrs) + b
     expected = np.maximum(expected, 0) if post else expected
@@ -157,8 +157,8 @@ def test_what_is_a_bias(kind):
     """As wide as the channels are many, so that the shape alone does not tell."""
     conv = relay.nn.conv2d(relay.var("x", shape=(1, 8, 6, 8)), relay.const(rand(8, 8, 1, 1)))
     partitioned = byoc_pipeline(tvm.IRModule.from_expr({**NO_BIAS, **BIAS}[kind](conv)))
-    found = testing.offload(partitioned).composites
-    assert found == ({"dnnl.conv2d_bias": 1} if kind in BIAS else {})
+    counts = testing.offload(partitioned).composites
+    assert counts == ({"dnnl.conv2d_bias": 1} if kind in BIAS else {})
 
 
 @json_only
@@ -178,8 +178,8 @@ def test_the_graph_has_a_bias_where_the_name_has(kind, partition):
 def test_single_ops():
     mod, inputs, params, expected = conv_bias_relu()
     partitioned = byoc_pipeline(mod, params, composites=False)
-    found = testing.offload(partitioned)
-    assert not found.composites and not found.host_ops and found.partitions == 1
+    offload = testing.offload(partitioned)
+    assert not offload.composites and not offload.host_ops and offload.partitions == 1
     testing.assert_close(testing.run(partitioned, inputs), [expected], RTOL)
 
 

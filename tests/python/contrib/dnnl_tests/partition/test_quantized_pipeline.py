@@ -157,11 +157,13 @@ def test_composite(op, end, bias, per_channel):
     expr, parts = end(expr, scale, inputs)
     mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(expr), expr))
     partitioned = byoc_pipeline(mod)
-    found = testing.offload(partitioned)
+    offload = testing.offload(partitioned)
     name = "_".join(filter(None, (f"dnnl.qnn.{op}", "bias" if bias else "", parts)))
-    assert found.composites == {name: 1}, partitioned
-    assert found.partitions == 1 and not found.host_ops, partitioned
-    assert found.composites == testing.offload(dnnl.partition_for_dnnl(mod, prune=False)).composites
+    assert offload.composites == {name: 1}, partitioned
+    assert offload.partitions == 1 and not offload.host_ops, partitioned
+    assert (
+        offload.composites == testing.offload(dnnl.partition_for_dnnl(mod, prune=False)).composites
+    )
     (got,) = testing.run(partitioned, inputs)
     (want,) = testing.run(mod, inputs)
     assert got.dtype == want.dtype
@@ -198,9 +200,9 @@ def test_a_residual_that_is_read_twice(second):
     expr, inputs = branches(second)
     mod = tvm.IRModule.from_expr(expr)
     partitioned = byoc_pipeline(mod)
-    found = testing.offload(partitioned)
+    offload = testing.offload(partitioned)
     names = {"dnnl.qnn.conv2d_quantize": 1, "dnnl.qnn.conv2d_quantize_sum_quantize": 1}
-    assert found.composites == names and found.partitions == 1, partitioned
+    assert offload.composites == names and offload.partitions == 1, partitioned
     (got,), (want,) = testing.run(partitioned, inputs), testing.run(mod, inputs)
     # A step of the shortcut is 1.1 of its products' in the convolution behind it.
     assert np.abs(got.astype("int32") - want.astype("int32")).max() <= 2

@@ -48,8 +48,8 @@ def test_any_module(name, prune):
     build, count = MODULES[name]
     mod = build()
     before = mod.astext()
-    found = partition(mod, prune=prune)
-    offloaded = dnnl.offload_report(found).offloaded
+    partitioned = partition(mod, prune=prune)
+    offloaded = dnnl.offload_report(partitioned).offloaded
     assert offloaded <= count if prune else offloaded == count
     assert mod.astext() == before, "the caller's module was changed"
 
@@ -97,23 +97,23 @@ class TestRegions:
     """Which calls share a partition."""
 
     def partitions(self, *outputs):
-        found = partition(module(*outputs), prune=False)
-        return [len(ops) for ops in map(self.ops, self.functions(found))]
+        partitioned = partition(module(*outputs), prune=False)
+        return [len(ops) for ops in map(self.ops, self.functions(partitioned))]
 
     def functions(self, mod):
         return [mod[name] for name in calls_of(mod)]
 
     def ops(self, function):
-        found = []
+        names = []
         relay.analysis.post_order_visit(
             function,
             lambda expr: (
-                found.append(expr.op.name)
+                names.append(expr.op.name)
                 if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op)
                 else None
             ),
         )
-        return found
+        return names
 
     def test_chain(self):
         assert self.partitions(relu(conv(conv(X)))) == [3]
@@ -239,9 +239,9 @@ def test_step_that_fails_is_a_warning(step, monkeypatch):
     monkeypatch.setattr(pipeline, step, fail)
     mod = module(relu(conv(X) + const(8, 1, 1)))
     with pytest.warns(pipeline.PartitionWarning, match=f"function main: {step} failed: no way"):
-        found = dnnl.partition_for_dnnl(mod)
-    check_complete(found)
-    report = dnnl.offload_report(found)
+        partitioned = dnnl.partition_for_dnnl(mod)
+    check_complete(partitioned)
+    report = dnnl.offload_report(partitioned)
     assert report.failures == {"main": f"{step} failed: no way"}
     assert f"function main: {step} failed: no way" in str(report)
     # The other steps are done.
@@ -260,10 +260,10 @@ def test_virtual_ops_of_a_function_that_is_left_alone(monkeypatch):
     y = conv(X)
     mod = module(y * relay.sigmoid(y))
     with pytest.warns(pipeline.PartitionWarning):
-        found = dnnl.partition_for_dnnl(mod)
-    check_complete(found)
+        partitioned = dnnl.partition_for_dnnl(mod)
+    check_complete(partitioned)
     x = {"x": rand(*SHAPE)}
-    testing.assert_close(testing.run(found, x), testing.run(mod, x), 1e-6)
+    testing.assert_close(testing.run(partitioned, x), testing.run(mod, x), 1e-6)
 
 
 class TestSumOfTheSame:
@@ -280,10 +280,10 @@ class TestSumOfTheSame:
     def test_excluded_op(self):
         y = conv(X)
         mod = module(relay.add(y, y), sin(y))
-        found = partition(mod, exclude=["add"])
-        assert len(calls_of(found)) == 1
+        partitioned = partition(mod, exclude=["add"])
+        assert len(calls_of(partitioned)) == 1
         x = {"x": rand(*SHAPE)}
-        testing.assert_close(testing.run(found, x), testing.run(mod, x, opt_level=1))
+        testing.assert_close(testing.run(partitioned, x), testing.run(mod, x, opt_level=1))
 
     def test_nothing_to_simplify_is_left_as_it_is(self):
         mod = partition(module(sin(sin(conv(X)))))

@@ -99,13 +99,13 @@ def _module(graph, real):
 
 def graphs(name):
     """Return graphs of one step of a row."""
-    found = []
+    drawn = []
     for seed in SEEDS:
         try:
-            found.append(random_graphs.single(seed, random_graphs.ROWS[name], random_graphs.ROWS))
+            drawn.append(random_graphs.single(seed, random_graphs.ROWS[name], random_graphs.ROWS))
         except Unfit:
             continue
-    return found
+    return drawn
 
 
 def template(reason):
@@ -132,8 +132,8 @@ def _in_layout(call, key, layout):
     shapes = [[int(dim) for dim in arg.checked_type.shape] for arg in call.args]
     shapes[place] = [shapes[place][letters.index(letter)] for letter in layout]
     args = [relay.var(f"x{i}", shape=shape) for i, shape in enumerate(shapes)]
-    made = function(*args, **{**attrs, key: layout})
-    return relay.transform.InferType()(tvm.IRModule.from_expr(made))
+    expr = function(*args, **{**attrs, key: layout})
+    return relay.transform.InferType()(tvm.IRModule.from_expr(expr))
 
 
 def layouts(call):
@@ -143,7 +143,7 @@ def layouts(call):
         if not hasattr(call.attrs, key):
             continue
         orders = ["".join(order) for order in itertools.permutations(getattr(call.attrs, key))]
-        found = []
+        accepted = []
         for layout in orders:
             try:
                 mod = _in_layout(call, key, layout)
@@ -151,9 +151,9 @@ def layouts(call):
             except Exception:  # pylint: disable=broad-except
                 continue
             if READY in _reasons(mod, call.op.name):
-                found.append(layout)
-        is_any = len(found) == len(orders)
-        texts.append(f"any order of `{found[0]}`" if is_any else _texts(sorted(found)))
+                accepted.append(layout)
+        is_any = len(accepted) == len(orders)
+        texts.append(f"any order of `{accepted[0]}`" if is_any else _texts(sorted(accepted)))
     return "; ".join(texts)
 
 
@@ -248,7 +248,7 @@ def _by_reason(reasons):
     names = collections.defaultdict(list)
     for name, reason in reasons:
         names[reason].append(name)
-    return [[reason, _texts(found)] for reason, found in sorted(names.items())]
+    return [[reason, _texts(ops)] for reason, ops in sorted(names.items())]
 
 
 def text():
@@ -258,11 +258,11 @@ def text():
 
 
 def _text():
-    found = {name: Support(spec) for name, spec in TABLE.items()}
-    rows = [_row(support) for support in found.values()]
+    supports = {name: Support(spec) for name, spec in TABLE.items()}
+    rows = [_row(support) for support in supports.values()]
     for name, ((root,), *_) in pattern_table.composites(TABLE).items():
-        rows.append(_composite_row(name, found[root]))
-    reasons = [(name, reason) for name, support in found.items() for reason in support.refused]
+        rows.append(_composite_row(name, supports[root]))
+    reasons = [(name, reason) for name, support in supports.items() for reason in support.refused]
     parts = [
         HEAD,
         _table(["op", "types", "8 bits", "layouts", "fuses", "fused as", "Relax"], rows),

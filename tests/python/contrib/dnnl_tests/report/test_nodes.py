@@ -85,9 +85,9 @@ class TestNodes:
 
 def test_json():
     report = report_of(sin(relu(conv(X))))
-    found = json.loads(report.to_json())
-    nodes = found.pop("nodes")
-    assert found == report.to_dict()
+    parsed = json.loads(report.to_json())
+    nodes = parsed.pop("nodes")
+    assert parsed == report.to_dict()
     assert [node["id"] for node in nodes] == [0, 1, 2, 3]
     assert nodes[1] == {
         "id": 1,

@@ -127,8 +127,8 @@ class TestEachOpHasItsOwnReason:
     SMALL = var("a", 2, 4)
 
     def test_two_regions_that_are_too_small(self):
-        found = stayed(partition(module(relu(self.SMALL), relu(X))))
-        assert found == {("nn.relu", "2x4"): light(8), ("nn.relu", "1x8x6x6"): light(288)}
+        reasons = stayed(partition(module(relu(self.SMALL), relu(X))))
+        assert reasons == {("nn.relu", "2x4"): light(8), ("nn.relu", "1x8x6x6"): light(288)}
 
     def test_a_view_left_out_and_a_region_of_views(self):
         y = conv(X)
@@ -140,8 +140,8 @@ class TestEachOpHasItsOwnReason:
 
     def test_what_was_fused_and_went_back(self):
         pooled = relay.nn.max_pool2d(X, (2, 2), (2, 2))
-        found = stayed(partition(module(relu(self.SMALL), relu(pooled))))
-        assert found == {
+        reasons = stayed(partition(module(relu(self.SMALL), relu(pooled))))
+        assert reasons == {
             ("nn.relu", "2x4"): light(8),
             ("nn.max_pool2d", "1x8x3x3"): light(72),
             ("nn.relu", "1x8x3x3"): light(72),
@@ -150,8 +150,8 @@ class TestEachOpHasItsOwnReason:
     def test_two_functions(self):
         mod = module(relu(self.SMALL))
         mod["another"] = relay.Function([X], relu(X))
-        found = stayed(partition(mod))
-        assert found == {("nn.relu", "2x4"): light(8), ("nn.relu", "1x8x6x6"): light(288)}
+        reasons = stayed(partition(mod))
+        assert reasons == {("nn.relu", "2x4"): light(8), ("nn.relu", "1x8x6x6"): light(288)}
 
     def test_text_and_passes(self):
         mod = partition(module(relu(self.SMALL), relu(X), conv(X)))
@@ -163,8 +163,8 @@ class TestEachOpHasItsOwnReason:
     def test_a_sum_that_the_partitioner_simplifies(self):
         """What it makes of x + x is other ops; those of the rest keep their reasons."""
         y = sin(conv(X))
-        found = stayed(partition(module(y + y, relu(conv(X) + sin(y)), relu(self.SMALL))))
-        assert found[("nn.relu", "2x4")] == light(8)
+        reasons = stayed(partition(module(y + y, relu(conv(X) + sin(y)), relu(self.SMALL))))
+        assert reasons[("nn.relu", "2x4")] == light(8)
 
     def test_a_module_that_was_changed_since(self):
         mod = partition(module(relu(self.SMALL), sin(relu(X)), relay.tanh(X)))
@@ -198,14 +198,14 @@ def test_record_survives_passes_and_text():
 
 
 def test_to_dict_is_plain():
-    found = dnnl.offload_report(partition(network())).to_dict()
-    assert json.loads(json.dumps(found)) == found
-    assert found["ops"]["nn.relu"] == {
+    fields = dnnl.offload_report(partition(network())).to_dict()
+    assert json.loads(json.dumps(fields)) == fields
+    assert fields["ops"]["nn.relu"] == {
         "calls": 2,
         "offloaded": 1,
         "reasons": {light(288): 1},
     }
-    assert set(found) == {
+    assert set(fields) == {
         "total",
         "offloaded",
         "partitions",

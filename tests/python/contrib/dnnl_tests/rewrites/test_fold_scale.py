@@ -97,18 +97,18 @@ def test_folded(name):
     expr, composites, folded = FOLDED[name]
     mod = module(expr)
     (param,) = mod["main"].params
-    found = testing.check(
+    partitioned = testing.check(
         mod, {"x": rand(*map(int, param.checked_type.shape))}, composites=composites, partitions=1
     )
-    report = dnnl.offload_report(found)
+    report = dnnl.offload_report(partitioned)
     assert report.folded == folded and report.offloaded == report.total
 
 
 def test_power_of_two_is_exact():
     data = {"x": rand(*SHAPE)}
     (want,) = testing.run(partition(module(conv(x))), data)
-    (found,) = testing.run(partition(module(conv(x) * scalar(0.25))), data)
-    np.testing.assert_array_equal(found, want * np.float32(0.25))
+    (got,) = testing.run(partition(module(conv(x) * scalar(0.25))), data)
+    np.testing.assert_array_equal(got, want * np.float32(0.25))
 
 
 y = conv(x)
@@ -128,11 +128,11 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_kept(name):
     mod = module(KEPT[name])
-    found = partition(mod, prune=False)
-    report = dnnl.offload_report(found)
+    partitioned = partition(mod, prune=False)
+    report = dnnl.offload_report(partitioned)
     assert not report.folded and report.calls == dnnl.offload_report(mod).calls
     inputs = {p.name_hint: rand(*map(int, p.checked_type.shape)) for p in mod["main"].params}
-    testing.assert_close(testing.run(found, inputs), testing.run(mod, inputs, opt_level=1))
+    testing.assert_close(testing.run(partitioned, inputs), testing.run(mod, inputs, opt_level=1))
 
 
 def test_excluded_op_is_kept():

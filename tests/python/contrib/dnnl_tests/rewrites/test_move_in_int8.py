@@ -39,15 +39,15 @@ MOVES = {
 
 def dtypes_of(mod, name):
     """Return the type of each call of an op in the partitions of a module."""
-    found = []
+    dtypes = []
 
     def visit(expr):
         if isinstance(expr, relay.Call) and getattr(expr.op, "name", None) == name:
-            found.append(expr.args[0].checked_type.dtype)
+            dtypes.append(expr.args[0].checked_type.dtype)
 
     for func in mod.functions.values():
         relay.analysis.post_order_visit(func, visit)
-    return found
+    return dtypes
 
 
 @pytest.mark.parametrize("move", MOVES)

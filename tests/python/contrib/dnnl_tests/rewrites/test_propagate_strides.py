@@ -151,8 +151,8 @@ def data_of(mod):
 def test_strides_are_propagated(name):
     expr, strides, parts = SKIPPED[name]
     mod = module(expr)
-    found = testing.check(mod, data_of(mod), partitions=1)
-    assert convs_and_parts(found) == (sorted(strides), parts)
+    partitioned = testing.check(mod, data_of(mod), partitions=1)
+    assert convs_and_parts(partitioned) == (sorted(strides), parts)
 
 
 def with_shape(expr, shape):
@@ -169,15 +169,15 @@ def test_with_open_sizes(name):
     known, *others = relay.analysis.free_vars(expr)
     shape = [int(size) for size in known.type_annotation.shape]
     channels = len(shape) - 1 if "last" in name else 1
-    found = partition(
+    partitioned = partition(
         module(with_shape(expr, [n if k == channels else None for k, n in enumerate(shape)]))
     )
     # Another input may be of another size.
     want = convs_and_parts(module(expr)) if others else (sorted(strides), parts)
-    assert convs_and_parts(found) == want
-    report = dnnl.offload_report(found)
+    assert convs_and_parts(partitioned) == want
+    report = dnnl.offload_report(partitioned)
     assert (report.offloaded, report.partitions) == (report.total, 1), report
-    runner = testing.Runner(testing.build(found, executor="vm", opt_level=1))
+    runner = testing.Runner(testing.build(partitioned, executor="vm", opt_level=1))
     least = min(n for k, n in enumerate(shape) if k not in (0, channels))
     for batch, more in ((1, 0), (3, -1), (2, 3), (1, 1 - least)):
         sizes = [n if k == channels else n + more for k, n in enumerate(shape)]
@@ -194,16 +194,16 @@ def test_open_sizes_that_may_differ():
         every(relu(conv(x_open)) + conv(r_open), 2, 2),
     ):
         mod = module(expr)
-        found = partition(mod)
-        assert convs_and_parts(found) == convs_and_parts(mod)
+        partitioned = partition(mod)
+        assert convs_and_parts(partitioned) == convs_and_parts(mod)
 
 
 def test_an_open_batch_is_no_hindrance():
     """Only where elements are skipped the sizes need be the same."""
     first, residual = (var(name, None, *X_SHAPE[1:]) for name in "xr")
     mod = module(every(conv(first) + residual, 2, 2))
-    found = partition(mod)
-    assert convs_and_parts(found) == ([(1, 1), (2, 2)], 1)
+    partitioned = partition(mod)
+    assert convs_and_parts(partitioned) == ([(1, 1), (2, 2)], 1)
 
 
 def test_what_is_left_out_of_a_residual_is_not_changed():
@@ -216,9 +216,9 @@ def test_what_is_left_out_of_a_residual_is_not_changed():
     # Each channel by itself: what is no number would be in the sums of the others.
     y = relay.nn.conv2d(y, relay.const(np.ones((8, 1, 1, 1), "float32")), strides=(2, 2), groups=8)
     mod = module(y)
-    found = partition(mod)
-    assert convs_and_parts(found)[1] == 1
-    (result,) = testing.run(found, {"x": data, "z": np.zeros_like(data)})
+    partitioned = partition(mod)
+    assert convs_and_parts(partitioned)[1] == 1
+    (result,) = testing.run(partitioned, {"x": data, "z": np.zeros_like(data)})
     np.testing.assert_array_equal(result, data[:, :, ::2, ::2])
 
 
@@ -231,8 +231,8 @@ def test_what_is_left_is_not_changed(shape):
     propagated = module(every(conv(data, in_channels=channels), 2, 2, seed=0))
     inputs = {"x": rand(*shape)}
     (want,) = testing.run(partition(plain), inputs)
-    (found,) = testing.run(partition(propagated), inputs)
-    np.testing.assert_array_equal(found, want)
+    (got,) = testing.run(partition(propagated), inputs)
+    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_what_is_left_is_not_changed(shape):
 def test_scales_along_an_axis(channels, axis, strides):
     quantization = Quantization(np.linspace(0.02, 0.05, channels), 0, "int8", axis)
     data = quantization.dequantize(quantization.quantize(relu(conv(x))))
-    found, _ = convs_and_parts(partition(module(every(data, 2, 2))))
-    assert strides in found and len(set(found)) == 2
+    convs, _ = convs_and_parts(partition(module(every(data, 2, 2))))
+    assert strides in convs and len(set(convs)) == 2
 
 
 def test_of_8_bits():
@@ -298,17 +298,17 @@ KEPT = {
 def test_kept(name):
     expr = KEPT[name]
     mod = module(*(expr.fields if isinstance(expr, relay.Tuple) else [expr]))
-    found = partition(mod, prune=False)
-    assert convs_and_parts(found) == convs_and_parts(mod)
+    partitioned = partition(mod, prune=False)
+    assert convs_and_parts(partitioned) == convs_and_parts(mod)
     testing.assert_close(
-        testing.run(found, data_of(mod)), testing.run(mod, data_of(mod), opt_level=1)
+        testing.run(partitioned, data_of(mod)), testing.run(mod, data_of(mod), opt_level=1)
     )
 
 
 def test_no_pool_is_made_where_pools_stay_on_tvm():
     mod = module(both(relu(conv(x) + x)))
-    found = partition(mod, exclude=["nn.avg_pool2d"])
-    assert convs_and_parts(found) == convs_and_parts(mod)
+    partitioned = partition(mod, exclude=["nn.avg_pool2d"])
+    assert convs_and_parts(partitioned) == convs_and_parts(mod)
 
 
 def test_a_branch_is_not_looked_into():

@@ -54,15 +54,15 @@ def dense(x, units=8, seed=0, width=8):
 
 def ops(mod):
     """Count (op or composite, type of its result) in the functions of a partitioned module."""
-    found = Counter()
+    counts = Counter()
     for func in mod.functions.values():
         graph = DataflowGraph(func.body)
         for name, expr in zip(graph.ops, graph.nodes):
             type_ = expr.checked_type
             if name:
                 fields = type_.fields if isinstance(type_, relay.TupleType) else [type_]
-                found[name, str(fields[0].dtype)] += 1
-    return found
+                counts[name, str(fields[0].dtype)] += 1
+    return counts
 
 
 def casts(mod):
@@ -72,14 +72,14 @@ def casts(mod):
 
 def check(mod, precision, rtol=2e-2):
     """Partition, compare the numbers with those of float32, and return the module."""
-    found = partition(mod, precision=precision, prune=False)
+    partitioned = partition(mod, precision=precision, prune=False)
     inputs = {p.name_hint: rand(*map(int, p.checked_type.shape)) for p in mod["main"].params}
     wide = partition(mod, prune=False)
-    got, want = (evaluate(flattened(each), inputs) for each in (found, wide))
+    got, want = (evaluate(flattened(each), inputs) for each in (partitioned, wide))
     assert [value.dtype for value in got] == [value.dtype for value in want]
     difference = testing.difference(got, want).relative
     assert 1e-6 < difference < rtol
-    return found
+    return partitioned
 
 
 def network(name, **sizes):
@@ -100,9 +100,9 @@ def vit():
 
 @pytest.mark.parametrize("precision", REDUCED)
 def test_residuals_and_norms_of_bert(bert, precision):
-    found = check(bert, precision)
+    partitioned = check(bert, precision)
     wide = ops(partition(bert, prune=False))
-    narrow = ops(found)
+    narrow = ops(partitioned)
     # All is fused as in float32.
     assert narrow["add", precision] == narrow["add", "float32"] == 0
     for name, dtype in wide:
@@ -110,16 +110,16 @@ def test_residuals_and_norms_of_bert(bert, precision):
             assert narrow[name, precision] + narrow[name, "float32"] == wide[name, dtype]
     # The first normalization is of the input, the last one is the output.
     assert narrow["nn.layer_norm", "float32"] == 2
-    assert casts(found) == {precision: 1, "float32": 1}
+    assert casts(partitioned) == {precision: 1, "float32": 1}
 
 
 @pytest.mark.parametrize("precision", REDUCED)
 def test_residuals_and_norms_of_vit(vit, precision):
-    found = check(vit, precision)
+    partitioned = check(vit, precision)
     # The last matmul writes float32.
-    assert casts(found) == {precision: 1}
-    assert ops(found)["nn.layer_norm", precision] == 5
-    assert {name for name, dtype in ops(found) if dtype == "float32"} == {"dnnl.dense_bias"}
+    assert casts(partitioned) == {precision: 1}
+    assert ops(partitioned)["nn.layer_norm", precision] == 5
+    assert {name for name, dtype in ops(partitioned) if dtype == "float32"} == {"dnnl.dense_bias"}
 
 
 def test_virtual_ops_stay_fused():
@@ -134,8 +134,10 @@ def test_virtual_ops_stay_fused():
 
 def test_what_only_the_results_read_is_float32():
     """It is as precise as if nothing was reduced behind the last convolution, without a cast."""
-    found = check(module(relay.nn.softmax(relu(conv(relu(conv(X)) + const(8, 1, 1))))), "bfloat16")
-    assert dict(ops(found)) == {
+    partitioned = check(
+        module(relay.nn.softmax(relu(conv(relu(conv(X)) + const(8, 1, 1))))), "bfloat16"
+    )
+    assert dict(ops(partitioned)) == {
         ("cast", "bfloat16"): 1,
         ("dnnl.conv2d_relu_add", "bfloat16"): 1,
         ("dnnl.conv2d_relu", "float32"): 1,
@@ -144,13 +146,15 @@ def test_what_only_the_results_read_is_float32():
 
 
 def test_what_only_reads_inputs_is_float32():
-    found = check(module(conv(relay.nn.max_pool2d(relay.tanh(X), (2, 2), (2, 2)))), "bfloat16")
-    assert ops(found)["tanh", "float32"] == ops(found)["nn.max_pool2d", "float32"] == 1
+    partitioned = check(
+        module(conv(relay.nn.max_pool2d(relay.tanh(X), (2, 2), (2, 2)))), "bfloat16"
+    )
+    assert ops(partitioned)["tanh", "float32"] == ops(partitioned)["nn.max_pool2d", "float32"] == 1
 
 
 def test_what_stays_on_tvm_is_float32():
-    found = check(module(conv(sin(conv(X)))), "bfloat16")
-    assert dict(ops(found)) == {
+    partitioned = check(module(conv(sin(conv(X)))), "bfloat16")
+    assert dict(ops(partitioned)) == {
         ("cast", "bfloat16"): 2,
         ("nn.conv2d", "float32"): 2,
         ("sin", "float32"): 1,
@@ -159,23 +163,23 @@ def test_what_stays_on_tvm_is_float32():
 
 def test_excluded_ops_stay_in_float32():
     mod = module(conv(relay.tanh(conv(X))))
-    found = partition(mod, precision="bfloat16", exclude=["tanh"], prune=False)
-    assert ops(found)["tanh", "float32"] == 1
+    partitioned = partition(mod, precision="bfloat16", exclude=["tanh"], prune=False)
+    assert ops(partitioned)["tanh", "float32"] == 1
 
 
 def test_numbers_that_reach_no_product_stay():
     """Positions, for example, of which bfloat16 has no more than 256."""
     angle = relay.sin(var("positions", 1, 8, 6, 6) * relay.const(0.5))
-    found = check(module(conv(conv(X) + angle)), "bfloat16")
-    assert ops(found)["multiply", "float32"] == 1
+    partitioned = check(module(conv(conv(X) + angle)), "bfloat16")
+    assert ops(partitioned)["multiply", "float32"] == 1
 
 
 def test_split_and_concatenate():
     left, right = relay.split(conv(X), 2, axis=1)
     mod = module(conv(relay.concatenate([relay.tanh(right), left], axis=1)))
-    found = check(mod, "bfloat16")
-    assert ops(found)["split", "bfloat16"] == ops(found)["concatenate", "bfloat16"] == 1
-    assert casts(found) == {"bfloat16": 1}
+    partitioned = check(mod, "bfloat16")
+    assert ops(partitioned)["split", "bfloat16"] == ops(partitioned)["concatenate", "bfloat16"] == 1
+    assert casts(partitioned) == {"bfloat16": 1}
 
 
 def test_tuple_that_is_handed_on_as_a_whole():
@@ -185,8 +189,10 @@ def test_tuple_that_is_handed_on_as_a_whole():
 
 @pytest.mark.parametrize("out_dtype", ["", "float32"])
 def test_type_of_the_sums(out_dtype):
-    found = check(module(conv(conv(X, out_dtype=out_dtype), out_dtype=out_dtype)), "bfloat16")
-    assert ops(found)["nn.conv2d", "bfloat16"] == ops(found)["nn.conv2d", "float32"] == 1
+    partitioned = check(module(conv(conv(X, out_dtype=out_dtype), out_dtype=out_dtype)), "bfloat16")
+    assert (
+        ops(partitioned)["nn.conv2d", "bfloat16"] == ops(partitioned)["nn.conv2d", "float32"] == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,10 +213,10 @@ def test_type_of_the_sums(out_dtype):
 def test_range(op, precision, is_reduced):
     """float16 ends at 65504, and both types round the ends of float32 away."""
     x = dense(var("x", 4, 8))
-    found = check(module(dense(relay.tanh(op(x)) + relay.tanh(x), seed=1)), precision)
+    partitioned = check(module(dense(relay.tanh(op(x)) + relay.tanh(x), seed=1)), precision)
     name = op(x).op.name if op(x).op.name != "divide" else "add"
-    kinds = {dtype for key, dtype in ops(found) if name in key and "dense" not in key}
-    assert (kinds == {precision}) == is_reduced, ops(found)
+    kinds = {dtype for key, dtype in ops(partitioned) if name in key and "dense" not in key}
+    assert (kinds == {precision}) == is_reduced, ops(partitioned)
 
 
 BITS = Quantization(0.1, 0, "int8")
@@ -233,10 +239,10 @@ def test_matmul_of_one_operand_in_8_bits():
     """As of an attention in a model of which layers are quantized: it is of real numbers."""
     scores, values = relay.nn.softmax(var("x", 2, 8, 8)), BITS.dequantize(BITS.var("y", 2, 8, 8))
     mod = module(BITS.quantize(relay.nn.batch_matmul(scores, values)))
-    found = partition(mod, precision="bfloat16", prune=False)
-    assert casts(found) == {"bfloat16": 2}
+    partitioned = partition(mod, precision="bfloat16", prune=False)
+    assert casts(partitioned) == {"bfloat16": 2}
     # What is quantized are the sums.
-    assert ops(found)["nn.batch_matmul", "float32"] == 1
+    assert ops(partitioned)["nn.batch_matmul", "float32"] == 1
 
 
 @pytest.mark.parametrize("precision", REDUCED)
@@ -244,10 +250,10 @@ def test_matmul_of_one_operand_in_8_bits():
 def test_any_module(name, precision):
     build, _ = MODULES[name]
     mod = relay.transform.InferType()(build())
-    found = partition(mod, precision=precision, prune=False)
+    partitioned = partition(mod, precision=precision, prune=False)
     for var_, func in mod.functions.items():
         if isinstance(func, relay.Function) and "Compiler" not in (func.attrs or {}):
-            assert found[var_].checked_type == func.checked_type
+            assert partitioned[var_].checked_type == func.checked_type
 
 
 def test_model_of_reduced_precision_stays():

@@ -104,8 +104,8 @@ def test_broadcasts_of_both_operands():
     rows = relay.broadcast_to(relay.max(y, axis=2, keepdims=True), X.shape)
     columns = relay.broadcast_to(relay.max(y, axis=3, keepdims=True), X.shape)
     mod = tvm.IRModule.from_expr(conv(relay.add(rows, columns)))
-    found = testing.run(dnnl.partition_for_dnnl(mod), {"x": X})
-    testing.assert_close(found, testing.run(mod, {"x": X}), 1e-5)
+    results = testing.run(dnnl.partition_for_dnnl(mod), {"x": X})
+    testing.assert_close(results, testing.run(mod, {"x": X}), 1e-5)
     column = relay.nn.global_avg_pool2d(y)
     wide = relay.broadcast_to(column, X.shape)
     assert broadcasts(conv(relay.concatenate([conv(wide), y], 1), 16)) == 1
@@ -118,9 +118,9 @@ def test_a_broadcast_of_an_open_dimension_stays():
     mod = tvm.IRModule.from_expr(relay.nn.relu(y))
     partitioned = dnnl.partition_for_dnnl(mod)
     inputs = {"x": X, "b": rand(1, 8, 1, 1, seed=3)}
-    found = testing.run(partitioned, inputs, executor="vm")
-    assert found[0].shape == (2, 8, 6, 6)
-    testing.assert_close(found, testing.run(mod, inputs, executor="vm"), 1e-5)
+    results = testing.run(partitioned, inputs, executor="vm")
+    assert results[0].shape == (2, 8, 6, 6)
+    testing.assert_close(results, testing.run(mod, inputs, executor="vm"), 1e-5)
 
 
 def filled(value, shape, dtype):

@@ -67,10 +67,10 @@ def shape(data, *parts):
 
     A part is a number, or the axis of the data whose dimension is meant, in a list.
     """
-    whole, fields = relay.shape_of(data, "int64"), []
+    sizes, fields = relay.shape_of(data, "int64"), []
     for part in parts:
         if isinstance(part, list):
-            one = relay.take(whole, relay.const(part[0]), axis=0)
+            one = relay.take(sizes, relay.const(part[0]), axis=0)
             fields.append(relay.expand_dims(one, 0))
         else:
             fields.append(relay.const([part], "int64"))
@@ -79,8 +79,8 @@ def shape(data, *parts):
 
 def check(expr, gone):
     """Check that dynamic reshapes have gone, or have not, and return the report."""
-    found = partition(module(expr), prune=False)
-    report = dnnl.offload_report(found)
+    partitioned = partition(module(expr), prune=False)
+    report = dnnl.offload_report(partitioned)
     left = [name for name in report.calls if name.startswith("dyn.") or name == "shape_of"]
     assert (not left) == gone, report
     return report
@@ -97,8 +97,8 @@ def test_split_into_heads_and_back():
 def test_shape_of_an_operand_of_the_same_shape():
     """The shape may be read off what the data was computed from."""
     data = var("x", ANY, ANY, 96)
-    made = relay.nn.softmax(relay.nn.dense(data, const(96, 96)) + const(96))
-    check(relay.reshape(made, shape(data, [0], [1], 12, 8)), gone=True)
+    weights = relay.nn.softmax(relay.nn.dense(data, const(96, 96)) + const(96))
+    check(relay.reshape(weights, shape(data, [0], [1], 12, 8)), gone=True)
 
 
 def test_shape_of_another_tensor_stays():
@@ -116,9 +116,9 @@ def test_sum_of_two_is_none_of_them():
 
 def test_broadcast_to_its_own_shape_goes():
     data = var("x", ANY, 4, 8)
-    whole = relay.shape_of(data, "int64")
-    batch = relay.maximum(relay.strided_slice(whole, [0], [1]), relay.const([1], "int64"))
-    same = relay.concatenate([batch, relay.strided_slice(whole, [1], [3])], 0)
+    sizes = relay.shape_of(data, "int64")
+    batch = relay.maximum(relay.strided_slice(sizes, [0], [1]), relay.const([1], "int64"))
+    same = relay.concatenate([batch, relay.strided_slice(sizes, [1], [3])], 0)
     report = check(relay.nn.relu(relay.broadcast_to(data, same)), gone=True)
     assert report.folded == {"dyn.broadcast_to": 1}
 
@@ -247,12 +247,12 @@ def test_dense_of_rows_that_are_joined(dtype, exclude):
     rows = relay.nn.dense(relay.reshape(real, shape(data, -1, [2])), weight)
     rows = relay.reshape(rows, shape(data, [0], [1], 8)) + relay.const(np.ones(8), dtype)
     mod = module(relay.cast(rows, "float32"))
-    found = partition(mod, prune=False, exclude=exclude)
-    report = dnnl.offload_report(found)
+    partitioned = partition(mod, prune=False, exclude=exclude)
+    report = dnnl.offload_report(partitioned)
     if dtype == "float32" and not exclude:
         assert (report.offloaded, report.partitions) == (report.total, 1), report
     ours, plain = (
-        testing.Runner(testing.build(m, executor="vm", opt_level=1)) for m in (found, mod)
+        testing.Runner(testing.build(m, executor="vm", opt_level=1)) for m in (partitioned, mod)
     )
     for batch, length in ((1, 5), (3, 2), (2, 1)):
         values = {"x": rand(batch, length, 16), "w": rand(8, 16)}

@@ -46,13 +46,13 @@ LEFT = {
 }
 
 
-def taken(data, indices, dtype="int32", **attrs):
+def items_of(data, indices, dtype="int32", **attrs):
     return relay.take(data, relay.const(np.array(indices, dtype)), **attrs)
 
 
 def classified(data, **attrs):
     """Between two ops of oneDNN, as a transformer's classifier takes its token."""
-    return relay.nn.relu(taken(relay.tanh(data), **attrs))
+    return relay.nn.relu(items_of(relay.tanh(data), **attrs))
 
 
 @pytest.mark.parametrize("attrs", TAKEN.values(), ids=TAKEN.keys())
@@ -60,19 +60,19 @@ def classified(data, **attrs):
 def test_one_partition(attrs, dtype):
     x = rand(*SHAPE)
     mod = module(classified(var("x", *SHAPE), dtype=dtype, **attrs))
-    found = dnnl.offload_report(partition(mod, prune=False))
-    assert found.partitions == 1 and found.offloaded == found.total
-    assert "take" not in found.calls and found.calls["strided_slice"] == 1
+    report = dnnl.offload_report(partition(mod, prune=False))
+    assert report.partitions == 1 and report.offloaded == report.total
+    assert "take" not in report.calls and report.calls["strided_slice"] == 1
     reference = np.maximum(np.take(np.tanh(x), attrs["indices"], attrs["axis"]), 0)
     testing.check(mod, {"x": x}, options={"prune": False}, reference=[reference])
 
 
 @pytest.mark.parametrize("attrs", LEFT.values(), ids=LEFT.keys())
 def test_others_stay(attrs):
-    found = dnnl.offload_report(
+    report = dnnl.offload_report(
         partition(module(classified(var("x", *SHAPE), **attrs)), prune=False)
     )
-    assert found.calls["take"] == 1 and "strided_slice" not in found.calls
+    assert report.calls["take"] == 1 and "strided_slice" not in report.calls
 
 
 STAYS = {
@@ -83,26 +83,26 @@ STAYS = {
 
 @pytest.mark.parametrize("data", STAYS.values(), ids=STAYS.keys())
 def test_data_that_stays(data):
-    taken_out = taken(data, 1, axis=1)
-    found = dnnl.offload_report(partition(module(taken_out, relay.nn.relu(var("y", 2, 3)))))
-    assert found.calls["take"] == 1
+    item = items_of(data, 1, axis=1)
+    report = dnnl.offload_report(partition(module(item, relay.nn.relu(var("y", 2, 3)))))
+    assert report.calls["take"] == 1
 
 
 @pytest.mark.parametrize("name", ["strided_slice", "reshape"])
 def test_excluded(name):
     mod = module(classified(var("x", *SHAPE), indices=0, axis=1))
-    found = dnnl.offload_report(partition(mod, prune=False, exclude=[name]))
-    assert found.calls["take"] == 1 and name not in found.calls
+    report = dnnl.offload_report(partition(mod, prune=False, exclude=[name]))
+    assert report.calls["take"] == 1 and name not in report.calls
 
 
 def test_a_variable_index_stays():
-    taken_out = relay.take(relay.tanh(var("x", *SHAPE)), var("i", dtype="int32"), axis=1)
-    found = dnnl.offload_report(partition(module(relay.nn.relu(taken_out)), prune=False))
-    assert found.calls["take"] == 1 and found.partitions == 2
+    item = relay.take(relay.tanh(var("x", *SHAPE)), var("i", dtype="int32"), axis=1)
+    report = dnnl.offload_report(partition(module(relay.nn.relu(item)), prune=False))
+    assert report.calls["take"] == 1 and report.partitions == 2
 
 
 def test_the_classifier_of_a_transformer():
     """Only the row that is taken goes through the last product."""
     normal = relay.nn.layer_norm(var("x", 1, 197, 64), const(64), const(64, seed=1))
-    logits = relay.nn.dense(taken(normal, 0, "int64", axis=1), const(10, 64, seed=2))
+    logits = relay.nn.dense(items_of(normal, 0, "int64", axis=1), const(10, 64, seed=2))
     testing.check(module(logits), {"x": rand(1, 197, 64)}, partitions=1, ops={"nn.dense": 1})

@@ -64,17 +64,17 @@ def test_what_a_plan_tells():
     assert module.plans()["plans"] == [] and module.plans()["misses"] == 0
     for batch in (3, 1):
         module.run(rand(batch, 3, 6, 6))
-    found = module.plans()
-    latest = found["plans"][0]
+    plans = module.plans()
+    latest = plans["plans"][0]
     assert set(latest) == set(static.plans()) - {"symbol"} | {"input_shapes", "contexts"}
     kinds = [[step["kind"] for step in plan["primitives"]] for plan in (latest, static.plans())]
     assert kinds[0] == kinds[1]
-    arenas = [plan["arena_bytes"] + plan["scratchpad_bytes"] for plan in found["plans"]]
-    assert [plan["contexts"] for plan in found["plans"]] == [1, 1]
-    assert found["run_bytes"] == sum(arenas)
-    assert found["graph_constant_bytes"] == 4 * (8 * 3 * 9 + 8 * 8 * 9 + 8)
+    arenas = [plan["arena_bytes"] + plan["scratchpad_bytes"] for plan in plans["plans"]]
+    assert [plan["contexts"] for plan in plans["plans"]] == [1, 1]
+    assert plans["run_bytes"] == sum(arenas)
+    assert plans["graph_constant_bytes"] == 4 * (8 * 3 * 9 + 8 * 8 * 9 + 8)
     sums = ("run_bytes", "graph_constant_bytes", "packed_constant_bytes")
-    assert found["bytes"] == sum(found[key] for key in sums)
+    assert plans["bytes"] == sum(plans[key] for key in sums)
 
 
 @pytest.mark.parametrize("name", ["measure_primitives", "profile_primitives"])

@@ -82,8 +82,8 @@ def loaded(path):
 
 def const_loader(runner):
     """The one const loader of a runner."""
-    (found,) = [m for m in testing.imported_modules(runner) if m.type_key == "const_loader"]
-    return found
+    (loader,) = [m for m in testing.imported_modules(runner) if m.type_key == "const_loader"]
+    return loader
 
 
 def resident_megabytes():
@@ -118,8 +118,8 @@ def test_a_loaded_library_gives_right_numbers_and_its_constants(tmp_path):
     loader = const_loader(runner)
     for _ in range(2):
         constants = loader.get_function("get_const_var_ndarray")()
-        found = sorted(float(value.numpy().sum()) for value in constants.values())
-        np.testing.assert_allclose(found, sorted(float(value.sum()) for value in layers), rtol=1e-6)
+        sums = sorted(float(value.numpy().sum()) for value in constants.values())
+        np.testing.assert_allclose(sums, sorted(float(value.sum()) for value in layers), rtol=1e-6)
         # Once more after the run, when the copies that oneDNN was given are gone.
         testing.assert_close(runner({"x": X}), expected(layers), RTOL)
 
@@ -146,14 +146,14 @@ def test_libraries_that_differ_in_one_number_only(tmp_path):
 
 def plan(runner):
     """The one plan of a runner that was run."""
-    (found,) = testing.plans(runner)
-    return found
+    (only,) = testing.plans(runner)
+    return only
 
 
-def assert_packed_once(found, layers):
+def assert_packed_once(only, layers):
     """Each weight is there once; oneDNN fills blocks up, on CPUs with AVX2 by 3 % here."""
     total = sum(value.nbytes for value in layers)
-    assert total <= found <= 1.05 * total
+    assert total <= only <= 1.05 * total
 
 
 def test_equal_constants_of_two_modules_are_packed_once(tmp_path):

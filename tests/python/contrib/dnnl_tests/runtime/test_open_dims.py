@@ -47,13 +47,13 @@ def check(expr, sizes, composites=None):
         The composites that there must be.
     """
     mod = module(expr)
-    found = partition(mod, prune=False)
-    report = dnnl.offload_report(found)
+    partitioned = partition(mod, prune=False)
+    report = dnnl.offload_report(partitioned)
     assert (report.offloaded, report.partitions) == (report.total, 1), report
     if composites is not None:
         assert report.composites == composites
     runner, plain = (
-        testing.Runner(testing.build(m, executor="vm", opt_level=1)) for m in (found, mod)
+        testing.Runner(testing.build(m, executor="vm", opt_level=1)) for m in (partitioned, mod)
     )
     for shapes in (*sizes, sizes[0]):
         inputs = {name: rand(*shape) for name, shape in shapes.items()}
@@ -122,10 +122,10 @@ def test_family(name):
 
 def check_against_numpy(expr, reference, sizes, composites):
     """Run an expression that TVM alone cannot with open dimensions."""
-    found = partition(module(expr), prune=False)
-    report = dnnl.offload_report(found)
+    partitioned = partition(module(expr), prune=False)
+    report = dnnl.offload_report(partitioned)
     assert report.composites == composites and report.offloaded == report.total
-    runner = testing.Runner(testing.build(found, executor="vm", opt_level=1))
+    runner = testing.Runner(testing.build(partitioned, executor="vm", opt_level=1))
     for shapes in sizes:
         x = rand(*shapes["x"])
         testing.assert_close(runner({"x": x}), [reference(x)])
@@ -162,14 +162,14 @@ def test_formula():
 def test_depthwise(attrs):
     """TVM has no kernel for it with open dimensions."""
     attrs = {"groups": 8, "channels": 8, "kernel_size": (3, 3), **attrs}
-    found = nn.conv2d(image(), const(8, 1, 3, 3), **attrs)
-    check_against_numpy(found, lambda x: conv2d(x, rand(8, 1, 3, 3), attrs), IMAGES, {})
+    expr = nn.conv2d(image(), const(8, 1, 3, 3), **attrs)
+    check_against_numpy(expr, lambda x: conv2d(x, rand(8, 1, 3, 3), attrs), IMAGES, {})
 
 
 def test_saved_and_loaded(tmp_path):
     """A library with open dimensions runs in a new process."""
-    found = partition(module(nn.relu(conv(image()))), prune=False)
-    exe = testing.build(found, executor="vm", opt_level=1)
+    partitioned = partition(module(nn.relu(conv(image()))), prune=False)
+    exe = testing.build(partitioned, executor="vm", opt_level=1)
     path = str(tmp_path / "open.so")
     exe.mod.export_library(path)
     runner = testing.Runner(exe)
@@ -181,14 +181,14 @@ def test_saved_and_loaded(tmp_path):
 
 def test_another_batch_than_the_static_one():
     """A static library says what it takes, and the call fails."""
-    found = partition(module(nn.relu(conv(var("x", 1, 8, 9, 9)))), prune=False)
-    runner = testing.Runner(testing.build(found, executor="vm", opt_level=1))
+    partitioned = partition(module(nn.relu(conv(var("x", 1, 8, 9, 9)))), prune=False)
+    runner = testing.Runner(testing.build(partitioned, executor="vm", opt_level=1))
     remedy = "compile the model for this shape, or with open dimensions"
     with pytest.raises(Exception, match=rf"\[1, 8, 9, 9\].*\[2, 8, 9, 9\]; {remedy}"):
         runner({"x": rand(2, 8, 9, 9)})
 
 
 def test_c_source_says_that_it_is_static():
-    found = partition(module(nn.relu(conv(image()))), prune=False)
+    partitioned = partition(module(nn.relu(conv(image()))), prune=False)
     with pytest.raises(tvm.TVMError, match="C source is made for static shapes.*JSON"):
-        testing.build(found, executor="vm", codegen="C_SRC", opt_level=1)
+        testing.build(partitioned, executor="vm", codegen="C_SRC", opt_level=1)

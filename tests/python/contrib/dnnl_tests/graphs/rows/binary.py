@@ -38,18 +38,18 @@ def _mask(draw, rank):
 
 def _draw(draw):
     x = draw.data(dtypes=ANY)
-    found = draw.tensor(x)
+    tensor = draw.tensor(x)
     swapped = draw.chance(0.4)
-    if found.dtype != "float32" or draw.chance(0.55):
+    if tensor.dtype != "float32" or draw.chance(0.55):
         # A second tensor: a residual, a gate, or one that is broadcast.
         def fits(other):
-            pairs = zip(reversed(found.shape), reversed(other.shape))
-            return other.rank <= found.rank and all(b in (a, 1) for a, b in pairs)
+            pairs = zip(reversed(tensor.shape), reversed(other.shape))
+            return other.rank <= tensor.rank and all(b in (a, 1) for a, b in pairs)
 
-        return [x, draw.data(dtypes=(found.dtype,), where=fits)], dict(swapped=swapped)
-    mask = _mask(draw, found.rank)
+        return [x, draw.data(dtypes=(tensor.dtype,), where=fits)], dict(swapped=swapped)
+    mask = _mask(draw, tensor.rank)
     # Leading dimensions of one may be left out.
-    cut = draw.choice([0, next((i for i, full in enumerate(mask) if full), found.rank)])
+    cut = draw.choice([0, next((i for i, full in enumerate(mask) if full), tensor.rank)])
     return [x], dict(swapped=swapped, mask=mask, cut=cut)
 
 
@@ -78,8 +78,8 @@ def _bias_add(b, x, axis):
 def _draw_comparison(draw):
     # Of what is computed the last bit may decide.
     x = draw.data(inputs_only=True)
-    found = draw.tensor(x)
-    return [x], dict(swapped=draw.chance(0.4), mask=_mask(draw, found.rank))
+    tensor = draw.tensor(x)
+    return [x], dict(swapped=draw.chance(0.4), mask=_mask(draw, tensor.rank))
 
 
 def _comparison(name):

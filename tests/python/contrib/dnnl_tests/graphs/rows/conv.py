@@ -141,15 +141,15 @@ def _chain(name):
     parts = name.split("_")[1:]
 
     def build(b, x, **attrs):
-        found = _conv(2)(b, x, **attrs)
+        expr = _conv(2)(b, x, **attrs)
         if "bias" in parts:
             bias = b.param([attrs["channels"]])
-            found = relay.nn.bias_add(found, bias, 1 if attrs["layout"] == "NC*" else 3)
+            expr = relay.nn.bias_add(expr, bias, 1 if attrs["layout"] == "NC*" else 3)
         if "sum" in parts:
-            found = found + b.param(Tensor.of(found).shape)
+            expr = expr + b.param(Tensor.of(expr).shape)
         if "sigmoid" in parts:
-            return relay.sigmoid(found)
-        return relay.nn.relu(found) if "relu" in parts else found
+            return relay.sigmoid(expr)
+        return relay.nn.relu(expr) if "relu" in parts else expr
 
     return Row(name, _draw_conv(2), build)
 

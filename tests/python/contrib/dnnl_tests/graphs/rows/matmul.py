@@ -30,10 +30,10 @@ def _draw_dense(draw):
 def _dense(bias=False, relu=False):
     def build(b, x, units):
         inner = x.shape[-1]
-        found = relay.nn.dense(x.expr, b.param([units, inner], fan_in=inner))
+        expr = relay.nn.dense(x.expr, b.param([units, inner], fan_in=inner))
         if bias:
-            found = found + b.param([units])
-        return relay.nn.relu(found) if relu else found
+            expr = expr + b.param([units])
+        return relay.nn.relu(expr) if relu else expr
 
     return build
 
@@ -54,17 +54,17 @@ def _matmul(b, x, units, transpose_a, transpose_b):
 
 def _draw_batch_matmul(draw):
     x = draw.data([3])
-    found = draw.tensor(x)
+    tensor = draw.tensor(x)
     flags = dict(transpose_a=draw.chance(0.3), transpose_b=draw.chance(0.7))
-    inner = found.shape[1 if flags["transpose_a"] else 2]
+    inner = tensor.shape[1 if flags["transpose_a"] else 2]
 
     def fits(other):
-        same = other.shape[0] == found.shape[0] or 1 in (other.shape[0], found.shape[0])
+        same = other.shape[0] == tensor.shape[0] or 1 in (other.shape[0], tensor.shape[0])
         return same and other.shape[2 if flags["transpose_b"] else 1] == inner
 
     if draw.chance(0.5):
         return [x, draw.data([3], where=fits)], flags
-    batch = draw.choice([1, found.shape[0]])
+    batch = draw.choice([1, tensor.shape[0]])
     return [x], dict(units=draw.choice(UNITS), batch=batch, **flags)
 
 

@@ -57,16 +57,16 @@ def _pool(kind, spatial):
         return [x], attrs
 
     def build(b, x, **attrs):
-        found = op(name)(x.expr, **attrs)
+        expr = op(name)(x.expr, **attrs)
         if not _goes_beyond(x, **attrs):
-            return found
+            return expr
         if kind == "avg":
             # TVM's mean of nothing is NaN, and a function of NaN is not the same everywhere:
             # oneDNN's clip makes a bound of it.
             raise ValueError("a window holds nothing but padding")
         # TVM's maximum of nothing is the lowest number, of which the next sum would overflow or
         # not as the order is.
-        return relay.clip(found, -100.0, 100.0)
+        return relay.clip(expr, -100.0, 100.0)
 
     return Row(name, draw_pool, build)
 

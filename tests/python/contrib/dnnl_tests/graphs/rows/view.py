@@ -60,15 +60,15 @@ def _draw_squeeze(draw):
 
 def _draw_concatenate(draw):
     x = draw.data(dtypes=REAL + ("bfloat16",))
-    found = draw.tensor(x)
-    axis = draw.choice([min(1, found.rank - 1), draw.integer(0, found.rank - 1)])
+    tensor = draw.tensor(x)
+    axis = draw.choice([min(1, tensor.rank - 1), draw.integer(0, tensor.rank - 1)])
 
     def fits(other):
-        pairs = enumerate(zip(found.shape, other.shape))
-        return other.rank == found.rank and all(i == axis or a == b for i, (a, b) in pairs)
+        pairs = enumerate(zip(tensor.shape, other.shape))
+        return other.rank == tensor.rank and all(i == axis or a == b for i, (a, b) in pairs)
 
-    others = [draw.data(dtypes=(found.dtype,), where=fits) for _ in range(draw.integer(1, 3))]
-    return [x, *others], dict(axis=draw.choice([axis, axis - found.rank]))
+    others = [draw.data(dtypes=(tensor.dtype,), where=fits) for _ in range(draw.integer(1, 3))]
+    return [x, *others], dict(axis=draw.choice([axis, axis - tensor.rank]))
 
 
 def _draw_split(draw):
@@ -160,9 +160,9 @@ def _resize(spatial):
 
 def _draw_stack(draw):
     x = draw.data(range(1, 6))
-    found = draw.tensor(x)
-    others = [draw.data(where=lambda other: other.shape == found.shape) for _ in "ab"]
-    return [x, *others[: draw.integer(1, 2)]], dict(axis=draw.integer(0, found.rank))
+    tensor = draw.tensor(x)
+    others = [draw.data(where=lambda other: other.shape == tensor.shape) for _ in "ab"]
+    return [x, *others[: draw.integer(1, 2)]], dict(axis=draw.integer(0, tensor.rank))
 
 
 def _draw_reverse_reshape(draw):
