@@ -237,15 +237,19 @@ COMPOSITES = {
         **_BEHIND,
     },
     "uint8": {
-        "dnnl.conv2d_bias_clip": 2,
+        "dnnl.qnn.conv2d": 1,
+        "dnnl.qnn.conv2d_bias": 1,
+        "dnnl.add_clip_quantize": 1,
+        "dnnl.conv2d_bias_clip": 1,
         "dnnl.qnn.dense_bias_quantize_sum_quantize": 1,
         **_BEHIND,
     },
 }
-# Weights are up to 135 above their zero point, which a matmul has in 8 bits, too.
+# Weights are up to 135 above their zero point, which a matmul has in 8 bits, and a convolution with
+# a sum of the data; the depthwise one stays in float32.
 IN_FLOAT32 = {
     "int8": {},
-    "uint8": {"nn.conv2d: the weight less its zero point does not fit into int8": 2},
+    "uint8": {"nn.conv2d: the weight less its zero point does not fit into int8": 1},
 }
 
 

@@ -40,7 +40,7 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
     rewrites/qnn_to_qdq         QNN ops are float ops between dequantize and quantize
     rewrites/simplify           what a quantized model computes several times is computed once
     rewrites/relu_order         a relu goes before a rounding, for its reader to have 8 bits
-    rewrites/pointwise_matmul   1x1 convolutions whose weight needs a zero point are matmuls
+    rewrites/weight_zero_point  convolutions whose weight needs a zero point are matmuls, or two
     rewrites/move_in_int8       what only moves elements does so in 8 bits
     rewrites/fold_pad           pads go into convolutions and pools
     rewrites/move_in_int8       constants are dequantized, but for weights

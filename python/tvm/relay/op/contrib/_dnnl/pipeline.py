@@ -41,7 +41,6 @@ from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
 from .rewrites.formulas import ROOTS
 from .rewrites.move_in_int8 import fold_dequantized, move_in_int8
-from .rewrites.pointwise_matmul import pointwise_to_matmul
 from .rewrites.propagate_strides import propagate_strides
 from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
 from .rewrites.recurrent import hoist_input_products
@@ -59,6 +58,7 @@ from .rewrites.simplify import (
 from .rewrites.static_reshape import dynamic_again, static_reshape
 from .rewrites.take_to_slice import take_to_slice
 from .rewrites.virtual_ops import unwrap_virtual_ops, wrap_formulas
+from .rewrites.weight_zero_point import without_weight_zero_points
 
 Step = Callable[[TypedFunction, Rules], Rewritten]
 
@@ -115,7 +115,7 @@ _QDQ_STEPS: list[Step] = [
     qnn_to_qdq,
     merge_equal,
     move_relu_first,
-    pointwise_to_matmul,
+    without_weight_zero_points,
     move_in_int8,
 ]
 
