@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Convolutions whose weight needs a zero point, which oneDNN's have in no type, in 8 bits all the same.
+"""Convolutions whose weight needs a zero point, which oneDNN's have not, run in 8 bits.
 
 Most need none: this is about uint8 weights that do not fit into int8 less their zero point, such as
 TFLite's first quantized models have. A 1x1 convolution becomes a matmul, which has a zero point.
