@@ -315,6 +315,26 @@ def test_quantized_batches_that_broadcast():
     )
 
 
+@pytest.mark.parametrize("name", ["relu", "leakyrelu", "gelu"])
+def test_quantized_unary(name):
+    """Between dequantize and quantize it is one kernel; no result lies between two steps."""
+
+    def build(builder, x):
+        zero = relax.const(3, "uint8")
+        y = builder.emit(op.dequantize(x, relax.const(0.05, "float32"), zero, axis=1))
+        y = builder.emit(getattr(op.nn, name)(y))
+        return op.quantize(y, relax.const(0.0371, "float32"), zero, axis=1, out_dtype="uint8")
+
+    x = np.arange(240).reshape(2, 5, 24).astype("uint8")
+    composite = {"leakyrelu": "leaky_relu", "gelu": "gelu_erf"}.get(name, name)
+    check(
+        module(build, var("x", *x.shape, dtype="uint8")),
+        {f"dnnl.qnn.{composite}_quantize": 1},
+        x,
+        tolerance=0,
+    )
+
+
 def test_weight_that_stays():
     """A matmul has the weight of a dense on oneDNN, and its own on TVM."""
     mod = module(lambda b, x: op.matmul(x, const(8, 3)), X3)

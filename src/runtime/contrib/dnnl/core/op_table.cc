@@ -64,7 +64,8 @@ constexpr Family kPool = Pool(InferPool), kGlobalPool = Pool(InferGlobalPool);
 constexpr Family kResize = {InferResize, LowerResize};
 constexpr Family kSoftmax = {InferSoftmax, LowerSoftmax};
 constexpr Family kReduce = {InferReduce, LowerReduce, kAny};
-constexpr Family kEltwise = {InferEltwise, LowerEltwise, Reads::kAnyWhenAlone, PostOp::kEltwise};
+constexpr Family kEltwise = {InferEltwise,     LowerEltwise, Reads::kAnyWhenAlone,
+                             PostOp::kEltwise, nullptr,      /*is_quantized=*/true};
 constexpr Family kBinary = {InferBinary,     LowerBinary, Reads::kCommonLayouts,
                             PostOp::kBinary, nullptr,     true};
 constexpr Family kDequantize = {InferDequantize, LowerDequantize, Reads::kCommonLayouts,

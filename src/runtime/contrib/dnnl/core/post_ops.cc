@@ -303,6 +303,7 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
   if (view.is_negated) chain.AppendLinear(-1, 0);
   chain.AppendLinear(view.scale, view.shift);
   if (view.root) chain.AppendBinary(view.root->first, view.root->second, /*is_residual=*/false);
+  if (view.is_post_op) AppendEltwise(node, *FindOp(node.OpName()), &chain, &fused);
   Quantization destination;
   Dims dims = node.RootDims();
   const auto type = node.WithoutPostOps().OutType();

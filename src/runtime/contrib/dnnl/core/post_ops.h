@@ -54,6 +54,8 @@ struct ResultView {
   double scale{1}, shift{0};
   /*! \brief The root op with its second operand, where the primitive leaves that to a post-op. */
   std::optional<std::pair<dnnl::algorithm, Tensor>> root{};
+  /*! \brief Whether the root op, an elementwise one, is left to a post-op. */
+  bool is_post_op{false};
   /*! \brief How many of the last dimensions a reshape must keep; 0 where none may be fused. */
   size_t kept_dims{0};
   /*! \brief Whether `FusedOps::head` is heeded where the bias, if any, is constant. */

@@ -52,6 +52,10 @@ def test_drawing():
     assert all(seen[end] > 2 for end in ends) and seen["cut off"] > 5, seen
 
 
-@pytest.mark.parametrize("op", ["conv2d", "dense", "batch_matmul", "avg_pool2d", "sum", "rounded"])
+OPS = "conv1d conv2d conv3d conv1d_transpose conv2d_transpose conv3d_transpose dense batch_matmul"
+OPS += " avg_pool2d max_pool1d max_pool2d max_pool3d concatenate lone_relu lone_tanh sum rounded"
+
+
+@pytest.mark.parametrize("op", OPS.split())
 def test_ops_are_drawn(op):
-    assert any(op in name for seed in range(60) for name in draw(seed).ops)
+    assert any(op in name for seed in range(120) for name in draw(seed).ops)

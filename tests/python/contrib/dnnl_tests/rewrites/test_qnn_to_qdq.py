@@ -137,15 +137,15 @@ def hard_swish(x):
     return x * np.clip(x + 3, 0, 6) / 6
 
 
-# The float function, the zero point of the data, and the composites.
+# The float function, the zero point of the data, and the float op.
 UNARY = {
-    "abs": (np.abs, 100, {}),
-    "exp": (np.exp, 100, {}),
-    "hardswish": (hard_swish, 150, {"dnnl.hard_swish": 1}),
-    "rsqrt": (lambda x: 1 / np.sqrt(x), -1, {}),
-    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 100, {}),
-    "sqrt": (np.sqrt, 0, {}),
-    "tanh": (np.tanh, 100, {}),
+    "abs": (np.abs, 100, "abs"),
+    "exp": (np.exp, 100, "exp"),
+    "hardswish": (hard_swish, 150, "hard_swish"),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), -1, "rsqrt"),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 100, "sigmoid"),
+    "sqrt": (np.sqrt, 0, "sqrt"),
+    "tanh": (np.tanh, 100, "tanh"),
 }
 
 
@@ -157,10 +157,11 @@ def unary(op, x, data, out, attrs=None):
 
 @pytest.mark.parametrize("op", UNARY)
 def test_unary(op):
-    function, zero, counts = UNARY[op]
+    function, zero, float_op = UNARY[op]
     data, out = Quantization(0.02, zero, "uint8"), Quantization(0.03, 5, "uint8")
     x = data.values(4, 60)
     want = out.nearest(function(data.real(x)))
+    counts = {f"dnnl.qnn.{float_op}_quantize": 1}
     run_quantized(unary(op, x, data, out), {"x": x}, want, composites=counts)
 
 
@@ -169,7 +170,7 @@ WITH_ATTRS = {
     "leaky_relu": (
         lambda x: np.where(x > 0, x, 0.1 * x),
         lambda x: relay.nn.leaky_relu(x, 0.1),
-        {},
+        {"dnnl.qnn.leaky_relu_quantize": 1},
     ),
     "softmax": (
         lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True),

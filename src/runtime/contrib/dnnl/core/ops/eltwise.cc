@@ -26,6 +26,7 @@
 #include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
+#include "../quantization.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -48,6 +49,39 @@ struct Function {
   }
 };
 
+/*!
+ * \brief The op on the real numbers that 8-bit ones stand for, to be rounded at the end.
+ *
+ * oneDNN's elementwise primitives have no scales. A binary one takes off the zero point or, without
+ * one, multiplies by the scale; the op is its first post-op.
+ */
+void LowerDequantized(const NodeReader& node, PlanBuilder* plan) {
+  const NodeReader dequantize = node.Dequantization(0);
+  Tensor src = plan->Input(node, 0);
+  const auto [scale, zero_point] =
+      Quantization::Read(dequantize, plan, src.dims()).Values(dequantize, plan);
+  const bool is_shifted = zero_point != 0;
+  ResultView view{-1, [](const Tensor& operand) { return operand; }};
+  view.scale = is_shifted ? scale : 1;
+  view.is_post_op = true;
+  const FusedOps fused = FusePostOps(node, plan, view);
+  const Tensor number = plan->NewNumber(is_shifted ? zero_point : scale, src.dims().size());
+  const auto describe = [&]() {
+    return dnnl::binary::primitive_desc(
+        plan->engine(), is_shifted ? dnnl::algorithm::binary_sub : dnnl::algorithm::binary_mul,
+        src.md, number.md, WithType(src.md, node.OutType()), fused.attr);
+  };
+  if (IsReference(describe())) src = plan->Plain(node, src);
+  const auto desc = describe();
+  const Tensor dst = plan->NewTensor(desc.dst_desc());
+  plan->Emit(node, desc, dnnl::binary(desc),
+             fused.AddTo({{DNNL_ARG_SRC_0, src}, {DNNL_ARG_SRC_1, number}, {DNNL_ARG_DST, dst}},
+                         node, plan, desc),
+             fused.names);
+  plan->OfferInPlace(DNNL_ARG_SRC_0);
+  plan->SetOutput(node, dst);
+}
+
 }  // namespace
 
 Types InferEltwise(const NodeReader& node, const Types& inputs) {
@@ -62,6 +96,7 @@ Types InferEltwise(const NodeReader& node, const Types& inputs) {
 }
 
 void LowerEltwise(const NodeReader& node, PlanBuilder* plan) {
+  if (node.IsDequantized(0)) return LowerDequantized(node, plan);
   const OpSpec& op = *FindOp(node.OpName());
   const auto [alpha, beta] = op.AlphaBeta(node);
   Function function{op.algorithm, alpha, beta};
@@ -70,6 +105,9 @@ void LowerEltwise(const NodeReader& node, PlanBuilder* plan) {
   // The layout of the input is as good as any other, unless its padding must stay zero and the
   // function of zero is not: then oneDNN has slow code only.
   Tensor src = plan->Input(node, 0);
+  if (node.OutType() != src.dtype()) {
+    throw dnnl::error(dnnl_unimplemented, "elementwise primitives have one type");
+  }
   if (IsReference(function.On(src.md, plan, fused.attr))) src = plan->Plain(node, src);
   if (op.is_reciprocal) {
     const auto desc = function.On(src.md, plan, PlanBuilder::NewAttr());

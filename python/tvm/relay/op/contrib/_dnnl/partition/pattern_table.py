@@ -72,7 +72,9 @@ def quantized_composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str
     """Return the same of the composites whose root reads integers in 8 bits."""
     named = {}
     for spec in rows.values():
-        if not spec.reads_int8 or "quantize" not in spec.fuses:
+        # MergeComposite looks for ops, which virtual ones are not.
+        is_virtual = spec.name.startswith(f"{COMPILER}.")
+        if is_virtual or not spec.reads_int8 or "quantize" not in spec.fuses:
             continue
         root = "dequantize" if spec.name == DEQUANTIZE else f"qnn.{_short(spec)}"
         for parts in _quantized_parts(spec):

@@ -170,7 +170,8 @@ def copy(name: str, reason, **fields) -> OpSpec:
 
 def eltwise(name: str, reason, **fields) -> OpSpec:
     """Make the row of a unary elementwise op."""
-    return OpSpec(name, reason, post="eltwise", fuses=("binary",), shape="same", **fields)
+    fields.update(fuses=("binary", "quantize"), reads_int8="data")
+    return OpSpec(name, reason, post="eltwise", shape="same", **fields)
 
 
 def binary(name: str, reason, shape="broadcast", **fields) -> OpSpec:
