@@ -138,9 +138,13 @@ class Drawing:
         scale = self.magnitude()
         if self.chance(0.6):
             scale = (scale * 10 ** self.rng.uniform(-1, 1, size)).astype("float32")
-        if self.chance(0.15):
+        kind = self.choice(["symmetric"] * 7 + ["around 128", "anywhere"])
+        if kind == "around 128":
             quantization = Quantization(scale, 128, "uint8", axis)
             low, high = 128 - limit, 128 + limit - 1
+        elif kind == "anywhere":
+            quantization = Quantization(scale, self.zero_point("uint8"), "uint8", axis)
+            low, high = 0, 2 * limit
         else:
             quantization = Quantization(scale, 0, "int8", axis)
             low, high = -limit, limit
