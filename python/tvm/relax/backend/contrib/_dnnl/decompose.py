@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 import ml_dtypes
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 
 from .policy import cpu
 from .policy.tensors import MOVED
@@ -78,6 +78,10 @@ def check_take(call: relax.Call) -> None:
     for each in (first, *others):
         if not 0 <= each < (shape[int(call.attrs.axis or 0)] or 1):
             raise Unread(f"index {each} may be out of range")
+    _check_moved(data)
+
+
+def _check_moved(data: relax.Expr) -> None:
     dtype = str(data.ty.dtype)
     if dtype not in MOVED or (dtype in cpu.REAL and not cpu.computes(dtype)):
         raise Unread(f"data is {dtype}")
@@ -220,6 +224,76 @@ def standard_deviation(call: relax.Call, emit: Emit) -> relax.Expr:
     return relax.op.sqrt(emit(variance(call, emit)))
 
 
+def check_pixel_shuffle(call: relax.Call) -> None:
+    """Raise Unread, unless a pixel shuffle can be written as a transpose between reshapes."""
+    (data,) = call.args
+    _check_moved(data)
+    channels, *image = dims(data)[-3:]
+    if number(channels) is None or [number(size) for size in image].count(None) > 1:
+        raise Unread("channels, or height and width, are open")
+
+
+def pixel_shuffle(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write a pixel shuffle: a step is a row and a column of the square that a position becomes."""
+    (data,), step = call.args, int(call.attrs.upscale_factor)
+    *batch, channels, height, width = dims(data)
+    split = [*batch, number(channels) // step**2, step, step, height, width]
+    order = [0, 3, 1, 4, 2]
+    axes = [*range(len(batch)), *(len(batch) + axis for axis in order)]
+    squares = emit(relax.op.permute_dims(emit(relax.op.reshape(data, split)), axes))
+    return relax.op.reshape(squares, dims(call))
+
+
+def check_layout(call: relax.Call) -> None:
+    """Raise Unread, unless an index map permutes axes, some of them in blocks of one size."""
+    (data,) = call.args
+    _check_moved(data)
+    blocks, parts = _layout(call)
+    shape = dims(data)
+    wanted = [
+        (axis, is_inner) for axis in range(len(shape)) for is_inner in range(1 + (axis in blocks))
+    ]
+    if sorted(parts) != wanted:
+        raise Unread("the index map is more than an order of axes and blocks of them")
+    for axis, block in blocks.items():
+        if number(shape[axis]) is None or number(shape[axis]) % block:
+            raise Unread(f"blocks of {block} do not divide axis {axis} of {shape}")
+
+
+def _layout(call: relax.Call) -> tuple[dict[int, int], list[tuple[int, bool]]]:
+    """Read an index map.
+
+    Returns
+    -------
+    blocks, parts : tuple[dict[int, int], list[tuple[int, bool]]]
+        The size of the blocks of an axis that has some. For each axis of the result, the data's
+        that it is of, and whether it is the one within blocks.
+    """
+    index_map, blocks, parts = call.attrs.index_map, {}, []
+    for index in index_map.final_indices:
+        block = None
+        if isinstance(index, (tirx.FloorDiv, tirx.FloorMod)):
+            block = number(index.b)
+        var = index if block is None else index.a
+        axes = [k for k, own in enumerate(index_map.initial_indices) if own.same_as(var)]
+        if not axes or blocks.setdefault(axes[0], block) != block:
+            raise Unread(f"{index} is neither an axis nor a part of one")
+        parts.append((axes[0], isinstance(index, tirx.FloorMod)))
+    return {axis: block for axis, block in blocks.items() if block is not None}, parts
+
+
+def layout(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write a change of layout that `check_layout` accepts as a transpose of the blocks."""
+    (data,), (blocks, parts) = call.args, _layout(call)
+    sizes = [
+        [number(dim) // blocks[axis], blocks[axis]] if axis in blocks else [dim]
+        for axis, dim in enumerate(dims(data))
+    ]
+    if blocks:
+        data = emit(relax.op.reshape(data, [size for each in sizes for size in each]))
+    return relax.op.permute_dims(data, [sorted(parts).index(part) for part in parts])
+
+
 # What becomes other ops: whether it can, and how.
 WRITTEN_ANEW: dict[str, tuple[Callable, Callable]] = {
     "relax.nn.attention": (check_attention, attention),
@@ -231,4 +305,6 @@ WRITTEN_ANEW: dict[str, tuple[Callable, Callable]] = {
     "relax.nn.selu": (check_real, selu),
     "relax.variance": (check_real, variance),
     "relax.std": (check_real, standard_deviation),
+    "relax.nn.pixel_shuffle": (check_pixel_shuffle, pixel_shuffle),
+    "relax.layout_transform": (check_layout, layout),
 }

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import tvm_ffi
@@ -114,6 +115,11 @@ def _filled(call):
     return call if None in ends else constant_like(np.arange(*ends), call)
 
 
+def _of_one_value(value: float, call):
+    """Return zeros or ones as a constant, if they are one."""
+    return constant_like(np.full(sizes(call.ty), value), call) if _is_small(call) else call
+
+
 def _is_small(call) -> bool:
     """Whether the size of a result is known, and such as may be written out."""
     shape = sizes(call.ty)
@@ -149,4 +155,9 @@ _FOLDS: dict[str, Callable] = {
     "relax.shape_to_tensor": _shape,
     "relax.take": _gathered,
     "relax.where": _selected,
+    **{
+        f"relax.{name}{end}": partial(_of_one_value, value)
+        for name, value in (("zeros", 0), ("ones", 1))
+        for end in ("", "_like")
+    },
 }

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
+import numpy as np
 import tvm_ffi
 from tvm import relax
 
@@ -28,7 +29,7 @@ from .ops import ROWS, ReadOp
 from .policy.graph import Graph, users_of
 from .policy.op_spec import EXCLUDED
 from .policy.op_view import NoTensor, OpView, Tensor, Value
-from .reading import Unread, dims, is_constant, op_name, short_name, sizes, value_of
+from .reading import Unread, constant_of, dims, is_constant, op_name, short_name, sizes, value_of
 
 # The names of operands in messages, where the op has names for them.
 _ARG_NAMES = {
@@ -97,6 +98,11 @@ class RelaxGraph(Graph):
         if not operands:
             self._numbers[node] = number
         return number
+
+    def add_constant(self, values: np.ndarray, dtype: str) -> int:
+        """Return the number of a constant that formulas are read with."""
+        self.users.append([])
+        return self._add(constant_of(values, dtype), [], 0)
 
     def _leave(self, i: int, reason: str) -> None:
         """Let a call be one that is not read."""

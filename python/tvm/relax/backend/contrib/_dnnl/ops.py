@@ -28,7 +28,17 @@ from typing import NamedTuple
 from tvm import relax
 
 from . import decompose
-from .reading import Constant, Unread, axes_of, dims, is_same, number, short_name, value_of
+from .reading import (
+    Constant,
+    Unread,
+    axes_of,
+    dims,
+    is_constant,
+    is_same,
+    number,
+    short_name,
+    value_of,
+)
 
 
 class ReadOp(NamedTuple):
@@ -148,10 +158,15 @@ def _layer_norm(call: relax.Call) -> ReadOp:
 
 
 def _affine(call: relax.Call) -> dict:
-    # TVM's own kernels scale and shift nevertheless.
-    if not (call.attrs.center and call.attrs.scale):
-        raise Unread("center or scale is off")
-    return {"center": True, "scale": True}
+    """Read two switches, which TVM's own kernels ignore: what is off must change nothing."""
+    switches = {}
+    for name, arg, neutral in (("scale", call.args[1], 1), ("center", call.args[2], 0)):
+        switches[name] = bool(getattr(call.attrs, name))
+        if not switches[name] and not (is_constant(arg) and (value_of(arg) == neutral).all()):
+            raise Unread(
+                f"{name}=False of values other than {neutral}, which TVM applies all the same"
+            )
+    return switches
 
 
 def _rms_norm(call: relax.Call) -> ReadOp:

@@ -21,9 +21,11 @@ from __future__ import annotations
 import inspect
 
 import numpy as np
+import tvm
 from tvm import ir, relax, runtime, tirx
 
 # Constants and loads of TIR have other names, and their fields, too, in v0.26.
+Analyzer = (getattr(tvm, "sym", None) or tvm.arith).Analyzer
 Constant = getattr(ir, "GenericConst", None) or relax.Constant
 TensorLoad = getattr(ir, "TensorLoad", None) or tirx.BufferLoad
 

@@ -18,7 +18,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import numpy as np
 import tvm
@@ -35,11 +35,8 @@ from .policy.rules.reduce import batch_norm_affine
 from .policy.table import TABLE
 from .reading import (
     Constant,
-    TensorLoad,
     Unread,
     axes_of,
-    buffer_of,
-    buffers_of,
     constant_of,
     is_constant,
     op_name,
@@ -48,14 +45,12 @@ from .reading import (
     users_of,
     value_of,
 )
+from .tir_ops import elementwise_of, pad_of
 
 _RESHAPES = [f"relax.{op}" for row in TABLE.values() if row.reshapes for op in row.relax_ops]
 
 # Functions with one of these attributes are single units to whoever made them.
 OPAQUE = ("Codegen", "Composite", "Primitive")
-
-# The ops that a function of TIR may be.
-_TIR = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
 
 
 def simplify(
@@ -125,7 +120,7 @@ class _Simplifier(PyExprMutator):
         if name is None:
             return call
         if name == "relax.call_tir":
-            return self._elementwise(call)
+            return self._of_tir(call)
         args = [self._constant_or(arg) for arg in call.args]
         call = relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
         if name == "relax.nn.batch_norm":
@@ -214,14 +209,19 @@ class _Simplifier(PyExprMutator):
         weight = self.builder_.emit(relax.op.permute_dims(weight))
         return relax.Call(call.op, [args[0], weight], call.attrs, call.ty_args, ret_ty=call.ty)
 
-    def _elementwise(self, call):
-        """Return a call of TIR that is a maximum or a minimum with one number as such an op.
+    def _of_tir(self, call):
+        """Return a call of TIR that is a pad, a maximum or a minimum with one number as such an op.
 
-        ONNX's Clip comes as such.
+        ONNX's Pad and Clip come as such.
         """
         func = self._mod[call.args[0]] if isinstance(call.args[0], ir.GlobalVar) else None
-        make = _tir_op(func) if isinstance(func, tirx.PrimFunc) else None
-        if make is None or not isinstance(call.args[1], relax.Tuple):
+        if not isinstance(func, tirx.PrimFunc) or not isinstance(call.args[1], relax.Tuple):
+            return call
+        pad = pad_of(func, call)
+        if pad is not None:
+            return self.builder_.normalize(pad)
+        make = elementwise_of(func)
+        if make is None:
             return call
         data, bound = call.args[1].fields
         bound = self._constant_or(bound)
@@ -296,26 +296,3 @@ class _Simplifier(PyExprMutator):
 def _along(values: np.ndarray, data, axis: int) -> Constant:
     """Return values of channels as a constant that broadcasts to data."""
     return constant_of(along(values, axis, data.ty.ndim), str(data.ty.dtype))
-
-
-def _tir_op(func: tirx.PrimFunc) -> Callable | None:
-    """Return the op that a function of TIR computes of each element and one number."""
-    # Nothing but loops and blocks around one store.
-    node = func.body
-    while not isinstance(node, tirx.BufferStore):
-        inner = getattr(node, "block", None) or getattr(node, "body", None)
-        if inner is None or isinstance(node, tirx.AttrStmt):
-            return None
-        node = inner
-    if type(node.value) not in _TIR or len(buffers_of(func)) != 3:
-        return None
-    value, to = node.value, list(node.indices)
-    if not all(isinstance(side, TensorLoad) for side in (value.a, value.b)):
-        return None
-    buffers = [buffer_of(value.a), buffer_of(value.b), node.buffer]
-    if len(value.b.indices) or not all(a.same_as(b) for a, b in zip(buffers, buffers_of(func))):
-        return None
-    same = len(to) == len(value.a.indices) and all(
-        isinstance(i, tirx.Var) and i.same_as(j) for i, j in zip(to, value.a.indices)
-    )
-    return _TIR[type(value)] if same else None

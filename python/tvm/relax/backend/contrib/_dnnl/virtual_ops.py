@@ -18,13 +18,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tvm import relax
 
 from .graph import RelaxGraph
 from .ops import ReadOp
 from .policy.op_spec import Rules
+from .reading import value_of
 from .rewrites.formulas import ROOTS, FormulaReader
-from .rewrites.norm_readers import LayerNormReader, RMSNormReader
+from .rewrites.norm_readers import (
+    InstanceNormReader,
+    LayerNormReader,
+    Normalization,
+    RMSNormReader,
+)
+
+_NORMS = {LayerNormReader: "nn.layer_norm", InstanceNormReader: "nn.instance_norm"}
 
 
 def with_formulas(func: relax.Function, rules: Rules) -> RelaxGraph:
@@ -58,16 +67,38 @@ def _formulas(graph: RelaxGraph, i: int):
             attrs = {k: v for k, v in graph.read[i].attrs.items() if k == "out_dtype"}
             yield ReadOp("nn.dense", [data, *graph.operands[weight]], attrs)
     if name in ("add", "multiply", "divide"):
-        norm = LayerNormReader(graph).read(i)
-        if norm is not None and norm.gamma is not None and norm.beta is not None:
-            attrs = {"axis": -1, "epsilon": norm.epsilon, "center": True, "scale": True}
-            yield ReadOp("nn.layer_norm", norm.operands(), attrs)
+        for reader, norm_name in _NORMS.items():
+            norm = reader(graph).read(i)
+            operands = norm and _of_vectors(graph, norm, reader.axis)
+            if operands:
+                switches = {"center": norm.beta is not None, "scale": norm.gamma is not None}
+                attrs = {"axis": reader.axis, "epsilon": norm.epsilon, **switches}
+                yield ReadOp(norm_name, operands, attrs)
         norm = RMSNormReader(graph).read(i)
-        if norm is not None and norm.gamma is not None:
-            yield ReadOp("dnnl.rms_norm", norm.operands(), {"epsilon": norm.epsilon})
+        operands = norm and _of_vectors(graph, norm, -1)
+        if operands and norm.gamma is not None:
+            yield ReadOp("dnnl.rms_norm", operands[:2], {"epsilon": norm.epsilon})
     if name in ROOTS:
         for formula in FormulaReader(graph).formulas(i):
             yield ReadOp(formula.name, [formula.data], dict(formula.attrs))
+
+
+def _of_vectors(graph: RelaxGraph, norm: Normalization, axis: int) -> list[int] | None:
+    """Return the operands of a norm, by number, with vectors along an axis; None if it has others.
+
+    Those that it lacks are constants that change nothing.
+    """
+    data = graph.result(norm.data)
+    operands = [norm.data]
+    for i, neutral in ((norm.gamma, 1.0), (norm.beta, 0.0)):
+        if i is None:
+            i = graph.add_constant(np.full(data.shape[axis], neutral), data.dtype)
+        elif len(graph.result(i).shape) != 1:
+            if not graph.is_fixed(i):
+                return None
+            i = graph.add_constant(value_of(graph.nodes[i]).reshape(-1), graph.result(i).dtype)
+        operands.append(i)
+    return operands
 
 
 def _between_casts(graph: RelaxGraph, i: int):

@@ -14,10 +14,11 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Finds the ops of a layer normalization, or of a root mean square one, in a graph.
+"""Finds the ops of a layer, an instance or a root mean square normalization in a graph.
 
 The first is (x - mean(x)) / sqrt(mean((x - mean(x)) ** 2) + epsilon) * gamma + beta along the last
-axis. The factor and the summand may be missing, and each step may be written in another way.
+axis, the second the same along all axes behind that of the channels. The factor and the summand may
+be missing, and each step may be written in another way.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ..policy.graph import Graph
 
 
 class Normalization(NamedTuple):
-    """A layer normalization, its operands by their numbers in the graph."""
+    """A normalization, its operands by their numbers in the graph."""
 
     data: int
     epsilon: float
@@ -50,11 +51,14 @@ class LayerNormReader:
         A typed function.
     """
 
+    # The axis of the data that factors and summands lie along.
+    axis = -1
+
     def __init__(self, graph: Graph):
         self.graph = graph
 
     def read(self, root: int) -> Normalization | None:
-        """Read the call `root` as a layer normalization, with all of factor and summand in it."""
+        """Read the call `root` as a normalization, with all of factor and summand in it."""
         for core, operand in self._sides(root, "add"):
             norm = self._scaled(core)
             if norm is not None and self._is_vector(operand, norm.data):
@@ -69,13 +73,12 @@ class LayerNormReader:
         return [(left, right), (right, left)]
 
     def _is_vector(self, i: int, data: int) -> bool:
-        """Whether an operand has one value for each element of the last axis of the data."""
-        size = self.graph.result(data).shape[-1]
-        shape = self.graph.result(i).shape
-        rank = len(self.graph.result(data).shape)
-        if None in shape or not 0 < len(shape) <= rank:
+        """Whether an operand has one value for each item of the axis."""
+        shape, out = self.graph.result(i).shape, self.graph.result(data).shape
+        if None in shape or not 0 < len(shape) <= len(out):
             return False
-        return shape[-1] == size == math.prod(shape)
+        shape = (1,) * (len(out) - len(shape)) + shape
+        return shape[self.axis] == out[self.axis] == math.prod(shape)
 
     def _scaled(self, i: int) -> Normalization | None:
         """Read a normalization that a factor may follow."""
@@ -131,6 +134,10 @@ class LayerNormReader:
         operands = self.graph.operands[square]
         if self.graph.ops[square] == "power" and self.graph.scalar(operands[1]) == 2.0:
             return self._centred(operands[0]) == data
+        if self.graph.ops[square] == "dnnl.pow":
+            attrs = self.graph.views[square].attrs
+            is_square = (attrs.alpha, attrs.beta) == (1.0, 2.0)
+            return is_square and self._centred(operands[0]) == data
         if self.graph.ops[square] == "multiply":
             return all(self._centred(operand) == data for operand in operands)
         return False
@@ -140,7 +147,7 @@ class LayerNormReader:
         data, mean = self.graph.operands[i]
         if self.graph.views[i].attrs.unbiased or self._mean(mean) != data:
             return None
-        return data if self._along_last_axis(i, data) else None
+        return data if self._is_along(i, data) else None
 
     def _centred(self, i: int) -> int | None:
         """Read x - mean(x), and return x."""
@@ -150,18 +157,36 @@ class LayerNormReader:
         return data if self._mean(mean) == data else None
 
     def _mean(self, i: int) -> int | None:
-        """Read a mean along the last axis, which is kept."""
+        """Read a mean of what is normalized together, of which the axes are kept."""
         if self.graph.ops[i] != "mean":
             return None
         data = self.graph.operands[i][0]
-        return data if self._along_last_axis(i, data) else None
+        return data if self._is_along(i, data) else None
 
-    def _along_last_axis(self, i: int, data: int) -> bool:
-        """Whether a reduction of data is one along the last axis, which is kept."""
+    def _is_along(self, i: int, data: int) -> bool:
+        """Whether a reduction of data is along the axes of what is normalized, which are kept."""
         attrs, shape = self.graph.views[i].attrs, self.graph.result(data).shape
-        axes = [int(axis) % len(shape) for axis in attrs.axis or ()]
-        is_last = axes == [len(shape) - 1] and shape[-1] is not None
-        return is_last and attrs.keepdims and not attrs.exclude
+        axes = sorted(int(axis) % len(shape) for axis in attrs.axis or ())
+        is_all = axes and axes == self._axes(len(shape)) and shape[self.axis] is not None
+        return is_all and attrs.keepdims and not attrs.exclude
+
+    def _axes(self, rank: int) -> list[int]:
+        """Return the axes of what is normalized together, for data of a rank."""
+        return [rank - 1]
+
+
+class InstanceNormReader(LayerNormReader):
+    """Finds normalizations of each channel of each image; the channels are axis 1."""
+
+    axis = 1
+
+    def _axes(self, rank: int) -> list[int]:
+        return list(range(2, rank))
+
+    def _mean(self, i: int) -> int | None:
+        if self.graph.ops[i] != "nn.global_avg_pool2d":
+            return super()._mean(i)
+        return self.graph.operands[i][0] if self.graph.views[i].attrs.layout == "NCHW" else None
 
 
 class RMSNormReader(LayerNormReader):

@@ -1,0 +1,125 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Ops that importers write as functions of TIR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm_ffi
+from tvm import relax, tirx, topi
+
+from .reading import Analyzer, TensorLoad, Unread, buffer_of, buffers_of, dims, number
+
+# What TIR has for an element and a number.
+_ELEMENTWISE = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
+
+# How ONNX's importer writes a pad, by Relax's mode.
+_PADS: dict[str, Callable] = {
+    "constant": topi.nn.pad,
+    "reflect": lambda data, before, after, _: topi.nn.mirror_pad(data, before, after, "REFLECT"),
+    "replicate": lambda data, before, after, _: topi.nn.replicate_pad(data, before, after),
+}
+
+
+def elementwise_of(func: tirx.PrimFunc) -> Callable | None:
+    """Return the op that a function of TIR computes of each element and one number."""
+    node = _store(func)
+    if node is None or type(node.value) not in _ELEMENTWISE or len(buffers_of(func)) != 3:
+        return None
+    value, to = node.value, list(node.indices)
+    if not all(isinstance(side, TensorLoad) for side in (value.a, value.b)):
+        return None
+    buffers = [buffer_of(value.a), buffer_of(value.b), node.buffer]
+    if len(value.b.indices) or not all(a.same_as(b) for a, b in zip(buffers, buffers_of(func))):
+        return None
+    same = len(to) == len(value.a.indices) and all(
+        isinstance(i, tirx.Var) and i.same_as(j) for i, j in zip(to, value.a.indices)
+    )
+    return _ELEMENTWISE[type(value)] if same else None
+
+
+def pad_of(func: tirx.PrimFunc, call: relax.Call) -> relax.Call | None:
+    """Return a call of a function of TIR as a pad, if it is what TVM writes for one.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        The function.
+    call : relax.Call
+        Calls it with a tuple of tensors.
+    """
+    node = _store(func)
+    if node is None or len(call.args[1].fields) != 1:
+        return None
+    (data,), load, value, modes = call.args[1].fields, node.value, 0.0, ("reflect", "replicate")
+    if len(getattr(load, "args", ())) == 3:  # the condition of what is inside, and both values
+        (_, load, other), modes = load.args, ("constant",)
+        value = number(other)
+    if not isinstance(load, TensorLoad) or value is None:
+        return None
+    try:
+        sizes = list(zip(dims(data), dims(call)))
+    except Unread:
+        return None
+    analyzer = Analyzer()
+    more = [number(analyzer.simplify(after - before)) for before, after in sizes]
+    if None in more or not len(more) == len(load.indices) == len(node.indices):
+        return None
+    for mode in modes:
+        # Where the first element of the data is; of its copies at the edge the last.
+        pick = max if mode == "replicate" else min
+        places = [_zeros(*each) for each in zip(load.indices, node.indices, more)]
+        if not all(places):
+            continue
+        before = [pick(each) for each in places]
+        after = [total - width for total, width in zip(more, before)]
+        # What was read is a guess, until TVM writes the same for it.
+        if tvm_ffi.structural_equal(func, _written(_PADS[mode], data, before, after, value)):
+            widths = [width for pair in zip(before, after) for width in pair]
+            return relax.op.nn.pad(data, widths, mode, value)
+    return None
+
+
+def _zeros(index, var, largest: int) -> list[int]:
+    """Return the values of a variable, from 0 on, for which an index is 0."""
+
+    def at(value):
+        analyzer = Analyzer()
+        analyzer.bind(var, tirx.IntImm("int64", value))
+        return number(analyzer.simplify(index))
+
+    return [value for value in range(largest + 1) if at(value) == 0]
+
+
+def _written(write: Callable, data: relax.Expr, *args) -> tirx.PrimFunc:
+    """Return the function of TIR for an op of data."""
+    builder, param = relax.BlockBuilder(), relax.Var("data", data.ty)
+    with builder.function("main", [param]):
+        builder.emit_func_output(builder.emit_te(write, param, *args))
+    return next(f for f in builder.get().functions.values() if isinstance(f, tirx.PrimFunc))
+
+
+def _store(func: tirx.PrimFunc) -> tirx.BufferStore | None:
+    """Return the only store of a function, around which are nothing but loops and blocks."""
+    node = func.body
+    while not isinstance(node, tirx.BufferStore):
+        inner = getattr(node, "block", None) or getattr(node, "body", None)
+        if inner is None or isinstance(node, tirx.AttrStmt):
+            return None
+        node = inner
+    return node
