@@ -25,7 +25,6 @@ from dnnl_modules import (
     X2,
     X3,
     X4,
-    check,
     check_case,
     compiled,
     composites,
@@ -36,10 +35,8 @@ from dnnl_modules import (
     run,
     var,
 )
-from onnx import TensorProto, helper, numpy_helper
-from tvm import relax, te, tirx
+from tvm import relax
 from tvm.relax import op
-from tvm.relax.frontend.onnx import from_onnx
 
 HEADS = [0, 2, 1, 3]
 XA = var("x", 2, 5, 2, 4)
@@ -205,52 +202,3 @@ def test_layouts_that_stay(index_map, reason):
     report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(mod, prune=False))
     (text,) = report.reasons["layout_transform"]
     assert reason in text
-
-
-def _pad_of_onnx(shape, widths, mode, value):
-    """Return a pad as ONNX's importer writes it: a function of TIR."""
-    names = ("widths", "value")
-    constants = (np.array(widths, "int64"), np.array(value, "float32"))
-    node = helper.make_node("Pad", ["x", *names], ["y"], mode=mode)
-    graph = helper.make_graph(
-        [node],
-        "pad",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))],
-        [numpy_helper.from_array(array, name) for array, name in zip(constants, names)],
-    )
-    opsets = [helper.make_opsetid("", 18)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    return from_onnx(model, keep_params_in_input=False)
-
-
-@pytest.mark.parametrize("widths", [(0, 0, 1, 2, 0, 0, 0, 3), (0, 1, 0, 0, 0, 0, 2, 0)], ids=str)
-@pytest.mark.parametrize("mode, value", [("constant", 1.5), ("reflect", 0.0), ("edge", 0.0)])
-def test_pad_of_onnx(mode, value, widths):
-    mod = _pad_of_onnx([2, 6, 5, 4], widths, mode, value)
-    assert "call_tir" in mod.script()
-    check(mod, {"dnnl.pad": 1}, rand(2, 6, 5, 4), tolerance=0)
-
-
-@pytest.mark.parametrize("mode", ["constant", "reflect"])
-def test_pad_of_onnx_of_any_batch(mode):
-    mod = _pad_of_onnx(["n", 6, 5, 4], (0, 0, 1, 1, 0, 0, 1, 1), mode, 0.0)
-    check(mod, {"dnnl.pad": 1}, rand(3, 6, 5, 4), tolerance=0)
-
-
-def _not_before(row):
-    """Return what is a pad but for the rows that it leaves out."""
-
-    def write(data):
-        def at(i, j):
-            inside = tirx.all(i >= row, i < 6, j >= 1)
-            return tirx.if_then_else(inside, data[i - 1, j - 1], 0.0)
-
-        return te.compute((7, 9), at, name="PadInput")
-
-    return lambda builder, x: builder.emit_te(write, x)
-
-
-@pytest.mark.parametrize("row", [2, 3])
-def test_what_is_no_pad_stays(row):
-    check(module(_not_before(row), var("x", 6, 8)), {}, rand(6, 8))
