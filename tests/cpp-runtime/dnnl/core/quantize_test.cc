@@ -226,4 +226,26 @@ TEST(DNNLUnfused, WrongAttributesNameNodeAndAttribute) {
                 "attribute 'post_ops.0.scale' is [[\"wide\"]], expected: integer");
 }
 
+TEST(DNNLDequantize, APartOfItIsCopied) {
+  // A reorder computes it, and another one copies the part: no layout of the first makes that.
+  QuantizedGraph graph;
+  const Array src = Noise({2, 3, 4, 4}, kInt8, -128, 127), scale = Vector({1, 0.5, 2});
+  const Entry data = graph.Input(src);
+  Node* node =
+      graph.Add("qnn.dequantize", {data, graph.Constant(scale), graph.Constant(ZeroPoint(3))},
+                src.shape, kFloat);
+  node->attrs["axis"] = 1;
+  Node* part = graph.Add("strided_slice", {{node->id, 0}}, {2, 3, 4, 2}, kFloat);
+  for (const auto& [key, value] :
+       {std::pair("begin", "2"), {"end", "4"}, {"strides", "1"}, {"axes", "3"}}) {
+    part->attrs[key] = std::vector<std::string>{value};
+  }
+  const Array real = Dequantized(src, scale, ZeroPoint(3), 1);
+  Array expected{{2, 3, 4, 2}, kFloat, {}};
+  for (size_t i = 0; i < real.values.size(); ++i) {
+    if (i % 4 >= 2) expected.values.push_back(real.values[i]);
+  }
+  ExpectNear(graph.Run(), expected, 1e-6, 0, "a part");
+}
+
 }  // namespace

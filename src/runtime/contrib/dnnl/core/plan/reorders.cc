@@ -117,7 +117,7 @@ void PlanBuilder::JoinReorders() {
     const dnnl::memory::desc layout =
         LayoutAsIn(layout_of(&first, DNNL_ARG_DST), layout_of(&second, DNNL_ARG_FROM),
                    plan_->tensors[result].md);
-    if (!layout) continue;
+    if (!layout || layout.is_zero()) continue;
     const ThreadScope threads(first.info.num_threads);
     const dnnl::primitive_desc_base desc = describe(layout);
     if (!desc || IsReference(desc)) continue;
