@@ -63,12 +63,13 @@ bool IsBlockGemm(const dnnl::primitive_desc_base& desc) {
   return StartsWith(desc.impl_info_str(), "brg");
 }
 
-bool SkipOverruns(dnnl::primitive_desc* desc) {
-  const auto overruns = [desc] {
+bool SkipWrong(dnnl::primitive_desc* desc, bool has_dilated_border) {
+  const auto is_wrong = [=] {
     const std::string name = desc->impl_info_str();
-    return name.find("jit_1x1:avx512_core_amx") != std::string::npos;
+    return name.find("jit_1x1:avx512_core_amx") != std::string::npos ||
+           (has_dilated_border && StartsWith(name, "jit:avx512_core_amx"));
   };
-  while (*desc && overruns()) {
+  while (*desc && is_wrong()) {
     if (!desc->next_impl()) return false;
   }
   return static_cast<bool>(*desc);

@@ -71,14 +71,17 @@ inline bool IsNative(const dnnl::primitive_desc_base& desc) {
 bool IsBlockGemm(const dnnl::primitive_desc_base& desc);
 
 /*!
- * \brief Go on to oneDNN's next implementation while the one at hand writes outside of its result.
+ * \brief Go on to oneDNN's next implementation while the one at hand is wrong.
  *
- * Version 3.2 has one such: for 1x1 convolutions on AMX, of bfloat16 and of 8 bits. Where the
- * spatial positions fill three tiles it writes a fourth one behind the last. That of 3.6.2 does
- * not; it has another name, so no version need be asked for.
+ * Version 3.2 has two such, both on AMX. One for 1x1 convolutions, of bfloat16 and of 8 bits,
+ * writes outside of its result: where the spatial positions fill three tiles, a fourth one behind
+ * the last. That of 3.6.2 does not; it has another name, so no version need be asked for. One in 8
+ * bits takes wrong sums off at the border, if windows have gaps and span most of the image.
+ * \param has_dilated_border Whether windows have gaps, and what they read beyond the source is the
+ *        zero point.
  * \return Whether there is one.
  */
-bool SkipOverruns(dnnl::primitive_desc* desc);
+bool SkipWrong(dnnl::primitive_desc* desc, bool has_dilated_border = false);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

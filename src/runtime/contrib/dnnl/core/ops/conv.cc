@@ -280,6 +280,8 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
   const FusedOps fused = FuseInt8(node, plan, {conv.dst_axes[1], to_primitive}, conv.int8,
                                   has_groups ? 3 : 1, is_transposed || IsPadded(conv));
   CheckOperands(conv, fused);
+  const bool has_dilated_border =
+      conv.int8 && conv.int8->src.HasZeroPoint() && conv.window.IsDilated() && IsPadded(conv);
 
   using Desc = typename Primitive::primitive_desc;
   const auto describe = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
@@ -288,7 +290,7 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
     Desc desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm, src, weights,
               fused.BiasDesc(), dst, conv.window.strides, conv.window.dilation,
               conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
-    if (SkipOverruns(&desc)) return desc;
+    if (SkipWrong(&desc, has_dilated_border)) return desc;
     if (!allow_empty) throw dnnl::error(dnnl_unimplemented, "all that accept this are wrong");
     return Desc();
   };

@@ -118,7 +118,7 @@ bool EmitWindowsApart(const NodeReader& node, PlanBuilder* plan, const ConvTenso
       AnyDesc(conv.src.md), AnyDesc(rows.md), fused.BiasDesc(),
       ChannelsLast(PlainDesc(dims, node.OutType())), ones, zeros, zeros, zeros, fused.attr,
       /*allow_empty=*/true);
-  if (!SkipOverruns(&desc) || IsReference(desc)) return plan->BackTo(mark), false;
+  if (!SkipWrong(&desc) || IsReference(desc)) return plan->BackTo(mark), false;
 
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(node, desc, dnnl::convolution_forward(desc),

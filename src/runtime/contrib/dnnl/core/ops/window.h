@@ -24,6 +24,7 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_WINDOW_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_WINDOW_H_
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,10 @@ struct Window {
   /*! \brief How many values a kernel of this size spans along a spatial dimension. */
   int64_t Span(size_t dimension, int64_t kernel) const {
     return (kernel - 1) * (dilation[dimension] + 1) + 1;
+  }
+  /*! \brief Whether there are gaps between taps. */
+  bool IsDilated() const {
+    return std::any_of(dilation.begin(), dilation.end(), [](int64_t gap) { return gap > 0; });
   }
   /*! \brief Exchange height and width of an image. */
   void Transpose();
