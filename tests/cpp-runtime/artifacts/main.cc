@@ -56,6 +56,8 @@ constexpr int kMostSeconds = 5;
 constexpr int kMostSecondsOfClock = 60;
 /*! \brief Allocations below this are not compared with those of the valid artifact. */
 constexpr size_t kFewBytes = 1 << 20;
+/*! \brief As many times the valid artifact's memory may be taken. */
+constexpr double kMostRatio = 2;
 /*! \brief A graph whose tensors have more than this is left out: small ones show the same sooner.
  */
 constexpr double kMostOfGraph = 4 << 20;
@@ -247,7 +249,10 @@ class Campaign {
     if (result.outcome == Outcome::kRun && result.tensor_bytes > valid_tensors) {
       usual *= result.tensor_bytes / valid_tensors;
     }
-    return result.peak / usual;
+    // The first to want a kernel pays for its compilation, which the valid one then does not.
+    double peak = result.peak;
+    if (peak > kMostRatio * usual) peak = std::min<double>(peak, Run(trial, library_).peak);
+    return peak / usual;
   }
 
   void Announce(const Trial& trial, const std::string& what) {
@@ -281,7 +286,7 @@ class Campaign {
       std::cout << "@odd seed " << trial.seed << " " << result.error << std::endl;
     }
     if (!result.failure.empty()) Report(result.failure);
-    if (ratio > 2 && !options_.is_valid) {
+    if (ratio > kMostRatio && !options_.is_valid) {
       Report("it allocates " + std::to_string(result.peak) + " bytes, " + std::to_string(ratio) +
              " x as many as expected");
     }
