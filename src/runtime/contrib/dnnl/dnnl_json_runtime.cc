@@ -129,8 +129,8 @@ TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.computes").set_body_typed([](DataType 
   return dnnl_backend::WithTVMErrors([&]() { return dnnl_backend::Computes(dtype); });
 });
 
-TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.multiplies_bfloat16").set_body_typed([]() {
-  return dnnl_backend::MultipliesBfloat16();
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.prefers_bfloat16").set_body_typed([]() {
+  return dnnl_backend::PrefersBfloat16();
 });
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed([](int num_threads) {

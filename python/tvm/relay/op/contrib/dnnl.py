@@ -146,8 +146,8 @@ def partition_for_dnnl(
         composite or on their own.
     precision : str | None
         What convolutions and matmuls of float32, and the ops between them, compute in: "float32",
-        "bfloat16", "float16", or "auto", which is bfloat16 where this CPU has instructions for it
-        (AVX512_BF16, AMX) and else float32. The arguments and results of main keep their types.
+        "bfloat16", "float16", or "auto", which is bfloat16 where this CPU has AMX and else
+        float32. The arguments and results of main keep their types.
         "float32" unless the PassContext says otherwise.
     bf16 : bool | None
         Deprecated: True is `precision="bfloat16"`, and False "float32".

@@ -51,9 +51,8 @@ void CheckLibraryVersion();
 /*! \brief Whether oneDNN has fast code for a floating-point type on this CPU. */
 bool Computes(DLDataType dtype);
 
-/*! \brief Whether the CPU has instructions for products of bfloat16, as far as oneDNN may use it.
- */
-bool MultipliesBfloat16();
+/*! \brief Whether bfloat16 takes less time than float32: with AMX, as far as oneDNN may use it. */
+bool PrefersBfloat16();
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -147,7 +147,7 @@ def _check_precision(precision) -> str:
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be {list_of(PRECISIONS)}, but is {precision!r}")
     if precision == "auto":
-        return "bfloat16" if cpu.multiplies_bfloat16() else "float32"
+        return "bfloat16" if cpu.prefers_bfloat16() else "float32"
     if not cpu.computes(precision):
         raise ValueError(
             f"precision={precision!r}: oneDNN cannot compute with {precision} on this CPU"

@@ -41,7 +41,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("runtime.contrib.dnnl.version", []() { return ffi::String(LibraryVersion()); })
       .def("runtime.contrib.dnnl.computes",
            [](DLDataType dtype) { return WithFFIErrors([&]() { return Computes(dtype); }); })
-      .def("runtime.contrib.dnnl.multiplies_bfloat16", MultipliesBfloat16)
+      .def("runtime.contrib.dnnl.prefers_bfloat16", PrefersBfloat16)
       .def("runtime.contrib.dnnl.set_num_threads",
            [](int num_threads) { WithFFIErrors([&]() { SetNumThreads(num_threads); }); })
       .def("runtime.contrib.dnnl.get_num_threads",
