@@ -22,6 +22,7 @@ import shlex
 import subprocess
 
 from scripts.errors import SetupError
+from scripts.setup.lock import held
 
 TAIL_LINES = 25
 
@@ -177,6 +178,7 @@ class Runner:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env=clean_environment(),
+                pass_fds=held(),
                 text=True,
                 errors="replace",
             )

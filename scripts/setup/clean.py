@@ -19,6 +19,7 @@
 import shutil
 
 from scripts.console import Console
+from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.setup.lock import exclusive
 from scripts.setup.steps import IN_USE
@@ -35,7 +36,24 @@ def main(args):
         print(f"rm -rf {layout.build}")
         return 0
     if layout.build.is_dir():
-        console = Console()
-        with exclusive(layout.lock, console), exclusive(layout.in_use, console, IN_USE):
-            shutil.rmtree(layout.build)
+        clean(layout, Console())
     return 0
+
+
+def clean(layout, console):
+    """Remove what is in the build directory, but for the lock files.
+
+    Who waits for a lock has its file open: with a new file of that name, two would hold it alone.
+    """
+    locks = (layout.lock, layout.in_use)
+    with exclusive(layout.lock, console), exclusive(layout.in_use, console, IN_USE):
+        try:
+            for entry in layout.build.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                elif entry not in locks:
+                    entry.unlink()
+        except PermissionError as error:
+            raise SetupError(
+                f"cannot remove {error.filename}", "run as the owner of the checkout."
+            ) from error

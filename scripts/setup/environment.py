@@ -145,13 +145,13 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=(), also=()):
         return runner
     try:
         # From here on nobody takes the environment away, until the last process in it has ended.
-        share(layout.in_use)
+        share(layout.in_use, console)
         if all(step.current() for step in chain):
             return runner
         release(layout.in_use)
         with exclusive(layout.lock, console):
             run_steps(chain, runner)
-            share(layout.in_use)
+            share(layout.in_use, console)
     except PermissionError as error:
         raise SetupError(
             f"cannot write to {error.filename}",

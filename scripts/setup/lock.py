@@ -22,12 +22,21 @@ The kernel drops a lock when its last holder ends, however it ends, so it never 
 import contextlib
 import fcntl
 import os
+import re
 from pathlib import Path
+
+from scripts.errors import SetupError
+
+# The descriptors that this process has locked, alone or together with others.
+_HELD: set[int] = set()
 
 
 @contextlib.contextmanager
 def exclusive(path, console, what="another set-up of this checkout"):
     """Hold the lock file alone while the body runs; wait for its holders, say for whom, how long.
+
+    Commands that are started with `pass_fds=held()` hold it, too: if this process is killed, the
+    next one waits for what it has left running.
 
     Parameters
     ----------
@@ -37,17 +46,19 @@ def exclusive(path, console, what="another set-up of this checkout"):
         Where the waiting is told.
     what : str
         What the holders do.
+
+    Raises
+    ------
+    SetupError
+        If this process runs in what holds the lock, and so would wait for itself.
     """
     descriptor = _open(path)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            console.say(f"waiting for {what} ({_holders(descriptor) or 'an unknown process'})")
-            with console.step("waiting", after=1.0):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _lock(descriptor, fcntl.LOCK_EX, console, what)
+        _HELD.add(descriptor)
         yield
     finally:
+        _HELD.discard(descriptor)
         os.close(descriptor)
 
 
@@ -55,12 +66,12 @@ def exclusive(path, console, what="another set-up of this checkout"):
 _SHARED: dict[Path, int] = {}
 
 
-def share(path):
+def share(path, console):
     """Hold the lock file together with others, until this process and all it starts have ended."""
     if path not in _SHARED:
         descriptor = _open(path)
         os.set_inheritable(descriptor, True)
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        _lock(descriptor, fcntl.LOCK_SH, console, "a set-up that replaces this environment")
         _SHARED[path] = descriptor
 
 
@@ -73,26 +84,65 @@ def release(path):
         os.close(_SHARED.pop(path))
 
 
+def held():
+    """Return the descriptors of the lock files that this process holds alone."""
+    return tuple(_HELD)
+
+
 def _open(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
+def _lock(descriptor, how, console, what):
+    """Lock a file; if others hold it, wait for them, and say so."""
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        holders = _holders(descriptor)
+    if holders & _ancestors():
+        raise SetupError(
+            "this command would replace the environment that it was started in",
+            "leave the shell or program that `./dev.py exec` has started, and run it outside.",
+        )
+    names = ", ".join(f"process {one}{_command(one)}" for one in sorted(holders))
+    console.say(f"waiting for {what} ({names or 'an unknown process'})")
+    with console.step("waiting", after=1.0):
+        fcntl.flock(descriptor, how)
+
+
 def _holders(descriptor):
-    """Name the processes that hold a lock file, as the kernel lists them."""
-    inode = os.fstat(descriptor).st_ino
-    names = []
+    """Return the numbers of the processes that hold a lock file, but for this one.
+
+    A lock belongs to a descriptor, which processes inherit; /proc/locks has only the first one.
+    """
+    lock = re.compile(rf"^lock:.* FLOCK .*:{os.fstat(descriptor).st_ino} ", re.MULTILINE)
+    numbers = set()
+    for place in Path("/proc").glob("[0-9]*"):
+        # Other users' processes, and those that have just ended, cannot be read.
+        with contextlib.suppress(OSError):
+            if any(lock.search(one.read_text()) for one in place.glob("fdinfo/*")):
+                numbers.add(int(place.name))
+    return numbers - {os.getpid()}
+
+
+def _ancestors():
+    """Return the numbers of the processes that this one was started by."""
+    numbers = []
+    number = os.getppid()
     with contextlib.suppress(OSError):
-        for line in Path("/proc/locks").read_text(encoding="utf-8").splitlines():
-            fields = line.split()
-            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
-                names.append(f"process {fields[4]}{_command(fields[4])}")
-    return ", ".join(names)
+        while number:
+            numbers.append(number)
+            # Behind the name in brackets, which may hold anything: state, parent.
+            status = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace")
+            number = int(status.rpartition(")")[2].split()[1])
+    return set(numbers)
 
 
 def _command(process):
     """Return what a process was started with, in brackets; nothing if that is unknown."""
     with contextlib.suppress(OSError):
-        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-        return f" [{b' '.join(words).decode(errors='replace').strip()[:80]}]"
+        words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").split()
+        return f" [{b' '.join(words).decode(errors='replace')[:80]}]"
     return ""

@@ -17,6 +17,7 @@
 """Stamps and steps: what is skipped, what is done again, and what an interruption leaves."""
 
 import argparse
+import contextlib
 import io
 import os
 import re
@@ -32,6 +33,7 @@ from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
 from scripts.runner import Runner
 from scripts.setup import environment, steps, tree, wheels
+from scripts.setup.clean import clean
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
 from scripts.setup.stamps import Stamp, digest, is_source
@@ -280,14 +282,25 @@ def started(body, *words):
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
+@contextlib.contextmanager
+def locked(lock):
+    """Have a process of its own hold a lock file alone; yield the process."""
+    holds = "with exclusive(Path(sys.argv[2]), Console()): print(flush=True); sys.stdin.read()"
+    process = started(holds, lock)
+    process.stdout.readline()
+    yield process
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
 def test_a_second_set_up_waits_for_the_first(tmp_path):
     lock = tmp_path / "build/.lock"
-    with exclusive(lock, Console()):
+    with locked(lock) as first:
         second = started(
             "with exclusive(Path(sys.argv[2]), Console()): print('inside', flush=True)", lock
         )
         line = second.stderr.readline()
-        assert f"waiting for another set-up of this checkout (process {os.getpid()} [" in line
+        assert f"waiting for another set-up of this checkout (process {first.pid} [" in line
         time.sleep(0.1)
         assert second.poll() is None
     out, err = second.communicate(timeout=20)
@@ -296,7 +309,7 @@ def test_a_second_set_up_waits_for_the_first(tmp_path):
 
 def test_what_waits_says_for_how_long(tmp_path):
     lock = tmp_path / "build/.lock"
-    with exclusive(lock, Console()):
+    with locked(lock):
         second = started(
             "Console.interval = 0.1\nwith exclusive(Path(sys.argv[2]), Console()): pass", lock
         )
@@ -336,7 +349,7 @@ def test_nothing_is_replaced_while_a_process_runs_in_it(layout):
     (folder / "model").write_text("runs")
     # As ./dev.py exec: what it becomes is what runs in the environment.
     user = started(
-        "share(Path(sys.argv[2]))\n"
+        "share(Path(sys.argv[2]), Console())\n"
         "os.execvp('sh', ['sh', '-c', 'echo begins; read line; cat $0', sys.argv[3]])",
         layout.in_use,
         folder / "model",
@@ -367,6 +380,65 @@ def test_nothing_is_replaced_while_a_process_runs_in_it(layout):
     assert (folder / "model").is_file() and waiting.poll() is None
     assert user.communicate("go on\n", timeout=20)[0] == "runs"
     assert waiting.wait(20) == 0 and not folder.exists()
+
+
+def test_who_shares_says_what_it_waits_for(tmp_path):
+    lock = tmp_path / "build/.in-use"
+    with locked(lock) as first:
+        second = started("share(Path(sys.argv[2]), Console())", lock)
+        said = f"waiting for a set-up that replaces this environment (process {first.pid} ["
+        assert second.stderr.readline().startswith(said)
+    second.communicate(timeout=20)
+    assert second.returncode == 0
+
+
+def test_what_a_killed_set_up_has_started_ends_before_the_next_one(tmp_path):
+    """Else two installations write into one environment at once."""
+    lock, late = tmp_path / "build/.lock", tmp_path / "late"
+    killed = started(
+        "from scripts.runner import Runner\n"
+        "with exclusive(Path(sys.argv[2]), Console()):\n"
+        "    script = f'echo begun; sleep 1; touch {sys.argv[3]}'\n"
+        "    Console.note = lambda self, text: print(text, flush=True)\n"
+        "    Runner(Console(), Path(sys.argv[2]).parent).run(['sh', '-c', script], 'log')",
+        lock,
+        late,
+    )
+    assert killed.stdout.readline() == "begun\n"
+    killed.kill()
+    killed.communicate()
+    second = started(
+        "with exclusive(Path(sys.argv[2]), Console()): print(Path(sys.argv[3]).exists())",
+        lock,
+        late,
+    )
+    # It names who runs, not who was killed.
+    out, err = second.communicate(timeout=20)
+    assert out == "True\n" and "[sh -c echo begun" in err and str(killed.pid) not in err
+
+
+def test_a_command_in_an_environment_that_it_would_replace_is_an_error(tmp_path):
+    """`./dev.py exec -- bash`, and in there `./dev.py clean`: one waits for the other."""
+    lock = tmp_path / "build/.in-use"
+    outer = started(
+        "import subprocess\nshare(Path(sys.argv[2]), Console())\n"
+        "inner = 'from scripts.setup.lock import *\\nfrom scripts.console import Console\\n'\n"
+        "inner += 'import sys\\nsys.tracebacklimit = 0\\n'\n"
+        "inner += 'with exclusive(Path(sys.argv[1]), Console()): pass'\n"
+        "subprocess.run([sys.executable, '-c', inner, sys.argv[2]], cwd=sys.argv[3])",
+        lock,
+        ROOT,
+    )
+    _, err = outer.communicate(timeout=20)
+    assert "this command would replace the environment that it was started in" in err
+
+
+def test_clean_leaves_the_lock_files(layout):
+    """Who waits for one would hold a file that is gone, and somebody else a new one."""
+    (layout.build / "venv/bin").mkdir(parents=True)
+    (layout.build / ".machine").write_text("stamp")
+    clean(layout, Console())
+    assert sorted(layout.build.iterdir()) == sorted([layout.lock, layout.in_use])
 
 
 def test_what_is_up_to_date_takes_no_lock(layout, monkeypatch):
