@@ -84,9 +84,21 @@ class Quantization(NamedTuple):
         """Return the quantize of an expression."""
         return qnn.quantize(expr, self.scale_expr, self.zero_expr, self.axis, self.dtype)
 
+    def requantize(self, expr, scale, axis=-1):
+        """Return the requantize of an expression in int32, of which one stands for `scale`."""
+        scale, zero = relay.const(np.array(scale, "float32")), relay.const(0)
+        return qnn.requantize(
+            expr, scale, zero, self.scale_expr, self.zero_expr, axis, out_dtype=self.dtype
+        )
+
     def var(self, name, *shape):
         """Return a variable of such integers."""
         return relay.var(name, shape=shape, dtype=self.dtype)
+
+
+def parameters(data, weight):
+    """Return what a QNN op that accumulates gets behind its data and its weight."""
+    return data.zero_expr, weight.zero_expr, data.scale_expr, weight.scale_expr
 
 
 def assert_within_one_step(got, want):

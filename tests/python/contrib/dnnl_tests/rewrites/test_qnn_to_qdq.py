@@ -25,7 +25,12 @@ from tvm.relay.op.contrib._dnnl.policy.refused import REFUSED
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.quantized import Quantization, assert_within_one_step, run_quantized
+from dnnl_tests.quantized import (
+    Quantization,
+    assert_within_one_step,
+    parameters,
+    run_quantized,
+)
 from dnnl_tests.reference import conv, conv_transpose, pool
 from dnnl_tests.relay import composites, module, partition
 
@@ -35,24 +40,6 @@ OUT = Quantization(0.11, 120, "uint8")
 
 def const(value, dtype):
     return relay.const(np.array(value, dtype))
-
-
-def requantize(expr, scale, axis=-1, out=OUT):
-    """Requantize a sum in int32."""
-    return qnn.requantize(
-        expr,
-        const(scale, "float32"),
-        const(0, "int32"),
-        out.scale_expr,
-        out.zero_expr,
-        axis,
-        out_dtype=out.dtype,
-    )
-
-
-def parameters(data, weight):
-    """Return what a QNN op gets behind its data and its weight."""
-    return data.zero_expr, const(0, "int32"), data.scale_expr, weight.scale_expr
 
 
 @pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
@@ -80,7 +67,7 @@ def test_conv(op, bias, per_channel):
     if bias != "none":
         want = want + (b * sum_scale.astype("float64")).reshape(8, 1, 1)
         name = f"dnnl.qnn.{op}_bias_quantize"
-    expr = requantize(expr, sum_scale, axis=1)
+    expr = OUT.requantize(expr, sum_scale, axis=1)
     run_quantized(expr, {"x": x}, OUT.nearest(want), composites={name: 1})
 
 
@@ -93,21 +80,33 @@ def test_scales_of_rows_or_columns_of_a_conv(axis):
     scales = np.linspace(0.0001, 0.0003, 8).astype("float32")
     want = conv(DATA.real(x), weight.real(w), attrs) / (0.02 * 0.01)
     want = want * np.expand_dims(scales, () if axis == -1 else (-1,))
-    mod = partition(module(requantize(expr, scales, axis)), prune=False)
+    mod = partition(module(OUT.requantize(expr, scales, axis)), prune=False)
     offload = testing.offload(mod)
     assert offload.composites == {"dnnl.dequantize_quantize": 1}
     assert offload.host_ops == {"qnn.conv2d": 1}
     assert_within_one_step(testing.run(mod, {"x": x})[0], OUT.nearest(want))
 
 
-def test_clip_of_the_result():
-    """A clip of integers is fused as one of real numbers."""
+@pytest.mark.parametrize("low, high", [(120, 200), (119.5, 200.5), (121.7, 999.0)])
+def test_clip_of_the_result(low, high):
+    """A clip of integers is fused as one of real numbers; TVM cuts fractions of bounds off."""
     weight = Quantization(0.01, 0, "int8", 0)
     x, w = DATA.values(5, 16), weight.values(8, 16, low=-64, high=64)
     expr = qnn.dense(DATA.var("x", 5, 16), relay.const(w), *parameters(DATA, weight), units=8)
-    expr = relay.clip(requantize(expr, 0.0002), 120, 200)
-    want = np.clip(OUT.nearest(DATA.real(x) @ weight.real(w).T), 120, 200)
+    expr = relay.clip(OUT.requantize(expr, 0.0002), low, high)
+    want = np.clip(OUT.nearest(DATA.real(x) @ weight.real(w).T), int(low), min(int(high), 255))
     run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.dense_clip_quantize": 1})
+
+
+@pytest.mark.parametrize("low, high", [(-3.7, 5.9), (-0.5, 100.2)])
+def test_clip_of_signed_integers(low, high):
+    """Fractions are cut off towards zero, in TVM alone, too."""
+    out = Quantization(0.05, 0, "int8")
+    x = DATA.values(4, 60)
+    expr = relay.clip(out.quantize(DATA.dequantize(DATA.var("x", 4, 60))), low, high)
+    want = np.clip(out.nearest(DATA.real(x)), int(low), int(high))
+    assert_within_one_step(testing.run(module(expr), {"x": x})[0], want)
+    run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.clip_quantize": 1})
 
 
 def test_sum_that_becomes_float32():
@@ -209,10 +208,10 @@ def test_batch_matmul():
     expr = qnn.batch_matmul(
         DATA.var("x", *x.shape),
         other.var("y", *y.shape),
-        *(DATA.zero_expr, other.zero_expr, DATA.scale_expr, other.scale_expr),
+        *parameters(DATA, other),
     )
     want = OUT.nearest(DATA.real(x) @ other.real(y).swapaxes(1, 2))
-    expr = requantize(expr, np.float32(0.02) * np.float32(0.03))
+    expr = OUT.requantize(expr, np.float32(0.02) * np.float32(0.03))
     counts = {"dnnl.qnn.batch_matmul_quantize": 1}
     run_quantized(expr, {"x": x, "y": y}, want, composites=counts)
 
@@ -246,11 +245,9 @@ def test_qlinear_matmul(weights):
     """As TVM v0.19 imports ONNX's QLinearMatMul: the weight is turned."""
     weight = Quantization(0.01, 0 if weights == "int8" else 120, weights)
     x, w = DATA.values(5, 16), weight.values(16, 8)
-    params = DATA.zero_expr, weight.zero_expr, DATA.scale_expr, weight.scale_expr
-    expr = qnn.dense(
-        DATA.var("x", 5, 16), relay.transpose(relay.const(w)), *params, units=8, out_dtype="int32"
-    )
-    expr = requantize(expr, np.float32(0.02) * np.float32(0.01))
+    turned, params = relay.transpose(relay.const(w)), parameters(DATA, weight)
+    expr = qnn.dense(DATA.var("x", 5, 16), turned, *params, units=8, out_dtype="int32")
+    expr = OUT.requantize(expr, np.float32(0.02) * np.float32(0.01))
     want = OUT.nearest(DATA.real(x) @ weight.real(w))
     run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.dense_quantize": 1})
 
@@ -344,13 +341,13 @@ def test_what_is_used_twice_stays():
     weight = Quantization(0.01, 0, "int8", 0)
     w = weight.values(8, 16, low=-64, high=64)
     total = qnn.dense(DATA.var("x", 5, 16), relay.const(w), *parameters(DATA, weight), units=8)
-    assert composites(module(requantize(total, 0.0002), total)) == {}
+    assert composites(module(OUT.requantize(total, 0.0002), total)) == {}
 
 
 def test_excluded():
     weight = Quantization(0.01, 0, "int8", 0)
     w = weight.values(8, 16, low=-64, high=64)
     total = qnn.dense(DATA.var("x", 5, 16), relay.const(w), *parameters(DATA, weight), units=8)
-    mod = module(requantize(total, 0.0002))
+    mod = module(OUT.requantize(total, 0.0002))
     assert composites(mod) == {"dnnl.qnn.dense_quantize": 1}
     assert composites(mod, exclude=["nn.dense"]) == {}

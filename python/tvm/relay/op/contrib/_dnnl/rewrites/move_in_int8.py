@@ -42,6 +42,7 @@ from ..policy.rules.quantize import (
     along,
     dequantized,
     parameters,
+    real_bounds,
     symmetric,
 )
 from ..policy.tensors import EIGHT_BITS
@@ -225,13 +226,11 @@ class _Mover:
         known = _parameters(data)
         if known is None or self.graph.users[self.graph.operands[i][0]] != [i]:
             return None
-        scale, zero_point = known
         low, high = (
             (0.0, np.inf) if op_name(expr) == "nn.relu" else (expr.attrs.a_min, expr.attrs.a_max)
         )
-        dtype = np.iinfo(expr.checked_type.dtype)
-        low, high = max(float(low), dtype.min), min(float(high), dtype.max)
-        real = relay.clip(data.args[0], (low - zero_point) * scale, (high - zero_point) * scale)
+        bounds = real_bounds(float(low), float(high), known, expr.checked_type.dtype)
+        real = relay.clip(data.args[0], *bounds)
         return relay.Call(data.op, [real, *data.args[1:]], data.attrs)
 
     def _concatenated(self, expr: relay.Call, fields: relay.Expr) -> relay.Expr | None:

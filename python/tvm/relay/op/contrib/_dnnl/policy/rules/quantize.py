@@ -79,6 +79,25 @@ def parameters(scale: Tensor, zero_point: Tensor) -> tuple[float, int] | None:
     return (known, int(zero_point.value.reshape(()))) if known > 0 else None
 
 
+def real_bounds(
+    low: float, high: float, known: tuple[float, int], dtype: str
+) -> tuple[float, float]:
+    """Return the bounds of real numbers that a clip of the integers that they become has.
+
+    Parameters
+    ----------
+    low, high : float
+        Those of the clip, of which TVM cuts fractions off.
+    known : tuple[float, int]
+        The scale and the zero point.
+    dtype : str
+        The type of the integers, which they cannot leave.
+    """
+    (scale, zero_point), limits = known, np.iinfo(dtype)
+    low, high = max(low, limits.min), min(high, limits.max)
+    return (math.trunc(low) - zero_point) * scale, (math.trunc(high) - zero_point) * scale
+
+
 def is_per_tensor(call: OpView) -> bool:
     """Whether a dequantize reads 8 bits with one scale and one zero point, known or not."""
     if call.args[0].dtype not in EIGHT_BITS:
