@@ -26,21 +26,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import tvm
 from tvm import relay
 from tvm.relay.qnn.op import dequantize, quantize
 
-from ..ir.constants import to_double
-from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..ir.relay_view import op_name, shape_of
 from ..policy.op_spec import Rules
-from ..policy.op_view import OpView
-from ..policy.rules.quantize import DEQUANTIZE, EIGHT_BITS, along
+from ..policy.rules.quantize import DEQUANTIZE
 from ..policy.table import TABLE
+from ..policy.tensors import EIGHT_BITS
 from .driver import Match, rewrite
+from .qnn_sums import ACCUMULATING, Real, read_sum, values_of
 
 
 def qnn_to_qdq(function: TypedFunction, rules: Rules) -> Rewritten:
@@ -53,23 +52,8 @@ def arithmetic_to_qdq(function: TypedFunction, rules: Rules) -> Rewritten:
     return rewrite(function, rules, partial(_find, {"subtract": _Reader.difference}))
 
 
-class _Real(NamedTuple):
-    """What stands for real numbers in the place of a QNN op, or of several.
-
-    Parameters
-    ----------
-    operands : list[int]
-        The tensors that it reads, by their numbers in the graph.
-    build : Callable[..., relay.Expr]
-        Builds it from what these have become.
-    """
-
-    operands: list[int]
-    build: Callable[..., relay.Expr]
-
-
 def _find(
-    readers: dict[str, Callable[[_Reader, int], _Real | None]],
+    readers: dict[str, Callable[[_Reader, int], Real | None]],
     graph: DataflowGraph,
     rules: Rules,
     calls_of: Callable,
@@ -102,8 +86,7 @@ class _Reader:
 
     def _values(self, i: int) -> np.ndarray | None:
         """Return the values of a constant in double precision."""
-        expr = self.graph.nodes[i]
-        return to_double(expr) if isinstance(expr, relay.Constant) else None
+        return values_of(self.graph, i)
 
     def _dtype(self, i: int) -> str:
         return self.graph.nodes[i].checked_type.dtype
@@ -120,74 +103,38 @@ class _Reader:
         data = self.graph.operands[dequantize_][0]
         return data if self._dtype(data) in EIGHT_BITS else None
 
-    def _sum(self, i: int, scale: np.ndarray, axis: int = -1) -> _Real | None:
-        """Read scale * i, where i is in int32 the result of a QNN op, maybe with a bias.
-
-        Several scales are those of the items of an axis.
-        """
-        biases = []
-        while self.graph.ops[i] in ("add", "nn.bias_add"):
-            values = self._values(self.graph.operands[i][1])
-            if values is None:
-                return None
-            biases.append((self.graph.nodes[i], values))
-            i = self.graph.operands[i][0]
-        row = _ACCUMULATING.get(self.graph.ops[i])
-        if row is None:
-            return None
-        call, view = self.graph.nodes[i], self.graph.views[i]
-        float_view = OpView(row.name, view.args[:2], view.results, view.attrs)
-        weight_axis, channel_axis = row.weight_axis(float_view), row.channel_axis(float_view)
-        data, weight, data_zero, weight_zero, data_scale, _ = self.graph.operands[i]
-        data_scale_value = self._values(data_scale)
-        if data_scale_value is None or data_scale_value.size != 1 or not data_scale_value.all():
-            return None
-        # The scale of the sum is that of the data times that of the weight.
-        weight_scale = (scale / data_scale_value.reshape(())).astype("float32").reshape(-1)
-        if weight_scale.size == 1:
-            weight_scale = weight_scale.reshape(())
-        elif weight_axis is None or axis % len(view.result.shape) != channel_axis:
-            return None
-
-        def build(x, w, x_scale, x_zero, w_zero):
-            real_w = dequantize(w, relay.const(weight_scale), w_zero, weight_axis or 0)
-            args = [dequantize(x, x_scale, x_zero), real_w]
-            real = with_attrs(call, args, out_dtype="float32")
-            for bias, values in reversed(biases):
-                real = _with_bias(real, bias, values, scale, channel_axis)
-            return real
-
-        return _Real([data, weight, data_scale, data_zero, weight_zero], build)
-
-    def requantized(self, i: int) -> _Real | None:
+    def requantized(self, i: int) -> Real | None:
         """Read qnn.requantize, of a sum in int32 or of any other integers."""
+        dtype = self._dtype(i)
+        return self._requantized(i, dtype) if dtype in EIGHT_BITS else None
+
+    def _requantized(self, i: int, dtype: str, bounds: tuple[float, float] | None = None) -> Real:
         data, scale, zero, out_scale, out_zero = self.graph.operands[i]
-        attrs, dtype = self.graph.nodes[i].attrs, self._dtype(i)
-        if dtype not in EIGHT_BITS:
-            return None
-        real = self._dequantized(data, scale, zero, int(attrs.axis))
+        axis = int(self.graph.nodes[i].attrs.axis)
+        real = self._dequantized(data, scale, zero, axis)
 
         def build(*args):
             *operands, new_scale, new_zero = args
-            return quantize(
-                real.build(*operands), new_scale, new_zero, int(attrs.axis), out_dtype=dtype
-            )
+            result = real.build(*operands)
+            if bounds:
+                result = relay.clip(result, *bounds)
+            return quantize(result, new_scale, new_zero, axis, out_dtype=dtype)
 
-        return _Real([*real.operands, out_scale, out_zero], build)
+        return Real([*real.operands, out_scale, out_zero], build)
 
-    def _dequantized(self, data: int, scale: int, zero: int, axis: int) -> _Real:
+    def _dequantized(self, data: int, scale: int, zero: int, axis: int) -> Real:
         """Read scale * (data - zero)."""
         real = self._dequantized_sum(data, scale, zero, axis)
         real = real or self._dequantized_mean(data, scale, zero)
-        return real or _Real([data, scale, zero], lambda x, s, z: dequantize(x, s, z, axis))
+        return real or Real([data, scale, zero], lambda x, s, z: dequantize(x, s, z, axis))
 
-    def _dequantized_sum(self, data: int, scale: int, zero: int, axis: int) -> _Real | None:
+    def _dequantized_sum(self, data: int, scale: int, zero: int, axis: int) -> Real | None:
         scale_values, zero_values = self._values(scale), self._values(zero)
         if scale_values is None or zero_values is None or zero_values.any():
             return None
-        return self._sum(data, scale_values, axis)
+        return read_sum(self.graph, data, scale_values, axis)
 
-    def _dequantized_mean(self, i: int, scale: int, zero: int) -> _Real | None:
+    def _dequantized_mean(self, i: int, scale: int, zero: int) -> Real | None:
         """Read a mean or an average of a tensor that was cast from 8 bits to int32."""
         scale_values = self._values(scale)
         if scale_values is None or scale_values.size != 1 or self._values(zero) is None:
@@ -201,22 +148,27 @@ class _Reader:
         def build(x, s, z):
             return relay.Call(call.op, [dequantize(x, s, z)], call.attrs)
 
-        return _Real([data, scale, zero], build)
+        return Real([data, scale, zero], build)
 
-    def dequantized(self, i: int) -> _Real | None:
+    def dequantized(self, i: int) -> Real | None:
         """Read qnn.dequantize of a sum in int32."""
         axis = int(self.graph.nodes[i].attrs.axis)
         return self._dequantized_sum(*self.graph.operands[i], axis)
 
-    def cast(self, i: int) -> _Real | None:
-        """Read a cast of a sum in int32 to float32, or of an average in int32 back to 8 bits."""
-        data = self.graph.operands[i][0]
-        if self._dtype(i) == "float32":
-            return self._sum(data, np.ones(()))
-        if self._dtype(i) not in EIGHT_BITS or self.graph.ops[data] not in _POOLS:
+    def cast(self, i: int) -> Real | None:
+        """Read a cast of a sum in int32 to float32, or of what is rounded in int32 to 8 bits."""
+        data, dtype = self.graph.operands[i][0], self._dtype(i)
+        if dtype == "float32":
+            return read_sum(self.graph, data, np.ones(()))
+        if dtype not in EIGHT_BITS:
             return None
-        source = self._bytes(self.graph.operands[data][0])
-        pool, dtype = self.graph.nodes[data], self._dtype(i)
+        return self._average(data, dtype)
+
+    def _average(self, i: int, dtype: str) -> Real | None:
+        """Read an average in int32 of what was 8 bits, and becomes so again."""
+        if self.graph.ops[i] not in _POOLS:
+            return None
+        source, pool = self._bytes(self.graph.operands[i][0]), self.graph.nodes[i]
         if source is None or self._dtype(source) != dtype:
             return None
         one, zero = relay.const(1.0), relay.const(0)
@@ -225,9 +177,9 @@ class _Reader:
             real = relay.Call(pool.op, [dequantize(x, one, zero)], pool.attrs)
             return quantize(real, one, zero, out_dtype=dtype)
 
-        return _Real([source], build)
+        return Real([source], build)
 
-    def difference(self, i: int) -> _Real | None:
+    def difference(self, i: int) -> Real | None:
         """Read the cast of an 8-bit tensor to float32, less the cast of its zero points.
 
         These are one number, or one for each item of the last axis.
@@ -245,13 +197,13 @@ class _Reader:
             if (values != np.round(values)).any() or (np.abs(values) > 255).any():
                 return None
             values = values.reshape(() if is_one else -1).astype("int32")
-            return _Real([data], lambda x: dequantize(x, one, relay.const(values), -1))
+            return Real([data], lambda x: dequantize(x, one, relay.const(values), -1))
         zero = self._bytes(zero)
         if zero is None or shape:
             return None
-        return _Real([data, zero], lambda x, z: dequantize(x, one, relay.cast(z, "int32")))
+        return Real([data, zero], lambda x, z: dequantize(x, one, relay.cast(z, "int32")))
 
-    def integer_weight(self, i: int) -> _Real | None:
+    def integer_weight(self, i: int) -> Real | None:
         """Read a constant of integers by which an 8-bit tensor is multiplied.
 
         Importers that fold constants leave that of ONNX's ConvInteger and MatMulInteger.
@@ -273,9 +225,9 @@ class _Reader:
             w = dequantize(integers, relay.const(1.0), relay.const(-shift))
             return relay.Call(call.op, [x, w], call.attrs)
 
-        return _Real([data], build)
+        return Real([data], build)
 
-    def binary(self, i: int) -> _Real | None:
+    def binary(self, i: int) -> Real | None:
         """Read qnn.add, qnn.subtract or qnn.mul."""
         call, dtype = self.graph.nodes[i], self._dtype(i)
         if dtype not in EIGHT_BITS:
@@ -287,9 +239,9 @@ class _Reader:
             real = float_op(dequantize(lhs, ls, lz, axes[0]), dequantize(rhs, rs, rz, axes[1]))
             return quantize(real, out_scale, out_zero, out_dtype=dtype)
 
-        return _Real(self.graph.operands[i], build)
+        return Real(self.graph.operands[i], build)
 
-    def unary(self, i: int) -> _Real | None:
+    def unary(self, i: int) -> Real | None:
         """Read a QNN op of one operand."""
         call, dtype = self.graph.nodes[i], self._dtype(i)
         if dtype not in EIGHT_BITS or len(call.args) != 5:
@@ -299,9 +251,9 @@ class _Reader:
             real = _UNARY[op_name(call)](dequantize(x, scale, zero), call.attrs)
             return quantize(real, out_scale, out_zero, out_dtype=dtype)
 
-        return _Real(self.graph.operands[i], build)
+        return Real(self.graph.operands[i], build)
 
-    def concatenated(self, i: int) -> _Real | None:
+    def concatenated(self, i: int) -> Real | None:
         """Read qnn.concatenate of tensors that are given one by one."""
         call, dtype = self.graph.nodes[i], self._dtype(i)
         parts, scales, zeros = call.args[:3]
@@ -320,15 +272,8 @@ class _Reader:
                 relay.concatenate(real, int(call.attrs.axis)), scale, zero, out_dtype=dtype
             )
 
-        return _Real([*operands, out_scale, out_zero], build)
+        return Real([*operands, out_scale, out_zero], build)
 
-
-# The rows of the float ops of QNN ops that accumulate in int32.
-_ACCUMULATING = {
-    f"qnn.{name.removeprefix('nn.')}": row
-    for name, row in TABLE.items()
-    if row.weight_axis is not None
-}
 
 _POOLS = [name for name, row in TABLE.items() if row.padding == "average"]
 
@@ -354,25 +299,12 @@ _UNARY: dict[str, Callable[[relay.Expr, tvm.ir.Attrs | None], relay.Expr]] = {
 _UNARY["qnn.hardswish"] = _hard_swish
 
 # How to read an op as real numbers.
-_READERS: dict[str, Callable[[_Reader, int], _Real | None]] = {
+_READERS: dict[str, Callable[[_Reader, int], Real | None]] = {
     "qnn.requantize": _Reader.requantized,
     "qnn.dequantize": _Reader.dequantized,
     "qnn.concatenate": _Reader.concatenated,
     "cast": _Reader.cast,
-    **dict.fromkeys((row.name for row in _ACCUMULATING.values()), _Reader.integer_weight),
+    **dict.fromkeys((row.name for row in ACCUMULATING.values()), _Reader.integer_weight),
     **dict.fromkeys(_BINARY, _Reader.binary),
     **dict.fromkeys(_UNARY, _Reader.unary),
 }
-
-
-def _with_bias(
-    real: relay.Expr, bias: relay.Call, values: np.ndarray, scale: np.ndarray, axis: int
-) -> relay.Expr:
-    """Add what a bias in int32 stands for."""
-    if op_name(bias) == "nn.bias_add":
-        return relay.nn.bias_add(
-            real, relay.const((values * scale).astype("float32")), int(bias.attrs.axis)
-        )
-    if scale.size > 1:
-        scale = along(scale, axis, len(shape_of(bias)))
-    return relay.add(real, relay.const((values * scale).astype("float32")))

@@ -79,6 +79,18 @@ def conv_weight_axis(call: OpView) -> int | None:
     return str(call.attrs.kernel_layout).index("O")
 
 
+def merged_weight_shape(call: OpView) -> tuple[int, ...] | None:
+    """Return the shape in which the weight of a depthwise convolution has all outputs on one axis.
+
+    It is that of a convolution of groups, with the same values in the same order; None for other
+    weights, and for those of another order.
+    """
+    conv, layout = conv_geometry(call), str(call.attrs.kernel_layout)
+    if not conv.is_multiplier or "OI" not in layout:
+        return None
+    return tuple(dict(conv.weight, O=conv.out_channels, I=1)[letter] for letter in layout)
+
+
 def window_reason(attrs, spatial: int) -> str | None:
     """Say why strides, dilation or padding of a window over `spatial` dimensions are not legal."""
     for name in ("strides", "dilation"):

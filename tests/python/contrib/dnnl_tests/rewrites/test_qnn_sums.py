@@ -1,0 +1,184 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Sums in int32 of the QNN dialect: what importers write behind them, and averages."""
+
+import numpy as np
+import pytest
+from tvm import relay
+from tvm.relay.qnn import op as qnn
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.quantized import (
+    Quantization,
+    assert_within_one_step,
+    parameters,
+    run_quantized,
+)
+from dnnl_tests.reference import conv
+from dnnl_tests.relay import module, partition
+
+DATA = Quantization(0.02, 131, "uint8")
+OUT = Quantization(0.11, 120, "uint8")
+SCALES = np.linspace(0.004, 0.02, 8).astype("float32")
+
+
+class Conv2d:
+    """A convolution in the QNN dialect, of 4 to 8 channels.
+
+    Attributes
+    ----------
+    inputs : dict of str to array
+        The data.
+    expr : relay.Expr
+        Its result in int32.
+    exact : array
+        That in real numbers.
+    scale : array
+        What one of its result stands for, by channel.
+    """
+
+    def __init__(self, layout="NCHW", scale=SCALES, batch=2, rows=8):
+        kernel_layout = {"NCHW": "OIHW", "NHWC": "HWIO"}[layout]
+        self.axis = layout.index("C")
+        attrs = dict(kernel_size=(1, 1), channels=8, data_layout=layout)
+        attrs["kernel_layout"] = kernel_layout
+        weight = Quantization(scale, 0, "int8", kernel_layout.index("O"))
+        x = DATA.values(*[dict(N=batch, C=4, H=rows, W=8)[c] for c in layout])
+        w = weight.values(*[dict(O=8, I=4, H=1, W=1)[c] for c in kernel_layout], low=-64, high=64)
+        self.inputs = {"x": x}
+        self.expr = qnn.conv2d(
+            DATA.var("x", *x.shape), relay.const(w), *parameters(DATA, weight), **attrs
+        )
+        self.exact = conv(DATA.real(x), weight.real(w), attrs)
+        self.scale = np.float32(DATA.scale) * scale
+
+    def along(self, values, axis):
+        """Put values along an axis of the result."""
+        return np.reshape(values, [-1 if i == axis else 1 for i in range(4)])
+
+    def real(self, bias):
+        """Return what a bias stands for."""
+        return bias * self.along(self.scale.astype("float64"), self.axis)
+
+
+def bias_of(size):
+    return np.random.default_rng(size).integers(-5000, 5000, size).astype("int32")
+
+
+# With a scale for each channel such a bias lies along two axes. Where these are no neighbours,
+# oneDNN has no fast code.
+REFUSED = [("NCHW", 3), ("NHWC", 1)]
+
+
+@pytest.mark.parametrize("op", ["bias_add", "add"])
+@pytest.mark.parametrize("rows", [8, 6], ids=["as-many-as-channels", "fewer"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+def test_bias_along_any_axis(axis, layout, rows, op):
+    """Its scales are those of the channels, whatever it lies along."""
+    one = Conv2d(layout, rows=rows)
+    bias = bias_of(one.exact.shape[axis])
+    if op == "bias_add":
+        expr = relay.nn.bias_add(one.expr, relay.const(bias), axis)
+    else:
+        expr = one.expr + relay.const(one.along(bias, axis))
+    expr = OUT.requantize(expr, one.scale, one.axis)
+    want = OUT.nearest(one.exact + one.real(one.along(bias, axis)))
+    counts = {"dnnl.qnn.conv2d_bias_quantize": 1}
+    if axis != one.axis:
+        counts = {"dnnl.qnn.conv2d": 1, "dnnl.add_quantize": 1}
+    if (layout, axis) in REFUSED:
+        mod = partition(module(expr), prune=False)
+        assert not testing.offload(mod).partitions
+        assert_within_one_step(testing.run(mod, one.inputs)[0], want)
+    else:
+        run_quantized(expr, one.inputs, want, composites=counts)
+
+
+def test_bias_of_more_dimensions():
+    """The axis of the scales is then another than that of the channels."""
+    one = Conv2d(scale=np.float32(0.01), batch=8)
+    expr = one.expr + relay.const(np.full((1, 1, 1, 1, 1), 500, "int32"))
+    mod = partition(module(OUT.requantize(expr, SCALES, 1)), prune=False)
+    assert testing.offload(mod).host_ops == {"qnn.conv2d": 1, "add": 1}
+    (got,) = testing.run(mod, one.inputs)
+    sums = np.rint(one.exact / one.scale)[None] + 500
+    assert_within_one_step(got, OUT.nearest(sums * SCALES.reshape(1, 8, 1, 1, 1)))
+
+
+@pytest.mark.parametrize("scale", [SCALES, np.float32(0.01)], ids=["per-channel", "per-tensor"])
+def test_bias_as_first_operand(scale):
+    one = Conv2d(scale=scale)
+    bias = bias_of(8).reshape(8, 1, 1)
+    run_quantized(
+        OUT.requantize(relay.const(bias) + one.expr, one.scale, 1),
+        one.inputs,
+        OUT.nearest(one.exact + one.real(bias)),
+        composites={"dnnl.qnn.conv2d_bias_quantize": 1},
+    )
+
+
+@pytest.mark.parametrize("scale", [SCALES, np.float32(0.01)], ids=["per-channel", "per-tensor"])
+def test_relu_of_the_sum(scale):
+    """Between a bias and another, too."""
+    one = Conv2d(scale=scale)
+    first, second = bias_of(8), bias_of(8)[::-1].copy()
+    expr = relay.nn.relu(relay.nn.bias_add(one.expr, relay.const(first)))
+    expr = relay.nn.bias_add(expr, relay.const(second))
+    exact = np.maximum(one.exact + one.real(one.along(first, 1)), 0)
+    run_quantized(
+        OUT.requantize(expr, one.scale, 1),
+        one.inputs,
+        OUT.nearest(exact + one.real(one.along(second, 1))),
+        composites={"dnnl.qnn.conv2d_bias_relu_bias_add_quantize": 1},
+    )
+
+
+def test_relu_with_a_scale_below_zero():
+    """What is above zero stands for what is below."""
+    one = Conv2d()
+    expr = OUT.requantize(relay.nn.relu(one.expr), -one.scale, 1)
+    mod = partition(module(expr), prune=False)
+    assert testing.offload(mod).host_ops == {"qnn.conv2d": 1, "nn.relu": 1}
+
+
+@pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
+@pytest.mark.parametrize("layout", ["HWOI", "OIHW"])
+def test_depthwise_with_a_multiplier(layout, per_channel):
+    """TFLite's weight has the two outputs of a channel along an axis of their own."""
+    scale = SCALES if per_channel else np.float32(0.01)
+    attrs = dict(kernel_size=(3, 3), channels=8, groups=4, padding=(1, 1), kernel_layout=layout)
+    attrs["data_layout"] = "NHWC" if layout == "HWOI" else "NCHW"
+    axis = attrs["data_layout"].index("C")
+    x = DATA.values(*[dict(N=1, C=4, H=8, W=8)[c] for c in attrs["data_layout"]])
+    sizes = dict(O=4, I=2, H=3, W=3)
+    w = Quantization(1, 0, "int8").values(*[sizes[c] for c in layout], low=-64, high=64)
+    # As a convolution of groups has them.
+    merged = np.reshape(w, [dict(sizes, O=8, I=1)[c] for c in layout])
+    weight = Quantization(scale, 0, "int8", layout.index("O"))
+    bias, sum_scale = bias_of(8), np.float32(DATA.scale) * scale
+    expr = qnn.conv2d(DATA.var("x", *x.shape), relay.const(w), *parameters(DATA, weight), **attrs)
+    expr = relay.nn.bias_add(expr, relay.const(bias), axis)
+    shape = [-1 if i == axis else 1 for i in range(4)]
+    want = conv(DATA.real(x), weight.real(merged), attrs)
+    want = want + (bias * sum_scale.astype("float64")).reshape(shape)
+    run_quantized(
+        OUT.requantize(expr, sum_scale, axis),
+        {"x": x},
+        OUT.nearest(want),
+        composites={"dnnl.qnn.conv2d_bias_quantize": 1},
+    )
