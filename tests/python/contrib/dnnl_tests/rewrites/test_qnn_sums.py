@@ -18,6 +18,7 @@
 
 import numpy as np
 import pytest
+import tvm
 from tvm import relay
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing
@@ -28,7 +29,7 @@ from dnnl_tests.quantized import (
     parameters,
     run_quantized,
 )
-from dnnl_tests.reference import conv
+from dnnl_tests.reference import conv, pool
 from dnnl_tests.relay import module, partition
 
 DATA = Quantization(0.02, 131, "uint8")
@@ -182,3 +183,46 @@ def test_depthwise_with_a_multiplier(layout, per_channel):
         OUT.nearest(want),
         composites={"dnnl.qnn.conv2d_bias_quantize": 1},
     )
+
+
+PADDED = dict(pool_size=(3, 3), strides=(1, 1), padding=(1, 1))
+
+
+@pytest.mark.parametrize("zero", [131, 0])
+def test_average_in_int32_that_counts_padding(zero):
+    """It pads with the integer 0, which stands for zero where the zero point is 0 only."""
+    data, attrs = Quantization(0.02, zero, "uint8"), dict(PADDED, count_include_pad=True)
+    x = data.values(1, 4, 8, 8)
+    expr = relay.nn.avg_pool2d(relay.cast(data.var("x", *x.shape), "int32"), **attrs)
+    expr = qnn.requantize(
+        expr, data.scale_expr, data.zero_expr, OUT.scale_expr, OUT.zero_expr, out_dtype="uint8"
+    )
+    average = pool(x.astype("float64"), "avg", attrs)
+    if zero:
+        # TVM cuts its fractions off.
+        want = OUT.nearest(0.02 * (np.floor(average + 1e-9) - zero))
+        mod = partition(module(expr), prune=False)
+        assert testing.offload(mod).host_ops == {"cast": 1, "nn.avg_pool2d": 1}
+        assert_within_one_step(testing.run(mod, {"x": x})[0], want)
+    else:
+        counts = {"dnnl.qnn.avg_pool2d_quantize": 1}
+        run_quantized(expr, {"x": x}, OUT.nearest(0.02 * average), composites=counts)
+
+
+@pytest.mark.parametrize("zero", [30, 0])
+@pytest.mark.parametrize("counts", [True, False], ids=["counts-padding", "excludes-padding"])
+def test_qnn_average(counts, zero):
+    """TVM pads with the integer 0, whatever it stands for: there it stays."""
+    data, out = Quantization(0.02, zero, "int8"), Quantization(0.03, -50, "int8")
+    attrs = dict(PADDED, count_include_pad=counts)
+    x = data.values(1, 4, 8, 8)
+    params = [data.scale_expr, data.zero_expr, out.scale_expr, out.zero_expr]
+    float_pool = relay.nn.avg_pool2d(relay.var("x", shape=x.shape), **attrs)
+    op = tvm.ir.Op.get("qnn.avg_pool2d")
+    expr = relay.Call(op, [data.var("x", *x.shape), *params], float_pool.attrs)
+    if counts and zero:
+        offload = testing.offload(partition(module(expr), prune=False))
+        assert not offload.partitions and offload.host_ops == {"qnn.avg_pool2d": 1}
+        return
+    want = out.nearest(pool(data.real(x), "avg", attrs))
+    run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.avg_pool2d_quantize": 1})

@@ -37,7 +37,7 @@ from ..ir.relay_view import op_name, shape_of
 from ..policy.op_spec import Rules
 from ..policy.rules.quantize import DEQUANTIZE
 from ..policy.table import TABLE
-from ..policy.tensors import EIGHT_BITS
+from ..policy.tensors import EIGHT_BITS, ints
 from .driver import Match, rewrite
 from .qnn_sums import ACCUMULATING, Real, read_sum, values_of
 
@@ -141,6 +141,8 @@ class _Reader:
             return None
         if self.graph.ops[i] != "mean" and self.graph.ops[i] not in _POOLS:
             return None
+        if not self._pads_with_zero(i, zero):
+            return None
         data, call = self._bytes(self.graph.operands[i][0]), self.graph.nodes[i]
         if data is None:
             return None
@@ -149,6 +151,17 @@ class _Reader:
             return relay.Call(call.op, [dequantize(x, s, z)], call.attrs)
 
         return Real([data, scale, zero], build)
+
+    def _pads_with_zero(self, pool: int, zero: int) -> bool:
+        """Whether what an average of integers counts beyond the border stands for zero.
+
+        There the integer is 0, whatever the zero point.
+        """
+        attrs = self.graph.nodes[pool].attrs
+        if not getattr(attrs, "count_include_pad", False) or not any(ints(attrs.padding) or (1,)):
+            return True
+        values = self._values(zero)
+        return values is not None and not values.any()
 
     def dequantized(self, i: int) -> Real | None:
         """Read qnn.dequantize of a sum in int32."""
@@ -245,6 +258,9 @@ class _Reader:
         """Read a QNN op of one operand."""
         call, dtype = self.graph.nodes[i], self._dtype(i)
         if dtype not in EIGHT_BITS or len(call.args) != 5:
+            return None
+        # TVM pads with the integer 0.
+        if not self._pads_with_zero(i, self.graph.operands[i][2]):
             return None
 
         def build(x, scale, zero, out_scale, out_zero):
