@@ -186,7 +186,7 @@ def _attempt(function: TypedFunction, step: Step, rules: Rules, record: Record) 
         record.folded.update(rewritten.folded)
         record.in_float32.update(rewritten.in_float32)
         if rewritten.stayed is not None:
-            record.stay(function.name, rewritten.func, rewritten.stayed)
+            record.stay(changed, rewritten.func, rewritten.stayed)
         return changed
     # A pass of TVM raises whatever it likes, and a model must not fail to compile because a part
     # of it cannot be offloaded.

@@ -86,8 +86,8 @@ def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> N
     left = UNPARTITIONED if record is None else LEFT
     record = record or Record()
     known = {}
-    for name in walk.graphs:
-        known.update(record.reasons(name, walk.mod[name]))
+    for name, graph in walk.graphs.items():
+        known.update((graph.nodes[i], text) for i, text in record.reasons(name, graph).items())
     rules = Rules(rows, Options(exclude=frozenset(record.excluded)))
     for unit in walk.units:
         if not unit.offloaded and unit.reason is None:

@@ -25,18 +25,10 @@ from dataclasses import dataclass, field
 import tvm
 from tvm import relay
 
-from ..ir.dataflow_graph import op_calls
-from ..ir.relay_view import op_name
+from ..ir.dataflow_graph import DataflowGraph, TypedFunction
+from .identity import Identity, identify, same_ops
 
 ATTR = "dnnl_partition_record"
-
-
-def _by_op(func: relay.Function) -> dict[str, list[relay.Call]]:
-    """Return the calls of a function by Relay op, in the order of evaluation."""
-    calls: dict[str, list[relay.Call]] = {}
-    for call in op_calls(func):
-        calls.setdefault(op_name(call), []).append(call)
-    return calls
 
 
 @dataclass
@@ -47,10 +39,9 @@ class Record:
     ----------
     folded : Counter
         Ops by name that were folded into others or removed before the partitioning.
-    stayed : dict[str, dict[str, list[str | None]]]
-        By function and op: for each call of the op, in order, why it was not offloaded although
-        oneDNN could run it, or None. No pass keeps the identity of a call or an attribute of ours;
-        what they keep is the order.
+    stayed : dict[str, list[tuple[Identity, str | None]]]
+        By function: its ops in order, and why each was not offloaded although oneDNN could run it,
+        or None. Ops are left out of whose name none has a reason.
     excluded : list[str]
         The option `exclude`.
     failures : dict[str, str]
@@ -60,26 +51,36 @@ class Record:
     """
 
     folded: Counter = field(default_factory=Counter)
-    stayed: dict[str, dict[str, list[str | None]]] = field(default_factory=dict)
+    stayed: dict[str, list[tuple[Identity, str | None]]] = field(default_factory=dict)
     excluded: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     in_float32: Counter = field(default_factory=Counter)
 
-    def stay(self, name: str, func: relay.Function, reasons: dict[relay.Call, str]) -> None:
-        """Note why calls of the function `name`, which has become `func`, were not offloaded."""
-        ops = {op: [reasons.get(call) for call in calls] for op, calls in _by_op(func).items()}
-        self.stayed[name] = {op: texts for op, texts in ops.items() if any(texts)}
+    def stay(
+        self, function: TypedFunction, untyped: relay.Function, reasons: dict[relay.Call, str]
+    ) -> None:
+        """Note why calls were not offloaded: those of a function before it got its types."""
+        if not reasons:
+            self.stayed[function.name] = []
+            return
+        texts = [reasons.get(expr) for expr in DataflowGraph(untyped).nodes]
+        ops = [(op, texts[i]) for i, op in identify(function.graph).items()]
+        names = {op.name for op, text in ops if text is not None}
+        self.stayed[function.name] = [(op, text) for op, text in ops if op.name in names]
 
-    def reasons(self, name: str, func: relay.Function) -> dict[relay.Call, str]:
-        """Return what `stay` noted of a function.
+    def reasons(self, name: str, graph: DataflowGraph) -> dict[int, str]:
+        """Return what `stay` noted of a function, by number in the graph that it has now.
 
-        Of an op that has not as many calls as then, nothing is known: a pass has changed them.
+        Of ops that a pass has changed so that it is not clear which is which, nothing is known.
         """
-        texts, reasons = self.stayed.get(name, {}), {}
-        for op, calls in _by_op(func).items() if texts else ():
-            if len(texts.get(op, ())) == len(calls):
-                reasons.update((call, text) for call, text in zip(calls, texts[op]) if text)
-        return reasons
+        noted = self.stayed.get(name)
+        if not noted:
+            return {}
+        ops = identify(graph)
+        numbers = list(ops)
+        same = same_ops([op for op, _ in noted], list(ops.values()))
+        texts = {numbers[now]: noted[before][1] for now, before in same.items()}
+        return {i: text for i, text in texts.items() if text is not None}
 
     def attach(self, mod: tvm.IRModule) -> tvm.IRModule:
         """Return a copy of `mod` with this record."""
@@ -92,5 +93,8 @@ class Record:
         if text is None:
             return None
         fields = json.loads(str(text))
-        counters = {name: Counter(fields[name]) for name in ("folded", "in_float32")}
-        return Record(**{**fields, **counters})
+        for name in ("folded", "in_float32"):
+            fields[name] = Counter(fields[name])
+        for noted in fields["stayed"].values():
+            noted[:] = ((Identity(*identity), text) for identity, text in noted)
+        return Record(**fields)
