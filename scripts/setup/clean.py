@@ -45,14 +45,17 @@ def clean(layout, console):
 
     Who waits for a lock has its file open: with a new file of that name, two would hold it alone.
     """
-    locks = (layout.lock, layout.in_use)
+    removed = layout.build / ".removed"
     with exclusive(layout.lock, console), exclusive(layout.in_use, console, IN_USE):
         try:
-            for entry in layout.build.iterdir():
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry)
-                elif entry not in locks:
-                    entry.unlink()
+            if removed.exists():
+                shutil.rmtree(removed)
+            entries = set(layout.build.iterdir()) - {layout.lock, layout.in_use}
+            removed.mkdir()
+            for entry in entries:
+                # First by its name: a kill leaves no half of what still has the stamp of all of it.
+                entry.rename(removed / entry.name)
+            shutil.rmtree(removed)
         except PermissionError as error:
             raise SetupError(
                 f"cannot remove {error.filename}", "run as the owner of the checkout."

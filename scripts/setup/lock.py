@@ -50,7 +50,7 @@ def exclusive(path, console, what="another set-up of this checkout"):
     Raises
     ------
     SetupError
-        If this process runs in what holds the lock, and so would wait for itself.
+        If this process, or one that it runs in, holds the lock, and so would wait for itself.
     """
     descriptor = _open(path)
     try:
@@ -101,7 +101,8 @@ def _lock(descriptor, how, console, what):
         return
     except BlockingIOError:
         holders = _holders(descriptor)
-    if holders & _ancestors():
+    # Itself: it has the lock from one that it was started in, which has ended since.
+    if holders & {os.getpid(), *_ancestors()}:
         raise SetupError(
             "this command would replace the environment that it was started in",
             "leave the shell or program that `./dev.py exec` has started, and run it outside.",
@@ -113,7 +114,7 @@ def _lock(descriptor, how, console, what):
 
 
 def _holders(descriptor):
-    """Return the numbers of the processes that hold a lock file, but for this one.
+    """Return the numbers of the processes that hold a lock file.
 
     A lock belongs to a descriptor, which processes inherit; /proc/locks has only the first one.
     """
@@ -124,7 +125,7 @@ def _holders(descriptor):
         with contextlib.suppress(OSError):
             if any(lock.search(one.read_text()) for one in place.glob("fdinfo/*")):
                 numbers.add(int(place.name))
-    return numbers - {os.getpid()}
+    return numbers
 
 
 def _ancestors():

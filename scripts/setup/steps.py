@@ -147,6 +147,8 @@ class VirtualEnvironment(Step):
 
     def run(self):
         if not self.runner.dry_run:
+            # First what says that it is intact: a kill may leave any part of it.
+            self.stamp().path.unlink(missing_ok=True)
             shutil.rmtree(self.layout.venv, ignore_errors=True)
         command = [sys.executable, "-m", "venv", self.layout.venv]
         self.runner.run(command, "venv", explain=explain_venv_failure)
@@ -340,12 +342,21 @@ class CompileLibrary(Step):
     target = "tvm_dnnl"
     after = 1.0
 
+    def busy(self):
+        """Return the mark of a build that runs, or did not end: half a library is newer, too."""
+        return self.layout.native / ".compiling"
+
     def current(self):
         # Ninja would run CMake to look for new files, which only one process at a time may.
-        return NativeBuild(self.runner, self.layout).is_newer(self.layout.library)
+        newer = NativeBuild(self.runner, self.layout).is_newer(self.layout.library)
+        return newer and not self.busy().exists()
 
     def run(self):
+        if not self.runner.dry_run:
+            write_atomic(self.busy(), "")
         NativeBuild(self.runner, self.layout).build(self.target)
+        if not self.runner.dry_run:
+            self.busy().unlink()
 
 
 class SmokeTest(Step):

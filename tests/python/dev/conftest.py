@@ -16,7 +16,11 @@
 # under the License.
 """What several tests of the tools use."""
 
+import shutil
+
 import pytest
+
+from scripts.layout import ROOT, Layout
 
 
 @pytest.fixture
@@ -28,3 +32,15 @@ def network():
     model = net.model(net.op("Relu", net.conv("x", 3, 8, 3)), ("batch", 8, 8, 8))
     shapes = [(1, 3, 8, 8), (2, 3, 8, 8)]
     return open_dims.OpenNetwork("mobilenet_v2", "Small", lambda: model, shapes)
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """Return a checkout of its own, with the real requirements and a small overlay."""
+    for name in ("requirements", "patches"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    (tmp_path / "python/tvm").mkdir(parents=True)
+    (tmp_path / "python/tvm/a.py").write_text("ours")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/a.cc").write_text("int a;")
+    return Layout(tmp_path)

@@ -1,0 +1,243 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Locks of set-up: who waits for whom, says so, and does not wait for itself."""
+
+import contextlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from scripts.console import Console
+from scripts.layout import ROOT
+from scripts.setup.clean import clean
+
+
+def started(body, *words):
+    """Start a Python process with the modules of set-up at hand; its streams are pipes."""
+    head = (
+        "import os, shutil, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path\nfrom scripts.console import Console\n"
+        "from scripts.setup.lock import exclusive, share\n"
+    )
+    command = [sys.executable, "-c", head + body, ROOT, *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+@contextlib.contextmanager
+def locked(lock):
+    """Have a process of its own hold a lock file alone; yield the process."""
+    holds = "with exclusive(Path(sys.argv[2]), Console()): print(flush=True); sys.stdin.read()"
+    process = started(holds, lock)
+    process.stdout.readline()
+    yield process
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_a_second_set_up_waits_for_the_first(tmp_path):
+    lock = tmp_path / "build/.lock"
+    with locked(lock) as first:
+        second = started(
+            "with exclusive(Path(sys.argv[2]), Console()): print('inside', flush=True)", lock
+        )
+        line = second.stderr.readline()
+        assert f"waiting for another set-up of this checkout (process {first.pid} [" in line
+        time.sleep(0.1)
+        assert second.poll() is None
+    out, err = second.communicate(timeout=20)
+    assert (out, second.returncode, err) == ("inside\n", 0, "")
+
+
+def test_what_waits_says_for_how_long(tmp_path):
+    lock = tmp_path / "build/.lock"
+    with locked(lock):
+        second = started(
+            "Console.interval = 0.1\nwith exclusive(Path(sys.argv[2]), Console()): pass", lock
+        )
+        lines = [second.stderr.readline() for _ in range(4)]
+    _, err = second.communicate(timeout=20)
+    assert lines[0].startswith("waiting for another set-up") and lines[1] == "waiting ...\n"
+    for line in lines[2:]:
+        assert re.fullmatch(r"waiting +\d+\.\d s\n", line)
+    assert re.fullmatch(r"waiting +\d+\.\d s  done", err.splitlines()[-1])
+
+
+def test_a_process_does_not_wait_for_itself(layout):
+    """`./dev.py test` prepares the environment of the plug-in when it is in another one already."""
+    layout.venv.mkdir(parents=True)
+    process = started(
+        "import argparse\n"
+        "from scripts.layout import Layout\n"
+        "from scripts.setup import environment, steps\n"
+        "class New(steps.VirtualEnvironment):\n"
+        "    def current(self): return not self.layout.venv.exists()\n"
+        "    def run(self): shutil.rmtree(self.layout.venv)\n"
+        "options = argparse.Namespace(dry_run=False, no_build=False)\n"
+        "layout = Layout(Path(sys.argv[2]))\n"
+        "for chain in ([], [New]):\n"
+        "    environment.plan = lambda runner, layout, *_: [one(runner, layout) for one in chain]\n"
+        "    environment.prepare(options, layout)\n",
+        layout.root,
+    )
+    _, err = process.communicate(timeout=20)
+    assert (process.returncode, "waiting" in err) == (0, False) and not layout.venv.exists()
+
+
+def test_nothing_is_replaced_while_a_process_runs_in_it(layout):
+    """Not even by a set-up that comes behind one that was killed."""
+    folder = layout.build / "venv"
+    folder.mkdir(parents=True)
+    (folder / "model").write_text("runs")
+    # As ./dev.py exec: what it becomes is what runs in the environment.
+    user = started(
+        "share(Path(sys.argv[2]), Console())\n"
+        "os.execvp('sh', ['sh', '-c', 'echo begins; read line; cat $0', sys.argv[3]])",
+        layout.in_use,
+        folder / "model",
+    )
+    assert user.stdout.readline() == "begins\n"
+
+    def set_up():
+        process = started(
+            "from scripts.layout import Layout\nfrom scripts.runner import Runner\n"
+            "from scripts.setup import environment, steps\n"
+            "layout = Layout(Path(sys.argv[2]))\n"
+            "class New(steps.VirtualEnvironment):\n"
+            "    def run(self): shutil.rmtree(self.layout.venv)\n"
+            "with exclusive(layout.lock, Console()):\n"
+            "    runner = Runner(Console(), layout.logs)\n"
+            "    environment.run_steps([New(runner, layout)], runner)\n",
+            layout.root,
+        )
+        while "waiting" not in (line := process.stderr.readline()):
+            assert line, "the set-up ended"
+        assert f"waiting for what runs in this environment (process {user.pid} [sh -c" in line
+        return process
+
+    killed = set_up()
+    killed.kill()
+    killed.wait()
+    waiting = set_up()
+    assert (folder / "model").is_file() and waiting.poll() is None
+    assert user.communicate("go on\n", timeout=20)[0] == "runs"
+    assert waiting.wait(20) == 0 and not folder.exists()
+
+
+def test_who_shares_says_what_it_waits_for(tmp_path):
+    lock = tmp_path / "build/.in-use"
+    with locked(lock) as first:
+        second = started("share(Path(sys.argv[2]), Console())", lock)
+        said = f"waiting for a set-up that replaces this environment (process {first.pid} ["
+        assert second.stderr.readline().startswith(said)
+    second.communicate(timeout=20)
+    assert second.returncode == 0
+
+
+def test_what_a_killed_set_up_has_started_ends_before_the_next_one(tmp_path):
+    """Else two installations write into one environment at once."""
+    lock, late = tmp_path / "build/.lock", tmp_path / "late"
+    killed = started(
+        "from scripts.runner import Runner\n"
+        "with exclusive(Path(sys.argv[2]), Console()):\n"
+        "    script = f'echo begun; sleep 1; touch {sys.argv[3]}'\n"
+        "    Console.note = lambda self, text: print(text, flush=True)\n"
+        "    Runner(Console(), Path(sys.argv[2]).parent).run(['sh', '-c', script], 'log')",
+        lock,
+        late,
+    )
+    assert killed.stdout.readline() == "begun\n"
+    killed.kill()
+    killed.communicate()
+    second = started(
+        "with exclusive(Path(sys.argv[2]), Console()): print(Path(sys.argv[3]).exists())",
+        lock,
+        late,
+    )
+    # It names who runs, not who was killed.
+    out, err = second.communicate(timeout=20)
+    assert out == "True\n" and "[sh -c echo begun" in err and str(killed.pid) not in err
+
+
+def test_a_command_in_an_environment_that_it_would_replace_is_an_error(tmp_path):
+    """`./dev.py exec -- bash`, and in there `./dev.py clean`: one waits for the other."""
+    lock = tmp_path / "build/.in-use"
+    outer = started(
+        "import subprocess\nshare(Path(sys.argv[2]), Console())\n"
+        "inner = 'from scripts.setup.lock import *\\nfrom scripts.console import Console\\n'\n"
+        "inner += 'import sys\\nsys.tracebacklimit = 0\\n'\n"
+        "inner += 'with exclusive(Path(sys.argv[1]), Console()): pass'\n"
+        "subprocess.run([sys.executable, '-c', inner, sys.argv[2]], cwd=sys.argv[3])",
+        lock,
+        ROOT,
+    )
+    _, err = outer.communicate(timeout=20)
+    assert "this command would replace the environment that it was started in" in err
+
+
+def test_a_process_whose_parent_has_ended_does_not_wait_for_itself(tmp_path):
+    """`./dev.py exec -- sh -c "./dev.py setup &"`: it holds what that shared with it."""
+    lock = tmp_path / "build/.in-use"
+    orphan = '(sleep 0.5; exec "$0" "$@") &'
+    inner = (
+        "import sys; sys.path.insert(0, sys.argv[1]); sys.tracebacklimit = 0\n"
+        "from pathlib import Path\nfrom scripts.setup.lock import *\n"
+        "from scripts.console import Console\n"
+        "with exclusive(Path(sys.argv[2]), Console()): pass"
+    )
+    outer = started(
+        "share(Path(sys.argv[2]), Console())\nos.execvp('sh', ['sh', '-c', *sys.argv[3:]])",
+        lock,
+        orphan,
+        sys.executable,
+        "-c",
+        inner,
+        ROOT,
+        lock,
+    )
+    _, err = outer.communicate(timeout=20)
+    assert "this command would replace the environment that it was started in" in err
+
+
+def test_a_kill_while_all_is_removed(layout, monkeypatch):
+    """What is left of an environment is not where the next set-up looks for one."""
+    (layout.venv / "bin").mkdir(parents=True)
+    (layout.venv / ".stamp").write_text("stamp")
+    (layout.build / "bench").mkdir()
+
+    def killed(folder):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            clean(layout, Console())
+    assert not layout.venv.exists()
+    clean(layout, Console())
+    assert sorted(layout.build.iterdir()) == sorted([layout.lock, layout.in_use])
+
+
+def test_clean_leaves_the_lock_files(layout):
+    """Who waits for one would hold a file that is gone, and somebody else a new one."""
+    (layout.build / "venv/bin").mkdir(parents=True)
+    (layout.build / ".machine").write_text("stamp")
+    clean(layout, Console())
+    assert sorted(layout.build.iterdir()) == sorted([layout.lock, layout.in_use])
