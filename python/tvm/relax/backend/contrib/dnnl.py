@@ -124,7 +124,7 @@ def cached_library(
     """Partition and compile a module once for all processes that share a folder.
 
     The library is there under the digest of the module, parameters, target, options and
-    PassContext, of the files of TVM and of this backend, and of what the CPU can do. It is read
+    PassContext, of the content of TVM and of this backend, and of what the CPU can do. It is read
     again only if it is as it was written. Tuning databases and instruments of the PassContext are
     not looked at: compile by hand what depends on these. Nothing is ever removed for being old.
 
@@ -155,7 +155,7 @@ def cached_library(
     # The text has names and no values of constants; the hash has these. Both are the same in each
     # process, and TVM's JSON is not to be had: save_json of 0.27 fails on functions of Relax.
     texts = [mod.script(), str(tvm_ffi.structural_hash(mod))]
-    key = cache.key_of(texts, params, str(target), sorted(options.items()))
+    key = cache.key_of(texts, params, options, str(target))
 
     def write(path):
         compiled = relax.transform.RunCodegen()(partition_for_dnnl(mod, params, **options))

@@ -219,7 +219,7 @@ def cached_library(
     """Partition and compile a module once for all processes that share a folder.
 
     The library is there under the digest of the module, parameters, target, executor, options and
-    PassContext, of the files of TVM and of this backend, and of what the CPU can do. It is read
+    PassContext, of the content of TVM and of this backend, and of what the CPU can do. It is read
     again only if it is as it was written. Tuning logs and instruments of the PassContext are not
     looked at: compile by hand what depends on these. Nothing is ever removed for being old.
 
@@ -251,7 +251,7 @@ def cached_library(
     if executor not in ("graph", "vm"):
         raise ValueError(f'executor must be "graph" or "vm", but is {executor!r}')
     texts = _texts_of(check_module(mod))
-    key = cache.key_of(texts, params, str(target), executor, sorted(options.items()))
+    key = cache.key_of(texts, params, options, str(target), executor)
 
     def write(path):
         compile_ = relay.build if executor == "graph" else relay.vm.compile

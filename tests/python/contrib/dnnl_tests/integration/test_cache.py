@@ -17,10 +17,13 @@
 """A folder of compiled libraries: what makes another one, two writers, writers that are killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
+from shutil import ignore_patterns
 
 import numpy as np
 import pytest
@@ -113,21 +116,64 @@ def test_what_makes_another_library(tmp_path, monkeypatch):
     assert len(set(compiled)) == len(compiled) == len(ways) + len(contexts) + 2
 
 
-def test_other_processes_find_it(tmp_path):
-    """Names of a module with many functions have no order of their own."""
-    code = (
-        "import tvm; from tvm import relay; from tvm.relay.op.contrib import dnnl\n"
-        "from tvm.relay.op.contrib._dnnl.integration import cache\n"
-        "cache.library = lambda folder, key, write: key\n"
-        "mod = tvm.IRModule.from_expr(relay.abs(relay.var('x', shape=(3,))))\n"
-        "for i in range(9):\n"
-        "    x = relay.var(f'x{i}', shape=(3,))\n"
-        "    mod[f'f{i}'] = relay.Function([x], relay.exp(x))\n"
-        "print(dnnl.cached_library(mod, {'b': 2, 'a': 1}, folder='f', target='llvm'))"
+KEY = """
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.integration import cache
+cache.library = lambda folder, key, write: key
+mod = tvm.IRModule.from_expr(relay.abs(relay.var("x", shape=(3,))))
+for i in range(9):
+    x = relay.var(f"x{i}", shape=(3,))
+    mod[f"f{i}"] = relay.Function([x], relay.exp(x))
+options = {"folder": "f", "target": "llvm", "exclude": {"abs", "nn.relu", "nn.dense", "exp"}}
+print(dnnl.cached_library(mod, {"b": 2, "a": 1}, **options))
+"""
+
+
+def key_of_a_process(**environ):
+    done = subprocess.run(
+        [sys.executable, "-c", KEY], env={**os.environ, **environ}, capture_output=True, text=True
     )
-    command = [sys.executable, "-c", code]
-    keys = {subprocess.run(command, capture_output=True, text=True).stdout for _ in range(3)}
-    assert len(keys) == 1 and len(keys.pop().strip()) == 64
+    assert len(done.stdout.strip()) == 64, done.stderr
+    return done.stdout
+
+
+def test_other_processes_find_it():
+    """Names of a module with many functions, or of a set, have no order of their own."""
+    assert len({key_of_a_process(PYTHONHASHSEED=str(seed)) for seed in range(3)}) == 1
+
+
+def test_the_same_package_elsewhere_finds_it(tmp_path):
+    """What counts is the content of files, not where they are, nor when they came there."""
+    package, copy = Path(tvm.__file__).parent, tmp_path / "tvm"
+    shutil.copytree(
+        package, copy, copy_function=shutil.copyfile, ignore=ignore_patterns("*.so", "include")
+    )
+    libraries = [Path(line.split()[-1]) for line in cache._lines("/proc/self/maps") if "/" in line]
+    (libtvm,) = {path for path in libraries if path.name in ("libtvm.so", "libtvm_runtime.so")}
+    elsewhere = {"PYTHONPATH": str(tmp_path), "TVM_LIBRARY_PATH": str(libtvm.parent)}
+    for path in set(libraries):
+        if path.name.startswith(("libtvm_dnnl", "libdnnl")):
+            # By the name that the other one asks for.
+            shutil.copyfile(path, tmp_path / ".".join(path.name.split(".")[:3]))
+    # A tree of one's own has this in libtvm.so, and does not look for it.
+    elsewhere["TVM_DNNL_LIBRARY"] = str(tmp_path / "libtvm_dnnl.so")
+    assert key_of_a_process(**elsewhere) == key_of_a_process()
+    with (copy / "relay" / "op" / "contrib" / "_dnnl" / "pipeline.py").open("a") as file:
+        file.write("#")
+    assert key_of_a_process(**elsewhere) != key_of_a_process()
+
+
+def test_libraries_are_told_apart_by_their_content(tmp_path):
+    """Those with a build id by it; with none, and those that are gone, in other ways."""
+    path, ids = tmp_path / "libtvm.so", set()
+    for text in (b"elf" + cache._BEFORE_ID + bytes(range(20)), b"elf", b"elf, too"):
+        path.write_bytes(text)
+        cache._content_of.cache_clear()
+        ids.add(cache._content_of("08:01", "7", str(path)))
+    assert bytes(range(20)).hex() in ids and len(ids) == 3
+    assert cache._content_of("08:01", "7", f"{path} (deleted)").startswith("08:01 7 ")
 
 
 def library(folder, text, key="k"):

@@ -24,11 +24,12 @@ same one need not know of each other.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -66,14 +67,19 @@ def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -
 
 def _name(key: str, path: Path) -> str:
     """Return the name of a library with the content that a file has."""
+    return f"{key}-{_digest(path)}.so"
+
+
+def _digest(path: Path) -> str:
+    """Return the digest of a file's content."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
-    return f"{key}-{digest.hexdigest()}.so"
+    return digest.hexdigest()
 
 
-def key_of(texts: Iterable[str], params: dict | None, *settings) -> str:
+def key_of(texts: Iterable[str], params: dict | None, options: dict, *settings: str) -> str:
     """Return the digest of what a library is made from.
 
     Besides the arguments that is the PassContext, and what compiles here: TVM and the backend, as
@@ -85,8 +91,10 @@ def key_of(texts: Iterable[str], params: dict | None, *settings) -> str:
         The module, in texts that are the same in each process.
     params : dict | None
         Values by name.
-    settings
-        All else that is to be told apart: texts, numbers, lists and tuples.
+    options : dict
+        Those of `partition_for_dnnl`. In what order one has its names does not matter.
+    settings : str
+        All else that is to be told apart.
     """
     digest = hashlib.sha256()
 
@@ -99,7 +107,13 @@ def key_of(texts: Iterable[str], params: dict | None, *settings) -> str:
     context = tvm.transform.PassContext.current()
     passes = [context.opt_level, list(context.required_pass), list(context.disabled_pass)]
     config = tvm.ir.save_json(context.config)
-    for text in itertools.chain(_of_this_machine(), [repr((settings, passes)), config], texts):
+    given = [
+        # A set has its names in an order that each process draws.
+        (name, sorted(map(repr, value)) if _is_names(value) else value)
+        for name, value in sorted(options.items())
+    ]
+    how = [repr((given, settings, passes)), config]
+    for text in itertools.chain(_of_this_machine(), how, texts):
         add(text)
     for name, value in sorted((params or {}).items()):
         array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
@@ -108,23 +122,59 @@ def key_of(texts: Iterable[str], params: dict | None, *settings) -> str:
     return digest.hexdigest()
 
 
+def _is_names(value) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str)
+
+
 def _of_this_machine() -> Iterator[str]:
     """Yield what says which TVM, backend and CPU this is."""
     yield tvm.__version__
     version = tvm.get_global_func("runtime.contrib.dnnl.version", allow_missing=True)
     yield str(version and version())
-    # The backend's, wherever it is installed.
-    package = Path(__file__).parents[2]
-    # Libraries are large: a build of another content has another time.
-    loaded = {line.split()[-1] for line in _lines("/proc/self/maps") if ".so" in line}
-    libraries = sorted(path for path in loaded if Path(path).name.startswith(("libtvm", "libdnnl")))
-    for path in [*libraries, *sorted(package.rglob("*.py"))]:
-        with contextlib.suppress(OSError):
-            status = os.stat(path)
-            yield f"{path} {status.st_size} {status.st_mtime_ns}"
+    yield _of_the_backend()
+    # Address, rights, offset, device, inode and path of what is in memory.
+    lines = (line.split(maxsplit=5) for line in _lines("/proc/self/maps"))
+    files = {tuple(words[3:]) for words in lines if _is_library(words[-1])}
+    yield from sorted({_content_of(*file) for file in files})
     flags = next((line for line in _lines("/proc/cpuinfo") if line.startswith("flags")), "")
     yield flags or platform.processor()
     yield os.environ.get("ONEDNN_MAX_CPU_ISA", "")
+
+
+def _is_library(path: str) -> bool:
+    """Tell if a file that is in memory is a library of TVM or oneDNN."""
+    name = Path(path).name
+    return ".so" in name and name.startswith(("libtvm", "libdnnl"))
+
+
+# What is before a build id of 20 bytes: the lengths of name and id, the kind of note, the name.
+_BEFORE_ID = b"".join(n.to_bytes(4, "little") for n in (4, 20, 3)) + b"GNU\0"
+
+
+@functools.lru_cache(maxsize=None)
+def _content_of(device: str, inode: str, path: str) -> str:
+    """Return what tells the content of a library: its build id, or its digest if it has none.
+
+    The linker makes the former of the content, and leaves it at the beginning of the file.
+    """
+    try:
+        with open(path, "rb") as file:
+            _, _, rest = file.read(4096).partition(_BEFORE_ID)
+        return rest[:20].hex() or _digest(Path(path))
+    except OSError:
+        # It was replaced since it was loaded. While it is in memory, no other has its inode.
+        return f"{device} {inode} {path}"
+
+
+@functools.lru_cache(maxsize=None)
+def _of_the_backend() -> str:
+    """Return the digest of the backend's Python, wherever it is installed."""
+    package = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    # What an editor keeps beside them may be a link to nowhere.
+    for path in sorted(filter(Path.is_file, package.rglob("*.py"))):
+        digest.update(f"{path.relative_to(package)} {_digest(path)}\n".encode())
+    return digest.hexdigest()
 
 
 def _lines(path: str) -> list[str]:
