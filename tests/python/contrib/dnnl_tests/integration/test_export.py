@@ -16,6 +16,7 @@
 # under the License.
 """`export_library` writes the whole file or leaves the old one."""
 
+import os
 import subprocess
 import sys
 import time
@@ -78,15 +79,19 @@ def test_options_are_those_of_the_compiler(tmp_path):
     assert_computes(tvm.runtime.load_module(str(tmp_path / "a.so")), expected)
 
 
-# As on a full disk: no file grows beyond some kilobytes. The compiler is another process.
+# As on a full disk: no file grows as large as the library, which is larger than what goes into it,
+# as random bytes cannot be packed. The compiler and tar are other processes.
 FULL = """
-import resource, sys, tvm
+import os, resource, sys, tvm
+import numpy as np
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-lib = relay.build(
-    tvm.IRModule.from_expr(relay.abs(relay.var("x", shape=(3,)))), target=dnnl.host_target()
-)
-resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))
+weight = np.random.default_rng(0).integers(0, 256, 20000, "uint8")
+body = relay.add(relay.var("x", shape=weight.shape, dtype="uint8"), relay.const(weight))
+lib = relay.build(tvm.IRModule.from_expr(body), target=dnnl.host_target())
+dnnl.export_library(lib, sys.argv[2])
+most = os.path.getsize(sys.argv[2]) - 1
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 try:
     dnnl.export_library(lib, sys.argv[1])
 except (OSError, RuntimeError) as error:
@@ -95,14 +100,17 @@ except (OSError, RuntimeError) as error:
 
 
 @pytest.mark.parametrize("old", ["old", None])
-def test_a_full_disk_leaves_the_old_file_or_none(old, tmp_path):
-    path = tmp_path / "a.so"
+@pytest.mark.parametrize("name", ["a.so", "a.tar"])
+def test_a_full_disk_leaves_the_old_file_or_none(name, old, tmp_path):
+    path = tmp_path / "folder" / name
+    path.parent.mkdir()
     if old:
         path.write_text(old)
-    done = subprocess.run([sys.executable, "-c", FULL, path], capture_output=True, text=True)
+    command = [sys.executable, "-c", FULL, path, tmp_path / name]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 3, done.stderr
-    assert {file.name: file.read_text() for file in tmp_path.iterdir()} == (
-        {"a.so": old} if old else {}
+    assert {file.name: file.read_text() for file in path.parent.iterdir()} == (
+        {name: old} if old else {}
     )
 
 
@@ -145,3 +153,12 @@ def test_a_process_that_is_killed_leaves_the_old_file(tmp_path, monkeypatch):
     monkeypatch.setattr(export.time, "time", lambda: later)
     export.export_library(Text(), path)
     assert [file.name for file in tmp_path.iterdir()] == ["a.so"]
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    pipe = tmp_path / "a.so"
+    os.mkfifo(pipe)
+    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as reader:
+        export.export_library(Text(), pipe)
+        assert reader.read() == "whole"
+    assert pipe.is_fifo()

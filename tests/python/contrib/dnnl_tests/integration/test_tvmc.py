@@ -16,6 +16,9 @@
 # under the License.
 """TVM's command line with the target `dnnl`: compile, run, options and errors."""
 
+import resource
+import subprocess
+import sys
 import tarfile
 
 import numpy as np
@@ -207,3 +210,60 @@ def test_tvm_without_the_code_generator(monkeypatch):
     partition = get_codegen_by_target("dnnl")["pass_pipeline"]
     with pytest.raises(TVMCException, match="USE_DNNL_CODEGEN"):
         partition(tvm.IRModule.from_expr(relay.nn.relu(x)), mod_name="default")
+
+
+@pytest.mark.parametrize("old", ["old", None])
+def test_a_full_disk_leaves_the_old_package_or_none(model, tmp_path, old):
+    package, _ = compile_with(model, tmp_path, DNNL_AND_HOST)
+    size = package.stat().st_size
+    package.unlink()
+    if old:
+        package.write_text(old)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # It is larger than all that goes into it, so it is the package that has no room.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, limits[1]))
+    try:
+        with pytest.raises(OSError):
+            compile_with(model, tmp_path, DNNL_AND_HOST)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    left = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert left == ({package.name: old} if old else {})
+
+
+# It waits in the middle of the package.
+SLOW = """
+import sys, tarfile
+from tvm.driver.tvmc.main import _main
+
+add = tarfile.TarFile.add
+
+def add_slowly(archive, *args):
+    add(archive, *args)
+    archive.fileobj.flush()
+    print("writing", flush=True)
+    sys.stdin.readline()
+
+tarfile.TarFile.add = add_slowly
+_main(["compile", *sys.argv[1:]])
+"""
+
+
+def test_a_kill_leaves_the_old_package(model, tmp_path):
+    package = tmp_path / "small.tar"
+    package.write_text("old")
+    words = [f"--target={DNNL_AND_HOST}", "-o", package, model[0]]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen([sys.executable, "-c", SLOW, *words], stdin=pipe, stdout=pipe)
+    assert any(line == b"writing\n" for line in process.stdout)
+    assert package.read_text() == "old"
+    process.kill()
+    process.communicate()
+    assert package.read_text() == "old"
+
+
+def test_a_link_stays_one(model, tmp_path):
+    link, package = tmp_path / "link.tar", tmp_path / "small.tar"
+    link.symlink_to(package)
+    assert not tvmc(["compile", f"--target={DNNL_AND_HOST}", "-o", str(link), str(model[0])])
+    assert link.is_symlink() and tarfile.is_tarfile(package)

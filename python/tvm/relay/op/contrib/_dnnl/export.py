@@ -52,13 +52,27 @@ def export_library(compiled, path: str | os.PathLike, **options) -> None:
     OSError, RuntimeError
         It could not be written.
     """
-    # A link stays one.
-    path = Path(os.path.realpath(path))
-    with making(path.parent) as folder:
-        new = folder / path.name
+    with replaced_at_end(path) as new:
         # An executable of Relay's VM has it in its module.
         owner = compiled if hasattr(compiled, "export_library") else compiled.mod
         owner.export_library(str(new), **options)
+
+
+@contextlib.contextmanager
+def replaced_at_end(path: str | os.PathLike) -> Iterator[Path]:
+    """Give a path to write to, of the same name, whose file then takes the place of another.
+
+    What is there and no regular file, such as /dev/null, is written as it is, and so is a file in a
+    folder that takes no other.
+    """
+    # A link stays one.
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file() or not os.access(path.parent, os.W_OK):
+        yield path
+        return
+    with making(path.parent) as folder:
+        new = folder / path.name
+        yield new
         put(new, path)
 
 

@@ -18,9 +18,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import tvm
+
+from ..export import replaced_at_end
 
 
 def partition_for_tvmc(
@@ -31,7 +34,8 @@ def partition_for_tvmc(
 ) -> tvm.IRModule:
     """Partition a module for `tvmc compile --target="dnnl -prune=0, llvm"`; say what runs where.
 
-    A line on stderr has the numbers of ops and partitions, and what stays on TVM.
+    A line on stderr has the numbers of ops and partitions, and what stays on TVM. From then on the
+    package that is written is there as a whole, or not at all.
 
     Parameters
     ----------
@@ -52,6 +56,7 @@ def partition_for_tvmc(
     """
     # Here and not above: tvmc imports this module while it is imported itself.
     from tvm.driver.tvmc import TVMCException  # pylint: disable=import-outside-toplevel
+    from tvm.driver.tvmc.model import TVMCModel  # pylint: disable=import-outside-toplevel
 
     from ... import dnnl  # pylint: disable=import-outside-toplevel
 
@@ -64,4 +69,26 @@ def partition_for_tvmc(
     except ValueError as error:
         raise TVMCException(f"target dnnl: {error}") from error
     print(f"target dnnl: {dnnl.offload_report(partitioned).summary}", file=sys.stderr)
+    _replace_packages_at_end(TVMCModel)
     return partitioned
+
+
+def _replace_packages_at_end(model: type) -> None:
+    """Let tvmc finish a package before it has the name of an old one.
+
+    Its own way leaves half a package when the disk is full or the process is killed. It does not
+    tell a target which model it compiles, so this holds for all that the process compiles later.
+    """
+    export = model.export_package
+    if hasattr(export, "__wrapped__"):
+        return
+
+    @functools.wraps(export)
+    def export_package(self, executor_factory, package_path=None, *args, **options):
+        if package_path is None:  # a temporary file of its own
+            return export(self, executor_factory, None, *args, **options)
+        with replaced_at_end(package_path) as new:
+            export(self, executor_factory, str(new), *args, **options)
+        return package_path
+
+    model.export_package = export_package
