@@ -23,7 +23,6 @@
  * changed: it is an error that names the node, or the plan runs.
  */
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <set>
 #include <string>
@@ -41,33 +40,11 @@ namespace {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 using dnnl_test::Attr;
+using dnnl_test::BytesOf;
 using dnnl_test::GraphOf;
+using dnnl_test::Run;
 using dnnl_test::ValidOp;
 using dnnl_test::ValidOps;
-
-size_t BytesOf(const TensorType& type) {
-  return NumElements(type.shape) * ((type.dtype.bits + 7) / 8);
-}
-
-/*! \brief What a plan writes into memory that holds `old` before. */
-std::vector<std::vector<char>> Run(const Graph& graph, char old) {
-  const auto plan = MakePlan(graph);
-  std::vector<std::vector<char>> memory;
-  for (size_t i = 0; i < plan->arguments.size(); ++i) {
-    const TensorType& type = plan->arguments[i].type;
-    memory.emplace_back(BytesOf(type), i < graph.inputs.size() ? 1 : old);
-    if (i >= graph.inputs.size() || type.dtype.code != kDLFloat || type.dtype.bits != 32) continue;
-    for (size_t at = 0; at < memory[i].size(); at += 4) {
-      const float value = 0.25f + static_cast<float>(at % 60) / 64;
-      std::memcpy(&memory[i][at], &value, 4);
-    }
-  }
-  std::vector<void*> addresses;
-  for (auto& bytes : memory) addresses.push_back(bytes.data());
-  Context(plan).Run(addresses, nullptr);
-  memory.erase(memory.begin(), memory.begin() + graph.inputs.size());
-  return memory;
-}
 
 /*! \brief Whether a node is refused; else its plan is run. */
 bool IsRefused(ValidOp op, const std::string& what) {

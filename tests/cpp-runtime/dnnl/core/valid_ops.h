@@ -25,12 +25,16 @@
 #ifndef TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OPS_H_
 #define TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OPS_H_
 
+#include <algorithm>
+#include <cstring>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "src/runtime/contrib/dnnl/core/graph.h"
+#include "src/runtime/contrib/dnnl/core/lowering.h"
+#include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test {
 
@@ -309,6 +313,52 @@ inline Graph GraphOf(const ValidOp& op) {
     graph.outputs.push_back({{9, i}, {"output " + std::to_string(i), op.outputs[i]}});
   }
   return graph;
+}
+
+/*! \brief The description of an op of the table. */
+inline ValidOp Valid(const std::string& name) {
+  for (const ValidOp& op : ValidOps()) {
+    if (op.name == name) return op;
+  }
+  throw std::runtime_error("no op " + name);
+}
+
+inline size_t BytesOf(const TensorType& type) {
+  size_t bytes = (type.dtype.bits + 7) / 8;
+  for (int64_t dim : type.shape) bytes *= dim;
+  return bytes;
+}
+
+/*!
+ * \brief What a graph writes into memory that holds `old` before, of inputs that differ from place
+ * to place. It must write nothing beside its outputs.
+ */
+inline std::vector<std::vector<char>> Run(const Graph& graph, char old) {
+  constexpr size_t kBeside = 4096;
+  const auto plan = tvm::runtime::contrib::dnnl_backend::MakePlan(graph);
+  std::vector<std::vector<char>> memory;
+  std::vector<void*> addresses;
+  for (size_t i = 0; i < plan->arguments.size(); ++i) {
+    const TensorType& type = plan->arguments[i].type;
+    const bool is_input = i < graph.inputs.size();
+    memory.emplace_back(BytesOf(type) + 2 * kBeside, is_input ? 1 : old);
+    const bool is_float = type.dtype.code == kDLFloat && type.dtype.bits == 32;
+    for (size_t at = 0; is_input && is_float && at < BytesOf(type); at += 4) {
+      const float value = 0.25f + static_cast<float>(at % 60) / 64;
+      std::memcpy(&memory[i][kBeside + at], &value, 4);
+    }
+  }
+  for (auto& bytes : memory) addresses.push_back(bytes.data() + kBeside);
+  tvm::runtime::contrib::dnnl_backend::Context(plan).Run(addresses, nullptr);
+  std::vector<std::vector<char>> outputs;
+  for (size_t i = graph.inputs.size(); i < memory.size(); ++i) {
+    const auto begin = memory[i].begin() + kBeside, end = memory[i].end() - kBeside;
+    const auto is_old = [old](char byte) { return byte == old; };
+    EXPECT_TRUE(std::all_of(memory[i].begin(), begin, is_old));
+    EXPECT_TRUE(std::all_of(end, memory[i].end(), is_old));
+    outputs.emplace_back(begin, end);
+  }
+  return outputs;
 }
 
 }  // namespace dnnl_test

@@ -200,8 +200,14 @@ std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, c
   const Dims blocks = BlockSizes(md);
   Dims strides = md.get_strides();
   int64_t offset = 0;
+  const Dims dims = md.get_dims();
   for (size_t i = 0; i < blocks.size(); ++i) {
-    const bool is_all = slice.dims[i] == md.get_dims()[i];
+    const int64_t last = slice.begin[i] + (slice.dims[i] - 1) * slice.steps[i];
+    CORE_CHECK(slice.begin[i] >= 0 && slice.dims[i] > 0 && last < dims[i])
+        << "a part from " << ToText(slice.begin) << " on, of " << ToText(slice.dims)
+        << " in steps of " << ToText(slice.steps) << ", is outside of a tensor of shape "
+        << ToText(dims);
+    const bool is_all = slice.dims[i] == dims[i];
     const bool is_blocks = slice.begin[i] % blocks[i] == 0 && slice.dims[i] % blocks[i] == 0;
     if (blocks[i] != 1 && !is_all && (!is_blocks || slice.steps[i] != 1)) return none;
     offset += slice.begin[i] / blocks[i] * strides[i];

@@ -83,7 +83,8 @@ struct Slice {
 
 /*!
  * \brief The descriptor of a part of `md`, from its own first element, and where in the memory of
- * `md` that is, in bytes. The descriptor is empty where the part splits a block.
+ * `md` that is, in bytes. The descriptor is empty where the part splits a block. A part that is not
+ * in the tensor is an error.
  */
 std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, const Slice& slice);
 

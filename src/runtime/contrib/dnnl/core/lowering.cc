@@ -41,39 +41,13 @@ namespace {
 /*! \brief Lower a node with all that is fused to it. */
 void LowerFused(const NodeReader& node, PlanBuilder* plan) {
   const Family& family = SpecOf(node).family;
-  if (node.IsQuantized() && !family.is_quantized) {
+  if (node.IsQuantized() && family.fuses != Fuses::kQuantizations) {
     throw dnnl::error(dnnl_unimplemented, "the op is not fused to quantizations");
   }
-  family.lower(node, plan);
-}
-
-/*! \brief The node with its inputs in float32, which they become here. */
-NodeReader DequantizeInputs(const NodeReader& node, PlanBuilder* plan) {
-  const NodeReader result = node.InFloat32();
-  for (int i = 0; i < static_cast<int>(node.Inputs().size()); ++i) {
-    if (!node.IsDequantized(i)) continue;
-    plan->SetInput(result, i, Dequantized(node.Dequantization(i), plan));
+  if (node.NumPostOps() > 0 && family.fuses == Fuses::kNothing) {
+    throw dnnl::error(dnnl_unimplemented, "nothing is fused to the op");
   }
-  return result;
-}
-
-/*!
- * \brief Lower a quantized node as one in float32 between other steps.
- * \param reason Why it is not one primitive.
- */
-void LowerInFloat32(const NodeReader& node, PlanBuilder* plan, const std::string& reason) {
-  const NodeReader ops = DequantizeInputs(node, plan);
-  const NodeReader in_float = ops.WithoutQuantization();
-  LowerFused(in_float, plan);
-  plan->AddToVariant("in float32: " + reason);
-  if (in_float.NumPostOps() < ops.NumPostOps()) LowerFused(ops.PostOp(ops.NumPostOps() - 1), plan);
-}
-
-/*! \brief Lower the ops of a node one by one. */
-void LowerOneByOne(const NodeReader& node, PlanBuilder* plan) {
-  const NodeReader ops = DequantizeInputs(node, plan);
-  LowerFused(ops.WithoutPostOps(), plan);
-  for (int i = 0; i < ops.NumPostOps(); ++i) LowerFused(ops.PostOp(i), plan);
+  family.lower(node, plan);
 }
 
 /*!
@@ -104,9 +78,9 @@ bool IsCommonLayout(const dnnl::memory::desc& md) {
 }
 
 /*! \brief Whether the lowering of an op copes with any layout of the op's own inputs. */
-bool ReadsAnyLayout(const NodeReader& node, const OpSpec& op) {
-  return op.family.reads == Reads::kAnyLayout ||
-         (op.family.reads == Reads::kAnyWhenAlone && node.NumPostOps() == 0);
+bool ReadsAnyLayout(const NodeReader& node) {
+  const Reads reads = SpecOf(node).family.reads;
+  return reads == Reads::kAnyLayout || (reads == Reads::kAnyWhenAlone && node.NumPostOps() == 0);
 }
 
 /*! \brief The layout to read a tensor in: its own, unless that might be read wrongly. */
@@ -117,6 +91,47 @@ dnnl::memory::desc AsCommonLayout(const dnnl::memory::desc& md) {
                          md.get_inner_blks().empty() && md.get_ndims() >= 3;
   if (has_order && md.get_dims()[1] > 1 && md.get_strides()[1] == 1) return ChannelsLast(md);
   return PlainDesc(md.get_dims(), md.get_data_type());
+}
+
+/*! \brief Bring the inputs of a node into layouts that its lowering reads rightly. */
+void SetCommonLayouts(const NodeReader& node, PlanBuilder* plan) {
+  plan->SetInputLayouts(node, ReadsAnyLayout(node) ? node.NumRootInputs() : 0, AsCommonLayout);
+}
+
+/*! \brief The node with its inputs in float32, which they become here. */
+NodeReader DequantizeInputs(const NodeReader& node, PlanBuilder* plan) {
+  const NodeReader result = node.InFloat32();
+  for (int i = 0; i < static_cast<int>(node.Inputs().size()); ++i) {
+    if (!node.IsDequantized(i)) continue;
+    plan->SetInput(result, i, Dequantized(node.Dequantization(i), plan));
+  }
+  return result;
+}
+
+/*! \brief Lower a post-op by itself; what it reads, the ops before it may have made a view. */
+void LowerPostOp(const NodeReader& node, int index, PlanBuilder* plan) {
+  const NodeReader op = node.PostOp(index);
+  SetCommonLayouts(op, plan);
+  LowerFused(op, plan);
+}
+
+/*!
+ * \brief Lower a quantized node as one in float32 between other steps.
+ * \param reason Why it is not one primitive.
+ */
+void LowerInFloat32(const NodeReader& node, PlanBuilder* plan, const std::string& reason) {
+  const NodeReader ops = DequantizeInputs(node, plan);
+  const NodeReader in_float = ops.WithoutQuantization();
+  LowerFused(in_float, plan);
+  plan->AddToVariant("in float32: " + reason);
+  if (in_float.NumPostOps() < ops.NumPostOps()) LowerPostOp(ops, ops.NumPostOps() - 1, plan);
+}
+
+/*! \brief Lower the ops of a node one by one. */
+void LowerOneByOne(const NodeReader& node, PlanBuilder* plan) {
+  const NodeReader ops = DequantizeInputs(node, plan);
+  LowerFused(ops.WithoutPostOps(), plan);
+  for (int i = 0; i < ops.NumPostOps(); ++i) LowerPostOp(ops, i, plan);
 }
 
 dnnl::memory::desc AsPlain(const dnnl::memory::desc& md) {
@@ -182,11 +197,9 @@ bool TryAll(const NodeReader& node, PlanBuilder* plan) {
 
 /*! \brief Append the steps of a node to the plan; every error names the node. */
 void LowerNode(const NodeReader& node, PlanBuilder* plan) {
-  const OpSpec& op = SpecOf(node);
-  const ThreadScope threads(IsSmall(node, op, *plan) ? 1 : CurrentNumThreads());
+  const ThreadScope threads(IsSmall(node, SpecOf(node), *plan) ? 1 : CurrentNumThreads());
   try {
-    plan->SetInputLayouts(node, ReadsAnyLayout(node, op) ? node.NumRootInputs() : 0,
-                          AsCommonLayout);
+    SetCommonLayouts(node, plan);
     if (TryAll(node, plan)) return;
     // A view may be in a layout that oneDNN has no good code for.
     const PlanBuilder::Mark mark = plan->Here();

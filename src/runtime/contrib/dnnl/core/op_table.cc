@@ -51,35 +51,35 @@ AlphaBeta UnitSlope(const NodeReader&) { return {1.f, 0.f}; }
 /*! \brief For ops that accept any number of inputs. */
 constexpr int kAnyNumber = std::numeric_limits<int>::max();
 
-constexpr Reads kAny = Reads::kAnyLayout;
+constexpr Reads kAny = Reads::kAnyLayout, kCommon = Reads::kCommonLayouts;
 
-constexpr Family kConv = {InferConv, LowerConv, kAny, PostOp::kNone, ConvFlops, true};
-constexpr Family kConvTranspose = {InferConvTranspose, LowerConvTranspose, kAny,
-                                   PostOp::kNone,      ConvTransposeFlops, true};
-constexpr Family kMatMul = {InferMatMul, LowerMatMul, kAny, PostOp::kNone, MatMulFlops, true};
-constexpr Family Pool(Types (*infer)(const NodeReader&, const Types&)) {
-  return {infer, LowerPool, Reads::kCommonLayouts, PostOp::kNone, nullptr, /*is_quantized=*/true};
-}
-constexpr Family kPool = Pool(InferPool), kGlobalPool = Pool(InferGlobalPool);
-constexpr Family kResize = {InferResize, LowerResize};
+constexpr Family kConv = {InferConv,     LowerConv, kAny, Fuses::kQuantizations,
+                          PostOp::kNone, ConvFlops};
+constexpr Family kConvTranspose = {InferConvTranspose,    LowerConvTranspose, kAny,
+                                   Fuses::kQuantizations, PostOp::kNone,      ConvTransposeFlops};
+constexpr Family kMatMul = {InferMatMul,           LowerMatMul,   kAny,
+                            Fuses::kQuantizations, PostOp::kNone, MatMulFlops};
+constexpr Family kPool = {InferPool, LowerPool, kCommon, Fuses::kQuantizations};
+constexpr Family kGlobalPool = {InferGlobalPool, LowerPool, kCommon, Fuses::kQuantizations};
+constexpr Family kResize = {InferResize, LowerResize, kCommon, Fuses::kRealOps};
 constexpr Family kSoftmax = {InferSoftmax, LowerSoftmax};
-constexpr Family kReduce = {InferReduce, LowerReduce, kAny};
-constexpr Family kEltwise = {InferEltwise,     LowerEltwise, Reads::kAnyWhenAlone,
-                             PostOp::kEltwise, nullptr,      /*is_quantized=*/true};
-constexpr Family kBinary = {InferBinary,     LowerBinary, Reads::kCommonLayouts,
-                            PostOp::kBinary, nullptr,     true};
-constexpr Family kDequantize = {InferDequantize, LowerDequantize, Reads::kCommonLayouts,
-                                PostOp::kNone,   nullptr,         /*is_quantized=*/true};
+constexpr Family kReduce = {InferReduce, LowerReduce, kAny, Fuses::kRealOps};
+constexpr Family kEltwise = {InferEltwise, LowerEltwise, Reads::kAnyWhenAlone,
+                             Fuses::kQuantizations, PostOp::kEltwise};
+constexpr Family kBinary = {InferBinary, LowerBinary, kCommon, Fuses::kQuantizations,
+                            PostOp::kBinary};
+constexpr Family kDequantize = {InferDequantize, LowerDequantize, kCommon, Fuses::kQuantizations};
+constexpr Family kBatchNorm = {InferBatchNorm, LowerBatchNorm, kCommon, Fuses::kRealOps};
 
 /*! \brief Ops that give the same elements in the same order other dimensions. */
 constexpr Family Reshape(Types (*infer)(const NodeReader&, const Types&)) {
-  return {infer, LowerReshape, kAny, PostOp::kView};
+  return {infer, LowerReshape, kAny, Fuses::kNothing, PostOp::kView};
 }
 
 // Keep in step with the rows of policy/table.py in python/tvm/relay/op/contrib/_dnnl; a test
 // compares the two.
 const OpSpec kOps[] = {
-    // name, inputs (min, max), family, algorithm, its parameters, whether 1/x comes after it
+    // name, inputs (min, max), family, algorithm, its parameters
     {"nn.conv1d", 2, 2, kConv},
     {"nn.conv2d", 2, 2, kConv},
     {"nn.conv3d", 2, 2, kConv},
@@ -103,7 +103,7 @@ const OpSpec kOps[] = {
     {"nn.adaptive_avg_pool1d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
     {"nn.adaptive_avg_pool2d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
     {"nn.adaptive_avg_pool3d", 1, 1, kPool, algorithm::pooling_avg_exclude_padding},
-    {"nn.batch_norm", 5, 5, {InferBatchNorm, LowerBatchNorm}},
+    {"nn.batch_norm", 5, 5, kBatchNorm},
     {"nn.group_norm", 3, 3, {InferGroupNorm, LowerGroupNorm}},
     {"nn.instance_norm", 3, 3, {InferInstanceNorm, LowerInstanceNorm}},
     {"nn.l2_normalize", 1, 1, {InferL2Normalize, LowerL2Normalize}},
@@ -151,7 +151,7 @@ const OpSpec kOps[] = {
     {"exp", 1, 1, kEltwise, algorithm::eltwise_exp},
     {"negative", 1, 1, kEltwise, algorithm::eltwise_linear, Negation},
     // oneDNN's power of -1/2 calls powf for each element, a hundred times slower than this.
-    {"rsqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt, nullptr, true},
+    {"rsqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt, nullptr, /*is_reciprocal=*/true},
     {"sigmoid", 1, 1, kEltwise, algorithm::eltwise_logistic},
     {"sqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt},
     {"tanh", 1, 1, kEltwise, algorithm::eltwise_tanh},
@@ -166,7 +166,7 @@ const OpSpec kOps[] = {
     {"dnnl.linear", 1, 1, kEltwise, algorithm::eltwise_linear, SameNames},
     {"dnnl.mish", 1, 1, kEltwise, algorithm::eltwise_mish},
     {"dnnl.pow", 1, 1, kEltwise, algorithm::eltwise_pow, SameNames},
-    {"dnnl.rsqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt, nullptr, true},
+    {"dnnl.rsqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt, nullptr, /*is_reciprocal=*/true},
     {"dnnl.softplus", 1, 1, kEltwise, algorithm::eltwise_soft_relu, UnitSlope},
     {"dnnl.swish", 1, 1, kEltwise, algorithm::eltwise_swish, SameNames},
 

@@ -116,6 +116,13 @@ enum class Reads {
   kAnyWhenAlone,  /*!< any as well, if nothing is fused to the op */
 };
 
+/*! \brief What a lowering copes with that is fused to its op. */
+enum class Fuses {
+  kNothing,
+  kRealOps,       /*!< post-ops on real numbers */
+  kQuantizations, /*!< quantized inputs and results, too */
+};
+
 /*! \brief What an op is when it is fused to another. */
 enum class PostOp { kNone, kEltwise, kBinary, kView };
 
@@ -140,11 +147,10 @@ struct Family {
   Required<Types(const NodeReader& node, const Types& inputs)> infer;
   Required<void(const NodeReader& node, PlanBuilder* plan)> lower;
   Reads reads{Reads::kCommonLayouts};
+  Fuses fuses{Fuses::kNothing};
   PostOp as_post_op{PostOp::kNone};
   /*! \brief nullptr where the time goes with the number of elements. */
   double (*flops)(const NodeReader& node, const PlanBuilder& plan){nullptr};
-  /*! \brief Whether the lowering copes with quantized inputs and results. */
-  bool is_quantized{false};
 };
 
 /*! \brief All that the runtime knows about one op. */

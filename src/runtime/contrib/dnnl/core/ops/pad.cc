@@ -122,11 +122,12 @@ Types InferPad(const NodeReader& node, const Types& inputs) {
 
 void LowerPad(const NodeReader& node, PlanBuilder* plan) {
   const Tensor src = plan->Input(node, 0);
-  const Dims dims = node.OutDims();
-  const size_t rank = node.Output().shape.size();
+  const Dims dims = node.RootDims();
+  // So is a scalar, which has one dimension here.
+  if (dims == src.dims()) return plan->SetOutput(node, src);
+  const size_t rank = dims.size();
   const Dims widths = ReadWidths(node, rank);
   const std::string mode = ReadMode(node);
-  if (dims == src.dims()) return plan->SetOutput(node, src);
   const bool has_blocks = !src.md.get_inner_blks().empty();
   const Tensor dst =
       plan->NewTensor(has_blocks ? PlainDesc(dims, src.dtype()) : InOrderOf(src.md, dims));

@@ -148,9 +148,6 @@ void LowerDequantize(const NodeReader& node, PlanBuilder* plan) {
 }
 
 void LowerQuantize(const NodeReader& node, PlanBuilder* plan) {
-  if (node.NumPostOps() > 0) {
-    throw dnnl::error(dnnl_unimplemented, "nothing can be fused to a quantization");
-  }
   const PlanBuilder::Mark mark = plan->Here();
   const Tensor src = plan->Input(node, 0);
   const Quantization to = Quantization::Read(node, plan, src.dims());

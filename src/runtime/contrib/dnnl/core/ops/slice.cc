@@ -136,7 +136,7 @@ void LowerSplit(const NodeReader& node, PlanBuilder* plan) {
   const int axis = node.Axis("axis", 0, static_cast<int>(rank));
   Slice slice{Dims(rank, 0), src.dims(), Dims(rank, 1)};
   for (int i = 0; i < node.NumOutputs(); ++i) {
-    slice.dims = node.OutDims(i);
+    slice.dims = node.WithoutPostOps().OutDims(i);
     plan->SetOutput(node, plan->Sliced(node, src, slice), i);
     slice.begin[axis] += slice.dims[axis];
   }

@@ -1,0 +1,199 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/harm_test.cc
+ * \brief What would write where it must not, take for ever or exhaust the memory.
+ */
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/runtime/contrib/dnnl/core/desc.h"
+#include "src/runtime/contrib/dnnl/core/lowering.h"
+#include "tests/cpp-runtime/dnnl/core/valid_ops.h"
+#include "tests/cpp-runtime/harness/test.h"
+
+namespace {
+
+using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
+using dnnl_test::Attr;
+using dnnl_test::Float32;
+using dnnl_test::GraphOf;
+using dnnl_test::Run;
+using dnnl_test::Valid;
+using dnnl_test::ValidOp;
+
+using Shape = std::vector<int64_t>;
+
+/*! \brief The plan of an op of the table, changed. */
+template <typename Change>
+auto PlanOf(const std::string& name, const Change& change) {
+  ValidOp op = Valid(name);
+  change(&op);
+  return MakePlan(GraphOf(op));
+}
+
+TEST(DNNLHarm, AxesOfTranspose) {
+  for (const Attr& axes : std::vector<Attr>{{"0", "1", "1000000"},
+                                            {"0", "1", "-4"},
+                                            {"0", "1", "1"},
+                                            {"0", "1"},
+                                            {"1", "0", "2", "3"}}) {
+    EXPECT_THROWS(PlanOf("transpose", [&](ValidOp* op) { op->attrs["axes"] = axes; }),
+                  "main, node 9 transpose: axes");
+  }
+}
+
+TEST(DNNLHarm, GammaAndBeta) {
+  for (const char* name : {"nn.layer_norm", "nn.instance_norm", "nn.group_norm", "nn.batch_norm"}) {
+    for (size_t input : {1, 2}) {
+      for (const Shape& shape : std::vector<Shape>{{1}, {3}, {400}, {2, 2}, {}}) {
+        EXPECT_THROWS(PlanOf(name, [&](ValidOp* op) { op->inputs[input].shape = shape; }),
+                      std::string("main, node 9 ") + name + ": input " + std::to_string(input),
+                      "is no vector of 4 elements");
+      }
+    }
+  }
+}
+
+TEST(DNNLHarm, NumberOfGroups) {
+  for (const char* groups : {"0", "-2", "3", "8", "1099511627776"}) {
+    EXPECT_THROWS(PlanOf("nn.group_norm", [&](ValidOp* op) { op->attrs["num_groups"] = {groups}; }),
+                  "main, node 9 nn.group_norm: num_groups", groups);
+    for (const char* conv : {"nn.conv2d", "nn.conv2d_transpose"}) {
+      EXPECT_THROWS(PlanOf(conv, [&](ValidOp* op) { op->attrs["groups"] = {groups}; }),
+                    std::string("main, node 9 ") + conv, groups);
+    }
+  }
+}
+
+TEST(DNNLHarm, RanksAndLayoutsOfConvolutions) {
+  for (const char* conv : {"nn.conv2d", "nn.conv2d_transpose"}) {
+    const std::string where = std::string("main, node 9 ") + conv;
+    for (size_t input : {0, 1}) {
+      for (const Shape& shape : std::vector<Shape>{{}, {4}, {1, 4}, {1, 4, 7}, {1, 4, 7, 7, 7}}) {
+        EXPECT_THROWS(PlanOf(conv,
+                             [&](ValidOp* op) {
+                               op->inputs[input].shape = shape;
+                               op->outputs[0].shape = shape;
+                             }),
+                      where, "input " + std::to_string(input), "is not of rank 4");
+      }
+    }
+    for (const char* key : {"data_layout", "out_layout", "kernel_layout"}) {
+      for (const char* layout : {"NCW", "NCDHW", "NCHH", "XYZW"}) {
+        EXPECT_THROWS(PlanOf(conv, [&](ValidOp* op) { op->attrs[key] = {layout}; }), where,
+                      std::string("layout ") + layout + " is not a permutation of");
+      }
+    }
+  }
+}
+
+TEST(DNNLHarm, PartsOfAConcatenation) {
+  for (const Shape& shape : std::vector<Shape>{{}, {2}, {2, 3, 4, 1}, {2, 3, 5}, {3, 3, 4}}) {
+    EXPECT_THROWS(PlanOf("concatenate", [&](ValidOp* op) { op->inputs[1].shape = shape; }),
+                  "main, node 9 concatenate: input 1", "does not fit behind input 0");
+  }
+}
+
+TEST(DNNLHarm, Layouts) {
+  for (const char* key : {"src_layout", "dst_layout"}) {
+    for (const char* layout : {"abc", "NCHw", "NCHW0c", "NCHW4c2c", "NNHW", "4", "NCHW4", "N?HW"}) {
+      EXPECT_THROWS(PlanOf("layout_transform", [&](ValidOp* op) { op->attrs[key] = {layout}; }),
+                    "main, node 9 layout_transform", key, layout);
+    }
+  }
+  for (const char* layout : {"NCHW3c", "NCH", "NCHWD", "NCHW99999999999999999999c"}) {
+    EXPECT_THROWS(
+        PlanOf("layout_transform", [&](ValidOp* op) { op->attrs["dst_layout"] = {layout}; }),
+        "main, node 9 layout_transform");
+  }
+}
+
+TEST(DNNLHarm, PadsWithTheDataThemselves) {
+  const auto plan = [](const char* mode, const char* last) {
+    return [=] {
+      PlanOf("nn.pad", [&](ValidOp* op) {
+        op->attrs["pad_mode"] = {mode};
+        op->attrs["pad_width"] = {"0", "0", "1", "0", "2", last};
+      });
+    };
+  };
+  plan("edge", "3")();
+  plan("reflect", "3")();
+  const std::string where = "main, node 9 nn.pad";
+  EXPECT_THROWS(plan("wrap", "3")(), where, "pad_mode is wrap", "constant, edge or reflect");
+  EXPECT_THROWS(plan("reflect", "4")(), where, "reflects 4 lines along axis 2");
+  EXPECT_THROWS(plan("edge", "62")(), where, "more than 64 lines");
+  EXPECT_THROWS(plan("edge", "9223372036854775807")(), where, "pad_width");
+}
+
+TEST(DNNLHarm, HugeDimensions) {
+  const int64_t limit = int64_t{1} << 31;
+  EXPECT_THROWS(PlanOf("nn.relu", [&](ValidOp* op) { op->inputs[0].shape[0] = limit; }),
+                "main: input 0", "exceeds the limit of");
+  EXPECT_THROWS(PlanOf("nn.relu", [&](ValidOp* op) { op->inputs[0].shape = Shape(6, limit - 1); }),
+                "main: input 0", "exceeds the limit of");
+  EXPECT_THROWS(
+      PlanOf("expand_dims", [&](ValidOp* op) { op->attrs["num_newaxis"] = {"1000000000"}; }),
+      "main, node 9 expand_dims: num_newaxis");
+  EXPECT_THROWS(PlanOf("image.resize2d",
+                       [&](ValidOp* op) { op->attrs["size"] = {"2147483647", "2147483647"}; }),
+                "main, node 9 image.resize2d", "exceeds the limit of");
+  EXPECT_THROWS(PlanOf("nn.conv2d", [&](ValidOp* op) { op->attrs["padding"] = {"2147483647"}; }),
+                "main, node 9 nn.conv2d", "exceeds the limit of");
+}
+
+TEST(DNNLHarm, ReshapedTensors) {
+  const Tensor tensor{0, PlainDesc({2, 3}, dnnl::memory::data_type::f32)};
+  EXPECT_EQ(tensor.Reshaped({3, 2}).dims(), Dims({3, 2}));
+  EXPECT_THROWS(tensor.Reshaped({3, 3}), "[2, 3]", "[3, 3]");
+}
+
+TEST(DNNLHarm, PadBehindWhichIsAReshape) {
+  const Graph graph = GraphOf({"nn.pad",
+                               {Float32({1, 2})},
+                               {{"pad_width", {"0", "11", "0", "0"}},
+                                {"pad_mode", {"constant"}},
+                                {"pad_value", {"3"}},
+                                {"post_ops", {"reshape"}},
+                                {"post_ops.0.newshape", {"2", "12"}}},
+                               {Float32({2, 12})}});
+  const std::vector<char> bytes = Run(graph, 0x55)[0];
+  const auto* values = reinterpret_cast<const float*>(bytes.data());
+  std::vector<float> expected(24, 3);
+  expected[0] = 0.25f;
+  expected[1] = 0.3125f;
+  EXPECT_EQ(std::vector<float>(values, values + 24), expected);
+}
+
+TEST(DNNLHarm, PartsOutsideOfATensor) {
+  const auto md = PlainDesc({4, 6}, dnnl::memory::data_type::f32);
+  EXPECT_EQ(SlicedDesc(md, {{1, 1}, {3, 3}, {1, 2}}).second, 7 * sizeof(float));
+  for (const Slice& slice : std::vector<Slice>{{{-1, 0}, {4, 6}, {1, 1}},
+                                               {{1, 0}, {4, 6}, {1, 1}},
+                                               {{0, 0}, {24, 1}, {1, 1}},
+                                               {{0, 1}, {4, 4}, {1, 2}},
+                                               {{4, 0}, {1, 6}, {1, 1}}}) {
+    EXPECT_THROWS(SlicedDesc(md, slice), "outside of a tensor of shape [4, 6]");
+  }
+}
+
+}  // namespace
