@@ -25,10 +25,11 @@ import numpy as np
 import tvm_ffi
 from tvm import relax
 
-from .ops import ROWS, ReadOp
+from .ops import ROWS
 from .policy.graph import Graph, users_of
 from .policy.op_spec import EXCLUDED
 from .policy.op_view import NoTensor, OpView, Tensor, Value
+from .read_op import ReadOp
 from .reading import Unread, constant_of, dims, is_constant, op_name, short_name, sizes, value_of
 
 # The names of operands in messages, where the op has names for them.

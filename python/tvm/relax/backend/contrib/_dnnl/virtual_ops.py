@@ -22,8 +22,8 @@ import numpy as np
 from tvm import relax
 
 from .graph import RelaxGraph
-from .ops import ReadOp
 from .policy.op_spec import Rules
+from .read_op import ReadOp
 from .reading import value_of
 from .rewrites.formulas import ROOTS, FormulaReader
 from .rewrites.norm_readers import (

@@ -1,0 +1,89 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""How normalizations of Relax are read."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from . import decompose
+from .read_op import ReadOp, Row, attrs_of, same, written_anew
+from .reading import Unread, dims, is_constant, value_of
+
+
+def _only_axis(call: relax.Call) -> int:
+    if len(call.attrs.axes) != 1:
+        written_anew(decompose.check_last_axes)(call)
+    return int(call.attrs.axes[0])
+
+
+def _layer_norm(call: relax.Call) -> ReadOp:
+    attrs = {"axis": _only_axis(call), "epsilon": float(call.attrs.epsilon)}
+    return ReadOp("nn.layer_norm", list(call.args), {**attrs, **_affine(call)})
+
+
+def _affine(call: relax.Call) -> dict:
+    """Read two switches, which TVM's own kernels ignore: what is off must change nothing."""
+    switches = {}
+    for name, arg, neutral in (("scale", call.args[1], 1), ("center", call.args[2], 0)):
+        switches[name] = bool(getattr(call.attrs, name))
+        if not switches[name] and not (is_constant(arg) and (value_of(arg) == neutral).all()):
+            raise Unread(
+                f"{name}=False of values other than {neutral}, which TVM applies all the same"
+            )
+    return switches
+
+
+def _rms_norm(call: relax.Call) -> ReadOp:
+    axis, rank = _only_axis(call), len(dims(call.args[0]))
+    if axis % rank != rank - 1:
+        raise Unread(f"axis={axis} is not the last")
+    return ReadOp("dnnl.rms_norm", list(call.args), {"epsilon": float(call.attrs.epsilon)})
+
+
+def _channel_norm(name: str, *names: str) -> Row:
+    """Read a normalization over all axes behind that of the channels."""
+
+    def read(call):
+        rank, axis = len(dims(call.args[0])), int(call.attrs.channel_axis)
+        if sorted(int(a) % rank for a in call.attrs.axes) != [
+            a for a in range(1, rank) if a != axis % rank
+        ]:
+            axes = list(call.attrs.axes)
+            raise Unread(f"axes={axes} are not all but those of batch and channels")
+        attrs = {"axis": axis, "epsilon": float(call.attrs.epsilon), **_affine(call)}
+        return ReadOp(name, list(call.args), {**attrs, **attrs_of(call, names)})
+
+    return read
+
+
+def _batch_norm(call: relax.Call) -> ReadOp:
+    """Tell why partitioning has neither folded a batch_norm nor written it as other ops."""
+    if call.attrs.training:
+        raise Unread("training=True: it normalizes by the mean and variance of its data")
+    raise Unread("its statistics are not constant")
+
+
+ROWS: dict[str, Row] = {
+    "relax.nn.batch_norm": _batch_norm,
+    "relax.nn.layer_norm": _layer_norm,
+    "relax.nn.rms_norm": _rms_norm,
+    "relax.nn.group_norm": _channel_norm("nn.group_norm", "num_groups"),
+    "relax.nn.instance_norm": _channel_norm("nn.instance_norm"),
+    "relax.nn.softmax": same("nn.softmax", "axis"),
+    "relax.nn.log_softmax": same("nn.log_softmax", "axis"),
+}

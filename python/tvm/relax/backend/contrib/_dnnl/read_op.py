@@ -1,0 +1,121 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What the rows of `ops.py` are written with: a call as one of the table, and its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from tvm import relax
+
+from .reading import Unread, number
+
+
+class ReadOp(NamedTuple):
+    """A call of Relax as a call of an op of the table.
+
+    Parameters
+    ----------
+    name : str
+        The op in the table.
+    operands : list[relax.Expr]
+        Tensors, or tuples of tensors, in Relay's order.
+    attrs : dict
+        Relay's attributes.
+    """
+
+    name: str
+    operands: list[relax.Expr]
+    attrs: dict
+
+    @property
+    def namespace(self) -> SimpleNamespace:
+        """The attributes as rules read them."""
+        return SimpleNamespace(**self.attrs)
+
+
+Row = Callable[[relax.Call], ReadOp]
+
+
+def numbers(values) -> list:
+    """Return numbers that are known."""
+    known = [number(value) for value in values]
+    if None in known:
+        raise Unread(f"{list(values)} is not known")
+    return known
+
+
+def shape_argument(arg: relax.Expr) -> list:
+    """Return the dimensions that are given as an argument."""
+    if isinstance(arg, relax.ShapeExpr):
+        return list(arg.values)
+    raise Unread("the shape is computed at run time")
+
+
+def tuple_argument(arg: relax.Expr) -> list:
+    """Return the numbers that are given as an argument."""
+    if isinstance(arg, relax.Tuple):
+        return numbers(arg.fields)
+    return numbers(shape_argument(arg))
+
+
+def attrs_of(call: relax.Call, names: Sequence[str]) -> dict:
+    """Return some attributes of a call by name."""
+    return {name: plain(getattr(call.attrs, name)) for name in names}
+
+
+def plain(value):
+    """Return an attribute as Python's own text, number or numbers."""
+    if isinstance(value, (str, bool, int, float, type(None))):
+        return value
+    if number(value) is not None:
+        return number(value)
+    try:
+        return numbers(value)
+    except TypeError:
+        return str(value)
+
+
+def same(name: str, *attrs: str, **fixed) -> Row:
+    """Read an op that is Relay's op `name`, with the same attributes, and others that are fixed."""
+    return lambda call: ReadOp(name, list(call.args), {**attrs_of(call, attrs), **fixed})
+
+
+def written_anew(check: Callable[[relax.Call], None]) -> Row:
+    """Read an op that partitioning writes as others, where it passes the check."""
+
+    def read(call):
+        check(call)
+        raise Unread("partition_for_dnnl writes it as other ops")
+
+    return read
+
+
+def unread(reason: str) -> Row:
+    """Read an op that never has a counterpart in the table."""
+
+    def read(call):
+        raise Unread(reason)
+
+    return read
+
+
+def unary(name: str, **attrs) -> Row:
+    """Read an op of one tensor that is op `name` of the table with fixed attributes."""
+    return lambda call: ReadOp(name, [call.args[0]], attrs)

@@ -1,0 +1,92 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""How the ops of Relax are read that name, order or gather elements in another way."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+from .read_op import ReadOp, Row, attrs_of, plain, tuple_argument
+from .reading import Unread, axes_of, dims, is_same, number
+
+
+def _reshape(call: relax.Call, target: list | None = None) -> ReadOp:
+    """Read dimensions that are open as those of the data in the same place, or as what is left."""
+    data = call.args[0]
+    given = dims(data)
+    newshape: list[int] = []
+    target = dims(call) if target is None else target
+    for i, dim in enumerate(target):
+        size = number(dim)
+        if size is not None:
+            newshape.append(size)
+        elif i < len(given) and is_same(dim, given[i]):
+            newshape.append(0)
+        elif -1 not in newshape:
+            newshape.append(-1)
+        else:
+            raise Unread(f"more than one open dimension of {list(target)} is computed")
+    return ReadOp("reshape", [data], {"newshape": newshape, "allowzero": False})
+
+
+def _transpose(call: relax.Call) -> ReadOp:
+    return ReadOp("transpose", [call.args[0]], {"axes": axes_of(call)})
+
+
+def _concat(call: relax.Call) -> ReadOp:
+    if call.attrs.axis is None:
+        raise Unread("axis is not given")
+    return ReadOp(_CONCATS[call.op.name], [call.args[0]], {"axis": int(call.attrs.axis)})
+
+
+_CONCATS = {"relax.concat": "concatenate", "relax.stack": "stack"}
+
+
+def _split(call: relax.Call) -> ReadOp:
+    return ReadOp("split", [call.args[0]], attrs_of(call, ("indices_or_sections", "axis")))
+
+
+def _strided_slice(call: relax.Call) -> ReadOp:
+    data, axes, begin, end, *strides = call.args
+    axes = tuple_argument(axes)
+    strides = tuple_argument(strides[0]) if strides else [1] * len(axes)
+    attrs = {"begin": tuple_argument(begin), "end": tuple_argument(end), "strides": strides}
+    return ReadOp("strided_slice", [data], {**attrs, "axes": axes, "slice_mode": "end"})
+
+
+def _pad(call: relax.Call) -> ReadOp:
+    """Read the value, which is an attribute here, as the constant that Relay has."""
+    data, widths = call.args[0], plain(call.attrs.pad_width)
+    value = relax.const(float(call.attrs.pad_value), data.ty.dtype)
+    mode = {"replicate": "edge"}.get(call.attrs.pad_mode, call.attrs.pad_mode)
+    attrs = {"pad_width": list(zip(widths[::2], widths[1::2])), "pad_mode": mode}
+    return ReadOp("nn.pad", [data, value], attrs)
+
+
+ROWS: dict[str, Row] = {
+    "relax.concat": _concat,
+    "relax.stack": _concat,
+    "relax.split": _split,
+    "relax.strided_slice": _strided_slice,
+    "relax.nn.pad": _pad,
+    "relax.permute_dims": _transpose,
+    "relax.reshape": _reshape,
+    "relax.expand_dims": _reshape,
+    "relax.squeeze": _reshape,
+    "relax.flatten": _reshape,
+    "relax.nn.batch_flatten": _reshape,
+}
