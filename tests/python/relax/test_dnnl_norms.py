@@ -87,6 +87,41 @@ def test_written_as_ops(case):
     check_case(*CASES[case])
 
 
+def _group_norm(builder, x, channel, axes):
+    size = int(x.ty.shape.values[channel])
+    attrs = dict(num_groups=3, channel_axis=channel, axes=axes)
+    return op.nn.group_norm(x, const(size), const(size, seed=2), **attrs)
+
+
+@pytest.mark.parametrize(
+    "channel, axes, transposes",
+    [
+        (1, [2, 3], 0),
+        (2, [3], 0),
+        (-1, [], 0),
+        (3, [1, 2], 2),
+        (-1, [-2, 1], 2),
+        (2, [1, 3], 2),
+        (1, [3], 2),
+        (3, [0, 1, 2], 2),
+    ],
+)
+def test_group_norm_of_any_axes(channel, axes, transposes):
+    wanted = {"dnnl.group_norm": 1, **({"dnnl.transpose": transposes} if transposes else {})}
+    check_case(lambda b, x: _group_norm(b, x, channel, axes), [X4], wanted)
+
+
+@pytest.mark.parametrize("channel", [0, 2, 3])
+def test_instance_norm_of_any_channels(channel):
+    def build(builder, x):
+        size = int(x.ty.shape.values[channel])
+        axes = [axis for axis in (1, 2, 3) if axis != channel]
+        affine = const(size), const(size, seed=2)
+        return op.nn.instance_norm(x, *affine, channel_axis=channel, axes=axes)
+
+    check_case(build, [var("x", 3, 6, 9, 9)], INSTANCE)
+
+
 @pytest.mark.parametrize(
     "axes, shape, wanted",
     [

@@ -194,6 +194,35 @@ def along_one_axis(call: relax.Call, emit: Emit) -> relax.Expr:
     return relax.op.reshape(emit(norm), shape)
 
 
+def check_group_axes(call: relax.Call) -> None:
+    """Raise Unread, unless a group_norm's axes are some that do not follow the channels."""
+    channel, axes = _group_axes(call)
+    if len({channel, *axes}) != 1 + len(axes):
+        raise Unread(f"axes={axes} name one twice, or that of the channels")
+    if axes == list(range(channel + 1, len(dims(call.args[0])))):
+        raise Unread("the axes follow the channels")
+
+
+def _group_axes(call: relax.Call) -> tuple[int, list[int]]:
+    """Return the axis of a group_norm's channels, and those that it normalizes, in order."""
+    rank = len(dims(call.args[0]))
+    return int(call.attrs.channel_axis) % rank, sorted(int(a) % rank for a in call.attrs.axes)
+
+
+def behind_channels(call: relax.Call, emit: Emit) -> relax.Expr:
+    """Write a group_norm that `check_group_axes` accepts with the axes behind the channels."""
+    data, *params = call.args
+    channel, axes = _group_axes(call)
+    order = [a for a in range(len(dims(data))) if a != channel and a not in axes]
+    first = len(order)
+    order += [channel, *axes]
+    data = emit(relax.op.permute_dims(data, order))
+    norm = relax.Call(call.op, [data, *params], call.attrs)
+    behind = list(range(first + 1, len(order)))
+    norm = emit(with_attrs(norm, channel_axis=first, axes=behind))
+    return relax.op.permute_dims(norm, [order.index(axis) for axis in range(len(order))])
+
+
 def check_real(call: relax.Call) -> None:
     """Raise Unread, unless oneDNN computes with the data."""
     dtype = str(call.args[0].ty.dtype)
@@ -302,6 +331,7 @@ WRITTEN_ANEW: dict[str, tuple[Callable, Callable]] = {
     "relax.matmul": (check_vectors, of_vectors),
     "relax.nn.layer_norm": (check_last_axes, along_one_axis),
     "relax.nn.rms_norm": (check_last_axes, along_one_axis),
+    "relax.nn.group_norm": (check_group_axes, behind_channels),
     "relax.nn.selu": (check_real, selu),
     "relax.variance": (check_real, variance),
     "relax.std": (check_real, standard_deviation),

@@ -21,7 +21,7 @@ from __future__ import annotations
 from tvm import relax
 
 from . import decompose
-from .read_op import ReadOp, Row, attrs_of, same, written_anew
+from .read_op import ReadOp, Row, same, written_anew
 from .reading import Unread, dims, is_constant, value_of
 
 
@@ -55,20 +55,28 @@ def _rms_norm(call: relax.Call) -> ReadOp:
     return ReadOp("dnnl.rms_norm", list(call.args), {"epsilon": float(call.attrs.epsilon)})
 
 
-def _channel_norm(name: str, *names: str) -> Row:
-    """Read a normalization over all axes behind that of the channels."""
+def _group_norm(call: relax.Call) -> ReadOp:
+    """Read a normalization of groups of channels, and of all axes that follow these."""
+    rank, axis = len(dims(call.args[0])), int(call.attrs.channel_axis)
+    axes = sorted(int(a) % rank for a in call.attrs.axes)
+    if axes != list(range(axis % rank + 1, rank)):
+        written_anew(decompose.check_group_axes)(call)
+    groups = int(call.attrs.num_groups)
+    return ReadOp("nn.group_norm", list(call.args), {**_channels(call), "num_groups": groups})
 
-    def read(call):
-        rank, axis = len(dims(call.args[0])), int(call.attrs.channel_axis)
-        if sorted(int(a) % rank for a in call.attrs.axes) != [
-            a for a in range(1, rank) if a != axis % rank
-        ]:
-            axes = list(call.attrs.axes)
-            raise Unread(f"axes={axes} are not all but those of batch and channels")
-        attrs = {"axis": axis, "epsilon": float(call.attrs.epsilon), **_affine(call)}
-        return ReadOp(name, list(call.args), {**attrs, **attrs_of(call, names)})
 
-    return read
+def _instance_norm(call: relax.Call) -> ReadOp:
+    """Read a normalization of all axes but those of batch and channels."""
+    rank, axis = len(dims(call.args[0])), int(call.attrs.channel_axis)
+    axes = list(call.attrs.axes)
+    if sorted(int(a) % rank for a in axes) != [a for a in range(1, rank) if a != axis % rank]:
+        raise Unread(f"axes={axes} are not all but those of batch and channels")
+    return ReadOp("nn.instance_norm", list(call.args), _channels(call))
+
+
+def _channels(call: relax.Call) -> dict:
+    axis, epsilon = int(call.attrs.channel_axis), float(call.attrs.epsilon)
+    return {"axis": axis, "epsilon": epsilon, **_affine(call)}
 
 
 def _batch_norm(call: relax.Call) -> ReadOp:
@@ -82,8 +90,8 @@ ROWS: dict[str, Row] = {
     "relax.nn.batch_norm": _batch_norm,
     "relax.nn.layer_norm": _layer_norm,
     "relax.nn.rms_norm": _rms_norm,
-    "relax.nn.group_norm": _channel_norm("nn.group_norm", "num_groups"),
-    "relax.nn.instance_norm": _channel_norm("nn.instance_norm"),
+    "relax.nn.group_norm": _group_norm,
+    "relax.nn.instance_norm": _instance_norm,
     "relax.nn.softmax": same("nn.softmax", "axis"),
     "relax.nn.log_softmax": same("nn.log_softmax", "axis"),
 }
