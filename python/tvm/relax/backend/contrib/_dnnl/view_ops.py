@@ -18,10 +18,12 @@
 
 from __future__ import annotations
 
-from tvm import relax
+import itertools
 
-from .read_op import ReadOp, Row, attrs_of, plain, tuple_argument
-from .reading import Unread, axes_of, dims, is_same, number
+from tvm import relax, tirx
+
+from .read_op import ReadOp, Row, plain, tuple_argument
+from .reading import Analyzer, Unread, axes_of, dims, is_same, number, sizes
 
 
 def _reshape(call: relax.Call, target: list | None = None) -> ReadOp:
@@ -57,7 +59,19 @@ _CONCATS = {"relax.concat": "concatenate", "relax.stack": "stack"}
 
 
 def _split(call: relax.Call) -> ReadOp:
-    return ReadOp("split", [call.args[0]], attrs_of(call, ("indices_or_sections", "axis")))
+    """Read where the parts end, as Relax's sections may be of unequal sizes."""
+    axis, given = int(call.attrs.axis), plain(call.attrs.indices_or_sections)
+    size = dims(call.args[0])[axis]
+    parts = call.ty.fields if isinstance(call.ty, relax.TupleType) else [call.ty]
+    if number(size) is not None and len(parts) > 1:
+        *given, _ = itertools.accumulate(sizes(part)[axis] for part in parts)
+    elif len(parts) == 1:
+        given = 1
+    elif isinstance(given, list):
+        raise Unread(f"a part may be empty: the size along axis {axis} is open")
+    elif not Analyzer().can_prove_equal(tirx.floormod(size, given), 0):
+        raise Unread(f"{given} parts may be of unequal sizes: the size along axis {axis} is open")
+    return ReadOp("split", [call.args[0]], {"indices_or_sections": given, "axis": axis})
 
 
 def _strided_slice(call: relax.Call) -> ReadOp:

@@ -1,0 +1,89 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Ops that name or order elements in another way, with sizes that are known, open or computed."""
+
+import numpy as np
+import pytest
+import tvm
+import tvm_dnnl
+from dnnl_modules import check, compiled, composites, module, rand, run, var
+from tvm import relax
+from tvm.relax import op
+
+
+def _split(given, axis=1):
+    """Of each part of a split its relu."""
+
+    def build(builder, x):
+        parts = builder.emit(op.split(x, given, axis=axis))
+        if not isinstance(parts.ty, relax.TupleType):
+            return op.nn.relu(parts)
+        fields = [relax.TupleGetItem(parts, k) for k in range(len(parts.ty.fields))]
+        fields = [builder.emit(op.nn.relu(builder.emit(field))) for field in fields]
+        return relax.Tuple(fields)
+
+    return build
+
+
+@pytest.mark.parametrize(
+    "size, given, parts",
+    [
+        (10, 3, 3),
+        (9, 3, 3),
+        (7, 2, 2),
+        (4, 2, 2),
+        (10, 1, 1),
+        (10, [2], 2),
+        (4, [2], 2),
+        (10, [1, 4], 3),
+        (10, [], 1),
+    ],
+)
+def test_split(size, given, parts):
+    mod = module(_split(given), var("x", 2, size, 8))
+    check(mod, {"dnnl.split": 1, "dnnl.relu": parts}, rand(2, size, 8))
+
+
+def test_split_of_a_multiple():
+    """It is open, but known to have parts of one size."""
+    builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, n * 3), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit_output(_split(3)(builder, x))
+        builder.emit_func_output(result)
+    partitioned = tvm_dnnl.partition_for_dnnl(builder.get(), prune=False)
+    assert composites(partitioned) == {"dnnl.split": 1, "dnnl.relu": 3}
+    for rows in (2, 5):
+        x = rand(rows, rows * 3)
+        for got, part in zip(run(compiled(partitioned), x), np.split(x, 3, 1)):
+            np.testing.assert_array_equal(got, np.maximum(part, 0))
+
+
+@pytest.mark.parametrize(
+    "given, reason", [(3, "3 parts may be of unequal sizes"), ([4], "a part may be empty")]
+)
+def test_splits_of_open_axes_stay(given, reason):
+    mod = module(_split(given), var("x", 2, "n", 8))
+    partitioned = check(mod, None, rand(2, 10, 8))
+    (text,) = tvm_dnnl.offload_report(partitioned).reasons["split"]
+    assert text == f"{reason}: the size along axis 1 is open"
+
+
+def test_split_beside_an_open_axis():
+    mod = module(_split([1, 2]), var("x", "n", 5, 8))
+    check(mod, {"dnnl.split": 1, "dnnl.relu": 3}, rand(2, 5, 8))
