@@ -301,8 +301,11 @@ class _Simplifier(PyExprMutator):
         conv = self._bound(data)
         bias = None
         if op_name(conv) == "relax.add":
-            summand = self._constant_or(conv.args[1])
-            if not is_constant(summand) or not self._has_one_user(self._old[old].args[0]):
+            summand, added = self._constant_or(conv.args[1]), self._old.get(old)
+            # It may be what a batch_norm or a dropout has become.
+            if not is_constant(summand) or op_name(added) != "relax.add":
+                return None
+            if not self._has_one_user(added.args[0]):
                 return None
             bias, conv = value_of(summand).astype("float64"), self._bound(conv.args[0])
         if op_name(conv) not in ROWS:
