@@ -153,9 +153,9 @@ class _Reader:
         return Real([data, scale, zero], build)
 
     def _pads_with_zero(self, pool: int, zero: int) -> bool:
-        """Whether what an average of integers counts beyond the border stands for zero.
+        """Whether the padding that an average of integers counts stands for zero.
 
-        There the integer is 0, whatever the zero point.
+        It is the integer 0, whatever the zero point.
         """
         attrs = self.graph.nodes[pool].attrs
         if not getattr(attrs, "count_include_pad", False) or not any(ints(attrs.padding) or (1,)):
@@ -259,8 +259,8 @@ class _Reader:
         call, dtype = self.graph.nodes[i], self._dtype(i)
         if dtype not in EIGHT_BITS or len(call.args) != 5:
             return None
-        # TVM pads with the integer 0.
-        if not self._pads_with_zero(i, self.graph.operands[i][2]):
+        # TVM brings integers to the scale and zero point of the result, and averages these.
+        if not self._pads_with_zero(i, self.graph.operands[i][4]):
             return None
 
         def build(x, scale, zero, out_scale, out_zero):
