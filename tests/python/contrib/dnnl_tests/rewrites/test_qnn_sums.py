@@ -157,6 +157,68 @@ def test_relu_with_a_scale_below_zero():
     assert testing.offload(mod).host_ops == {"qnn.conv2d": 1, "nn.relu": 1}
 
 
+def as_pytorch(expr, scale, out, low=0, high=255.0):
+    """Requantize a sum as TVM's PyTorch importer does."""
+    zero = relay.const(0, "int32")
+    expr = qnn.requantize(
+        expr, relay.const(scale), zero, out.scale_expr, out.zero_expr, 1, out_dtype="int32"
+    )
+    return relay.cast(relay.clip(expr, low, high), "uint8")
+
+
+@pytest.mark.parametrize("relu", [False, True], ids=["no-relu", "relu"])
+@pytest.mark.parametrize("groups", [1, 4], ids=["one-group", "depthwise"])
+def test_conv_of_pytorch(groups, relu):
+    """An explicit pad, then conv2d, bias_add, requantize to int32, clip, cast."""
+    weight = Quantization(SCALES, 0, "int8", 0)
+    attrs = dict(kernel_size=(3, 3), channels=8, groups=groups)
+    x, bias = DATA.values(1, 4, 6, 6), bias_of(8)
+    w = weight.values(8, 4 // groups, 3, 3, low=-64, high=64)
+    padded = relay.nn.pad(DATA.var("x", *x.shape), ((0, 0), (0, 0), (1, 1), (1, 1)), 131.0)
+    expr = qnn.conv2d(padded, relay.const(w), *parameters(DATA, weight), padding=(0, 0), **attrs)
+    scale = np.float32(DATA.scale) * SCALES
+    expr = as_pytorch(
+        relay.nn.bias_add(expr, relay.const(bias)), scale, OUT, OUT.zero_point if relu else 0
+    )
+    exact = conv(DATA.real(x), weight.real(w), dict(attrs, padding=(1, 1)))
+    exact = exact + (bias * scale.astype("float64")).reshape(8, 1, 1)
+    name = "dnnl.qnn.conv2d_bias_clip_quantize" if relu else "dnnl.qnn.conv2d_bias_quantize"
+    want = OUT.nearest(np.maximum(exact, 0) if relu else exact)
+    run_quantized(expr, {"x": x}, want, composites={name: 1})
+
+
+def test_linear_of_pytorch():
+    weight = Quantization(SCALES, 0, "int8", 0)
+    x, w, bias = DATA.values(5, 16), weight.values(8, 16, low=-64, high=64), bias_of(8)
+    expr = qnn.dense(DATA.var("x", 5, 16), relay.const(w), *parameters(DATA, weight), units=8)
+    scale = np.float32(DATA.scale) * SCALES
+    expr = as_pytorch(relay.nn.bias_add(expr, relay.const(bias)), scale, OUT)
+    want = OUT.nearest(DATA.real(x) @ weight.real(w).T + bias * scale.astype("float64"))
+    run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.dense_bias_quantize": 1})
+
+
+@pytest.mark.parametrize(
+    "low, high, is_read",
+    [
+        (99.5, 160.5, True),
+        (-1.0, 255.0, False),
+        (0.0, 256.0, False),
+        (0.5, 255.5, True),
+    ],
+)
+def test_bounds_of_a_cast(low, high, is_read):
+    """Within them a cast changes nothing; beyond the type it wraps around."""
+    one = Conv2d()
+    expr = as_pytorch(one.expr, one.scale, OUT, low, high)
+    mod = partition(module(expr), prune=False)
+    host = testing.offload(mod).host_ops
+    assert ("qnn.conv2d" not in host) == is_read
+    steps = np.rint(one.exact / OUT.scale) + OUT.zero_point
+    (got,) = testing.run(mod, one.inputs)
+    # TVM cuts the fractions of the bounds off.
+    assert_within_one_step(got, np.clip(steps, int(low), int(high)).astype("int64").astype("uint8"))
+
+
 @pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
 @pytest.mark.parametrize("layout", ["HWOI", "OIHW"])
 def test_depthwise_with_a_multiplier(layout, per_channel):

@@ -35,7 +35,7 @@ from tvm.relay.qnn.op import dequantize, quantize
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..ir.relay_view import op_name, shape_of
 from ..policy.op_spec import Rules
-from ..policy.rules.quantize import DEQUANTIZE
+from ..policy.rules.quantize import DEQUANTIZE, parameters, real_bounds
 from ..policy.table import TABLE
 from ..policy.tensors import EIGHT_BITS, ints
 from .driver import Match, rewrite
@@ -122,6 +122,22 @@ class _Reader:
 
         return Real([*real.operands, out_scale, out_zero], build)
 
+    def _clipped(self, clip: int, dtype: str) -> Real | None:
+        """Read a clip of qnn.requantize in int32, as PyTorch's importer writes one to 8 bits."""
+        if self.graph.ops[clip] != "clip":
+            return None
+        attrs, (i,) = self.graph.nodes[clip].attrs, self.graph.operands[clip]
+        if self.graph.ops[i] != "qnn.requantize":
+            return None
+        low, high, limits = float(attrs.a_min), float(attrs.a_max), np.iinfo(dtype)
+        # A cast wraps around what does not fit into the type. Fractions of the bounds are cut off.
+        if not limits.min - 1 < low <= high < limits.max + 1:
+            return None
+        if (math.trunc(low), math.trunc(high)) == (limits.min, limits.max):
+            return self._requantized(i, dtype)
+        known = parameters(*self.graph.views[i].args[3:])
+        return known and self._requantized(i, dtype, real_bounds(low, high, known, dtype))
+
     def _dequantized(self, data: int, scale: int, zero: int, axis: int) -> Real:
         """Read scale * (data - zero)."""
         real = self._dequantized_sum(data, scale, zero, axis)
@@ -175,7 +191,7 @@ class _Reader:
             return read_sum(self.graph, data, np.ones(()))
         if dtype not in EIGHT_BITS:
             return None
-        return self._average(data, dtype)
+        return self._clipped(data, dtype) or self._average(data, dtype)
 
     def _average(self, i: int, dtype: str) -> Real | None:
         """Read an average in int32 of what was 8 bits, and becomes so again."""
