@@ -21,6 +21,7 @@ library. In a new environment `pip install FILE` is all it takes. With --relax i
 TVM of today: the package `tvm_dnnl` and oneDNN's library; pip installs TVM beside it.
 """
 
+import functools
 import json
 import re
 import subprocess
@@ -31,6 +32,8 @@ from scripts.errors import SetupError
 from scripts.layout import Layout, PluginLayout
 from scripts.runner import clean_environment, tail
 from scripts.setup.environment import prepare, tvm_home
+from scripts.setup.lock import held
+from scripts.setup.steps import Step
 
 VERSION = "0.1.0"
 # The prebuilt libtvm.so is older than what our own libraries need.
@@ -211,11 +214,33 @@ def build(layout, out, product):
     write_project(layout, folder, product)
     command = [str(layout.python), "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
     done = subprocess.run(
-        command, cwd=folder, env=clean_environment(), capture_output=True, text=True
+        command,
+        cwd=folder,
+        env=clean_environment(),
+        pass_fds=held(),
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         raise SetupError("the wheel could not be built", "", tail(done.stdout + done.stderr))
     return out / file_name(product)
+
+
+class BuildWheel(Step):
+    """Build a wheel. As a step of set-up it is alone: no other one changes what goes into it."""
+
+    title = "build the wheel"
+
+    def __init__(self, runner, layout, out, product):
+        super().__init__(runner, layout)
+        self.out, self.product = out, product
+
+    def current(self):
+        return False
+
+    def run(self):
+        if not self.runner.plan(f"build the wheel in {self.out}"):
+            build(self.layout, self.out, self.product)
 
 
 def add_arguments(parser):
@@ -233,10 +258,9 @@ def main(args):
         )
     layout = PluginLayout() if args.relax else Layout()
     out = Path(args.out).absolute() if args.out else layout.build / "dist"
-    runner = prepare(args, layout)
-    if runner.plan(f"build the wheel in {out}"):
-        return 0
-    with runner.console.step("build the wheel"):
-        wheel = build(layout, out, Plugin() if args.relax else Tree())
-    print(f"{wheel} ({wheel.stat().st_size / 1e6:.0f} MB)")
+    product = Plugin() if args.relax else Tree()
+    prepare(args, layout, extra_steps=[functools.partial(BuildWheel, out=out, product=product)])
+    if not args.dry_run:
+        wheel = out / file_name(product)
+        print(f"{wheel} ({wheel.stat().st_size / 1e6:.0f} MB)")
     return 0

@@ -16,6 +16,8 @@
 # under the License.
 """The wheel of `dev.py wheel`: what it asks for, and that it runs a model where it is installed."""
 
+import argparse
+import fcntl
 import os
 import re
 import subprocess
@@ -26,6 +28,7 @@ import pytest
 
 from scripts.layout import Layout
 from scripts.runner import clean_environment
+from scripts.setup import environment
 from scripts.wheel import wheel
 
 LAYOUT = Layout()
@@ -71,6 +74,28 @@ def test_requirements_take_later_patches(tmp_path):
     assert wheel.requirements(pins, ">=", {"numpy": "2"}) == required
     required[0] = "numpy>=1.24.0,<2"
     assert wheel.requirements(pins, ">=", {"numpy": "2"}, {"numpy": "1.24.0"}) == required
+
+
+def test_no_other_set_up_changes_what_goes_into_it(layout, tmp_path, monkeypatch):
+    """It is alone, and waits for nobody who could wait for it."""
+
+    def is_free(lock):
+        with open(os.open(lock, os.O_RDWR | os.O_CREAT)) as file:
+            try:
+                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB) is None
+            except BlockingIOError:
+                return False
+
+    def build(layout, out, product):
+        assert (is_free(layout.lock), is_free(layout.in_use)) == (False, True)
+        (out / wheel.file_name(product)).write_text("")
+
+    monkeypatch.delenv("TVM_HOME", raising=False)
+    monkeypatch.setattr(environment, "plan", lambda *_: [])
+    monkeypatch.setattr(wheel, "Layout", lambda: layout)
+    monkeypatch.setattr(wheel, "build", build)
+    args = argparse.Namespace(dry_run=False, no_build=False, relax=False, out=str(tmp_path))
+    assert wheel.main(args) == 0
 
 
 @pytest.fixture(scope="module")
