@@ -20,7 +20,6 @@ import json
 import re
 
 from scripts.errors import SetupError
-from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
 
 
@@ -64,8 +63,8 @@ def check_compiles(runner, layout):
     library.touch()
     build = NewestBuild(runner, layout)
     try:
-        with exclusive(layout.build / ".lock-newest", runner.console):
+        with build.alone():
             build.configure()
-            build.build(*build.objects(), options=("-k", "0"))
+        build.build(*build.objects(), options=("-k", "0"))
     except SetupError as error:
         yield f"{error.details}\n{error.remedy}"

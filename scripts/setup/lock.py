@@ -17,6 +17,9 @@
 """Locks: one set-up of a checkout at a time, and none that takes away what others run in.
 
 The kernel drops a lock when its last holder ends, however it ends, so it never goes stale.
+
+Their order is that of set-up, that of an environment in use, that of a build directory. Who waits
+for one must hold none behind it in this order, or two could wait for each other.
 """
 
 import contextlib

@@ -16,6 +16,7 @@
 # under the License.
 """Compiles our C++ against the prebuilt tree."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -24,6 +25,7 @@ import shutil
 from scripts.errors import SetupError
 from scripts.runner import tail
 from scripts.setup import machine
+from scripts.setup.lock import exclusive
 from scripts.setup.stamps import Stamp, digest
 
 
@@ -107,8 +109,19 @@ class NativeBuild:
         if not self.runner.dry_run:
             stamp.write(key)
 
+    def alone(self):
+        """Return a context in which no other process builds in the directory.
+
+        It has a lock of its own. Who waits for that of set-up could have what a set-up waits for.
+        """
+        if self.runner.dry_run:
+            return contextlib.nullcontext()
+        lock = self.folder.with_name(f".lock-{self.folder.name}")
+        return exclusive(lock, self.runner.console, f"another compilation in {self.folder}")
+
     def build(self, *targets, options=()):
         """Bring targets up to date."""
-        self.configure()
         command = [self.layout.bin / "ninja", "-C", self.folder, *options, *targets]
-        self.runner.run(command, f"build-{self.folder.name}", explain=explain_build_failure)
+        with self.alone():
+            self.configure()
+            self.runner.run(command, f"build-{self.folder.name}", explain=explain_build_failure)

@@ -29,14 +29,12 @@ pytest says how to run (-n, -s, --pdb).
   ./dev.py test --sanitize address
 """
 
-import contextlib
 import subprocess
 
 from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import CODEGENS, Layout, PluginLayout
 from scripts.setup.environment import newer_onednn, prepare, tvm_home, variables
-from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
 from scripts.test import quick
 from scripts.test.sanitize import SANITIZERS, SanitizedBuild
@@ -119,8 +117,7 @@ def run_cpp_tests(runner, layout, environ, build=None, words=()):
     if tvm_home():
         runner.console.say("C++ tests are left out: they are built with the prebuilt tree only")
         return 0
-    waiting = contextlib.nullcontext() if runner.dry_run else exclusive(layout.lock, runner.console)
-    with waiting, runner.console.step("compile the C++ tests", after=1.0):
+    with runner.console.step("compile the C++ tests", after=1.0):
         build.build(*CPP_TARGETS)
     commands = [[build.folder / target, *words] for target in CPP_TARGETS]
     codes = [run_command(runner, command, environ, layout.root) for command in commands]

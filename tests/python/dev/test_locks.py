@@ -217,6 +217,24 @@ def test_a_process_whose_parent_has_ended_does_not_wait_for_itself(tmp_path):
     assert "this command would replace the environment that it was started in" in err
 
 
+def test_who_compiles_does_not_wait_for_a_set_up_that_waits_for_it(layout):
+    """A set-up holds its lock while it waits for those who are in an environment."""
+    with locked(layout.lock):
+        process = started(
+            "from scripts.layout import Layout\nfrom scripts.runner import Runner\n"
+            "from scripts.test import test\n"
+            "layout = Layout(Path(sys.argv[2]))\n"
+            "share(layout.in_use, Console())\n"
+            "Runner.run, test.CPP_TARGETS = lambda *args, **options: print('compiled'), ()\n"
+            "test.run_cpp_tests(Runner(Console(), layout.logs), layout, {})\n",
+            layout.root,
+        )
+        try:
+            assert "compiled" in process.communicate(timeout=20)[0]
+        finally:
+            process.kill()
+
+
 def test_a_kill_while_all_is_removed(layout, monkeypatch):
     """What is left of an environment is not where the next set-up looks for one."""
     (layout.venv / "bin").mkdir(parents=True)
