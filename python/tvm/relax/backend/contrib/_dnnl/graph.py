@@ -85,16 +85,13 @@ class RelaxGraph(Graph):
                 if any(self.field(user) is None for user in self.users[i]):
                     self._leave(i, "the results are read as one tuple")
 
-    def _add(self, node, operands, scope, binding=None, read: ReadOp | None = None) -> int:
+    def _add(self, node, operands, scope, binding=None, view: OpView | None = None) -> int:
         number = len(self.nodes)
         self.nodes.append(node)
         self.operands.append(operands)
         self.scope.append(scope)
         self.bindings.append(binding)
-        view = None if read is None else view_of(node, read)
-        if read is not None:
-            self.read[number] = read
-        self.ops.append(read.name if read else self._other_name(node))
+        self.ops.append(view.name if view else self._other_name(node))
         self.views.append(view)
         if not operands:
             self._numbers[node] = number
@@ -117,21 +114,21 @@ class RelaxGraph(Graph):
         if isinstance(value, relax.Tuple):
             operands = [self._operand(field, scope) for field in value.fields]
             return self._add(value, operands, scope, binding)
-        read = reason = None
-        if op_name(value) in ROWS:
-            try:
-                if short_name(value) in self._excluded:
-                    raise Unread(EXCLUDED)
-                read = ROWS[op_name(value)](value)
-            except Unread as error:
-                reason = str(error)
-        if read is None:
+        if op_name(value) not in ROWS:
+            return self._add(value, self._leaves(value), scope, binding)
+        try:
+            if short_name(value) in self._excluded:
+                raise Unread(EXCLUDED)
+            read = ROWS[op_name(value)](value)
+            view = view_of(value, read)
+        except Unread as error:
             number = self._add(value, self._leaves(value), scope, binding)
-            if reason is not None:
-                self.reasons[number] = reason
+            self.reasons[number] = str(error)
             return number
         operands = [self._operand(expr, scope) for expr in read.operands]
-        return self._add(value, operands, scope, binding, read)
+        number = self._add(value, operands, scope, binding, view)
+        self.read[number] = read
+        return number
 
     def _operand(self, expr, scope: int) -> int:
         if isinstance(expr, relax.Tuple):
@@ -196,11 +193,16 @@ class RelaxGraph(Graph):
 
     def result(self, i: int) -> Value:
         """Return what an expression of any kind computes."""
-        return value_from(self.nodes[i])
+        return value_from(self._typed(i))
+
+    def _typed(self, i: int):
+        """Return what has the type of an expression: of a match_cast, its variable."""
+        binding = self.bindings[i]
+        return binding.var if isinstance(binding, relax.MatchCast) else self.nodes[i]
 
     def is_same_size(self, i: int, other: int, axis: int) -> bool:
         """Whether two sizes are the same expression: Relax keeps them in their simplest form."""
-        left, right = (dims(self.nodes[k])[axis] for k in (i, other))
+        left, right = (dims(self._typed(k))[axis] for k in (i, other))
         return tvm_ffi.structural_equal(left, right)
 
     def is_fixed(self, i: int) -> bool:
@@ -241,14 +243,19 @@ def substituted(expr, inside: dict):
 
 
 def view_of(call: relax.Call, read: ReadOp) -> OpView:
-    """Return a call as rules see it."""
+    """Return a call as rules see it. Raise Unread where the shape of a tensor is not known."""
     names = _ARG_NAMES.get(read.name, _BINARY if len(read.operands) == 2 else ("data",))
-    results = value_from(call)
     is_tuple = isinstance(call.ty, relax.TupleType)
+    args, results = [value_from(expr) for expr in read.operands], value_from(call)
+    results = results if is_tuple else (results,)
+    for value in (*args, *results):
+        for tensor in value if isinstance(value, tuple) else (value,):
+            if isinstance(tensor, NoTensor):
+                raise Unread(f"one of its tensors is {tensor.kind}")
     return OpView(
         read.name,
-        [value_from(expr) for expr in read.operands],
-        results if is_tuple else (results,),
+        args,
+        results,
         read.namespace,
         names if len(names) == len(read.operands) else None,
         is_tuple,
@@ -265,10 +272,10 @@ def value_from(expr) -> Value:
 def _of_type(type_, expr=None) -> Value:
     if isinstance(type_, relax.TupleType):
         return tuple(_of_type(field) for field in type_.fields)
-    if not isinstance(type_, relax.TensorType) or type_.dtype is None or type_.ndim < 0:
-        return NoTensor(type(type_).__name__)
+    if not isinstance(type_, relax.TensorType):
+        return NoTensor(f"of {type(type_).__name__}")
     shape = sizes(type_)
-    if shape is None:
-        return NoTensor("tensor of unknown shape")
+    if shape is None or type_.dtype is None:
+        return NoTensor("of unknown type" if type_.dtype is None else "of unknown shape")
     value = (lambda: value_of(expr)) if expr is not None and is_constant(expr) else None
     return Tensor(shape, str(type_.dtype), value)

@@ -83,6 +83,7 @@ def _batch_norm(call: relax.Call) -> ReadOp:
     """Tell why partitioning has neither folded a batch_norm nor written it as other ops."""
     if call.attrs.training:
         raise Unread("training=True: it normalizes by the mean and variance of its data")
+    dims(call.args[0])
     raise Unread("its statistics are not constant")
 
 

@@ -212,8 +212,11 @@ class _Simplifier(PyExprMutator):
 
     def _permuted(self, call):
         """Return a transpose of a transpose as one or none."""
-        data, axes = call.args[0], axes_of(call)
-        inner = self._bound(data)
+        data, inner = call.args[0], self._bound(call.args[0])
+        try:
+            axes = axes_of(call)
+        except Unread:
+            return call
         # Others may have been bound where what they read is not seen from here.
         if op_name(inner) == "relax.permute_dims" and isinstance(data, relax.DataflowVar):
             data, below = self._constant_or(inner.args[0]), axes_of(inner)
@@ -275,7 +278,7 @@ class _Simplifier(PyExprMutator):
         data, *statistics = args
         attrs = call.attrs
         values = [self._real(arg) for arg in statistics]
-        if attrs.training or any(value is None for value in values):
+        if attrs.training or data.ty.ndim < 0 or any(value is None for value in values):
             return call
         scale, shift = batch_norm_affine(attrs, *values)
         result = self._folded(old.args[0], data, scale, shift, int(attrs.axis))
