@@ -87,3 +87,14 @@ def test_splits_of_open_axes_stay(given, reason):
 def test_split_beside_an_open_axis():
     mod = module(_split([1, 2]), var("x", "n", 5, 8))
     check(mod, {"dnnl.split": 1, "dnnl.relu": 3}, rand(2, 5, 8))
+
+
+def test_concat_of_what_a_call_returns():
+    """The parts of a split that stays, not read one by one."""
+    mod = module(
+        lambda b, x: op.nn.relu(b.emit(op.concat(b.emit(op.split(x, [4], axis=1)), axis=1))),
+        var("x", 2, "n", 8),
+    )
+    partitioned = check(mod, {"dnnl.relu": 1}, rand(2, 10, 8))
+    reasons = tvm_dnnl.offload_report(partitioned).reasons["concat"]
+    assert list(reasons) == ["the tensors are given as the result of another call"]

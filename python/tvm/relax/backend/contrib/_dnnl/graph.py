@@ -121,11 +121,14 @@ class RelaxGraph(Graph):
                 raise Unread(EXCLUDED)
             read = ROWS[op_name(value)](value)
             view = view_of(value, read)
+            operands = [self._operand(expr, scope) for expr in read.operands]
+            for tensors, operand in zip(view.args, operands):
+                if isinstance(tensors, tuple) and not self.is_tuple(operand):
+                    raise Unread("the tensors are given as the result of another call")
         except Unread as error:
             number = self._add(value, self._leaves(value), scope, binding)
             self.reasons[number] = str(error)
             return number
-        operands = [self._operand(expr, scope) for expr in read.operands]
         number = self._add(value, operands, scope, binding, view)
         self.read[number] = read
         return number
