@@ -202,3 +202,15 @@ def test_layouts_that_stay(index_map, reason):
     report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(mod, prune=False))
     (text,) = report.reasons["layout_transform"]
     assert reason in text
+
+
+@pytest.mark.parametrize("key, value", [(2, 2), (1, 1), (4, 2)])
+def test_attention_of_fewer_heads_of_keys_stays(key, value):
+    """TVM 0.27 accepts it, and reads beyond the keys: there is nothing to compare with."""
+    heads = (4, key, value)
+    params = [var(name, 1, 5, size, 8) for name, size in zip("qkv", heads)]
+    mod = module(lambda b, q, k, v: op.nn.attention(q, k, v), *params)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    (text,) = tvm_dnnl.offload_report(partitioned).reasons["nn.attention"]
+    assert text == f"4 heads of queries, {key} of keys and {value} of values"
+    compiled(partitioned)

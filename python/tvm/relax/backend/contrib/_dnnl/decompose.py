@@ -28,6 +28,7 @@ from tvm import relax, tirx
 from .policy import cpu
 from .policy.tensors import MOVED
 from .reading import (
+    Analyzer,
     Unread,
     constant_of,
     dims,
@@ -50,6 +51,10 @@ _SELU = 1.6732632423543772848, 1.0507009873554804934
 def check_attention(call: relax.Call) -> None:
     """Raise Unread, unless an attention can be written as matmuls and a softmax."""
     lengths = [dims(arg)[1] for arg in call.args[:2]]
+    heads, *others = (dims(arg)[2] for arg in call.args[:3])
+    if not all(Analyzer().can_prove_equal(each, heads) for each in others):
+        queries, keys, values = (number(each) or each for each in (heads, *others))
+        raise Unread(f"{queries} heads of queries, {keys} of keys and {values} of values")
     dtype, mask = str(call.ty.dtype), call.attrs.causal_mask
     if call.attrs.window_size is not None:
         raise Unread(f"window_size={call.attrs.window_size}: oneDNN has no sliding window")
