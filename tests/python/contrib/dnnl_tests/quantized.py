@@ -84,9 +84,9 @@ class Quantization(NamedTuple):
         """Return the quantize of an expression."""
         return qnn.quantize(expr, self.scale_expr, self.zero_expr, self.axis, self.dtype)
 
-    def requantize(self, expr, scale, axis=-1):
-        """Return the requantize of an expression in int32, of which one stands for `scale`."""
-        scale, zero = relay.const(np.array(scale, "float32")), relay.const(0)
+    def requantize(self, expr, scale, axis=-1, zero_point=0):
+        """Return the requantize of integers, which stand for scale * (q - zero_point)."""
+        scale, zero = relay.const(np.array(scale, "float32")), relay.const(zero_point)
         return qnn.requantize(
             expr, scale, zero, self.scale_expr, self.zero_expr, axis, out_dtype=self.dtype
         )

@@ -17,8 +17,9 @@
 """Random quantized graphs: each tensor in 8 bits is an output, and judged on what it was made of.
 
 What rounds makes two right runs differ by a step, and the next op carries that on. So every op
-between dequantize and quantize is computed anew, in float64, of the integers that oneDNN itself
-made before it; its own may be off by half a step, as a right rounding is, and what float32 rounds.
+between dequantize and quantize, or of the QNN dialect, is computed anew, in float64, of the
+integers that oneDNN itself made before it; its own may be off by half a step, as a right rounding
+is, and what float32 rounds.
 """
 
 import collections
@@ -32,7 +33,8 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from .judging import DIFFERENT, NOTHING, RAISED, SAME, Verdict
-from .quantized_groups import Drawing, Tensor
+from .qnn_groups import QnnDrawing
+from .quantized_groups import Rounded, Tensor
 
 MAX_ELEMENTS = 1 << 13
 # In steps: what sums of products are off by in float32, of results of hundreds of steps.
@@ -50,11 +52,14 @@ class Drawn(NamedTuple):
         All, inputs too.
     ops : list of str
         The op of each group, for people.
+    on_tvm : Counter
+        The ops that cannot be offloaded.
     """
 
     mod: tvm.IRModule
     tensors: list
     ops: list
+    on_tvm: collections.Counter
 
 
 def _slack(group, rounded_to, operands):
@@ -70,13 +75,14 @@ def _slack(group, rounded_to, operands):
     return rounded_to.real(above) - rounded_to.real(below)
 
 
-class _Graph(Drawing):
-    """Draws a graph, group by group."""
+class _Graph(QnnDrawing):
+    """Draws a graph, tensor by tensor."""
 
-    def append(self):
-        """Append one group with its quantize."""
-        kinds = [self.conv, self.conv, self.conv_transpose, self.dense, self.batch_matmul]
-        kinds += [self.pool, self.binary, self.requantized, self.concatenate, self.alone]
+    def between(self):
+        """Draw a group of float ops between dequantize and quantize."""
+        kinds = [self.product] * 4
+        kinds += [self.batch_matmul, self.pool, self.binary, self.requantized]
+        kinds += [self.concatenate, self.alone]
         group, slack = self.choice(kinds)(), None
         if self.chance(0.4):
             group = self.unary(group)
@@ -86,10 +92,15 @@ class _Graph(Drawing):
                 rounded_to, group = self.rounded(group)
             group = self.residual(group)
             slack = functools.partial(_slack, before, rounded_to)
+        out = self.out_quantization(self.exact(group))
+        return Rounded(group._replace(expr=out.quantize(group.expr)), out, slack)
+
+    def append(self):
+        """Append one tensor."""
+        group, out, slack, on_tvm = self.qnn() if self.chance(0.4) else self.between()
         real = self.exact(group)
         if real.size > MAX_ELEMENTS or not np.isfinite(real).all():
             return
-        out = self.out_quantization(real)
         quantizations = [self.tensors[i].quantization for i in group.operands]
 
         def operands(values):
@@ -97,7 +108,7 @@ class _Graph(Drawing):
 
         self.tensors.append(
             Tensor(
-                out.quantize(group.expr),
+                group.expr,
                 out,
                 out.nearest(real),
                 lambda values: group.real(*operands(values)),
@@ -105,6 +116,7 @@ class _Graph(Drawing):
             )
         )
         self.ops.append(group.name)
+        self.on_tvm += on_tvm
 
 
 def draw(seed, max_groups=5):
@@ -118,7 +130,7 @@ def draw(seed, max_groups=5):
     results = relay.Tuple([tensor.expr for tensor in tensors if tensor.exact])
     func = relay.Function(relay.analysis.free_vars(results), results)
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(func))
-    return Drawn(mod, tensors, drawing.ops)
+    return Drawn(mod, tensors, drawing.ops, drawing.on_tvm)
 
 
 def judge_quantized(seed, max_groups=5):
@@ -133,6 +145,10 @@ def judge_quantized(seed, max_groups=5):
     try:
         partitioned = dnnl.partition_for_dnnl(drawn.mod, prune=False)
         report = dnnl.offload_report(partitioned).to_dict()
+        stayed = {op: n["calls"] - n["offloaded"] for op, n in report["ops"].items()}
+        unexpected = collections.Counter(stayed) - drawn.on_tvm
+        if unexpected:
+            return Verdict(DIFFERENT, f"{drawn.ops}\non TVM: {dict(unexpected)}", report)
         if not report.get("partitions"):
             return Verdict(NOTHING, "", report)
         outputs = iter(testing.Runner(testing.build(partitioned, opt_level=1))(inputs))

@@ -17,6 +17,7 @@
 """Draws what is between dequantize and quantize: Relay, and a function of real numbers."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -77,13 +78,65 @@ class Group(NamedTuple):
     real: Callable
 
 
+class Rounded(NamedTuple):
+    """A group that is rounded to 8 bits.
+
+    Attributes
+    ----------
+    group : Group
+        Its Relay has the rounding.
+    quantization : Quantization
+        What its integers stand for.
+    slack : callable
+        Computes from the real numbers of the operands how far off a right run may be; None where
+        nothing is rounded inside.
+    on_tvm : Counter
+        The ops that cannot be offloaded, if any.
+    """
+
+    group: Group
+    quantization: Quantization
+    slack: Callable | None = None
+    on_tvm: Counter = Counter()
+
+
+class Product(NamedTuple):
+    """A tensor times a constant weight: a convolution or a dense.
+
+    Attributes
+    ----------
+    name : str
+        The op, without a dialect.
+    operand : int
+        The tensor.
+    weight : Quantization
+        What the integers of the weight stand for.
+    values : numpy.ndarray
+        These integers.
+    attrs : dict
+        The attributes of the op.
+    axis : int
+        The axis of the result's channels.
+    real : callable
+        Computes the result from the real numbers of the operand.
+    """
+
+    name: str
+    operand: int
+    weight: Quantization
+    values: np.ndarray
+    attrs: dict
+    axis: int
+    real: Callable
+
+
 class Drawing:
     """Draws quantized tensors, and groups of ops that read them."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.rng = np.random.default_rng(seed)
-        self.tensors, self.ops = [], []
+        self.tensors, self.ops, self.on_tvm = [], [], Counter()
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -100,8 +153,8 @@ class Drawing:
         """Draw a scale over many magnitudes."""
         return float(np.float32(10.0 ** self.random.uniform(-5, 2)))
 
-    def input(self, shape):
-        dtype = self.choice(["uint8", "int8"])
+    def input(self, shape, dtype=None):
+        dtype = dtype or self.choice(["uint8", "int8"])
         quantization = Quantization(self.magnitude(), self.zero_point(dtype), dtype)
         name = f"x{len(self.tensors)}"
         values = quantization.values(*shape, seed=self.random.randrange(1 << 30))
@@ -132,7 +185,7 @@ class Drawing:
         return tensor.quantization.dequantize(tensor.expr)
 
     def weight(self, shape, axis):
-        """Draw a constant weight: its dequantize and its real values."""
+        """Draw a constant weight: what its integers stand for, and these."""
         size = shape[axis]
         limit = self.choice([127, 127, 64, 20])
         scale = self.magnitude()
@@ -148,13 +201,18 @@ class Drawing:
         else:
             quantization = Quantization(scale, 0, "int8", axis)
             low, high = -limit, limit
-        values = quantization.values(
-            *shape, seed=self.random.randrange(1 << 30), low=low, high=high
-        )
-        return quantization.dequantize(values), quantization.real(values)
+        seed = self.random.randrange(1 << 30)
+        return quantization, quantization.values(*shape, seed=seed, low=low, high=high)
 
-    def conv(self):
-        spatial = self.choice([1, 2, 2, 2, 3])
+    def product(self):
+        """Draw a convolution or a dense, maybe with a bias."""
+        drawn = self.choice([self.conv, self.conv, self.conv_transpose, self.dense])()
+        name, operand, weight, values, attrs, axis, real = drawn
+        expr = getattr(relay.nn, name)(self.real(operand), weight.dequantize(values), **attrs)
+        return self.biased(Group(name, [operand], expr, real), axis)
+
+    def conv(self, spatials=(1, 2, 2, 2, 3)):
+        spatial = self.choice(spatials)
         x = self.operand(spatial + 2)
         tensor, letters = self.tensors[x], LETTERS[spatial]
         layout = self.choice([f"NC{letters}", f"NC{letters}", f"N{letters}C"])
@@ -176,13 +234,12 @@ class Drawing:
         )
         dims = dict(zip(letters, kernel), O=channels, I=shape["C"] // groups)
         order = attrs["kernel_layout"]
-        w_expr, w = self.weight([dims[c] for c in order], order.index("O"))
-        expr = getattr(relay.nn, f"conv{spatial}d")(self.real(x), w_expr, **attrs)
-        group = Group(f"conv{spatial}d", [x], expr, lambda a: reference.conv(a, w, attrs))
-        return self.biased(group, layout.index("C"))
+        weight, values = self.weight([dims[c] for c in order], order.index("O"))
+        w, axis, name = weight.real(values), layout.index("C"), f"conv{spatial}d"
+        return Product(name, x, weight, values, attrs, axis, lambda a: reference.conv(a, w, attrs))
 
-    def conv_transpose(self):
-        spatial = self.choice([1, 2, 2, 3])
+    def conv_transpose(self, spatials=(1, 2, 2, 3)):
+        spatial = self.choice(spatials)
         x = self.operand(spatial + 2)
         size = self.tensors[x].values.shape[1]
         groups = self.choice([1, 1, size]) if spatial == 2 else 1
@@ -197,18 +254,19 @@ class Drawing:
             data_layout=f"NC{LETTERS[spatial]}",
             kernel_layout=f"IO{LETTERS[spatial]}",
         )
-        w_expr, w = self.weight([size, channels // groups, *kernel], 1)
-        name = f"conv{spatial}d_transpose"
-        expr = getattr(relay.nn, name)(self.real(x), w_expr, **attrs)
-        group = Group(name, [x], expr, lambda a: reference.conv_transpose(a, w, attrs))
-        return self.biased(group, 1)
+        weight, values = self.weight([size, channels // groups, *kernel], 1)
+        w, name = weight.real(values), f"conv{spatial}d_transpose"
+        return Product(
+            name, x, weight, values, attrs, 1, lambda a: reference.conv_transpose(a, w, attrs)
+        )
 
     def dense(self):
         x = self.operand(2)
         columns = self.tensors[x].values.shape[1]
-        w_expr, w = self.weight([self.choice([1, 8, 10, 24, 64]), columns], 0)
-        expr = relay.nn.dense(self.real(x), w_expr)
-        return self.biased(Group("dense", [x], expr, lambda a: a @ w.T), 1)
+        units = self.choice([1, 8, 10, 24, 64])
+        weight, values = self.weight([units, columns], 0)
+        w, attrs = weight.real(values), dict(units=units)
+        return Product("dense", x, weight, values, attrs, 1, lambda a: a @ w.T)
 
     def batch_matmul(self):
         x = self.operand(3)
@@ -220,17 +278,21 @@ class Drawing:
     def pool(self):
         kind, spatial = self.choice(["avg", "max"]), self.choice([1, 2, 2, 3])
         x = self.operand(spatial + 2)
+        attrs, name = self.pool_attrs(x, kind), f"{kind}_pool{spatial}d"
+        expr = getattr(relay.nn, name)(self.real(x), **attrs)
+        return Group(name, [x], expr, lambda a: reference.pool(a, kind, attrs))
+
+    def pool_attrs(self, x, kind):
+        """Draw the attributes of a pool of a tensor."""
         size = tuple(min(3, dim) for dim in self.tensors[x].values.shape[2:])
         attrs = dict(
             pool_size=size,
-            strides=(self.choice([1, 2]),) * spatial,
-            padding=tuple(k // 2 for k in size) if min(size) > 1 else (0,) * spatial,
+            strides=(self.choice([1, 2]),) * len(size),
+            padding=tuple(k // 2 for k in size) if min(size) > 1 else (0,) * len(size),
         )
         if kind == "avg":
             attrs["count_include_pad"] = self.chance(0.5)
-        name = f"{kind}_pool{spatial}d"
-        expr = getattr(relay.nn, name)(self.real(x), **attrs)
-        return Group(name, [x], expr, lambda a: reference.pool(a, kind, attrs))
+        return attrs
 
     def binary(self):
         x = self.operand(self.choice([2, 3, 4]))
@@ -285,9 +347,9 @@ class Drawing:
         tensors = [self.tensors[i] for i in group.operands]
         return group.real(*(tensor.quantization.real(tensor.values) for tensor in tensors))
 
-    def out_quantization(self, real):
+    def out_quantization(self, real, dtype=None):
         """Draw a quantization that the values about fill, or that cuts many of them off."""
-        dtype = self.choice(["uint8", "int8"])
+        dtype = dtype or self.choice(["uint8", "int8"])
         reach = float(np.abs(real).max()) or 1.0
         scale = reach / 127 * self.choice([0.2, 1.0, 1.0, 2.1, 30.0])
         return Quantization(float(np.float32(scale)), self.zero_point(dtype), dtype)
