@@ -17,12 +17,14 @@
 """ONNX models through Relax's importer: one partition each, and what onnxruntime computes."""
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, composites, partitions, rand
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime import quantization
 from tvm import relax
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
@@ -236,6 +238,47 @@ def test_int8(batch, size):
         # Sums next to the middle between two steps may be rounded to either.
         assert np.abs(ours - theirs).max() <= 0.03 * 1.001
         assert np.mean(ours != theirs) < 0.01
+
+
+class Samples(quantization.CalibrationDataReader):
+    """Inputs that tell the ranges of activations."""
+
+    def __init__(self, *shape):
+        self._left = iter([{"x": rand(*shape, seed=seed)} for seed in range(4)])
+
+    def get_next(self):
+        return next(self._left, None)
+
+
+@pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channels"])
+def test_weights_that_the_model_quantizes(tmp_path, per_channel):
+    """With real numbers before QuantizeLinear they become the same integers, once."""
+    model, shape = Model(), (2, 8, 7, 7)
+    x = model.add("Relu", model.add("Conv", "x", rand(16, 8, 3, 3), rand(16), pads=[1] * 4))
+    x = model.add("Reshape", model.add("Conv", x, rand(8, 16, 1, 1)), np.array([16, 49]))
+    source = str(tmp_path / "float.onnx")
+    onnx.save(model.done(shape, model.add("MatMul", x, rand(49, 24))), source)
+    results, counts = [], []
+    for is_real in (False, True):
+        target = str(tmp_path / "int8.onnx")
+        quantization.quantize_static(
+            source,
+            target,
+            Samples(*shape),
+            op_types_to_quantize=["Conv", "MatMul"],
+            per_channel=per_channel,
+            extra_options={"AddQDQPairToWeight": is_real},
+        )
+        mod = from_onnx(onnx.load(target), keep_params_in_input=False)
+        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+        report = tvm_dnnl.offload_report(partitioned)
+        counts.append((report.composites, report.in_8_bits, report.calls))
+        assert report.in_8_bits.total() == 3 and report.partitions == 1
+        lib = tvm.compile(compiled(partitioned), target="llvm")
+        machine = relax.VirtualMachine(lib, tvm.cpu())
+        results.append(outputs(machine, onnx.load(target), rand(*shape, seed=9))[0])
+    assert counts[0] == counts[1]
+    np.testing.assert_array_equal(*results)
 
 
 def test_global_pool_in_8_bits():

@@ -98,7 +98,7 @@ def _group(node):
     return next((attr.i for attr in node.attribute if attr.name == "group"), 1)
 
 
-def quantize(source, target, samples, recipe, activations="u8"):
+def quantize(source, target, samples, recipe, activations="u8", **extra):
     """Quantize an ONNX file to a QDQ model with a scale for each channel of the weights.
 
     Parameters
@@ -111,6 +111,8 @@ def quantize(source, target, samples, recipe, activations="u8"):
         What is quantized.
     activations : str
         "u8" or "s8".
+    extra : bool
+        Of onnxruntime's `extra_options`, by name.
     """
     # Imported here: only these models need them, and they take a second.
     # pylint: disable=import-outside-toplevel
@@ -149,6 +151,7 @@ def quantize(source, target, samples, recipe, activations="u8"):
                 activation_type=types[activations],
                 weight_type=quantization.QuantType.QInt8,
                 nodes_to_exclude=[conv.name for conv in kept],
+                extra_options=extra,
             )
         finally:
             logger.setLevel(level)

@@ -71,9 +71,9 @@ def inputs(seed):
     return {"x": np.random.default_rng(seed).uniform(-1, 1, SHAPE).astype("float32")}
 
 
-def quantize(source, recipe, activations="u8"):
+def quantize(source, recipe, activations="u8", **extra):
     target = source.replace("small", "int8")
-    int8.quantize(source, target, [inputs(seed) for seed in range(4)], recipe, activations)
+    int8.quantize(source, target, [inputs(seed) for seed in range(4)], recipe, activations, **extra)
     return target
 
 
@@ -100,6 +100,26 @@ def test_a_quantized_model_imports_and_runs(source, activations):
     )
     assert np.abs(results[0] - exact[0]).max() <= 2 * step
     assert accuracy.Accuracy.of(results, exact, False).cosine > 0.999
+
+
+def test_weights_that_the_model_quantizes(source):
+    """With real numbers before QuantizeLinear they become the same integers, once."""
+    results, reports = [], []
+    for is_real in (False, True):
+        model = onnx.load(
+            quantize(source, int8.Recipe(("Conv", "MatMul")), AddQDQPairToWeight=is_real)
+        )
+        constants = {tensor.name for tensor in model.graph.initializer}
+        quantizes = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
+        assert sum(node.input[0] in constants for node in quantizes) == (4 if is_real else 0)
+        mod, params = relay.frontend.from_onnx(model, shape={"x": SHAPE}, freeze_params=True)
+        partitioned = dnnl.partition_for_dnnl(mod, params)
+        reports.append(dnnl.offload_report(partitioned))
+        results += testing.run(partitioned, inputs(9), params)
+    assert reports[1].composites == reports[0].composites
+    assert reports[1].in_8_bits == reports[0].in_8_bits and reports[1].in_8_bits.total() == 4
+    assert reports[1].folded["qnn.quantize"] == 4 + reports[0].folded["qnn.quantize"]
+    np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.parametrize("recipe,casts", [(("Gemm", "MatMul"), 0), (("Gemm",), 2)])

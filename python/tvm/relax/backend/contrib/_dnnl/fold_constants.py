@@ -30,7 +30,7 @@ import numpy as np
 import tvm_ffi
 from tvm import relax
 
-from .policy.rules.quantize import along, dequantized, symmetric
+from .policy.rules.quantize import along, dequantized, quantized, symmetric
 from .policy.tensors import MOST_FILLED
 from .reading import Constant, constant_of, is_constant, number, op_name, sizes, value_of
 
@@ -147,11 +147,20 @@ def _dequantized(call):
     return relax.op.dequantize(*args, int(call.attrs.axis), str(call.ty.dtype))
 
 
+def _quantized(call):
+    """Return the quantize of a constant, such as a weight that a model keeps as real numbers."""
+    if not all(map(is_constant, call.args)):
+        return call
+    values = quantized(*map(value_of, call.args), int(call.attrs.axis), str(call.ty.dtype))
+    return call if values is None else constant_like(values, call)
+
+
 # What returns a call itself where it does not know better.
 _FOLDS: dict[str, Callable] = {
     "relax.arange": _filled,
     "relax.dequantize": _dequantized,
     "relax.full": _filled,
+    "relax.quantize": _quantized,
     "relax.shape_to_tensor": _shape,
     "relax.take": _gathered,
     "relax.where": _selected,

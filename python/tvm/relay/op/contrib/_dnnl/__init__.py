@@ -37,6 +37,7 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
     rewrites/simplify           constants are folded, broadcasts go that a binary op does itself
     rewrites/take_to_slice      a take of one constant index is a slice
     rewrites/recurrent          the inputs of all steps of an LSTM or GRU are multiplied at once
+    rewrites/simplify           weights that are quantized when the model runs are quantized now
     rewrites/qnn_to_qdq         QNN ops are float ops between dequantize and quantize
     rewrites/simplify           what a quantized model computes several times is computed once
     rewrites/relu_order         a relu goes before a rounding, for its reader to have 8 bits

@@ -51,6 +51,7 @@ from .rewrites.simplify import (
     bind_params,
     fold_constants,
     fold_filled,
+    fold_quantized,
     merge_equal,
     remove_broadcasts,
     remove_identities,
@@ -112,6 +113,7 @@ def _rewritten(
 
 # QNN ops become float ops between dequantize and quantize, and these go where fusion wants them.
 _QDQ_STEPS: list[Step] = [
+    fold_quantized,
     qnn_to_qdq,
     merge_equal,
     move_relu_first,

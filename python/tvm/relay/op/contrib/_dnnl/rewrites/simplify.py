@@ -31,7 +31,7 @@ from tvm.relay import transform
 from ..ir.constants import to_constant, to_numpy
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, quantized
 from ..policy.tensors import MOST_FILLED, text_of_shape
 from .driver import Match, rewrite
 
@@ -114,6 +114,31 @@ def _find_filled(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iter
 def fold_constants(function: TypedFunction, rules: Rules) -> Rewritten:
     """Compute what depends on constants alone."""
     return Rewritten(with_constants_folded(function.func, function.mod))
+
+
+def fold_quantized(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Compute the quantize of constants, such as weights that a model keeps as real numbers.
+
+    TVM's FoldConstant leaves QNN ops alone; with `fold_qnn` it rounds halves away from zero, which
+    is not how ONNX and PyTorch define a quantize.
+    """
+    rewritten = rewrite(function, rules, _find_quantized)
+    if rewritten.func.same_as(function.func):
+        return rewritten
+    # What reads a constant now, such as a transpose.
+    return rewritten._replace(func=with_constants_folded(rewritten.func, function.mod))
+
+
+def _find_quantized(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
+    for i in calls_of(QUANTIZE):
+        call = graph.nodes[i]
+        if not all(isinstance(arg, relay.Constant) for arg in call.args):
+            continue
+        arrays, dtype = [to_numpy(arg.data) for arg in call.args], graph.result(i).dtype
+        values = quantized(*arrays, int(call.attrs.axis), dtype)
+        if values is not None:
+            constant = to_constant(values, dtype)
+            yield Match([i], [], lambda constant=constant: constant, folded=[i])
 
 
 def merge_equal(function: TypedFunction, rules: Rules) -> Rewritten:

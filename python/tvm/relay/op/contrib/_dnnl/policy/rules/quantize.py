@@ -148,6 +148,38 @@ def dequantized(
     return (values.astype("float64") - zero_point) * scale.astype("float64")
 
 
+def quantized(
+    values: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, axis: int, dtype: str
+) -> np.ndarray | None:
+    """Compute a quantize as ONNX defines QuantizeLinear: halves to even, saturated.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        Real numbers.
+    scale, zero_point : numpy.ndarray
+        One number each, or one for each item of the axis.
+    axis : int
+        Of `values`.
+    dtype : str
+        The type of the result.
+
+    Returns
+    -------
+    integers : numpy.ndarray | None
+        None for another type than those of a dequantize, and where something is not a number.
+    """
+    if dtype not in INTEGERS:
+        return None
+    scale, zero_point = (along(each, axis, values.ndim) for each in (scale, zero_point))
+    limits = np.iinfo(dtype)
+    with np.errstate(all="ignore"):
+        # The quotient is that of float32; double precision holds the sum with any zero point.
+        steps = np.rint(values.astype("float32") / scale.astype("float32")).astype("float64")
+    steps = np.clip(steps + zero_point, limits.min, limits.max)
+    return None if np.isnan(steps).any() else steps.astype(dtype)
+
+
 def symmetric(values: np.ndarray, zero_point: np.ndarray) -> np.ndarray | None:
     """Return the same weight as int8 with a zero point of 0; None where that has no room for it.
 

@@ -1,0 +1,184 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Weights and biases that a model quantizes itself are quantized once, as QuantizeLinear says."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.policy.rules.quantize import quantized
+from tvm.relay.qnn import op as qnn
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.quantized import Quantization
+from dnnl_tests.relay import composites, module, partition
+
+DATA = Quantization(0.02, 131, "uint8")
+OUT = Quantization(0.11, 120, "uint8")
+ATTRS = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
+CHANNELS = np.linspace(0.004, 0.02, 8).astype("float32")
+
+
+def reals(quantization, *shape):
+    """Return real numbers; of the first eighth the quotient is half a step, of others up to 280."""
+    steps = np.random.default_rng(shape).uniform(-280, 280, shape)
+    steps.reshape(-1)[: steps.size // 8] = np.arange(steps.size // 8) - steps.size // 16 + 0.5
+    return quantization.real(steps + quantization.zero_point).astype("float32")
+
+
+def written(quantization, values, is_folded):
+    """Return integers of real numbers: as a quantize of these, or as the constant that it is."""
+    if not is_folded:
+        return quantization.quantize(relay.const(values))
+    scale = np.float32(quantization.scale)
+    if scale.ndim:
+        scale = scale.reshape([-1 if k == quantization.axis else 1 for k in range(values.ndim)])
+    limits = np.iinfo(quantization.dtype)
+    steps = np.rint(values / scale).astype("float64") + quantization.zero_point
+    return relay.const(np.clip(steps, limits.min, limits.max).astype(quantization.dtype))
+
+
+def qdq(is_folded, scale, dtype="int8", zero_point=0):
+    """A convolution of real numbers, as onnxruntime and PyTorch's exporter write one."""
+    weight = Quantization(scale, zero_point, dtype, 0 if np.ndim(scale) else -1)
+    bits = written(weight, reals(weight, 8, 4, 3, 3), is_folded)
+    bias = Quantization(np.float32(0.02) * scale, 0, "int32", 0)
+    data = DATA.dequantize(DATA.var("x", 1, 4, 6, 6))
+    real = relay.nn.conv2d(data, weight.dequantize(bits), **ATTRS)
+    real = relay.nn.bias_add(real, bias.dequantize(written(bias, reals(bias, 8), is_folded)))
+    return OUT.quantize(real)
+
+
+def integers(is_folded, scale):
+    """A QNN op and its bias in int32, as TVM's importer writes PyTorch's quantized models."""
+    weight = Quantization(scale, 0, "int8", 0)
+    bias = Quantization(np.float32(0.02) * scale, 0, "int32", 0)
+    bits = written(weight, reals(weight, 8, 4, 3, 3), is_folded)
+    zero = relay.const(0)
+    total = qnn.conv2d(
+        DATA.var("x", 1, 4, 6, 6),
+        bits,
+        DATA.zero_expr,
+        zero,
+        DATA.scale_expr,
+        weight.scale_expr,
+        **ATTRS,
+    )
+    total = relay.nn.bias_add(total, written(bias, reals(bias, 8), is_folded))
+    return qnn.requantize(
+        total, bias.scale_expr, zero, OUT.scale_expr, OUT.zero_expr, axis=1, out_dtype="uint8"
+    )
+
+
+def transposed(is_folded, scale):
+    """The integers of a weight on their way to a matmul."""
+    weight = Quantization(scale, 0, "int8", 1 if np.ndim(scale) else -1)
+    bits = relay.transpose(written(weight, reals(weight, 24, 8), is_folded))
+    if np.ndim(scale):
+        weight = weight._replace(axis=0)
+    flat = relay.reshape(DATA.dequantize(DATA.var("x", 1, 4, 6, 6)), (6, 24))
+    return OUT.quantize(relay.nn.dense(flat, weight.dequantize(bits)))
+
+
+FORMS = {
+    "qdq": (qdq, "conv2d_bias"),
+    "integers": (integers, "conv2d_bias"),
+    "transposed": (transposed, "dense"),
+}
+
+
+@pytest.mark.parametrize("scale", [np.float32(0.01), CHANNELS], ids=["tensor", "channels"])
+@pytest.mark.parametrize("form", FORMS)
+def test_as_with_constants(form, scale):
+    """The same composite and the same integers as where the model has them already."""
+    build, name = FORMS[form]
+    mods = [partition(module(build(is_folded, scale)), prune=False) for is_folded in (False, True)]
+    for mod in mods:
+        offload = testing.offload(mod)
+        assert offload.composites == {f"dnnl.qnn.{name}_quantize": 1} and not offload.host_ops, mod
+    x = {"x": DATA.values(1, 4, 6, 6)}
+    (got,), (want,) = (testing.run(mod, x) for mod in mods)
+    np.testing.assert_array_equal(got, want)
+    folded = dnnl.offload_report(mods[0]).folded
+    assert folded == {"qnn.quantize": 1 if form == "transposed" else 2}
+
+
+def test_unsigned_with_a_zero_point():
+    mods = [partition(module(qdq(each, 0.01, "uint8", 128)), prune=False) for each in (False, True)]
+    x = {"x": DATA.values(1, 4, 6, 6)}
+    (got,), (want,) = (testing.run(mod, x) for mod in mods)
+    np.testing.assert_array_equal(got, want)
+    assert testing.offload(mods[0]).composites == {"dnnl.qnn.conv2d_bias_quantize": 1}
+
+
+def test_through_the_patterns():
+    """`legalize_qnn_for_dnnl` folds them, too."""
+    legal = dnnl.legalize_qnn_for_dnnl(module(integers(False, CHANNELS)))
+    merged = relay.transform.MergeComposite(dnnl.pattern_table())(legal)
+    names = []
+    relay.analysis.post_order_visit(
+        merged["main"],
+        lambda expr: isinstance(expr, relay.Function)
+        and expr.attrs
+        and names.append(str(expr.attrs["Composite"])),
+    )
+    assert names == ["dnnl.qnn.conv2d_bias_quantize"]
+
+
+def test_what_stays():
+    """A quantize that is excluded, and one of a scale that is computed."""
+    expr = qdq(False, 0.01)
+    counts = composites(module(expr), exclude=["qnn.quantize"])
+    assert not any("qnn" in name for name in counts)
+    scale = relay.var("scale", shape=())
+    bits = qnn.quantize(relay.const(reals(DATA, 4, 4)), scale, relay.const(0), out_dtype="int8")
+    mod = partition(tvm.IRModule.from_expr(bits), prune=False)
+    assert not dnnl.offload_report(mod).folded
+
+
+@pytest.mark.parametrize(
+    "dtype, zero_point, values, want",
+    [
+        ("int8", 0, [0.5, 1.5, -0.5, -2.5, 127.5, -1e9], [0, 2, 0, -2, 127, -128]),
+        ("uint8", 3, [0.5, 1.5, -2.5, -9, 251.5, 253], [3, 5, 1, 0, 255, 255]),
+        (
+            "int32",
+            0,
+            [0.5, 3e9, -3e9, np.inf, 16777217],
+            [0, 2**31 - 1, -(2**31), 2**31 - 1, 2**24],
+        ),
+        ("int32", -5, [-(2.0**31), 2.0**31], [-(2**31), 2**31 - 5]),
+    ],
+)
+def test_rounding(dtype, zero_point, values, want):
+    """Halves go to even, and what does not fit saturates."""
+    args = np.float32(values), np.float32(1), np.int32(zero_point)
+    got = quantized(*args, -1, dtype)
+    assert got.dtype == dtype and got.tolist() == want
+
+
+def test_quotients_of_float32():
+    """0.35 / 0.1 is 3.5 in float32, and 3.4999999 in double precision."""
+    args = np.float32([0.35]), np.float32(0.1), np.int32(0)
+    assert np.rint(0.35 / float(np.float32(0.1))) == 3
+    assert quantized(*args, -1, "int8").tolist() == [4]
+
+
+@pytest.mark.parametrize("scale, dtype", [(0.0, "int8"), (1.0, "float8_e4m3fn")])
+def test_no_integers(scale, dtype):
+    assert quantized(np.float32([0, 1]), np.float32(scale), np.int32(0), -1, dtype) is None
