@@ -268,6 +268,12 @@ def _split_channels(builder, x):
     return op.add(left, right)
 
 
+def _padded_channels(builder, x):
+    """Some of the scales are those of padding."""
+    y = builder.emit(op.nn.pad(x, [0, 0, 1, 1, 0, 0, 0, 0]))
+    return by_channel(builder, y, 1, 8)
+
+
 def _turned_weight(builder, x):
     """As PyTorch writes a linear layer: a weight by output channel, which is transposed."""
     weight = np.random.default_rng(0).integers(-9, 9, (24, 2, 8)).astype("int8")
@@ -322,6 +328,7 @@ IN_8_BITS = {
         },
     ),
     "split-channels": (_split_channels, {"dnnl.dequantize": 1, "dnnl.split": 1, "dnnl.add": 1}),
+    "padded-channels": (_padded_channels, {"dnnl.pad": 1, "dnnl.dequantize": 1}),
     "turned-weight": (_turned_weight, {"dnnl.reshape": 1, "dnnl.qnn.matmul": 1}),
     "negative-scale": (_negative_scale, {"dnnl.dequantize": 1, "dnnl.max_pool2d": 1}),
     "layer": (_layer, {"dnnl.reshape": 2, "dnnl.qnn.matmul_bias_quantize_tanh": 1}),

@@ -19,6 +19,7 @@
 import numpy as np
 import pytest
 from tvm import relay
+from tvm.testing import dnnl as testing
 
 from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import conv, pool
@@ -117,6 +118,24 @@ def test_pad_with_the_zero_point():
     real = relay.nn.conv2d(DATA.dequantize(padded), WEIGHT.dequantize(w), **attrs)
     want = OUT.nearest(conv(DATA.real(x), WEIGHT.real(w), dict(attrs, padding=(1, 1))))
     run_quantized(OUT.quantize(real), {"x": x}, want, composites={"dnnl.qnn.conv2d_quantize": 1})
+
+
+@pytest.mark.parametrize("axis", [1, 2], ids=["channels", "rows"])
+def test_pad_of_channels_that_have_scales(axis):
+    """The padding has scales as well, for which real numbers have no place; all else is moved."""
+    data = Quantization(np.linspace(0.01, 0.02, 8), 0, "uint8", 1)
+    x = data.values(1, 4 if axis == 1 else 8, 6, 6)
+    widths = [(2, 2) if k == axis else (0, 0) for k in range(4)]
+    padded = relay.nn.pad(data.var("x", *x.shape), widths, relay.const(np.uint8(0)))
+    real = relay.nn.relu(data.dequantize(padded))
+    weight = WEIGHT.dequantize(WEIGHT.values(8, 4, 3, 3, low=-64, high=64))
+    image = relay.reshape(DATA.dequantize(DATA.var("y", 4, 36)), (1, 4, 6, 6))
+    other = OUT.quantize(relay.nn.conv2d(image, weight, (1, 1), (1, 1)))
+    mod = partition(module(real, other), prune=False)
+    assert testing.offload(mod).composites == {"dnnl.qnn.conv2d_quantize": 1}
+    assert dtypes_of(mod, "nn.pad") == ["uint8"] and dtypes_of(mod, "reshape") == ["uint8"]
+    got, _ = testing.run(mod, {"x": x, "y": DATA.values(4, 36)})
+    testing.assert_close([got], [data.real(np.pad(x, widths))], 1e-6)
 
 
 def test_max_pool_with_padding():

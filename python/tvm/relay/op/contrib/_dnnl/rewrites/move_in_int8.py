@@ -162,10 +162,11 @@ class _Mover:
         if not all(isinstance(arg, relay.Constant) for arg in (scale, zero_point)):
             return None
         if op_name(data) == "nn.pad" and isinstance(data.args[1], relay.Constant):
-            # Zero in real numbers, which a convolution may pad with.
+            # Zero in real numbers, which a convolution may pad with. Of several scales one may be
+            # that of an item which is padding.
             zero, is_frame = zero_point.data.numpy(), str(data.attrs.pad_mode) == "constant"
-            is_zero = zero.size == 1 and float(data.args[1].data.numpy()) == zero.reshape(())
-            if is_frame and is_zero:
+            is_one = zero.size == scale.data.numpy().size == 1
+            if is_frame and is_one and float(data.args[1].data.numpy()) == zero.reshape(()):
                 real = dequantize(data.args[0], scale, zero_point, axis)
                 return relay.nn.pad(real, data.attrs.pad_width, 0.0)
         if isinstance(data, relay.Constant) and data.data.dtype in EIGHT_BITS:
