@@ -222,7 +222,7 @@ def _tables(report) -> str:
     return "\n".join(
         [
             _table("Why ops stayed on TVM", ("op and reason", "count"), _stayed(report)),
-            _table("Functions left as they were", ("function and reason", ""), failures),
+            _table("Left as it was", ("function and reason", ""), failures),
             _table("Partitions", ("in order", "boxes"), partitions),
             _table("Fused", ("composite", "times"), counted(report.composites)),
             _table("Folded into constants or removed", ("op", "count"), counted(report.folded)),

@@ -26,6 +26,7 @@ from tvm import relay
 from tvm.relay.op.contrib import _dnnl, dnnl
 from tvm.relay.op.contrib._dnnl import pipeline
 from tvm.relay.op.contrib._dnnl.options import Options
+from tvm.relay.op.contrib._dnnl.rewrites import driver
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.partition.any_module import MODULES, SHAPE, X, batch_norm_tuple, func, relu, sin
@@ -248,6 +249,41 @@ def test_step_that_fails_is_a_warning(step, monkeypatch):
     assert report.offloaded_ops.get("nn.conv2d", 0) == (step != "offload")
     if step == "offload":
         assert report.reasons["nn.conv2d"] == {"offload failed: no way": 1}
+
+
+@pytest.mark.parametrize(
+    "wrong, why",
+    [
+        (lambda x: [][0], "list index out of range"),
+        (lambda x: x + const(5), "DiagnosticError: one"),
+    ],
+    ids=["raises", "no-type"],
+)
+def test_one_replacement_that_fails(wrong, why, monkeypatch):
+    """The step replaces the others, and it is told once what stayed."""
+
+    def find(graph, rules, calls_of):
+        for name, build in (("tanh", wrong), ("sigmoid", relu)):
+            for i in calls_of(name):
+                yield driver.Match([i], graph.operands[i], build)
+
+    def fold_scale(function, rules):
+        return driver.rewrite(function, rules, find)
+
+    monkeypatch.setattr(pipeline, "fold_scale", fold_scale)
+    mod = module(relay.tanh(conv(X)), relay.tanh(X), relay.sigmoid(conv(X)), sin(X))
+    with pytest.warns(pipeline.PartitionWarning) as caught:
+        partitioned = dnnl.partition_for_dnnl(mod, prune=False)
+    check_complete(partitioned)
+    report = dnnl.offload_report(dnnl.partition_for_dnnl(partitioned))
+    assert report.calls["tanh"] == 2 and report.composites == {
+        "dnnl.conv2d_tanh": 1,
+        "dnnl.conv2d_relu": 1,
+    }
+    assert report.reasons == {"sin": {"no rule for this op": 1}}
+    (text,) = report.failures.values()
+    assert text.startswith(f"fold_scale of tanh failed: {why}") and text.count("failed") == 1
+    assert [str(warning.message) for warning in caught] == [f"oneDNN: function main: {text}"]
 
 
 def test_virtual_ops_of_a_function_that_is_left_alone(monkeypatch):

@@ -68,7 +68,7 @@ _SKIP = "SkipOptimization"
 
 
 class PartitionWarning(UserWarning):
-    """A function was left as it was because a pass could not cope with it."""
+    """A function, or an op of it, was left as it was because a pass could not cope with it."""
 
 
 def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRModule:
@@ -181,7 +181,8 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
 
 
 def _attempt(function: TypedFunction, step: Step, rules: Rules, record: Record) -> TypedFunction:
-    """Run a step on a function; when it cannot cope, keep the function as it was and warn."""
+    """Run a step on a function; what it cannot cope with stays as it was, with a warning."""
+    failures: dict[str | None, Exception] = {}
     try:
         rewritten = step(function, rules)
         changed = _replaced(function, rewritten)
@@ -189,16 +190,19 @@ def _attempt(function: TypedFunction, step: Step, rules: Rules, record: Record) 
         record.in_float32.update(rewritten.in_float32)
         if rewritten.stayed is not None:
             record.stay(changed, rewritten.func, rewritten.stayed)
-        return changed
+        failures.update(rewritten.failures)
     # A pass of TVM raises whatever it likes, and a model must not fail to compile because a part
     # of it cannot be offloaded.
     except Exception as error:  # pylint: disable=broad-except
+        changed, failures = function, {None: error}
+    for op, error in failures.items():
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = f"{step.__name__} failed: {lines[-1] if lines else type(error).__name__}"
-        record.failures[function.name] = reason
+        what = step.__name__ if op is None else f"{step.__name__} of {op}"
+        reason = f"{what} failed: {lines[-1] if lines else type(error).__name__}"
+        record.fail(function.name, reason)
         text = f"oneDNN: function {function.name}: {reason}"
         warnings.warn(text, PartitionWarning, stacklevel=4)
-        return function
+    return changed
 
 
 def _replaced(function: TypedFunction, rewritten: Rewritten) -> TypedFunction:

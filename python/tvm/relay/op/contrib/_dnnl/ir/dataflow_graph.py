@@ -375,6 +375,8 @@ class Rewritten(NamedTuple):
         that makes no partitions.
     in_float32 : Counter
         By op and reason: the ops that read 8-bit tensors, and now run in float32.
+    failures : dict[str, Exception]
+        By op: what was raised where one was to be replaced; it is as it was.
     """
 
     func: relay.Function
@@ -382,3 +384,4 @@ class Rewritten(NamedTuple):
     partitions: dict[relay.GlobalVar, relay.Function] = {}
     stayed: dict[relay.Call, str] | None = None
     in_float32: Counter = Counter()
+    failures: dict[str, Exception] = {}

@@ -93,9 +93,9 @@ def _explain(walk: Walk, record: Record | None, rows: Mapping[str, OpSpec]) -> N
         if not unit.offloaded and unit.reason is None:
             view = view_of(unit.expr)
             unit.reason = (
-                record.failures.get(unit.function)
-                or rules.refusal(view)
-                or known.get(unit.expr, left)
+                rules.refusal(view)
+                or known.get(unit.expr)
+                or record.failures.get(unit.function, left)
             )
             if not _compiles(view):
                 unit.reason += NOT_COMPILED

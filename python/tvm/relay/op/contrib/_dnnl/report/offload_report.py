@@ -117,7 +117,7 @@ class OffloadReport:
         By Relay op: how many the partitioner folded into others or removed. They are in no other
         number.
     failures : dict[str, str]
-        By function: why it was left as it was.
+        By function: why it, or an op of it, was left as it was.
     nodes : list[Node]
         The module as a graph: each op, where it runs, what it reads and, if it stayed, why.
     """

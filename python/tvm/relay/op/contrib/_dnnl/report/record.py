@@ -45,7 +45,7 @@ class Record:
     excluded : list[str]
         The option `exclude`.
     failures : dict[str, str]
-        By function: why it was left as it was.
+        By function: why it, or an op of it, was left as it was.
     in_float32 : Counter
         By op and reason: the ops between 8-bit tensors that run in float32.
     """
@@ -55,6 +55,12 @@ class Record:
     excluded: list[str] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     in_float32: Counter = field(default_factory=Counter)
+
+    def fail(self, name: str, reason: str) -> None:
+        """Note why the function `name`, or an op of it, is as it was; once."""
+        known = self.failures.get(name, "")
+        if reason not in known:
+            self.failures[name] = f"{known}; {reason}" if known else reason
 
     def stay(
         self, function: TypedFunction, untyped: relay.Function, reasons: dict[relay.Call, str]

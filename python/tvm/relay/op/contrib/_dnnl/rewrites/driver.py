@@ -62,9 +62,11 @@ Finder = Callable[[DataflowGraph, Rules, Callable[..., Iterator[int]]], Iterator
 def rewrite(function: TypedFunction, rules: Rules, find: Finder) -> Rewritten:
     """Replace what a finder yields, where no op in it is excluded and oneDNN runs what comes of it.
 
-    Of matches that overlap the first is replaced.
+    Of matches that overlap the first is replaced. One of which no typed replacement can be built
+    stays, and the others do not suffer for it.
     """
     graph = function.graph
+    failures: dict[str, Exception] = {}
     replacements: dict[int, tuple[list[int], Callable[..., relay.Expr]]] = {}
     replaced: set[int] = set()
     folded: set[int] = set()
@@ -77,15 +79,24 @@ def rewrite(function: TypedFunction, rules: Rules, find: Finder) -> Rewritten:
     for match in find(graph, rules, calls_of):
         if match.ops is None or not replaced.isdisjoint(match.ops):
             continue
-        names = filter(None, (graph.ops[i] for i in (*match.ops, *match.folded)))
-        if rules.excludes(*names) or not _is_accepted(graph, match, rules):
+        names = [*filter(None, (graph.ops[i] for i in (*match.folded, *match.ops)))]
+        if rules.excludes(*names):
+            continue
+        try:
+            is_accepted = _is_accepted(graph, match, rules)
+        # What TVM raises for types that do not fit is of many classes. The pipeline tells of it.
+        except Exception as error:  # pylint: disable=broad-except
+            failures.setdefault(names[-1], error)
+            continue
+        if not is_accepted:
             continue
         replacements[match.ops[-1]] = match.operands, match.build
         replaced.update(match.ops)
         folded.update(match.folded)
     gone = replaced | folded
     names = (graph.ops[i] for i in folded if i in replaced or gone.issuperset(graph.users[i]))
-    return Rewritten(graph.replace(replacements), Counter(filter(None, names)))
+    gone_names = Counter(filter(None, names))
+    return Rewritten(graph.replace(replacements), gone_names, failures=failures)
 
 
 def _is_accepted(graph: DataflowGraph, match: Match, rules: Rules) -> bool:
