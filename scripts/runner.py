@@ -16,9 +16,11 @@
 # under the License.
 """Runs external commands: their output goes to a log, a failure shows the end of it."""
 
+import contextlib
 import os
 import re
 import shlex
+import signal
 import subprocess
 
 from scripts.errors import SetupError
@@ -118,6 +120,24 @@ def explain_pip_failure(output, command, log):
     return SetupError(f"`{shlex.join(command)}` failed", where, details)
 
 
+@contextlib.contextmanager
+def _uninterrupted():
+    """Let interruptions wait until the end of the body."""
+    came, handlers = [], {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        handler = signal.getsignal(number)
+        # One that is ignored, as with nohup, stays so in the process that is started.
+        if callable(handler):
+            handlers[number] = signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for number in came:
+        signal.raise_signal(number)
+
+
 class Runner:
     """Runs commands, or with `dry_run` only prints them.
 
@@ -172,17 +192,20 @@ class Runner:
         output = []
         with path.open("w") as file:
             file.write(f"$ {shlex.join(command)}\n")
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env=clean_environment(),
-                pass_fds=held(),
-                text=True,
-                errors="replace",
-            )
+            process = None
             try:
+                # In the middle of its start it would be left behind.
+                with _uninterrupted():
+                    process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT,
+                        env=clean_environment(),
+                        pass_fds=held(),
+                        text=True,
+                        errors="replace",
+                    )
                 for line in process.stdout:
                     output.append(line)
                     file.write(line)
@@ -190,8 +213,9 @@ class Runner:
                     self.console.note(line.strip())
                 code = process.wait()
             except BaseException:
-                process.terminate()
-                process.wait()
+                if process:
+                    process.terminate()
+                    process.wait()
                 raise
         text = "".join(output)
         if code != 0:

@@ -268,13 +268,20 @@ def test_a_full_disk_while_set_up_writes(checkout, monkeypatch):
 
 
 SLOW = """
+import subprocess, time
 from pathlib import Path
 from scripts.runner import Runner
 from scripts.console import Console
 
+class Popen(subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        time.sleep(SECONDS)
+
 def add_arguments(parser): pass
 
 def main(args):
+    subprocess.Popen = Popen
     Runner(Console(), Path("logs")).run(["sh", "-c", "echo $$ > pid; exec sleep 60"], "sleep")
 """
 
@@ -292,9 +299,11 @@ def ends(stat, seconds=10):
     return False
 
 
+@pytest.mark.parametrize("seconds", [0, 2], ids=["runs", "starts"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interruption_takes_the_running_command_along(checkout, number):
-    (checkout / "scripts/setup/setup.py").write_text(SLOW)
+def test_an_interruption_takes_the_command_along(checkout, number, seconds):
+    """Also one that comes while it is started."""
+    (checkout / "scripts/setup/setup.py").write_text(SLOW.replace("SECONDS", str(seconds)))
     process = subprocess.Popen(
         [sys.executable, checkout / "dev.py", "setup"],
         cwd=checkout,
