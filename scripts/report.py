@@ -19,7 +19,6 @@
 It is told as a table, and on request as a page with the graph drawn, or as JSON.
 """
 
-import contextlib
 from pathlib import Path
 
 from scripts import options
@@ -81,16 +80,15 @@ def main(args):
     # After the arguments are parsed: this imports tvm.
     if args.relax:
         import tvm_dnnl as dnnl
-
-        shown = contextlib.nullcontext
     else:
         from tvm.relay.op.contrib import dnnl
-
-        from scripts.passes import shown
+    from scripts.passes import shown
 
     exclude = [name for name in args.exclude.split(",") if name]
     console = Console()
-    with console.step(f"{args.model}: partition for oneDNN"):
+    # The name alone: there is to be room for what it does now.
+    with console.step(f"{Path(args.model).name}: partition for oneDNN"):
+        console.note("import")
         mod, params = load(args, console)
         try:
             with shown(console):

@@ -65,11 +65,13 @@ def main(args):
     from dnnl_tests.models import work, workloads
     from tvm.relay.op.contrib import dnnl
 
+    from scripts.passes import shown
+
     console, rows, reports = Console(), [], []
     # The quantized ones take minutes to import: only when they are named.
     known = {**workloads.WORKLOADS, **(workloads.INT8 if args.models else {})}
     for workload in bench.choose("models", args.models, known):
-        with console.step(f"{workload.name}: partition for oneDNN"):
+        with console.step(f"{workload.name}: partition for oneDNN"), shown(console):
             partitioned = dnnl.partition_for_dnnl(*workload.load())
             report, share = dnnl.offload_report(partitioned), work.work(partitioned).share
         folded = sum(report.folded.values())

@@ -32,6 +32,7 @@ from scripts.bench import bench, measure, own, peers
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.layout import ROOT
+from scripts.passes import shown
 
 HEADER = [
     "package: model",
@@ -219,7 +220,7 @@ def main(args, folder, console):
         if not any(word in name for word in chosen):
             continue
         try:
-            with console.step(name):
+            with console.step(name), shown(console):
                 cells, *rest = measured(path, shapes_of(path.relative_to(folder)), args)
         except (SetupError, tvm.TVMError) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -32,7 +32,17 @@ from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from scripts import options
-from scripts.bench import bench, codegens, measure, open_dims, own, packages, peers, throughput
+from scripts.bench import (
+    bench,
+    codegens,
+    coverage,
+    measure,
+    open_dims,
+    own,
+    packages,
+    peers,
+    throughput,
+)
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.onnx_model import OnnxModel
@@ -283,6 +293,20 @@ def test_models_of_packages(own_model, monkeypatch):
     assert cells[:3] == [report.total, report.offloaded, report.partitions]
     assert cells[1] >= 1 and float(cells[4]) < 1e-6 and float(cells[5]) > 0 and cells[7] == "-"
     assert "nn.dense" in {row["op"] for row in primitives}
+
+
+def test_coverage_says_which_pass_runs(own_model, monkeypatch, capsys):
+    notes = []
+    monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
+    flags = dict.fromkeys(["write", "time", "report", "packages"], False)
+    args = argparse.Namespace(models="", threads=1, repeat=1, **flags)
+    monkeypatch.setattr(workloads, "WORKLOADS", {"a": own.workload(own_model, [("x", (3, 8))])})
+    assert coverage.main(args) == 0 and any("passes, now" in note for note in notes)
+    notes.clear()
+    monkeypatch.setitem(packages.SHAPES, "rec-own.onnx", {"x": (3, 8)})
+    assert packages.main(args, Path(own_model).parent.parent, Console()) == 0
+    assert any("passes, now" in note for note in notes)
+    assert capsys.readouterr().out.count("rec-own") == 2
 
 
 def test_models_of_packages_that_are_slow_or_cut_are_explained():

@@ -37,7 +37,9 @@ from dnnl_modules import X4, compiled, conv_bias_relu, module, rand, run
 from dnnl_tests.models import onnx_networks
 from onnx import TensorProto, helper, numpy_helper
 
+from scripts import cli
 from scripts.bench.relax_worker import Worker
+from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import PluginLayout
 from scripts.patchset.patch_set import RELAX, PatchSet
@@ -223,6 +225,13 @@ def test_report_of_a_file(tmp_path, environment):
     numbers = json.loads((tmp_path / "r.json").read_text())
     assert (numbers["offloaded"], numbers["total"]) == (1, 2)
     assert "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_report_says_what_it_does(tmp_path, monkeypatch):
+    notes = []
+    monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
+    assert cli.run(["report", "--relax", str(onnx_model(tmp_path))]) == 0
+    assert notes[0] == "import" and "1 passes, now" in notes[1]
 
 
 def test_the_process_that_the_benchmark_asks(tmp_path, environment):
