@@ -29,13 +29,15 @@ from pathlib import Path
 
 from scripts import options
 from scripts.errors import SetupError
-from scripts.layout import Layout, PluginLayout
+from scripts.layout import ROOT, Layout, PluginLayout
 from scripts.runner import clean_environment, tail
 from scripts.setup.environment import prepare, tvm_home
 from scripts.setup.lock import held
 from scripts.setup.steps import Step
 
-VERSION = "0.1.0"
+# The one place that has it: what a program can ask for.
+_VERSIONED = ROOT / "scripts" / "plugin" / "tvm_dnnl" / "__init__.py"
+VERSION = re.search('^__version__ = "(.+)"$', _VERSIONED.read_text(), re.MULTILINE).group(1)
 # The prebuilt libtvm.so is older than what our own libraries need.
 TAG = "py3-none-manylinux_2_28_x86_64"
 

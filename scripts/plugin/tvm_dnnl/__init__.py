@@ -25,6 +25,9 @@ import importlib.util
 import re
 from pathlib import Path
 
+#: That of this project, whose wheels have it in their names.
+__version__ = "0.1.0"
+
 #: The versions that the plug-in was tried with. tvm-ffi's ABI is stable, so others may do.
 TRIED = "apache-tvm 0.26.0 and 0.27.0.post1 with apache-tvm-ffi 0.1.15.post2"
 

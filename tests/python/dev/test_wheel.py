@@ -26,7 +26,7 @@ import zipfile
 
 import pytest
 
-from scripts.layout import Layout
+from scripts.layout import ROOT, Layout
 from scripts.runner import clean_environment
 from scripts.setup import environment
 from scripts.wheel import wheel
@@ -74,6 +74,13 @@ def test_requirements_take_later_patches(tmp_path):
     assert wheel.requirements(pins, ">=", {"numpy": "2"}) == required
     required[0] = "numpy>=1.24.0,<2"
     assert wheel.requirements(pins, ">=", {"numpy": "2"}, {"numpy": "1.24.0"}) == required
+
+
+def test_the_newest_changes_are_of_this_version():
+    first = next(line for line in (ROOT / "CHANGELOG.md").open() if line.startswith("## "))
+    version, date = re.fullmatch(r"## (\d+\.\d+\.\d+), (.+)\n", first).groups()
+    assert version == wheel.VERSION
+    assert date == "not released yet" or re.fullmatch(r"\d{4}-\d\d-\d\d", date)
 
 
 def test_no_other_set_up_changes_what_goes_into_it(layout, tmp_path, monkeypatch):

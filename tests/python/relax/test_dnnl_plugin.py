@@ -55,6 +55,7 @@ def test_it_registers_once():
     importlib.reload(tvm_dnnl)
     assert tvm_dnnl._LIBRARY is library
     assert tvm_dnnl.dnnl_version().startswith("3.")
+    assert tvm_dnnl.__version__ == wheel.VERSION
 
 
 def refused(tmp_path, program, files=()):
