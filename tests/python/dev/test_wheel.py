@@ -18,12 +18,14 @@
 
 import argparse
 import fcntl
+import fnmatch
 import os
 import re
 import subprocess
 import venv
 import zipfile
 
+import numpy as np
 import pytest
 
 from scripts.layout import ROOT, Layout
@@ -155,3 +157,48 @@ def test_it_runs_a_model_in_a_new_environment(built, tmp_path):
     assert run(python, "-c", example).endswith("(1, 4, 6, 6)")
     assert run(python, "-c", PROGRAM) == str(site / "tvm/__init__.py")
     assert run(tmp_path / "venv/bin/tvmc", "--version").startswith("0.16")
+
+
+# The libraries of an image of Debian with libgomp1.
+DEBIANS = "linux-vdso ld-linux-x86-64 libc libdl libgcc_s libgomp libm libpthread librt libstdc++"
+DEBIANS = {*DEBIANS.split(), "libtinfo", "libz"}
+
+
+def test_the_image_of_run_model(built, tmp_path):
+    """What its Dockerfile does, but for Docker: the two stages, and a run of the second one."""
+    app = ROOT / "apps/run_model"
+    lines = (app / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY")]
+    context = [words[0] for words in copied if words[0] != "--from=build"]
+    kept = (app / "Dockerfile.dockerignore").read_text().splitlines()
+    assert "*" in kept and {f"!{path}" for path in context} == {k for k in kept if k[0] == "!"}
+    assert fnmatch.fnmatch(f"build/dist/{built.name}", context[0])
+
+    packages, build = tmp_path / "opt/packages", tmp_path / "build"
+    environ = {"PATH": os.environ["PATH"]}
+
+    def run(*command):
+        words = list(map(str, command))
+        done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    pip = [LAYOUT.python, "-m", "pip", "--disable-pip-version-check", "install", "--no-deps"]
+    run(*pip, "--no-index", "--target", packages, built)
+    run("cmake", "-G", "Ninja", "-S", app, "-B", build, f"-DTVM_HOME={packages}/tvm")
+    run("cmake", "--build", build)
+    packages.rename(tmp_path / "first")
+    (packages / "tvm").mkdir(parents=True)
+    for path in (path for words in copied for path in words if path.startswith("/opt/packages/")):
+        name = path.removeprefix("/opt/packages/")
+        (tmp_path / "first" / name).rename(packages / name)
+
+    needed = run("ldd", build / "run_model")
+    assert "not found" not in needed
+    ours = set(re.findall(r"=> (\S+)/tvm/", needed))
+    names = {line.split()[0].rpartition("/")[2].split(".so")[0] for line in needed.splitlines()}
+    assert ours == {str(packages)} and names - DEBIANS == {"libtvm", "libtvm_dnnl", "libdnnl"}
+    subprocess.run([LAYOUT.python, "-c", PROGRAM], cwd=tmp_path, check=True)
+    np.ones((1, 3, 8, 8), "float32").tofile(tmp_path / "x.bin")
+    run(build / "run_model", "model.so", ".", "x=x.bin")
+    assert (np.fromfile(tmp_path / "output_0.bin", "float32") == np.full(4 * 6 * 6, 27)).all()
