@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Pages in a Chromium without a window, for the tests of the report's page and its picture."""
+"""Pages in a Chromium without a window, for the picture of a report in the documents."""
 
 import shutil
 import subprocess
@@ -29,7 +29,7 @@ def find_browser():
 
 
 def browse(path, text, *words, size=(1500, 1000)):
-    """Open a page, and return what Chromium writes to its output.
+    """Open a page.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def browse(path, text, *words, size=(1500, 1000)):
     text : str
         The page.
     words : str
-        What Chromium is to do: "--dump-dom", or "--screenshot=FILE".
+        What Chromium is to do, such as "--screenshot=FILE".
     size : tuple[int, int]
         Width and height of the window in pixels.
 
@@ -52,7 +52,4 @@ def browse(path, text, *words, size=(1500, 1000)):
     with tempfile.TemporaryDirectory() as profile:
         command = [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu"]
         command += [f"--user-data-dir={profile}", "--window-size={},{}".format(*size), *words]
-        done = subprocess.run(
-            [*command, path.as_uri()], capture_output=True, text=True, timeout=180, check=True
-        )
-    return done.stdout
+        subprocess.run([*command, path.as_uri()], capture_output=True, timeout=180, check=True)

@@ -16,13 +16,33 @@
 # under the License.
 """What a browser makes of a page of the report: where boxes and texts are, and the time it took."""
 
-import html
 import json
+import os
 import re
+import shutil
+import subprocess
+import tempfile
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from scripts.browser import browse
+from scripts.browser import find_browser
 
-# Runs after the page's own script, and leaves what it measured in the document's title.
+# By name: where it is, or None, and its words. The size of Firefox is in variables. (A `firefox` of
+# Ubuntu is a snap, which has no access to our profile.)
+BROWSERS = {
+    "chromium": (
+        find_browser(),
+        "--headless=new --no-sandbox --disable-gpu --user-data-dir={profile} --window-size={size}",
+    ),
+    "firefox": (
+        shutil.which("firefox-esr"),
+        "--headless --kiosk --no-remote --profile {profile}",
+    ),
+}
+# Seconds for a page; a busy machine may need many.
+PATIENCE = 180
+
+# Runs after the page's own script, and sends what it measured.
 _MEASURE = """
 <script>
 window.addEventListener("load", function () {
@@ -45,7 +65,7 @@ window.addEventListener("load", function () {
   var pane = at(document.getElementById("drawing"));
   var box = document.querySelector("g.node.dnnl");
   if (box) { box.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
-  document.title = JSON.stringify({
+  fetch("/", { method: "POST", body: JSON.stringify({
     boxes: boxes,
     partitions: partitions,
     pane: pane,
@@ -53,18 +73,41 @@ window.addEventListener("load", function () {
     chosen: document.getElementById("chosen").textContent,
     milliseconds: performance.now(),
     errors: window.errors
-  });
+  }) });
 });
 </script>
 """
 _CATCH = "<script>window.errors = []; onerror = function (text) { errors.push(text); };</script>"
 
 
-def read_page(path, size=(1500, 1000), font=None):
+class _Handler(BaseHTTPRequestHandler):
+    """Serves the page of a server, and keeps what that sends."""
+
+    def do_GET(self):
+        self._answer(200 if self.path == "/" else 404, self.server.page.encode())
+
+    def do_POST(self):
+        self.server.measured = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(200, b"")
+
+    def _answer(self, status, body):
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words):
+        """Say nothing."""
+
+
+def read_page(browser, path, size=(1500, 1000), font=None):
     """Open a page in a browser without a window.
 
     Parameters
     ----------
+    browser : str
+        One of BROWSERS.
     path : Path
         The page. It is not changed.
     size : tuple[int, int]
@@ -84,6 +127,22 @@ def read_page(path, size=(1500, 1000), font=None):
     if font is not None:
         text = re.sub("(#drawing svg text { font-family: )[^;}]*", rf"\1{font}", text)
     text = text.replace("<head>", "<head>" + _CATCH, 1).replace("</body>", _MEASURE + "</body>", 1)
-    dom = browse(path.with_name("measured.html"), text, "--dump-dom", size=size)
-    title = re.search(r"<title>(.*?)</title>", dom, re.DOTALL).group(1)
-    return json.loads(html.unescape(title))
+    program, words = BROWSERS[browser]
+    environ = dict(os.environ, MOZ_HEADLESS_WIDTH=str(size[0]), MOZ_HEADLESS_HEIGHT=str(size[1]))
+    profiles = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    # A browser may open a connection that it does not use: a thread waits for it.
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server, profiles as profile:
+        server.page, server.measured, server.timeout = text, None, 0.1
+        words = [word.format(profile=profile, size="{},{}".format(*size)) for word in words.split()]
+        command = [program, *words, f"http://127.0.0.1:{server.server_port}/"]
+        silent = subprocess.DEVNULL
+        process = subprocess.Popen(command, env=environ, stdout=silent, stderr=silent)
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while server.measured is None:
+                assert time.monotonic() < deadline, f"{browser} has not measured the page"
+                server.handle_request()
+        finally:
+            process.terminate()
+            process.wait()
+    return server.measured

@@ -21,14 +21,12 @@ import sys
 
 import pytest
 import tvm
-from browser import read_page
+from browser import BROWSERS, read_page
 from dnnl_report_page import drawing
 from dnnl_tests.models import workloads
 from dnnl_tests.relay import const, conv, module, partition, var
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-
-from scripts.browser import find_browser
 
 SHAPE = (1, 8, 6, 6)
 X = var("x", *SHAPE)
@@ -112,30 +110,30 @@ def texts_out_of_their_boxes(page):
     ]
 
 
-NEEDS_BROWSER = pytest.mark.skipif(
-    find_browser() is None, reason="there is no Chromium on this machine"
-)
+@pytest.fixture(params=BROWSERS)
+def browser(request):
+    if BROWSERS[request.param][0] is None:
+        pytest.skip(f"there is no {request.param} on this machine")
+    return request.param
 
 
-@NEEDS_BROWSER
 @pytest.mark.parametrize("font", ["DejaVu Sans", "monospace"])
-def test_another_font_in_a_browser(font, tmp_path):
+def test_another_font_in_a_browser(font, browser, tmp_path):
     """Where there is no Arial, wider letters stay in their boxes."""
     pytest.importorskip("graphviz")
     path = tmp_path / "report.html"
     path.write_text(report_of(sin(relu(conv(X) + const(8, 1, 1)))).to_html(), encoding="utf-8")
-    page = read_page(path, font=font)
+    page = read_page(browser, path, font=font)
     assert page["errors"] == [] and len(page["boxes"]) == 4
     assert texts_out_of_their_boxes(page) == []
 
 
-@NEEDS_BROWSER
-def test_a_narrow_window(tmp_path):
+def test_a_narrow_window(browser, tmp_path):
     """It opens on the drawing, as wide as the window; tables are below."""
     pytest.importorskip("graphviz")
     path = tmp_path / "report.html"
     path.write_text(report_of(sin(relu(conv(X) + const(8, 1, 1)))).to_html(), encoding="utf-8")
-    page = read_page(path, size=(700, 900))
+    page = read_page(browser, path, size=(700, 900))
     left, top, right, bottom = page["pane"]
     assert left == 0 and right >= 650 and top < 250 and bottom - top >= 300
     assert page["tools"][3] <= bottom
@@ -143,17 +141,18 @@ def test_a_narrow_window(tmp_path):
     assert left <= first[0] and first[2] <= right and top <= first[1] and first[3] <= bottom
 
 
-@NEEDS_BROWSER
 @pytest.mark.parametrize("name", ["mobilenet", "rec"])
-def test_in_a_browser(name, tmp_path):
+def test_in_a_browser(name, browser, tmp_path):
     """Boxes do not overlap, texts stay in their boxes, partitions hold theirs, and it is quick."""
     pytest.importorskip("graphviz")
     report = dnnl.offload_report(partition(*workloads.WORKLOADS[name].load()))
     path = tmp_path / "report.html"
     path.write_text(report.to_html(name), encoding="utf-8")
-    fastest = read_page(path)
+    fastest = read_page(browser, path)
     if fastest["milliseconds"] >= 1000:  # the machine may be busy with something else
-        fastest = min((read_page(path) for _ in range(3)), key=lambda page: page["milliseconds"])
+        fastest = min(
+            (read_page(browser, path) for _ in range(3)), key=lambda page: page["milliseconds"]
+        )
     assert fastest["milliseconds"] < 1000 and fastest["errors"] == []
     boxes = {box["id"]: box for box in fastest["boxes"]}
     assert len(boxes) == len(report.nodes) > 30
