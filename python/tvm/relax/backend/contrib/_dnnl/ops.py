@@ -73,9 +73,11 @@ def _matmul(call: relax.Call) -> ReadOp:
 
 def _reduction(name: str) -> Row:
     def read(call):
-        axis = call.attrs.axis
-        attrs = {"axis": None if axis is None else numbers(axis), "exclude": False}
-        return ReadOp(name, [call.args[0]], {**attrs, "keepdims": bool(call.attrs.keepdims)})
+        axis = None if call.attrs.axis is None else numbers(call.attrs.axis)
+        if axis == []:
+            raise Unread("axis=[] is none, which is all of them in the table")
+        attrs = {"axis": axis, "exclude": False, "keepdims": bool(call.attrs.keepdims)}
+        return ReadOp(name, [call.args[0]], attrs)
 
     return read
 
