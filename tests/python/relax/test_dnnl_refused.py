@@ -16,10 +16,38 @@
 # under the License.
 """Ops that stay on TVM since oneDNN would compute something else: the reason, and the numbers."""
 
+import numpy as np
 import pytest
 import tvm_dnnl
-from dnnl_modules import X3, check, module, rand
+from dnnl_modules import X2, X3, check, module, rand, var
+from tvm import relax
 from tvm.relax import op
+
+
+def _quantized(builder, x, op, zero_point):
+    scale, zero = relax.const(0.1, "float32"), relax.const(zero_point)
+    attrs = {"out_dtype": "int8"} if op is relax.op.quantize else {}
+    return builder.emit(op(x, scale, zero, axis=1, **attrs))
+
+
+def _by_weight(dtype):
+    """A matmul by a weight with a zero point of one half."""
+    weight = np.random.default_rng(0).integers(0, 99, (8, 3)).astype(dtype)
+
+    def build(builder, x):
+        weight_ = relax.const(weight)
+        return op.matmul(x, _quantized(builder, weight_, op.dequantize, np.float16(0.5)))
+
+    return build
+
+
+def _rounded(builder, x):
+    """What is one less than the integers before."""
+    y = _quantized(builder, x, op.quantize, np.int8(0))
+    y = _quantized(builder, y, op.dequantize, np.float16(0.75))
+    y = _quantized(builder, y, op.quantize, np.int8(0))
+    return _quantized(builder, y, op.dequantize, np.int8(0))
+
 
 # By name: the function, its parameters, the op that stays, and why.
 CASES = {
@@ -32,13 +60,31 @@ CASES = {
         )
         for name in ("max", "mean", "min", "prod", "sum")
     },
+    "zero-point-of-a-half": (
+        lambda b, x: _quantized(b, x, op.dequantize, np.float16(0.5)),
+        [var("x", 4, 8, dtype="int8")],
+        "dequantize",
+        "the zero point is no integer",
+    ),
+    "rounded-to-other-integers": (
+        _rounded,
+        [var("x", 4, 8)],
+        "dequantize",
+        "the zero point is no integer",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_as_tvm_computes_it(case):
     build, params, name, reason = CASES[case]
-    inputs = [rand(*shape, dtype=dtype, seed=k) for k, (_, shape, dtype) in enumerate(params)]
+    inputs = [(rand(*shape, seed=k) * 9).astype(d) for k, (_, shape, d) in enumerate(params)]
     partitioned = check(module(build, *params), None, *inputs)
     (text,) = tvm_dnnl.offload_report(partitioned).reasons[name]
     assert reason in text
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32"])
+def test_weights_with_a_zero_point_of_a_half(dtype):
+    """They are folded, with their half."""
+    check(module(_by_weight(dtype), X2), {"dnnl.dense": 1}, rand(4, 8), tolerance=1e-4)

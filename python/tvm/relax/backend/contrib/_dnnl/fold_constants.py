@@ -135,11 +135,12 @@ def _dequantized(call):
     """Fold a bias; make a weight one that oneDNN multiplies by in 8 bits, if it can be one."""
     if not all(map(is_constant, call.args)):
         return call
-    values, zero_point = value_of(call.args[0]), value_of(call.args[2]).astype("int32")
-    if values.dtype == "int32":
+    values, zero_point = value_of(call.args[0]), value_of(call.args[2])
+    if values.dtype == "int32" or (zero_point != np.rint(zero_point)).any():
         return constant_like(reals_of(call), call)
     if values.dtype not in ("int8", "uint8") or not (values.dtype == "uint8" or zero_point.any()):
         return call
+    zero_point = zero_point.astype("int32")
     weight = symmetric(values, along(zero_point, int(call.attrs.axis), values.ndim))
     if weight is None:
         return call

@@ -21,6 +21,7 @@ One row per op. What a row cannot read stays on TVM, with the row's reason.
 
 from __future__ import annotations
 
+import numpy as np
 from tvm import relax
 
 from . import decompose, norm_ops, view_ops
@@ -123,11 +124,20 @@ def _quantization(name: str) -> Row:
         if str(zero_point.ty.dtype) != "int32":
             if not isinstance(zero_point, Constant):
                 raise Unread("the zero point is not known")
-            zero_point = relax.const(value_of(zero_point).astype("int32"))
+            zero_point = relax.const(_integers(value_of(zero_point)))
         attrs = {"axis": int(call.attrs.axis), "out_dtype": str(dtype)}
         return ReadOp(name, [data, scale, zero_point], attrs)
 
     return read
+
+
+def _integers(zero_points: np.ndarray) -> np.ndarray:
+    """Return zero points, which Relax may have in float16, in int32."""
+    with np.errstate(invalid="ignore"):
+        integers = zero_points.astype("int32")
+    if (integers != zero_points).any():
+        raise Unread("the zero point is no integer")
+    return integers
 
 
 ROWS: dict[str, Row] = {

@@ -70,13 +70,14 @@ def parameters(scale: Tensor, zero_point: Tensor) -> tuple[float, int] | None:
     """Return the values of a scale and a zero point, None unless each is one known number.
 
     Nor for a scale below zero: the order of the integers is not that of the real numbers then.
+    Nor for a zero point that is no integer, which Relax may have.
     """
     if not (scale.is_constant and zero_point.is_constant):
         return None
     if math.prod(scale.shape) != 1 or math.prod(zero_point.shape) != 1:
         return None
-    known = float(scale.value.reshape(()))
-    return (known, int(zero_point.value.reshape(()))) if known > 0 else None
+    known, zero = float(scale.value.reshape(())), zero_point.value.reshape(())
+    return (known, int(zero)) if known > 0 and zero == np.rint(zero) else None
 
 
 def real_bounds(
