@@ -16,8 +16,10 @@
 # under the License.
 """Factors and summands of channels, such as those of a batch_norm, behind a convolution."""
 
+import numpy as np
 import pytest
-from dnnl_modules import X4, check_case, const, conv, rand
+import tvm_dnnl
+from dnnl_modules import X4, check_case, compiled, composites, const, conv, module, rand, run
 from tvm import relax
 from tvm.relax import op
 
@@ -62,3 +64,14 @@ CASES = {
 def test_what_is_folded(name):
     build, wanted = CASES[name]
     check_case(build, [X4], wanted)
+
+
+def test_excluded():
+    mod = module(lambda b, x: op.nn.relu(batch_norm(b, conv(b, x))), X4)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.batch_norm"], prune=False)
+    assert composites(partitioned) == {"dnnl.conv2d": 1, "dnnl.relu": 1}
+    report = tvm_dnnl.offload_report(partitioned)
+    assert report.reasons["nn.batch_norm"] == {"excluded by option": 1}
+    x = rand(2, 6, 9, 9)
+    (got,), (want,) = run(compiled(partitioned), x), run(mod, x)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

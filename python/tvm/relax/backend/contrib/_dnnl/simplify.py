@@ -128,7 +128,7 @@ class _Simplifier(PyExprMutator):
             return self._of_tir(call)
         args = [self._constant_or(arg) for arg in call.args]
         call = relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
-        if name == "relax.nn.batch_norm":
+        if name == "relax.nn.batch_norm" and short_name(call) not in self._excluded:
             return self._batch_norm(op, call, args)
         known = folded(call)
         if known is not call:
