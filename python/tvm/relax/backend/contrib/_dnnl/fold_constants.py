@@ -59,7 +59,12 @@ def folded(call):
     if name in _FOLDS:
         call = _FOLDS[name](call)
     if name in _ELEMENTWISE and op_name(call) == name and all(map(is_constant, call.args)):
-        return constant_like(_ELEMENTWISE[name](*map(value_of, call.args)), call)
+        values = [value_of(arg) for arg in call.args]
+        if name == "relax.divide" and values[1].dtype.kind in "iu" and not values[1].all():
+            return call
+        # What is not finite is so in TVM, too.
+        with np.errstate(all="ignore"):
+            return constant_like(_ELEMENTWISE[name](*values), call)
     return call
 
 
