@@ -278,6 +278,11 @@ CASES = {
     "maximum": (lambda b, x: op.maximum(x, const(2, 5, 8)), [X3], {"dnnl.maximum": 1}),
     "less": (lambda b, x: op.less(x, const(2, 5, 8)), [X3], {"dnnl.less": 1}),
     "mean": (lambda b, x: op.mean(x, [1], keepdims=True), [X3], {"dnnl.mean": 1}),
+    "max-of-images": (
+        lambda b, x: op.max(x, [-1, 2], keepdims=True),
+        [X4],
+        {"dnnl.global_max_pool2d": 1},
+    ),
     "sum-of-all": (lambda b, x: op.sum(x, [0, 1]), [X3], {"dnnl.sum": 1}),
     "concat": (
         lambda b, x, y: op.concat([x, y], axis=1),

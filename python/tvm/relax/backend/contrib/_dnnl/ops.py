@@ -83,13 +83,18 @@ def _reduction(name: str) -> Row:
     return read
 
 
-def _mean(call: relax.Call) -> ReadOp:
-    """Read a mean of each image as a global pool, as which ONNX writes it: that has 8-bit code."""
-    data, axes = call.args[0], call.attrs.axis
-    if axes is not None and len(dims(data)) == 4 and bool(call.attrs.keepdims):
-        if sorted(axis % 4 for axis in numbers(axes)) == [2, 3]:
-            return ReadOp("nn.global_avg_pool2d", [data], {"layout": "NCHW", "out_layout": ""})
-    return _reduction("mean")(call)
+def _of_images(name: str, pool: str) -> Row:
+    """Read what reduces each image as a global pool, which ONNX means: that has 8-bit code."""
+    reduction = _reduction(name)
+
+    def read(call):
+        data, axes = call.args[0], call.attrs.axis
+        if axes is not None and len(dims(data)) == 4 and bool(call.attrs.keepdims):
+            if sorted(axis % 4 for axis in numbers(axes)) == [2, 3]:
+                return ReadOp(pool, [data], {"layout": "NCHW", "out_layout": ""})
+        return reduction(call)
+
+    return read
 
 
 def _clip(call: relax.Call) -> ReadOp:
@@ -179,8 +184,9 @@ ROWS: dict[str, Row] = {
         f"relax.{name}": same(name)
         for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
     },
-    **{f"relax.{name}": _reduction(name) for name in ("max", "min", "prod", "sum")},
-    "relax.mean": _mean,
+    **{f"relax.{name}": _reduction(name) for name in ("min", "prod", "sum")},
+    "relax.max": _of_images("max", "nn.global_max_pool2d"),
+    "relax.mean": _of_images("mean", "nn.global_avg_pool2d"),
     "relax.astype": _cast,
     "relax.quantize": _quantization("qnn.quantize"),
     "relax.dequantize": _quantization("qnn.dequantize"),
