@@ -89,6 +89,52 @@ def test_split_beside_an_open_axis():
     check(mod, {"dnnl.split": 1, "dnnl.relu": 3}, rand(2, 5, 8))
 
 
+def _reshaped(shape):
+    """A reshape to dimensions of the data, by number, or to other numbers as text."""
+
+    def build(builder, x):
+        given = x.ty.shape.values
+        target = [int(each) if isinstance(each, str) else given[each] for each in shape]
+        return op.nn.relu(builder.emit(op.reshape(x, target)))
+
+    return build
+
+
+ONES = {
+    "first": (lambda b, x: op.expand_dims(x, [0]), 2, "expand_dims"),
+    "first-two": (lambda b, x: op.expand_dims(x, [0, 1]), 2, "expand_dims"),
+    "middle": (lambda b, x: op.expand_dims(x, [1]), 3, "expand_dims"),
+    "reshape": (_reshaped(["1", 0, 1]), 2, "expand_dims"),
+    "squeeze": (lambda b, x: op.squeeze(x, [0]), (1, "n", "l"), "squeeze"),
+    "squeeze-two": (lambda b, x: op.squeeze(x, [0, -2]), (1, "n", 1, "l"), "squeeze"),
+    "squeeze-one-of-two": (lambda b, x: op.squeeze(x, [0]), (1, 1, "n", "l"), "squeeze"),
+    "reshape-back": (_reshaped([1, 2]), (1, "n", "l"), "squeeze"),
+}
+
+
+@pytest.mark.parametrize("name", ONES)
+def test_ones_among_open_dimensions(name):
+    build, shape, wanted = ONES[name]
+    shape = ("n", "l", "m")[:shape] if isinstance(shape, int) else shape
+    mod = module(lambda b, x: op.nn.relu(b.emit(build(b, x))), var("x", *shape))
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    counts = composites(partitioned)
+    assert counts.pop(f"dnnl.{wanted}") == 1 and set(counts) == {"dnnl.relu"}
+    assert tvm_dnnl.offload_report(partitioned).partitions == 1
+    for sizes in ({"n": 2, "l": 3, "m": 4}, {"n": 5, "l": 1, "m": 1}):
+        x = rand(*(sizes.get(size, size) for size in shape))
+        np.testing.assert_array_equal(*(run(each, x)[0] for each in (compiled(partitioned), mod)))
+
+
+@pytest.mark.parametrize("axes", [[0, 2], [1, 3]])
+def test_ones_at_several_places(axes):
+    """One op of the table puts them in at one place."""
+    mod = module(lambda b, x: op.nn.relu(b.emit(op.expand_dims(x, axes))), var("x", "n", "l", "m"))
+    partitioned = check(mod, {"dnnl.relu": 1}, rand(2, 3, 4))
+    (text,) = tvm_dnnl.offload_report(partitioned).reasons["expand_dims"]
+    assert "more than one open dimension" in text
+
+
 def test_concat_of_what_a_call_returns():
     """The parts of a split that stays, not read one by one."""
     mod = module(

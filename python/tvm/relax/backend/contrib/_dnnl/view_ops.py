@@ -26,12 +26,14 @@ from .read_op import ReadOp, Row, plain, tuple_argument
 from .reading import Analyzer, Unread, axes_of, dims, is_same, number, sizes
 
 
-def _reshape(call: relax.Call, target: list | None = None) -> ReadOp:
-    """Read dimensions that are open as those of the data in the same place, or as what is left."""
+def _reshape(call: relax.Call) -> ReadOp:
+    """Read dimensions that are open as those of the data in the same place, or as what is left.
+
+    Where that does not tell all of them, dimensions of one are put in or left out.
+    """
     data = call.args[0]
-    given = dims(data)
+    given, target = dims(data), dims(call)
     newshape: list[int] = []
-    target = dims(call) if target is None else target
     for i, dim in enumerate(target):
         size = number(dim)
         if size is not None:
@@ -41,8 +43,30 @@ def _reshape(call: relax.Call, target: list | None = None) -> ReadOp:
         elif -1 not in newshape:
             newshape.append(-1)
         else:
-            raise Unread(f"more than one open dimension of {list(target)} is computed")
+            return _of_ones(data, given, target)
     return ReadOp("reshape", [data], {"newshape": newshape, "allowzero": False})
+
+
+def _of_ones(data: relax.Expr, given: list, target: list) -> ReadOp:
+    new, old = _ones(target, given), _ones(given, target)
+    if old is not None:
+        return ReadOp("squeeze", [data], {"axis": old})
+    if new is not None and new == list(range(new[0], new[-1] + 1)):
+        return ReadOp("expand_dims", [data], {"axis": new[0], "num_newaxis": len(new)})
+    raise Unread(f"more than one open dimension of {target} is computed")
+
+
+def _ones(longer: list, shorter: list) -> list[int] | None:
+    """Return which dimensions of one the longer of two shapes has more, if it differs by these."""
+    rest, axes = list(shorter), []
+    for axis, dim in enumerate(longer):
+        if rest and Analyzer().can_prove_equal(dim, rest[0]):
+            rest.pop(0)
+        elif number(dim) == 1:
+            axes.append(axis)
+        else:
+            return None
+    return axes if axes and not rest else None
 
 
 def _transpose(call: relax.Call) -> ReadOp:

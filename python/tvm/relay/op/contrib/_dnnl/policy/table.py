@@ -140,7 +140,7 @@ TABLE: dict[str, OpSpec] = {
         view("layout_transform", layout_transform_reason, relax=""),
         view("transpose", **TRANSPOSE, relax="permute_dims"),
         view("contrib_reverse_reshape", **RESHAPE, relax=""),
-        view("expand_dims", **RESHAPE, shape="expanded", relax=""),
+        view("expand_dims", **RESHAPE, shape="expanded", relax="expand_dims reshape"),
         view("nn.batch_flatten", **RESHAPE, relax=""),
         view(
             "reshape",
@@ -148,7 +148,7 @@ TABLE: dict[str, OpSpec] = {
             shape="reshaped",
             relax="reshape expand_dims squeeze flatten nn.batch_flatten",
         ),
-        view("squeeze", **RESHAPE, shape="squeezed", relax=""),
+        view("squeeze", **RESHAPE, shape="squeezed", relax="squeeze reshape"),
         eltwise("nn.relu", eltwise_reason, is_not_negative=always),
         eltwise("nn.leaky_relu", leaky_relu_reason, relax="nn.leakyrelu"),
         OpSpec("nn.prelu", prelu_reason, shape="same"),
