@@ -14,9 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Partitions of Relax modules: open dimensions, reasons, reports and options."""
-
-from collections import Counter
+"""Partitions of Relax modules: reasons, reports and options."""
 
 import numpy as np
 import pytest
@@ -40,107 +38,6 @@ from dnnl_modules import (
 )
 from tvm import relax
 from tvm.relax import op
-
-# With open dimensions: one library, and one plan for each shape.
-OPEN = {
-    "conv2d": (conv_bias_relu, [var("x", "n", 6, 9, 9)], {"dnnl.conv2d_bias_relu": 1}),
-    "matmul": (
-        lambda b, x: op.nn.gelu(b.emit(op.matmul(x, const(8, 3)))),
-        [var("x", "n", "m", 8)],
-        {"dnnl.dense_gelu_erf": 1},
-    ),
-    "matmul-of-batches": (
-        lambda b, x, y: op.matmul(x, y),
-        [var("x", "n", 3, "m", 8), var("y", "n", 1, 8, 4)],
-        {"dnnl.batch_matmul": 1},
-    ),
-    "matmul-of-one-matrix": (
-        lambda b, x, y: op.matmul(x, y),
-        [var("x", "m", 8), var("y", "n", "m", 8, 3)],
-        {"dnnl.batch_matmul": 1},
-    ),
-    "matmul-of-a-column": (
-        lambda b, x: op.matmul(x, const(8)),
-        [var("x", "n", "m", 8)],
-        {"dnnl.dense": 1, "dnnl.reshape": 1},
-    ),
-    "layer_norm-of-two-axes": (
-        lambda b, x: op.nn.layer_norm(x, const(5, 8), const(5, 8, seed=2), axes=[-2, -1]),
-        [var("x", "n", "m", 5, 8)],
-        {"dnnl.layer_norm": 1, "dnnl.reshape": 2},
-    ),
-    # One head; the mask is computed by TVM.
-    "attention": (
-        lambda b, x: op.nn.attention(x, x, x, causal_mask="TopLeft"),
-        [var("x", 2, "n", 3, 8)],
-        {
-            "dnnl.batch_matmul_multiply": 1,
-            "dnnl.add": 1,
-            "dnnl.softmax": 1,
-            "dnnl.batch_matmul": 1,
-            "dnnl.transpose": 4,
-        },
-    ),
-    "reshape": (
-        lambda b, x: op.nn.relu(b.emit(op.reshape(x, (x.ty.shape.values[0], 2, 36)))),
-        [var("x", "n", 8, 9)],
-        {"dnnl.reshape": 1, "dnnl.relu": 1},
-    ),
-}
-
-
-@pytest.mark.parametrize("case", OPEN)
-def test_open_dimensions(case):
-    build, params, wanted = OPEN[case]
-    mod = module(build, *params)
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
-    assert composites(partitioned) == Counter(wanted) and partitions(partitioned) == 1
-    machine = relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
-    alone = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
-    for size in (1, 2, 5):
-        inputs = []
-        for _, shape, dtype in params:
-            sizes = [size if isinstance(dim, str) else dim for dim in shape]
-            inputs.append(tvm.runtime.tensor(rand(*sizes, dtype=dtype, seed=len(inputs))))
-        one, other = (each["main"](*inputs).numpy() for each in (machine, alone))
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
-
-def _four_rows_each(builder, x):
-    """4 * n rows, which TVM makes."""
-    rows = builder.emit(op.repeat(x, 4, axis=0))
-    return builder.emit(op.nn.gelu(builder.emit(op.matmul(rows, const(8, 3)))))
-
-
-# A partition of 4 * n rows has no input of n rows: n is passed to it.
-WITHOUT_SYMBOL = {
-    "type": (_four_rows_each, [], {}),
-    "argument": (
-        lambda b, x: op.reshape(_four_rows_each(b, x), (x.ty.shape.values[0], 12)),
-        [],
-        {"dnnl.reshape": 1},
-    ),
-    "two partitions": (
-        lambda b, x: op.nn.softmax(b.emit(op.exp(_four_rows_each(b, x)))),
-        ["exp"],
-        {"dnnl.softmax": 1},
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WITHOUT_SYMBOL)
-def test_inputs_that_do_not_tell_a_symbol(case):
-    build, excluded, wanted = WITHOUT_SYMBOL[case]
-    mod = module(build, var("x", "n", 8))
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=excluded, prune=False)
-    assert composites(partitioned) == {"dnnl.dense_gelu_erf": 1, **wanted}
-    relax.analysis.well_formed(partitioned)
-    assert tvm_dnnl.offload_report(partitioned).offloaded == len(wanted) + 2
-    for size in (1, 3):
-        x = rand(size, 8)
-        (one,), (other,) = run(compiled(partitioned), x), run(mod, x)
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
 
 # What stays on TVM, and why.
 REFUSED = {

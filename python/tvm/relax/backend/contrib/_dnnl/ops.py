@@ -64,12 +64,13 @@ _POOL = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "
 
 
 def _matmul(call: relax.Call) -> ReadOp:
-    ranks = [len(dims(arg)) for arg in call.args]
+    """Read a matmul by one matrix; by several, or one of open size, as that of batches."""
+    data, weight = map(dims, call.args)
     plain = {"transpose_a": False, "transpose_b": False, **_out_dtype(call)}
-    if min(ranks) < 2:
+    if min(len(data), len(weight)) < 2:
         written_anew(decompose.check_vectors)(call)
-    name = "nn.matmul" if ranks[1] == 2 else "nn.batch_matmul"
-    return ReadOp(name, list(call.args), plain)
+    is_one = len(weight) == 2 and None not in map(number, (data[-1], *weight))
+    return ReadOp("nn.matmul" if is_one else "nn.batch_matmul", list(call.args), plain)
 
 
 def _reduction(name: str) -> Row:
