@@ -23,6 +23,7 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import (
+    check,
     compiled,
     composites,
     const,
@@ -33,8 +34,10 @@ from dnnl_modules import (
     run,
     var,
 )
+from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.relax import op
+from tvm.relax.frontend.onnx import from_onnx
 
 # By name: the function, its parameters, and what is in its partition.
 OPEN = {
@@ -112,6 +115,73 @@ def test_open_dimensions(case):
             inputs.append(tvm.runtime.tensor(rand(*sizes, dtype=dtype, seed=len(inputs))))
         one, other = (each["main"](*inputs).numpy() for each in (machine, alone))
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+NEAREST = {"coordinate_transformation_mode": "asymmetric", "rounding_method": "floor"}
+# By name: the method and its attributes, the factors of height and width, and the layout.
+RESIZED = {
+    "linear": ("linear", {}, (2, 3), "NCHW"),
+    "linear-of-rows": ("linear", {}, (2, None), "NCHW"),
+    "nearest": ("nearest_neighbor", NEAREST, (2, 4), "NCHW"),
+    "nearest-of-columns": ("nearest_neighbor", NEAREST, (None, 2), "NHWC"),
+    "nearest-half-pixel": ("nearest_neighbor", {"rounding_method": "round"}, (2, 1), "NHWC"),
+}
+
+
+def _resized(method, attrs, factors, layout):
+    """A resize by factors, where one is None from 6 to 12, and two convolutions."""
+
+    def build(builder, x):
+        sizes = [x.ty.shape.values[layout.index(letter)] for letter in "HW"]
+        sizes = [12 if by is None else size * by for size, by in zip(sizes, factors)]
+        named = dict(layout=layout, method=method, **attrs)
+        x = builder.emit(op.image.resize2d(x, relax.ShapeExpr(sizes), **named))
+        return op.nn.relu(builder.emit(op.nn.conv2d(x, const(4, 3, 3, 3), data_layout=layout)))
+
+    sizes = ["h" if factors[0] else 6, "w" if factors[1] else 6]
+    shape = ["n", 3, *sizes] if layout == "NCHW" else ["n", *sizes, 3]
+    return build, var("x", *shape)
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_resize(name):
+    build, param = _resized(*RESIZED[name])
+    mod = module(build, param)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert composites(partitioned) == {"dnnl.resize2d": 1, "dnnl.conv2d_relu": 1}
+    runner = compiled(partitioned)
+    for sizes in ({"n": 1, "h": 4, "w": 5}, {"n": 2, "h": 7, "w": 3}, {"n": 1, "h": 16, "w": 33}):
+        x = rand(*(sizes.get(size, size) for size in param[1]))
+        (one,), (other,) = run(runner, x), run(mod, x)
+        # TVM computes the weights of linear interpolation in float32, oneDNN others.
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode, factor", [("asymmetric", 3), ("half_pixel", 2)])
+def test_resizes_that_stay(mode, factor):
+    attrs = {"coordinate_transformation_mode": mode, "rounding_method": "floor"}
+    mod = module(*_resized("nearest_neighbor", attrs, (factor, 2), "NCHW"))
+    partitioned = check(mod, {"dnnl.conv2d_relu": 1}, rand(1, 3, 5, 7))
+    (text,) = tvm_dnnl.offload_report(partitioned).reasons["image.resize2d"]
+    assert text == "which values nearest_neighbor reads depends on H, which is open"
+
+
+@pytest.mark.parametrize("factor", [2, 2.5])
+def test_resize_of_onnx(factor):
+    """Its importer multiplies open sizes in float32, and cuts off the fraction."""
+    scales = numpy_helper.from_array(np.array([1, 1, factor, 2], "float32"), "scales")
+    attrs = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="nearest", **attrs)
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["n", 3, "h", "w"]), ("y", [None] * 4))
+    ]
+    graph = helper.make_graph([node], "resize", ends[:1], ends[1:], [scales])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    mod = from_onnx(model, keep_params_in_input=False)
+    partitioned = check(mod, {"dnnl.resize2d": 1} if factor == 2 else {}, rand(2, 3, 5, 7))
+    for text in tvm_dnnl.offload_report(partitioned).reasons.get("image.resize2d", ()):
+        assert "is no multiple of h" in text
 
 
 def _four_rows_each(builder, x):

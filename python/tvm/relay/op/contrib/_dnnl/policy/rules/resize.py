@@ -73,6 +73,18 @@ def _is_same_nearest(mode: str, rounding: str, size: int, out: int) -> bool:
     return True
 
 
+def _repeats(mode: str, rounding: str, factor: float | None) -> bool:
+    """Whether the nearest values are oneDNN's for all sizes that are multiplied by a factor.
+
+    By a power of two, of which float32 has the reciprocal: the coordinates are those of the first
+    values, as far from the next value as these are.
+    """
+    is_exact = factor in (1, 2, 4, 8, 16) and mode in ("asymmetric", "half_pixel")
+    return is_exact and all(
+        _is_same_nearest(mode, rounding, size, size * int(factor)) for size in (1, 2, 4)
+    )
+
+
 def _is_same_linear(mode: str, size: int, out: int) -> bool:
     """Whether oneDNN interpolates at the same coordinates, along one axis."""
     both = (_coordinates(m, size, out, "float64") for m in ("half_pixel", mode))
@@ -105,6 +117,9 @@ def resize_reason(call: OpView) -> str | None:
         size, out = data[axis], result[axis]
         if size is None or out is None:
             if method != "nearest_neighbor" and mode == "half_pixel":
+                continue
+            factor = getattr(attrs, f"scale_{letter.lower()}", None)
+            if method == "nearest_neighbor" and _repeats(mode, rounding, factor):
                 continue
             return f"which values {method} reads depends on {letter}, which is open"
         if method == "nearest_neighbor" and not _is_same_nearest(mode, rounding, size, out):
