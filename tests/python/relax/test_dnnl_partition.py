@@ -38,6 +38,8 @@ from dnnl_modules import (
 )
 from tvm import relax
 from tvm.relax import op
+from tvm.script import ir_module
+from tvm.script import relax as R
 
 # What stays on TVM, and why.
 REFUSED = {
@@ -278,3 +280,47 @@ def test_report_of_a_weight_in_float32():
     np.testing.assert_allclose(
         run(compiled(partitioned), x)[0], run(compiled(mod), x)[0], rtol=1e-5, atol=1e-5
     )
+
+
+@ir_module
+class Branches:
+    """Two branches between ops that oneDNN runs, of which it runs none."""
+
+    @R.function
+    def main(
+        x: R.Tensor((2, 8), "float32"), is_first: R.Tensor((), "bool")
+    ) -> R.Tensor((2, 8), "float32"):
+        y = R.tanh(x)
+        if is_first:
+            z = R.add(R.nn.relu(y), y)
+        else:
+            z = R.exp(y)
+        return R.sigmoid(z)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_ops_in_branches_are_counted(is_first):
+    partitioned = check(
+        Branches, {"dnnl.tanh": 1, "dnnl.sigmoid": 1}, rand(2, 8), np.array(is_first)
+    )
+    report = tvm_dnnl.offload_report(partitioned)
+    assert (report.total, report.offloaded) == (5, 2)
+    assert report.reasons == {
+        name: {"in a branch of an if": 1} for name in ("add", "exp", "nn.relu")
+    }
+    (node,) = [node for node in report.nodes if node.name == "if"]
+    names = [report.nodes[i].name for i in node.inputs]
+    assert sorted(names) == ["dnnl.tanh", "is_first"] and len(node.ops) == 3
+    assert "if" in report.to_json()
+
+
+def test_ops_of_a_function_inside_another_are_counted():
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 8), "float32"))
+    y = relax.Var("y", x.ty)
+    inner = relax.Function([y], relax.SeqExpr([], op.exp(y)), x.ty)
+    with builder.function("main", [x]):
+        called = builder.emit(relax.Call(builder.emit(inner), [x]))
+        builder.emit_func_output(builder.emit(op.nn.relu(called)))
+    report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(builder.get(), prune=False))
+    assert report.reasons == {"exp": {"in a function inside another": 1}}
+    assert (report.total, report.offloaded) == (2, 1)

@@ -45,19 +45,23 @@ from .simplify import OPAQUE, is_opaque
 RECORD = "dnnl_partition_record"
 
 
-def ops_of(func: relax.Function) -> Counter:
-    """Count the ops of a function, those in functions inside it included."""
-    return Counter(short_name(call) for call in _calls(func))
+# What has bindings of its own, which the partitioner does not look into.
+_INSIDE = {relax.If: "in a branch of an if", relax.Function: "in a function inside another"}
 
 
-def _calls(func: relax.Function) -> list[relax.Call]:
+def ops_of(expr: relax.Expr) -> Counter:
+    """Count the ops of a function, those in functions inside it included, or of an if."""
+    return Counter(short_name(call) for call in _calls(expr))
+
+
+def _calls(expr: relax.Expr) -> list[relax.Call]:
     calls: list[relax.Call] = []
 
-    def visit(expr):
-        if short_name(expr) is not None:
-            calls.append(expr)
+    def visit(each):
+        if short_name(each) is not None:
+            calls.append(each)
 
-    relax.analysis.post_order_visit(func, visit)
+    relax.analysis.post_order_visit(expr, visit)
     return calls
 
 
@@ -94,15 +98,24 @@ class _Reporter:
             if _is_partition(func):
                 self.report.partitions += 1
             elif is_opaque(func):
-                self._closed(func)
+                mark = next(key for key in OPAQUE if key in func.attrs)
+                self._stay_all(func, f"in a function marked '{mark}'")
             else:
                 self._function(var.name_hint, func)
 
-    def _closed(self, func: relax.Function) -> None:
-        """Count the ops of a function that someone else has made a unit of."""
-        mark = next(key for key in OPAQUE if key in func.attrs)
-        for name, count in ops_of(func).items():
-            self._stay(name, f"in a function marked '{mark}'", count)
+    def _stay_all(self, expr: relax.Expr, reason: str) -> list[str]:
+        """Count the ops of what the partitioner does not look into; return their names."""
+        ops = ops_of(expr)
+        for name, count in ops.items():
+            self._stay(name, reason, count)
+        return list(ops.elements())
+
+    def _closed(self, expr: relax.Expr, reason: str, function: str, read: list[int]) -> int:
+        """Add a node for an if or a function inside another."""
+        ops = self._stay_all(expr, reason)
+        node = Node("tvm", type(expr).__name__.lower(), function, ops, reason=reason, inputs=read)
+        node.shape = _type_text(expr.ty)
+        return self._add(node)
 
     def _stay(self, name: str, reason: str, count: int = 1) -> None:
         self.report.calls[name] += count
@@ -120,7 +133,9 @@ class _Reporter:
             if binding is None:
                 continue
             read = _merged(sources, node)
-            if not isinstance(node, relax.Call):
+            if type(node) in _INSIDE:
+                sources[binding.var] = [self._closed(node, _INSIDE[type(node)], name, read)]
+            elif not isinstance(node, relax.Call):
                 sources[binding.var] = read
             elif isinstance(node.op, ir.GlobalVar) and _is_partition(self.mod[node.op]):
                 self._partition(name, node, sources)
@@ -212,6 +227,8 @@ def _leaves(expr) -> Iterator:
     elif isinstance(expr, relax.Call):
         for arg in expr.args:
             yield from _leaves(arg)
+    elif type(expr) in _INSIDE:
+        yield from relax.analysis.free_vars(expr)
 
 
 def _merged(sources: dict, expr) -> list[int]:
