@@ -113,6 +113,11 @@ CASES = {
     ),
     "average": (lambda b, x: op.nn.avg_pool2d(_pad(b, x), (3, 3)), AVERAGE),
 }
+# What is before the pad stays on TVM.
+BEHIND_OTHERS = {
+    "refused": lambda b, x: b.emit(op.nn.softplus(x, beta=2.0)),
+    "without-a-row": lambda b, x: b.emit(op.sin(x)),
+}
 KEPT = {
     "value": (lambda b, x: conv(b, _pad(b, x, 1.0)), CONV),
     "edge": (lambda b, x: conv(b, _pad(b, x, mode="replicate")), CONV),
@@ -136,6 +141,12 @@ KEPT = {
 def test_folded(case):
     build, wanted = CASES[case]
     check_case(build, [X4], wanted)
+
+
+@pytest.mark.parametrize("case", BEHIND_OTHERS)
+def test_folded_behind_what_stays(case):
+    mod = module(lambda b, x: conv(b, _pad(b, BEHIND_OTHERS[case](b, x))), X4)
+    check(mod, CONV, rand(2, 6, 9, 9))
 
 
 @pytest.mark.parametrize("case", KEPT)

@@ -206,7 +206,10 @@ class _Simplifier(PyExprMutator):
         call = self._bound(data)
         if op_name(call) not in ROWS:
             return False
-        view = view_of(call, ROWS[op_name(call)](call))
+        try:
+            view = view_of(call, ROWS[op_name(call)](call))
+        except Unread:
+            return False
         is_not_negative = TABLE[view.name].is_not_negative
         return is_not_negative is not None and is_not_negative(view)
 
