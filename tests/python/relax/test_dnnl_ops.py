@@ -260,7 +260,14 @@ CASES = {
     "relu6": (lambda b, x: op.nn.relu6(x), [X3], {"dnnl.clip": 1}),
     "clip": (lambda b, x: op.clip(x, -0.5, 0.25), [X3], {"dnnl.clip": 1}),
     "leakyrelu": (lambda b, x: op.nn.leakyrelu(x, 0.1), [X3], {"dnnl.leaky_relu": 1}),
-    "prelu": (lambda b, x: op.nn.prelu(x, const(6), axis=1), [X4], {"dnnl.prelu": 1}),
+    **{
+        f"prelu-{axis}": (
+            lambda b, x, axis=axis: op.nn.prelu(x, const((2, 6, 9, 9)[axis]), axis=axis),
+            [X4],
+            {"dnnl.prelu": 1},
+        )
+        for axis in (1, 2, -1, -3)
+    },
     "gelu_tanh": (lambda b, x: op.nn.gelu_tanh(x), [X3], {"dnnl.gelu_tanh": 1}),
     "silu": (lambda b, x: op.nn.silu(x), [X3], {"dnnl.swish": 1}),
     "softplus": (lambda b, x: op.nn.softplus(x), [X3], {"dnnl.softplus": 1}),

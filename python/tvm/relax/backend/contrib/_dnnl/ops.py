@@ -111,6 +111,12 @@ def _softplus(call: relax.Call) -> ReadOp:
     return ReadOp("dnnl.softplus", [call.args[0]], {})
 
 
+def _prelu(call: relax.Call) -> ReadOp:
+    """Read the axis as Relay has it, which counts from the front."""
+    axis = int(call.attrs.axis) % len(dims(call.args[0]))
+    return ReadOp("nn.prelu", list(call.args), {"axis": axis})
+
+
 def _resize(call: relax.Call) -> ReadOp:
     """Read the size, or where that is open by what factors it is that of the data."""
     names = ("layout", "method", "coordinate_transformation_mode", "rounding_method")
@@ -192,7 +198,7 @@ ROWS: dict[str, Row] = {
     "relax.nn.relu": unary("nn.relu"),
     "relax.nn.relu6": unary("clip", a_min=0.0, a_max=6.0),
     "relax.nn.leakyrelu": same("nn.leaky_relu", "alpha"),
-    "relax.nn.prelu": same("nn.prelu", "axis"),
+    "relax.nn.prelu": _prelu,
     "relax.nn.gelu": unary("dnnl.gelu_erf"),
     "relax.nn.gelu_tanh": unary("dnnl.gelu_tanh"),
     "relax.nn.silu": unary("dnnl.swish", alpha=1.0),
