@@ -40,9 +40,10 @@ from .policy.op_spec import Rules
 from .policy.quantized import weights_in_float32
 from .policy.tensors import COMPILER
 from .propagate_strides import propagate_strides
+from .reading import own_functions
 from .reduced_precision import reduce_precision
 from .relax_report import RECORD, by_op, ops_of
-from .simplify import is_opaque, simplify, without_dead_code
+from .simplify import simplify, without_dead_code
 from .virtual_ops import with_formulas
 
 
@@ -51,11 +52,10 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
     See :py:func:`tvm.relax.backend.contrib.dnnl.partition_for_dnnl`.
     """
-    for var, func in mod.functions_items() if params else ():
-        if isinstance(func, relax.Function) and not is_opaque(func):
-            names = {param.name for param in func.params}.intersection(params)
-            own = {name: params[name] for name in names}
-            mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
+    for var, func in own_functions(mod) if params else ():
+        names = {param.name for param in func.params}.intersection(params)
+        own = {name: params[name] for name in names}
+        mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
     given = _ops(mod)
     mod = simplify(mod, rules.options.exclude)
     record = {
@@ -77,9 +77,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
     if given["dequantize"]:
         mod = _rewritten(mod, rules, move_dequantize_first)
     builder = relax.BlockBuilder(mod)
-    for var, func in mod.functions_items():
-        if not isinstance(func, relax.Function) or is_opaque(func):
-            continue
+    for var, func in own_functions(mod):
         units = Units(with_formulas(func, rules), rules)
         name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
         outlined = Outlined(builder, func, units, Choice(units), name)
@@ -93,20 +91,17 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 def _rewritten(mod: tvm.IRModule, rules: Rules, rewrite: Callable) -> tvm.IRModule:
     """Return a module with each function that is ours to change rewritten."""
     builder = relax.BlockBuilder(mod)
-    for var, func in mod.functions_items():
-        if isinstance(func, relax.Function) and not is_opaque(func):
-            builder.update_func(var, rewrite(mod, func, rules))
+    for var, func in own_functions(mod):
+        builder.update_func(var, rewrite(mod, func, rules))
     return without_dead_code(builder.finalize())
 
 
 def _weights_in_float32(mod: tvm.IRModule, rules: Rules) -> Counter:
     """Count, for the report, the ops with 8-bit operands that run in float32."""
-    functions = (func for func in mod.functions.values() if isinstance(func, relax.Function))
-    graphs = (RelaxGraph(func, rules.options.exclude) for func in functions if not is_opaque(func))
+    graphs = (RelaxGraph(func, rules.options.exclude) for _, func in own_functions(mod))
     return sum((weights_in_float32(graph, rules) for graph in graphs), Counter())
 
 
 def _ops(mod: tvm.IRModule) -> Counter:
     """Count the ops of all functions that are ours to change."""
-    functions = (func for func in mod.functions.values() if isinstance(func, relax.Function))
-    return sum((ops_of(func) for func in functions if not is_opaque(func)), Counter())
+    return sum((ops_of(func) for _, func in own_functions(mod)), Counter())

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 
 import numpy as np
 import tvm
@@ -28,6 +29,10 @@ from tvm import ir, relax, runtime, tirx
 Analyzer = (getattr(tvm, "sym", None) or tvm.arith).Analyzer
 Constant = getattr(ir, "GenericConst", None) or relax.Constant
 TensorLoad = getattr(ir, "TensorLoad", None) or tirx.BufferLoad
+
+
+# Functions with one of these attributes are single units to whoever made them.
+OPAQUE = ("Codegen", "Composite", "Primitive")
 
 
 class Unread(Exception):
@@ -90,6 +95,18 @@ def with_attrs(call: relax.Call, **changes) -> relax.Call:
     names = inspect.signature(make).parameters
     attrs = {name: getattr(call.attrs, name) for name in names if hasattr(call.attrs, name)}
     return make(*call.args, **{**attrs, **changes})
+
+
+def is_opaque(func) -> bool:
+    """Whether a function is a single unit to whoever made it."""
+    return any(key in func.attrs for key in OPAQUE)
+
+
+def own_functions(mod: tvm.IRModule) -> Iterator[tuple[ir.GlobalVar, relax.Function]]:
+    """Yield the functions of Relax that are ours to look into and to change."""
+    for var, func in mod.functions_items():
+        if isinstance(func, relax.Function) and not is_opaque(func):
+            yield var, func
 
 
 def users_of(func: relax.Function) -> dict:

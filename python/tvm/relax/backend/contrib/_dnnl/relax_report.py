@@ -30,7 +30,7 @@ from .graph import RelaxGraph
 from .options import Options
 from .policy.op_spec import OpSpec, Rules
 from .policy.tensors import COMPILER
-from .reading import is_constant, short_name, sizes
+from .reading import OPAQUE, is_constant, is_opaque, short_name, sizes
 from .report.offload_report import (
     LEFT,
     UNPARTITIONED,
@@ -39,7 +39,6 @@ from .report.offload_report import (
     scales_text,
     tensor_text,
 )
-from .simplify import OPAQUE, is_opaque
 
 # The attribute of a module that partition_for_dnnl has been at, JSON text.
 RECORD = "dnnl_partition_record"

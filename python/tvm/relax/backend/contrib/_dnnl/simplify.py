@@ -41,6 +41,7 @@ from .reading import (
     constant_of,
     is_constant,
     op_name,
+    own_functions,
     short_name,
     sizes,
     users_of,
@@ -53,9 +54,6 @@ _RESHAPES = [f"relax.{op}" for row in TABLE.values() if row.reshapes for op in r
 
 # The ops that a pad before them can be a part of.
 _PADDING = [f"relax.{name}" for name, row in TABLE.items() if row.padding is not None]
-
-# Functions with one of these attributes are single units to whoever made them.
-OPAQUE = ("Codegen", "Composite", "Primitive")
 
 
 def simplify(
@@ -75,22 +73,15 @@ def simplify(
     """
     mod = transform.ConvertToDataflow()(transform.Normalize()(mod))
     builder = relax.BlockBuilder(mod)
-    for var, func in mod.functions_items():
-        if isinstance(func, relax.Function) and not is_opaque(func):
-            builder.update_func(
-                var, _Simplifier(mod, func, excluded, transposes_weights).visit_expr(func)
-            )
+    for var, func in own_functions(mod):
+        simplifier = _Simplifier(mod, func, excluded, transposes_weights)
+        builder.update_func(var, simplifier.visit_expr(func))
     return without_dead_code(builder.finalize())
 
 
 def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
     """Return a module without bindings that are only another name, or that nothing reads."""
     return transform.DeadCodeElimination()(transform.CanonicalizeBindings()(mod))
-
-
-def is_opaque(func) -> bool:
-    """Whether a function is a single unit to whoever made it."""
-    return any(key in func.attrs for key in OPAQUE)
 
 
 @mutator
