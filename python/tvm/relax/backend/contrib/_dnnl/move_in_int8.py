@@ -24,14 +24,13 @@ away. This is exact, as on the Relay side, whose pass builds Relay's expressions
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.relax.expr_functor import mutator
 
 from .fold_constants import reals_of
 from .graph import RelaxGraph, value_from, view_of
+from .mutators import BindingMutator, replaced
 from .ops import ROWS
 from .partition.fuse import find_reshaped_bits
 from .policy.op_spec import Rules
@@ -68,55 +67,37 @@ def move_in_int8(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax
 def fold_dequantized(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
     """Return a function without the dequantize of constants, but for weights that are read so."""
     graph = RelaxGraph(func, rules.options.exclude)
-    folded = [
+    folded = (
         graph.nodes[i]
         for i, name in enumerate(graph.ops)
         if name == DEQUANTIZE
         and all(map(is_constant, graph.nodes[i].args))
         and not all(reads_weight(graph, rules, i, user) for user in graph.users[i])
-    ]
-    return _replaced(mod, func, folded, _folded)
+    )
+    return replaced(mod, func, dict.fromkeys(folded, _folded))
 
 
 def move_relu_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
     """Return a function with a relu before a rounding, where its reader has 8 bits to read then."""
     graph = RelaxGraph(func, rules.options.exclude)
     relus = (i for i, name in enumerate(graph.ops) if name == "nn.relu")
-    before = [graph.nodes[i] for i in relus if goes_before_rounding(graph, rules, i)]
-    return _replaced(mod, func, before, _relu_first)
+    before = (graph.nodes[i] for i in relus if goes_before_rounding(graph, rules, i))
+    return replaced(mod, func, dict.fromkeys(before, _relu_first))
 
 
 def move_dequantize_first(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:
     """Return a function with a dequantize before a reshape, where fusion goes on behind it then."""
     graph = with_formulas(func, rules)
-    before = [graph.nodes[i] for _, i in find_reshaped_bits(graph, rules)]
-    return _replaced(mod, func, before, _dequantize_first)
+    before = (graph.nodes[i] for _, i in find_reshaped_bits(graph, rules))
+    return replaced(mod, func, dict.fromkeys(before, _dequantize_first))
 
 
-def _replaced(mod: tvm.IRModule, func: relax.Function, calls: list, replace: Callable):
-    return _Replacer(mod, calls, replace).visit_expr(func) if calls else func
-
-
-@mutator
-class _Replacer(PyExprMutator):
-    """Writes some calls anew."""
-
-    def __init__(self, mod: tvm.IRModule, calls: list[relax.Call], replace: Callable):
-        super().__init__(mod)
-        self._calls, self._replace = set(calls), replace
-
-    def visit_call_(self, op):  # pylint: disable=arguments-differ
-        """Rewrite a call."""
-        call = self.visit_expr_post_order(op)
-        return self._replace(self, call) if op in self._calls else call
-
-
-def _folded(_replacer: _Replacer, call: relax.Call) -> relax.Expr:
+def _folded(_replacer: BindingMutator, call: relax.Call) -> relax.Expr:
     """Compute a dequantize."""
     return constant_of(reals_of(call), str(call.ty.dtype))
 
 
-def _relu_first(replacer: _Replacer, call: relax.Call) -> relax.Expr:
+def _relu_first(replacer: BindingMutator, call: relax.Call) -> relax.Expr:
     """Write a relu of what is rounded as rounding a relu."""
     real = replacer.lookup_binding(call.args[0])
     bits = replacer.lookup_binding(real.args[0])
@@ -124,7 +105,7 @@ def _relu_first(replacer: _Replacer, call: relax.Call) -> relax.Expr:
     return _with_data(real, replacer.builder_.emit(_with_data(bits, relu)))
 
 
-def _dequantize_first(replacer: _Replacer, call: relax.Call) -> relax.Expr:
+def _dequantize_first(replacer: BindingMutator, call: relax.Call) -> relax.Expr:
     """Write a dequantize of a reshape as a reshape of a dequantize."""
     reshape = replacer.lookup_binding(call.args[0])
     return _with_data(reshape, replacer.builder_.emit(_dequantize(reshape.args[0], call)))
@@ -135,7 +116,7 @@ def _with_data(call: relax.Call, data: relax.Expr) -> relax.Call:
 
 
 @mutator
-class _Mover(PyExprMutator):
+class _Mover(BindingMutator):
     """Rewrites calls, operands first."""
 
     def __init__(self, mod: tvm.IRModule, func: relax.Function, rules: Rules):
@@ -153,7 +134,7 @@ class _Mover(PyExprMutator):
             return call
         if name == "relax.concat":
             return self._concatenated(call)
-        source = self._bound(call.args[0])
+        source = self.bound(call.args[0])
         axis = self._axis_behind(call, source) if op_name(source) == _DEQUANTIZE else None
         if axis is None:
             return call
@@ -164,19 +145,6 @@ class _Mover(PyExprMutator):
         fields = (relax.TupleGetItem(moved, k) for k in range(len(call.ty.fields)))
         fields = [_dequantize(self.builder_.emit(field), source, axis) for field in fields]
         return relax.Tuple([self.builder_.emit(field) for field in fields])
-
-    def visit_tuple_getitem_(self, op):  # pylint: disable=arguments-differ
-        """Read the field of a tuple that was built here."""
-        item = self.visit_expr_post_order(op)
-        if not isinstance(item, relax.TupleGetItem):
-            return item
-        value = self._bound(item.tuple_value)
-        return value.fields[item.index] if isinstance(value, relax.Tuple) else item
-
-    def _bound(self, expr):
-        """Return what a variable of this block of bindings stands for."""
-        value = self.lookup_binding(expr) if isinstance(expr, relax.DataflowVar) else None
-        return expr if value is None else value
 
     def _axis_behind(self, call: relax.Call, source: relax.Call) -> int | None:
         """Return the axis that a dequantize has behind an op, None if it cannot go there.
@@ -197,7 +165,7 @@ class _Mover(PyExprMutator):
 
     def _in_8_bits(self, real, quantize: relax.Call):
         """Return what a quantize makes of something, without it if that is already there."""
-        source = self._bound(real)
+        source = self.bound(real)
         if op_name(source) == _DEQUANTIZE and _known(source) == _known(quantize):
             if source.args[0].ty.dtype == quantize.ty.dtype:
                 return source.args[0]
@@ -207,9 +175,9 @@ class _Mover(PyExprMutator):
     def _quantize(self, old: relax.Call, call: relax.Call) -> relax.Expr:
         if _known(call) is None or self._rules.excludes("quantize"):
             return call
-        source = self._bound(call.args[0])
+        source = self.bound(call.args[0])
         if op_name(source) == "relax.concat" and len(self._users.get(old.args[0], ())) == 1:
-            fields = self._bound(source.args[0])
+            fields = self.bound(source.args[0])
             if isinstance(fields, relax.Tuple):
                 fields = [self._in_8_bits(field, call) for field in fields.fields]
                 return relax.op.concat(fields, source.attrs.axis)
@@ -217,10 +185,10 @@ class _Mover(PyExprMutator):
         return source.args[0] if same and source.args[0].ty.dtype == call.ty.dtype else call
 
     def _concatenated(self, call: relax.Call) -> relax.Expr:
-        fields = self._bound(call.args[0])
+        fields = self.bound(call.args[0])
         if not isinstance(fields, relax.Tuple):
             return call
-        sources = [self._bound(field) for field in fields.fields]
+        sources = [self.bound(field) for field in fields.fields]
         if not all(op_name(source) == _DEQUANTIZE for source in sources):
             return call
         known = {(_known(source), str(source.args[0].ty.dtype)) for source in sources}
