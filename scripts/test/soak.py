@@ -16,12 +16,13 @@
 # under the License.
 """Runs small models as servers do, for minutes, and watches the results and the memory.
 
-In turns: threads that share a library, a library with an open batch called with one size after the
-other, a library that is loaded, run and let go, and processes forked from one that has run a model.
-It fails if an output is not, bit by bit, that of the first run, if a process does not end, or if
-the memory grows.
+In turns: threads that share libraries, one in float32 and one in 8 bits; a library with an open
+batch called with one size after the other; a library that is loaded, run and let go; and processes
+forked from one that has run a model, alone and while threads run theirs. It fails if an output is
+not, bit by bit, that of the first run, if a process does not end, or if the memory grows.
 """
 
+import contextlib
 import ctypes
 import os
 import random
@@ -29,8 +30,9 @@ import statistics
 import tempfile
 import threading
 import time
+from typing import NamedTuple
 
-from scripts import table
+from scripts import options, table
 from scripts.bench.bench import limit_threads
 from scripts.console import Console
 from scripts.errors import SetupError
@@ -56,6 +58,13 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="of the inputs (default: 1)"
+    )
+    parser.add_argument(
+        "--threads",
+        type=options.count,
+        default=1,
+        metavar="N",
+        help="threads of one run on oneDNN (default: 1)",
     )
 
 
@@ -86,13 +95,36 @@ def network(batch):
     return tvm.IRModule.from_expr(relay.nn.softmax(y))
 
 
+def network_in_8_bits():
+    """Return a module of two convolutions whose inputs and weights have 8 bits."""
+    import tvm
+    from dnnl_tests.quantized import Quantization
+    from tvm import relay
+
+    values, weights = Quantization(0.05, 128), Quantization(0.01, 0, "int8")
+    y = values.dequantize(values.quantize(relay.var("x", shape=(1, 8, 16, 16))))
+    for seed in range(2):
+        weight = weights.dequantize(weights.values(8, 8, 3, 3, seed=seed))
+        y = relay.nn.relu(relay.nn.conv2d(y, weight, padding=1))
+        y = values.dequantize(values.quantize(y))
+    return tvm.IRModule.from_expr(y)
+
+
+class Model(NamedTuple):
+    """A library that was exported and loaded, and what it gave first of each input."""
+
+    path: str
+    library: object
+    expected: list
+
+
 class Soak:
     """The libraries, inputs and expected outputs, and what takes turns with them.
 
     Parameters
     ----------
     folder : str
-        For the library.
+        For the libraries.
     seed : int
         Of the inputs and of the order in which they come.
     """
@@ -107,42 +139,62 @@ class Soak:
         self.testing, self.load = testing, tvm.runtime.load_module
         self.random = random.Random(seed)
         rng = np.random.default_rng(seed)
-        self.path = os.path.join(folder, "model.so")
-        testing.build(dnnl.partition_for_dnnl(network(1))).export_library(self.path)
-        self.shared = self.load(self.path)
         self.inputs = [rng.standard_normal((1, 8, 16, 16), "float32") for _ in range(8)]
-        runner = testing.Runner(self.shared, "graph")
-        self.expected = [runner({"x": x})[0] for x in self.inputs]
+        self.models = []
+        for name, mod in (("float32", network(1)), ("int8", network_in_8_bits())):
+            path = os.path.join(folder, f"{name}.so")
+            testing.build(dnnl.partition_for_dnnl(mod)).export_library(path)
+            library = self.load(path)
+            runner = testing.Runner(library, "graph")
+            self.models.append(Model(path, library, [runner({"x": x})[0] for x in self.inputs]))
         any_batch = dnnl.partition_for_dnnl(network(relay.Any()))
         self.any_batch = testing.Runner(testing.build(any_batch, executor="vm"))
         self.batches = {n: rng.standard_normal((n, 8, 16, 16), "float32") for n in BATCHES}
         self.of_batches = {n: self.any_batch({"x": x})[0] for n, x in self.batches.items()}
 
-    def check(self, runner):
+    def check(self, runner, model):
         """Run an input and compare."""
         i = self.random.randrange(len(self.inputs))
-        compare(runner({"x": self.inputs[i]})[0], self.expected[i])
+        compare(runner({"x": self.inputs[i]})[0], model.expected[i])
 
-    def threads(self):
-        """Run the shared library in new threads, each with an executor."""
-        errors = []
+    @contextlib.contextmanager
+    def calling(self):
+        """Run the libraries in new threads, each with an executor, at least until the body ends.
 
-        def work():
+        The body gets a list with an element for each run.
+        """
+        errors, runs, over = [], [], threading.Event()
+
+        def work(model):
             try:
-                runner = self.testing.Runner(self.shared, "graph")
-                for _ in range(8):
-                    self.check(runner)
+                runner = self.testing.Runner(model.library, "graph")
+                while len(errors) == 0:
+                    for _ in range(8):
+                        self.check(runner, model)
+                        runs.append(1)
+                    if over.is_set():
+                        return
             except Exception as error:  # of whatever kind: it is raised below
                 errors.append(error)
 
-        callers = [threading.Thread(target=work) for _ in range(CALLERS)]
+        models = [self.models[i % len(self.models)] for i in range(CALLERS)]
+        callers = [threading.Thread(target=work, args=(model,)) for model in models]
         for caller in callers:
             caller.start()
-        for caller in callers:
-            caller.join()
+        try:
+            yield runs
+        finally:
+            over.set()
+            for caller in callers:
+                caller.join()
         for error in errors:
             raise error
-        return 8 * CALLERS
+
+    def threads(self):
+        """Run the libraries in new threads."""
+        with self.calling() as runs:
+            pass
+        return len(runs)
 
     def sizes(self):
         """Run the library with an open batch, with batches in any order."""
@@ -152,19 +204,27 @@ class Soak:
         return len(order)
 
     def reload(self):
-        """Load the library, run it, and let it go."""
-        self.check(self.testing.Runner(self.load(self.path), "graph"))
+        """Load a library, run it, and let it go."""
+        model = self.random.choice(self.models)
+        self.check(self.testing.Runner(self.load(model.path), "graph"), model)
         return 1
 
+    def fork_amid_calls(self):
+        """Fork a process while threads run the libraries."""
+        with self.calling() as runs:
+            forked = self.fork()
+        return forked + len(runs)
+
     def fork(self):
-        """Run the shared library in a process forked from this one."""
-        runner = self.testing.Runner(self.shared, "graph")
-        self.check(runner)
+        """Run a library in a process forked from this one."""
+        model = self.random.choice(self.models)
+        runner = self.testing.Runner(model.library, "graph")
+        self.check(runner, model)
         child = os.fork()
         if child == 0:
             status = 1
             try:
-                self.check(runner)
+                self.check(runner, model)
                 status = 0
             finally:
                 os._exit(status)
@@ -216,16 +276,19 @@ def grown(turns):
 
 def main(args):
     """Soak; print a table; return the exit code."""
-    limit_threads(1)
+    limit_threads(args.threads)
+    # A process that was forked has one thread of TVM's pool: it would wait for the others.
+    os.environ["TVM_NUM_THREADS"] = "1"
     console = Console()
     with tempfile.TemporaryDirectory() as folder:
         with console.step("soak: compile the models"):
             soak = Soak(folder, args.seed)
         parts = {
-            f"{CALLERS} threads with one library": soak.threads,
+            f"{CALLERS} threads with two libraries": soak.threads,
             "batches of 1 to 8": soak.sizes,
             "load, run, unload": soak.reload,
             "fork": soak.fork,
+            "fork while threads run": soak.fork_amid_calls,
         }
         with console.step(f"soak: {args.minutes:g} minutes"):
             turns = take_turns(parts, 60 * args.minutes)

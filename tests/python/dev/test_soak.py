@@ -16,21 +16,28 @@
 # under the License.
 """Tests of `./dev.py soak`: it runs, and sees what it is there to see."""
 
+import random
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
 
 from scripts.layout import ROOT
 from scripts.test import soak
 
 
-def test_a_few_seconds():
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_few_seconds(threads):
     command = [sys.executable, "-m", "scripts", "soak", "--minutes", "0.08"]
+    command += ["--threads", str(threads)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    for part in ("4 threads with one library", "batches of 1 to 8", "load, run, unload", "fork"):
+    parts = ("4 threads with two libraries", "batches of 1 to 8", "load, run, unload", "fork ")
+    for part in (*parts, "fork while threads run"):
         assert part in done.stdout
     assert "from the second quarter to the last" in done.stdout
 
@@ -64,22 +71,41 @@ class Hollow(soak.Soak):
     """A soak without libraries."""
 
     def __init__(self, check):
-        self.shared, self.check = None, check
+        self.models, self.check = [soak.Model(None, None, None)], check
+        self.random = random.Random(1)
         self.testing = type("Testing", (), {"Runner": staticmethod(lambda *_: None)})
 
 
 def test_a_thread_that_fails_and_a_process_that_fails_are_errors():
-    def fail(runner):
+    def fail(*_):
         raise soak.SoakError("an output differs")
 
     with pytest.raises(soak.SoakError, match="an output differs"):
         Hollow(fail).threads()
     calls = []
 
-    def fail_in_the_child(runner):
-        calls.append(runner)
+    def fail_in_the_child(*_):
+        calls.append(1)
         if len(calls) > 1:
             raise soak.SoakError("an output differs")
 
     with pytest.raises(soak.SoakError, match="a forked process ended"):
         Hollow(fail_in_the_child).fork()
+
+
+def test_a_process_is_forked_while_threads_run():
+    """They begin before and go on until it has ended."""
+    calls, seen, alone = [], [], threading.active_count()
+
+    class Forks(Hollow):
+        def fork(self):
+            seen.append(threading.active_count() - alone)
+            return 2
+
+    assert Forks(lambda *_: calls.append(1)).fork_amid_calls() == 2 + len(calls)
+    assert seen == [soak.CALLERS] and threading.active_count() == alone
+
+
+def test_one_library_computes_in_8_bits():
+    mod = dnnl.partition_for_dnnl(soak.network_in_8_bits())
+    assert testing.offload(mod).composites == {"dnnl.qnn.conv2d_relu_quantize": 2}
