@@ -26,6 +26,7 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
+from .fold_pad import fold_pad
 from .graph import RelaxGraph
 from .move_in_int8 import (
     fold_dequantized,
@@ -57,7 +58,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         own = {name: params[name] for name in names}
         mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
     given = _ops(mod)
-    mod = simplify(mod, rules.options.exclude)
+    mod = _rewritten(simplify(mod, rules.options.exclude), rules, fold_pad)
     record = {
         "excluded": sorted(rules.options.exclude),
         "folded": dict(sorted((given - _ops(mod)).items())),

@@ -30,7 +30,6 @@ from . import decompose
 from .fold_constants import constant_like, folded, is_same_type, reals_of
 from .graph import view_of
 from .ops import ROWS
-from .policy.padding import with_pad
 from .policy.rules.quantize import along
 from .policy.rules.reduce import batch_norm_affine
 from .policy.table import TABLE
@@ -46,14 +45,10 @@ from .reading import (
     sizes,
     users_of,
     value_of,
-    with_attrs,
 )
 from .tir_ops import elementwise_of, pad_of
 
 _RESHAPES = [f"relax.{op}" for row in TABLE.values() if row.reshapes for op in row.relax_ops]
-
-# The ops that a pad before them can be a part of.
-_PADDING = [f"relax.{name}" for name, row in TABLE.items() if row.padding is not None]
 
 
 def simplify(
@@ -130,8 +125,6 @@ class _Simplifier(PyExprMutator):
                 return written
         if name == "relax.permute_dims":
             return self._permuted(call)
-        if name in _PADDING:
-            return self._with_pad(call, args)
         if name == "relax.broadcast_to" and is_same_type(call, args[0]):
             return args[0]
         if name == "relax.matmul":
@@ -172,37 +165,6 @@ class _Simplifier(PyExprMutator):
             return self.visit_call_(self.builder_.normalize(expr))
 
         return simplified(write(call, lambda expr: self.builder_.emit(simplified(expr))))
-
-    def _with_pad(self, call, args):
-        """Return a convolution or a pool with the pad before it in its padding, if it can be."""
-        pad, excluded = self._bound(args[0]), self._excluded
-        is_seen = op_name(pad) == "relax.nn.pad" and isinstance(args[0], relax.DataflowVar)
-        if not is_seen or short_name(call) in excluded or "nn.pad" in excluded:
-            return call
-        data, row = pad.args[0], TABLE[short_name(call)]
-        try:
-            own, padded = (view_of(each, ROWS[op_name(each)](each)) for each in (call, pad))
-            attrs = with_pad(own, padded, row.padding, self._is_not_negative(data))
-            if attrs is None:
-                return call
-            folded_call = with_attrs(relax.Call(call.op, [data, *args[1:]], call.attrs), **attrs)
-            folded_call = self.builder_.normalize(folded_call)
-            view = view_of(folded_call, ROWS[op_name(call)](folded_call))
-        except Unread:
-            return call
-        return folded_call if row.reason(view) is None else call
-
-    def _is_not_negative(self, data) -> bool:
-        """Whether no element of a tensor is below zero, as far as the op that makes it tells."""
-        call = self._bound(data)
-        if op_name(call) not in ROWS:
-            return False
-        try:
-            view = view_of(call, ROWS[op_name(call)](call))
-        except Unread:
-            return False
-        is_not_negative = TABLE[view.name].is_not_negative
-        return is_not_negative is not None and is_not_negative(view)
 
     def _permuted(self, call):
         """Return a transpose of a transpose as one or none."""
