@@ -33,7 +33,7 @@ from .partition.for_patterns import write_for_patterns
 from .partition.outline import offload
 from .partition.single_calls import keep_calls_single
 from .policy.op_spec import Rules
-from .policy.tensors import tensor_reason
+from .policy.tensors import EIGHT_BITS, tensor_reason
 from .report.record import ATTR, Record
 from .rewrites.bias_order import move_bias_first
 from .rewrites.fold_layer_norm import fold_layer_norm
@@ -173,8 +173,10 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     name = op_name(call)
     if name in rules.ops and rules.reason(view_of(call)) is None:
         return True
-    # What QNN ops compute may be written with ops that have rows.
+    # What QNN ops compute may be written with ops that have rows, as may integers that are cast.
     if name is not None and name.startswith("qnn."):
+        return True
+    if name == "cast" and value_of(call).dtype in EIGHT_BITS:
         return True
     # It may be the end of a formula, whatever the row says.
     return name in ROOTS and tensor_reason("result", value_of(call), 1) is None
