@@ -27,7 +27,8 @@ import sys
 from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import Layout, PluginLayout
-from scripts.setup.environment import newer_onednn, prepare, variables
+from scripts.setup.environment import prepare
+from scripts.setup.variables import newer_onednn, variables
 
 
 def replace_process(command, environ):

@@ -21,8 +21,9 @@ import os
 from scripts.errors import SetupError
 from scripts.exec import replace_process
 from scripts.layout import Layout, PluginLayout
-from scripts.setup.environment import newer_onednn, prepare, variables
+from scripts.setup.environment import prepare
 from scripts.setup.steps import PackageModels
+from scripts.setup.variables import newer_onednn, variables
 
 # What commands need beside the usual packages.
 GROUPS = {"bench": ("bench",), "profile": ("bench",)}

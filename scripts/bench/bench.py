@@ -30,11 +30,9 @@ that are here.
 
 import dataclasses
 import json
-import os
-import sys
 
 from scripts import options, table
-from scripts.bench import measure, plot
+from scripts.bench import common, measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_atomically
@@ -93,15 +91,6 @@ def add_arguments(parser):
     )
 
 
-def choose(option, text, rows):
-    """Return the rows that a comma-separated option names; all of them if it is empty."""
-    names = options.names(text)
-    for name in names:
-        if name not in rows:
-            raise SetupError(f"--{option}: there is no {name!r}", f"there are {', '.join(rows)}.")
-    return [row for name, row in rows.items() if not names or name in names]
-
-
 def own_file(args):
     """Return the workload of the file that the user named."""
     from scripts.bench import own
@@ -113,73 +102,6 @@ def own_file(args):
         )
     args.precision = args.precision or PRECISIONS[0]
     return own.workload(args.model, args.shape)
-
-
-def limit_threads(threads):
-    """Set the number of threads. Thread pools read this when their libraries are loaded."""
-    if "tvm" in sys.modules:
-        raise RuntimeError("threads must be set before tvm is imported")
-    for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
-        os.environ[variable] = str(threads)
-
-
-def measure_workload(cases, backends, repeat, console):
-    """Measure one workload in several precisions, all in turns.
-
-    Parameters
-    ----------
-    cases : list of peers.Case
-        The workload in each precision.
-    backends : list of peers.Backend
-        What runs it.
-    repeat : int
-        Runs of each.
-    console : Console
-        Where progress goes.
-
-    Returns
-    -------
-    list of dict
-        For each precision and backend: the case, the backend, and either "reason" or "rounds" of
-        samples, "accuracy" and "is_default".
-    """
-    from dnnl_tests.models import accuracy
-
-    from scripts.bench import peers
-    from scripts.passes import shown
-
-    name, results, samplers = cases[0].original.name, [], {}
-    inputs = accuracy.examples(cases[0].original)
-    with console.step(f"{name}: float32 outputs of onnxruntime"):
-        reference = peers.prepare_onnxruntime(peers.Case(cases[0].original, cases[0].threads))
-        expected = [reference.run(each)[0] for each in inputs]
-    for case in cases:
-        for backend in backends:
-            result = {"case": case, "backend": backend}
-            results.append(result)
-            with console.step(f"{name}, {case.precision}: prepare {backend.name}"), shown(console):
-                try:
-                    case.check()
-                    prepared = backend.prepare(case)
-                    outputs = prepared.run and [prepared.run(each)[0] for each in inputs]
-                except peers.NotMeasured as error:
-                    result["reason"] = str(error)
-            if "reason" in result:
-                continue
-            result["is_default"] = prepared.is_default
-            result["accuracy"] = outputs and accuracy.Accuracy.of(
-                outputs, expected, case.original.has_classes
-            )
-            samplers[len(results) - 1] = prepared.sample
-    with console.step(f"{name}: measure"):
-        for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
-            results[number]["rounds"] = rounds
-    return results
-
-
-def digits(milliseconds):
-    """Format a time with three digits that count."""
-    return f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:#.3g}"
 
 
 def _find(results, backend, precision):
@@ -226,43 +148,14 @@ def table_row(row, model, backend):
     cells[2] += DEFAULT_MARK if row["is_default"] else ""
     return [
         *cells,
-        digits(row["median_ms"]),
-        f"{digits(row['low_ms'])}..{digits(row['high_ms'])}",
+        common.digits(row["median_ms"]),
+        f"{common.digits(row['low_ms'])}..{common.digits(row['high_ms'])}",
         text("dnnl_ratio", ".2f"),
         text("float32_ratio", ".2f"),
         text("cosine", ".5f"),
         text("error", ".1e"),
         text("top1", ".1%"),
     ]
-
-
-def reasons(rows):
-    """Return a line for each reason why a backend has no figure in a precision."""
-    missing = {}
-    for row in rows:
-        reasons_by_backend = (
-            {row.get("backend"): row["reason"]} if "reason" in row else row.get("reasons", {})
-        )
-        for backend, reason in reasons_by_backend.items():
-            missing.setdefault((backend, row["precision"], reason), []).append(row["model"])
-    return [
-        f"{backend}, {precision}: {reason} ({', '.join(models)})"
-        for (backend, precision, reason), models in missing.items()
-    ]
-
-
-def check_writable(path):
-    """Find out before the measurements that a file cannot be written."""
-    is_new = not os.path.exists(path)
-    try:
-        with open(path, "a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise SetupError(
-            f"--json: cannot write {path}: {error.strerror}", "name another file."
-        ) from error
-    if is_new:
-        os.unlink(os.path.realpath(path))
 
 
 def compare(workloads, precisions, backends, args, console):
@@ -272,7 +165,7 @@ def compare(workloads, precisions, backends, args, console):
     cells, rows, models = [], [], []
     for workload in workloads:
         cases = [peers.Case(workload, args.threads, each, args.cache) for each in precisions]
-        results = measure_workload(cases, backends, args.repeat, console)
+        results = peers.measure_workload(cases, backends, args.repeat, console)
         ours = json_rows(results, peers.OURS)
         rows += ours
         cells += [
@@ -294,7 +187,7 @@ def compare(workloads, precisions, backends, args, console):
 
 def main(args):
     """Run the benchmark; return the exit code."""
-    limit_threads(args.threads)
+    common.limit_threads(args.threads)
     # After the threads are set: these import tvm.
     import tvm
     from dnnl_tests.models import open_dims as open_networks
@@ -311,7 +204,7 @@ def main(args):
         if args.relax and not args.open_dims and not args.models:
             args.models = ",".join(relax.MODELS)
         known_models = open_networks.NETWORKS if args.open_dims else workloads.WORKLOADS
-        chosen = choose("models", args.models, known_models)
+        chosen = common.choose("models", args.models, known_models)
     if args.cache and (args.relax or args.open_dims or args.codegen):
         raise SetupError(
             "--cache keeps models that Relay compiled for one shape and codegen",
@@ -324,15 +217,15 @@ def main(args):
         names = relax.check(args)
     elif args.open_dims:
         names = open_dims.chosen_peers(options.names(args.backends))
-    backends = choose("backends", args.backends, peers.BACKENDS)
+    backends = common.choose("backends", args.backends, peers.BACKENDS)
     known = {precision: precision for precision in options.PRECISIONS}
-    precisions = choose("precision", args.precision or ",".join(PRECISIONS), known)
+    precisions = common.choose("precision", args.precision or ",".join(PRECISIONS), known)
     if not args.backends:
         backends = [backend for backend in backends if backend.by_default]
     if args.open_dims and args.plot:
         raise SetupError("--open-dims draws nothing", "leave --plot away.")
     if args.json:
-        check_writable(args.json)
+        common.check_writable(args.json)
     if args.plot:
         plot.check_path("--plot", args.plot)
     console = Console()
@@ -370,7 +263,7 @@ def main(args):
             left=1 if args.codegen else 2 if args.relax or args.open_dims or args.callers else 3,
         )
     )
-    print("\n".join(reasons(rows)))
+    print("\n".join(common.reasons(rows)))
     if any(row.get("is_default") for row in rows):
         print("* the precision that this runtime chooses by itself on this CPU")
     if args.json:

@@ -28,7 +28,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from scripts.bench import bench, measure
+from scripts.bench import common, measure
 
 MODEL = "mobilenet"
 CODEGENS = ("JSON", "C_SRC")
@@ -179,6 +179,6 @@ def compare(workloads, repeat, console):
     rows = [row for w in workloads for row in measure_workload(w.name, repeat, console)]
     cells = []
     for row in rows:
-        figures = [bench.digits(row[name]) for name in _COLUMNS]
+        figures = [common.digits(row[name]) for name in _COLUMNS]
         cells.append([f"{row['model']}, {row['codegen']}", *figures])
     return ["batch 1, float32", *_COLUMNS.values()], cells, rows

@@ -28,7 +28,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import table
-from scripts.bench import bench, measure, own, peers
+from scripts.bench import common, measure, own, peers
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.layout import ROOT
@@ -153,7 +153,7 @@ def measured(path, shapes, args):
             place: measure.Timing.of(sum(rounds, [])).median for place, rounds in samples.items()
         }
         cells += [
-            bench.digits(times[place]) if place in times else "-" for place in range(len(TIMES))
+            common.digits(times[place]) if place in times else "-" for place in range(len(TIMES))
         ]
     primitives = testing.primitives(runner, "profile_primitives", 5) if args.time else []
     return cells, report, primitives

@@ -25,13 +25,14 @@ import functools
 from collections.abc import Callable
 
 import tvm
-from dnnl_tests.models import workloads
+from dnnl_tests.models import accuracy, workloads
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from scripts.bench import measure
 from scripts.options import INT8
+from scripts.passes import shown
 
 # By precision: what OpenVINO calls it, as a hint and as a capability of the CPU.
 _OPENVINO = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
@@ -265,3 +266,52 @@ _ROWS = (
     Backend("tvm", "TVM without DNNL", prepare_tvm, by_default=False),
 )
 BACKENDS = {row.name: row for row in _ROWS}
+
+
+def measure_workload(cases, backends, repeat, console):
+    """Measure one workload in several precisions, all in turns.
+
+    Parameters
+    ----------
+    cases : list of Case
+        The workload in each precision.
+    backends : list of Backend
+        What runs it.
+    repeat : int
+        Runs of each.
+    console : Console
+        Where progress goes.
+
+    Returns
+    -------
+    list of dict
+        For each precision and backend: the case, the backend, and either "reason" or "rounds" of
+        samples, "accuracy" and "is_default".
+    """
+    name, results, samplers = cases[0].original.name, [], {}
+    inputs = accuracy.examples(cases[0].original)
+    with console.step(f"{name}: float32 outputs of onnxruntime"):
+        reference = prepare_onnxruntime(Case(cases[0].original, cases[0].threads))
+        expected = [reference.run(each)[0] for each in inputs]
+    for case in cases:
+        for backend in backends:
+            result = {"case": case, "backend": backend}
+            results.append(result)
+            with console.step(f"{name}, {case.precision}: prepare {backend.name}"), shown(console):
+                try:
+                    case.check()
+                    prepared = backend.prepare(case)
+                    outputs = prepared.run and [prepared.run(each)[0] for each in inputs]
+                except NotMeasured as error:
+                    result["reason"] = str(error)
+            if "reason" in result:
+                continue
+            result["is_default"] = prepared.is_default
+            result["accuracy"] = outputs and accuracy.Accuracy.of(
+                outputs, expected, case.original.has_classes
+            )
+            samplers[len(results) - 1] = prepared.sample
+    with console.step(f"{name}: measure"):
+        for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
+            results[number]["rounds"] = rounds
+    return results

@@ -24,7 +24,7 @@ import dataclasses
 from tvm.testing import dnnl as testing
 
 from scripts import options
-from scripts.bench import bench, measure, open_dims, peers
+from scripts.bench import common, measure, open_dims, peers
 from scripts.bench.relax_worker import Worker
 from scripts.errors import SetupError
 from scripts.layout import PluginLayout
@@ -101,7 +101,7 @@ def beside(row, names):
     cells = []
     for name in names:
         time, ratio = row.get(f"{name}_ms"), row.get(f"{name}_ratio")
-        cells += [bench.digits(time) if time else "-", f"{ratio:.2f}" if ratio else ""]
+        cells += [common.digits(time) if time else "-", f"{ratio:.2f}" if ratio else ""]
     return cells
 
 
@@ -120,7 +120,7 @@ def json_row(results, facts):
     Parameters
     ----------
     results : list of dict
-        Those of `bench.measure_workload` that are of this precision, ours first.
+        Those of `peers.measure_workload` that are of this precision, ours first.
     facts : dict of str to int
         The ops, those on oneDNN, and the partitions.
     """
@@ -144,7 +144,7 @@ def table_row(row, title, names):
     cells = [title, row["precision"], *[""] * (len(TITLES) - 3), "-"]
     if "relax_ms" in row:
         cells[2:4] = f"{row['offloaded']}/{row['total']}", str(row["partitions"])
-        cells[4:] = f"{row['cosine']:.5f}", f"{row['error']:.1e}", bench.digits(row["relax_ms"])
+        cells[4:] = f"{row['cosine']:.5f}", f"{row['error']:.1e}", common.digits(row["relax_ms"])
     return cells + beside(row, names)
 
 
@@ -156,7 +156,7 @@ def compare(workloads, precisions, names, args, console):
         with Worker(PluginLayout()) as worker:
             relax = Relax(worker)
             chosen = backends(relax, names)
-            results = bench.measure_workload(cases, chosen, args.repeat, console)
+            results = peers.measure_workload(cases, chosen, args.repeat, console)
         for number, case in enumerate(cases):
             mine = [result for result in results if result["case"] is case]
             rows.append(json_row(mine, relax.facts.get(case.precision, {})))

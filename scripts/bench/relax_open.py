@@ -26,7 +26,7 @@ import onnx
 from dnnl_tests.models import workloads
 from tvm.testing import dnnl as testing
 
-from scripts.bench import bench, measure, open_dims, peers, relax
+from scripts.bench import common, measure, open_dims, peers, relax
 from scripts.bench.relax_worker import Worker
 from scripts.layout import PluginLayout
 
@@ -89,7 +89,7 @@ def _cells(row, title, names):
     if "relax_ms" not in row:
         return [*cells, "-"]
     cells += [f"{row['offloaded']}/{row['total']}", str(row["partitions"])]
-    cells += [f"{row['difference']:.1e}", bench.digits(row["relax_ms"])]
+    cells += [f"{row['difference']:.1e}", common.digits(row["relax_ms"])]
     return cells + relax.beside(row, names)
 
 

@@ -153,7 +153,7 @@ class Worker:
 
     def __init__(self, layout):
         # After the set-up: what it imports runs on any Python.
-        from scripts.setup.environment import variables
+        from scripts.setup.variables import variables
 
         self._pipe, theirs = multiprocessing.Pipe()
         command = [str(layout.python), "-m", __name__, str(theirs.fileno())]

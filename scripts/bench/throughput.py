@@ -26,7 +26,7 @@ import statistics
 import threading
 import time
 
-from scripts.bench import bench, measure
+from scripts.bench import common, measure
 
 TITLES = [
     "runs per second",
@@ -167,7 +167,7 @@ def compare(cases, repeat, console):
     for case in cases:
         rates = measure_case(case, repeat, console)
         one, many, onnxruntime, openvino = (
-            "-" if isinstance(rate, str) else bench.digits(rate) for rate in rates.values()
+            "-" if isinstance(rate, str) else common.digits(rate) for rate in rates.values()
         )
         title = "" if case.original is last else case.original.title
         last = case.original

@@ -25,10 +25,8 @@ import sys
 
 from scripts import options
 from scripts.console import Console
+from scripts.demo.defaults import MODELS, TEXT
 from scripts.errors import SetupError
-
-MODELS = ("mobilenet", "cls", "rec")
-TEXT = "Reading text with oneDNN 3"
 
 
 def models(text):

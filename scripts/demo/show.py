@@ -24,7 +24,7 @@ from tvm.testing import dnnl as testing
 from scripts import table
 from scripts.bench import measure
 from scripts.demo import compared, saved, text_line
-from scripts.demo.demo import MODELS, TEXT
+from scripts.demo.defaults import MODELS, TEXT
 from scripts.errors import SetupError
 from scripts.options import cpus
 

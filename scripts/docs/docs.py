@@ -25,7 +25,8 @@ import shutil
 from scripts.browser import find_browser
 from scripts.errors import SetupError
 from scripts.layout import Layout
-from scripts.setup.environment import prepare, variables
+from scripts.setup.environment import prepare
+from scripts.setup.variables import variables
 from scripts.test.test import run_command
 
 # What the pages show is made while they are built; the block with this command comes before.

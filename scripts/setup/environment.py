@@ -14,79 +14,17 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Prepares the environment, and gives its variables to the commands that run in it."""
+"""Prepares the environment."""
 
-import os
 import time
-from pathlib import Path
 
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import Layout, PluginLayout
-from scripts.runner import Runner, prepend
+from scripts.runner import Runner
 from scripts.setup import plugin, steps
 from scripts.setup.lock import exclusive, release, share
-
-LIBRARY_PLACES = ("build", "lib", "build/Release", "python/tvm")
-
-
-def tvm_home(environ=None):
-    """Return the source-built TVM tree that TVM_HOME names, or None.
-
-    A tree without Python files or without libtvm.so is an error here, before anything starts.
-    """
-    value = (os.environ if environ is None else environ).get("TVM_HOME", "").strip()
-    if not value:
-        return None
-    home = Path(value).expanduser().absolute()
-    if not (home / "python" / "tvm" / "__init__.py").is_file():
-        raise SetupError(
-            f"TVM_HOME={value} is not a TVM source tree: it has no python/tvm/__init__.py",
-            "set TVM_HOME to the root of a TVM checkout, or unset it to use the prebuilt tree.",
-        )
-    find_libtvm(home)
-    return home
-
-
-def find_libtvm(home):
-    """Return the directory of libtvm.so in a source-built tree."""
-    for place in LIBRARY_PLACES:
-        if (home / place / "libtvm.so").is_file():
-            return home / place
-    raise SetupError(
-        f"TVM_HOME={home} has no libtvm.so (looked in {', '.join(LIBRARY_PLACES)})",
-        "build it: in TVM_HOME, `mkdir -p build && cp cmake/config.cmake build && cd build && "
-        "cmake .. && make -j`; or unset TVM_HOME to use the prebuilt tree.",
-    )
-
-
-def variables(layout, environ=None):
-    """Return the environment variables of commands that run in the prepared environment."""
-    environ = dict(os.environ if environ is None else environ)
-    if isinstance(layout, PluginLayout):
-        return plugin.variables(layout, environ)
-    home = tvm_home(environ)
-    package = home / "python" if home else layout.prebuilt
-    library = find_libtvm(home) if home else layout.tvm
-
-    prepend(environ, "PATH", layout.bin)
-    prepend(environ, "PYTHONPATH", layout.report_page)
-    # What the commands share with the tests: networks, random graphs, the table of ops.
-    prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "contrib")
-    prepend(environ, "PYTHONPATH", package)
-    environ["VIRTUAL_ENV"] = str(layout.venv)
-    # The tree's own libtvm.so, whatever else LD_LIBRARY_PATH or PATH may offer.
-    environ["TVM_LIBRARY_PATH"] = str(library)
-    if layout.native != layout.build:
-        environ["TVM_DNNL_LIBRARY"] = str(layout.library)
-    environ.pop("PYTHONHOME", None)
-    return environ
-
-
-def newer_onednn(layout, environ):
-    """Return the variables with which a process opens the newer library of oneDNN."""
-    first = [str(layout.onednn_newer / "lib"), *filter(None, [environ.get("LD_LIBRARY_PATH")])]
-    return {**environ, "LD_LIBRARY_PATH": os.pathsep.join(first)}
+from scripts.setup.variables import tvm_home
 
 
 def plan(runner, layout, extra_groups=(), compile_library=True):
@@ -137,20 +75,20 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=(), also=()):
     runner = Runner(console, layout.logs, options.dry_run)
     if getattr(options, "onednn_newer", False):
         extra_steps = (*extra_steps, steps.NewerOneDNN)
-    chain = plan(runner, layout, extra_groups, not options.no_build)
-    chain += [step(runner, layout) for step in extra_steps]
-    chain += [step for one in also for step in plan(runner, one, (), not options.no_build)]
+    all_steps = plan(runner, layout, extra_groups, not options.no_build)
+    all_steps += [step(runner, layout) for step in extra_steps]
+    all_steps += [step for one in also for step in plan(runner, one, (), not options.no_build)]
     if options.dry_run:
-        run_steps(chain, runner)
+        run_steps(all_steps, runner)
         return runner
     try:
         # From here on nobody takes the environment away, until the last process in it has ended.
         share(layout.in_use, console)
-        if all(step.current() for step in chain):
+        if all(step.current() for step in all_steps):
             return runner
         release(layout.in_use)
         with exclusive(layout.lock, console):
-            run_steps(chain, runner)
+            run_steps(all_steps, runner)
             share(layout.in_use, console)
     except PermissionError as error:
         raise SetupError(
@@ -160,11 +98,11 @@ def prepare(options, layout=None, extra_groups=(), extra_steps=(), also=()):
     return runner
 
 
-def run_steps(chain, runner):
+def run_steps(all_steps, runner):
     """Run the steps that are due."""
     start = time.monotonic()
     shown = 0
-    for step in chain:
+    for step in all_steps:
         if step.current():
             if runner.dry_run:
                 runner.plan(f"{step.title}: up to date")

@@ -86,7 +86,7 @@ class NativeBuild:
         return Stamp(self.folder / ".configured"), key
 
     def is_newer(self, product):
-        """Tell if a product is newer than all that it may be made of, configuration included."""
+        """Tell if a product is newer than all that it is built from, configuration included."""
         stamp, key = self._configured()
         if not product.is_file() or not stamp.matches(key):
             return False

@@ -20,7 +20,6 @@ It lies in build/relax, and is made when a command with --relax asks for it.
 """
 
 from scripts.patchset.shared import BACKEND, shared
-from scripts.runner import prepend
 from scripts.setup import steps, tree
 
 GROUPS = ("relax", "relax-models", "build", "test", "report", "wheel-build")
@@ -85,7 +84,7 @@ class ImportPlugin(steps.SmokeTest):
 
 def plan(runner, layout, extra_groups=(), compile_library=True):
     """Return the steps of set-up in their order."""
-    chain = [
+    all_steps = [
         steps.CheckMachine(runner, layout),
         Environment(runner, layout),
         steps.Packages(runner, layout, GROUPS + tuple(extra_groups)),
@@ -93,19 +92,4 @@ def plan(runner, layout, extra_groups=(), compile_library=True):
         CopyPackage(runner, layout),
     ]
     build = [CompilePlugin(runner, layout), ImportPlugin(runner, layout)]
-    return chain + (build if compile_library else [])
-
-
-def variables(layout, environ):
-    """Return the environment variables of commands that run in the plug-in's environment."""
-    prepend(environ, "PATH", layout.bin)
-    # Before any TVM that is on the caller's path.
-    prepend(environ, "PYTHONPATH", layout.packages)
-    prepend(environ, "PYTHONPATH", layout.report_page)
-    # What its tests share with those of the other.
-    prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "contrib")
-    prepend(environ, "PYTHONPATH", layout.plugin)
-    environ["VIRTUAL_ENV"] = str(layout.venv)
-    for name in ("PYTHONHOME", "TVM_HOME", "TVM_LIBRARY_PATH", "TVM_DNNL_LIBRARY"):
-        environ.pop(name, None)
-    return environ
+    return all_steps + (build if compile_library else [])

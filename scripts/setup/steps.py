@@ -27,6 +27,7 @@ from scripts.setup import machine, tree, wheels
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
 from scripts.setup.stamps import Stamp, digest, write_atomic
+from scripts.setup.variables import variables
 
 # Packages that every command needs; `lint` adds its own.
 GROUPS = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
@@ -379,8 +380,6 @@ class SmokeTest(Step):
         return self.layout.prebuilt
 
     def run(self):
-        from scripts.setup.environment import variables  # the environment is made of these steps
-
         command = [str(self.layout.python), "-c", f"import {self.module}"]
         if self.runner.dry_run:
             self.runner.show(command)

@@ -33,7 +33,7 @@ from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.runner import Runner
-from scripts.setup.environment import tvm_home, variables
+from scripts.setup.variables import tvm_home, variables
 from scripts.test import quick
 from scripts.test.sanitize import SanitizedBuild
 

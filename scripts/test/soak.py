@@ -33,7 +33,7 @@ import time
 from typing import NamedTuple
 
 from scripts import options, table
-from scripts.bench.bench import limit_threads
+from scripts.bench.common import limit_threads
 from scripts.console import Console
 from scripts.errors import SetupError
 

@@ -34,8 +34,9 @@ import subprocess
 from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import CODEGENS, Layout, PluginLayout
-from scripts.setup.environment import newer_onednn, prepare, tvm_home, variables
+from scripts.setup.environment import prepare
 from scripts.setup.native import NativeBuild
+from scripts.setup.variables import newer_onednn, tvm_home, variables
 from scripts.test import quick
 from scripts.test.sanitize import SANITIZERS, SanitizedBuild
 

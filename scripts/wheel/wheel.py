@@ -31,9 +31,10 @@ from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout, PluginLayout
 from scripts.runner import clean_environment, tail
-from scripts.setup.environment import prepare, tvm_home
+from scripts.setup.environment import prepare
 from scripts.setup.lock import held
 from scripts.setup.steps import Step
+from scripts.setup.variables import tvm_home
 
 # The one place that has it: what a program can ask for.
 _VERSIONED = ROOT / "scripts" / "plugin" / "tvm_dnnl" / "__init__.py"
@@ -255,7 +256,7 @@ def main(args):
     """Build the wheel and print its path."""
     if tvm_home() and not args.relax:
         raise SetupError(
-            "a wheel is made of the prebuilt tree, but TVM_HOME is set",
+            "a wheel is built from the prebuilt tree, but TVM_HOME is set",
             "unset it; a tree of your own has TVM's `python/setup.py`.",
         )
     layout = PluginLayout() if args.relax else Layout()

@@ -27,7 +27,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts.layout import ROOT, Layout
-from scripts.setup.environment import tvm_home
+from scripts.setup.variables import tvm_home
 
 APP = ROOT / "apps" / "run_model"
 

@@ -35,6 +35,7 @@ from scripts import options
 from scripts.bench import (
     bench,
     codegens,
+    common,
     coverage,
     measure,
     open_dims,
@@ -76,10 +77,10 @@ def test_bench_takes_turns_and_runs_as_often_as_asked():
 
 def test_bench_names_what_there_is():
     with pytest.raises(SetupError, match="no 'vgg'") as error:
-        bench.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
+        common.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
     assert "there are mobilenet, rec" in said(error)
-    assert bench.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
-    assert bench.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
+    assert common.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
+    assert common.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
 
 
 def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
@@ -142,7 +143,7 @@ def test_bench_compares_one_caller_with_many(monkeypatch):
     del rates["openvino"]
     row = {"model": "m", "precision": "float32", "callers": 2, "reasons": {"openvino": "none"}}
     assert rows == [{**row, **rates}]
-    assert bench.reasons(rows) == ["openvino, float32: none (m)"]
+    assert common.reasons(rows) == ["openvino, float32: none (m)"]
 
 
 def bench_results():
@@ -175,7 +176,7 @@ def test_bench_has_a_row_for_each_precision_and_runtime():
     assert cells[2][1:7] == ["float32", "OTHER *", "8.00", "8.00..8.00", "0.50", ""]
     assert cells[3][5:] == ["", "0.25", "0.99800", "1.2e-02", "75.0%"], "a quarter of its float32"
     assert cells[4][1:5] == ["int8", "OTHER", "-", ""]
-    assert bench.reasons(rows) == ["other, int8: it has no kernels (m)"]
+    assert common.reasons(rows) == ["other, int8: it has no kernels (m)"]
     assert rows[2]["is_default"] and rows[3]["float32_ratio"] == 0.25
 
 
@@ -190,7 +191,7 @@ def test_bench_measures_what_a_runtime_can_run(monkeypatch):
     workload = workloads.WORKLOADS["cls"]
     cases = [peers.Case(workload, 1, name) for name in ("float32", "float16", "int8")]
     backend = peers.Backend("fake", "Fake", prepare)
-    results = bench.measure_workload(cases, [backend], 4, Console())
+    results = peers.measure_workload(cases, [backend], 4, Console())
     assert [result.get("reason") for result in results] == [None, None, NO_RECIPE]
     assert [len(sum(result.get("rounds", []), [])) for result in results] == [4, 4, 0]
     assert results[0]["accuracy"] == accuracy.Accuracy(pytest.approx(1.0), 0.0, 1.0)
@@ -240,7 +241,7 @@ def test_bench_measures_a_file_of_the_user(own_model, capsys):
     assert inputs["x"].shape == (3, 8) and set(inputs["index"]) <= {0, 1}
     backends = [peers.BACKENDS[name] for name in ("dnnl", "onnxruntime")]
     cases = [peers.Case(workload, 1, name) for name in ("float32", "int8")]
-    results = bench.measure_workload(cases, backends, 2, Console())
+    results = peers.measure_workload(cases, backends, 2, Console())
     assert [result.get("reason") for result in results] == [None, None, NO_RECIPE, NO_RECIPE]
     assert results[0]["accuracy"].error < 1e-6
 
@@ -385,5 +386,5 @@ def test_bench_of_open_dims_has_rows_for_precisions(network, monkeypatch):
     assert all(len(row) == len(titles) for row in cells)
     assert rows[0]["onnxruntime_ms"] > 0 and "openvino_ms" not in rows[0]
     assert cells[0][0] == "Small 1x3x8x8" and cells[2][2] == "-"
-    (reason,) = bench.reasons(rows)
+    (reason,) = common.reasons(rows)
     assert reason.startswith("dnnl, bfloat16: oneDNN has no bfloat16 kernels for this CPU")

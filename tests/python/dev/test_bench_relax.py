@@ -26,7 +26,7 @@ import pytest
 from dnnl_tests.models import accuracy
 from tvm.relay.op.contrib._dnnl.policy import cpu
 
-from scripts.bench import bench, own, peers, profile, relax, relax_open
+from scripts.bench import bench, common, own, peers, profile, relax, relax_open
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -106,7 +106,7 @@ def test_a_row():
         *["1.00", "2.00", "-", ""],
     ]
     assert len(cells) == len(relax.TITLES + relax.titles_beside(names))
-    assert bench.reasons([row]) == ["openvino, int8: it has no kernels (m)"]
+    assert common.reasons([row]) == ["openvino, int8: it has no kernels (m)"]
 
 
 def test_a_row_without_ours():
@@ -147,7 +147,7 @@ def test_open_dimensions(network, monkeypatch):
     assert rows[1]["difference"] < 1e-5 and rows[1]["relax_ms"] == 500.0
     assert rows[1]["dnnl_ratio"] > 0 and rows[1]["onnxruntime_ms"] > 0
     assert cells[0][0] == "Small 1x3x8x8" and "" not in cells[0] and cells[2][2] == "-"
-    (reason,) = bench.reasons(rows)
+    (reason,) = common.reasons(rows)
     assert reason.startswith("relax, bfloat16: oneDNN has no bfloat16 kernels for this CPU")
 
 
@@ -174,7 +174,7 @@ def test_options():
 
 def test_profile(network, tmp_path, monkeypatch, capsys):
     onnx.save(network.model(), tmp_path / "m.onnx")
-    monkeypatch.setattr(bench, "limit_threads", lambda threads: None)
+    monkeypatch.setattr(common, "limit_threads", lambda threads: None)
     monkeypatch.setattr(profile, "peak_gflops", lambda repeat, precision: 1000.0)
     parser = argparse.ArgumentParser()
     profile.add_arguments(parser)

@@ -28,7 +28,7 @@ from scripts import cli, options
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout, PluginLayout
-from scripts.setup.environment import newer_onednn, variables
+from scripts.setup.variables import newer_onednn, variables
 from scripts.test import test
 
 

@@ -29,13 +29,16 @@ from scripts.layout import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("patches/*.md")])
 FOLDERS = ("apps", "cmake", "docs", "patches", "python", "requirements", "scripts", "src", "tests")
+# How pages write folders whose path is long, and where these are.
+SHORT = {"_dnnl": "python/tvm/relay/op/contrib", "core": "src/runtime/contrib/dnnl"}
 # Of this checkout, as a word of its own: no part of an address or of a longer path.
 PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./*{{}},-]*[\w*}}/]")
 
 
 def paths(text):
     """Return the paths that a text names, each of `a/{b,c}` on its own."""
-    text = text.replace("`_dnnl/", "`python/tvm/relay/op/contrib/_dnnl/")
+    for short, folder in SHORT.items():
+        text = text.replace(f"`{short}/", f"`{folder}/{short}/")
     for path in PATH.findall(text):
         before, brace, rest = path.partition("{")
         parts, _, after = rest.partition("}")
@@ -52,6 +55,7 @@ def test_paths_in_a_text():
     text = "`src/a/{b,c}.cc`, tests/x.py. https://h/docs/y, build/docs/z (python/tvm/) a/src/b"
     assert list(paths(text)) == ["src/a/b.cc", "src/a/c.cc", "tests/x.py", "python/tvm/"]
     assert list(paths("`_dnnl/ir/`")) == ["python/tvm/relay/op/contrib/_dnnl/ir/"]
+    assert list(paths("`core/ops/`")) == ["src/runtime/contrib/dnnl/core/ops/"]
 
 
 def build(folder, *lines):

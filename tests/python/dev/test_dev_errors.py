@@ -35,7 +35,7 @@ from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import ROOT, Layout
 from scripts.runner import Runner, explain_pip_failure
-from scripts.setup import environment, machine, native, steps
+from scripts.setup import machine, native, steps, variables
 
 
 def program(path, text):
@@ -165,21 +165,21 @@ def test_a_python_without_venv():
 def test_tvm_home_must_be_a_built_tree(tmp_path):
     environ = {"TVM_HOME": str(tmp_path)}
     with pytest.raises(SetupError, match="is not a TVM source tree"):
-        environment.tvm_home(environ)
+        variables.tvm_home(environ)
     (tmp_path / "python/tvm").mkdir(parents=True)
     (tmp_path / "python/tvm/__init__.py").write_text("")
     with pytest.raises(SetupError, match="has no libtvm.so"):
-        environment.tvm_home(environ)
+        variables.tvm_home(environ)
     (tmp_path / "build").mkdir()
     (tmp_path / "build/libtvm.so").write_bytes(b"")
-    assert environment.tvm_home(environ) == tmp_path
+    assert variables.tvm_home(environ) == tmp_path
 
-    variables = environment.variables(Layout(), {**environ, "PATH": "/bin"})
+    prepared = variables.variables(Layout(), {**environ, "PATH": "/bin"})
     ours = [Layout().root / name for name in ("tests/python/contrib", "scripts/report_page")]
     packages = [tmp_path / "python", *ours]
-    assert variables["PYTHONPATH"] == os.pathsep.join(map(str, packages))
-    assert variables["TVM_LIBRARY_PATH"] == str(tmp_path / "build")
-    assert environment.tvm_home({}) is None
+    assert prepared["PYTHONPATH"] == os.pathsep.join(map(str, packages))
+    assert prepared["TVM_LIBRARY_PATH"] == str(tmp_path / "build")
+    assert variables.tvm_home({}) is None
 
 
 @pytest.fixture

@@ -69,6 +69,8 @@ def test_long_files_are_found_unless_allowed(tmp_path):
         ("a.py", "x = 1  "),
         ("a.txt", "numpy==1.26.4; python_version < '3.11'"),
         ("a.txt", "<" * 7 + " HEAD"),
+        ("a.md", "Products of " + "matrices run there"),
+        *((f"{folder}/a.py", "taken" + " = 1") for folder in ("scripts", "tests", "apps")),
     ],
 )
 def test_forbidden_strings_are_found(tmp_path, name, line):

@@ -111,7 +111,7 @@ def test_no_other_set_up_changes_what_goes_into_it(layout, tmp_path, monkeypatch
 def built(tmp_path_factory):
     """Build the wheel."""
     if os.environ.get("TVM_HOME"):
-        pytest.skip("a wheel is made of the prebuilt tree")
+        pytest.skip("a wheel is built from the prebuilt tree")
     return wheel.build(LAYOUT, tmp_path_factory.mktemp("dist"), wheel.Tree())
 
 

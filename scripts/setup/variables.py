@@ -1,0 +1,100 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The variables of the commands that run in the environment, and the TVM tree that it is of."""
+
+import os
+from pathlib import Path
+
+from scripts.errors import SetupError
+from scripts.layout import PluginLayout
+from scripts.runner import prepend
+
+LIBRARY_PLACES = ("build", "lib", "build/Release", "python/tvm")
+
+
+def tvm_home(environ=None):
+    """Return the source-built TVM tree that TVM_HOME names, or None.
+
+    A tree without Python files or without libtvm.so is an error here, before anything starts.
+    """
+    value = (os.environ if environ is None else environ).get("TVM_HOME", "").strip()
+    if not value:
+        return None
+    home = Path(value).expanduser().absolute()
+    if not (home / "python" / "tvm" / "__init__.py").is_file():
+        raise SetupError(
+            f"TVM_HOME={value} is not a TVM source tree: it has no python/tvm/__init__.py",
+            "set TVM_HOME to the root of a TVM checkout, or unset it to use the prebuilt tree.",
+        )
+    find_libtvm(home)
+    return home
+
+
+def find_libtvm(home):
+    """Return the directory of libtvm.so in a source-built tree."""
+    for place in LIBRARY_PLACES:
+        if (home / place / "libtvm.so").is_file():
+            return home / place
+    raise SetupError(
+        f"TVM_HOME={home} has no libtvm.so (looked in {', '.join(LIBRARY_PLACES)})",
+        "build it: in TVM_HOME, `mkdir -p build && cp cmake/config.cmake build && cd build && "
+        "cmake .. && make -j`; or unset TVM_HOME to use the prebuilt tree.",
+    )
+
+
+def variables(layout, environ=None):
+    """Return the environment variables of commands that run in the prepared environment."""
+    environ = dict(os.environ if environ is None else environ)
+    if isinstance(layout, PluginLayout):
+        return _of_plugin(layout, environ)
+    home = tvm_home(environ)
+    package = home / "python" if home else layout.prebuilt
+    library = find_libtvm(home) if home else layout.tvm
+
+    prepend(environ, "PATH", layout.bin)
+    prepend(environ, "PYTHONPATH", layout.report_page)
+    # What the commands share with the tests: networks, random graphs, the table of ops.
+    prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "contrib")
+    prepend(environ, "PYTHONPATH", package)
+    environ["VIRTUAL_ENV"] = str(layout.venv)
+    # The tree's own libtvm.so, whatever else LD_LIBRARY_PATH or PATH may offer.
+    environ["TVM_LIBRARY_PATH"] = str(library)
+    if layout.native != layout.build:
+        environ["TVM_DNNL_LIBRARY"] = str(layout.library)
+    environ.pop("PYTHONHOME", None)
+    return environ
+
+
+def newer_onednn(layout, environ):
+    """Return the variables with which a process opens the newer library of oneDNN."""
+    first = [str(layout.onednn_newer / "lib"), *filter(None, [environ.get("LD_LIBRARY_PATH")])]
+    return {**environ, "LD_LIBRARY_PATH": os.pathsep.join(first)}
+
+
+def _of_plugin(layout, environ):
+    """Return the environment variables of commands that run in the plug-in's environment."""
+    prepend(environ, "PATH", layout.bin)
+    # Before any TVM that is on the caller's path.
+    prepend(environ, "PYTHONPATH", layout.packages)
+    prepend(environ, "PYTHONPATH", layout.report_page)
+    # What its tests share with those of the other.
+    prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "contrib")
+    prepend(environ, "PYTHONPATH", layout.plugin)
+    environ["VIRTUAL_ENV"] = str(layout.venv)
+    for name in ("PYTHONHOME", "TVM_HOME", "TVM_LIBRARY_PATH", "TVM_DNNL_LIBRARY"):
+        environ.pop(name, None)
+    return environ
