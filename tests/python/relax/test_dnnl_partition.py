@@ -105,8 +105,8 @@ def test_what_stays_has_a_reason(case):
     mod = tvm_dnnl.partition_for_dnnl(module(build, *params))
     assert partitions(mod) == 0
     report = tvm_dnnl.offload_report(mod)
-    name = name if name in report.calls else f"nn.{name}"
-    assert report.offloaded == 0 and report.calls[name] == 1
+    name = name if name in report.ops else f"nn.{name}"
+    assert report.offloaded == 0 and report.ops[name] == 1
     assert reason in "".join(report.reasons[name])
 
 
@@ -240,7 +240,7 @@ def test_weight_that_stays():
     check(mod, {"dnnl.dense": 1}, rand(2, 5, 8))
     stayed = tvm_dnnl.partition_for_dnnl(mod, exclude=["matmul"])
     report = tvm_dnnl.offload_report(stayed)
-    assert report.calls == {"matmul": 1}, "the weight is transposed at every run"
+    assert report.ops == {"matmul": 1}, "the weight is transposed at every run"
 
 
 def test_operand_that_stays_too():

@@ -272,8 +272,8 @@ module = graphs.initialised(graphs.conv())
 expected = graphs.run(module, x, x.shape, x.shape)
 child = os.fork()
 if child == 0:
-    found = graphs.run(module, x, x.shape, x.shape)
-    os._exit(0 if all((a == b).all() for a, b in zip(found, expected)) else 1)
+    outputs = graphs.run(module, x, x.shape, x.shape)
+    os._exit(0 if all((a == b).all() for a, b in zip(outputs, expected)) else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 

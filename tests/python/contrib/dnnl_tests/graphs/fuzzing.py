@@ -120,7 +120,7 @@ class Statistics:
             self.notes[verdict.text.splitlines()[-1] if verdict.text else ""] += 1
         report = verdict.report
         for name, numbers in report.get("ops", {}).items():
-            self.calls[name] += numbers["calls"]
+            self.calls[name] += numbers["ops"]
             self.offloaded[name] += numbers["offloaded"]
         self.composites.update(report.get("composites", {}))
         self.partitions += report.get("partitions", 0)

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Random quantized graphs: each tensor in 8 bits is an output, and judged on what it was made of.
+"""Random quantized graphs: each tensor in 8 bits is an output, and judged on its operands.
 
 What rounds makes two right runs differ by a step, and the next op carries that on. So every op
 between dequantize and quantize, or of the QNN dialect, is computed anew, in float64, of the

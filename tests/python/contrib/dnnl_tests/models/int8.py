@@ -17,7 +17,7 @@
 """QDQ models: the float networks of `workloads`, quantized by onnxruntime as its users do.
 
 A model is made at its first use and kept in ``build/int8``, under a name that tells what it was
-made of.
+quantized from.
 """
 
 import dataclasses

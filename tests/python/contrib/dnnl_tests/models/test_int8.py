@@ -139,7 +139,7 @@ def test_transformer_with_reduced_precision(tmp_path, monkeypatch, recipe, casts
     )
     before, after = (dnnl.offload_report(each) for each in (plain, reduced))
     assert after.partitions == 1 and after.offloaded == after.total
-    assert after.composites == before.composites and after.calls.get("cast", 0) == casts
+    assert after.composites == before.composites and after.ops.get("cast", 0) == casts
     layer = "dnnl.qnn.dense_bias_quantize"
     wanted = {layer: 3, f"{layer}_sum": 2, f"{layer}_gelu_erf_quantize": 1}
     assert wanted.items() <= after.composites.items()

@@ -56,7 +56,7 @@ class TestNodes:
     def test_every_call_has_its_node(self):
         report = report_of(sin(conv(X)), relay.nn.dense(relay.nn.batch_flatten(X), const(4, 288)))
         drawn = [op for node in report.nodes for op in node.ops]
-        assert sorted(drawn) == sorted(op for op, n in report.calls.items() for _ in range(n))
+        assert sorted(drawn) == sorted(op for op, n in report.ops.items() for _ in range(n))
 
     def test_tuples_are_followed(self):
         parts = relay.split(X, 2, axis=1)

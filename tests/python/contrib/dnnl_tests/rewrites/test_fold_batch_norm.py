@@ -57,7 +57,7 @@ def assert_folded(out, composite, count=1):
     mod = module(out)
     partitioned = partition(mod)
     report = dnnl.offload_report(partitioned)
-    assert "nn.batch_norm" not in report.calls
+    assert "nn.batch_norm" not in report.ops
     assert report.folded == {"nn.batch_norm": count}
     assert report.composites == {composite: count}
     inputs = {p.name_hint: rand(*map(int, p.checked_type.shape)) for p in mod["main"].params}
@@ -203,11 +203,11 @@ KEPT = {
 @pytest.mark.parametrize("name", AFFINE)
 def test_batch_norm_becomes_factor_and_summand(name):
     mod = module(AFFINE[name]())
-    before = dnnl.offload_report(mod).calls
+    before = dnnl.offload_report(mod).ops
     partitioned = partition(mod, prune=False)
     report = dnnl.offload_report(partitioned)
     assert report.folded == {"nn.batch_norm": 1} and report.offloaded_ops["multiply"] == 1
-    assert report.calls["add"] == before["add"] + 1
+    assert report.ops["add"] == before["add"] + 1
     assert any("multiply_add" in composite for composite in report.composites)
     inputs = {p.name_hint: rand(*map(int, p.checked_type.shape)) for p in mod["main"].params}
     assert_same_result(mod, partitioned, inputs)
@@ -216,7 +216,7 @@ def test_batch_norm_becomes_factor_and_summand(name):
 @pytest.mark.parametrize("name", AFFINE)
 def test_excluded_batch_norm_is_kept(name):
     report = dnnl.offload_report(partition(module(AFFINE[name]()), exclude=["nn.batch_norm"]))
-    assert not report.folded and report.calls["nn.batch_norm"] == 1
+    assert not report.folded and report.ops["nn.batch_norm"] == 1
 
 
 def test_batch_norm_of_reduced_precision_is_kept(monkeypatch):
@@ -225,7 +225,7 @@ def test_batch_norm_of_reduced_precision_is_kept(monkeypatch):
     data = relay.nn.relu(var("x", *SHAPE, dtype="bfloat16"))
     stats = [relay.const(np.ones(8, "float32"), "bfloat16") for _ in range(4)]
     report = dnnl.offload_report(partition(module(relay.nn.batch_norm(data, *stats)[0])))
-    assert not report.folded and report.calls["nn.batch_norm"] == 1
+    assert not report.folded and report.ops["nn.batch_norm"] == 1
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -251,7 +251,7 @@ def test_constants_that_overflow_are_kept():
 def test_excluded_op_is_not_folded(op):
     report = dnnl.offload_report(partition(module(batch_norm(conv(x))), exclude=[op]))
     rest = {"multiply": 1, "add": 1} if op == "nn.conv2d" else {"nn.batch_norm": 1}
-    assert report.calls == {"nn.conv2d": 1, **rest}
+    assert report.ops == {"nn.conv2d": 1, **rest}
     assert report.reasons[op] == {"excluded by option": 1}
 
 
@@ -274,7 +274,7 @@ def test_mask_of_dropout_keeps_it():
     data = var("x", *SHAPE)
     both = relay.nn.dropout_raw(conv(data))
     report = dnnl.offload_report(partition(module(both)))
-    assert report.calls["nn.dropout"] == 1 and not report.folded
+    assert report.ops["nn.dropout"] == 1 and not report.folded
 
 
 class TestParams:

@@ -71,7 +71,7 @@ def test_inputs_of_all_steps_are_multiplied_at_once(sign):
     report = dnnl.offload_report(partition(mod))
     assert report.partitions == 1 and report.offloaded == report.total
     assert report.composites == {"dnnl.dense_bias": 1, "dnnl.dense_sum_tanh": STEPS}
-    assert "concatenate" not in report.calls
+    assert "concatenate" not in report.ops
     testing.check(mod, {"x": X}, reference=[states(X[::sign], kernels, biases)], rtol=RTOL)
 
 
@@ -85,7 +85,7 @@ def test_inputs_without_a_state():
     ]
     mod = module(relay.stack([relay.tanh(each) for each in own], axis=0))
     report = dnnl.offload_report(partition(mod))
-    assert report.composites == {"dnnl.dense_bias": 1} and report.calls["nn.dense"] == 1
+    assert report.composites == {"dnnl.dense_bias": 1} and report.ops["nn.dense"] == 1
     expected = np.tanh(X.astype("float64") @ kernels[0].T + biases[0])
     testing.check(mod, {"x": X}, reference=[expected], rtol=RTOL)
 
@@ -108,7 +108,7 @@ def test_steps_that_stay(case):
     mod = module(layer(parts(x, axis), kernels, biases))
     options = {"exclude": case.get("exclude", [])}
     report = dnnl.offload_report(partition(mod, **options))
-    assert report.calls["nn.dense"] == report.calls["concatenate"] == STEPS
+    assert report.ops["nn.dense"] == report.ops["concatenate"] == STEPS
     values = rand(*case.get("shape", X.shape))
     expected = states(np.moveaxis(values, axis, 0), kernels, biases)
     testing.check(mod, {"x": values}, options=options, reference=[expected], rtol=RTOL)

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""A small DNNL module with open dimensions, made of the JSON graph that TVM writes of a static one.
+"""A small DNNL module with open dimensions, from the JSON graph that TVM writes of a static one.
 
 ``python -m dnnl_tests.runtime.dynamic SHAPES`` calls it with so many shapes and prints how much
 memory the process uses after each hundred.

@@ -117,7 +117,7 @@ class _Reporter:
         return self._add(node)
 
     def _stay(self, name: str, reason: str, count: int = 1) -> None:
-        self.report.calls[name] += count
+        self.report.ops[name] += count
         self.report.reasons.setdefault(name, Counter())[reason] += count
 
     def _function(self, name: str, func: relax.Function) -> None:
@@ -183,7 +183,7 @@ class _Reporter:
                 if (short_name(each) != "permute_dims" or each.args[0] not in fixed)
                 and (short_name(each) != "astype" or title == f"{COMPILER}.cast")
             ]
-            self.report.calls.update(names)
+            self.report.ops.update(names)
             self.report.offloaded_ops.update(names)
             self.report.composites[title] += 1
             if "qnn." in title:

@@ -66,14 +66,14 @@ def _formulas(graph: RelaxGraph, i: int):
         if graph.ops[weight] == "transpose" and graph.read[weight].attrs["axes"] == [1, 0]:
             attrs = {k: v for k, v in graph.read[i].attrs.items() if k == "out_dtype"}
             yield ReadOp("nn.dense", [data, *graph.operands[weight]], attrs)
-    if name in ("add", "multiply", "divide"):
-        for reader, norm_name in _NORMS.items():
-            norm = reader(graph).read(i)
-            operands = norm and _of_vectors(graph, norm, reader.axis)
-            if operands:
-                switches = {"center": norm.beta is not None, "scale": norm.gamma is not None}
-                attrs = {"axis": reader.axis, "epsilon": norm.epsilon, **switches}
-                yield ReadOp(norm_name, operands, attrs)
+    for reader, norm_name in _NORMS.items():
+        norm = reader(graph).read(i) if name in reader.roots else None
+        operands = norm and _of_vectors(graph, norm, reader.axis)
+        if operands:
+            switches = {"center": norm.beta is not None, "scale": norm.gamma is not None}
+            attrs = {"axis": reader.axis, "epsilon": norm.epsilon, **switches}
+            yield ReadOp(norm_name, operands, attrs)
+    if name in RMSNormReader.roots:
         norm = RMSNormReader(graph).read(i)
         operands = norm and _of_vectors(graph, norm, -1)
         if operands and norm.gamma is not None:

@@ -24,10 +24,12 @@ Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The roo
                  what rules see of an op, whichever IR it is written in
     ir           Relay: a call as rules see it, a function as a graph; constants; shapes with names
     rewrites     what prepares a function; a driver, and a file for each rewrite
-    partition    what is fused, which regions become functions, and which stay on TVM
+    partition    what is fused, which regions become functions, and which stay on TVM; patterns
+                 for TVM's own passes, and what rewrites a quantized model for them
     export       libraries that are written as a whole
     report       what became of each op, as a table, for programs and drawn
-    integration  tvmc, C source, profiling, shape functions, the host's target
+    integration  tvmc, C source, profiling, shape functions, the host's target, a cache of
+                 compiled models, the names of TVM's own backend
 
 A function passes through these files in this order, as ``pipeline.py`` lists them::
 

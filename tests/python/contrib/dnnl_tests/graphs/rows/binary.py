@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Functions of two elements, with every kind of second operand."""
+"""Binary elementwise ops, with every kind of second operand."""
 
 from tvm import relay
 

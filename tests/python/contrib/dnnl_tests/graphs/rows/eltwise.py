@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Functions of one element."""
+"""Unary elementwise ops."""
 
 from tvm import relay
 

@@ -176,12 +176,13 @@ def register() -> None:
     for name in (*of_kind("same"), *filter(_is_unary, map(str, tvm.ir.Op.list_op_names()))):
         _register_missing(name, _same())
     _register_missing("image.resize3d", _resize3d)
-    for rank in "123":
-        for kind in ("max", "avg"):
-            _register_missing(f"nn.adaptive_{kind}_pool{rank}d", _adaptive_pool)
-            _register(f"nn.{kind}_pool{rank}d", _pool)
-        _register(f"nn.conv{rank}d", _conv(False))
-        _register(f"nn.conv{rank}d_transpose", _conv(True))
+    # TVM has one for those to a single element, which have no attribute with the size.
+    for name in of_kind("pooled to a size"):
+        _register_missing(name, _adaptive_pool)
+    windows = {"pooled": _pool, "convolved": _conv(False), "convolved transposed": _conv(True)}
+    for kind, function in windows.items():
+        for name in of_kind(kind):
+            _register(name, function)
 
 
 def _is_unary(name: str) -> bool:

@@ -215,5 +215,5 @@ KINDS = {
     "squeezed": _squeezed,
     "reshaped": _reshaped,
     "gathered": _gathered,
-    "window": _window,
+    **dict.fromkeys(("convolved", "convolved transposed", "pooled", "pooled to a size"), _window),
 }

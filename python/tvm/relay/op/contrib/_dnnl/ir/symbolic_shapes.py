@@ -23,7 +23,8 @@ followed gets a name of its own, so that two that are equal here are equal in ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Optional
 
 from tvm import relay
 
@@ -176,7 +177,7 @@ class SymbolicShapes:
         return tuple(values) if values is not None and len(values) == count.number else None
 
     def _values_of_op(self, i: int, call: relay.Call) -> Sequence[Dim | None] | None:
-        name, attrs, operands = op_name(call), call.attrs, self.graph.operands[i]
+        name, operands = op_name(call), self.graph.operands[i]
         if name == "shape_of":
             return self.shapes[operands[0]]
         if name == "concatenate":
@@ -187,29 +188,14 @@ class SymbolicShapes:
         values = [self.values[k] for k in operands]
         if not values or None in values:
             return None
-        data = values[0]
-        if name in ("cast", "cast_like", "copy") or (name in TABLE and TABLE[name].reshapes):
-            return data
-        if name == "take":
-            indices = [dim.number for dim in values[1] if dim is not None and not dim.names]
-            # What an index out of range means depends on the mode.
-            if len(indices) != len(values[1]) or not all(0 <= k < len(data) for k in indices):
-                return None
-            return [data[k] for k in indices]
-        if name == "strided_slice":
-            return _sliced(attrs, data)
-        if name == "slice_like" and not attrs.axes:
-            return data[: len(values[1])]
-        if name == "scatter_elements" and str(attrs.reduction) == "update":
-            return _scattered(*values)
-        if name == "prod":
-            return None if None in data else [product(data)]
         if name in _ARITHMETIC:
             # A single value goes with each of the others, of which there may be none.
             count = product(self.shapes[i]).number
             pairs = [each * count if len(each) == 1 else each for each in values]
             return [_ARITHMETIC[name](*pair) for pair in zip(*pairs)]
-        return None
+        if name in TABLE and TABLE[name].reshapes:
+            return values[0]
+        return _OF_VALUES[name](call.attrs, *values) if name in _OF_VALUES else None
 
 
 def _is_at_least(left: Dim, right: Dim) -> bool:
@@ -257,9 +243,33 @@ _ARITHMETIC = {
 }
 
 
-def _scattered(
-    data: Sequence[Dim | None], indices: Sequence[Dim | None], updates: Sequence[Dim | None]
-) -> Sequence[Dim | None] | None:
+# The elements of the result of other ops, from their attributes and the elements of the operands.
+_Values = Sequence[Optional[Dim]]
+
+
+def _unchanged(attrs, data: _Values, *others: _Values) -> _Values:
+    return data
+
+
+def _product(attrs, data: _Values) -> _Values | None:
+    return None if None in data else [product(data)]
+
+
+def _picked(attrs, data: _Values, positions: _Values) -> _Values | None:
+    indices = [dim.number for dim in positions if dim is not None and not dim.names]
+    # What an index out of range means depends on the mode.
+    if len(indices) != len(positions) or not all(0 <= k < len(data) for k in indices):
+        return None
+    return [data[k] for k in indices]
+
+
+def _sliced_like(attrs, data: _Values, other: _Values) -> _Values | None:
+    return None if attrs.axes else data[: len(other)]
+
+
+def _scattered(attrs, data: _Values, indices: _Values, updates: _Values) -> _Values | None:
+    if str(attrs.reduction) != "update":
+        return None
     result = list(data)
     for index, update in zip(indices, updates):
         if index is None or index.names or not 0 <= index.number < len(data):
@@ -268,7 +278,7 @@ def _scattered(
     return result
 
 
-def _sliced(attrs, data: Sequence[Dim | None]) -> Sequence[Dim | None] | None:
+def _sliced(attrs, data: _Values, *others: _Values) -> _Values | None:
     begin, end, strides = (
         ints(getattr(attrs, name)) if getattr(attrs, name) is not None else None
         for name in ("begin", "end", "strides")
@@ -280,3 +290,13 @@ def _sliced(attrs, data: Sequence[Dim | None]) -> Sequence[Dim | None] | None:
         stop = len(data) if end[0] < 0 else begin[0] + end[0]
         return data[begin[0] : stop]
     return data[begin[0] : end[0] : step] if step > 0 else None
+
+
+_OF_VALUES: dict[str, Callable[..., _Values | None]] = {
+    **dict.fromkeys(("cast", "cast_like", "copy"), _unchanged),
+    "prod": _product,
+    "scatter_elements": _scattered,
+    "slice_like": _sliced_like,
+    "strided_slice": _sliced,
+    "take": _picked,
+}

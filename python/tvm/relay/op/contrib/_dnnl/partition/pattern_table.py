@@ -37,14 +37,6 @@ from .fuse import Fused
 # Ops by their names in that of a composite, where they differ.
 _OPS = {"bias": BIAS_OPS, "sum": ("add",), "relu": ("nn.relu",), "quantize": (QUANTIZE,)}
 
-# What is fused to an op that reads 8 bits, behind its bias if it has one. MergeComposite looks for
-# each pattern in the whole function, so there are only those that quantizers write.
-_ALONE = ("", "quantize")
-_POSTS = ("relu_quantize", "clip_quantize")
-_ROUNDED = tuple(f"quantize_{posts}" for posts in _POSTS)
-_SUMS = ("sum_quantize", "sum_relu_quantize", "quantize_sum", "quantize_sum_quantize")
-_ROUNDED_SUMS = tuple(f"quantize_sum_{posts}" for posts in _POSTS)
-
 
 def _ops(spec: OpSpec, parts: str) -> list[tuple[str, ...]]:
     """Return the ops of a composite in order; where there are several, any one of them."""
@@ -84,10 +76,10 @@ def quantized_composites(rows: Mapping[str, OpSpec]) -> dict[str, list[tuple[str
 
 def _quantized_parts(spec: OpSpec) -> list[str]:
     """Return what is fused to an op that reads 8 bits."""
+    ends = ["quantize", *spec.patterns_int8.split()]
     if spec.weight_axis is None:
-        return ["quantize", *(_POSTS if spec.name in _OPS["sum"] else ())]
-    more = (*_POSTS, *_ROUNDED, *_SUMS, *_ROUNDED_SUMS) if spec.patterns else ()
-    ends = [*_ALONE, *more]
+        return ends
+    ends.insert(0, "")
     return [*ends, *(f"bias_{end}".rstrip("_") for end in ends)]
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..options import Options
 from .op_view import OpView
+from .operands import is_per_channel
 from .refused import REFUSED
 from .tensors import result_elements, shape_function_reason
 
@@ -96,9 +97,15 @@ class OpSpec:
     relax : str | None
         The ops of Relax that are read as this one, without "relax.", separated by spaces; None for
         one of the same name, and no names for what Relax writes as several ops or does not have.
+    skips_positions : bool
+        Whether the op has strides that leave out spatial positions of its result, and may get
+        larger ones where what reads the result leaves out more.
     patterns : str
         The composites that the pattern table has of this op: what is fused to it, in words
         separated by spaces.
+    patterns_int8 : str
+        The same of the composites whose op reads integers in 8 bits, but for those that each such
+        op has: with nothing fused to it, with a bias in front, and with a quantize.
     """
 
     name: str
@@ -123,7 +130,9 @@ class OpSpec:
     is_not_negative: Callable[[OpView], bool] | None = None
     scaled_weight: Callable[[OpView, np.ndarray, np.ndarray], np.ndarray] | None = None
     relax: str | None = None
+    skips_positions: bool = False
     patterns: str = ""
+    patterns_int8: str = ""
 
     @property
     def relax_ops(self) -> list[str]:
@@ -212,6 +221,21 @@ class Rules:
         """Whether no element of a result is below zero, as far as the op, if any, tells."""
         spec = self.ops.get(call.name) if call is not None else None
         return spec is not None and spec.is_not_negative is not None and spec.is_not_negative(call)
+
+    def is_per_channel(self, root: OpView, call: OpView, operand: tuple[int | None, ...]) -> bool:
+        """Whether an operand has one value for each channel of the result of an op with a row.
+
+        Parameters
+        ----------
+        root : OpView
+            The op, whose row has a channel axis.
+        call : OpView
+            The binary op, whose other operand is the result, or has its shape.
+        operand : tuple[int | None, ...]
+            The shape of the operand.
+        """
+        axis = self.ops[root.name].channel_axis(root)
+        return is_per_channel(call, operand, root.result.shape, axis)
 
     def axis_behind(self, call: OpView, axis: int) -> int | None:
         """Return the axis of the results of an op with a row that is an axis of its data, if any.

@@ -16,8 +16,9 @@
 # under the License.
 """What a rule sees of an op: operands, results and attributes, whichever IR it is written in.
 
-A reader makes these of an IR: `ir/relay_view.py` of Relay. It names ops, and their attributes, as
-the table does, which has Relay's names, and orders operands as Relay does.
+A reader makes these of an IR: `ir/relay_view.py` of Relay, `ops.py` and `graph.py` of the backend
+for Relax of that. It names ops, and their attributes, as the table does, which has Relay's names,
+and orders operands as Relay does.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from .op_spec import (
     view,
 )
 from .rules.binary import BINARY, COMPARISON, DIVIDE
-from .rules.conv import CONV
+from .rules.conv import CONV, CONV_TRANSPOSE
 from .rules.eltwise import (
     CLIP,
     cast_reason,
@@ -65,21 +65,35 @@ from .rules.view import (
 )
 from .tensors import data_elements
 
+# What quantizers write behind an op. MergeComposite looks for each pattern in the whole function,
+# so there are no others.
+_POSTS_INT8 = "relu_quantize clip_quantize"
+_RESIDUAL_INT8 = (
+    f"{_POSTS_INT8} quantize_relu_quantize quantize_clip_quantize sum_quantize sum_relu_quantize "
+    "quantize_sum quantize_sum_quantize quantize_sum_relu_quantize quantize_sum_clip_quantize"
+)
+
 TABLE: dict[str, OpSpec] = {
     row.name: row
     for row in [
-        root("nn.conv1d", **CONV, padding="zero"),
+        root("nn.conv1d", **CONV),
         root(
             "nn.conv2d",
             **CONV,
-            padding="zero",
             patterns="bias_sum_relu bias_sum bias_relu bias bias_sigmoid relu sigmoid",
+            patterns_int8=_RESIDUAL_INT8,
         ),
-        root("nn.conv3d", **CONV, padding="zero"),
-        root("nn.conv1d_transpose", **CONV),
-        root("nn.conv2d_transpose", **CONV),
-        root("nn.conv3d_transpose", **CONV),
-        root("nn.dense", **DENSE, relax="matmul", patterns="bias_relu bias relu"),
+        root("nn.conv3d", **CONV),
+        root("nn.conv1d_transpose", **CONV_TRANSPOSE),
+        root("nn.conv2d_transpose", **CONV_TRANSPOSE),
+        root("nn.conv3d_transpose", **CONV_TRANSPOSE),
+        root(
+            "nn.dense",
+            **DENSE,
+            relax="matmul",
+            patterns="bias_relu bias relu",
+            patterns_int8=_RESIDUAL_INT8,
+        ),
         root("nn.matmul", **MATMUL, relax="matmul"),
         root("nn.batch_matmul", **BATCH_MATMUL, relax="matmul"),
         light("nn.max_pool1d", **MAX_POOL, padding="lowest"),
@@ -172,7 +186,7 @@ TABLE: dict[str, OpSpec] = {
         eltwise("dnnl.softplus", virtual_reason, cost_weight=FUNCTION, relax="nn.softplus"),
         eltwise("dnnl.swish", virtual_reason, cost_weight=FUNCTION, relax="nn.silu"),
         binary("nn.bias_add", axis_reason, shape="same", relax=""),
-        binary("add", **BINARY),
+        binary("add", **BINARY, patterns_int8=_POSTS_INT8),
         binary("subtract", **BINARY),
         binary("multiply", **BINARY),
         binary("divide", **DIVIDE),

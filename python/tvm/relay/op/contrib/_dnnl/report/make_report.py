@@ -50,7 +50,7 @@ def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
         report.in_float32 = record.in_float32
     for unit in walk.units:
         names = Counter(op_name(call) for call in unit.ops)
-        report.calls.update(names)
+        report.ops.update(names)
         if unit.offloaded:
             report.offloaded_ops.update(names)
             report.composites.update([unit.composite] if unit.composite else [])

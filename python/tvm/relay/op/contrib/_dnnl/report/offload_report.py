@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -99,7 +100,7 @@ class OffloadReport:
 
     Parameters
     ----------
-    calls : dict[str, int]
+    ops : dict[str, int]
         By Relay op: how many there are in the module, those in composites included.
     offloaded_ops : dict[str, int]
         By Relay op: how many of them are in a partition.
@@ -122,7 +123,7 @@ class OffloadReport:
         The module as a graph: each op, where it runs, what it reads and, if it stayed, why.
     """
 
-    calls: dict[str, int] = field(default_factory=Counter)
+    ops: dict[str, int] = field(default_factory=Counter)
     offloaded_ops: dict[str, int] = field(default_factory=Counter)
     reasons: dict[str, dict[str, int]] = field(default_factory=dict)
     composites: dict[str, int] = field(default_factory=Counter)
@@ -135,9 +136,15 @@ class OffloadReport:
     to_html = to_html  # not for TVM
 
     @property
+    def calls(self) -> dict[str, int]:
+        """The name that `ops` had; deprecated."""
+        warnings.warn("OffloadReport.calls is now .ops", DeprecationWarning, stacklevel=2)
+        return self.ops
+
+    @property
     def total(self) -> int:
         """How many Relay ops the module has."""
-        return sum(self.calls.values())
+        return sum(self.ops.values())
 
     @property
     def offloaded(self) -> int:
@@ -150,7 +157,7 @@ class OffloadReport:
         text = f"{self.offloaded} of {self.total} ops run on oneDNN"
         if self.partitions:
             text += f", in {_count(self.partitions)}"
-        left = {name: count - self.offloaded_ops.get(name, 0) for name, count in self.calls.items()}
+        left = {name: count - self.offloaded_ops.get(name, 0) for name, count in self.ops.items()}
         names = [name for name in sorted(left, key=lambda name: (-left[name], name)) if left[name]]
         if len(names) > MAX_LEFT:
             names[MAX_LEFT:] = ["..."]
@@ -164,11 +171,13 @@ class OffloadReport:
             "partitions": self.partitions,
             "ops": {
                 name: {
-                    "calls": self.calls[name],
+                    "ops": self.ops[name],
+                    # The name that this had; for who reads the JSON.
+                    "calls": self.ops[name],
                     "offloaded": self.offloaded_ops.get(name, 0),
                     "reasons": dict(self.reasons.get(name, {})),
                 }
-                for name in sorted(self.calls)
+                for name in sorted(self.ops)
             },
             "composites": dict(sorted(self.composites.items())),
             "in_8_bits": dict(sorted(self.in_8_bits.items())),
@@ -193,11 +202,11 @@ class OffloadReport:
     def __str__(self) -> str:
         sources = self._sources()
         rows = [("op", "count", "oneDNN", "why the others stayed on TVM")]
-        for name in sorted(self.calls, key=lambda name: (-self.calls[name], name)):
+        for name in sorted(self.ops, key=lambda name: (-self.ops[name], name)):
             reasons = self.reasons.get(name, {})
             of_reason = {why: [*sources.get((name, why), ())] for why in reasons}
             texts = _grouped(reasons, of_reason) or [""]
-            rows.append((name, self.calls[name], self.offloaded_ops.get(name, 0), texts[0]))
+            rows.append((name, self.ops[name], self.offloaded_ops.get(name, 0), texts[0]))
             rows.extend(("", "", "", text) for text in texts[1:])
         rows.append(("total", self.total, self.offloaded, f"in {_count(self.partitions)}"))
         width = [max(len(str(row[i])) for row in rows) for i in range(3)]
@@ -219,7 +228,7 @@ class OffloadReport:
         for text, count in sorted(self.in_float32.items()):
             lines.append(f"in float32 between 8-bit tensors: {count} x {text}")
         left = sum(
-            self.calls[name] - self.offloaded_ops.get(name, 0) for name in (QUANTIZE, DEQUANTIZE)
+            self.ops[name] - self.offloaded_ops.get(name, 0) for name in (QUANTIZE, DEQUANTIZE)
         )
         if left and self.partitions:
             lines.append(

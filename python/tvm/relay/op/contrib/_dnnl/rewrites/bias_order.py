@@ -27,9 +27,8 @@ from functools import partial
 from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..ir.relay_view import shape_of
 from ..policy.op_spec import Rules
-from ..policy.operands import BIAS_OPS, is_per_channel
+from ..policy.operands import BIAS_OPS
 from .driver import Match, rewrite
 
 
@@ -62,13 +61,11 @@ def _root_residual_bias(graph: DataflowGraph, outer: int, rules: Rules) -> list[
     if not isinstance(graph.nodes[bias], (relay.Constant, relay.Var)):
         return None
     for root, residual in (graph.operands[inner], reversed(graph.operands[inner])):
-        call = graph.nodes[root]
         if not rules.is_heavy(graph.ops[root]) or graph.users[root] != [inner]:
             continue
-        out = shape_of(call)
-        if shape_of(graph.nodes[residual]) != out or graph.scope[root] != graph.scope[outer]:
+        is_full = graph.result(residual).shape == graph.result(root).shape
+        if not is_full or graph.scope[root] != graph.scope[outer]:
             continue
-        axis = rules.ops[graph.ops[root]].channel_axis(graph.views[root])
-        if is_per_channel(graph.views[outer], shape_of(graph.nodes[bias]), out, axis):
+        if rules.is_per_channel(graph.views[root], graph.views[outer], graph.result(bias).shape):
             return [root, residual, bias]
     return None

@@ -70,7 +70,7 @@ def fold_layer_norm(function: TypedFunction, rules: Rules) -> Rewritten:
 def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
     reader = LayerNormReader(graph)
     # The last op comes first: with the factor and the summand before without.
-    for root in calls_of("add", "multiply", "divide"):
+    for root in calls_of(*reader.roots):
         norm = reader.read(root)
         if norm is not None:
             operands = norm.operands()

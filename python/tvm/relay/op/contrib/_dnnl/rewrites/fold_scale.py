@@ -37,7 +37,6 @@ from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
 from ..policy.op_view import OpView, Tensor
-from ..policy.operands import is_per_channel
 from ..policy.rules.reduce import batch_norm_affine
 from .driver import Match, rewrite
 
@@ -171,7 +170,7 @@ class _Walk:
         if not operand.is_constant or call.result.shape != self.out:
             return None
         values = operand.value.astype("float64")
-        is_bias = is_per_channel(call, values.shape, self.out, self.axis)
+        is_bias = self.rules.is_per_channel(self.view, call, values.shape)
         is_scalar = values.size == 1 and call.name != "nn.bias_add"
         return values.reshape(-1) if is_bias or is_scalar else None
 

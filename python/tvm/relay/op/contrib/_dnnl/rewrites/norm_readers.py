@@ -51,6 +51,8 @@ class LayerNormReader:
         A typed function.
     """
 
+    # The last ops of one: the summand, the factor, or what divides by the root.
+    roots = ("add", "multiply", "divide")
     # The axis of the data that factors and summands lie along.
     axis = -1
 
@@ -191,6 +193,9 @@ class InstanceNormReader(LayerNormReader):
 
 class RMSNormReader(LayerNormReader):
     """Reads normalizations of data that is not centred."""
+
+    # They have no summand.
+    roots = ("multiply", "divide")
 
     def _centred(self, i: int) -> int | None:
         return i

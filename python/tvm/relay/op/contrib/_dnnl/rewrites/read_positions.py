@@ -31,7 +31,7 @@ from typing import NamedTuple, Optional
 from ..policy.graph import Graph
 from ..policy.op_spec import Rules
 from ..policy.op_view import OpView
-from ..policy.rules.conv import SPATIAL, is_transposed
+from ..policy.rules.conv import SPATIAL
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor
 from ..policy.tensors import ints
 
@@ -115,9 +115,20 @@ class ReadPositions:
         # The first result of a batch_norm, and the batch_norm where that is all that is used.
         self.norms: set[int] = set()
         # Few models have one, and to ask the rules about each call takes long.
-        if any(map(_may_skip_positions, graph.views)):
+        if any(map(self._may_skip_positions, graph.views)):
             for i in range(len(graph.operands)):
                 self._classify(i)
+
+    def _may_skip_positions(self, call: OpView | None) -> bool:
+        """Whether a call is a convolution with strides whose window is one position."""
+        spec = None if call is None else self.rules.ops.get(call.name)
+        if spec is None or not spec.skips_positions:
+            return False
+        strides = ints(call.attrs.strides)
+        if strides is None or all(stride == 1 for stride in strides):
+            return False
+        window = zip(str(call.attrs.kernel_layout), getattr(call.args[1], "shape", ()))
+        return all(size == 1 for letter, size in window if letter in SPATIAL)
 
     def _classify(self, i: int) -> None:
         name = self.graph.ops[i]
@@ -125,7 +136,7 @@ class ReadPositions:
             if self.graph.operands[i][0] in self.norms:
                 self.norms.add(i)
         elif name in self.rules.ops and self.rules.refusal(self.graph.views[i]) is None:
-            if name.startswith("nn.conv") and not is_transposed(name):
+            if self.rules.ops[name].skips_positions:
                 self.convs[i] = _Conv(self.graph.views[i])
             elif name == "nn.batch_norm":
                 if all(self.graph.field(user) == 0 for user in self.graph.users[i]):
@@ -252,15 +263,3 @@ class ReadPositions:
             if any(parts):
                 parts_of[i] = parts
         return parts_of
-
-
-def _may_skip_positions(call: OpView | None) -> bool:
-    """Whether a call is a convolution with strides whose window is one position."""
-    name = "" if call is None else call.name
-    if not name.startswith("nn.conv") or is_transposed(name):
-        return False
-    strides = ints(call.attrs.strides)
-    if strides is None or all(stride == 1 for stride in strides):
-        return False
-    window = zip(str(call.attrs.kernel_layout), getattr(call.args[1], "shape", ()))
-    return all(size == 1 for letter, size in window if letter in SPATIAL)

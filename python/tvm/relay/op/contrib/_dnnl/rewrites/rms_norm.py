@@ -35,7 +35,7 @@ def wrap_rms_norms(function: TypedFunction, rules: Rules) -> Rewritten:
 def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Match]:
     reader = RMSNormReader(graph)
     # The last op comes first: with the factor before without.
-    for root in calls_of("multiply", "divide"):
+    for root in calls_of(*reader.roots):
         norm = reader.read(root)
         if norm is not None:
             attrs = {"epsilon": norm.epsilon}

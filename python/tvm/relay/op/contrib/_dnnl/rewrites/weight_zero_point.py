@@ -36,7 +36,7 @@ from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_at
 from ..ir.relay_view import shape_of
 from ..policy.op_spec import Rules
 from ..policy.op_view import OpView
-from ..policy.operands import BIAS_OPS, is_per_channel
+from ..policy.operands import BIAS_OPS
 from ..policy.quantized import is_dequantized
 from ..policy.rules.quantize import DEQUANTIZE, symmetric
 from ..policy.tensors import EIGHT_BITS, ints
@@ -113,9 +113,8 @@ def _bias(graph: DataflowGraph, rules: Rules, conv: int) -> tuple[int, int] | No
     first, bias = graph.operands[users[0]]
     if first != conv or not isinstance(graph.nodes[bias], relay.Constant):
         return None
-    out, shape = shape_of(graph.nodes[conv]), shape_of(graph.nodes[bias])
-    axis = rules.ops[graph.ops[conv]].channel_axis(graph.views[conv])
-    is_bias = is_per_channel(graph.views[users[0]], shape, out, axis)
+    root, call = graph.views[conv], graph.views[users[0]]
+    is_bias = rules.is_per_channel(root, call, graph.result(bias).shape)
     return (users[0], bias) if is_bias else None
 
 

@@ -217,12 +217,13 @@ def scaled_conv_weight(call: OpView, weight: np.ndarray, scale: np.ndarray) -> n
 
 
 # The fields of the rows.
-CONV = dict(
+_FIELDS = dict(
     reason=conv_reason,
     channel_axis=conv_channel_axis,
     weight_axis=conv_weight_axis,
     reads_int8="constant weight",
     flops=conv_flops,
     scaled_weight=scaled_conv_weight,
-    shape="window",
 )
+CONV = dict(_FIELDS, shape="convolved", padding="zero", skips_positions=True)
+CONV_TRANSPOSE = dict(_FIELDS, shape="convolved transposed")
