@@ -357,4 +357,31 @@ TEST(DNNLInt8Conv, NothingIsWrittenBehindTheResult) {
   EXPECT_TRUE(graph.Find("convolution").impl.find("jit_1x1:avx512_core_amx") == std::string::npos);
 }
 
+TEST(DNNLInt8Conv, SumsThat32BitsDoNotHold) {
+  // Of groups and taps: 3 * 3 * 8000 products for each result.
+  for (const char* op : {"nn.conv2d", "nn.conv2d_transpose"}) {
+    QuantizedGraph graph;
+    const bool is_transposed = std::string(op) == "nn.conv2d_transpose";
+    const Array weights =
+        Noise(is_transposed ? Shape{16000, 1, 3, 3} : Shape{2, 8000, 3, 3}, kInt8, 127, 127);
+    Node* node = graph.Add(
+        op, {graph.Input(Noise({1, 16000, 3, 3}, kUInt8, 255, 255)), graph.Constant(weights)},
+        is_transposed ? Shape{1, 2, 5, 5} : Shape{1, 2, 1, 1}, kFloat);
+    node->attrs["root_op"] = op;
+    node->attrs["groups"] = "2";
+    node->attrs["channels"] = "2";
+    graph.Dequantize(node, 0, Scalar(0x1p-20f), ZeroPoint(0));
+    graph.Dequantize(node, 1, Scalar(1), ZeroPoint(0));
+    const Array result = graph.Run();
+    const double expected = 0x1p-20 * 72000 * 255 * 127;
+    const double middle = result.values[is_transposed ? 12 : 0];
+    // So much float32 may err that adds equal numbers, each half a step off.
+    EXPECT_TRUE(std::abs(middle - expected) < 72000 * 0x1p-24 * expected);
+    const StepInfo step = graph.Find(is_transposed ? "deconvolution" : "convolution");
+    if (!EXPECT_TRUE(step.variant.find("may exceed 32 bits") != std::string::npos)) {
+      std::cerr << op << ": " << step.impl << ", " << step.variant << std::endl;
+    }
+  }
+}
+
 }  // namespace

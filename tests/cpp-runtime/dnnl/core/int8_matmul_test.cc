@@ -314,4 +314,42 @@ TEST(DNNLInt8MatMul, OnlyTheWeightsAreQuantized) {
             "only the result");
 }
 
+/*! \brief A matmul of rows by columns of one number each; how it is computed. */
+StepInfo CheckLongSum(int64_t summed, DLDataType type, int source, int weight, bool is_constant,
+                      int zero_point) {
+  QuantizedGraph graph;
+  const Array src = Noise({2, summed}, type, source, source);
+  const Array weights = Noise({3, summed}, kInt8, weight, weight);
+  const Entry second = is_constant ? graph.Constant(weights) : graph.Input(weights);
+  Node* node = graph.Add("nn.dense", {graph.Input(src), second}, {2, 3}, kFloat);
+  node->attrs["root_op"] = "nn.dense";
+  graph.Dequantize(node, 0, Scalar(0x1p-20f), ZeroPoint(zero_point));
+  graph.Dequantize(node, 1, Scalar(1), ZeroPoint(0));
+  const double sum = 0x1p-20 * summed * (source - zero_point) * weight;
+  // So much float32 may err that adds equal numbers, each half a step off.
+  const double tolerance = static_cast<double>(summed) * 0x1p-24;
+  ExpectNear(graph.Run(), {{2, 3}, kFloat, std::vector<double>(6, sum)}, tolerance, 0,
+             std::to_string(summed) + " products");
+  const StepInfo step = graph.Find("matmul");
+  return step.kind.empty() ? graph.Find("inner_product") : step;
+}
+
+TEST(DNNLInt8MatMul, SumsThat32BitsDoNotHold) {
+  const std::string reason = "in float32: sums of products may exceed 32 bits";
+  const auto exceeds = [&](const StepInfo& step) {
+    return step.variant.find(reason) != std::string::npos;
+  };
+  // 70000 * 255 * 127 is 2^31.08, and 140000 * 128 * 128 is 2^31.09.
+  EXPECT_TRUE(exceeds(CheckLongSum(70000, kUInt8, 255, 127, true, 0)));
+  EXPECT_TRUE(exceeds(CheckLongSum(140000, kInt8, -128, -128, true, 0)));
+  EXPECT_TRUE(exceeds(CheckLongSum(70000, kUInt8, 255, 127, false, 0)));
+  // The zero point makes the products larger.
+  EXPECT_TRUE(exceeds(CheckLongSum(40000, kUInt8, 255, 127, true, -255)));
+  EXPECT_TRUE(exceeds(CheckLongSum(1000, kUInt8, 255, 127, true, -100000)));
+  // What is exact stays in 8 bits, such as the largest layer of VGG.
+  EXPECT_EQ(IsInFloat32(CheckLongSum(25088, kUInt8, 255, 64, true, 128)), false);
+  EXPECT_EQ(IsInFloat32(CheckLongSum(25088, kUInt8, 255, 127, true, 128)), !HasExactSums());
+  EXPECT_EQ(IsInFloat32(CheckLongSum(70000, kUInt8, 255, 64, true, 0)), false);
+}
+
 }  // namespace

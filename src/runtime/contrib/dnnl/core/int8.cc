@@ -77,6 +77,43 @@ void CheckExact(const NodeReader& node, PlanBuilder* plan, const Tensor& src, co
   if (*low < -kLargest || *high > kLargest) Refuse(reason);
 }
 
+/*! \brief How far the numbers of a zero point are from zero at most. */
+double LargestZeroPoint(const NodeReader& node, PlanBuilder* plan, const Tensor& zero_point) {
+  if (!zero_point.defined()) return 0;
+  // What is computed is one of the elements.
+  if (!plan->IsConstant(zero_point)) return 255;
+  double largest = 0;
+  for (int32_t value : plan->ValuesOf<int32_t>(node, zero_point)) {
+    largest = std::max(largest, std::abs(static_cast<double>(value)));
+  }
+  return largest;
+}
+
+/*! \brief Refuse sums of so many products that 32 bits may not hold them: they would wrap around.
+ */
+void CheckSums(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+               const Int8Operands& operands) {
+  constexpr double kLimit = 0x1p31;
+  const Dims dims = operands.weights.dims();
+  const Dims matrix(operands.kernel.is_convolution ? dims.begin() : dims.end() - 2, dims.end());
+  const double products = static_cast<double>(NumElements(matrix)) / operands.kernel.channels;
+  // oneDNN adds what an unsigned source and no zero points would give, and takes off the rest then.
+  const double of_src = 255 + std::max(src.dtype() == Type::s8 ? 128. : 0.,
+                                       LargestZeroPoint(node, plan, operands.src.zero_point));
+  const double zero_point = LargestZeroPoint(node, plan, operands.weights_are.zero_point);
+  const auto exceeds = [&](double weight) {
+    return products * of_src * (weight + zero_point) >= kLimit;
+  };
+  if (!exceeds(128)) return;
+  const char* const reason = "sums of products may exceed 32 bits";
+  if (!plan->IsConstant(operands.weights)) Refuse(reason);
+  double largest = 0;
+  for (int element : Elements(node, plan, operands.weights)) {
+    largest = std::max(largest, std::abs(static_cast<double>(element)));
+  }
+  if (exceeds(largest)) Refuse(reason);
+}
+
 /*! \brief The elements less a number, as signed ones. */
 Tensor Recentred(const NodeReader& node, PlanBuilder* plan, const Tensor& value, int by) {
   const PlanBuilder::Mark mark = plan->Here();
@@ -219,6 +256,7 @@ std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
     Refuse("the weights have zero points");
   }
   CheckExact(node, plan, src, operands.weights, kernel.is_convolution);
+  CheckSums(node, plan, src, operands);
   return operands;
 }
 
