@@ -157,7 +157,7 @@ TEST(DNNLHarm, HugeDimensions) {
   EXPECT_THROWS(PlanOf("image.resize2d",
                        [&](ValidOp* op) { op->attrs["size"] = {"2147483647", "2147483647"}; }),
                 "main, node 9 image.resize2d", "exceeds the limit of");
-  EXPECT_THROWS(PlanOf("nn.conv2d", [&](ValidOp* op) { op->attrs["padding"] = {"2147483647"}; }),
+  EXPECT_THROWS(PlanOf("nn.conv2d", [&](ValidOp* op) { op->attrs["padding"] = {"1000000000"}; }),
                 "main, node 9 nn.conv2d", "exceeds the limit of");
 }
 
@@ -193,6 +193,34 @@ TEST(DNNLHarm, PartsOutsideOfATensor) {
                                                {{0, 1}, {4, 4}, {1, 2}},
                                                {{4, 0}, {1, 6}, {1, 1}}}) {
     EXPECT_THROWS(SlicedDesc(md, slice), "outside of a tensor of shape [4, 6]");
+  }
+}
+
+TEST(DNNLHarm, WindowsOf32Bits) {
+  const auto pool = [](const char* size, const char* before, const char* behind) {
+    return [=]() {
+      MakePlan(GraphOf({"nn.avg_pool2d",
+                        {Float32({1, 16, 8, 8})},
+                        {{"pool_size", {"1", size}},
+                         {"padding", {"0", before, "0", behind}},
+                         {"count_include_pad", {"1"}}},
+                        {Float32({1, 16, 8, kOpen})}}));
+    };
+  };
+  const std::string where = "main, node 9 nn.avg_pool2d: ";
+  EXPECT_THROWS(pool("2147483647", "2147483643", "0")(), where, "2147483651 values",
+                "exceed oneDNN's limit of 2147483647");
+  EXPECT_THROWS(pool("2147483647", "2147483639", "0")(), where, "padding of 2147483639 and 0",
+                "at most 65536");
+  EXPECT_THROWS(pool("3", "0", "65537")(), where, "padding of 0 and 65537", "at most 65536");
+  pool("65540", "65536", "65536")();
+  for (const char* conv : {"nn.conv2d", "nn.conv2d_transpose"}) {
+    EXPECT_THROWS(PlanOf(conv,
+                         [&](ValidOp* op) {
+                           op->attrs["dilation"] = {"1", "2147483647"};
+                           op->attrs["padding"] = {"1", "2147483647"};
+                         }),
+                  std::string("main, node 9 ") + conv, "exceed oneDNN's limit of 2147483647");
   }
 }
 

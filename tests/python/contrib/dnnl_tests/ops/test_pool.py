@@ -193,6 +193,10 @@ REFUSED = {
         lambda: pooled("max_pool2d", pool_size=(2, 2), dilation=(2, 2)),
         "dilation=[2, 2]: oneDNN has only slow code for dilated windows",
     ),
+    "much-padding": (
+        lambda: pooled("max_pool1d", (1, 4, 5), pool_size=70000, padding=65537),
+        "padding=[65537]: oneDNN goes through it value by value",
+    ),
     "ceil-mode-counts-what-is-not-padded": (
         lambda: pooled(
             "avg_pool2d", pool_size=3, strides=2, ceil_mode=True, count_include_pad=True

@@ -118,6 +118,7 @@ Types InferConvolution(const NodeReader& node, const Types& inputs, bool is_tran
     // values there are behind the first.
     const int64_t last =
         is_transposed ? stride * (size - 1) + span - pad + extra[i] - 1 : size + pad - span;
+    CheckExtents(node, span, is_transposed ? last + 1 + pad : size + pad);
     CORE_CHECK(last >= 0) << node.Where() << ": a window over " << span << " values does not fit "
                           << size << " with a padding of " << pad;
     dst.push_back(is_transposed ? last + 1 : last / stride + 1);

@@ -76,19 +76,25 @@ PoolWindow PaddedWindow(const NodeReader& node, const Dims& in, const Dims& out)
 
 /*! \brief How many windows there are along each spatial dimension. */
 Dims CountWindows(const NodeReader& node, const Dims& in) {
+  // oneDNN goes through it value by value. The policy has the same number.
+  constexpr int64_t kMaxPadding = 65536;
   const PoolWindow window = ReadWindow(node);
   const bool is_ceiled = node.Get<bool>("ceil_mode", false);
   Dims out;
   for (size_t i = 0; i < window.kernel.size(); ++i) {
     const int64_t span = window.Span(i, window.kernel[i]), stride = window.strides[i];
-    const int64_t before = window.pad_begin[i], size = in[i + 2];
+    const int64_t before = window.pad_begin[i], behind = window.pad_end[i], size = in[i + 2];
+    CheckExtents(node, span, size + before + behind);
+    CORE_CHECK(before <= kMaxPadding && behind <= kMaxPadding)
+        << node.Where() << ": a padding of " << before << " and " << behind << ", at most "
+        << kMaxPadding << " is supported";
     // How far the last window begins behind the first.
-    const int64_t last = size + before + window.pad_end[i] - span;
+    const int64_t last = size + before + behind - span;
     const int64_t count = last < 0 ? 0 : (last + (is_ceiled ? stride - 1 : 0)) / stride + 1;
     CORE_CHECK(count > 0 && before < span && (count - 1) * stride < size + before)
         << node.Where() << ": " << count << " windows over " << span << " values, " << stride
         << " apart, do not each hold some of " << size << " values with a padding of " << before
-        << " and " << window.pad_end[i];
+        << " and " << behind;
     out.push_back(count);
   }
   return out;

@@ -53,6 +53,12 @@ std::vector<int> LayoutAxes(const NodeReader& node, const std::string& layout,
   return axes;
 }
 
+void CheckExtents(const NodeReader& node, int64_t span, int64_t padded) {
+  CORE_CHECK(span <= kMaxSize && padded <= kMaxSize)
+      << node.Where() << ": windows over " << span << " of " << padded
+      << " values, padding included, exceed oneDNN's limit of " << kMaxSize;
+}
+
 Dims AsRow(Dims dims) {
   dims.insert(dims.end() - 1, 1);
   return dims;

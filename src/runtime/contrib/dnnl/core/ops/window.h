@@ -47,6 +47,13 @@ std::vector<int> LayoutAxes(const NodeReader& node, const std::string& layout,
                             const std::string& order);
 
 /*!
+ * \brief Refuse extents that oneDNN's integers of 32 bits do not hold.
+ * \param span How many values a window spans along a spatial dimension.
+ * \param padded How many values there are, padding included.
+ */
+void CheckExtents(const NodeReader& node, int64_t span, int64_t padded);
+
+/*!
  * \brief Dims with one of size one in front of the last: a signal as an image of one row.
  *
  * Grouped convolutions over one dimension have no fast code in oneDNN: of a depthwise one over 400

@@ -34,6 +34,9 @@ from ..tensors import (
 )
 from .conv import SPATIAL, data_layout_reason, window_reason
 
+# The padding at one end of an axis; the runtime refuses more.
+_MOST_PADDING = 65536
+
 
 def pool_channel_axis(call: OpView) -> int:
     """Return the channel axis of a pooling's result."""
@@ -84,6 +87,8 @@ def pool_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | None:
     )
     if max(dilation) > 1:
         return f"dilation={list(dilation)}: oneDNN has only slow code for dilated windows"
+    if max(padding) > _MOST_PADDING:
+        return f"padding={list(padding)}: oneDNN goes through it value by value"
     padding = padding * (2 * spatial // len(padding))
     for axis, (letter, size, out) in enumerate(_sizes(call)):
         window = _Window(kernel[axis], strides[axis], padding[axis], padding[axis + spatial])
