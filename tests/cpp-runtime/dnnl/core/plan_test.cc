@@ -176,4 +176,37 @@ TEST(DNNLError, SaysWhereAndWhat) {
   EXPECT_TRUE(false);
 }
 
+TEST(DNNLPlan, JoinsVeryManyParts) {
+  for (const char* op : {"concatenate", "stack"}) {
+    for (uint32_t parts : {1024, 1025, 3100}) {
+      const bool is_stack = std::string(op) == "stack";
+      Graph graph;
+      graph.symbol = graph.name = "main";
+      const int64_t columns = 2 * static_cast<int64_t>(parts);
+      const TensorType joined =
+          Floats(is_stack ? std::vector<int64_t>{1, parts, 2} : std::vector<int64_t>{1, columns});
+      Node node{parts, op, {}, {}, {joined}};
+      node.attrs["axis"] = "1";
+      std::vector<std::vector<float>> values;
+      for (uint32_t i = 0; i < parts; ++i) {
+        graph.inputs.push_back({{i, 0}, {"input", Floats({1, 2})}});
+        node.inputs.push_back({i, 0});
+        values.push_back({static_cast<float>(i), -1});
+      }
+      graph.nodes = {node};
+      graph.outputs = {{{parts, 0}, {"output", joined}}};
+      std::vector<float> result(columns);
+      std::vector<void*> addresses;
+      for (auto& part : values) addresses.push_back(part.data());
+      addresses.push_back(result.data());
+      Context(MakePlan(graph)).Run(addresses, nullptr);
+      int64_t right = 0;
+      for (uint32_t i = 0; i < parts; ++i) {
+        right += result[2 * i] == static_cast<float>(i) && result[2 * i + 1] == -1;
+      }
+      EXPECT_EQ(right, parts);
+    }
+  }
+}
+
 }  // namespace

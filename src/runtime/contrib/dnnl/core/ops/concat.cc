@@ -35,6 +35,9 @@ namespace {
 
 using Concat = dnnl::concat;
 
+/*! \brief oneDNN numbers the sources of a primitive; the numbers behind these are results. */
+constexpr size_t kMostSources = DNNL_ARG_MULTIPLE_DST - DNNL_ARG_MULTIPLE_SRC;
+
 /*! \brief Where the parts lie in a tensor; empty where one of them splits a block. */
 std::vector<std::pair<dnnl::memory::desc, size_t>> RegionsOf(const std::vector<Tensor>& parts,
                                                              int axis,
@@ -68,8 +71,11 @@ Concat::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
 
 Tensor Concatenated(const NodeReader& node, PlanBuilder* plan, const std::vector<Tensor>& parts,
                     int axis) {
-  const Concat::primitive_desc desc = Describe(node, plan, parts, axis);
-  Tensor dst = plan->NewTensor(desc.dst_desc());
+  const bool is_one = parts.size() <= kMostSources;
+  Concat::primitive_desc desc;
+  if (is_one) desc = Describe(node, plan, parts, axis);
+  Tensor dst =
+      plan->NewTensor(is_one ? desc.dst_desc() : PlainDesc(node.OutDims(), parts[0].dtype()));
   auto regions = RegionsOf(parts, axis, dst.md);
   std::vector<bool> is_moved(parts.size(), false);
   bool is_any_moved = false;
@@ -77,7 +83,7 @@ Tensor Concatenated(const NodeReader& node, PlanBuilder* plan, const std::vector
     is_moved[i] = plan->MovedInto(parts[i], dst, regions[i].first, regions[i].second);
     is_any_moved = is_any_moved || is_moved[i];
   }
-  if (!is_any_moved && !IsReference(desc)) {
+  if (is_one && !is_any_moved && !IsReference(desc)) {
     PlanBuilder::Args args = {{DNNL_ARG_DST, dst}};
     for (size_t i = 0; i < parts.size(); ++i) {
       args.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(i), parts[i]);
