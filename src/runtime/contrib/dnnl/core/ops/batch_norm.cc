@@ -67,6 +67,7 @@ Types InferBatchNorm(const NodeReader& node, const Types& inputs) {
   const int axis = node.Axis("axis", 1, static_cast<int>(inputs[0].shape.size()));
   for (int i : {1, 2, 3, 4}) CheckVector(node, inputs, i, inputs[0].shape[axis]);
   ReadEpsilon(node, "epsilon", 1e-5);
+  CheckFlags(node, {"scale", "center"});
   return {inputs[0], inputs[3], inputs[4]};
 }
 

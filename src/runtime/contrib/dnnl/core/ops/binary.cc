@@ -223,6 +223,7 @@ Types InferBinary(const NodeReader& node, const Types& inputs) {
   const dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
   CheckReal(node, inputs,
             algorithm == dnnl::algorithm::binary_max || algorithm == dnnl::algorithm::binary_min);
+  CheckFlags(node, {"is_bias"});
   const Dims& lhs = inputs[0].shape;
   if (node.OpName() == "nn.bias_add") {
     const int axis = node.Axis("axis", 1, static_cast<int>(lhs.size()));

@@ -76,6 +76,7 @@ Types InferNorm(const NodeReader& node, const Types& inputs, int default_axis) {
   const int axis = AxisOf(node, inputs[0].shape.size(), default_axis);
   for (int i : {1, 2}) CheckVector(node, inputs, i, inputs[0].shape[axis]);
   Epsilon(node);
+  CheckFlags(node, {"scale", "center"});
   return {inputs[0]};
 }
 

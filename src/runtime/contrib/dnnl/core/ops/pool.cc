@@ -147,6 +147,7 @@ FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm al
 /*! \brief The type of a pool's result, by what counts its windows, from dimensions as NC... */
 template <typename Count>
 Types InferCounted(const NodeReader& node, const Types& inputs, const Count& count) {
+  CheckFlags(node, {"count_include_pad"});
   CheckRank(node, inputs, 0, SpatialOf(node) + 2);
   CheckReal(node, inputs, FindOp(node.OpName())->algorithm == dnnl::algorithm::pooling_max);
   const std::vector<int> axes = ImageAxes(node);

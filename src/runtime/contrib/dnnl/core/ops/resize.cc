@@ -43,6 +43,96 @@ int64_t Scaled(const NodeReader& node, int64_t size, char dimension) {
   return static_cast<int64_t>(result);
 }
 
+using Words = std::vector<std::string>;
+
+/*! \brief How an op says that it reads its data. */
+struct Reading {
+  std::string mode, rounding;
+  bool is_nearest;
+
+  static Reading Of(const NodeReader& node);
+  /*! \brief The coordinate in `size` values of the i-th of `out`. */
+  double At(int64_t i, int64_t size, int64_t out) const;
+  /*! \brief The number of the value that is read for it, or the coordinate between two of them. */
+  double Read(int64_t i, int64_t size, int64_t out) const;
+};
+
+/*! \brief oneDNN's. */
+Reading OfPrimitive(bool is_nearest) { return {"half_pixel", "round", is_nearest}; }
+
+Reading Reading::Of(const NodeReader& node) {
+  const bool is_nearest = node.Get<std::string>("method") == "nearest_neighbor";
+  const bool is_upsampling = node.OpName() == "nn.upsampling";
+  const char* const key = is_upsampling ? "align_corners" : "coordinate_transformation_mode";
+  // Who says nothing wants what there is.
+  if (!node.Has(key)) return OfPrimitive(is_nearest);
+  Reading reading{"", "", is_nearest};
+  reading.mode = !is_upsampling        ? node.Get<std::string>(key)
+                 : node.Get<bool>(key) ? "align_corners"
+                                       : "asymmetric";
+  const bool is_aligned = reading.mode == "align_corners";
+  reading.rounding = node.Get<std::string>("rounding_method", is_aligned ? "round" : "floor");
+  const auto check = [&](const char* name, const std::string& word, const Words& known) {
+    CORE_CHECK(std::count(known.begin(), known.end(), word) > 0)
+        << node.Where() << ": " << name << " " << word << " is none that oneDNN has";
+  };
+  check(
+      key, reading.mode,
+      {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"});
+  check("rounding_method", reading.rounding,
+        {"round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"});
+  return reading;
+}
+
+double Reading::At(int64_t i, int64_t size, int64_t out) const {
+  const double x = static_cast<double>(i), scale = static_cast<double>(size) / out;
+  // As the policy computes it, to the last bit: with nothing multiplied and added at once.
+  volatile double result = 0;
+  if (mode == "align_corners") {
+    result = x * (static_cast<double>(size - 1) / std::max<int64_t>(out - 1, 1));
+  } else if (mode == "asymmetric") {
+    result = x * scale;
+  } else if (mode == "pytorch_half_pixel" && out == 1) {
+    result = 0;
+  } else {
+    result = (x + 0.5) * scale;
+    if (mode != "tf_half_pixel_for_nn") result = result - 0.5;
+  }
+  return result;
+}
+
+double Reading::Read(int64_t i, int64_t size, int64_t out) const {
+  // What TVM adds before a coordinate is rounded down, and takes off before it is rounded up.
+  constexpr double kEpsilon = 1e-5;
+  double at = At(i, size, out);
+  if (is_nearest && rounding == "round") at = std::copysign(std::floor(std::abs(at) + 0.5), at);
+  if (is_nearest && rounding == "round_prefer_floor") at = std::ceil(at - 0.5);
+  if (is_nearest && rounding == "round_prefer_ceil") at = std::floor(at + 0.5);
+  if (is_nearest && rounding == "floor") at = std::floor(at + kEpsilon);
+  if (is_nearest && rounding == "ceil") at = std::ceil(at - kEpsilon);
+  return std::min(std::max(at, 0.), static_cast<double>(size - 1));
+}
+
+/*!
+ * \brief Refuse to read other values along an axis than oneDNN does, which has half pixels and
+ * rounds to the nearest only. Whether another way reads the same depends on the sizes.
+ */
+void CheckReading(const NodeReader& node, const Reading& reading, int64_t size, int64_t out) {
+  // In parts of the distance of two values; the policy has half of it.
+  constexpr double kTolerance = 2e-6;
+  const Reading ours = OfPrimitive(reading.is_nearest);
+  if (reading.mode == ours.mode && (!reading.is_nearest || reading.rounding == ours.rounding)) {
+    return;
+  }
+  for (int64_t i = 0; i < out; ++i) {
+    const double difference = std::abs(reading.Read(i, size, out) - ours.Read(i, size, out));
+    CORE_CHECK(difference <= kTolerance)
+        << node.Where() << ": " << reading.mode << (reading.is_nearest ? " and " : "")
+        << (reading.is_nearest ? reading.rounding : "")
+        << " read other values than oneDNN does, from " << size << " to " << out;
+  }
+}
+
 }  // namespace
 
 Types InferResize(const NodeReader& node, const Types& inputs) {
@@ -53,8 +143,10 @@ Types InferResize(const NodeReader& node, const Types& inputs) {
   CORE_CHECK(method == "nearest_neighbor" || method == "linear" || method == "bilinear" ||
              method == "trilinear")
       << node.Where() << ": method " << method << " is none that oneDNN has";
+  const Reading reading = Reading::Of(node);
   const std::vector<int> axes = ImageAxes(node);
-  Dims dims = PermutedDims(inputs[0].shape, axes);
+  const Dims from = PermutedDims(inputs[0].shape, axes);
+  Dims dims = from;
   if (node.Has("size")) {
     const auto size = node.Get<std::vector<int64_t>>("size");
     CheckSizes(node, "size", size, 1);
@@ -65,8 +157,12 @@ Types InferResize(const NodeReader& node, const Types& inputs) {
     const std::string letters = ChannelsFirst("NC", spatial);
     for (size_t i = 2; i < dims.size(); ++i) dims[i] = Scaled(node, dims[i], letters[i]);
   }
-  return {{PermutedDims(dims, InversePermutation(axes)),
-           ReadRealType(node, "out_dtype", inputs[0].dtype)}};
+  const TensorType result{PermutedDims(dims, InversePermutation(axes)),
+                          ReadRealType(node, "out_dtype", inputs[0].dtype)};
+  // So that what follows is not of huge sizes.
+  CheckType(result, node.Where());
+  for (size_t i = 2; i < dims.size(); ++i) CheckReading(node, reading, from[i], dims[i]);
+  return {result};
 }
 
 void LowerResize(const NodeReader& node, PlanBuilder* plan) {

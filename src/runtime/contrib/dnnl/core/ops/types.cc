@@ -132,6 +132,10 @@ void CheckSays(const NodeReader& node, const std::string& key, int64_t expected)
                                 << ", but the inputs make it " << expected;
 }
 
+void CheckFlags(const NodeReader& node, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) node.Get<bool>(key, false);
+}
+
 double ReadEpsilon(const NodeReader& node, const std::string& key, double otherwise) {
   const double value = node.Get<double>(key, otherwise);
   CORE_CHECK(value >= 0 && std::isfinite(value)) << node.Where() << ": " << key << " is " << value

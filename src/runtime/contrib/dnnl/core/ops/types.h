@@ -80,6 +80,9 @@ void CheckSizes(const NodeReader& node, const std::string& key, const Dims& valu
 /*! \brief Refuse an attribute that is there and does not say what the operands do. */
 void CheckSays(const NodeReader& node, const std::string& key, int64_t expected);
 
+/*! \brief Refuse attributes that are there and are no flags. */
+void CheckFlags(const NodeReader& node, const std::vector<std::string>& keys);
+
 /*! \brief A finite number of zero or more. */
 double ReadEpsilon(const NodeReader& node, const std::string& key, double otherwise);
 
