@@ -183,7 +183,7 @@ class JSONGraphNode {
     JSON_CHECK(it != attrs_.end()) << Where() << " has no attribute '" << key << "'";
     T result{};
     JSON_CHECK(it->second.Read(&result))
-        << Where() << ": attribute '" << key << "' is " << it->second.Repr()
+        << Where() << ": attribute '" << key << "' is " << Printable(it->second.Repr())
         << ", expected: " << AttrTypeName<T>::Get();
     return result;
   }

@@ -118,7 +118,7 @@ class JSONRuntimeBase : public ModuleNode {
     if (name == "__init_" + symbol_name_) {
       // TVM's module of constants calls this before the first call of the function.
       return PackedFunc([sptr_to_self, this](TVMArgs args, TVMRetValue* rv) {
-        CHECK_EQ(args.size(), 1) << "__init_" << this->symbol_name_
+        CHECK_EQ(args.size(), 1) << "__init_" << Printable(this->symbol_name_)
                                  << " takes one argument, the list of constants";
         this->InitOnce(args[0]);
         *rv = 0;
@@ -159,8 +159,8 @@ class JSONRuntimeBase : public ModuleNode {
   void SetInputOutputBuffers(const TVMArgs& args) {
     const size_t num_inputs = input_var_eid_.size();
     CHECK_EQ(static_cast<size_t>(args.size()), num_inputs + outputs_.size())
-        << "'" << symbol_name_ << "' takes " << num_inputs << " inputs and " << outputs_.size()
-        << " outputs, got " << args.size() << " arguments";
+        << "'" << Printable(symbol_name_) << "' takes " << num_inputs << " inputs and "
+        << outputs_.size() << " outputs, got " << args.size() << " arguments";
     for (size_t i = 0; i < num_inputs; ++i) data_entry_[input_var_eid_[i]] = TensorArg(args, i);
     for (size_t i = 0; i < outputs_.size(); ++i) {
       const DLTensor* output = TensorArg(args, num_inputs + i);
@@ -175,10 +175,11 @@ class JSONRuntimeBase : public ModuleNode {
   DLTensor* TensorArg(const TVMArgs& args, size_t i) const {
     const int code = args.type_codes[i];
     CHECK(code == kTVMDLTensorHandle || code == kTVMNDArrayHandle)
-        << "Argument " << i << " of '" << symbol_name_ << "' is " << ArgTypeCode2Str(code)
-        << ", expected an NDArray or a DLTensor";
+        << "Argument " << i << " of '" << Printable(symbol_name_) << "' is "
+        << ArgTypeCode2Str(code) << ", expected an NDArray or a DLTensor";
     auto* tensor = static_cast<DLTensor*>(args.values[i].v_handle);
-    CHECK(tensor != nullptr) << "Argument " << i << " of '" << symbol_name_ << "' is null";
+    CHECK(tensor != nullptr) << "Argument " << i << " of '" << Printable(symbol_name_)
+                             << "' is null";
     return tensor;
   }
 
@@ -190,7 +191,7 @@ class JSONRuntimeBase : public ModuleNode {
    */
   void CheckConstants(const Array<NDArray>& consts) const {
     CHECK_EQ(consts.size(), const_idx_.size())
-        << "'" << symbol_name_ << "' has " << const_idx_.size() << " constants, got "
+        << "'" << Printable(symbol_name_) << "' has " << const_idx_.size() << " constants, got "
         << consts.size();
     for (size_t i = 0; i < const_idx_.size(); ++i) {
       CheckConstant(nodes_[const_idx_[i]], consts[i]);
@@ -287,9 +288,9 @@ class JSONRuntimeBase : public ModuleNode {
 
   /*! \brief What a call does that comes before `__init_<symbol>`. */
   void InitWithoutConstants() {
-    CHECK(const_names_.empty()) << "'" << symbol_name_ << "' has " << const_names_.size()
+    CHECK(const_names_.empty()) << "'" << Printable(symbol_name_) << "' has " << const_names_.size()
                                 << " constants and was not initialised: call __init_"
-                                << symbol_name_ << " with them first";
+                                << Printable(symbol_name_) << " with them first";
     InitOnce({});
   }
 
@@ -299,31 +300,33 @@ class JSONRuntimeBase : public ModuleNode {
     for (size_t i = 0; i < outputs_.size(); ++i) {
       if (!output_is_alias_[i]) continue;
       const DLTensor* from = data_entry_[EntryID(outputs_[i])];
-      CHECK(from != nullptr) << "Output " << i << " of '" << symbol_name_ << "' is the constant '"
-                             << nodes_[outputs_[i].id_].GetOpName()
+      CHECK(from != nullptr) << "Output " << i << " of '" << Printable(symbol_name_)
+                             << "' is the constant '"
+                             << Printable(nodes_[outputs_[i].id_].GetOpName())
                              << "', which the backend has not set up";
       NDArray::CopyFromTo(from, TensorArg(args, input_var_eid_.size() + i));
     }
   }
 
   void CheckConstant(const JSONGraphNode& node, const NDArray& value) const {
-    CHECK(value.defined()) << "Constant '" << node.GetOpName() << "' of '" << symbol_name_
-                           << "' is null";
+    CHECK(value.defined()) << "Constant '" << Printable(node.GetOpName()) << "' of '"
+                           << Printable(symbol_name_) << "' is null";
     const std::vector<int64_t> shape = node.GetOpShape()[0];
     bool same_shape = static_cast<size_t>(value->ndim) == shape.size();
     for (size_t i = 0; same_shape && i < shape.size(); ++i) {
       same_shape = shape[i] == -1 || shape[i] == value->shape[i];
     }
-    CHECK(same_shape) << "Constant '" << node.GetOpName() << "' of '" << symbol_name_
-                      << "' has another shape (" << ShapeTuple(value.Shape()) << ") than its node ("
-                      << ShapeTuple(shape) << ")";
+    CHECK(same_shape) << "Constant '" << Printable(node.GetOpName()) << "' of '"
+                      << Printable(symbol_name_) << "' has another shape ("
+                      << ShapeTuple(value.Shape()) << ") than its node (" << ShapeTuple(shape)
+                      << ")";
     const DLDataType dtype = node.GetOpDataType()[0];
     if (TypeEqual(value->dtype, dtype)) return;
     // Made before the message: TVM's own text of a type that it does not know is an error, and one
     // amid another ends the process.
     const std::string actual = TypeText(value->dtype), expected = TypeText(dtype);
-    LOG(FATAL) << "Constant '" << node.GetOpName() << "' of '" << symbol_name_ << "' has type "
-               << actual << ", its node has type " << expected;
+    LOG(FATAL) << "Constant '" << Printable(node.GetOpName()) << "' of '" << Printable(symbol_name_)
+               << "' has type " << actual << ", its node has type " << expected;
   }
 
   static std::string TypeText(DLDataType dtype) {

@@ -22,11 +22,13 @@
  * \brief Graphs that become plans, and plans that run, without TVM.
  */
 #include <map>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/error.h"
+#include "src/runtime/contrib/dnnl/core/exec/graph_runner.h"
 #include "src/runtime/contrib/dnnl/core/exec/profile.h"
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/harness/test.h"
@@ -64,10 +66,10 @@ TEST(DNNLPlan, RunsWithoutTVM) {
 }
 
 TEST(DNNLPlan, IsDescribedAsJSON) {
-  const std::string text = DescribePlan("ma\"in", *MakePlan(ConvGraph()));
+  const std::string text = DescribePlan("ma\"i\nn\x01\xff", *MakePlan(ConvGraph()));
   for (const char* part :
-       {"{\"symbol\": \"ma\\\"in\", ", "\"op\": \"nn.conv2d\"", "\"post_ops\": [\"eltwise_relu\"]",
-        "\"types\": \"f32f32f32\"", "\"threads\": "}) {
+       {"{\"symbol\": \"ma\\\"i\\nn\\\\x01\\\\xff\", ", "\"op\": \"nn.conv2d\"",
+        "\"post_ops\": [\"eltwise_relu\"]", "\"types\": \"f32f32f32\"", "\"threads\": "}) {
     if (!EXPECT_TRUE(text.find(part) != std::string::npos)) std::cerr << text << std::endl;
   }
 }
@@ -207,6 +209,16 @@ TEST(DNNLPlan, JoinsVeryManyParts) {
       EXPECT_EQ(right, parts);
     }
   }
+}
+
+TEST(DNNLPlan, ErrorsOfOthersNameTheFunction) {
+  GraphRunner runner("main", 1);
+  runner.Init(ConvGraph());
+  const auto fail_with = [&](const auto& error) {
+    return [&]() { runner.Run(2, [&](size_t) -> const DLTensor* { throw error; }); };
+  };
+  EXPECT_THROWS(fail_with(std::bad_alloc())(), "main: ", "memory");
+  EXPECT_THROWS(fail_with(dnnl::error(dnnl_out_of_memory, "no room"))(), "main: ", "no room");
 }
 
 }  // namespace

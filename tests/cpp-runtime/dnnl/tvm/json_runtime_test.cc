@@ -269,4 +269,24 @@ TEST(DNNLDynamicModule, RunsOnManyThreads) {
   EXPECT_EQ(wrong, 0);
 }
 
+TEST(DNNLJSONRuntime, NamesThatAreNoText) {
+  const PackedFunc* create = Registry::Get("runtime.DNNLJSONRuntimeCreate");
+  const std::string type = R"("shape": [[[4]]], "dtype": [["float32"]])";
+  const auto text = [&](const std::string& op) {
+    return R"({"nodes": [{"op": "input", "name": "x", "attrs": {)" + type +
+           R"(}}, {"op": "kernel", "name": ")" + op + R"(", "inputs": [[0, 0, 0]], "attrs": {)" +
+           R"("num_inputs": "1", "num_outputs": "1", )" + type +
+           R"(}}], "arg_nodes": [0], "heads": [[1, 0, 0]], "node_row_ptr": [0, 1, 2]})";
+  };
+  const String symbol = "s\"\n\xff";
+  Module module = (*create)(symbol, String(text("nn.relu\xfe")), Array<String>{});
+  EXPECT_THROWS(module.GetFunction("__init_" + symbol)(Array<NDArray>{}), "s\"\n\\xff",
+                "no op nn.relu\\xfe");
+  EXPECT_THROWS(module.GetFunction("__init_" + symbol)(), "__init_s\"\n\\xff takes one");
+  module = (*create)(symbol, String(text("nn.relu")), Array<String>{});
+  module.GetFunction("__init_" + symbol)(Array<NDArray>{});
+  const String plan = module.GetFunction("get_plan")();
+  EXPECT_TRUE(std::string(plan).find(R"({"symbol": "s\"\n\\xff", )") == 0);
+}
+
 }  // namespace

@@ -28,6 +28,7 @@
 
 #include <string>
 
+#include "../../json/json_text.h"
 #include "../core/error.h"
 
 namespace tvm {
@@ -41,7 +42,7 @@ auto WithTVMErrors(const Function& function) -> decltype(function()) {
   try {
     return function();
   } catch (const Error& error) {
-    const std::string text = error.what();
+    const std::string text = json::Printable(error.what());
     // Python takes the word in front of the colon for the class of the error.
     const bool is_check = text.rfind("Check failed", 0) == 0;
     throw InternalError(error.file(), error.line(), (is_check ? "InternalError: " : "") + text);

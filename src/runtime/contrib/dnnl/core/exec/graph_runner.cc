@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,20 @@
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
+
+/*! \brief Call a function. What is not the core's own to throw names the function that is called.
+ */
+template <typename Function>
+void NamingSymbol(const std::string& symbol, const Function& function) {
+  try {
+    function();
+  } catch (const dnnl::error& error) {
+    CORE_FAIL() << symbol << ": oneDNN failed: " << error.what() << " (status "
+                << static_cast<int>(error.status) << ")";
+  } catch (const std::bad_alloc&) {
+    CORE_FAIL() << symbol << ": there is not enough memory";
+  }
+}
 
 /*! \brief Whether the tensor is dense and row-major. */
 bool IsCompact(const DLTensor& tensor) {
@@ -115,12 +130,19 @@ void GraphRunner::Init(Graph graph) {
     CheckOps(graph);
     graph_ = std::move(graph);
   } else {
-    only_plan_ = std::make_shared<ReadyPlan>(CallWithOpenMP([&]() { return MakePlan(graph); }));
+    NamingSymbol(symbol_, [&]() {
+      only_plan_ = std::make_shared<ReadyPlan>(CallWithOpenMP([&]() { return MakePlan(graph); }));
+    });
   }
   initialised_ = true;
 }
 
 void GraphRunner::Run(size_t num_tensors, const std::function<const DLTensor*(size_t)>& tensor_at) {
+  NamingSymbol(symbol_, [&]() { RunCall(num_tensors, tensor_at); });
+}
+
+void GraphRunner::RunCall(size_t num_tensors,
+                          const std::function<const DLTensor*(size_t)>& tensor_at) {
   CORE_CHECK(num_tensors == num_arguments_)
       << symbol_ << ": " << num_arguments_ << " inputs and outputs are expected, but "
       << num_tensors << " were passed";

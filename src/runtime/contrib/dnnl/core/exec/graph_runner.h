@@ -82,6 +82,7 @@ class GraphRunner {
   void SetPlanCacheSize(int size);
 
  private:
+  void RunCall(size_t num_tensors, const std::function<const DLTensor*(size_t)>& tensor_at);
   void CheckInitialised(const char* name) const;
   std::shared_ptr<ReadyPlan> PlanOf(const std::function<const DLTensor*(size_t)>& tensor_at);
 

@@ -40,9 +40,9 @@ namespace {
 
 std::string Quoted(const std::string& text) {
   std::string quoted = "\"";
-  for (char c : text) {
+  for (char c : json::Printable(text)) {
     if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
+    quoted += c == '\n' ? std::string("\\n") : std::string(1, c);
   }
   return quoted + '"';
 }

@@ -29,6 +29,7 @@
 #include <string>
 
 #include "../../../../contrib/dnnl/core/error.h"
+#include "../../../../contrib/json/json_text.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -39,7 +40,8 @@ auto WithFFIErrors(const Function& function) -> decltype(function()) {
     return function();
   } catch (const Error& error) {
     const TVMFFIByteArray* trace = TVMFFIBacktrace(error.file(), error.line(), "", 0);
-    throw ffi::Error("InternalError", error.what(), std::string(trace->data, trace->size));
+    throw ffi::Error("InternalError", json::Printable(error.what()),
+                     std::string(trace->data, trace->size));
   }
 }
 

@@ -132,8 +132,8 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
     std::lock_guard<std::mutex> lock(init_mutex_);
     if (initialised_) return;
     TVM_FFI_ICHECK_EQ(constants.size(), graph_.constants.size())
-        << symbol_ << " has " << graph_.constants.size() << " constants, but " << constants.size()
-        << " were passed";
+        << json::Printable(symbol_) << " has " << graph_.constants.size() << " constants, but "
+        << constants.size() << " were passed";
     Graph graph = graph_;
     for (size_t i = 0; i < constants.size(); ++i) Bind(constants[i], &graph.constants[i]);
     WithFFIErrors([&]() { runner_.Init(std::move(graph)); });
@@ -155,8 +155,9 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
   void Invoke(const ffi::PackedArgs& args) {
     if (!initialised_) {
       TVM_FFI_ICHECK(const_names_.empty())
-          << symbol_ << " has " << const_names_.size() << " constants and was not initialised: "
-          << "call __init_" << symbol_ << " with them first";
+          << json::Printable(symbol_) << " has " << const_names_.size()
+          << " constants and was not initialised: "
+          << "call __init_" << json::Printable(symbol_) << " with them first";
       Init({});
     }
     // Of a function with symbols that no input is as large as, TVM passes these in a shape.
