@@ -37,6 +37,8 @@
 #include <utility>
 #include <vector>
 
+#include "exec/fork.h"
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
@@ -44,7 +46,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
  *
  * A value is built once, by the first thread that asks for it; others that want the same one wait,
  * and nobody else does. It stays alive with those who have it when the cache drops it. What a build
- * throws goes to all who wait, and is not kept: memory may have been short.
+ * throws goes to all who wait, and is not kept: memory may have been short. A forked process has
+ * the values that were there, and builds anew what another thread was building.
  */
 template <typename Key, typename Value, typename Hash = std::hash<Key>>
 class BuildCache {
@@ -66,8 +69,12 @@ class BuildCache {
     std::shared_future<Pointer> others;
     std::optional<std::promise<Pointer>> promise;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
-      const auto known = by_key_.find(key);
+      std::lock_guard<ForkSafeMutex> lock(mutex_);
+      auto known = by_key_.find(key);
+      if (known != by_key_.end() && known->second->IsLost()) {
+        Remove(known);
+        known = by_key_.end();
+      }
       if (known != by_key_.end()) {
         ++counts_.hits;
         entries_.splice(entries_.begin(), entries_, known->second);
@@ -76,7 +83,7 @@ class BuildCache {
       } else {
         ++counts_.misses;
         promise.emplace();
-        entries_.push_front({key, nullptr, promise->get_future().share()});
+        entries_.push_front({key, nullptr, promise->get_future().share(), NumForks()});
         by_key_[key] = entries_.begin();
       }
     }
@@ -87,23 +94,23 @@ class BuildCache {
   /*! \brief Another number of values to keep; those that were used longest ago go. */
   void SetCapacity(size_t capacity) {
     std::list<Entry> dropped;
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<ForkSafeMutex> lock(mutex_);
     capacity_ = capacity;
     Trim(&dropped);
   }
   size_t capacity() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<ForkSafeMutex> lock(mutex_);
     return capacity_;
   }
 
   Counts counts() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<ForkSafeMutex> lock(mutex_);
     return counts_;
   }
 
   /*! \brief The values that are there, the one that was used last first. */
   std::vector<Pointer> values() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<ForkSafeMutex> lock(mutex_);
     std::vector<Pointer> values;
     for (const Entry& entry : entries_) {
       if (entry.value != nullptr) values.push_back(entry.value);
@@ -117,7 +124,14 @@ class BuildCache {
     /*! \brief Null while it is built. Then the entry stays, whatever the capacity. */
     Pointer value;
     std::shared_future<Pointer> building;
+    /*! \brief In which process it is built. */
+    int fork;
+
+    /*! \brief Whether who builds it did not come through a fork, and so nobody ever ends it. */
+    bool IsLost() const { return value == nullptr && fork != NumForks(); }
   };
+  using Entries = std::list<Entry>;
+  using Known = std::unordered_map<Key, typename Entries::iterator, Hash>;
 
   template <typename Build>
   Pointer Finish(const Key& key, const Build& build, std::promise<Pointer>* promise) {
@@ -126,10 +140,8 @@ class BuildCache {
       value = build();
     } catch (...) {
       {
-        std::lock_guard<std::mutex> lock(mutex_);
-        const auto known = by_key_.find(key);
-        entries_.erase(known->second);
-        by_key_.erase(known);
+        std::lock_guard<ForkSafeMutex> lock(mutex_);
+        Remove(by_key_.find(key));
       }
       promise->set_exception(std::current_exception());
       throw;
@@ -137,7 +149,7 @@ class BuildCache {
     {
       // What is dropped is freed without the lock.
       std::list<Entry> dropped;
-      std::lock_guard<std::mutex> lock(mutex_);
+      std::lock_guard<ForkSafeMutex> lock(mutex_);
       Entry& entry = *by_key_.find(key)->second;
       entry.value = value;
       entry.building = {};
@@ -146,6 +158,11 @@ class BuildCache {
     }
     promise->set_value(value);
     return value;
+  }
+
+  void Remove(typename Known::iterator known) {
+    entries_.erase(known->second);
+    by_key_.erase(known);
   }
 
   /*! \brief Take out what is too many. It is not done before a build, which may yet fail. */
@@ -162,14 +179,14 @@ class BuildCache {
     }
   }
 
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   size_t capacity_;
   Counts counts_;
   /*! \brief How many entries have a value. */
   size_t num_built_{0};
   /*! \brief The one that was used last is in front. */
-  std::list<Entry> entries_;
-  std::unordered_map<Key, typename std::list<Entry>::iterator, Hash> by_key_;
+  Entries entries_;
+  Known by_key_;
 };
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

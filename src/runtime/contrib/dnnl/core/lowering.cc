@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "error.h"
+#include "exec/fork.h"
 #include "exec/threads.h"
 #include "infer.h"
 #include "library.h"
@@ -216,6 +217,7 @@ void LowerNode(const NodeReader& node, PlanBuilder* plan) {
 std::shared_ptr<const Plan> MakePlan(const Graph& given,
                                      const std::vector<std::vector<int64_t>>& input_shapes) {
   CheckLibraryVersion();
+  const NoForkScope no_fork;
   const Graph graph = Infer(given, input_shapes);
   int num_threads = 0;
   // All kernels of a model say the same.

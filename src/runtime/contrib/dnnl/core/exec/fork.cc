@@ -27,9 +27,12 @@
 #include <pthread.h>
 #endif
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -79,14 +82,52 @@ thread_local bool is_forked = false;
 /*! \brief Always the same one, so that OpenMP's threads stay. */
 thread_local Worker* worker = nullptr;
 
+std::atomic<int> num_forks{0};
+
+/*! \brief All that a fork waits for. */
+struct Forking {
+  /*! \brief Held during a fork, and to begin what is not to be forked. */
+  std::mutex begin;
+  /*! \brief How many scopes there are. Nobody waits for a condition, which would count him in a
+   * child. */
+  std::atomic<int> num_scopes{0};
+  /*! \brief Of those below. */
+  std::mutex mutex;
+  std::set<ForkSafeMutex*> mutexes;
+
+  static Forking* Global() {
+    // Never destroyed: static objects may have such mutexes.
+    static auto* forking = new Forking;
+    return forking;
+  }
+};
+
 #ifndef _WIN32
-void NoteFork() {
+void BeforeFork() {
+  Forking* forking = Forking::Global();
+  forking->begin.lock();
+  // What is under way needs the mutexes.
+  while (forking->num_scopes > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  forking->mutex.lock();
+  for (ForkSafeMutex* mutex : forking->mutexes) mutex->lock();
+}
+
+void AfterFork() {
+  Forking* forking = Forking::Global();
+  for (ForkSafeMutex* mutex : forking->mutexes) mutex->unlock();
+  forking->mutex.unlock();
+  forking->begin.unlock();
+}
+
+void AfterForkInChild() {
   is_forked = true;
   // That of the parent process, if there was one, did not come along.
   worker = nullptr;
+  ++num_forks;
+  AfterFork();
 }
 
-const int registered = pthread_atfork(nullptr, nullptr, NoteFork);
+const int registered = pthread_atfork(BeforeFork, AfterFork, AfterForkInChild);
 #endif
 
 }  // namespace
@@ -102,6 +143,25 @@ std::thread StartThread(const std::function<void()>& function) {
 }
 
 bool IsForked() { return is_forked; }
+
+int NumForks() { return num_forks; }
+
+ForkSafeMutex::ForkSafeMutex() {
+  std::lock_guard<std::mutex> lock(Forking::Global()->mutex);
+  Forking::Global()->mutexes.insert(this);
+}
+
+ForkSafeMutex::~ForkSafeMutex() {
+  std::lock_guard<std::mutex> lock(Forking::Global()->mutex);
+  Forking::Global()->mutexes.erase(this);
+}
+
+NoForkScope::NoForkScope() {
+  std::lock_guard<std::mutex> lock(Forking::Global()->begin);
+  ++Forking::Global()->num_scopes;
+}
+
+NoForkScope::~NoForkScope() { --Forking::Global()->num_scopes; }
 
 void CallOnNewThread(const std::function<void()>& function) {
   // Never deleted: it may have to outlive all else.

@@ -25,6 +25,7 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_FORK_H_
 
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <type_traits>
@@ -39,6 +40,42 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * does not notice that they are gone, and waits for them forever.
  */
 bool IsForked();
+
+/*! \brief How many forks lie between the first process and this one. */
+int NumForks();
+
+/*!
+ * \brief A mutex that nobody holds in a process that was just forked: who forks waits until it is
+ * free, with all others of its kind.
+ *
+ * It is for moments. Who holds one must not want another one, nor make or destroy one.
+ */
+class ForkSafeMutex {
+ public:
+  ForkSafeMutex();
+  ~ForkSafeMutex();
+  ForkSafeMutex(const ForkSafeMutex&) = delete;
+  ForkSafeMutex& operator=(const ForkSafeMutex&) = delete;
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  std::mutex mutex_;
+};
+
+/*!
+ * \brief As long as one lives, no process is forked: who wants to waits.
+ *
+ * Primitives are made so. oneDNN keeps them in a cache, whose lock a child would find held for
+ * ever, and in which it would wait for the primitive that another thread was making.
+ */
+class NoForkScope {
+ public:
+  NoForkScope();
+  ~NoForkScope();
+  NoForkScope(const NoForkScope&) = delete;
+  NoForkScope& operator=(const NoForkScope&) = delete;
+};
 
 /*! \brief Call a function on a thread that OpenMP does not know yet, and wait for it. */
 void CallOnNewThread(const std::function<void()>& function);

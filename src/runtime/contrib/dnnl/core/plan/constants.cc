@@ -27,6 +27,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -81,10 +82,13 @@ SharedConstants* SharedConstants::Global() {
 std::shared_ptr<void> SharedConstants::Share(std::shared_ptr<void> data, size_t bytes) {
   if (bytes < kFewBytes) return data;
   const uint64_t print = Fingerprint(data.get(), bytes);
-  std::lock_guard<std::mutex> lock(mutex_);
+  // Whoever is the last one to have some of these lets go of them without the lock.
+  std::vector<std::shared_ptr<void>> others;
+  std::lock_guard<ForkSafeMutex> lock(mutex_);
   const auto [begin, end] = known_.equal_range(print);
   for (auto it = begin; it != end; ++it) {
-    std::shared_ptr<void> other = it->second.data.lock();
+    others.push_back(it->second.data.lock());
+    const std::shared_ptr<void>& other = others.back();
     if (other == nullptr || it->second.bytes != bytes) continue;
     if (other.get() == data.get() || std::memcmp(other.get(), data.get(), bytes) == 0) return other;
   }
@@ -94,7 +98,7 @@ std::shared_ptr<void> SharedConstants::Share(std::shared_ptr<void> data, size_t 
 }
 
 std::shared_ptr<void> SharedConstants::FindPacked(const Packing& packing) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<ForkSafeMutex> lock(mutex_);
   const auto [begin, end] = packings_.equal_range(packing.source.get());
   for (auto it = begin; it != end; ++it) {
     const KnownPacking& known = it->second;
@@ -109,7 +113,7 @@ std::shared_ptr<void> SharedConstants::FindPacked(const Packing& packing) {
 
 void SharedConstants::KeepPacked(const Packing& packing, const std::shared_ptr<void>& packed) {
   if (packing.to.get_size() < kFewBytes) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<ForkSafeMutex> lock(mutex_);
   RemoveExpired();
   const auto& [source, offset, from, to, is_weight] = packing;
   packings_.emplace(source.get(), KnownPacking{source, offset, from, to, is_weight, packed});

@@ -27,9 +27,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
+#include "../exec/fork.h"
 #include "../onednn.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -85,7 +85,7 @@ class SharedConstants {
 
   void RemoveExpired();
 
-  std::mutex mutex_;
+  ForkSafeMutex mutex_;
   std::unordered_multimap<uint64_t, Known> known_;
   /*! \brief By where the source is. */
   std::unordered_multimap<const void*, KnownPacking> packings_;

@@ -24,6 +24,7 @@
 #include "plan.h"
 
 #include <chrono>
+#include <mutex>
 
 #include "../error.h"
 #include "../exec/recorder.h"
@@ -128,7 +129,7 @@ double Context::RunStep(size_t index) {
 
 std::unique_ptr<Context> ContextPool::Take() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<ForkSafeMutex> lock(mutex_);
     if (!free_.empty()) {
       std::unique_ptr<Context> context = std::move(free_.back());
       free_.pop_back();
@@ -139,12 +140,12 @@ std::unique_ptr<Context> ContextPool::Take() {
 }
 
 void ContextPool::Return(std::unique_ptr<Context> context) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<ForkSafeMutex> lock(mutex_);
   free_.push_back(std::move(context));
 }
 
 size_t ContextPool::size() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  std::lock_guard<ForkSafeMutex> lock(mutex_);
   return free_.size();
 }
 

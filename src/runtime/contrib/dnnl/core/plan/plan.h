@@ -25,11 +25,11 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_H_
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "../exec/fork.h"
 #include "../graph.h"
 #include "../implementation.h"
 #include "../onednn.h"
@@ -151,7 +151,7 @@ class ContextPool {
 
  private:
   std::shared_ptr<const Plan> plan_;
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   std::vector<std::unique_ptr<Context>> free_;
 };
 
