@@ -42,7 +42,8 @@ std::shared_ptr<const Plan> MakePlan(const Graph& graph,
 
 /*!
  * \brief Check what can be told of a graph before its shapes are known: that this runtime has its
- * ops, and oneDNN their types.
+ * ops, and oneDNN their types. Attributes are checked with the sizes, by which most of them are
+ * right or wrong: at the first call of a shape.
  */
 void CheckOps(const Graph& graph);
 
