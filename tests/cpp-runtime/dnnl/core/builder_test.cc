@@ -72,4 +72,12 @@ TEST(DNNLPlanBuilder, GoesBackToTheChoiceOfBlocks) {
   EXPECT_TRUE(!f.builder.keeps_blocks());
 }
 
+TEST(DNNLPlanBuilder, NamesTheNodeOfWhatCannotBeReshaped) {
+  Fixture f;
+  const Tensor input = f.builder.Input(f.reader, 0);
+  EXPECT_EQ(f.builder.Reshaped(f.reader, input, {8, 16}).dims(), (Dims{8, 16}));
+  EXPECT_THROWS(f.builder.Reshaped(f.reader, input, {8, 17}), "main, node 1 nn.relu",
+                "[1, 8, 4, 4]", "[8, 17]");
+}
+
 }  // namespace

@@ -224,4 +224,44 @@ TEST(DNNLHarm, WindowsOf32Bits) {
   }
 }
 
+TEST(DNNLHarm, NumberOfPostOps) {
+  const auto plan = [](size_t count) {
+    return PlanOf("nn.relu", [&](ValidOp* op) { op->attrs["post_ops"] = Attr(count, "nn.relu"); });
+  };
+  plan(1024);
+  EXPECT_THROWS(plan(1025), "main, node 9 nn.relu: has 1025 post-ops, at most 1024 are allowed");
+}
+
+/*! \brief A pad with large frames, which are written piece by piece. */
+TEST(DNNLHarm, ConstantsOfAFrame) {
+  for (const Attr& widths : std::vector<Attr>{{"0", "0", "3", "1", "2", "700000"},
+                                              {"700000", "0", "0", "1", "0", "0"},
+                                              {"0", "1", "0", "400000", "0", "0"}}) {
+    ValidOp pad{"nn.pad", {Float32({2, 3, 2})}, {{"pad_width", widths}, {"pad_value", {"7"}}}, {}};
+    const Shape data = pad.inputs[0].shape;
+    Shape dims = data;
+    for (size_t i = 0; i < 6; ++i) dims[i / 2] += std::stoi(widths[i]);
+    pad.outputs = {Float32(dims)};
+    const Graph graph = GraphOf(pad);
+    EXPECT_TRUE(MakePlan(graph)->constant_bytes <= (sizeof(float) << 20));
+    const std::vector<char> bytes = Run(graph, 0x55)[0];
+    const auto* values = reinterpret_cast<const float*>(bytes.data());
+    int64_t filled = 0, copied = 0, of_data = 0;
+    for (int64_t i = 0; i < NumElements(dims); ++i) {
+      const int64_t at[] = {i / dims[2] / dims[1], i / dims[2] % dims[1], i % dims[2]};
+      bool is_inside = true;
+      for (int axis = 0; axis < 3; ++axis) {
+        const int64_t from = at[axis] - std::stoi(widths[2 * axis]);
+        is_inside = is_inside && from >= 0 && from < data[axis];
+      }
+      filled += !is_inside && values[i] == 7;
+      of_data += is_inside;
+      copied += is_inside && values[i] != 7;
+    }
+    EXPECT_EQ(of_data, NumElements(data));
+    EXPECT_EQ(copied, of_data);
+    EXPECT_EQ(filled, NumElements(dims) - of_data);
+  }
+}
+
 }  // namespace

@@ -50,6 +50,11 @@ NodeReader::NodeReader(const Node& node, const std::string& symbol)
     : node_(&node), symbol_(symbol), op_name_(node.name), inputs_(node.inputs) {
   op_name_ = Get<std::string>("root_op", op_name_);
   post_ops_ = Get<std::vector<std::string>>("post_ops", {});
+  // Each has a reader of its own, which is made again and again.
+  constexpr size_t kMaxPostOps = 1024;
+  CORE_CHECK(post_ops_.size() <= kMaxPostOps)
+      << Where() << ": has " << post_ops_.size() << " post-ops, at most " << kMaxPostOps
+      << " are allowed";
   num_root_inputs_ = CountRootInputs();
 }
 

@@ -21,6 +21,7 @@
  * \file src/runtime/contrib/dnnl/core/ops/pad.cc
  * \brief A frame around a tensor: of one value, or of values of its own.
  */
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -99,6 +100,29 @@ void CheckLines(const NodeReader& node, const std::string& mode, const Dims& dim
   }
 }
 
+/*! \brief Call a function with one part of a slice after the other, of no more elements than these.
+ */
+template <typename Function>
+void ForEachPart(const Slice& slice, int64_t most, const Function& function) {
+  Dims step = slice.dims;
+  for (size_t axis = 0; NumElements(step) > most; ++axis) {
+    step[axis] = std::max<int64_t>(1, most / (NumElements(step) / step[axis]));
+  }
+  const auto end = [&slice](size_t axis) { return slice.begin[axis] + slice.dims[axis]; };
+  Slice part = slice;
+  for (size_t axis = 0; axis < step.size();) {
+    for (size_t i = 0; i < step.size(); ++i) {
+      part.dims[i] = std::min(step[i], end(i) - part.begin[i]);
+    }
+    function(part);
+    // To the next part: the first axis along which there is one, back to the start along those
+    // before.
+    for (axis = 0; axis < step.size() && (part.begin[axis] += step[axis]) >= end(axis); ++axis) {
+      part.begin[axis] = slice.begin[axis];
+    }
+  }
+}
+
 /*! \brief The part of a tensor with one or more lines along an axis. */
 Slice WithLines(Slice slice, size_t axis, int64_t begin, int64_t count) {
   slice.begin[axis] = begin;
@@ -132,13 +156,19 @@ void LowerPad(const NodeReader& node, PlanBuilder* plan) {
   const Tensor dst =
       plan->NewTensor(has_blocks ? PlainDesc(dims, src.dtype()) : InOrderOf(src.md, dims));
   const bool is_filled = mode == "constant";
-  const Tensor value = is_filled ? ReadValue(node, plan, src.dtype()) : Tensor();
+  // Of a larger frame one part is copied after the other.
+  constexpr int64_t kMostFilled = 1 << 20;
+  const int64_t filled = std::min(NumElements(dims) - NumElements(src.dims()), kMostFilled);
+  Tensor frame;
+  if (is_filled) frame = plan->Filled(node, ReadValue(node, plan, src.dtype()), {filled});
   Slice slice{Dims(rank, 0), src.dims(), Dims(rank, 1)};
   const auto fill = [&](size_t axis, int64_t begin, int64_t count) {
     if (count == 0) return;
-    const Slice lines = WithLines(slice, axis, begin, count);
-    const auto [md, offset] = SlicedDesc(dst.md, lines);
-    plan->CopyInto(node, plan->Filled(node, value, lines.dims), dst, md, offset);
+    ForEachPart(WithLines(slice, axis, begin, count), kMostFilled, [&](const Slice& part) {
+      const auto [md, offset] = SlicedDesc(dst.md, part);
+      const Tensor values = plan->Sliced(node, frame, {{0}, {NumElements(part.dims)}, {1}});
+      plan->CopyInto(node, values.Reshaped(part.dims), dst, md, offset);
+    });
   };
   const auto copy = [&](size_t axis, int64_t from, int64_t to) {
     const auto [md, offset] = SlicedDesc(dst.md, WithLines(slice, axis, to, 1));

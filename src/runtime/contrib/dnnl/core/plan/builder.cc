@@ -162,6 +162,9 @@ Tensor PlanBuilder::Plain(const NodeReader& node, const Tensor& value) {
 }
 
 Tensor PlanBuilder::Reshaped(const NodeReader& node, const Tensor& value, const Dims& dims) {
+  CORE_CHECK(NumElements(dims) == NumElements(value.dims()))
+      << node.Where() << ": a tensor of shape " << ToText(value.dims())
+      << " has other elements than one of " << ToText(dims);
   const Tensor view = value.Reshaped(dims);
   return view.defined() ? view : Plain(node, value).Reshaped(dims);
 }
