@@ -60,9 +60,6 @@ class JSONAttr {
   template <typename T, typename = std::enable_if_t<std::is_arithmetic<T>::value>>
   JSONAttr(T value) : JSONAttr(TextOf(value)) {}  // NOLINT(*)
 
-  /*! \brief Whether this is a list of shapes. */
-  bool IsShapes() const { return std::holds_alternative<Shapes>(value_); }
-
   /*! \brief Whether this stands for an absent value, which is written as one empty text. */
   bool IsNull() const {
     const Rows* rows = std::get_if<Rows>(&value_);

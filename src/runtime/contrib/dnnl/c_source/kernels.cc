@@ -54,7 +54,8 @@ namespace {
 /*!
  * \brief The kernels of the ops that are prepared, by address: the ops of a function are one array.
  *
- * TVMDNNLOp::kernel points at an op's kernel, which lives here until the op is released.
+ * TVMDNNLOp::kernel points at an op's kernel, which lives here until the op is released. oneDNN's
+ * own cache of primitives is no substitute: it has no plan, no packed constants and no owner.
  */
 struct PreparedOps {
   /*! \brief Held while ops are prepared, so that each is prepared once. */

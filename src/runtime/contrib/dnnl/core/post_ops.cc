@@ -44,18 +44,6 @@ struct Operand {
   bool is_quantized{false};
 };
 
-/*! \brief With the rank of the result, in Relay's order of dimensions. */
-Tensor InRelayOrder(const NodeReader& node, const NodeReader& post_op, PlanBuilder* plan,
-                    const Tensor& operand) {
-  const size_t rank = post_op.OutDims().size();
-  if (post_op.OpName() != "nn.bias_add") return AlignRank(node, plan, operand, rank);
-  // nn.bias_add names the axis of its vector; numpy's rules would put it last.
-  const int axis = post_op.Axis("axis", 1, static_cast<int>(rank));
-  Dims dims(rank, 1);
-  dims[axis] = operand.dims()[0];
-  return plan->Plain(node, operand).Reshaped(dims);
-}
-
 /*!
  * \brief The post-op's operand. A quantized one that the post-op can read as it is stays so; others
  * become real numbers in a step of their own, constants at once.
@@ -66,7 +54,7 @@ Operand ReadOperand(const NodeReader& node, const NodeReader& post_op, PlanBuild
   Operand operand;
   operand.value = plan->Input(node, post_op.Operand());
   if (!node.IsDequantized(post_op.Operand())) {
-    operand.value = InRelayOrder(node, post_op, plan, operand.value);
+    operand.value = SecondOperand(node, post_op, plan, operand.value, post_op.OutDims().size());
     return operand;
   }
   const NodeReader dequantize = node.Dequantization(post_op.Operand());
@@ -82,7 +70,7 @@ Operand ReadOperand(const NodeReader& node, const NodeReader& post_op, PlanBuild
   } else {
     operand.value = Dequantized(dequantize, plan);
   }
-  operand.value = InRelayOrder(node, post_op, plan, operand.value);
+  operand.value = SecondOperand(node, post_op, plan, operand.value, post_op.OutDims().size());
   return operand;
 }
 
@@ -275,6 +263,15 @@ Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operan
                                   << " does not broadcast to rank " << rank;
   dims.insert(dims.begin(), rank - dims.size(), 1);
   return plan->Reshaped(node, operand, dims);
+}
+
+Tensor SecondOperand(const NodeReader& node, const NodeReader& op, PlanBuilder* plan,
+                     const Tensor& operand, size_t rank) {
+  if (op.OpName() != "nn.bias_add") return AlignRank(node, plan, operand, rank);
+  // nn.bias_add names the axis of its vector; numpy's rules would put it last.
+  Dims dims(rank, 1);
+  dims[op.Axis("axis", 1, static_cast<int>(rank))] = operand.dims()[0];
+  return plan->Plain(node, operand).Reshaped(dims);
 }
 
 PlanBuilder::Args FusedOps::AddTo(PlanBuilder::Args args, const NodeReader& node, PlanBuilder* plan,

@@ -40,14 +40,8 @@ using Binary = dnnl::binary;
 /*! \brief The operands with the rank of the result. */
 std::pair<Tensor, Tensor> ReadOperands(const NodeReader& node, PlanBuilder* plan) {
   const size_t rank = node.RootDims().size();
-  const Tensor lhs = plan->Input(node, 0);
-  const Tensor rhs = plan->Input(node, 1);
-  if (node.OpName() != "nn.bias_add") {
-    return {AlignRank(node, plan, lhs, rank), AlignRank(node, plan, rhs, rank)};
-  }
-  Dims dims(rank, 1);
-  dims[node.Axis("axis", 1, static_cast<int>(rank))] = rhs.dims()[0];
-  return {lhs, plan->Plain(node, rhs).Reshaped(dims)};
+  return {AlignRank(node, plan, plan->Input(node, 0), rank),
+          SecondOperand(node, node, plan, plan->Input(node, 1), rank)};
 }
 
 /*!

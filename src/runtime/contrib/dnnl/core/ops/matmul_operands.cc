@@ -88,6 +88,7 @@ MatMulOperands ReadInputs(const NodeReader& node, PlanBuilder* plan, const MatMu
 }  // namespace
 
 MatMulKind MatMulKind::Read(const NodeReader& node) {
+  // By name, not by a field of the rows: all that tells the three ops apart is read here.
   const bool is_dense = node.OpName() == "nn.dense";
   const bool is_batch = node.OpName() == "nn.batch_matmul";
   return {is_dense, is_batch, !is_dense && node.Get<bool>("transpose_a", false),

@@ -111,9 +111,9 @@ Tensor ApplyPerChannel(const NodeReader& node, PlanBuilder* plan, const Tensor& 
   args.emplace_back(DNNL_ARG_SRC_1, first);
   if (affine.gamma.defined() && affine.beta.defined()) {
     const Tensor beta = affine.beta.Reshaped(vector);
-    dnnl::post_ops chain;
-    chain.append_binary(dnnl::algorithm::binary_add, beta.md);
-    attr.set_post_ops(chain);
+    dnnl::post_ops post_ops;
+    post_ops.append_binary(dnnl::algorithm::binary_add, beta.md);
+    attr.set_post_ops(post_ops);
     args.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, beta);
     names.push_back("binary_add");
   }
