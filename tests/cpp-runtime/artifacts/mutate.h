@@ -75,6 +75,12 @@ class Dictionary {
 /*! \brief Damage a graph in one to three places; what was done, in words. */
 std::string MutateGraph(const Dictionary& dictionary, Random* random, Json* graph);
 
+/*!
+ * \brief Add an op that is legal and goes as far as its shapes let it, with post-ops, which is an
+ * output; what was done.
+ */
+std::string AppendLegalOp(Random* random, Json* graph);
+
 /*! \brief Damage one to four places of a text. */
 std::string MutateText(Random* random, std::string* text);
 

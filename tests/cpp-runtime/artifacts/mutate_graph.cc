@@ -59,10 +59,10 @@ class Mutator {
   void MutateOnce() {
     using Action = void (Mutator::*)();
     static const std::pair<int, Action> kActions[] = {
-        {30, &Mutator::TweakScalar},    {14, &Mutator::PutKnownValue}, {10, &Mutator::ChangeTree},
+        {22, &Mutator::TweakScalar},    {14, &Mutator::PutKnownValue}, {10, &Mutator::ChangeTree},
         {12, &Mutator::SizeEverywhere}, {6, &Mutator::ChangeRank},     {6, &Mutator::OpenDimension},
         {5, &Mutator::TypeEverywhere},  {7, &Mutator::Rewire},         {4, &Mutator::AddAttribute},
-        {3, &Mutator::AppendNode},      {3, &Mutator::RenameOp}};
+        {3, &Mutator::AppendNode},      {3, &Mutator::RenameOp},       {8, &Mutator::AppendLegal}};
     int at = static_cast<int>(random_.Below(100));
     for (const auto& [weight, action] : kActions) {
       if ((at -= weight) < 0) return (this->*action)();
@@ -331,6 +331,8 @@ class Mutator {
           Json::Array({Json::Literal(last), Json::Literal("0"), Json::Literal("0")}));
     }
   }
+
+  void AppendLegal() { Say(AppendLegalOp(&random_, &graph_)); }
 
   void RenameOp() {
     Json* nodes = Nodes();
