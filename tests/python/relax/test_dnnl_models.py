@@ -272,7 +272,7 @@ def test_weights_that_the_model_quantizes(tmp_path, per_channel):
         mod = from_onnx(onnx.load(target), keep_params_in_input=False)
         partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
         report = tvm_dnnl.offload_report(partitioned)
-        counts.append((report.composites, report.in_8_bits, report.calls))
+        counts.append((report.composites, report.in_8_bits, report.ops))
         assert report.in_8_bits.total() == 3 and report.partitions == 1
         lib = tvm.compile(compiled(partitioned), target="llvm")
         machine = relax.VirtualMachine(lib, tvm.cpu())

@@ -261,6 +261,16 @@ def test_operand_that_stays_too():
     assert report.reasons["dequantize"].total() == 1
 
 
+def test_report_of_a_quantize_that_stays():
+    def build(builder, x):
+        scale, zero = relax.const(0.05, "float32"), relax.const(3, "int8")
+        return op.quantize(builder.emit(op.tanh(x)), scale, zero, axis=1, out_dtype="int8")
+
+    partitioned = tvm_dnnl.partition_for_dnnl(module(build, X3), prune=False, exclude=["quantize"])
+    text = str(tvm_dnnl.offload_report(partitioned))
+    assert "quantized ops that stay on TVM: 1 x quantize. Others" in text
+
+
 def test_report_of_a_weight_in_float32():
     """Of a weight that int8 has no room for, less its zero point."""
     values = np.random.default_rng(0).integers(1, 255, (6, 6, 1, 1), endpoint=True)

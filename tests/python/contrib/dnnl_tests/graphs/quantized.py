@@ -145,7 +145,7 @@ def judge_quantized(seed, max_groups=5):
     try:
         partitioned = dnnl.partition_for_dnnl(drawn.mod, prune=False)
         report = dnnl.offload_report(partitioned).to_dict()
-        stayed = {op: n["calls"] - n["offloaded"] for op, n in report["ops"].items()}
+        stayed = {op: n["ops"] - n["offloaded"] for op, n in report["ops"].items()}
         unexpected = collections.Counter(stayed) - drawn.on_tvm
         if unexpected:
             return Verdict(DIFFERENT, f"{drawn.ops}\non TVM: {dict(unexpected)}", report)

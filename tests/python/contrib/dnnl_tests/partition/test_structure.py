@@ -276,7 +276,7 @@ def test_one_replacement_that_fails(wrong, why, monkeypatch):
         partitioned = dnnl.partition_for_dnnl(mod, prune=False)
     check_complete(partitioned)
     report = dnnl.offload_report(dnnl.partition_for_dnnl(partitioned))
-    assert report.calls["tanh"] == 2 and report.composites == {
+    assert report.ops["tanh"] == 2 and report.composites == {
         "dnnl.conv2d_tanh": 1,
         "dnnl.conv2d_relu": 1,
     }

@@ -31,6 +31,7 @@ from tvm.relay.op.contrib._dnnl.partition import pattern_table
 from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.relay.op.contrib._dnnl.policy.op_view import OpView, Tensor
 from tvm.relay.op.contrib._dnnl.policy.table import TABLE
+from tvm.relay.op.contrib._dnnl.rewrites import qnn_sums, qnn_to_qdq
 
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs.draw import Unfit
@@ -80,6 +81,12 @@ IN_8_BITS = {
     "operands": "all operands",
     "data": "data, if a quantize follows",
 }
+
+QNN_HEAD = """## QNN ops
+
+These are read as [float ops between dequantize and quantize](how_it_works.md#quantized-models), where
+oneDNN runs what comes of it; `offload_report` tells which of a model were not.
+"""
 
 ALWAYS_HEAD = """## Without a row, on purpose
 """
@@ -268,10 +275,24 @@ def _text():
         _table(["op", "types", "8 bits", "layouts", "fuses", "fused as", "Relax"], rows),
         REFUSED_HEAD,
         _table(["reason", "ops"], _by_reason(reasons)),
+        QNN_HEAD,
+        _table(["kind", "ops"], [[kind, _texts(ops)] for kind, ops in qnn_ops().items()]),
         ALWAYS_HEAD,
         _table(["reason", "ops"], _by_reason(sorted(without_row().items()))),
     ]
     return "\n".join(parts)
+
+
+def qnn_ops():
+    """Return the QNN ops that have no row and are read as others, by kind, as the reader has them."""
+    # pylint: disable=protected-access
+    kinds = {
+        "sums in int32, with the requantize, dequantize or cast of each": qnn_sums.ACCUMULATING,
+        "others": qnn_to_qdq._READERS,
+    }
+    # The reader names some by those of the float ops, which need not be there.
+    known = {name for name in tvm.ir.Op.list_op_names() if name.startswith("qnn.")} - {*TABLE}
+    return {kind: sorted(known.intersection(readers)) for kind, readers in kinds.items()}
 
 
 def without_row():

@@ -50,6 +50,14 @@ def test_types_on_this_cpu():
     assert support.Support(TABLE["nn.conv2d"]).dtypes == types
 
 
+def test_qnn_ops():
+    """Of what reads them, those that TVM has, with the name that TVM has."""
+    sums, others = support.qnn_ops().values()
+    assert "qnn.conv2d" in sums and "qnn.dense" in sums and "nn.dense" not in others
+    assert {"qnn.add", "qnn.requantize", "qnn.sigmoid"} <= {*others}
+    assert not {*sums}.intersection(others) and "qnn.dequantize" not in others
+
+
 RARELY_LEGAL = ("nn.matmul", "image.resize1d", "nn.upsampling3d")
 
 

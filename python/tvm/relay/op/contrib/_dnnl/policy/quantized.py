@@ -23,8 +23,8 @@ from collections import Counter
 import numpy as np
 
 from .graph import Graph
-from .op_spec import Rules
-from .op_view import Tensor
+from .op_spec import OpSpec, Rules
+from .op_view import OpView
 from .rules.quantize import DEQUANTIZE, QUANTIZE, is_per_tensor, is_weight, parameters
 from .tensors import EIGHT_BITS
 
@@ -72,7 +72,7 @@ def reads_weight(graph: Graph, rules: Rules, i: int, user: int) -> bool:
 
 
 def weights_in_float32(graph: Graph, rules: Rules) -> Counter:
-    """Count the ops that multiply an 8-bit tensor by an 8-bit constant, but in float32.
+    """Count the ops that multiply an 8-bit tensor by an 8-bit weight, but in float32.
 
     Returns
     -------
@@ -87,14 +87,22 @@ def weights_in_float32(graph: Graph, rules: Rules) -> Counter:
         data, i = graph.operands[user]
         if not is_dequantized(graph, rules, data, user) or reads_weight(graph, rules, i, user):
             continue
-        args = graph.views[i].args if graph.ops[i] == DEQUANTIZE else ()
-        if args and args[0].dtype in EIGHT_BITS and all(arg.is_constant for arg in args):
-            texts[f"{name}: {_why_no_weight(args[2])}"] += 1
+        if graph.ops[i] == DEQUANTIZE and graph.views[i].args[0].dtype in EIGHT_BITS:
+            reason = _why_no_weight(graph.views[i], spec)
+            texts.update([f"{name}: {reason}"] if reason else [])
     return texts
 
 
-def _why_no_weight(zero_point: Tensor) -> str:
-    if zero_point.value.any():
+def _why_no_weight(weight: OpView, spec: OpSpec) -> str | None:
+    """Say what of a dequantized weight keeps an op from reading it in 8 bits, if it does."""
+    names = ("the weight", "the scale of the weight", "the zero point of the weight")
+    unknown = [name for name, arg in zip(names, weight.args) if not arg.is_constant]
+    if unknown and spec.reads_int8 == "constant weight":
+        return f"{unknown[0]} is not constant"
+    if unknown:
+        is_one = is_per_tensor(weight)
+        return None if is_one else f"{unknown[0]} is not constant, and there are several scales"
+    if weight.args[2].value.any():
         return "the weight less its zero point does not fit into int8"
     return "the scales of the weight lie along another axis than the output channels"
 

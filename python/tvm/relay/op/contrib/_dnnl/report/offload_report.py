@@ -152,13 +152,18 @@ class OffloadReport:
         return sum(self.offloaded_ops.values())
 
     @property
+    def _left(self) -> dict[str, int]:
+        """By Relay op: how many TVM runs, of those of which it runs any."""
+        return Counter(self.ops) - Counter(self.offloaded_ops)
+
+    @property
     def summary(self) -> str:
         """What runs where, in a line."""
         text = f"{self.offloaded} of {self.total} ops run on oneDNN"
         if self.partitions:
             text += f", in {_count(self.partitions)}"
-        left = {name: count - self.offloaded_ops.get(name, 0) for name, count in self.ops.items()}
-        names = [name for name in sorted(left, key=lambda name: (-left[name], name)) if left[name]]
+        left = self._left
+        names = sorted(left, key=lambda name: (-left[name], name))
         if len(names) > MAX_LEFT:
             names[MAX_LEFT:] = ["..."]
         return text + (f"; on TVM: {', '.join(names)}" if names else "")
@@ -227,16 +232,20 @@ class OffloadReport:
                 lines.append(f"{title}: {', '.join(items)}")
         for text, count in sorted(self.in_float32.items()):
             lines.append(f"in float32 between 8-bit tensors: {count} x {text}")
-        left = sum(
-            self.ops[name] - self.offloaded_ops.get(name, 0) for name in (QUANTIZE, DEQUANTIZE)
-        )
+        left = [name for name in self._left if _is_quantized(name)]
         if left and self.partitions:
+            items = (f"{self._left[name]} x {name}" for name in sorted(left))
             lines.append(
-                f"{left} quantize or dequantize stay on TVM: the ops between them run in float32. "
-                "docs/int8.md tells which quantization oneDNN reads"
+                f"quantized ops that stay on TVM: {', '.join(items)}. Others between them run in "
+                "float32; docs/int8.md tells which quantization oneDNN reads"
             )
         lines.extend(f"function {name}: {text}" for name, text in sorted(self.failures.items()))
         return "\n".join(lines)
+
+
+def _is_quantized(name: str) -> bool:
+    """Whether an op is one of QNN, or one of Relax that is read as such."""
+    return name.startswith("qnn.") or f"qnn.{name}" in (QUANTIZE, DEQUANTIZE)
 
 
 def _grouped(reasons: Mapping[str, int], sources: Mapping[str, list[str]]) -> list[str]:
