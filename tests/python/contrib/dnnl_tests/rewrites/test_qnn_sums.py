@@ -166,20 +166,28 @@ def as_pytorch(expr, scale, out, low=0, high=255.0):
     return relay.cast(relay.clip(expr, low, high), "uint8")
 
 
+@pytest.mark.parametrize("constants", ["integers", "quantize"])
 @pytest.mark.parametrize("relu", [False, True], ids=["no-relu", "relu"])
 @pytest.mark.parametrize("groups", [1, 4], ids=["one-group", "depthwise"])
-def test_conv_of_pytorch(groups, relu):
-    """An explicit pad, then conv2d, bias_add, requantize to int32, clip, cast."""
+def test_conv_of_pytorch(groups, relu, constants):
+    """An explicit pad, then conv2d, bias_add, requantize to int32, clip, cast.
+
+    Weight and bias are integers, or the quantize of real numbers.
+    """
     weight = Quantization(SCALES, 0, "int8", 0)
     attrs = dict(kernel_size=(3, 3), channels=8, groups=groups)
     x, bias = DATA.values(1, 4, 6, 6), bias_of(8)
     w = weight.values(8, 4 // groups, 3, 3, low=-64, high=64)
     padded = relay.nn.pad(DATA.var("x", *x.shape), ((0, 0), (0, 0), (1, 1), (1, 1)), 131.0)
-    expr = qnn.conv2d(padded, relay.const(w), *parameters(DATA, weight), padding=(0, 0), **attrs)
     scale = np.float32(DATA.scale) * SCALES
-    expr = as_pytorch(
-        relay.nn.bias_add(expr, relay.const(bias)), scale, OUT, OUT.zero_point if relu else 0
-    )
+    w_expr, bias_expr = relay.const(w), relay.const(bias)
+    if constants == "quantize":
+        of_sums = Quantization(scale, 0, "int32", 0)
+        w_expr = weight.quantize(relay.const(weight.real(w).astype("float32")))
+        bias_expr = of_sums.quantize(relay.const(of_sums.real(bias).astype("float32")))
+    expr = qnn.conv2d(padded, w_expr, *parameters(DATA, weight), padding=(0, 0), **attrs)
+    low = OUT.zero_point if relu else 0
+    expr = as_pytorch(relay.nn.bias_add(expr, bias_expr), scale, OUT, low)
     exact = conv(DATA.real(x), weight.real(w), dict(attrs, padding=(1, 1)))
     exact = exact + (bias * scale.astype("float64")).reshape(8, 1, 1)
     name = "dnnl.qnn.conv2d_bias_clip_quantize" if relu else "dnnl.qnn.conv2d_bias_quantize"
