@@ -84,8 +84,8 @@ IN_8_BITS = {
 
 QNN_HEAD = """## QNN ops
 
-These are read as [float ops between dequantize and quantize](how_it_works.md#quantized-models), where
-oneDNN runs what comes of it; `offload_report` tells which of a model were not.
+These are read as [float ops between dequantize and quantize](how_it_works.md#quantized-models),
+where oneDNN runs what comes of it; `offload_report` tells which of a model were not.
 """
 
 ALWAYS_HEAD = """## Without a row, on purpose
@@ -284,7 +284,7 @@ def _text():
 
 
 def qnn_ops():
-    """Return the QNN ops that have no row and are read as others, by kind, as the reader has them."""
+    """Return the QNN ops that have no row and are read as others, by kind."""
     # pylint: disable=protected-access
     kinds = {
         "sums in int32, with the requantize, dequantize or cast of each": qnn_sums.ACCUMULATING,
