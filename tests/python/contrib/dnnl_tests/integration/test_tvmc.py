@@ -212,6 +212,7 @@ def test_tvm_without_the_code_generator(monkeypatch):
         partition(tvm.IRModule.from_expr(relay.nn.relu(x)), mod_name="default")
 
 
+@json_only
 @pytest.mark.parametrize("old", ["old", None])
 def test_a_full_disk_leaves_the_old_package_or_none(model, tmp_path, old):
     package, _ = compile_with(model, tmp_path, DNNL_AND_HOST)
@@ -249,6 +250,7 @@ _main(["compile", *sys.argv[1:]])
 """
 
 
+@json_only
 def test_a_kill_leaves_the_old_package(model, tmp_path):
     package = tmp_path / "small.tar"
     package.write_text("old")
@@ -262,6 +264,7 @@ def test_a_kill_leaves_the_old_package(model, tmp_path):
     assert package.read_text() == "old"
 
 
+@json_only
 def test_a_link_stays_one(model, tmp_path):
     link, package = tmp_path / "link.tar", tmp_path / "small.tar"
     link.symlink_to(package)
