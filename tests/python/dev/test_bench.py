@@ -18,6 +18,7 @@
 
 import argparse
 import os
+import shutil
 import types
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -296,7 +297,7 @@ def test_models_of_packages(own_model, monkeypatch):
     assert "nn.dense" in {row["op"] for row in primitives}
 
 
-def test_coverage_says_which_pass_runs(own_model, monkeypatch, capsys):
+def test_coverage_says_which_pass_runs(own_model, tmp_path, monkeypatch, capsys):
     notes = []
     monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
     flags = dict.fromkeys(["write", "time", "report", "packages"], False)
@@ -305,7 +306,9 @@ def test_coverage_says_which_pass_runs(own_model, monkeypatch, capsys):
     assert coverage.main(args) == 0 and any("passes, now" in note for note in notes)
     notes.clear()
     monkeypatch.setitem(packages.SHAPES, "rec-own.onnx", {"x": (3, 8)})
-    assert packages.main(args, Path(own_model).parent.parent, Console()) == 0
+    (tmp_path / "package").mkdir()
+    shutil.copy(own_model, tmp_path / "package")
+    assert packages.main(args, tmp_path, Console()) == 0
     assert any("passes, now" in note for note in notes)
     assert capsys.readouterr().out.count("rec-own") == 2
 
