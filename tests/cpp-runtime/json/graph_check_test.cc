@@ -36,6 +36,7 @@ using tvm::runtime::String;
 using tvm::runtime::json::CheckJSONGraph;
 using tvm::runtime::json::JSONGraph;
 using tvm::runtime::json::ParseJSONGraph;
+using tvm::runtime::json::Printable;
 
 /*! \brief y, z = split(conv2d(x, w)) with heads y, z and x. */
 const char kGood[] = R"({
@@ -117,7 +118,18 @@ TEST(JSONGraphCheck, Text) {
   EXPECT_THROWS(Check(With("[0, 1],", "[0 1],")), "cannot be read");
 }
 
-/*! \brief Python decodes messages as UTF-8; ASCII is safe wherever a message is cut. */
+TEST(JSONText, OfUTF8IsPrintable) {
+  const std::string name = "\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80\n";
+  EXPECT_EQ(Printable(name), name);
+  // Cut, longer than need be, surrogates, too large, and what a terminal would take for a command.
+  EXPECT_EQ(Printable("\xe2\x82"), "\\xe2\\x82");
+  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");
+  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");
+  EXPECT_EQ(Printable("\xc2\x9b\x1b"), "\\xc2\\x9b\\x1b");
+}
+
+/*! \brief Python decodes messages as UTF-8, and no byte of these is part of such a character. */
 TEST(JSONGraphCheck, MessagesArePrintable) {
   const std::string bytes = "\xff\xc3\x01";
   for (const std::string& text :

@@ -112,19 +112,42 @@ inline bool ParseText(const std::string& text, std::string* out) {
   return true;
 }
 
+/*! \brief How many bytes the character of UTF-8 at `i` has, if it is one of several bytes. */
+inline size_t WideCharacterAt(const std::string& text, size_t i) {
+  const auto byte = [&text](size_t at) { return static_cast<unsigned char>(text[at]); };
+  const unsigned char first = byte(i);
+  size_t length = 0;
+  if (first >= 0xc2 && first < 0xe0) length = 2;
+  if (first >= 0xe0 && first < 0xf0) length = 3;
+  if (first >= 0xf0 && first < 0xf5) length = 4;
+  if (length == 0 || text.size() - i < length) return 0;
+  for (size_t k = 1; k < length; ++k) {
+    if ((byte(i + k) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(i + 1);
+  // Control characters, longer than need be, surrogates, and beyond the last one.
+  const bool is_wrong = (first == 0xc2 && second < 0xa0) || (first == 0xe0 && second < 0xa0) ||
+                        (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90) ||
+                        (first == 0xf4 && second > 0x8f);
+  return is_wrong ? 0 : length;
+}
+
 /*!
  * \brief Text from a file, fit for an error message.
  *
  * Python decodes error messages as UTF-8 and fails on anything else, and dmlc's messages hold
- * pieces of the file, cut anywhere. So bytes that are not printable ASCII are written as \\xNN.
+ * pieces of the file, cut anywhere. So bytes that are no printable character are written as \\xNN.
  */
 inline std::string Printable(const std::string& text) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string result;
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x20 && byte < 0x7f) || c == '\n') {
-      result += c;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (const size_t length = WideCharacterAt(text, i)) {
+      result.append(text, i, length);
+      i += length - 1;
+    } else if ((byte >= 0x20 && byte < 0x7f) || byte == '\n') {
+      result += text[i];
     } else {
       result += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
     }
