@@ -19,7 +19,7 @@
 import numpy as np
 import pytest
 import tvm_dnnl
-from dnnl_modules import X4, check_case, compiled, composites, const, conv, module, rand, run
+from dnnl_modules import X4, check, check_case, compiled, composites, const, conv, module, rand, run
 from tvm import relax
 from tvm.relax import op
 
@@ -49,14 +49,72 @@ def _twice(builder, x):
     return op.nn.relu(batch_norm(builder, batch_norm(builder, x), seed=5))
 
 
+def chain(first, *steps):
+    """Constants behind an op: each step is an op, behind "<" if they come first, and a shape."""
+
+    def build(builder, x):
+        y = first(builder, x)
+        for seed, (name, *shape) in enumerate(steps):
+            args = [relax.const(rand(*each, seed=seed + 2) + 1.5) for each in shape]
+            operands = [*args, y] if name[0] == "<" else [y, *args]
+            y = builder.emit(getattr(op, name.strip("<"))(*operands))
+        return op.nn.relu(y)
+
+    return build
+
+
+CHANNELS, ONE, COLUMNS = (4, 1, 1), (), (9,)
+
+
+def _nhwc(builder, x):
+    return builder.emit(
+        op.nn.conv2d(x, const(4, 3, 3, 9), data_layout="NHWC", kernel_layout="OHWI")
+    )
+
+
+def _transposed(builder, x):
+    return builder.emit(op.nn.conv2d_transpose(x, const(6, 2, 3, 3), groups=2))
+
+
+def _matmul(builder, x):
+    return builder.emit(op.matmul(x, const(9, 4)))
+
+
 # By name: the function, and what is in its partition.
 CASES = {
     "batch_norms": (_twice, {"dnnl.multiply_add_multiply_add_relu": 1}),
-    "conv-batch_norms": (
-        lambda b, x: _twice(b, conv(b, x)),
-        {"dnnl.conv2d_bias_multiply_add_relu": 1},
+    "conv-batch_norms": (lambda b, x: _twice(b, conv(b, x)), {"dnnl.conv2d_bias_relu": 1}),
+    "conv-bias-dropout-batch_norm": (_dropped, {"dnnl.conv2d_bias_relu": 1}),
+    "factor": (chain(conv, ("multiply", CHANNELS)), {"dnnl.conv2d_relu": 1}),
+    "factor-of-all": (chain(conv, ("divide", ONE)), {"dnnl.conv2d_relu": 1}),
+    "factors-and-summands": (
+        chain(conv, ("add", CHANNELS), ("multiply", CHANNELS), ("<subtract", ONE), ("negative",)),
+        {"dnnl.conv2d_bias_relu": 1},
     ),
-    "conv-bias-dropout-batch_norm": (_dropped, {"dnnl.conv2d_bias_multiply_add_relu": 1}),
+    "channels-last": (
+        chain(_nhwc, ("multiply", (4,)), ("subtract", (1, 1, 1, 4))),
+        {"dnnl.conv2d_bias_relu": 1},
+    ),
+    "transposed": (
+        chain(_transposed, ("multiply", CHANNELS), ("add", CHANNELS)),
+        {"dnnl.conv2d_transpose_bias_relu": 1},
+    ),
+    "grouped": (
+        chain(lambda b, x: conv(b, x, 6, groups=3), ("multiply", (6, 1, 1))),
+        {"dnnl.conv2d_relu": 1},
+    ),
+    "matmul": (
+        chain(_matmul, ("multiply", (4,)), ("add", (4,)), ("divide", ONE)),
+        {"dnnl.dense_bias_relu": 1},
+    ),
+    "summands": (
+        chain(conv, ("add", CHANNELS), ("add", CHANNELS)),
+        {"dnnl.conv2d_bias_add_relu": 1},
+    ),
+    "factor-of-columns": (
+        chain(conv, ("multiply", COLUMNS)),
+        {"dnnl.conv2d": 1, "dnnl.multiply_relu": 1},
+    ),
 }
 
 
@@ -75,3 +133,54 @@ def test_excluded():
     x = rand(2, 6, 9, 9)
     (got,), (want,) = run(compiled(partitioned), x), run(mod, x)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_read_twice():
+    """The convolution would be computed twice."""
+
+    def build(builder, x):
+        y = conv(builder, x)
+        scaled = builder.emit(op.multiply(y, const(4, 1, 1)))
+        return relax.Tuple([builder.emit(op.tanh(y)), builder.emit(op.nn.relu(scaled))])
+
+    counts = composites(check(module(build, X4), None, rand(2, 6, 9, 9)))
+    assert counts == {"dnnl.conv2d": 1, "dnnl.tanh": 1, "dnnl.multiply_relu": 1}
+
+
+def test_factors_that_are_infinite():
+    """They are no part of a weight, a zero in which they would make no number of."""
+
+    def build(builder, x):
+        divisor = relax.const(np.array([1, 0, 2, 4], "float32").reshape(4, 1, 1))
+        return op.nn.relu(builder.emit(op.divide(conv(builder, x), divisor)))
+
+    check(module(build, X4), None, rand(2, 6, 9, 9))
+
+
+def test_results_of_a_batch_norm():
+    """All of them are read."""
+
+    def build(builder, x):
+        params = [const(4, seed=k) for k in range(3)]
+        args = (*params, relax.const(rand(4) ** 2 + 0.5))
+        y = builder.emit(op.nn.batch_norm(conv(builder, x), *args, axis=1, training=False))
+        return relax.Tuple([builder.emit(relax.TupleGetItem(y, k)) for k in range(3)])
+
+    check(module(build, X4), {"dnnl.conv2d_multiply_add": 1}, rand(2, 6, 9, 9))
+
+
+@pytest.mark.parametrize("excluded", ["multiply", "nn.conv2d"])
+def test_an_excluded_factor(excluded):
+    mod = module(chain(conv, ("multiply", CHANNELS)), X4)
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=[excluded], prune=False)
+    assert tvm_dnnl.offload_report(partitioned).reasons[excluded] == {"excluded by option": 1}
+    x = rand(2, 6, 9, 9)
+    (got,), (want,) = run(compiled(partitioned), x), run(mod, x)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_folded_is_reported():
+    mod = module(chain(conv, ("add", CHANNELS), ("multiply", CHANNELS), ("add", ONE)), X4)
+    report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(mod, prune=False))
+    assert report.folded == {"add": 1, "multiply": 1}
+    assert (report.total, report.offloaded) == (3, 3)

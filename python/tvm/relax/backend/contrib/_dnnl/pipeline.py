@@ -27,6 +27,7 @@ import tvm
 from tvm import relax
 
 from .fold_pad import fold_pad
+from .fold_scale import fold_scale
 from .graph import RelaxGraph
 from .move_in_int8 import (
     fold_dequantized,
@@ -57,25 +58,26 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         names = {param.name for param in func.params}.intersection(params)
         own = {name: params[name] for name in names}
         mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
+    record = {"excluded": sorted(rules.options.exclude), "stayed": {}, "in_float32": {}}
     given = _ops(mod)
     mod = _rewritten(simplify(mod, rules.options.exclude), rules, fold_pad)
-    record = {
-        "excluded": sorted(rules.options.exclude),
-        "folded": dict(sorted((given - _ops(mod)).items())),
-        "stayed": {},
-        "in_float32": {},
-    }
-    if given["dequantize"]:
+    folded = given - _ops(mod)
+    is_quantized = given["dequantize"] > 0
+    if is_quantized:
         for rewrite in (merge_equal, move_relu_first, move_in_int8):
             mod = _rewritten(mod, rules, rewrite)
         # Before, for constants that were moved in 8 bits; behind, for what reads real ones.
         mod = simplify(mod, rules.options.exclude)
         record["in_float32"] = dict(_weights_in_float32(mod, rules))
         mod = simplify(_rewritten(mod, rules, fold_dequantized), rules.options.exclude)
+    given = _ops(mod)
+    mod = _rewritten(mod, rules, fold_scale)
+    folded += given - _ops(mod)
+    record["folded"] = dict(sorted(folded.items()))
     mod = _rewritten(mod, rules, propagate_strides)
     if rules.options.precision != "float32":
         mod = _rewritten(mod, rules, reduce_precision)
-    if given["dequantize"]:
+    if is_quantized:
         mod = _rewritten(mod, rules, move_dequantize_first)
     builder = relax.BlockBuilder(mod)
     for var, func in own_functions(mod):

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What a function goes through before it is read: constants folded, batch_norm and clip as ops."""
+"""What a function goes through before it is read: constants folded, others as ops of the table."""
 
 from __future__ import annotations
 
@@ -24,17 +24,13 @@ import numpy as np
 import tvm
 from tvm import ir, relax, tirx
 from tvm.relax import transform
-from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.relax.expr_functor import mutator
 
 from . import decompose
-from .fold_constants import constant_like, folded, is_same_type, reals_of
-from .graph import view_of
-from .ops import ROWS
-from .policy.rules.quantize import along
-from .policy.rules.reduce import batch_norm_affine
+from .fold_constants import constant_like, folded, is_same_type
+from .mutators import BindingMutator
 from .policy.table import TABLE
 from .reading import (
-    Constant,
     Unread,
     axes_of,
     constant_of,
@@ -43,7 +39,6 @@ from .reading import (
     own_functions,
     short_name,
     sizes,
-    users_of,
     value_of,
 )
 from .tir_ops import elementwise_of, pad_of
@@ -54,7 +49,7 @@ _RESHAPES = [f"relax.{op}" for row in TABLE.values() if row.reshapes for op in r
 def simplify(
     mod: tvm.IRModule, excluded: Collection[str], transposes_weights: bool = True
 ) -> tvm.IRModule:
-    """Return a module with constants folded, and batch_norm and others as ops of the table.
+    """Return a module with constants folded, and attentions and others as ops of the table.
 
     Parameters
     ----------
@@ -69,7 +64,7 @@ def simplify(
     mod = transform.ConvertToDataflow()(transform.Normalize()(mod))
     builder = relax.BlockBuilder(mod)
     for var, func in own_functions(mod):
-        simplifier = _Simplifier(mod, func, excluded, transposes_weights)
+        simplifier = _Simplifier(mod, excluded, transposes_weights)
         builder.update_func(var, simplifier.visit_expr(func))
     return without_dead_code(builder.finalize())
 
@@ -80,29 +75,13 @@ def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 @mutator
-class _Simplifier(PyExprMutator):
+class _Simplifier(BindingMutator):
     """Rewrites calls, operands first."""
 
-    def __init__(
-        self, mod, func: relax.Function, excluded: Collection[str], transposes_weights: bool
-    ):
+    def __init__(self, mod, excluded: Collection[str], transposes_weights: bool):
         super().__init__(mod)
         self._excluded, self._transposes_weights = excluded, transposes_weights
         self._mod = mod
-        self._old = relax.analysis.get_var2val(func)
-        self._users = users_of(func)
-
-    def _bound(self, expr):
-        """Return what a variable stands for, or any other expression as it is."""
-        while isinstance(expr, relax.Var):
-            value = self.lookup_binding(expr)
-            if value is None:
-                return expr
-            expr = value
-        return expr
-
-    def _has_one_user(self, var) -> bool:
-        return isinstance(var, relax.DataflowVar) and len(self._users.get(var, ())) == 1
 
     def visit_call_(self, op):  # pylint: disable=arguments-differ
         """Rewrite a call."""
@@ -112,10 +91,8 @@ class _Simplifier(PyExprMutator):
             return call
         if name == "relax.call_tir":
             return self._of_tir(call)
-        args = [self._constant_or(arg) for arg in call.args]
+        args = [self.constant_or(arg) for arg in call.args]
         call = relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
-        if name == "relax.nn.batch_norm" and short_name(call) not in self._excluded:
-            return self._batch_norm(op, call, args)
         known = folded(call)
         if known is not call:
             return known
@@ -123,35 +100,15 @@ class _Simplifier(PyExprMutator):
             written = self._written_anew(call)
             if written is not None:
                 return written
-        if name == "relax.permute_dims":
-            return self._permuted(call)
-        if name == "relax.broadcast_to" and is_same_type(call, args[0]):
-            return args[0]
-        if name == "relax.matmul":
-            call = self._of_one_matrix(call, args)
-            return self._of_transposed(call, call.args) if self._transposes_weights else call
-        if name in _RESHAPES and is_constant(args[0]):
-            shape = sizes(call.ty)
-            if shape is not None and None not in shape:
-                return constant_like(value_of(args[0]).reshape(shape), call)
-        return call
+        return self._REWRITES[name](self, call) if name in self._REWRITES else call
 
     def visit_tuple_getitem_(self, op):  # pylint: disable=arguments-differ
-        """Read the field of a tuple that is known."""
-        item = self.visit_expr_post_order(op)
-        if not isinstance(item, relax.TupleGetItem):
+        """Read the field of a tuple that is known, or of a dropout, which does nothing here."""
+        item = super().visit_tuple_getitem_(op)
+        if not isinstance(item, relax.TupleGetItem) or item.index != 0:
             return item
-        value = self._bound(item.tuple_value)
-        if op_name(value) == "relax.nn.dropout" and item.index == 0:
-            # That is what it is at inference.
-            return value.args[0] if isinstance(item.tuple_value, relax.DataflowVar) else item
-        return value.fields[item.index] if isinstance(value, relax.Tuple) else item
-
-    def _constant_or(self, expr):
-        if isinstance(expr, relax.Tuple):
-            return relax.Tuple([self._constant_or(field) for field in expr.fields])
-        bound = self._bound(expr)
-        return bound if is_constant(bound) else expr
+        value = self.bound(item.tuple_value)
+        return value.args[0] if op_name(value) == "relax.nn.dropout" else item
 
     def _written_anew(self, call):
         """Return a call as calls of ops of the table; None if it is not written so."""
@@ -168,14 +125,13 @@ class _Simplifier(PyExprMutator):
 
     def _permuted(self, call):
         """Return a transpose of a transpose as one or none."""
-        data, inner = call.args[0], self._bound(call.args[0])
+        data, inner = call.args[0], self.bound(call.args[0])
         try:
             axes = axes_of(call)
         except Unread:
             return call
-        # Others may have been bound where what they read is not seen from here.
-        if op_name(inner) == "relax.permute_dims" and isinstance(data, relax.DataflowVar):
-            data, below = self._constant_or(inner.args[0]), axes_of(inner)
+        if op_name(inner) == "relax.permute_dims":
+            data, below = self.constant_or(inner.args[0]), axes_of(inner)
             axes = [below[axis] for axis in axes]
         if is_constant(data):
             return constant_like(np.transpose(value_of(data), axes), call)
@@ -183,25 +139,36 @@ class _Simplifier(PyExprMutator):
             return data
         return call if data is call.args[0] else relax.op.permute_dims(data, axes)
 
-    def _of_one_matrix(self, call, args):
-        """Return a matmul with a weight that is there once, not once for each of the batch."""
-        weight = self._bound(args[1])
-        if op_name(weight) != "relax.broadcast_to" or not isinstance(args[1], relax.DataflowVar):
-            return call
-        matrix = self._constant_or(weight.args[0])
-        if not is_constant(matrix) or matrix.ty.ndim != 2:
-            return call
-        matmul = relax.Call(call.op, [args[0], matrix], call.attrs, call.ty_args)
-        matmul = self.builder_.normalize(matmul)
-        return matmul if is_same_type(matmul, call) else call
+    def _broadcast(self, call):
+        """Return the data of a broadcast that changes nothing."""
+        return call.args[0] if is_same_type(call, call.args[0]) else call
 
-    def _of_transposed(self, call, args):
-        """Return a matmul with the weight as a dense has it, for which oneDNN has more kernels."""
-        if not is_constant(args[1]) or args[1].ty.ndim != 2:
+    def _reshaped(self, call):
+        """Return a reshape of a constant as a constant."""
+        data, shape = call.args[0], sizes(call.ty)
+        if not is_constant(data) or shape is None or None in shape:
             return call
-        weight = constant_of(value_of(args[1]).T, str(args[1].ty.dtype))
-        weight = self.builder_.emit(relax.op.permute_dims(weight))
-        return relax.Call(call.op, [args[0], weight], call.attrs, call.ty_args, ret_ty=call.ty)
+        return constant_like(value_of(data).reshape(shape), call)
+
+    def _matmul(self, call):
+        """Return a matmul with the weight as a dense has it, for which oneDNN has more kernels."""
+        data, weight = self._of_one_matrix(call)
+        if self._transposes_weights and is_constant(weight) and weight.ty.ndim == 2:
+            weight = constant_of(value_of(weight).T, str(weight.ty.dtype))
+            weight = self.builder_.emit(relax.op.permute_dims(weight))
+        return relax.Call(call.op, [data, weight], call.attrs, call.ty_args, ret_ty=call.ty)
+
+    def _of_one_matrix(self, call):
+        """Return the operands of a matmul with a weight once, that it has for each of the batch."""
+        data, weight = call.args
+        many = self.bound(weight)
+        if op_name(many) != "relax.broadcast_to":
+            return call.args
+        matrix = self.constant_or(many.args[0])
+        if not is_constant(matrix) or matrix.ty.ndim != 2:
+            return call.args
+        matmul = relax.Call(call.op, [data, matrix], call.attrs, call.ty_args)
+        return [data, matrix if is_same_type(self.builder_.normalize(matmul), call) else weight]
 
     def _of_tir(self, call):
         """Return a call of TIR that is a pad, a maximum or a minimum with one number as such an op.
@@ -217,79 +184,21 @@ class _Simplifier(PyExprMutator):
         make = elementwise_of(func)
         if make is None:
             return call
-        data, bound = call.args[1].fields
-        bound = self._constant_or(bound)
-        if not is_constant(bound) or value_of(bound).size != 1:
+        data, end = call.args[1].fields
+        end = self.constant_or(end)
+        if not is_constant(end) or value_of(end).size != 1:
             return call
-        low = self._bound(data)
+        low = self.bound(data)
         if make is relax.op.minimum and op_name(low) == "relax.maximum":
-            least = self._constant_or(low.args[1])
+            least = self.constant_or(low.args[1])
             if is_constant(least) and value_of(least).size == 1:
-                ends = (float(value_of(end).reshape(())) for end in (least, bound))
+                ends = (float(value_of(each).reshape(())) for each in (least, end))
                 return self.builder_.normalize(relax.op.clip(low.args[0], *ends))
-        return self.builder_.normalize(make(data, bound))
+        return self.builder_.normalize(make(data, end))
 
-    def _batch_norm(self, old, call, args):
-        """Fold a batch_norm into the convolution before it, or make it a factor and a summand."""
-        data, *statistics = args
-        attrs = call.attrs
-        values = [self._real(arg) for arg in statistics]
-        if attrs.training or data.ty.ndim < 0 or any(value is None for value in values):
-            return call
-        scale, shift = batch_norm_affine(attrs, *values)
-        result = self._folded(old.args[0], data, scale, shift, int(attrs.axis))
-        if result is None:
-            scale, shift = (_along(v, data, int(attrs.axis)) for v in (scale, shift))
-            result = self.builder_.emit(relax.op.multiply(data, scale))
-            result = relax.op.add(result, shift)
-        return relax.Tuple([self.builder_.emit(result), *statistics[2:]])
-
-    def _real(self, expr) -> np.ndarray | None:
-        """Return the value of a constant of real numbers, or of one that is dequantized."""
-        bound = self._bound(expr)
-        if is_constant(bound):
-            return value_of(bound).astype("float64")
-        if op_name(bound) != "relax.dequantize" or not all(is_constant(arg) for arg in bound.args):
-            return None
-        return reals_of(bound)
-
-    def _folded(self, old, data, scale, shift, axis: int):
-        """Return the convolution that computes a batch_norm as well; None if there is none."""
-        if not self._has_one_user(old):
-            return None
-        conv = self._bound(data)
-        bias = None
-        if op_name(conv) == "relax.add":
-            summand, added = self._constant_or(conv.args[1]), self._old.get(old)
-            # It may be what a batch_norm or a dropout has become.
-            if not is_constant(summand) or op_name(added) != "relax.add":
-                return None
-            if not self._has_one_user(added.args[0]):
-                return None
-            bias, conv = value_of(summand).astype("float64"), self._bound(conv.args[0])
-        if op_name(conv) not in ROWS:
-            return None
-        try:
-            view = view_of(conv, ROWS[op_name(conv)](conv))
-        except Unread:
-            return None
-        row = TABLE.get(view.name)
-        weight = self._constant_or(conv.args[1]) if row and row.scaled_weight else None
-        if weight is None or not is_constant(weight) or row.reason(view) is not None:
-            return None
-        if row.channel_axis(view) != axis % len(view.result.shape):
-            return None
-        if bias is not None:
-            flat, rank = bias.reshape(-1), len(view.result.shape)
-            if bias.shape != along(flat, axis, rank).shape[rank - bias.ndim :]:
-                return None
-            shift = flat * scale + shift
-        scaled = row.scaled_weight(view, value_of(weight).astype("float64"), scale)
-        scaled = constant_of(scaled, str(weight.ty.dtype))
-        call = relax.Call(conv.op, [conv.args[0], scaled], conv.attrs, conv.ty_args)
-        return relax.op.add(self.builder_.emit(call), _along(shift, data, axis))
-
-
-def _along(values: np.ndarray, data, axis: int) -> Constant:
-    """Return values of channels as a constant that broadcasts to data."""
-    return constant_of(along(values, axis, data.ty.ndim), str(data.ty.dtype))
+    _REWRITES = {
+        **dict.fromkeys(_RESHAPES, _reshaped),
+        "relax.broadcast_to": _broadcast,
+        "relax.matmul": _matmul,
+        "relax.permute_dims": _permuted,
+    }

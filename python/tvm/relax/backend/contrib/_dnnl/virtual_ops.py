@@ -56,16 +56,25 @@ def with_formulas(func: relax.Function, rules: Rules) -> RelaxGraph:
     return graph.with_groups(groups)
 
 
+def dense_of(graph: RelaxGraph, i: int) -> ReadOp | None:
+    """Return a matmul that reads a transpose of its weight as a dense; None for another op."""
+    if graph.ops[i] != "nn.matmul":
+        return None
+    data, weight = graph.operands[i]
+    if graph.ops[weight] != "transpose" or graph.read[weight].attrs["axes"] != [1, 0]:
+        return None
+    attrs = {k: v for k, v in graph.read[i].attrs.items() if k == "out_dtype"}
+    return ReadOp("nn.dense", [data, *graph.operands[weight]], attrs)
+
+
 def _formulas(graph: RelaxGraph, i: int):
     """Yield the ops that what ends in an expression may be read as, the best first."""
     name = graph.ops[i]
     if name == "cast" and graph.scope[i] == graph.scope[graph.operands[i][0]]:
         yield from _between_casts(graph, i)
-    if name == "nn.matmul":
-        data, weight = graph.operands[i]
-        if graph.ops[weight] == "transpose" and graph.read[weight].attrs["axes"] == [1, 0]:
-            attrs = {k: v for k, v in graph.read[i].attrs.items() if k == "out_dtype"}
-            yield ReadOp("nn.dense", [data, *graph.operands[weight]], attrs)
+    dense = dense_of(graph, i)
+    if dense is not None:
+        yield dense
     for reader, norm_name in _NORMS.items():
         norm = reader(graph).read(i) if name in reader.roots else None
         operands = norm and _of_vectors(graph, norm, reader.axis)

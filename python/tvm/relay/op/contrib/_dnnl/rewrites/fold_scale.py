@@ -36,13 +36,9 @@ from tvm import relay
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..policy.op_spec import Rules
-from ..policy.op_view import OpView, Tensor
 from ..policy.rules.reduce import batch_norm_affine
 from .driver import Match, rewrite
-
-# Not fields of the rows: what each does to the factor and the summand is told in `_Walk._step`.
-ADDITIONS = ("add", "subtract", "nn.bias_add")
-FACTORS = ("multiply", "divide", "negative")
+from .scale_walk import Affine, ScaleWalk, of_channels
 
 
 def _scale_and_shift(bn: relay.Call) -> tuple[np.ndarray, np.ndarray]:
@@ -62,8 +58,9 @@ def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Ma
         if not weight.is_constant or rules.refusal(call) is not None:
             continue
         if weight.dtype == call.result.dtype:
-            # The match of the most ops that can be folded.
-            yield from list(_Walk(graph, rules, i).matches())[-1:]
+            match = _Walk(graph, rules, i, call).match()
+            if match is not None:
+                yield match
     for i in calls_of("nn.batch_norm"):
         yield from _unfolded(graph, i)
 
@@ -76,7 +73,7 @@ def _unfolded(graph: DataflowGraph, i: int) -> Iterator[Match]:
     data = bn.args[0].checked_type
     if data.dtype != "float32" or int(bn.attrs.axis) % len(data.shape) != 1:
         return
-    shape = _of_channels(len(data.shape), 1)
+    shape = of_channels(len(data.shape), 1)
     constants = [to_constant(values.reshape(shape), data.dtype) for values in _scale_and_shift(bn)]
     if all(np.isfinite(to_double(constant)).all() for constant in constants):
         yield Match([i, *users], graph.operands[i][:1], partial(_affine, *constants), folded=[i])
@@ -95,101 +92,29 @@ def _is_first_result(expr: relay.Expr) -> bool:
     return isinstance(expr, relay.TupleGetItem) and expr.index == 0
 
 
-def _of_channels(rank: int, axis: int) -> tuple[int, ...]:
-    """Return the shape of a vector that numpy broadcasts along the other axes of a tensor."""
-    return (-1,) + (1,) * (rank - axis - 1)
-
-
-class _Walk:
-    """Follows the users of a root as long as they multiply and add constants of channels."""
-
-    def __init__(self, graph: DataflowGraph, rules: Rules, root: int):
-        self.graph, self.rules = graph, rules
-        self.call, self.view = graph.nodes[root], graph.views[root]
-        self.row = rules.ops[self.view.name]
-        self.ops = [root]
-        self.out = self.view.result.shape
-        self.axis = self.row.channel_axis(self.view)
-        self.scale, self.shift = np.ones(self.out[self.axis]), np.zeros(self.out[self.axis])
-
-    def matches(self) -> Iterator[Match]:
-        """Yield what can be folded, one op more each time."""
-        while self._step():
-            if not (self.scale == 1.0).all():
-                weight, bias = self._weight_and_bias()
-                if all(np.isfinite(to_double(constant)).all() for constant in (weight, bias)):
-                    yield self._match(weight, bias)
-
-    def _step(self) -> bool:
-        """Follow the only user; return whether it was one to fold."""
-        users = self.graph.users[self.ops[-1]]
-        if len(users) != 1 or self.graph.scope[users[0]] != self.graph.scope[self.ops[0]]:
-            return False
-        user, name = self.graph.views[users[0]], self.graph.ops[users[0]]
-        if name not in ("nn.batch_norm", *ADDITIONS, *FACTORS) or self.rules.refusal(user):
-            return False
-        if name == "nn.batch_norm":
-            return self._batch_norm(users[0])
-        if name == "negative":
-            scale, shift = -1.0, 0.0
-        else:
-            is_first = self.graph.operands[users[0]][0] == self.ops[-1]
-            operand = self._per_channel(user, user.args[1 if is_first else 0])
-            if operand is None or (name == "divide" and not is_first):
-                return False
-            with np.errstate(all="ignore"):
-                scale, shift = {
-                    "multiply": (operand, 0.0),
-                    "divide": (1.0 / operand, 0.0),
-                    "subtract": (1.0, -operand) if is_first else (-1.0, operand),
-                }.get(name, (1.0, operand))
-        self._append(users, scale, shift)
-        return True
-
-    def _append(self, ops: list[int], scale, shift) -> None:
-        with np.errstate(all="ignore"):
-            self.scale, self.shift = self.scale * scale, self.shift * scale + shift
-        self.ops += ops
-
-    def _batch_norm(self, i: int) -> bool:
+class _Walk(ScaleWalk):
+    def batch_norm(self, i: int) -> Affine | None:
+        """Return what an expression does if it is a batch_norm of constants, at inference."""
         bn = self.graph.nodes[i]
-        if not _is_constant(bn):
-            return False
-        if int(bn.attrs.axis) % len(self.out) != self.axis:
-            return False
-        fields = [self.graph.nodes[user] for user in self.graph.users[i]]
-        if len(fields) != 1 or not _is_first_result(fields[0]):
-            return False
-        if self.graph.operands[i][0] != self.ops[-1]:
-            return False
-        self._append([i, *self.graph.users[i]], *_scale_and_shift(bn))
-        return True
-
-    def _per_channel(self, call: OpView, operand: Tensor) -> np.ndarray | None:
-        """Return the value of each channel, or one value; None if an operand is neither."""
-        if not operand.is_constant or call.result.shape != self.out:
+        if self.graph.ops[i] != "nn.batch_norm" or not _is_constant(bn):
             return None
-        values = operand.value.astype("float64")
-        is_bias = self.rules.is_per_channel(self.view, call, values.shape)
-        is_scalar = values.size == 1 and call.name != "nn.bias_add"
-        return values.reshape(-1) if is_bias or is_scalar else None
+        if self.rules.refusal(self.graph.views[i]) is not None:
+            return None
+        return Affine(int(bn.attrs.axis), *_scale_and_shift(bn))
 
-    def _weight_and_bias(self) -> tuple[relay.Constant, relay.Constant]:
-        dtype = self.view.result.dtype
-        shape = _of_channels(len(self.out), self.axis)
-        weight = self.view.args[1].value.astype("float64")
-        weight = self.row.scaled_weight(self.view, weight, self.scale)
-        return to_constant(weight, dtype), to_constant(self.shift.reshape(shape), dtype)
-
-    def _match(self, weight: relay.Constant, bias: relay.Constant) -> Match:
-        names = [self.graph.ops[i] for i in self.ops]
-        added = next((i for name in ADDITIONS for i in self.ops if self.graph.ops[i] == name), None)
-        has_bias = added is not None or "nn.batch_norm" in names
-        build = partial(_call, self.call, weight, bias if has_bias else None)
-        # The root is still there, and one addition if there was one.
-        folded = [i for i in self.ops[1:] if i != added]
-        data = self.graph.operands[self.ops[0]][:1]
-        return Match(list(self.ops), data, build, folded)
+    def match(self) -> Match | None:
+        """Return the match of the most ops that can be folded."""
+        root, dtype, last = self.ops[0], self.view.result.dtype, None
+        for folded in self.matches():
+            values = (value for value in folded[1:3] if value is not None)
+            constants = [to_constant(value, dtype) for value in values]
+            if all(np.isfinite(to_double(constant)).all() for constant in constants):
+                last = folded, constants
+        if last is None:
+            return None
+        folded, (weight, *bias) = last
+        build = partial(_call, self.graph.nodes[root], weight, bias[0] if bias else None)
+        return Match(folded.ops, self.graph.operands[root][:1], build, folded.gone)
 
 
 def _call(
