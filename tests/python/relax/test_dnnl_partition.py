@@ -272,14 +272,15 @@ def test_report_of_a_quantize_that_stays():
 
 
 def test_report_of_a_weight_in_float32():
-    """Of a weight that int8 has no room for, less its zero point."""
-    values = np.random.default_rng(0).integers(1, 255, (6, 6, 1, 1), endpoint=True)
+    """Of a weight of groups that int8 has no room for, less its zero point."""
+    values = np.random.default_rng(0).integers(1, 255, (6, 3, 1, 1), endpoint=True)
 
     def build(builder, x):
         scale, zero = relax.const(0.05, "float32"), relax.const(3, "uint8")
         y = builder.emit(op.dequantize(x, scale, zero, axis=1))
         weight, zero = relax.const(values.astype("uint8")), relax.const(100, "uint8")
-        return op.nn.conv2d(y, builder.emit(op.dequantize(weight, scale, zero, axis=0)))
+        weight = builder.emit(op.dequantize(weight, scale, zero, axis=0))
+        return op.nn.conv2d(y, weight, groups=2)
 
     x = np.random.default_rng(1).integers(0, 9, (2, 6, 9, 9)).astype("uint8")
     mod = module(build, var("x", 2, 6, 9, 9, dtype="uint8"))

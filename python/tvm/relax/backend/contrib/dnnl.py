@@ -66,11 +66,10 @@ def partition_for_dnnl(
 ) -> tvm.IRModule:
     """Move what oneDNN can run into functions that the DNNL code generator compiles.
 
-    Constants are folded. A batch_norm that follows a convolution or matmul is folded into its weight
-    and bias, and so are constant factors and summands of its channels; any other batch_norm becomes
-    one factor and one summand of each channel. What oneDNN cannot run stays
-    as it is; `offload_report` tells what and why. Compile with ``relax.transform.RunCodegen()``
-    and ``tvm.compile``.
+    Constants are folded. A batch_norm that follows a convolution or matmul is folded into its
+    weight and bias, as are constant factors and summands of channels; any other becomes one factor
+    and one summand of each channel. What oneDNN cannot run stays as it is; `offload_report` tells
+    what and why. Compile with ``relax.transform.RunCodegen()`` and ``tvm.compile``.
 
     Parameters
     ----------

@@ -47,6 +47,7 @@ from .reduced_precision import reduce_precision
 from .relax_report import RECORD, by_op, ops_of
 from .simplify import simplify, without_dead_code
 from .virtual_ops import with_formulas
+from .weight_zero_point import without_weight_zero_points
 
 
 def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRModule:
@@ -64,7 +65,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
     folded = given - _ops(mod)
     is_quantized = given["dequantize"] > 0
     if is_quantized:
-        for rewrite in (merge_equal, move_relu_first, move_in_int8):
+        for rewrite in (merge_equal, move_relu_first, without_weight_zero_points, move_in_int8):
             mod = _rewritten(mod, rules, rewrite)
         # Before, for constants that were moved in 8 bits; behind, for what reads real ones.
         mod = simplify(mod, rules.options.exclude)

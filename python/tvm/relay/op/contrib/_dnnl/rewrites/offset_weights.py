@@ -1,0 +1,158 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Convolutions whose weight needs a zero point, which oneDNN's have not: what to run instead.
+
+Most need none: this is about uint8 weights that do not fit into int8 less their zero point, such as
+TFLite's first quantized models have. A 1x1 convolution becomes a matmul, which has a zero point.
+Of others the weight is moved into int8, and what is missing is added: the sum of the data in each
+window, times how far the zero point is from where it ought to be, which is a convolution, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ..policy.graph import Graph
+from ..policy.op_spec import Rules
+from ..policy.op_view import OpView
+from ..policy.operands import BIAS_OPS
+from ..policy.quantized import is_dequantized
+from ..policy.rules.quantize import DEQUANTIZE, symmetric
+from ..policy.tensors import EIGHT_BITS, ints
+
+
+class OffsetConv(NamedTuple):
+    """A convolution in 8 bits whose weight needs a zero point, by numbers.
+
+    Parameters
+    ----------
+    conv, data, weight : int
+        The convolution and its operands; the weight is a dequantize of constants.
+    bias : tuple[int, int] | None
+        For one that becomes the sum of two: the op that adds a constant bias to it, and the bias.
+    is_matmul : bool
+        Whether it multiplies each spatial position by a matrix, in channels-last.
+    """
+
+    conv: int
+    data: int
+    weight: int
+    bias: tuple[int, int] | None
+    is_matmul: bool
+
+
+def offset_convs(graph: Graph, rules: Rules, calls: Iterable[int]) -> Iterator[OffsetConv]:
+    """Yield such convolutions among some calls of ops with a weight."""
+    for i in calls:
+        data, weight = graph.operands[i]
+        if not hasattr(graph.views[i].attrs, "kernel_layout"):
+            continue
+        if graph.ops[weight] != DEQUANTIZE or not _needs_zero_point(graph.views[weight]):
+            continue
+        if not is_dequantized(graph, rules, data, i):
+            continue
+        if _is_matmul(graph.views[i]):
+            yield OffsetConv(i, data, weight, None, True)
+        elif int(graph.views[i].attrs.groups) == 1:
+            yield OffsetConv(i, data, weight, _bias(graph, rules, i), False)
+
+
+def names_with_weight(rules: Rules) -> list[str]:
+    """Return the names of the ops with a weight."""
+    return [name for name, spec in rules.ops.items() if spec.weight_axis is not None]
+
+
+def _is_matmul(call: OpView) -> bool:
+    """Whether a convolution multiplies each spatial position by a matrix, in channels-last."""
+    if call.name != "nn.conv2d":
+        return False
+    attrs, shape = call.attrs, call.result.shape
+    kernel = dict(zip(str(attrs.kernel_layout), call.args[1].shape))
+    return (
+        str(attrs.data_layout) == "NHWC"
+        and str(attrs.out_layout) in ("", "NHWC")
+        and int(attrs.groups) == 1
+        and (kernel.get("H"), kernel.get("W")) == (1, 1)
+        and set(ints(attrs.strides) or ()) == {1}
+        and set(ints(attrs.padding) or ()) == {0}
+        # A reshape back has a place for one open dimension.
+        and None not in (*shape[1:], call.args[0].shape[-1])
+    )
+
+
+def _needs_zero_point(weight: OpView) -> bool:
+    """Whether a dequantize of constants has one zero point that is not zero in int8, either."""
+    data, *parameters = weight.args
+    if data.dtype not in EIGHT_BITS or not all(arg.is_constant for arg in weight.args):
+        return False
+    if any(math.prod(arg.shape) != 1 for arg in parameters):
+        return False
+    return symmetric(data.value, weight.args[2].value.reshape(())) is None
+
+
+def _bias(graph: Graph, rules: Rules, conv: int) -> tuple[int, int] | None:
+    """Return the op that adds a bias to a convolution and the bias, by number."""
+    users = graph.users[conv]
+    if len(users) != 1 or graph.ops[users[0]] not in BIAS_OPS:
+        return None
+    first, bias = graph.operands[users[0]]
+    value = graph.views[users[0]].args[1]
+    if first != conv or not value.is_constant:
+        return None
+    is_bias = rules.is_per_channel(graph.views[conv], graph.views[users[0]], value.shape)
+    return (users[0], bias) if is_bias else None
+
+
+def matrix_of(conv: OpView, weight: OpView) -> np.ndarray:
+    """Return the integers of a 1x1 convolution's weight as a matrix, outputs first.
+
+    Parameters
+    ----------
+    conv, weight : OpView
+        The convolution, and the dequantize of its weight.
+    """
+    layout = str(conv.attrs.kernel_layout)
+    matrix = np.squeeze(weight.args[0].value, (layout.index("H"), layout.index("W")))
+    return np.ascontiguousarray(matrix.T if layout.index("I") < layout.index("O") else matrix)
+
+
+def terms_of(conv: OpView, weight: OpView) -> list[tuple[np.ndarray, np.float32]]:
+    """Return two weights in int8 without a zero point, the sum of which is one, and their scales.
+
+    The second has one output channel: the sum of all that the window holds, the scale of which has
+    what it is times.
+
+    Parameters
+    ----------
+    conv, weight : OpView
+        The convolution, and the dequantize of its weight.
+    """
+    values, scale, zero_point = (arg.value for arg in weight.args)
+    # int8 has each value less this.
+    offset = 128 if values.dtype == "uint8" else 0
+    missing = offset - int(zero_point.reshape(()))
+    dims = zip(str(conv.attrs.kernel_layout), values.shape)
+    ones = np.full([1 if letter == "O" else size for letter, size in dims], np.sign(missing))
+    scale = float(scale.reshape(()))
+    return [
+        ((values.astype("int32") - offset).astype("int8"), np.float32(scale)),
+        (ones.astype("int8"), np.float32(abs(missing) * scale)),
+    ]
