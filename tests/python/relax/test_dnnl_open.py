@@ -166,22 +166,56 @@ def test_resizes_that_stay(mode, factor):
     assert text == "which values nearest_neighbor reads depends on H, which is open"
 
 
-@pytest.mark.parametrize("factor", [2, 2.5])
-def test_resize_of_onnx(factor):
-    """Its importer multiplies open sizes in float32, and cuts off the fraction."""
-    scales = numpy_helper.from_array(np.array([1, 1, factor, 2], "float32"), "scales")
-    attrs = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], mode="nearest", **attrs)
+def _resize_of_onnx(shape, factors, **attrs):
+    """A resize by factors as ONNX's importer writes it: of rows, a function of TIR."""
+    scales = numpy_helper.from_array(np.array([1, 1, *factors], "float32"), "scales")
+    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], **attrs)
     ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("x", ["n", 3, "h", "w"]), ("y", [None] * 4))
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+        for name, dims in (("x", shape), ("y", [None] * len(shape)))
     ]
     graph = helper.make_graph([node], "resize", ends[:1], ends[1:], [scales])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    mod = from_onnx(model, keep_params_in_input=False)
+    return from_onnx(model, keep_params_in_input=False)
+
+
+OF_ONNX = {
+    "nearest": {
+        "mode": "nearest",
+        "coordinate_transformation_mode": "asymmetric",
+        "nearest_mode": "floor",
+    },
+    "nearest-half-pixel": {"mode": "nearest"},
+    "linear": {"mode": "linear"},
+}
+
+
+@pytest.mark.parametrize("factor", [2, 2.5])
+def test_resize_of_onnx(factor):
+    """Its importer multiplies open sizes in float32, and cuts off the fraction."""
+    mod = _resize_of_onnx(["n", 3, "h", "w"], [factor, 2], **OF_ONNX["nearest"])
     partitioned = check(mod, {"dnnl.resize2d": 1} if factor == 2 else {}, rand(2, 3, 5, 7))
     for text in tvm_dnnl.offload_report(partitioned).reasons.get("image.resize2d", ()):
         assert "is no multiple of h" in text
+
+
+@pytest.mark.parametrize("batch, width", [(2, 7), ("n", 7), ("n", "w")])
+@pytest.mark.parametrize("name", OF_ONNX)
+def test_resize_of_rows_of_onnx(name, batch, width):
+    mod = _resize_of_onnx([batch, 3, width], [2], **OF_ONNX[name])
+    assert "call_tir" in mod.script()
+    check(mod, {"dnnl.reshape": 2, "dnnl.resize2d": 1}, rand(2, 3, 7))
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [{"mode": "cubic"}, {"mode": "linear", "coordinate_transformation_mode": "asymmetric"}],
+    ids=["cubic", "asymmetric"],
+)
+def test_resizes_of_rows_that_stay(attrs):
+    mod = _resize_of_onnx([2, 3, 7], [2], **attrs)
+    partitioned = check(mod, {}, rand(2, 3, 7))
+    assert dict(tvm_dnnl.offload_report(partitioned).ops) == {"call_tir": 1}
 
 
 def _four_rows_each(builder, x):

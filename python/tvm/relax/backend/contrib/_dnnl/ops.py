@@ -22,13 +22,14 @@ One row per op. What a row cannot read stays on TVM, with the row's reason.
 from __future__ import annotations
 
 import numpy as np
-from tvm import relax, tirx
+from tvm import relax
 
 from . import decompose, norm_ops, view_ops
 from .read_op import (
     ReadOp,
     Row,
     attrs_of,
+    factor,
     numbers,
     same,
     shape_argument,
@@ -36,7 +37,7 @@ from .read_op import (
     unread,
     written_anew,
 )
-from .reading import Analyzer, Constant, Unread, dims, number, short_name, value_of
+from .reading import Constant, Unread, dims, number, short_name, value_of
 
 
 def _window(*attrs: str) -> Row:
@@ -126,27 +127,8 @@ def _resize(call: relax.Call) -> ReadOp:
     given = dims(call.args[0])
     for letter, after in zip("DHW"[-len(size) :], size):
         before = given[attrs["layout"].find(letter)]
-        attrs[f"scale_{letter.lower()}"] = _factor(before, after)
+        attrs[f"scale_{letter.lower()}"] = factor(before, after)
     return ReadOp(short_name(call), [call.args[0]], attrs)
-
-
-def _factor(before, after) -> float:
-    """Return by what a dimension is multiplied: a number without a fraction, or of known ones."""
-    analyzer, sizes = Analyzer(), (number(before), number(after))
-    if None not in sizes:
-        factor = sizes[1] / sizes[0]
-        if np.rint(np.float32(sizes[0]) * np.float32(factor)) == sizes[1]:
-            return factor
-    factor = number(analyzer.simplify(tirx.floordiv(after, before)))
-    # ONNX's importer multiplies in float32.
-    if isinstance(after, tirx.Cast) and isinstance(after.value, tirx.Mul):
-        for scale, size in ((after.value.a, after.value.b), (after.value.b, after.value.a)):
-            if isinstance(size, tirx.Cast) and analyzer.can_prove_equal(size.value, before):
-                factor = number(scale)
-                after = before if factor is None or factor % 1 else before * int(factor)
-    if factor and factor % 1 == 0 and analyzer.can_prove_equal(after, before * int(factor)):
-        return float(factor)
-    raise Unread(f"the size {after} is no multiple of {before} that is known")
 
 
 def _cast(call: relax.Call) -> ReadOp:

@@ -22,9 +22,10 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from tvm import relax
+import numpy as np
+from tvm import relax, tirx
 
-from .reading import Unread, number
+from .reading import Analyzer, Unread, number
 
 
 class ReadOp(NamedTuple):
@@ -90,6 +91,25 @@ def plain(value):
         return numbers(value)
     except TypeError:
         return str(value)
+
+
+def factor(before, after) -> float:
+    """Return by what a dimension is multiplied: a number without a fraction, or of known ones."""
+    analyzer, sizes = Analyzer(), (number(before), number(after))
+    if None not in sizes:
+        times = sizes[1] / sizes[0]
+        if np.rint(np.float32(sizes[0]) * np.float32(times)) == sizes[1]:
+            return times
+    times = number(analyzer.simplify(tirx.floordiv(after, before)))
+    # ONNX's importer multiplies in float32.
+    if isinstance(after, tirx.Cast) and isinstance(after.value, tirx.Mul):
+        for scale, size in ((after.value.a, after.value.b), (after.value.b, after.value.a)):
+            if isinstance(size, tirx.Cast) and analyzer.can_prove_equal(size.value, before):
+                times = number(scale)
+                after = before if times is None or times % 1 else before * int(times)
+    if times and times % 1 == 0 and analyzer.can_prove_equal(after, before * int(times)):
+        return float(times)
+    raise Unread(f"the size {after} is no multiple of {before} that is known")
 
 
 def same(name: str, *attrs: str, **fixed) -> Row:

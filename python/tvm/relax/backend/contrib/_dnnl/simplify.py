@@ -34,6 +34,7 @@ from .reading import (
     Unread,
     axes_of,
     constant_of,
+    dims,
     is_constant,
     op_name,
     own_functions,
@@ -41,7 +42,7 @@ from .reading import (
     sizes,
     value_of,
 )
-from .tir_ops import elementwise_of, pad_of
+from .tir_ops import elementwise_of, pad_of, resize_of
 
 _RESHAPES = [f"relax.{op}" for row in TABLE.values() if row.reshapes for op in row.relax_ops]
 
@@ -171,9 +172,9 @@ class _Simplifier(BindingMutator):
         return [data, matrix if is_same_type(self.builder_.normalize(matmul), call) else weight]
 
     def _of_tir(self, call):
-        """Return a call of TIR that is a pad, a maximum or a minimum with one number as such an op.
+        """Return a call of TIR that is a pad, a resize, or a bound of one number as such an op.
 
-        ONNX's Pad and Clip come as such.
+        ONNX's Pad and Clip come as such, and its Resize of rows.
         """
         func = self._mod[call.args[0]] if isinstance(call.args[0], ir.GlobalVar) else None
         if not isinstance(func, tirx.PrimFunc) or not isinstance(call.args[1], relax.Tuple):
@@ -181,6 +182,10 @@ class _Simplifier(BindingMutator):
         pad = pad_of(func, call)
         if pad is not None:
             return self.builder_.normalize(pad)
+        if "image.resize2d" not in self._excluded:
+            attrs = resize_of(func, call)
+            if attrs is not None:
+                return self._resized(call, attrs)
         make = elementwise_of(func)
         if make is None:
             return call
@@ -195,6 +200,14 @@ class _Simplifier(BindingMutator):
                 ends = (float(value_of(each).reshape(())) for each in (least, end))
                 return self.builder_.normalize(relax.op.clip(low.args[0], *ends))
         return self.builder_.normalize(make(data, end))
+
+    def _resized(self, call, attrs):
+        """Return a resize of rows as one of images of one row, which Relax has."""
+        emit, (data,) = self.builder_.emit, call.args[1].fields
+        size = relax.ShapeExpr([1, dims(call)[2]])
+        images = emit(relax.op.expand_dims(data, [2]))
+        images = emit(relax.op.image.resize2d(images, size, layout="NCHW", **attrs))
+        return self.builder_.normalize(relax.op.squeeze(images, [2]))
 
     _REWRITES = {
         **dict.fromkeys(_RESHAPES, _reshaped),

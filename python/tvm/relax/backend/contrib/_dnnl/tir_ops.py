@@ -19,14 +19,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import tvm_ffi
 from tvm import relax, tirx, topi
 
+from .graph import value_from
+from .policy.op_view import OpView, Tensor
+from .policy.table import TABLE
+from .read_op import factor
 from .reading import Analyzer, TensorLoad, Unread, buffer_of, buffers_of, dims, number
 
 # What TIR has for an element and a number.
 _ELEMENTWISE = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
+
+# The methods and modes of a resize that oneDNN may have, and how coordinates are rounded.
+_MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn")
+_ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "round")
+_RESIZES = [
+    *(("nearest_neighbor", mode, rounding) for mode in _MODES for rounding in _ROUNDINGS),
+    *(("linear", mode, "round_prefer_floor") for mode in _MODES),
+]
 
 # How ONNX's importer writes a pad, by Relax's mode.
 _PADS: dict[str, Callable] = {
@@ -92,6 +105,39 @@ def pad_of(func: tirx.PrimFunc, call: relax.Call) -> relax.Call | None:
         if tvm_ffi.structural_equal(func, _written(_PADS[mode], data, before, after, value)):
             widths = [width for pair in zip(before, after) for width in pair]
             return relax.op.nn.pad(data, widths, mode, value)
+    return None
+
+
+def resize_of(func: tirx.PrimFunc, call: relax.Call) -> dict | None:
+    """Return the attributes of a call of a function of TIR that resizes rows as oneDNN does.
+
+    Parameters
+    ----------
+    func : tirx.PrimFunc
+        The function.
+    call : relax.Call
+        Calls it with a tuple of tensors.
+    """
+    node = _store(func)
+    # What a buffer is called is no more than a hint.
+    if node is None or not node.buffer.name.startswith("resize") or len(call.args[1].fields) != 1:
+        return None
+    (data,) = call.args[1].fields
+    values = value_from(data), value_from(call)
+    if not all(isinstance(each, Tensor) and len(each.shape) == 3 for each in values):
+        return None
+    try:
+        scale = factor(dims(data)[2], dims(call)[2])
+    except Unread:
+        return None
+    for method, mode, rounding in _RESIZES:
+        attrs = dict(method=method, coordinate_transformation_mode=mode, rounding_method=rounding)
+        read = SimpleNamespace(layout="NCW", scale_w=scale, **attrs)
+        view = OpView("image.resize1d", values[:1], values[1:], read)
+        if TABLE[view.name].reason(view) is None:
+            args = [0.0, 0.0], dims(call)[2:], "NCW", method, mode, rounding
+            if tvm_ffi.structural_equal(func, _written(topi.image.resize1d, data, *args)):
+                return attrs
     return None
 
 
