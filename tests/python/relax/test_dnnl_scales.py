@@ -24,13 +24,12 @@ from tvm import relax
 from tvm.relax import op
 
 
-def batch_norm(builder, y, seed=0, field=0, **attrs):
-    size = int(y.ty.shape.values[1])
+def batch_norm(builder, y, seed=0, axis=1):
+    size = int(y.ty.shape.values[axis])
     params = [const(size, seed=seed + k) for k in range(3)]
     variance = relax.const(rand(size, seed=seed) ** 2 + 0.5)
-    attrs = {"axis": 1, "training": False, **attrs}
-    result = builder.emit(op.nn.batch_norm(y, *params, variance, **attrs))
-    return builder.emit(relax.TupleGetItem(result, field))
+    result = builder.emit(op.nn.batch_norm(y, *params, variance, axis=axis, training=False))
+    return builder.emit(relax.TupleGetItem(result, 0))
 
 
 def biased(builder, y):
@@ -107,6 +106,14 @@ CASES = {
         chain(_matmul, ("multiply", (4,)), ("add", (4,)), ("divide", ONE)),
         {"dnnl.dense_bias_relu": 1},
     ),
+    "matmul-batch_norm": (
+        lambda b, x: batch_norm(b, _matmul(b, x), axis=-1),
+        {"dnnl.dense_bias": 1},
+    ),
+    "batch_norm-of-other-channels": (
+        lambda b, x: batch_norm(b, _matmul(b, x)),
+        {"dnnl.dense": 1, "dnnl.multiply_add": 1},
+    ),
     "summands": (
         chain(conv, ("add", CHANNELS), ("add", CHANNELS)),
         {"dnnl.conv2d_bias_add_relu": 1},
@@ -133,6 +140,12 @@ def test_excluded():
     x = rand(2, 6, 9, 9)
     (got,), (want,) = run(compiled(partitioned), x), run(mod, x)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_report_before():
+    report = tvm_dnnl.offload_report(module(lambda b, x: batch_norm(b, x), X4))
+    (reason,) = report.reasons["nn.batch_norm"]
+    assert reason == "partition_for_dnnl folds it, or writes it as other ops"
 
 
 def test_read_twice():

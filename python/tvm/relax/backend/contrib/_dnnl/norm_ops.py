@@ -84,6 +84,8 @@ def _batch_norm(call: relax.Call) -> ReadOp:
     if call.attrs.training:
         raise Unread("training=True: it normalizes by the mean and variance of its data")
     dims(call.args[0])
+    if all(map(is_constant, call.args[1:])):
+        raise Unread("partition_for_dnnl folds it, or writes it as other ops")
     raise Unread("its statistics are not constant")
 
 
