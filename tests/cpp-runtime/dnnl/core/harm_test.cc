@@ -210,10 +210,11 @@ TEST(DNNLHarm, WindowsOf32Bits) {
   const std::string where = "main, node 9 nn.avg_pool2d: ";
   EXPECT_THROWS(pool("2147483647", "2147483643", "0")(), where, "2147483651 values",
                 "exceed oneDNN's limit of 2147483647");
-  EXPECT_THROWS(pool("2147483647", "2147483639", "0")(), where, "padding of 2147483639 and 0",
-                "at most 65536");
-  EXPECT_THROWS(pool("3", "0", "65537")(), where, "padding of 0 and 65537", "at most 65536");
-  pool("65540", "65536", "65536")();
+  // oneDNN's code for any layout goes through such a window for hours.
+  EXPECT_THROWS(pool("2147483647", "2147483639", "0")(), where, "a window of [1, 2147483647] may",
+                "more than 4096 values of the padding");
+  EXPECT_THROWS(pool("4105", "4096", "1")(), where, "more than 4096 values of the padding");
+  pool("4097", "4096", "0")();
   for (const char* conv : {"nn.conv2d", "nn.conv2d_transpose"}) {
     EXPECT_THROWS(PlanOf(conv,
                          [&](ValidOp* op) {

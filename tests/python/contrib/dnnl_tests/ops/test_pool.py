@@ -194,8 +194,12 @@ REFUSED = {
         "dilation=[2, 2]: oneDNN has only slow code for dilated windows",
     ),
     "much-padding": (
-        lambda: pooled("max_pool1d", (1, 4, 5), pool_size=70000, padding=65537),
-        "padding=[65537, 65537]: oneDNN goes through it value by value",
+        lambda: pooled("max_pool2d", (1, 4, 5, 5), pool_size=65, padding=60),
+        "padding=[60, 60, 60, 60]: oneDNN goes through it value by value",
+    ),
+    "no-window": (
+        lambda: pooled("avg_pool2d", (1, 4, 5, 8), pool_size=(8, 2), strides=3, padding=(1, 0)),
+        "along H, a window of 8 does not fit on 5 values and the padding",
     ),
     "ceil-mode-counts-what-is-not-padded": (
         lambda: pooled(

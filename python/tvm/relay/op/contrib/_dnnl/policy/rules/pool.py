@@ -34,8 +34,8 @@ from ..tensors import (
 )
 from .conv import SPATIAL, data_layout_reason, window_reason
 
-# The padding at one end of an axis; the runtime refuses more.
-_MOST_PADDING = 65536
+# The values of the padding that a window may hold; the runtime refuses more.
+_MOST_PADDING = 4096
 
 
 def pool_channel_axis(call: OpView) -> int:
@@ -87,9 +87,11 @@ def pool_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | None:
     )
     if max(dilation) > 1:
         return f"dilation={list(dilation)}: oneDNN has only slow code for dilated windows"
-    if max(padding) > _MOST_PADDING:
-        return f"padding={list(padding)}: oneDNN goes through it value by value"
     padding = padding * (2 * spatial // len(padding))
+    both = [before + after for before, after in zip(padding, padding[spatial:])]
+    data = math.prod(max(size - most, 0) for size, most in zip(kernel, both))
+    if math.prod(kernel) - data > _MOST_PADDING:
+        return f"padding={list(padding)}: oneDNN goes through it value by value"
     for axis, (letter, size, out) in enumerate(_sizes(call)):
         window = _Window(kernel[axis], strides[axis], padding[axis], padding[axis + spatial])
         counts_padding = bool(getattr(attrs, "count_include_pad", False))
@@ -110,6 +112,8 @@ class _Window:
 
     def reason(self, data: int, out: int, counts_padding: bool) -> str | None:
         """Say why oneDNN would not compute what TVM does for `out` windows over `data` values."""
+        if self.size > self.before + data + self.after:
+            return f"a window of {self.size} does not fit on {data} values and the padding"
         last = (out - 1) * self.stride - self.before
         if self.before >= self.size or last >= data:
             where = "first" if self.before >= self.size else "last"
