@@ -86,7 +86,7 @@ def partition_for_dnnl(
         "dnnl.conv2d_bias") that are to stay on TVM; none by default.
     precision : str | None
         What convolutions and matmuls of float32, and the ops between them, compute in: "float32",
-        the default, "bfloat16", "float16", or "auto", which is bfloat16 where this CPU has AMX and
+        the default, "bfloat16", "float16", or "auto", bfloat16 where this CPU is faster in it and
         else float32. The arguments and results of functions keep their types.
     num_threads : int | None
         The number of threads that oneDNN runs the partitions on, or 0 for what the process says

@@ -146,7 +146,7 @@ def partition_for_dnnl(
         composite or on their own.
     precision : str | None
         What convolutions and matmuls of float32, and the ops between them, compute in: "float32",
-        "bfloat16", "float16", or "auto", which is bfloat16 where this CPU has AMX and else
+        "bfloat16", "float16", or "auto", which is bfloat16 where this CPU is faster in it and else
         float32. The arguments and results of main keep their types.
         "float32" unless the PassContext says otherwise.
     bf16 : bool | None

@@ -51,7 +51,10 @@ void CheckLibraryVersion();
 /*! \brief Whether oneDNN has fast code for a floating-point type on this CPU. */
 bool Computes(DLDataType dtype);
 
-/*! \brief Whether bfloat16 takes less time than float32: with AMX, as far as oneDNN may use it. */
+/*!
+ * \brief Whether bfloat16 takes less time than float32: with AMX, or AVX512_BF16 on AMD's CPUs, as
+ * far as oneDNN may use them.
+ */
 bool PrefersBfloat16();
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What oneDNN can compute with on this CPU, supposed to be the one that a model will run on."""
+"""Asks oneDNN which data types it computes with on this CPU, on which models are assumed to run."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ REAL = ("float32", "bfloat16", "float16")
 
 @functools.lru_cache(maxsize=None)
 def prefers_bfloat16() -> bool:
-    """Whether convolutions and matmuls take less time in bfloat16 than in float32: with AMX.
+    """Whether convolutions and matmuls take less time in bfloat16 than in float32.
 
-    AVX512_BF16 alone is not enough: on an Intel CPU with it and without AMX, networks take 1.6
-    times as long as in float32.
+    They do with AMX, and with AVX512_BF16 on AMD's CPUs. On Intel's, networks take 1.6 times as
+    long with AVX512_BF16 alone.
     """
     query = tvm.get_global_func("runtime.contrib.dnnl.prefers_bfloat16", allow_missing=True)
     return query is not None and bool(query())
