@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the commands of dev.py do: a folder for each stage, and on top what they share.
+"""The commands of dev.py: a folder for each stage, and on top what they share.
 
 A command is in the file that has its name. `add_arguments` declares its options, which needs the
 standard library only: `--help` works before anything is prepared. `main` runs it.

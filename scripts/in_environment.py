@@ -25,7 +25,7 @@ from scripts.setup.environment import prepare
 from scripts.setup.steps import PackageModels
 from scripts.setup.variables import newer_onednn, variables
 
-# What commands need beside the usual packages.
+# Packages that commands need beside the usual ones.
 GROUPS = {"bench": ("bench",), "profile": ("bench",)}
 # With --relax these run beside Relay, and start a process beside the plug-in.
 BOTH = ("bench", "profile")

@@ -37,7 +37,7 @@ from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 
-# What is measured when no precision is named.
+# The precisions that are measured when none is named.
 PRECISIONS = ("float32", "bfloat16", "int8")
 TITLES = [
     "batch 1",

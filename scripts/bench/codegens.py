@@ -81,7 +81,7 @@ def build(name, codegen, path):
     start = time.perf_counter()
     lib = testing.build(mod, params, codegen=codegen)
     built = time.perf_counter()
-    # What has no C source is not compiled, and takes no options.
+    # Libraries without C source are not compiled, and take no options.
     options = {"options": ["-O2", *dnnl.c_source_options()]} if codegen == "C_SRC" else {}
     testing.export(lib, path, **options)
     exported = time.perf_counter()

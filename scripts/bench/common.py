@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the benchmarks share: options, files, threads, and how figures are printed."""
+"""Shared by the benchmarks: options, files, threads, and how figures are printed."""
 
 import os
 import sys

@@ -45,7 +45,7 @@ TITLES = [
     "first run,\nms",
     "static load and\nfirst run, ms",
 ]
-# What --backends may name; ours is always measured.
+# The names that --backends accepts; ours is always measured.
 PEERS = ("onnxruntime", "openvino")
 
 

@@ -43,7 +43,7 @@ HEADER = [
     "largest\nerror",
 ]
 TIMES = ["ms", "onnxruntime\nms", "OpenVINO\nms"]
-# What is measured beside ours, in the order of these columns.
+# The runtimes that are measured beside ours, in the order of these columns.
 PEERS = (peers.prepare_onnxruntime, peers.prepare_openvino)
 # So many partitions need no explanation, and what is no slower than onnxruntime.
 FEW = 4
@@ -145,7 +145,7 @@ def measured(path, shapes, args):
     if args.time:
         samplers = {0: lambda repeat: measure.sample(runner.invoke, repeat)}
         for place, prepare in enumerate(PEERS, 1):
-            # What a peer cannot read or run has a dash.
+            # A model that a peer cannot read or run has a dash.
             with contextlib.suppress(peers.NotMeasured, RuntimeError):
                 samplers[place] = prepare(case).sample
         samples = measure.take_turns(samplers, args.repeat)

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the benchmark compares: one row of a table for each backend.
+"""The runtimes that the benchmark compares: one row of a table for each.
 
 A backend prepares a case, which is a model in a precision, and tells how to measure it. To add a
 peer, write such a function and add its row.

@@ -112,7 +112,7 @@ def _imported(module, kind):
 
 
 class Answers:
-    """What the process does when it is asked."""
+    """The requests that the process answers."""
 
     def __init__(self):
         self._models = {}

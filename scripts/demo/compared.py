@@ -33,7 +33,7 @@ SECONDS = 10.0
 
 @dataclasses.dataclass
 class Result:
-    """What running one model showed.
+    """The results of running one model.
 
     Attributes
     ----------

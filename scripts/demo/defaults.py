@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the demo runs and reads when nothing else is named."""
+"""The models and inputs of the demo when no others are named."""
 
 MODELS = ("mobilenet", "cls", "rec")
 TEXT = "Reading text with oneDNN 3"

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the demo does: run models and print what they show, or do so with what it saved."""
+"""Runs the demo: models are run and their results printed, or those that it saved."""
 
 import tvm
 from dnnl_tests.models import ocr, workloads

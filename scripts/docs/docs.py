@@ -29,7 +29,7 @@ from scripts.setup.environment import prepare
 from scripts.setup.variables import variables
 from scripts.test.test import run_command
 
-# What the pages show is made while they are built; the block with this command comes before.
+# The pictures of the pages are drawn while these are built; this command's block comes before.
 # Every warning is an error, such as one about a link to a page or a title that is not there.
 SPHINX = ("-b", "html", "-E", "-W", "--keep-going", "-q")
 # Tests of packages that are not there before: Sphinx and Dask.

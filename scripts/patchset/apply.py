@@ -47,7 +47,7 @@ _GITIGNORE = STATE_DIR + "/.gitignore"
 
 @dataclass
 class Plan:
-    """What a run changes: worked out in full before anything is touched."""
+    """The changes of a run: worked out in full before anything is touched."""
 
     tree: Tree
     originals: dict  # State without the patch set, by path, of all that it deals with or once did

@@ -189,7 +189,7 @@ class PatchSet:
         versions = [words[1:] for words in versions if words[0] in kind.rows]
         self.commits = {tag: commit for tag, commit, *_ in versions}
         self.pinned = next(iter(self.commits))
-        # What a tree says that its version is -> the tags; a release says its own.
+        # The version that a tree states -> the tags; a release states its own.
         self._told: dict[str, list] = {}
         for tag, _, *told in versions:
             self._told.setdefault(told[0] if told else tag[1:], []).append(tag)

@@ -45,7 +45,7 @@ _UNDO = _JOURNAL + "/undo.json"
 
 
 class State(NamedTuple):
-    """What a path holds: nothing, a file, or a symbolic link."""
+    """The contents of a path: nothing, a file, or a symbolic link."""
 
     mode: int = 0  # as lstat gives it; 0 where there is nothing
     data: bytes = b""  # a file's content, a link's target
@@ -198,7 +198,7 @@ class Tree:
         os.sync()
 
     def _begun(self) -> list:
-        """What an interrupted commit may have changed: path, new key, where the old content is."""
+        """The changes of an interrupted commit: path, new key, where the old content is."""
         entries = self.load(self.get(_UNDO))["entries"] if self.interrupted() else []
         numbered = [(*entry, f"{_JOURNAL}/old-{n}") for n, entry in enumerate(entries)]
         return [

@@ -65,7 +65,7 @@ def exclusive(path, console, what="another set-up of this checkout"):
         os.close(descriptor)
 
 
-# What this process holds together with others: the descriptors by path.
+# Locks that this process shares with others: the descriptors by path.
 _SHARED: dict[Path, int] = {}
 
 

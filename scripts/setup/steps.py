@@ -32,7 +32,7 @@ from scripts.setup.variables import variables
 # Packages that every command needs; `lint` adds its own.
 GROUPS = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
 
-# What those do for whose end a step waits that would take away files under them.
+# The commands that a step waits for which would remove files under them.
 IN_USE = "what runs in this environment"
 
 _TVMC = """#!/bin/sh

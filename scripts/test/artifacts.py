@@ -39,10 +39,10 @@ from scripts.test.sanitize import SanitizedBuild
 
 TARGET = "dnnl_artifacts"
 SMALL_ISA = "SSE41"
-# What makes a corpus where no tests have run: a few minutes.
+# The tests that make a corpus where none have run: a few minutes.
 FOLDERS = [quick.STAGES + stage for stage in ("ops", "fusion")]
 OUTCOMES = ("not loaded", "not initialised", "not run", "run", "too large")
-# Of each kind of failure so many are shown, and of all so many found before it stops.
+# So many failures of each kind are shown, and so many of all end the run.
 SHOWN = 2
 MOST_FAILURES = 200
 _FRAME = re.compile(r"#\d+ 0x\w+ in ([^ (]+[^(]{,60})")

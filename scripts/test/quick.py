@@ -103,7 +103,7 @@ def choose(root, paths):
         What changed, relative to it.
     """
     tests = set()
-    # What a tree without Relay has as well.
+    # Files that a tree without Relay has as well.
     shared = tuple(f"{listed}/" for listed in shared_paths())
     for path in paths:
         if f"{path}/".startswith(shared):

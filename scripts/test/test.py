@@ -48,7 +48,7 @@ ONE_PROCESS = ("-n", "-s", "--pdb", "--trace", "--capture", "--co", "--dist", "-
 # What --codegen c_src leaves out, beside most cases of single ops (`sample`): the policy, which
 # knows no codegen, and hundreds of ONNX cases.
 ANY_CODEGEN = ("partition", "rewrites", "report", "onnx")
-# What --onednn-newer runs: what depends on oneDNN's kernels.
+# The tests that --onednn-newer runs: those that depend on oneDNN's kernels.
 ON_NEWER = (
     quick.FIRST,
     *(quick.STAGES + stage for stage in ("ops", "fusion", "runtime", "models")),

@@ -132,7 +132,7 @@ class Tree:
         return {
             str(layout.tvm): "tvm",
             str(layout.library): "tvm/libtvm_dnnl.so",
-            # What generated C source includes.
+            # The headers that generated C source includes.
             str(layout.root / header): "tvm/include/dnnl/dnnl_kernel.h",
         }
 

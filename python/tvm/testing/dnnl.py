@@ -297,7 +297,7 @@ def check(mod, inputs, params=None, *, composites=None, ops=None, partitions=Non
 
 
 Offload = collections.namedtuple("Offload", ["partitions", "composites", "ops", "host_ops"])
-Offload.__doc__ = """What a partitioned module gives to DNNL.
+Offload.__doc__ = """The parts of a partitioned module that DNNL gets.
 
 partitions: how many functions; composites: Counter of composite names in them; ops: Counter of
 Relay op names in them, inside composites too; host_ops: Counter of the others."""

@@ -35,7 +35,7 @@ _NEEDED = ("FuseOpsByPattern", "MergeCompositeFunctions", "RunCodegen")
 
 
 def autoload():
-    """What `import tvm` calls, by the entry point of the wheel: the import has done all."""
+    """Do nothing: `import tvm` calls this by the wheel's entry point; the import has done all."""
 
 
 def _check_tvm():

@@ -113,7 +113,7 @@ TVM_DLL int TVMDNNLReleaseOps(TVMDNNLOp* ops, int32_t num_ops);
 /*!
  * \brief Run an op that is described for this one call; all its inputs are read at each call.
  *
- * What was created for it is kept for ops of the same description, as long as it is one of those
+ * The primitive is kept for ops of the same description, as long as it is one of those
  * that were used last.
  */
 TVM_DLL int TVMDNNLRunOnce(const TVMDNNLOp* op, void* const* data);

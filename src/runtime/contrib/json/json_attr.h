@@ -215,7 +215,7 @@ class JSONAttr {
   std::variant<Rows, Shapes> value_;
 };
 
-/*! \brief What an error message calls the C++ type that was asked for. */
+/*! \brief The name of a C++ type in error messages. */
 template <typename T>
 struct AttrTypeName {
   static std::string Get() { return TextTypeName<T>(); }

@@ -38,7 +38,7 @@ namespace tvm {
 namespace runtime {
 namespace json {
 
-/*! \brief What the binary form holds. */
+/*! \brief The contents of the binary form. */
 struct JSONModuleBinary {
   std::string symbol;
   std::string graph_json;

@@ -286,7 +286,7 @@ class JSONRuntimeBase : public ModuleNode {
     initialized_ = true;
   }
 
-  /*! \brief What a call does that comes before `__init_<symbol>`. */
+  /*! \brief Handle a call that comes before `__init_<symbol>`. */
   void InitWithoutConstants() {
     CHECK(const_names_.empty()) << "'" << Printable(symbol_name_) << "' has " << const_names_.size()
                                 << " constants and was not initialised: call __init_"

@@ -155,7 +155,7 @@ inline std::string Printable(const std::string& text) {
   return result;
 }
 
-/*! \brief What an error message calls the type T. */
+/*! \brief The name of the type T in error messages. */
 template <typename T>
 constexpr const char* TextTypeName() {
   if (std::is_same<T, bool>::value) return "bool";

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/json/json_tvm.h
- * \brief What reading a JSON graph needs of TVM: checks, and the texts of data types.
+ * \brief The parts of TVM that reading a JSON graph needs: checks, and the texts of data types.
  *
  * Releases with Relay have both in TVM's runtime, those after it in tvm-ffi.
  */

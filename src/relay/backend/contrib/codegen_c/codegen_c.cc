@@ -19,7 +19,7 @@
 
 /*!
  * \file src/relay/backend/contrib/codegen_c/codegen_c.cc
- * \brief What every codegen that emits C source needs: the wrapper and the packed function.
+ * \brief Shared by codegens that emit C source: the wrapper and the packed function.
  */
 #include "codegen_c.h"
 

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/relay/backend/contrib/codegen_c/codegen_c.h
- * \brief What every codegen that emits C source needs: the wrapper and the packed function.
+ * \brief Shared by codegens that emit C source: the wrapper and the packed function.
  */
 #ifndef TVM_RELAY_BACKEND_CONTRIB_CODEGEN_C_CODEGEN_C_H_
 #define TVM_RELAY_BACKEND_CONTRIB_CODEGEN_C_CODEGEN_C_H_
@@ -52,7 +52,7 @@ struct Output {
   bool need_copy{false};
 };
 
-/*! \brief What a call of one op becomes. */
+/*! \brief The C source of one call of an op. */
 struct GenerateBodyOutput {
   /*! \brief The statement. */
   std::string decl;

@@ -145,7 +145,7 @@ void GraphCodegenC::NameKernels() {
       CTensor tensor = TypeOf({id, index});
       if (tensors_.count({id, index}) == 0) {
         const int count = reads[{id, index}];
-        // What nobody reads still needs a place of its own while the kernel runs.
+        // An output that nobody reads still needs memory of its own while the kernel runs.
         tensor.name = buffers_.Take(tensor.dtype, tensor.NumBytes(), std::max(count, 1));
         if (count == 0) done.push_back(tensor.name);
         tensors_[{id, index}] = tensor;
@@ -341,7 +341,7 @@ std::string GraphCodegenC::Generate() {
 runtime::Module GraphCodegenC::CreateModule() {
   const auto* create = runtime::Registry::Get("runtime.CSourceModuleCreate");
   ICHECK(create != nullptr) << "this TVM has no C source modules";
-  // What comes from an import is no business of TVM's const loader.
+  // Constants of an import are no business of TVM's const loader.
   const Array<String> from_loader = ConstantGetter().empty() ? const_names_ : Array<String>();
   return (*create)(String(Generate()), "c", Array<String>{symbol_}, from_loader);
 }

@@ -95,7 +95,7 @@ Pass CompileFunctions() {
 }
 
 /*!
- * \brief What TVM runs for functions with our compiler, in place of calling relay.ext.ccompiler.
+ * \brief The pass that TVM runs for functions of our compiler, in place of relay.ext.ccompiler.
  *
  * TVM knows targets, and so their attributes, only on this way.
  */

@@ -38,7 +38,7 @@ namespace relay {
 namespace backend {
 namespace contrib {
 
-/*! \brief What the number in the name `<symbol>_const_<number>` counts. */
+/*! \brief The meaning of the number in the name `<symbol>_const_<number>`. */
 enum class ConstantNaming {
   /*! \brief kVisitOrder in an updater of a backend's own, else kUpdaterOrder. */
   kAuto,

@@ -87,7 +87,7 @@ class DNNLCCodegen : public GraphCodegenC {
     const std::string op = "op_" + std::to_string(kernel.id);
     std::vector<std::string> attrs;
     for (const auto& item : kernel.node->attrs()) {
-      // What the outputs are stands among the tensors.
+      // The types of the outputs are among those of the tensors.
       if (item.first == "shape" || item.first == "dtype") continue;
       const auto rows = kernel.node->GetAttr<JSONAttr::Rows>(item.first);
       if (rows == JSONAttr::Rows{{""}}) continue;  // null

@@ -75,7 +75,7 @@ class CompositeReader {
  private:
   /*! \brief The call that computes an argument inside, or nullptr. */
   static const CallNode* CallInside(const Expr& arg) {
-    // Of an op with several results it is the first.
+    // For an op with several results it is the first.
     const auto* field = arg.as<TupleGetItemNode>();
     return (field != nullptr && field->index == 0 ? field->tuple : arg).as<CallNode>();
   }
@@ -96,7 +96,7 @@ class CompositeReader {
 
   /*! \brief The argument that is a link of the chain; undefined for the root. */
   Expr NextInChain(const CallNode* call) const {
-    // What is requantized is no operand of an op, but the root.
+    // A requantized value is the root, not an operand of an op.
     if (IsQuantization(call)) return CallInside(call->args[0]) ? call->args[0] : Expr();
     Expr next;
     for (const Expr& arg : call->args) {
@@ -188,7 +188,7 @@ std::string OpNameOf(const CallNode* call) {
 KernelCall ReadKernelCall(const CallNode* call) {
   if (const auto* function = call->op.as<FunctionNode>()) {
     const std::string name = CompositeName(function);
-    // What the runtime has no op for is an op and what is fused to it.
+    // A function that is no op of the runtime is an op and the ops fused to it.
     if (runtime::contrib::dnnl_backend::FindOp(name) == nullptr) {
       return CompositeReader(call, function, name).Read();
     }

@@ -57,7 +57,7 @@ struct PostOp {
   int operand;
   /*! \brief Whether the other operand is the first one, as in `operand - result`. */
   bool operand_first;
-  /*! \brief Of a quantize or a dequantize: which inputs are its parameters; -1 for other ops. */
+  /*! \brief For a quantize or a dequantize: which inputs are its parameters; -1 for other ops. */
   int scale{-1};
   int zero_point{-1};
 };

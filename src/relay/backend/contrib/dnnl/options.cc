@@ -64,7 +64,7 @@ class Text : public String {
 /*! \brief A number of threads that may be given as text. */
 class Threads : public Integer {
  public:
-  // Of 64 bits: tvmc reads a default only in the way in which TVM prints these.
+  // 64 bits, as tvmc reads a default only in the way in which TVM prints these.
   explicit Threads(int64_t value) : Integer(IntImm(DataType::Int(64), value)) {}
 
   TVM_DEFINE_NOTNULLABLE_OBJECT_REF_METHODS(Threads, Integer, IntImmNode);
@@ -223,7 +223,7 @@ TVM_REGISTER_NODE_TYPE(DNNLOptionsNode);
 TVM_REGISTER_PASS_CONFIG_OPTION(kOptions, DNNLOptions);
 
 int NumThreadsOf(const Function& function) {
-  // What partition_for_dnnl was told is more particular than what a whole compilation is.
+  // Options of partition_for_dnnl take precedence over those of a whole compilation.
   const auto of_partition = function->GetAttr<Integer>(kNumThreadsAttr);
   if (of_partition) return static_cast<int>(of_partition.value()->value);
   const auto options = tvm::transform::PassContext::Current()->GetConfig<DNNLOptions>(kOptions);

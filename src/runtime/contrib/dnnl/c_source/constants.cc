@@ -81,7 +81,7 @@ class DNNLConstants : public ModuleNode {
     CheckComplete(ReadBounded(stream, &symbol), "the name of their function");
     CheckComplete(ReadBounded(stream, &count), "the number of those of '" + symbol + "'");
     Array<NDArray> values;
-    // What was read is needed no more where it was read from.
+    // The bytes that were read are needed no more.
     const auto blob = dnnl_backend::LibraryBlob::Of(stream);
     const auto position = [&]() { return static_cast<dmlc::SeekStream*>(stream)->Tell(); };
     const size_t begin = blob ? position() : 0;

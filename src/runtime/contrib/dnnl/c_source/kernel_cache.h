@@ -61,7 +61,7 @@ class KernelCache {
   BuildCache<std::string, OpKernel> kernels_;
 };
 
-/*! \brief What tells an op from others: all of its description that the kernel depends on. */
+/*! \brief The key of an op: all of its description that the kernel depends on. */
 std::string KeyOf(const TVMDNNLOp& op);
 
 }  // namespace dnnl_backend

@@ -180,7 +180,7 @@ TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.get_op_plans").set_body_typed([](Strin
 void ReportError(const TVMDNNLOp* op, const std::exception& error) noexcept {
   try {
     std::string text = json::detail::ErrorMessage(error);
-    // What we did not throw ourselves, such as a lack of memory, does not name the op.
+    // An error that is not ours, such as a lack of memory, does not name the op.
     if (op != nullptr && text.find(op->symbol) == std::string::npos) {
       text = WhereIs(*op) + ": " + text;
     }

@@ -54,7 +54,7 @@ class BuildCache {
  public:
   using Pointer = std::shared_ptr<Value>;
 
-  /*! \brief What became of the calls of Get. */
+  /*! \brief The outcomes of the calls of Get. */
   struct Counts {
     uint64_t hits{0};   /*!< the value was there, or being built */
     uint64_t misses{0}; /*!< it had to be built */
@@ -147,7 +147,7 @@ class BuildCache {
       throw;
     }
     {
-      // What is dropped is freed without the lock.
+      // Dropped entries are freed without the lock.
       std::list<Entry> dropped;
       std::lock_guard<ForkSafeMutex> lock(mutex_);
       Entry& entry = *by_key_.find(key)->second;

@@ -30,7 +30,7 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*! \brief What the core throws. The shells around it make it an error of theirs. */
+/*! \brief The error that the core throws. The shells around it turn it into one of theirs. */
 class Error : public std::runtime_error {
  public:
   Error(const char* file, int line, const std::string& text)

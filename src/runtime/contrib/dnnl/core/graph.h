@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/graph.h
- * \brief What a plan is built from: the nodes of a subgraph, its inputs, constants and outputs.
+ * \brief The source of a plan: the nodes of a subgraph, its inputs, constants and outputs.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_GRAPH_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_GRAPH_H_
@@ -68,13 +68,13 @@ struct Node {
   std::vector<Entry> inputs;
   Types outputs;
   /*!
-   * \brief What each op of a composite makes: the root op, then each post-op. `Infer` fills it; it
-   * is empty before that.
+   * \brief The results of each op of a composite: the root op, then each post-op. `Infer` fills it;
+   * it is empty before that.
    */
   Types op_types{};
 };
 
-/*! \brief What a caller must pass at one position. */
+/*! \brief The type that a caller must pass at one position. */
 struct Argument {
   /*! \brief How errors call it. */
   std::string name;

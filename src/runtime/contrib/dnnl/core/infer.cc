@@ -73,7 +73,7 @@ class Inference {
     const std::string where = reader.Where();
     for (const Entry& input : node->inputs) Of(input, where);
     const Types outputs = Run(reader, &node->op_types);
-    // Of several results the last ones may be nobody's.
+    // The last ones of several results may have no readers.
     CORE_CHECK(!node->outputs.empty() && node->outputs.size() <= outputs.size())
         << where << ": the graph says " << node->outputs.size() << " outputs of " << outputs.size();
     for (size_t i = 0; i < node->outputs.size(); ++i) {
@@ -86,7 +86,7 @@ class Inference {
   /*! \brief The types of a node's results, and of what each of its ops makes. */
   Types Run(const NodeReader& node, Types* op_types) {
     const NodeReader ops = node.InFloat32();
-    // What the ops read and nobody else.
+    // The values that the ops read and nobody else.
     std::vector<Entry> inside;
     for (size_t i = 0; i < node.Inputs().size(); ++i) {
       if (!node.IsDequantized(i)) continue;
@@ -105,7 +105,7 @@ class Inference {
     return results;
   }
 
-  /*! \brief What one op makes. */
+  /*! \brief The results of one op. */
   Types Infer(const NodeReader& op) const {
     const OpSpec& spec = SpecOf(op);
     Types inputs;

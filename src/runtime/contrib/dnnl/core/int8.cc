@@ -66,7 +66,7 @@ std::vector<int> Elements(const NodeReader& node, PlanBuilder* plan, const Tenso
 void CheckExact(const NodeReader& node, PlanBuilder* plan, const Tensor& src, const Tensor& weights,
                 bool is_convolution) {
   if (!SumsIn16Bits()) return;
-  // Of source elements below zero oneDNN's convolutions halve the weights, and lose a bit.
+  // For source elements below zero oneDNN's convolutions halve the weights, and lose a bit.
   if (is_convolution && src.dtype() == Type::s8)
     Refuse("this CPU's int8 kernels would halve weights");
   constexpr int kLargest = 64;  // 2 * 255 * 64 < 2^15
@@ -80,7 +80,7 @@ void CheckExact(const NodeReader& node, PlanBuilder* plan, const Tensor& src, co
 /*! \brief How far the numbers of a zero point are from zero at most. */
 double LargestZeroPoint(const NodeReader& node, PlanBuilder* plan, const Tensor& zero_point) {
   if (!zero_point.defined()) return 0;
-  // What is computed is one of the elements.
+  // The result is one of the elements.
   if (!plan->IsConstant(zero_point)) return 255;
   double largest = 0;
   for (int32_t value : plan->ValuesOf<int32_t>(node, zero_point)) {

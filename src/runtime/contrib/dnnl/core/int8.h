@@ -34,7 +34,7 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*! \brief What a kernel asks of the second operand. */
+/*! \brief A kernel's demands on the second operand. */
 struct Int8Weights {
   /*! \brief The axis, in Relay's order, along which scales may differ. */
   int axis;
@@ -43,7 +43,7 @@ struct Int8Weights {
   bool is_convolution;
 };
 
-/*! \brief What a convolution or matmul of 8-bit numbers reads. */
+/*! \brief The operands of a convolution or matmul of 8-bit numbers. */
 struct Int8Operands {
   Quantization src;
   /*! \brief The second input, made signed. */

@@ -87,7 +87,7 @@ bool ReadsAnyLayout(const NodeReader& node) {
 /*! \brief The layout to read a tensor in: its own, unless that might be read wrongly. */
 dnnl::memory::desc AsCommonLayout(const dnnl::memory::desc& md) {
   if (IsCommonLayout(md)) return md;
-  // Of a part of a tensor, the order of the dimensions is kept: what comes next wants that, too.
+  // A part of a tensor keeps the order of the dimensions: the next op wants that, too.
   const bool has_order = md.get_format_kind() == dnnl::memory::format_kind::blocked &&
                          md.get_inner_blks().empty() && md.get_ndims() >= 3;
   if (has_order && md.get_dims()[1] > 1 && md.get_strides()[1] == 1) return ChannelsLast(md);
@@ -170,7 +170,7 @@ bool Try(const NodeReader& node, PlanBuilder* plan, const Lower& lower,
     lower(node, plan);
     if (!plan->HasReferenceSince(mark)) return true;
   } catch (const dnnl::error& error) {
-    // What is wrong with an op itself shows again when it is lowered in the last way.
+    // A mistake of the op itself shows again when it is lowered in the last way.
     why = error.what();
   }
   if (reason != nullptr) *reason = why;

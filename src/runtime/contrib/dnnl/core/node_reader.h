@@ -104,7 +104,7 @@ class NodeReader {
   NodeReader PostOp(int index) const;
   /*! \brief The root op as a node of its own. */
   NodeReader WithoutPostOps() const;
-  /*! \brief Of a post-op: which of the node's inputs is its second operand, or -1. */
+  /*! \brief For a post-op: which of the node's inputs is its second operand, or -1. */
   int Operand() const { return Get<int>("operand", -1); }
 
   /*! \brief Whether the op is qnn.quantize or qnn.dequantize. */
@@ -139,7 +139,7 @@ class NodeReader {
   std::vector<std::string> post_ops_;
   std::vector<Entry> inputs_;
   int num_root_inputs_{0};
-  /*! \brief What the op writes where that is not the node's output. */
+  /*! \brief The type that the op writes where that is not the node's output. */
   std::optional<TensorType> output_;
   /*! \brief Whether others dequantize the inputs. */
   bool is_float_{false};

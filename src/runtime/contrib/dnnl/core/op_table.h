@@ -116,14 +116,14 @@ enum class Reads {
   kAnyWhenAlone,  /*!< any as well, if nothing is fused to the op */
 };
 
-/*! \brief What a lowering copes with that is fused to its op. */
+/*! \brief The fused ops that a lowering supports. */
 enum class Fuses {
   kNothing,
   kRealOps,       /*!< post-ops on real numbers */
   kQuantizations, /*!< quantized inputs and results, too */
 };
 
-/*! \brief What an op is when it is fused to another. */
+/*! \brief The kind of an op that is fused to another. */
 enum class PostOp { kNone, kEltwise, kBinary, kView };
 
 /*! \brief A pointer that cannot be left out: a row without it does not compile. */
@@ -142,7 +142,7 @@ class Required {
   Function* function_;
 };
 
-/*! \brief What ops that are lowered by one function have in common. */
+/*! \brief Shared by ops that are lowered by one function. */
 struct Family {
   Required<Types(const NodeReader& node, const Types& inputs)> infer;
   Required<void(const NodeReader& node, PlanBuilder* plan)> lower;
@@ -160,9 +160,9 @@ struct OpSpec {
   int max_inputs;
   Family family;
   dnnl::algorithm algorithm{dnnl::algorithm::undef};
-  /*! \brief Of an eltwise op with parameters: oneDNN's alpha and beta from the attributes. */
+  /*! \brief For an eltwise op with parameters: oneDNN's alpha and beta from the attributes. */
   std::pair<float, float> (*alpha_beta)(const NodeReader& node){nullptr};
-  /*! \brief Of an eltwise op: one divided by what the algorithm computes. */
+  /*! \brief For an eltwise op: one divided by what the algorithm computes. */
   bool is_reciprocal{false};
 
   /*! \brief alpha and beta of a call; zeros where the op has no parameters. */

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/post_op_chain.cc
- * \brief What is done to a primitive's result, in as few post-ops as may be.
+ * \brief Writes what is done to a primitive's result in as few post-ops as may be.
  */
 #include "post_op_chain.h"
 
@@ -49,7 +49,7 @@ void PostOpChain::AppendLinear(double scale, double shift) {
   const double shifted = before.beta * scale;
   before.alpha *= scale;
   before.beta = shifted + shift;
-  // What a dequantization and the quantization before it leave but for rounding.
+  // The result of a dequantization behind a quantization, but for rounding.
   constexpr double kRounding = 1e-14;
   if (std::abs(before.alpha - 1) < kRounding &&
       std::abs(before.beta) <= kRounding * std::abs(shifted)) {

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/post_op_chain.h
- * \brief What is done to a primitive's result, in as few post-ops as may be.
+ * \brief Writes what is done to a primitive's result in as few post-ops as may be.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OP_CHAIN_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OP_CHAIN_H_
@@ -37,7 +37,7 @@ struct LinearFunction {
 };
 
 /*!
- * \brief What is done to a result, in as few post-ops as may be: each costs a pass over it.
+ * \brief The operations on a result, in as few post-ops as may be: each costs a pass over it.
  *
  * Linear functions become one, a clip that is behind another becomes part of that, and a linear
  * function goes before a sum, whose scale it changes.
@@ -73,7 +73,7 @@ class PostOpChain {
 
     Kind kind;
     dnnl::algorithm algorithm;
-    /*! \brief What an elementwise op takes; scale and shift of a linear function and a sum. */
+    /*! \brief Parameters of an elementwise op; scale and shift of a linear function and a sum. */
     double alpha{1}, beta{0};
     /*! \brief The second operand of a binary op or a sum, in its own elements. */
     Tensor operand{};

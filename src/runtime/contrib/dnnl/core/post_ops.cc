@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/post_ops.cc
- * \brief What a composite does to the result of its root op, as oneDNN's bias and post-ops.
+ * \brief Turns the ops behind a composite's root op into oneDNN's bias and post-ops.
  */
 #include "post_ops.h"
 
@@ -150,7 +150,7 @@ bool AppendNumber(const NodeReader& post_op, dnnl::algorithm algorithm, const Op
       chain->AppendLinear(number, 0);
       return true;
     case dnnl::algorithm::binary_div:
-      // Of other numbers the inverse is rounded.
+      // The inverse of other numbers is rounded.
       if (std::abs(std::frexp(number, &exponent)) != 0.5) return false;
       chain->AppendLinear(1. / number, 0);
       return true;
@@ -162,7 +162,7 @@ bool AppendNumber(const NodeReader& post_op, dnnl::algorithm algorithm, const Op
 /*!
  * \brief Append `result op operand` or, where the operand comes first, `operand op result`.
  *
- * Of a quantized operand q for s * (q - z), x + s * (q - z) is ((x / s - z) + q) * s.
+ * An operand q in 8 bits stands for s * (q - z): x + s * (q - z) is ((x / s - z) + q) * s.
  */
 void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Operand& operand,
                   PlanBuilder* plan, PostOpChains* chain, FusedOps* fused) {
@@ -240,7 +240,7 @@ Quantization AppendQuantization(const NodeReader& quantize, PlanBuilder* plan,
   return {};
 }
 
-/*! \brief What both chains begin with then: the one in the result's memory decides. */
+/*! \brief The common beginning of both chains: the one in the result's memory decides. */
 LinearFunction TakeHead(bool has_residual, PostOpChains* chain) {
   const LinearFunction plain = chain->plain.TakeHead();
   if (!has_residual) return plain;

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/post_ops.h
- * \brief What a composite does to the result of its root op, as oneDNN's bias and post-ops.
+ * \brief Turns the ops behind a composite's root op into oneDNN's bias and post-ops.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_
@@ -50,7 +50,7 @@ struct ResultView {
   bool is_negated{false};
   /*! \brief Whether the primitive has a scale and a zero point of its result. */
   bool has_destination_scale{false};
-  /*! \brief Of a primitive on quantized numbers: the real result is scale * its result + shift. */
+  /*! \brief For a primitive on quantized numbers: the real result is scale * its result + shift. */
   double scale{1}, shift{0};
   /*! \brief The root op with its second operand, where the primitive leaves that to a post-op. */
   std::optional<std::pair<dnnl::algorithm, Tensor>> root{};
@@ -80,7 +80,7 @@ struct FusedOps {
   PlanBuilder::Args operands;
   /*! \brief Scales and zero points, by DNNL_ARG_*. */
   PlanBuilder::Args scales;
-  /*! \brief What was fused, in order, for the report: "bias", "eltwise_relu", ... */
+  /*! \brief The names of what was fused, in order, for the report: "bias", "eltwise_relu", ... */
   std::vector<std::string> names;
   /*! \brief The addition of an operand of the result's shape, which may be done in its memory. */
   struct Residual {

@@ -117,7 +117,7 @@ Quantization Quantization::Read(const NodeReader& op, PlanBuilder* plan, const D
   Quantization result;
   const bool is_scalar =
       NumElements(plan->Input(op, 1).dims()) == 1 && NumElements(plan->Input(op, 2).dims()) == 1;
-  // Of scalars the axis means nothing, and may be any.
+  // With scalars the axis means nothing, and may be any.
   if (!is_scalar) result.axis = op.Axis("axis", -1, rank);
   result.scale = ReadVector(op, plan, 1);
   const Tensor zero_point = ReadVector(op, plan, 2);

@@ -64,7 +64,7 @@ struct Quantization {
   /*!
    * \brief The same as the numbers that they are: scale and zero point of all elements.
    *
-   * What the two are computed of, or what differs along the axis, is an error of oneDNN's kind:
+   * Values that are computed, or that differ along the axis, are an error of oneDNN's kind:
    * there is no primitive with that.
    */
   std::pair<double, double> Values(const NodeReader& node, PlanBuilder* plan) const;

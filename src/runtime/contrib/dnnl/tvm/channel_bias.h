@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/tvm/channel_bias.h
- * \brief What makes an operand the bias argument of a primitive: for those who write graphs.
+ * \brief Tells which operand is the bias argument of a primitive: for those who write graphs.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_TVM_CHANNEL_BIAS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_TVM_CHANNEL_BIAS_H_
@@ -42,7 +42,7 @@ namespace dnnl_backend {
  * \return -1 for an op without weights, whose primitive has no bias argument.
  */
 inline int BiasAxis(const json::JSONGraphNode& root, size_t rank) {
-  // Of the ops with weights, convolutions say how these lie, the others how they are multiplied.
+  // Convolutions have the layout of their weights, other ops with weights how they are multiplied.
   if (!root.HasAttr("kernel_layout")) {
     const bool is_product = root.HasAttr("units") || root.HasAttr("transpose_b");
     return is_product ? static_cast<int>(rank) - 1 : -1;

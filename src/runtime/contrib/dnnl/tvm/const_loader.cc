@@ -130,7 +130,7 @@ class ConstLoader : public ModuleNode {
   }
 
  private:
-  /*! \brief What a function needs before its first call. */
+  /*! \brief Prepare a function before its first call. */
   struct User {
     std::vector<size_t> constants;
     bool is_initialised{false};
@@ -215,7 +215,7 @@ class ConstLoader : public ModuleNode {
     if (blob_ == nullptr) return;
     ReleasePages();
 #ifdef __GLIBC__
-    // What was copied is large. The C library would keep some of it for later.
+    // The copies are large. The C library would keep some of their memory for later.
     if (!keep) malloc_trim(0);
 #endif
   }

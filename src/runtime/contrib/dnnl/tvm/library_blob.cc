@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/tvm/library_blob.cc
- * \brief What a library of TVM carries beside its code, where it lies in memory.
+ * \brief The data that a library of TVM carries beside its code, where it lies in memory.
  */
 #include "library_blob.h"
 

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/tvm/library_blob.h
- * \brief What a library of TVM carries beside its code, where it lies in memory.
+ * \brief The data that a library of TVM carries beside its code, where it lies in memory.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_TVM_LIBRARY_BLOB_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_TVM_LIBRARY_BLOB_H_

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/tvm/metric_collector.cc
- * \brief What TVM's profiler learns of the primitives in a partition.
+ * \brief Shows TVM's profiler the primitives in a partition.
  *
  * TVM's profiler has one row for a call of a partition. The collector adds what the primitives of
  * that call took, and has a report of its own with one row for each of them.
@@ -113,7 +113,7 @@ Metrics RowOf(const RecordedStep& recorded, double total) {
   return row;
 }
 
-/*! \brief What the primitives of one call took together; nothing where there were none. */
+/*! \brief The sums over the primitives of one call; nothing where there were none. */
 Metrics Summary(const std::vector<RecordedStep>& steps) {
   if (steps.empty()) return {};
   double microseconds = 0, flops = 0;

@@ -79,7 +79,7 @@ def check_take(call: relax.Call) -> None:
     is_slice = len(steps) == 1 and min(steps) > 0 and index.ndim == 1
     if (others and not is_slice) or (index.ndim > 1 and None in shape):
         raise Unread(f"{index.size} indices, and oneDNN has no look-up")
-    # What others mean depends on the mode. Where the size is open, there is one element at least.
+    # Others depend on the mode. Where the size is open, there is one element at least.
     for each in (first, *others):
         if not 0 <= each < (shape[int(call.attrs.axis or 0)] or 1):
             raise Unread(f"index {each} may be out of range")
@@ -328,7 +328,7 @@ def layout(call: relax.Call, emit: Emit) -> relax.Expr:
     return relax.op.permute_dims(data, [sorted(parts).index(part) for part in parts])
 
 
-# What becomes other ops: whether it can, and how.
+# Ops that become other ops: whether they can, and how.
 WRITTEN_ANEW: dict[str, tuple[Callable, Callable]] = {
     "relax.nn.attention": (check_attention, attention),
     "relax.nn.attention_bias": (check_attention, attention),

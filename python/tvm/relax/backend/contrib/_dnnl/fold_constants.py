@@ -34,7 +34,7 @@ from .policy.rules.quantize import along, dequantized, quantized, symmetric
 from .policy.tensors import MOST_FILLED
 from .reading import Constant, constant_of, is_constant, number, op_name, sizes, value_of
 
-# What is computed of constants element by element.
+# Ops that are computed element by element.
 _ELEMENTWISE: dict[str, Callable] = {
     "relax.add": np.add,
     "relax.divide": np.divide,
@@ -62,7 +62,7 @@ def folded(call):
         values = [value_of(arg) for arg in call.args]
         if name == "relax.divide" and values[1].dtype.kind in "iu" and not values[1].all():
             return call
-        # What is not finite is so in TVM, too.
+        # A result that is not finite is so in TVM, too.
         with np.errstate(all="ignore"):
             return constant_like(_ELEMENTWISE[name](*values), call)
     return call
@@ -161,7 +161,7 @@ def _quantized(call):
     return call if values is None else constant_like(values, call)
 
 
-# What returns a call itself where it does not know better.
+# These return the call itself where they do not know better.
 _FOLDS: dict[str, Callable] = {
     "relax.arange": _filled,
     "relax.dequantize": _dequantized,

@@ -100,7 +100,7 @@ def _reals(graph: RelaxGraph, i: int) -> np.ndarray | None:
 
 
 class _Walk(ScaleWalk):
-    # What is written anew, by number.
+    # The replaced ops, by number.
     replaced: list[int] = []
 
     def batch_norm(self, i: int) -> Affine | None:

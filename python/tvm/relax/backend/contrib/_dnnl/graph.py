@@ -175,7 +175,7 @@ class RelaxGraph(Graph):
             graph.views[i] = self.view(i, read)
             graph.groups[i] = group
             for k in group[:-1]:
-                # What something outside reads as well stays a call of its own.
+                # A result that is read outside as well stays a call of its own.
                 if not graph.operands[k]:
                     graph.ops[k] = graph.views[k] = None
         graph.users = users_of(graph.operands)

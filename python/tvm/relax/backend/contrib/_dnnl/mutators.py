@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the rewrites of functions of Relax have in common."""
+"""Base classes of the rewrites of Relax functions."""
 
 from __future__ import annotations
 

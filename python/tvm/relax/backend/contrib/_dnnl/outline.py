@@ -148,7 +148,7 @@ class Outlined:
         parts = sorted(self._parts(i))
         for k in {operand for part in parts for operand in self.graph.operands[part]}:
             if self.graph.is_tuple(k):
-                # Of a tuple that has a variable, the kernel reads the fields.
+                # Where a tuple has a variable, the kernel reads its fields.
                 inside[self._var(k)] = substituted(self.graph.nodes[k], inside)
         for k in parts:
             binding = self.graph.bindings[k]

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What `partition_for_dnnl` does with a Relax module, in order."""
+"""The steps of `partition_for_dnnl` for a Relax module, in order."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         outlined = Outlined(builder, func, units, Choice(units), name)
         builder.update_func(var, outlined.func)
         record["stayed"][var.name_hint] = by_op(outlined.func, outlined.reasons)
-    # What stays on TVM has its weight as it was.
+    # An op that stays on TVM has its weight as it was.
     mod = simplify(builder.finalize(), rules.options.exclude, transposes_weights=False)
     return mod.with_attr(RECORD, json.dumps(record))
 

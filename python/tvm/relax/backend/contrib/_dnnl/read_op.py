@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the rows of `ops.py` are written with: a call as one of the table, and its arguments."""
+"""Helpers of the rows in `ops.py`: a call as an op of the table, and its arguments."""
 
 from __future__ import annotations
 

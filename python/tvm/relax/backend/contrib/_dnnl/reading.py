@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What is read of Relax's expressions: the ops that they call, sizes, and constants."""
+"""Reads Relax's expressions: the ops that they call, sizes, and constants."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ from .report.offload_report import (
 RECORD = "dnnl_partition_record"
 
 
-# What has bindings of its own, which the partitioner does not look into.
+# Expressions with bindings of their own, which the partitioner does not look into.
 _INSIDE = {relax.If: "in a branch of an if", relax.Function: "in a function inside another"}
 
 

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What a function goes through before it is read: constants folded, others as ops of the table."""
+"""Prepares a function before it is read: folds constants, writes other ops as ops of the table."""
 
 from __future__ import annotations
 

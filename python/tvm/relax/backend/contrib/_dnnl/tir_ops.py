@@ -30,7 +30,7 @@ from .policy.table import TABLE
 from .read_op import factor
 from .reading import Analyzer, TensorLoad, Unread, buffer_of, buffers_of, dims, number
 
-# What TIR has for an element and a number.
+# TIR's names of operations on an element and a number.
 _ELEMENTWISE = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
 
 # The methods and modes of a resize that oneDNN may have, and how coordinates are rounded.
@@ -101,7 +101,7 @@ def pad_of(func: tirx.PrimFunc, call: relax.Call) -> relax.Call | None:
             continue
         before = [pick(each) for each in places]
         after = [total - width for total, width in zip(more, before)]
-        # What was read is a guess, until TVM writes the same for it.
+        # This reading is a guess, until TVM writes the same for it.
         if tvm_ffi.structural_equal(func, _written(_PADS[mode], data, before, after, value)):
             widths = [width for pair in zip(before, after) for width in pair]
             return relax.op.nn.pad(data, widths, mode, value)
@@ -119,7 +119,7 @@ def resize_of(func: tirx.PrimFunc, call: relax.Call) -> dict | None:
         Calls it with a tuple of tensors.
     """
     node = _store(func)
-    # What a buffer is called is no more than a hint.
+    # The name of a buffer is no more than a hint.
     if node is None or not node.buffer.name.startswith("resize") or len(call.args[1].fields) != 1:
         return None
     (data,) = call.args[1].fields

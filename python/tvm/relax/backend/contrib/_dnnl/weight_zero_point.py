@@ -56,7 +56,7 @@ def without_weight_zero_points(
     calls = [i for i in calls if rules.refusal(graph.views[i]) is None]
     values = {}
     for each in offset_convs(graph, rules, calls):
-        # What comes of it is to run on oneDNN.
+        # The result is to run on oneDNN.
         if not rules.excludes(*(("matmul", "nn.matmul") if each.is_matmul else ("add",))):
             last, replace = _replacement(graph, each)
             values[last] = replace

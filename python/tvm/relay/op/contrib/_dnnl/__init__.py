@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What decides which ops oneDNN runs, and what makes partitions of them.
+"""Decides which ops oneDNN runs, and makes partitions of them.
 
 Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The rooms::
 

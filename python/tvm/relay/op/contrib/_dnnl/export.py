@@ -27,7 +27,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# What files are made in begins so. What a process left that was killed goes after a minute.
+# Prefix of the folders that files are written in. One that a killed process left is removed
 MAKING, ABANDONED = ".dnnl-making-", 60.0
 
 

@@ -47,7 +47,7 @@ _MAX_THREADS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What the caller of partition_for_dnnl asked for, validated.
+    """The options of partition_for_dnnl, validated.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def _of_pass_context() -> dict:
     if context is None:
         return {}
     given = {name: getattr(context, name) for name in DEFAULTS}
-    # What was not given there has the default.
+    # An option that was not given there has the default.
     if bool(context.bf16):
         given["bf16"] = True
         if given["precision"] == DEFAULTS["precision"]:

@@ -173,7 +173,7 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     name = op_name(call)
     if name in rules.ops and rules.reason(view_of(call)) is None:
         return True
-    # What QNN ops compute may be written with ops that have rows, as may integers that are cast.
+    # QNN ops, and integers that are cast, may be written with ops that have rows.
     if name is not None and name.startswith("qnn."):
         return True
     if name == "cast" and value_of(call).dtype in EIGHT_BITS:

@@ -91,7 +91,7 @@ struct Forking {
   /*! \brief How many scopes there are. Nobody waits for a condition, which would count him in a
    * child. */
   std::atomic<int> num_scopes{0};
-  /*! \brief Of those below. */
+  /*! \brief The locks of those below. */
   std::mutex mutex;
   std::set<ForkSafeMutex*> mutexes;
 
@@ -106,7 +106,7 @@ struct Forking {
 void BeforeFork() {
   Forking* forking = Forking::Global();
   forking->begin.lock();
-  // What is under way needs the mutexes.
+  // Builds under way need the mutexes.
   while (forking->num_scopes > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   forking->mutex.lock();
   for (ForkSafeMutex* mutex : forking->mutexes) mutex->lock();

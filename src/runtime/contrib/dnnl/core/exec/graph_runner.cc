@@ -99,7 +99,7 @@ std::string ExpectedText(const Argument& argument) {
   return ToText(argument.type.dtype) + " [" + text + "]";
 }
 
-/*! \brief What to do about an input of another size; nothing about other mistakes. */
+/*! \brief Advice for an input of another size; empty for other mistakes. */
 const char* Remedy(const DLTensor& tensor, const Argument& expected) {
   const bool is_size = expected.name.rfind("input ", 0) == 0 && tensor.shape != nullptr &&
                        static_cast<size_t>(tensor.ndim) == expected.type.shape.size() &&

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/exec/profile.cc
- * \brief What a plan consists of and where its time goes, as JSON text.
+ * \brief Describes the steps of a plan and where its time goes, as JSON text.
  */
 #include "profile.h"
 

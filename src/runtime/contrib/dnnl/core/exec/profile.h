@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/exec/profile.h
- * \brief What a plan consists of and where its time goes, as JSON text.
+ * \brief Describes the steps of a plan and where its time goes, as JSON text.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_PROFILE_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_PROFILE_H_

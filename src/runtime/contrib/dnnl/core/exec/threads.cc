@@ -80,7 +80,7 @@ int FromEnvironment() {
 }
 
 /*!
- * \brief What OpenMP gives a thread that nobody has told anything: OMP_NUM_THREADS or the CPUs.
+ * \brief OpenMP's default number of threads: OMP_NUM_THREADS or the CPUs.
  *
  * The calling thread is of no use for it. TVM's kernels tell OpenMP how many threads they want and
  * leave it at that: after one with a single task, constant folding's say, it is one thread.

@@ -96,7 +96,7 @@ bool IsComparison(dnnl::algorithm algorithm) {
 /*! \brief How the operands stand for real numbers; a scale that is not there is one. */
 struct Scales {
   Quantization lhs, rhs;
-  /*! \brief What the zero points add to the result. */
+  /*! \brief The contribution of the zero points to the result. */
   double shift{0};
   /*! \brief The first operand's zero point, where it is to be taken off before the op. */
   double zero_point{0};

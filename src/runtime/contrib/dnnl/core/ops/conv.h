@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/conv.h
- * \brief What the ways to lower a convolution have in common.
+ * \brief Shared by the ways to lower a convolution.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CONV_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CONV_H_
@@ -50,7 +50,7 @@ struct ConvTensors {
   bool has_patches{false};
   /*! \brief Whether height and width have changed places. */
   bool is_column{false};
-  /*! \brief Of a convolution in 8 bits. */
+  /*! \brief For a convolution in 8 bits. */
   std::optional<Int8Operands> int8;
 };
 

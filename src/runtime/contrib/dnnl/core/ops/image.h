@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/image.h
- * \brief What pooling and resizing share: one image in, one out, channels first for oneDNN.
+ * \brief Shared by pooling and resizing: one image in, one out, channels first for oneDNN.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_IMAGE_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_IMAGE_H_

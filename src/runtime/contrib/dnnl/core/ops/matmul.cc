@@ -233,7 +233,7 @@ bool PrefersConvolution(const NodeReader& node, PlanBuilder* plan, const MatMulO
   return desc && IsBlockGemm(desc);
 }
 
-/*! \brief What becomes of the second matrix. */
+/*! \brief The treatment of the second matrix. */
 std::string Variant(const PlanBuilder& plan, const MatMulOperands& operands,
                     const MatMul::primitive_desc& desc) {
   if (desc.weights_desc() == operands.weights.md) return "matmul, weights as they are";

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/matmul_operands.cc
- * \brief What a matrix multiplication reads, as oneDNN sees it.
+ * \brief The operands of a matrix multiplication as oneDNN sees them.
  */
 #include "matmul_operands.h"
 
@@ -142,7 +142,7 @@ std::optional<MatMulOperands> ReadInterleaved(const NodeReader& node, PlanBuilde
   MatMulOperands operands = ReadInputs(node, plan, kind);
   operands.is_interleaved = true;
   operands.dst_dims = operands.View(out_dims);
-  // Of the second operand oneDNN reads columns, too, of the first those of real numbers.
+  // oneDNN reads the second operand by columns, too, and the first if it holds real numbers.
   const std::vector<Order> rows = {Order::abcd, Order::acbd};
   const std::vector<Order> all = {Order::abcd, Order::acbd, Order::abdc, Order::adbc};
   operands.src = Interleaved(kind.transpose_a ? Transposed(operands.src) : operands.src,

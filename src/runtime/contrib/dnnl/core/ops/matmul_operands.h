@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/matmul_operands.h
- * \brief What a matrix multiplication reads, as oneDNN sees it.
+ * \brief The operands of a matrix multiplication as oneDNN sees them.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_MATMUL_OPERANDS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_MATMUL_OPERANDS_H_
@@ -32,14 +32,14 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*! \brief What an op says of its operands. */
+/*! \brief The attributes of an op about its operands. */
 struct MatMulKind {
   bool is_dense, is_batch, transpose_a, transpose_b;
 
   static MatMulKind Read(const NodeReader& node);
 };
 
-/*! \brief What to multiply: (..., M, K) by (..., K, N). */
+/*! \brief The matrices to multiply: (..., M, K) by (..., K, N). */
 struct MatMulOperands {
   Tensor src;
   Tensor weights;
@@ -50,7 +50,7 @@ struct MatMulOperands {
   bool is_batch{false};
   /*! \brief Whether all is seen as (A, B, M, N). */
   bool is_interleaved{false};
-  /*! \brief Of a matmul in 8 bits. */
+  /*! \brief For a matmul in 8 bits. */
   std::optional<Int8Operands> int8;
 
   /*! \brief Dims of the result, or of an operand of its rank, as the matmul sees them. */

@@ -38,7 +38,7 @@ using BatchNorm = dnnl::batch_normalization_forward;
 using LayerNorm = dnnl::layer_normalization_forward;
 using Flags = dnnl::normalization_flags;
 
-/*! \brief What follows the normalization: x * gamma + beta, either of which may be left out. */
+/*! \brief The part behind the normalization: x * gamma + beta, either of which may be left out. */
 struct Affine {
   Tensor gamma;
   Tensor beta;

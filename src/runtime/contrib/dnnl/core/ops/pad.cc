@@ -46,7 +46,7 @@ Dims ReadWidths(const NodeReader& node, size_t rank) {
   return widths;
 }
 
-/*! \brief What the frame consists of: a constant of one element, or an attribute. */
+/*! \brief The value of the frame: a constant of one element, or an attribute. */
 Tensor ReadValue(const NodeReader& node, PlanBuilder* plan, dnnl::memory::data_type dtype) {
   if (node.NumRootInputs() == 1) return plan->NewNumber(node.Get<double>("pad_value"), 1);
   const Tensor value = plan->Input(node, 1);
@@ -73,7 +73,7 @@ void CheckValue(const NodeReader& node, const Types& inputs) {
     return;
   }
   const TensorType& value = inputs[1];
-  // What pads data of reduced precision is rounded where it is copied.
+  // The value that pads data of reduced precision is rounded where it is copied.
   CORE_CHECK(value.dtype == inputs[0].dtype || value.dtype == kInt32 ||
              (value.dtype == kFloat32 && IsReal(inputs[0].dtype)))
       << node.Where() << ": the data are " << ToText(inputs[0]) << ", what pads them is not";
@@ -156,7 +156,7 @@ void LowerPad(const NodeReader& node, PlanBuilder* plan) {
   const Tensor dst =
       plan->NewTensor(has_blocks ? PlainDesc(dims, src.dtype()) : InOrderOf(src.md, dims));
   const bool is_filled = mode == "constant";
-  // Of a larger frame one part is copied after the other.
+  // A larger frame is copied part by part.
   constexpr int64_t kMostFilled = 1 << 20;
   const int64_t filled = std::min(NumElements(dims) - NumElements(src.dims()), kMostFilled);
   Tensor frame;

@@ -35,7 +35,7 @@ constexpr size_t kMaxRank = 5;
 /*!
  * \brief Whether oneDNN's prelu reads the layout rightly: row-major, or channels last or in blocks.
  *
- * Of other orders of dimensions, which views have, oneDNN 3.2 mistakes some for one of these.
+ * oneDNN 3.2 mistakes some other orders of dimensions, which views have, for one of these.
  */
 bool IsKnownLayout(const dnnl::memory::desc& md) {
   if (IsPlain(md)) return true;
@@ -78,7 +78,7 @@ void LowerPReLU(const NodeReader& node, PlanBuilder* plan) {
   PReLU::primitive_desc desc;
   if (dims.size() <= kMaxRank && IsKnownLayout(src.md)) desc = describe(axis);
   if (!desc || IsReference(desc)) {
-    // Of any rank and any axis: (outer, channels, inner).
+    // Data of any rank, with any axis: (outer, channels, inner).
     const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + axis));
     const int64_t inner = NumElements(Dims(dims.begin() + axis + 1, dims.end()));
     src = plan->Plain(node, src).Reshaped({outer, dims[axis], inner});

@@ -79,7 +79,7 @@ Tensor Binaries(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
 void CheckQuantization(const NodeReader& node, const Types& inputs) {
   const Dims& data = inputs[0].shape;
   const auto size_of = [&](int i) { return NumElements(inputs[i].shape); };
-  // Of scalars the axis means nothing, and may be any.
+  // With scalars the axis means nothing, and may be any.
   const bool is_scalar = size_of(1) == 1 && size_of(2) == 1;
   const int64_t size = is_scalar      ? 1
                        : data.empty() ? 1

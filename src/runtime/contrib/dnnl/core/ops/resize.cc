@@ -102,7 +102,7 @@ double Reading::At(int64_t i, int64_t size, int64_t out) const {
 }
 
 double Reading::Read(int64_t i, int64_t size, int64_t out) const {
-  // What TVM adds before a coordinate is rounded down, and takes off before it is rounded up.
+  // TVM adds this before it rounds a coordinate down, and subtracts it before it rounds up.
   constexpr double kEpsilon = 1e-5;
   double at = At(i, size, out);
   if (is_nearest && rounding == "round") at = std::copysign(std::floor(std::abs(at) + 0.5), at);

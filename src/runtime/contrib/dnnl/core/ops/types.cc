@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/types.cc
- * \brief What the functions share that infer the types of ops: checks whose errors name the node.
+ * \brief Shared by the functions that infer the types of ops: checks whose errors name the node.
  */
 #include "types.h"
 
@@ -97,7 +97,7 @@ Dims BroadcastDims(const NodeReader& node, const char* what, const Dims& lhs, co
 DLDataType ReadType(const NodeReader& node, const std::string& key, DLDataType otherwise) {
   if (!node.Has(key)) return otherwise;
   const auto name = node.Get<std::string>(key);
-  // What Relay writes for none.
+  // Relay writes this for none.
   if (name == "void") return otherwise;
   for (DLDataType dtype : kKnownTypes) {
     if (name == ToText(dtype)) return dtype;

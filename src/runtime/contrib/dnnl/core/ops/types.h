@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/types.h
- * \brief What the functions share that infer the types of ops: checks whose errors name the node.
+ * \brief Shared by the functions that infer the types of ops: checks whose errors name the node.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_TYPES_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_TYPES_H_
@@ -63,7 +63,7 @@ void CheckMinRank(const NodeReader& node, const Types& inputs, int index, size_t
 void CheckVector(const NodeReader& node, const Types& inputs, int index, int64_t size);
 
 /*!
- * \brief What two shapes become by numpy's broadcasting.
+ * \brief Broadcast two shapes as numpy does.
  * \param what What an error calls them: "shapes".
  */
 Dims BroadcastDims(const NodeReader& node, const char* what, const Dims& lhs, const Dims& rhs);

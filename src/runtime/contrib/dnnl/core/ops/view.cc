@@ -38,7 +38,7 @@ namespace {
 /*! \brief A letter of a layout: an upper-case one is an axis, a lower-case one a block of it. */
 struct LayoutPart {
   char letter;
-  /*! \brief Of a block: how many elements of the axis it holds. */
+  /*! \brief How many elements of the axis a block holds. */
   int64_t size;
 
   char axis() const { return is_block() ? static_cast<char>(letter - 'a' + 'A') : letter; }
@@ -230,7 +230,7 @@ Types InferBatchFlatten(const NodeReader& node, const Types& inputs) {
 
 Types InferExpandDims(const NodeReader& node, const Types& inputs) {
   Dims dims = inputs[0].shape;
-  // Of the places before, between and behind the dimensions.
+  // One of the places before, between and behind the dimensions.
   const int axis = node.Axis("axis", 0, static_cast<int>(dims.size()) + 1);
   const auto count = node.Get<int64_t>("num_newaxis", 1);
   CORE_CHECK(count >= 0 && count <= DNNL_MAX_NDIMS)

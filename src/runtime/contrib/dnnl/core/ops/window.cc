@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/window.cc
- * \brief What convolutions, pooling and resizing share: layouts, strides, padding and dilation.
+ * \brief Shared by convolutions, pooling and resizing: layouts, strides, padding and dilation.
  */
 #include "window.h"
 

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/window.h
- * \brief What convolutions, pooling and resizing share: layouts, strides, padding and dilation.
+ * \brief Shared by convolutions, pooling and resizing: layouts, strides, padding and dilation.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_WINDOW_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_WINDOW_H_

@@ -57,7 +57,7 @@ std::shared_ptr<void> AllocAligned(size_t bytes) {
 
 std::shared_ptr<void> MemoryPool::Alloc(size_t bytes) {
   if (bytes == 0) return nullptr;
-  // What is as large as a chunk gets one, and the chunk at hand stays in use.
+  // A block as large as a chunk gets a chunk of its own, and the chunk at hand stays in use.
   if (bytes >= kLastChunk) return AllocAligned(bytes);
   if (used_ + bytes > chunk_bytes_) {
     chunk_bytes_ = std::min(std::max(2 * chunk_bytes_, kFirstChunk), kLastChunk);

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/plan/builder.cc
- * \brief What the lowerings build a plan with.
+ * \brief The interface with which the lowerings build a plan.
  */
 #include "builder.h"
 

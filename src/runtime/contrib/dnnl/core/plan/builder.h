@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/plan/builder.h
- * \brief What the lowerings build a plan with.
+ * \brief The interface with which the lowerings build a plan.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_BUILDER_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_BUILDER_H_
@@ -261,7 +261,7 @@ class PlanBuilder {
   };
   /*! \brief Reordered copies by the buffer they were made from. */
   std::unordered_map<int, std::vector<Copy>> reordered_;
-  /*! \brief What nodes have set, oldest first: the entry, and its value before or undefined. */
+  /*! \brief The changes by nodes, oldest first: the entry, and its value before or undefined. */
   std::vector<std::pair<Entry, Tensor>> changes_;
   /*! \brief Tensors of the plan by buffer, to find equal ones. */
   std::unordered_map<int, std::vector<int>> tensors_of_buffer_;

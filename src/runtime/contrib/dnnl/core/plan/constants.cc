@@ -196,7 +196,7 @@ void PlanBuilder::RunNow(const Mark& mark) {
     step.primitive.execute(stream_, args);
   }
   stream_.wait();
-  // What the steps needed is forgotten with them.
+  // The constants of the steps are forgotten with them.
   plan_->steps.resize(mark.steps);
   plan_->scratchpad_bytes = mark.scratchpad_bytes;
   ForgetTensors(mark);

@@ -60,7 +60,7 @@ class SharedConstants {
   };
 
   /*!
-   * \brief What another plan has packed of the same constant, empty if there is none.
+   * \brief The same constant as another plan has packed it, empty if there is none.
    *
    * Plans of other shapes want most weights in the same layout: this finds them before they are
    * packed. A constant of another module is another one, even in the same memory, which may have

@@ -40,7 +40,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 class Recorder;
 
-/*! \brief What a step is, for reports and profiles. */
+/*! \brief Describes a step, for reports and profiles. */
 struct StepInfo {
   std::string node;                  /*!< name and id of the graph's node */
   std::string op;                    /*!< Relay op, or "reorder" */
@@ -82,7 +82,7 @@ struct Plan {
   /*! \brief Inputs in the order of the call, then outputs. */
   std::vector<Argument> arguments;
   size_t arena_bytes{0};
-  /*! \brief What the arena would take if no two intermediates shared memory. */
+  /*! \brief The size of the arena if no two intermediates shared memory. */
   size_t arena_bytes_unshared{0};
   size_t scratchpad_bytes{0};
   size_t constant_bytes{0};

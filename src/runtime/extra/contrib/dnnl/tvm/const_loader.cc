@@ -138,7 +138,7 @@ class ConstLoader : public ffi::ModuleObj {
     is_initialised_ = true;
     ReleasePages(stored_.bytes.data(), stored_.end());
 #ifdef __GLIBC__
-    // What was copied is large. The C library would keep some of it for later.
+    // The copies are large. The C library would keep some of their memory for later.
     malloc_trim(0);
 #endif
   }

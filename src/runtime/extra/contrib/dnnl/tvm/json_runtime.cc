@@ -160,7 +160,7 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
           << "call __init_" << json::Printable(symbol_) << " with them first";
       Init({});
     }
-    // Of a function with symbols that no input is as large as, TVM passes these in a shape.
+    // TVM passes symbols that are the size of no input in a shape.
     const int size = args.size();
     int shape = 0;
     while (shape < size && args[shape].type_index() != ffi::TypeIndex::kTVMFFIShape) ++shape;

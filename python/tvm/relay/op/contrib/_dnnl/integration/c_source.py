@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What a compiler must be told about the C source that the DNNL code generator makes."""
+"""The compiler options for the C source that the DNNL code generator writes."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def _is_library(path: str) -> bool:
     return ".so" in name and name.startswith(("libtvm", "libdnnl"))
 
 
-# What is before a build id of 20 bytes: the lengths of name and id, the kind of note, the name.
+# The bytes before a build id of 20 bytes: the lengths of name and id, the kind of note, the name.
 _BEFORE_ID = b"".join(n.to_bytes(4, "little") for n in (4, 20, 3)) + b"GNU\0"
 
 
@@ -171,7 +171,7 @@ def _of_the_backend() -> str:
     """Return the digest of the backend's Python, wherever it is installed."""
     package = Path(__file__).parents[2]
     digest = hashlib.sha256()
-    # What an editor keeps beside them may be a link to nowhere.
+    # An editor's lock file beside them may be a link to nowhere.
     for path in sorted(filter(Path.is_file, package.rglob("*.py"))):
         digest.update(f"{path.relative_to(package)} {_digest(path)}\n".encode())
     return digest.hexdigest()

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What takes the place of the names that only TVM's own module for DNNL has."""
+"""Names the replacements of functions that only TVM's own module for DNNL has."""
 
 from __future__ import annotations
 

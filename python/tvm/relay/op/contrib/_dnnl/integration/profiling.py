@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What TVM's profiler learns of the oneDNN primitives in a partition."""
+"""Shows TVM's profiler the oneDNN primitives in a partition."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What TVM's command line calls for the target `dnnl`."""
+"""The functions that TVM's command line calls for the target `dnnl`."""
 
 from __future__ import annotations
 

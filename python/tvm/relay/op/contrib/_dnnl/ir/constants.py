@@ -45,5 +45,5 @@ def to_constant(values: np.ndarray, dtype: str) -> relay.Constant:
         values = values.astype("float32").astype(ml_dtypes.bfloat16)
     else:
         values = values.astype(dtype)
-    # Of a numpy array relay.const would halve the bits of an int64 or float64.
+    # relay.const would halve the bits of an int64 or float64 numpy array.
     return relay.const(tvm.nd.array(values))

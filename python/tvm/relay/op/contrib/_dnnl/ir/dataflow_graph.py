@@ -222,7 +222,7 @@ class DataflowGraph(Graph):
 
     @functools.cached_property
     def ops(self) -> list[str | None]:
-        """What each calls: a Relay op, or a function of oneDNN that stands for one."""
+        """The op of each call: a Relay op, or a function of oneDNN that stands for one."""
         return [None if view is None else view.name for view in self.views]
 
     @functools.cached_property
@@ -300,7 +300,7 @@ class DataflowGraph(Graph):
             i = stack[-1]
             missing = [] if i in done else [need for need in needs(i) if need not in done]
             if missing:
-                # What is pushed last is built first: keep the order of evaluation.
+                # The last pushed is built first: keep the order of evaluation.
                 stack.extend(reversed(missing))
                 continue
             if i not in done:
@@ -360,7 +360,7 @@ class TypedFunction:
 
 
 class Rewritten(NamedTuple):
-    """What a step of the pipeline makes of a function.
+    """A function as a step of the pipeline returns it.
 
     Parameters
     ----------

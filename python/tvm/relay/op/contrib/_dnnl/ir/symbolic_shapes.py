@@ -257,7 +257,7 @@ def _product(attrs, data: _Values) -> _Values | None:
 
 def _picked(attrs, data: _Values, positions: _Values) -> _Values | None:
     indices = [dim.number for dim in positions if dim is not None and not dim.names]
-    # What an index out of range means depends on the mode.
+    # The meaning of an index out of range depends on the mode.
     if len(indices) != len(positions) or not all(0 <= k < len(data) for k in indices):
         return None
     return [data[k] for k in indices]

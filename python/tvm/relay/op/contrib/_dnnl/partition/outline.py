@@ -82,7 +82,7 @@ def _composite(fused: Fused, graph: DataflowGraph, done: dict[int, relay.Expr]) 
         "PartitionedFromPattern": ops,
         "Composite": fused.name,
         "Primitive": tir.IntImm("int32", 0),
-        # Of src/relay/backend/contrib/dnnl/composite.h, for the codegens.
+        # The codegens read it: src/relay/backend/contrib/dnnl/composite.h.
         "dnnl_bias": tir.IntImm("int32", fused.bias),
     }
     return relay.Call(func.with_attr(attrs), args)
@@ -154,7 +154,7 @@ class Partition:
             "Inline": tir.IntImm("int32", 1),
         }
         if num_threads is not None:
-            # Of src/relay/backend/contrib/dnnl/options.h, for the codegens.
+            # The codegens read it: src/relay/backend/contrib/dnnl/options.h.
             attrs["dnnl_num_threads"] = tir.IntImm("int32", num_threads)
         self.func = func.with_attr(attrs)
         self._call: relay.Call | None = None

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What TVM's own passes ask for: patterns for MergeComposite, and attributes for AnnotateTarget."""
+"""Serves TVM's own passes: patterns for MergeComposite, and attributes for AnnotateTarget."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _ops(spec: OpSpec, parts: str) -> list[tuple[str, ...]]:
     """Return the ops of a composite in order; where there are several, any one of them."""
     ops = [_OPS.get(part, (part,)) for part in parts.split("_") if part]
     if (QUANTIZE,) in ops[:-1]:
-        # What was rounded goes on as real numbers, which the name does not show.
+        # Rounded numbers go on as real numbers, which the name does not show.
         ops.insert(ops.index((QUANTIZE,)) + 1, (DEQUANTIZE,))
     return [(spec.name,), *ops]
 

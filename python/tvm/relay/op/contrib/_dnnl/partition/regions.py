@@ -47,7 +47,7 @@ class Regions:
         self.graph = graph
         # Every expression starts as a group of its own; `_group` is a forest of merged groups.
         self._group = list(range(len(graph.nodes)))
-        # What a group is computed from; leaves depend on nothing and so are on no path.
+        # The operands of a group; leaves depend on nothing and so are on no path.
         self._sources = [{i for i in operands if graph.operands[i]} for operands in graph.operands]
         chosen = [False] * len(graph.nodes)
         for i, operands in enumerate(graph.operands):

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What of a function oneDNN runs: ops with what is fused to them, divided into regions."""
+"""Chooses the ops of a function that oneDNN runs, fuses them, and divides them into regions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Units:
         self.fused: dict[int, Fused] = {each.chain[-1]: each for each in find_fused(graph, rules)}
         groups = [[*each.dequantized, *each.chain] for each in self.fused.values()]
         self.graph = graph.contracted(groups)
-        # What others use as well stays an expression of its own.
+        # An expression that others use as well stays on its own.
         inside = {i for group in groups for i in group[:-1]}
         self._inside = {i for i in inside if not self.graph.operands[i]}
         self._is_supported = [False] * len(graph.nodes)
@@ -68,7 +68,7 @@ class Units:
         if graph.field(i) is not None:
             known[i] = known[graph.operands[i][0]]
         elif graph.is_tuple(i):
-            # What a call gets goes where the call goes, or both stay.
+            # An operand goes where its call goes, or both stay.
             known[i] = bool(graph.users[i]) and all(
                 self._is_accepted(user) and graph.scope[user] == graph.scope[i]
                 for user in graph.users[i]
@@ -97,7 +97,7 @@ class Units:
 
 
 class Choice:
-    """What of a function goes into partitions, and why the rest of what oneDNN runs does not.
+    """The ops that go into partitions, and why other ops that oneDNN could run do not.
 
     Parameters
     ----------

@@ -190,7 +190,7 @@ def binary(name: str, reason, shape="broadcast", **fields) -> OpSpec:
 
 
 class Rules:
-    """What oneDNN runs, by the rows and by the options of one run.
+    """The policy of one run: the rows of the ops with its options.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ class Rules:
 
     def __init__(self, rows: Mapping[str, OpSpec], options: Options | None = None):
         self.ops, self.options = rows, options or Options()
-        # What the rules of ops said: several passes ask about one call.
+        # The answers of the rules: several passes ask about one call.
         self._reasons: dict[OpView, str | None] = {}
 
     def is_heavy(self, name: str | None) -> bool:

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What a rule sees of an op: operands, results and attributes, whichever IR it is written in.
+"""Describes an op to the rules: operands, results and attributes, independent of the IR.
 
 A reader makes these of an IR: `ir/relay_view.py` of Relay, `ops.py` and `graph.py` of the backend
 for Relax of that. It names ops, and their attributes, as the table does, which has Relay's names,
@@ -68,7 +68,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class NoTensor:
-    """What an op reads or writes that is neither a tensor nor tensors that are given one by one.
+    """An operand or a result that is neither a tensor nor a tuple of tensors given one by one.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class NoTensor:
     kind: str
 
 
-# What an operand or a result can be: a tuple has tensors that are given one by one, as to
+# An operand or a result: a tuple has tensors that are given one by one, as to
 # concatenate.
 Value = Union[Tensor, tuple[Tensor, ...], NoTensor]
 

@@ -125,6 +125,6 @@ def goes_before_rounding(graph: Graph, rules: Rules, relu: int) -> bool:
     limits = np.iinfo(graph.views[bits].result.dtype)
     if not limits.min <= known[1] <= limits.max:
         return False
-    # What can be fused is fused to the relu either way.
+    # Ops that can be fused are fused to the relu either way.
     readers = (rules.ops.get(graph.ops[user]) for user in graph.users[relu])
     return any(row is not None and row.post is None for row in readers)

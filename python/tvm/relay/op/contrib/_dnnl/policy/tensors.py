@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the tensors of a call must be like for oneDNN."""
+"""Checks of shapes and data types that the tensors of any op must pass."""
 
 from __future__ import annotations
 

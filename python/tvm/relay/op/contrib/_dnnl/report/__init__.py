@@ -14,4 +14,4 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What runs on oneDNN, and why the rest does not."""
+"""Reports which ops run on oneDNN, and why the rest does not."""

@@ -34,7 +34,7 @@ from ..ir.relay_view import op_name
 
 
 class Identity(NamedTuple):
-    """What tells an op from others, the weakest mark first; all are in each process the same.
+    """Marks that identify an op, the weakest first; they are the same in each process.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def identify(graph: DataflowGraph) -> dict[int, Identity]:
             identities[i] = Identity(name, call, _digest(call, *below))
             digests.append(identities[i].dataflow)
         elif isinstance(expr, relay.Call) and isinstance(expr.op, relay.GlobalVar):
-            # What goes into a partition may change without a change of what follows.
+            # The inputs of a partition may change while the ops behind it stay the same.
             digests.append(_digest(expr.op.name_hint))
         elif isinstance(expr, relay.Var):
             value = values.get(expr, i)

@@ -37,7 +37,7 @@ MAX_SOURCES = 2
 # So many of the ops that stayed on TVM are in the line of the summary.
 MAX_LEFT = 4
 
-# What differs in one reason from op to op: numbers, open dimensions, and shapes of either.
+# The parts of a reason that differ from op to op: numbers, open dimensions, and shapes of either.
 _NUMBERS = re.compile(r"\((?:[0-9?]+,? ?)*\)|[0-9]+|\?")
 
 
@@ -158,7 +158,7 @@ class OffloadReport:
 
     @property
     def summary(self) -> str:
-        """What runs where, in a line."""
+        """One line that says how much runs on oneDNN."""
         text = f"{self.offloaded} of {self.total} ops run on oneDNN"
         if self.partitions:
             text += f", in {_count(self.partitions)}"

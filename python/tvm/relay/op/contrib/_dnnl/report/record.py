@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What a partitioning run leaves on the module for the report: one JSON text, an attribute."""
+"""The notes of a partitioning run for the report: JSON text in an attribute of the module."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ATTR = "dnnl_partition_record"
 
 @dataclass
 class Record:
-    """What partition_for_dnnl knew and the partitioned module does not show.
+    """Facts that partition_for_dnnl knew and the partitioned module does not show.
 
     Parameters
     ----------

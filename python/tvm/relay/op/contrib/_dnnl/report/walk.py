@@ -71,7 +71,7 @@ class Unit:
 
 
 class Walk:
-    """What there is in a module that has types.
+    """The parts of a typed module.
 
     Attributes
     ----------

@@ -84,7 +84,7 @@ def rewrite(function: TypedFunction, rules: Rules, find: Finder) -> Rewritten:
             continue
         try:
             is_accepted = _is_accepted(graph, match, rules)
-        # What TVM raises for types that do not fit is of many classes. The pipeline tells of it.
+        # TVM raises many classes of errors for types that do not fit. The pipeline reports them.
         except Exception as error:  # pylint: disable=broad-except
             failures.setdefault(names[-1], error)
             continue

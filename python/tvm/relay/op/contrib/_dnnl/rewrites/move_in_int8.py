@@ -80,7 +80,7 @@ def fold_dequantized(function: TypedFunction, rules: Rules) -> Rewritten:
 
 def _parameters(call: relay.Call) -> tuple[float, int] | None:
     """Return the scale and the zero point of a quantize or a dequantize, if these are known."""
-    # What was built here and is no constant has no type yet.
+    # A new expression that is not a constant has no type yet.
     if not all(isinstance(arg, relay.Constant) for arg in call.args[1:]):
         return None
     return parameters(*map(value_of, call.args[1:]))

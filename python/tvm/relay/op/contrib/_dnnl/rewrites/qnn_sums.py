@@ -43,7 +43,7 @@ ACCUMULATING = {
 
 
 class Real(NamedTuple):
-    """What stands for real numbers in the place of a QNN op, or of several.
+    """The real numbers that take the place of a QNN op, or of several.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def read_sum(graph: DataflowGraph, i: int, scale: np.ndarray, axis: int = -1) ->
         i, *bias = sorted(graph.operands[i], key=graph.is_fixed)
         if not all(map(graph.is_fixed, bias)):
             return None
-        # What is above zero stands for what is below with a scale below zero.
+        # With a scale below zero, integers above the zero point are negative numbers.
         if not bias and (scale <= 0).any():
             return None
         steps.append((step, *(values_of(graph, k) for k in bias)))

@@ -246,7 +246,7 @@ class _Reader:
         low, high = values.min(), values.max()
         if not high - low <= 255 or (values != np.round(values)).any():
             return None
-        # Of those that are not around zero oneDNN needs a zero point, which matmul has.
+        # For weights that are not around zero oneDNN needs a zero point, which matmul has.
         shift = 0 if low >= -128 and high <= 127 else int(low)
         integers = relay.const((values - shift).astype("uint8" if shift else "int8"))
 

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What can be folded into a convolution or matmul: factors and summands of channels behind it."""
+"""Finds the factors and summands of channels that fold into the convolution or matmul before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FACTORS = ("multiply", "divide", "negative")
 
 
 class Affine(NamedTuple):
-    """What a batch_norm does at inference.
+    """The factor and the summand of each channel that a batch_norm applies at inference.
 
     Parameters
     ----------

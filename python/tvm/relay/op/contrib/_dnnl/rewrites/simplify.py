@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What happens to a function before its ops are looked at: parameters, dropout, constants."""
+"""Prepares a function before its ops are looked at: parameters, dropout, constants."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def fold_quantized(function: TypedFunction, rules: Rules) -> Rewritten:
     rewritten = rewrite(function, rules, _find_quantized)
     if rewritten.func.same_as(function.func):
         return rewritten
-    # What reads a constant now, such as a transpose.
+    # Ops that now read constants only, such as a transpose.
     return rewritten._replace(func=with_constants_folded(rewritten.func, function.mod))
 
 
@@ -149,7 +149,7 @@ def merge_equal(function: TypedFunction, rules: Rules) -> Rewritten:
     """
     graph = function.graph
     if max(graph.scope) > 1:
-        # What two branches share is evaluated before them, where neither can read it in 8 bits.
+        # A value that two branches share is evaluated before them; neither can read it in 8 bits.
         return Rewritten(function.func)
     kept: dict[tuple, relay.Constant] = {}
     replacements = {}

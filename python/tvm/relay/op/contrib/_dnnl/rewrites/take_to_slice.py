@@ -55,7 +55,7 @@ def _axis_and_index(call: relay.Call) -> tuple[int, int] | None:
     if index.size != 1 or (None in shape and index.ndim > 1):
         return None
     axis = int(attrs.axis) % len(shape)
-    # What a negative index means depends on the mode; these mean the same in each. Where the size
+    # A negative index depends on the mode; these mean the same in each. Where the size
     # is open, there is one element at least.
     if not 0 <= int(index.item()) < (shape[axis] or 1):
         return None

@@ -27,7 +27,7 @@ from ..tensors import EIGHT_BITS, tensor_reason, text_of_shape
 
 DEQUANTIZE, QUANTIZE = "qnn.dequantize", "qnn.quantize"
 
-# What dequantize reads: sums of products as well.
+# The types that dequantize reads: int32, that of sums of products, as well.
 INTEGERS = (*EIGHT_BITS, "int32")
 
 

@@ -30,7 +30,7 @@ from ..tensors import tensors_reason
 from .conv import SPATIAL, data_layout_reason
 from .pool import pool_channel_axis
 
-# What is added before a coordinate is rounded down, and taken off before it is rounded up.
+# TVM adds this before it rounds a coordinate down, and subtracts it before it rounds up.
 _EPSILON = 1e-5
 
 # The largest difference of two coordinates between neighbours, in parts of their distance.

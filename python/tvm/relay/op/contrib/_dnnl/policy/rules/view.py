@@ -50,7 +50,7 @@ def view_reason(call: OpView) -> str | None:
 def copied_at_end(call: OpView, rank: int) -> int:
     """Count the last dimensions of data of a rank that a reshape keeps, as its codes tell."""
     codes = ints(call.attrs.newshape) or ()
-    # What each code reads of the data; a number after -4 is a part of what that has split.
+    # How many dimensions each code reads; a number after -4 is a part of the split dimension.
     read, parts = 0, 0
     for code in codes:
         if parts:
@@ -133,7 +133,7 @@ def layout_transform_reason(call: OpView) -> str | None:
     return None
 
 
-# What importers write for the end of an axis.
+# Importers write these for the end of an axis.
 _TO_THE_END = 2**31 - 1
 # The lines that a pad copies; the runtime refuses more.
 _MAX_LINES = 64
