@@ -257,3 +257,38 @@ def test_dense_of_rows_that_are_joined(dtype, exclude):
     for batch, length in ((1, 5), (3, 2), (2, 1)):
         values = {"x": rand(batch, length, 16), "w": rand(8, 16)}
         testing.assert_close(ours(values), plain(values))
+
+
+def joined_rows(data, op, axis):
+    """Return an op along an axis of the rows of (batch, 4, length, length), restored."""
+    sizes = relay.shape_of(data, "int64")
+    parts = (relay.strided_slice(sizes, [0], [3]), relay.strided_slice(sizes, [3], [4]))
+    flat = relay.concatenate([relay.prod(part, keepdims=True) for part in parts], 0)
+    return relay.reshape(op(relay.reshape(data, flat), axis=axis), sizes)
+
+
+@pytest.mark.parametrize("op", [relay.nn.softmax, relay.nn.log_softmax, relay.nn.fast_softmax])
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_softmax_of_rows_that_are_joined(op, axis):
+    """As onnxruntime converts a softmax of an opset before 13."""
+    data = var("x", ANY, 4, ANY, ANY)
+    mod = module(relay.nn.relu(joined_rows(relay.exp(data), op, axis)))
+    partitioned = partition(mod, prune=False)
+    report = dnnl.offload_report(partitioned)
+    assert (report.offloaded, report.total, report.partitions) == (3, 3, 1), report
+    ours = testing.Runner(testing.build(partitioned, executor="vm"))
+    for sizes in ((1, 4, 5, 5), (3, 4, 2, 7)):
+        value = rand(*sizes)
+        plain = module(relay.nn.relu(op(relay.exp(var("x", *sizes)), axis=-1)))
+        testing.assert_close(ours({"x": value}), testing.run(plain, {"x": value}))
+
+
+def test_softmax_of_columns_of_joined_rows_stays():
+    """It sums over what the reshape joined."""
+    check(joined_rows(var("x", ANY, 4, ANY, ANY), relay.nn.softmax, 0), gone=False)
+
+
+def test_excluded_softmax_of_rows_stays():
+    data = joined_rows(relay.exp(var("x", ANY, 4, ANY, ANY)), relay.nn.softmax, 1)
+    report = dnnl.offload_report(partition(module(data), prune=False, exclude=["nn.softmax"]))
+    assert "dyn.reshape" in report.ops, report

@@ -19,9 +19,9 @@
 Importers write a reshape of open dimensions as `dyn.reshape` to a shape that is read off a tensor,
 taken apart and put together. Where each of its elements is a number or an open dimension that is
 known by name, it is a `reshape` with Relay's codes, of which oneDNN's rules know what it keeps. A
-broadcast to the shape that a tensor has in every call goes away. A dense between two reshapes, of
-which the first joins dimensions of the data that the second restores, is a dense of that data: no
-code says how to divide the product of two open dimensions. A slice whose bounds are computed from
+broadcast to the shape that a tensor has in every call goes away. A dense or a softmax of rows between
+two reshapes, of which the first joins dimensions of the data that the second restores, is one of that
+data: no code says how to divide the product of two open dimensions. A slice whose bounds are computed from
 open dimensions, and are numbers for all that, has them as attributes.
 
 TVM cannot compile a `reshape` of open dimensions that it fuses to what follows, nor a dense of more
@@ -36,11 +36,16 @@ from functools import partial
 from tvm import relay
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, has_attr, with_attrs
-from ..ir.relay_view import shape_of
+from ..ir.relay_view import op_name, shape_of
 from ..ir.shape_kinds import Dim, Shape, product
 from ..policy.op_spec import Rules
 
 _DYNAMIC = ("dyn.reshape", "dyn.broadcast_to", "dyn.strided_slice")
+
+# Ops that compute rows one by one, of any number of dimensions. onnxruntime writes a softmax along the
+# last axis as one of rows when it brings a model of an opset before 13 to a newer one.
+_SOFTMAX = ("nn.fast_softmax", "nn.log_softmax", "nn.softmax")
+_OF_ROWS = ("nn.dense", *_SOFTMAX)
 
 # The attribute of a function some of whose reshapes were dynamic.
 _ATTR = "dnnl_static_reshape"
@@ -76,10 +81,10 @@ def static_reshape(function: TypedFunction, rules: Rules) -> Rewritten:
             codes = reshape_codes(source, wanted)
             if codes is not None:
                 replacements[i] = [data], partial(_reshape, codes)
-            elif _restores_rows(graph, data, tuple(wanted)) and not rules.excludes("nn.dense"):
-                flat, weight = graph.operands[data]
-                operands = [graph.operands[flat][0], weight]
-                replacements[i] = operands, partial(_dense, graph.nodes[data])
+            elif _restores_rows(graph, data, tuple(wanted), rules):
+                flat, *others = graph.operands[data]
+                operands = [graph.operands[flat][0], *others]
+                replacements[i] = operands, partial(_of_rows, graph.nodes[data])
     if not replacements:
         return Rewritten(function.func)
     func = graph.replace(replacements).with_attr(_ATTR, 1)
@@ -132,26 +137,29 @@ def _dynamic(call: relay.Call, data: relay.Expr) -> relay.Expr:
     return relay.reshape(data, relay.concatenate(parts, 0))
 
 
-def _restores_rows(graph: DataflowGraph, dense: int, wanted: Shape) -> bool:
-    """Whether a dense, given other dimensions, has those that were joined for it."""
-    if graph.ops[dense] != "nn.dense" or len(graph.users[dense]) != 1:
+def _restores_rows(graph: DataflowGraph, i: int, wanted: Shape, rules: Rules) -> bool:
+    """Whether an op of rows, given other dimensions, has those that were joined for it."""
+    name, call = graph.ops[i], graph.nodes[i]
+    if name not in _OF_ROWS or rules.excludes(name) or len(graph.users[i]) != 1:
         return False
-    flat = graph.operands[dense][0]
+    flat = graph.operands[i][0]
     if graph.ops[flat] not in ("reshape", "dyn.reshape"):
         return False
-    if None in shape_of(graph.nodes[dense].args[1]):
+    if name in _SOFTMAX and int(call.attrs.axis) % len(shape_of(call)) != 1:
+        return False
+    if name == "nn.dense" and None in shape_of(call.args[1]):
         return False
     shapes = graph.symbolic.shapes
     source, rows = shapes[graph.operands[flat][0]], shapes[flat]
     return (
         source is not None
         and rows == (product(source[:-1]), source[-1])
-        and wanted == (*source[:-1], shapes[dense][-1])
+        and wanted == (*source[:-1], shapes[i][-1])
     )
 
 
-def _dense(call: relay.Call, *args: relay.Expr) -> relay.Expr:
-    return with_attrs(call, args)
+def _of_rows(call: relay.Call, *args: relay.Expr) -> relay.Expr:
+    return with_attrs(call, args, **({"axis": -1} if op_name(call) in _SOFTMAX else {}))
 
 
 def _dense_of_rows(call: relay.Call, data: relay.Expr, weight: relay.Expr) -> relay.Expr:
