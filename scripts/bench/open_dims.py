@@ -55,7 +55,7 @@ def _timed(call):
     return time.perf_counter() - start
 
 
-def _forget_primitives():
+def forget_primitives():
     """Empty oneDNN's cache, from which a library takes what others compiled before."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
         paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "libdnnl" in line}
@@ -94,7 +94,7 @@ class Ours:
                 mod, params = relay.frontend.from_onnx(model, freeze_params=True, **shape)
                 partitioned = dnnl.partition_for_dnnl(mod, params, precision=precision)
                 lib = testing.build(partitioned, executor="vm")
-                _forget_primitives()
+                forget_primitives()
             begin = time.perf_counter()
             if is_static or i == 0:
                 runner = testing.Runner(lib)

@@ -36,6 +36,8 @@ TITLES = [
     "ops on\noneDNN",
     "parti-\ntions",
     "difference\nto Relay",
+    "first run,\nms",
+    "static load and\nfirst run, ms",
     "Relax\nms",
 ]
 WARMUP = 3
@@ -67,12 +69,18 @@ def _rows(network, case, names, repeat, worker, note):
         onnx.save(model, path)
         cpu = relax.host_cpu()
         facts = worker.ask("load", relax.OURS, path, {}, cpu, case.own_precision)
+        first = worker.ask("first", relax.OURS, [{data: x} for x in inputs])
+        static_first = []
+        for x in inputs:
+            worker.ask("load", "static", path, {data: x.shape}, cpu, case.own_precision)
+            static_first += worker.ask("first", "static", [{data: x}])
     rows, samplers = [], {}
     for i, x in enumerate(inputs):
         named = {data: x}
         outputs = worker.ask("run", relax.OURS, named)
         difference = testing.difference(outputs, relay.runners[i](named)).relative
         row = {"shape": list(x.shape), "difference": difference, **facts}
+        row.update(first_ms=1e3 * first[i], static_first_ms=1e3 * static_first[i])
         rows.append({**row, "reasons": reasons})
         samplers[relax.OURS, i] = _ours(worker, named)
         samplers.update(((name, i), _sampler(each, i, x)) for name, each in runtimes.items())
@@ -89,7 +97,8 @@ def _cells(row, title, names):
     if "relax_ms" not in row:
         return [*cells, "-"]
     cells += [f"{row['offloaded']}/{row['total']}", str(row["partitions"])]
-    cells += [f"{row['difference']:.1e}", common.digits(row["relax_ms"])]
+    cells += [f"{row['difference']:.1e}", f"{row['first_ms']:.0f}", f"{row['static_first_ms']:.0f}"]
+    cells.append(common.digits(row["relax_ms"]))
     return cells + relax.beside(row, names)
 
 

@@ -70,6 +70,10 @@ class Process:
         self.run(key, inputs)
         return [0.5] * repeat
 
+    def first(self, key, inputs):
+        self.run(key, inputs[0])
+        return [{relax.OURS: 0.25}.get(key, 0.125)] * len(inputs)
+
     def primitives(self, key, function, repeat):
         assert key in self.sessions and repeat == 4
         return [{**PRIMITIVE, "microseconds": 5.0 if function == "measure_primitives" else 10.0}]
@@ -146,6 +150,7 @@ def test_open_dimensions(network, monkeypatch):
     assert all(len(row) == len(titles) for row in cells)
     assert rows[1]["difference"] < 1e-5 and rows[1]["relax_ms"] == 500.0
     assert rows[1]["dnnl_ratio"] > 0 and rows[1]["onnxruntime_ms"] > 0
+    assert (rows[1]["first_ms"], rows[1]["static_first_ms"]) == (250.0, 125.0)
     assert cells[0][0] == "Small 1x3x8x8" and "" not in cells[0] and cells[2][2] == "-"
     (reason,) = common.reasons(rows)
     assert reason.startswith("relax, bfloat16: oneDNN has no bfloat16 kernels for this CPU")
