@@ -19,10 +19,10 @@
 Importers write a reshape of open dimensions as `dyn.reshape` to a shape that is read off a tensor,
 taken apart and put together. Where each of its elements is a number or an open dimension that is
 known by name, it is a `reshape` with Relay's codes, of which oneDNN's rules know what it keeps. A
-broadcast to the shape that a tensor has in every call goes away. A dense or a softmax of rows between
-two reshapes, of which the first joins dimensions of the data that the second restores, is one of that
-data: no code says how to divide the product of two open dimensions. A slice whose bounds are computed from
-open dimensions, and are numbers for all that, has them as attributes.
+broadcast to the shape that a tensor has in every call goes away. A dense or a softmax of rows
+between two reshapes, of which the first joins dimensions of the data that the second restores, is
+one of that data: no code says how to divide the product of two open dimensions. A slice whose bounds
+are computed from open dimensions, and are numbers for all that, has them as attributes.
 
 TVM cannot compile a `reshape` of open dimensions that it fuses to what follows, nor a dense of more
 than two dimensions. Those that stay on TVM are dynamic again in the end.
@@ -42,8 +42,8 @@ from ..policy.op_spec import Rules
 
 _DYNAMIC = ("dyn.reshape", "dyn.broadcast_to", "dyn.strided_slice")
 
-# Ops that compute rows one by one, of any number of dimensions. onnxruntime writes a softmax along the
-# last axis as one of rows when it brings a model of an opset before 13 to a newer one.
+# Ops that compute rows one by one, of any number of dimensions. onnxruntime writes a softmax along
+# the last axis as one of rows when it brings a model of an opset before 13 to a newer one.
 _SOFTMAX = ("nn.fast_softmax", "nn.log_softmax", "nn.softmax")
 _OF_ROWS = ("nn.dense", *_SOFTMAX)
 
