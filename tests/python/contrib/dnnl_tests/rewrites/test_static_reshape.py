@@ -292,3 +292,13 @@ def test_excluded_softmax_of_rows_stays():
     data = joined_rows(relay.exp(var("x", ANY, 4, ANY, ANY)), relay.nn.softmax, 1)
     report = dnnl.offload_report(partition(module(data), prune=False, exclude=["nn.softmax"]))
     assert "dyn.reshape" in report.ops, report
+
+
+def test_softmax_of_rows_that_is_pruned_runs_on_tvm():
+    data = var("x", ANY, 4, ANY, ANY)
+    partitioned = partition(module(joined_rows(data, relay.nn.softmax, 1)))
+    report = dnnl.offload_report(partitioned)
+    assert (report.offloaded, report.partitions) == (0, 0), report
+    value, plain = rand(3, 4, 2, 7), module(relay.nn.softmax(var("x", 3, 4, 2, 7)))
+    want = testing.run(plain, {"x": value})
+    testing.assert_close(testing.run(partitioned, {"x": value}, executor="vm"), want)

@@ -21,8 +21,8 @@ taken apart and put together. Where each of its elements is a number or an open 
 known by name, it is a `reshape` with Relay's codes, of which oneDNN's rules know what it keeps. A
 broadcast to the shape that a tensor has in every call goes away. A dense or a softmax of rows
 between two reshapes, of which the first joins dimensions of the data that the second restores, is
-one of that data: no code says how to divide the product of two open dimensions. A slice whose bounds
-are computed from open dimensions, and are numbers for all that, has them as attributes.
+one of that data: no code says how to divide the product of two open dimensions. A slice whose
+bounds are computed from open dimensions, and are numbers for all that, has them as attributes.
 
 TVM cannot compile a `reshape` of open dimensions that it fuses to what follows, nor a dense of more
 than two dimensions. Those that stay on TVM are dynamic again in the end.
