@@ -252,3 +252,39 @@ def test_inputs_that_do_not_tell_a_symbol(case):
         x = rand(size, 8)
         (one,), (other,) = run(compiled(partitioned), x), run(mod, x)
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def joined_rows(softmax, axis):
+    """Return what builds a softmax along an axis of rows of (n, 4, m, k), restored."""
+
+    def build(builder, x):
+        n, _, m, k = x.ty.shape.values
+        rows = builder.emit(op.reshape(builder.emit(op.exp(x)), (n * 4 * m, k)))
+        rows = builder.emit(op.reshape(builder.emit(softmax(rows, axis)), (n, 4, m, k)))
+        return op.nn.relu(rows)
+
+    return module(build, var("x", "n", 4, "m", "k"))
+
+
+@pytest.mark.parametrize("softmax", [op.nn.softmax, op.nn.log_softmax])
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_softmax_of_rows_that_are_joined(softmax, axis):
+    """As onnxruntime converts a softmax of an opset before 13."""
+    name = softmax.__name__
+    wanted = {"dnnl.exp": 1, f"dnnl.{name}": 1, "dnnl.relu": 1}
+    assert partitions(check(joined_rows(softmax, axis), wanted, rand(3, 4, 2, 7))) == 1
+
+
+def test_softmax_of_columns_of_joined_rows():
+    """It sums over what the reshape joined."""
+    mod = joined_rows(op.nn.softmax, 0)
+    partitioned = check(mod, {"dnnl.exp": 1, "dnnl.softmax": 1, "dnnl.relu": 1}, rand(3, 4, 2, 7))
+    assert partitions(partitioned) == 3
+    assert dict(tvm_dnnl.offload_report(partitioned).ops)["reshape"] == 2
+
+
+def test_excluded_softmax_of_rows():
+    partitioned = tvm_dnnl.partition_for_dnnl(
+        joined_rows(op.nn.softmax, 1), prune=False, exclude=["nn.softmax"]
+    )
+    assert dict(tvm_dnnl.offload_report(partitioned).ops)["reshape"] == 2

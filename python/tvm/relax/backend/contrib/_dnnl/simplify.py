@@ -22,6 +22,7 @@ from collections.abc import Collection
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import ir, relax, tirx
 from tvm.relax import transform
 from tvm.relax.expr_functor import mutator
@@ -44,6 +45,10 @@ from .reading import (
 )
 from .tir_ops import elementwise_of, pad_of, resize_of
 
+_SOFTMAX = {
+    "relax.nn.log_softmax": relax.op.nn.log_softmax,
+    "relax.nn.softmax": relax.op.nn.softmax,
+}
 _RESHAPES = [f"relax.{op}" for row in TABLE.values() if row.reshapes for op in row.relax_ops]
 
 
@@ -145,11 +150,34 @@ class _Simplifier(BindingMutator):
         return call.args[0] if is_same_type(call, call.args[0]) else call
 
     def _reshaped(self, call):
-        """Return a reshape of a constant as a constant."""
+        """Return a reshape of a constant as a constant, a softmax of rows without reshapes."""
         data, shape = call.args[0], sizes(call.ty)
-        if not is_constant(data) or shape is None or None in shape:
+        if shape is None:
             return call
-        return constant_like(value_of(data).reshape(shape), call)
+        if None in shape:
+            return self._softmax_of_rows(call)
+        return constant_like(value_of(data).reshape(shape), call) if is_constant(data) else call
+
+    def _softmax_of_rows(self, restored):
+        """Return a softmax of rows, joined of open sizes that are restored, as one of the data.
+
+        onnxruntime writes a softmax so when it brings a model of an opset before 13 to a newer one.
+        """
+        rows = self.bound(restored.args[0])
+        if op_name(rows) not in _SOFTMAX or short_name(rows) in self._excluded:
+            return restored
+        joined, axis = self.bound(rows.args[0]), int(rows.attrs.axis)
+        if op_name(joined) not in _RESHAPES:
+            return restored
+        data = joined.args[0]
+        try:
+            row, last = dims(rows), dims(data)[-1:]
+        except Unread:
+            return restored
+        is_of_rows = axis in (-1, len(row) - 1) and tvm_ffi.structural_equal(row[-1:], last)
+        if not is_of_rows or not is_same_type(restored, data):
+            return restored
+        return self.builder_.normalize(_SOFTMAX[op_name(rows)](data, axis=-1))
 
     def _matmul(self, call):
         """Return a matmul with the weight as a dense has it, for which oneDNN has more kernels."""
