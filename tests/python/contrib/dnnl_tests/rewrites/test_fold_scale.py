@@ -117,7 +117,8 @@ KEPT = {
     "used-twice": relay.concatenate([y, y * scalar(2.0)], axis=1),
     "varies-on-rows": conv(x) * const(6, seed=3),
     "not-constant": conv(x) * var("f", 8, 1, 1),
-    "constant-divided": scalar(2.0) / conv(x),
+    # The divisor is far from zero, near which a quotient magnifies the rounding of the sum.
+    "constant-divided": scalar(2.0) / (conv(x) + scalar(50.0)),
     "infinite": relay.clip(conv(x) * scalar(np.inf), -1.0, 1.0),
     "more-dimensions": conv(x) * const(1, 1, 8, 1, 1, seed=3),
     "residual-before": (conv(x) + x) * scalar(2.0),
