@@ -16,6 +16,7 @@
 # under the License.
 """Timing on a shared machine: warm up, sample, report the median and the spread."""
 
+import ctypes
 import dataclasses
 import os
 import platform
@@ -151,3 +152,14 @@ def host():
     except OSError:
         pass
     return {"cpu": name, "cpus": cpus(), "system": platform.platform()}
+
+
+def forget_primitives():
+    """Empty oneDNN's cache, from which a library takes what others compiled before."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "libdnnl" in line}
+    for path in paths:
+        onednn, capacity = ctypes.CDLL(path), ctypes.c_int()
+        onednn.dnnl_get_primitive_cache_capacity(ctypes.byref(capacity))
+        for each in (0, capacity):
+            onednn.dnnl_set_primitive_cache_capacity(each)

@@ -21,7 +21,6 @@ dimensions open. All take turns. In one's turn its shapes go round several times
 first is not counted: the threads of the one before are still spinning then.
 """
 
-import ctypes
 import dataclasses
 import os
 import statistics
@@ -30,6 +29,7 @@ import time
 
 import numpy as np
 
+from scripts.bench.measure import forget_primitives, take_turns
 from scripts.errors import SetupError
 
 TITLES = [
@@ -53,17 +53,6 @@ def _timed(call):
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
-
-
-def forget_primitives():
-    """Empty oneDNN's cache, from which a library takes what others compiled before."""
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        paths = {line.split(maxsplit=5)[-1].strip() for line in maps if "libdnnl" in line}
-    for path in paths:
-        onednn, capacity = ctypes.CDLL(path), ctypes.c_int()
-        onednn.dnnl_get_primitive_cache_capacity(ctypes.byref(capacity))
-        for each in (0, capacity):
-            onednn.dnnl_set_primitive_cache_capacity(each)
 
 
 class Ours:
@@ -212,7 +201,6 @@ def measure(network, precision, names, threads, repeat):
     from dnnl_tests.models import workloads
 
     from scripts.bench import peers
-    from scripts.bench.measure import take_turns
 
     case = peers.Case(workloads.WORKLOADS[network.name], threads, precision)
     row = {"model": network.name, "precision": precision}

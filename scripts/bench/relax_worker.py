@@ -28,7 +28,7 @@ import sys
 import time
 import traceback
 
-from scripts.bench import measure, open_dims
+from scripts.bench import measure
 from scripts.errors import SetupError
 from scripts.onnx_model import OnnxModel
 
@@ -79,7 +79,7 @@ class Model:
         # Linked, as TVM does before it runs C: the partitions are others then.
         linked = tvm.compile(mod, target).jit()
         self._partitions = list(_imported(linked, "dnnl_json"))
-        open_dims.forget_primitives()
+        measure.forget_primitives()
         begin = time.perf_counter()
         machine = relax.VirtualMachine(linked, tvm.cpu())
         self.load_seconds = time.perf_counter() - begin
