@@ -27,13 +27,16 @@
 #include <dlfcn.h>
 #endif
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <string>
 
 #include "../environment.h"
 #include "../error.h"
 #include "../library.h"
 #include "../onednn.h"
+#include "cpu_quota.h"
 #include "fork.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -80,16 +83,19 @@ int FromEnvironment() {
 }
 
 /*!
- * \brief OpenMP's default number of threads: OMP_NUM_THREADS or the CPUs.
+ * \brief OpenMP's default number of threads: OMP_NUM_THREADS, or the CPUs that this process may use.
  *
- * The calling thread is of no use for it. TVM's kernels tell OpenMP how many threads they want and
+ * OpenMP knows the affinity, but no quota. The calling thread is of no use for it. TVM's kernels tell OpenMP how many threads they want and
  * leave it at that: after one with a single task, constant folding's say, it is one thread.
  */
 int FromOpenMP() {
   static const int number = []() {
     int number = 1;
     StartThread([&number]() { number = OpenMP::OfDNNL().get_max_threads(); }).join();
-    return number;
+    const char* said = std::getenv("OMP_NUM_THREADS");
+    if (said != nullptr && *said != '\0') return number;
+    const int quota = CpuQuota();
+    return quota > 0 ? std::min(number, quota) : number;
   }();
   return number;
 }

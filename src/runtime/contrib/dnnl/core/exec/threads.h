@@ -34,7 +34,8 @@ constexpr int kMaxThreads = 4096;
  *
  * Whoever runs a model knows the machine better than who compiled it. So it is what SetNumThreads
  * was given, or else the environment's TVM_DNNL_NUM_THREADS, or else what the model was compiled
- * for, or else what OpenMP gives a new thread (OMP_NUM_THREADS, the CPUs).
+ * for, or else what OpenMP gives a new thread: OMP_NUM_THREADS, or the CPUs that affinity and the
+ * quota of the control group (CpuQuota) allow.
  * \param of_model What the model was compiled for; 0 if that was not said.
  */
 int NumThreads(int of_model = 0);
