@@ -26,8 +26,8 @@ from collections.abc import Callable
 
 import tvm
 from dnnl_tests.models import accuracy, workloads
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from scripts.bench import measure

@@ -83,7 +83,7 @@ def runs_per_second(calls, runs):
 
 def ours(case, callers, threads):
     """Return a function that measures the rate of our callers."""
-    from tvm.relay.op.contrib._dnnl.policy import cpu
+    from tvm.contrib.onednn.policy import cpu
 
     from scripts.bench import peers
 

@@ -14,19 +14,19 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Checks that the core of the runtime includes no TVM, and that the policy imports no IR of it."""
+"""Checks that the core of the runtime, and the Python that Relay and Relax share, use no TVM."""
 
 import ast
 import re
-
-from scripts.patchset.shared import shared
+import sys
 
 CORE = "src/runtime/contrib/dnnl/core"
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 _OF_TVM = ("tvm/", "dmlc/")
 
-# All that is to be had of the module tvm there.
-_ANY_TVM = ("__version__", "get_global_func", "ir", "IRModule", "transform")
+PACKAGE = "python/tvm/contrib/onednn"
+# What it may import beside the standard library. The last one writes the page of a report.
+_PACKAGES = {"ml_dtypes", "numpy", "dnnl_report_page"}
 
 
 def check_core(root):
@@ -50,29 +50,29 @@ def check_core(root):
             yield f"{path.relative_to(root)}: the core includes TVM: {' > '.join(includes)}"
 
 
-def check_policy(root):
-    """Yield a message for each import of what Relay and Relax share that only one of them has."""
-    files = shared(root)
-    for path in sorted(files):
+def check_package(root):
+    """Yield a message for each forbidden import in the package that Relay and Relax share.
+
+    It may import itself, the standard library, and the packages in `_PACKAGES`.
+    """
+    folder = root / PACKAGE
+    for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for name in _foreign(path, node, files):
-                yield f"{path.relative_to(root)}:{node.lineno}: the policy uses {name}"
+            for name in _foreign(path, node, folder):
+                yield f"{path.relative_to(root)}:{node.lineno}: the shared package imports {name}"
 
 
-def _foreign(path, node, files):
-    """Return what an import, or an attribute of tvm, names outside of the shared files."""
+def _foreign(path, node, folder):
+    """Return what an import names outside of the package and what that may use."""
     if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names if alias.name.startswith("tvm.")]
-    if isinstance(node, ast.Attribute):
-        is_of_tvm = isinstance(node.value, ast.Name) and node.value.id == "tvm"
-        return [f"tvm.{node.attr}"] if is_of_tvm and node.attr not in _ANY_TVM else []
-    if not isinstance(node, ast.ImportFrom):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.level:
+        base = path.parents[node.level - 1]
+        is_inside = base == folder or folder in base.parents
+        return [] if is_inside else ["." * node.level + (node.module or "")]
+    elif isinstance(node, ast.ImportFrom):
+        names = [node.module]
+    else:
         return []
-    if not node.level:
-        return [node.module] if node.module.split(".")[0] == "tvm" else []
-    base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
-    if base.with_suffix(".py") in files:
-        return []
-    names = (alias.name for alias in node.names)
-    dots = "." * node.level + (node.module or "")
-    return [f"{dots} {name}" for name in names if base / f"{name}.py" not in files]
+    known = sys.stdlib_module_names | _PACKAGES
+    return [name for name in names if name.split(".")[0] not in known]

@@ -89,9 +89,7 @@ def main(args):
     if args.dry_run:
         for _, command in tools:
             runner.show(command)
-        runner.plan(
-            "check licence headers, file sizes, forbidden strings, what core and policy use"
-        )
+        runner.plan("check licence headers, file sizes, forbidden strings, uses of TVM")
         newest_onednn.NewestBuild(runner, layout).build("all", options=("-k", "0"))
         return 0
 
@@ -105,7 +103,7 @@ def main(args):
             text_rules.check_forbidden(root, files, tables / "forbidden.txt"),
         ),
         ("the core without TVM", includes.check_core(root)),
-        ("the policy without Relay", includes.check_policy(root)),
+        ("the shared package without TVM", includes.check_package(root)),
         (
             f"compiles with oneDNN {newest_onednn.newest_version(layout)}",
             newest_onednn.check_compiles(runner, layout),

@@ -19,14 +19,17 @@
 It lies in build/relax, and is made when a command with --relax asks for it.
 """
 
-from scripts.patchset.shared import BACKEND, shared
 from scripts.setup import steps, tree
 
 GROUPS = ("relax", "relax-models", "build", "test", "report", "wheel-build")
 
-# The package's own files, and what of python/ is for Relax: by folder of the checkout, the place in
-# the package's parent.
-FOLDERS = {"scripts/plugin": "", "python/tvm/relax/backend/contrib": "tvm_dnnl/"}
+# The package's own files, and what of python/ is for Relax: the folders of the checkout, and their
+# places in the package's parent.
+FOLDERS = {
+    "scripts/plugin": "",
+    "python/tvm/relax/backend/contrib": "tvm_dnnl/",
+    "python/tvm/contrib": "tvm_dnnl/contrib/",
+}
 
 
 def contents(root):
@@ -34,8 +37,6 @@ def contents(root):
     wanted = {}
     for folder, place in FOLDERS.items():
         wanted.update((place + name, path) for name, path in tree.sources(root / folder).items())
-    for path in shared(root):
-        wanted[f"tvm_dnnl/_dnnl/{path.relative_to(root / BACKEND).as_posix()}"] = path
     return wanted
 
 

@@ -21,7 +21,7 @@ import subprocess
 from pathlib import Path, PurePosixPath
 
 from scripts.errors import SetupError
-from scripts.patchset.shared import listed as shared_paths
+from scripts.patchset.patch_set import read_list
 
 BACKEND = "tests/python/contrib/"
 FIRST = BACKEND + "test_dnnl.py"
@@ -44,11 +44,12 @@ RULES = (
     (r"src/.*/codegen_c/", (BACKEND + "test_ccompiler.py", STAGES + "c_source")),
     (r"src/relay/backend/contrib/dnnl/", (STAGES + "c_source", STAGES + "fusion", FIRST)),
     (
-        r"python/.*/_dnnl/policy/(rules/|table|op_view)",
+        r"python/tvm/contrib/onednn/policy/(rules/|table|op_view)",
         (STAGES + "ops", STAGES + "partition/test_rules.py"),
     ),
-    (r"python/.*/_dnnl/partition/fuse", (STAGES + "fusion", FIRST)),
-    (r"python/.*/_dnnl/(rewrites|report|integration)/", (STAGES + "{0}",)),
+    (r"python/tvm/contrib/onednn/partition/fuse", (STAGES + "fusion", FIRST)),
+    (r"python/.*/(?:_dnnl|onednn)/(rewrites|report|integration)/", (STAGES + "{0}",)),
+    (r"python/tvm/contrib/onednn/(cache|export)", (STAGES + "integration",)),
     (r"python/tvm/", (STAGES + "partition", STAGES + "fusion", FIRST)),
     (r"scripts/patchset/|patches/|cmake/(relax|utils)/", ("tests/python/patches",)),
     (r"scripts/|requirements/|dev\.py$|cmake/|CMakeLists", ("tests/python/dev",)),
@@ -104,7 +105,7 @@ def choose(root, paths):
     """
     tests = set()
     # Files that a tree without Relay has as well.
-    shared = tuple(f"{listed}/" for listed in shared_paths())
+    shared = tuple(f"{listed}/" for listed in read_list(root / "patches/relax/overlay.list"))
     for path in paths:
         if f"{path}/".startswith(shared):
             tests.add(RELAX)

@@ -107,4 +107,11 @@ if _LIBRARY is None:
     _LIBRARY = _load_library()
 
 if not _is_runtime_only():
+    import tvm.contrib
+
+    # tvm.contrib.onednn lies in this package.
+    _CONTRIB = str(Path(__file__).resolve().parent / "contrib")
+    if _CONTRIB not in tvm.contrib.__path__:
+        tvm.contrib.__path__.append(_CONTRIB)
+
     from .dnnl import *  # noqa: F403

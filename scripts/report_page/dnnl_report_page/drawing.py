@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tvm.relay.op.contrib._dnnl.report.offload_report import Node
+    from tvm.contrib.onednn.report.offload_report import Node
 
 # Graphviz itself, or a program that draws the same and comes from the Python package index.
 PROGRAMS = ("dot", "graphviz-pure")

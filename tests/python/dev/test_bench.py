@@ -28,8 +28,8 @@ import pytest
 import tvm
 from dnnl_tests.models import accuracy, workloads
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from scripts import options

@@ -24,7 +24,7 @@ import numpy as np
 import onnx
 import pytest
 from dnnl_tests.models import accuracy
-from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.contrib.onednn.policy import cpu
 
 from scripts.bench import bench, common, own, peers, profile, relax, relax_open
 from scripts.console import Console

@@ -30,7 +30,11 @@ from scripts.layout import ROOT
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("patches/*.md")])
 FOLDERS = ("apps", "cmake", "docs", "patches", "python", "requirements", "scripts", "src", "tests")
 # How pages write folders whose path is long, and where these are.
-SHORT = {"_dnnl": "python/tvm/relay/op/contrib", "core": "src/runtime/contrib/dnnl"}
+SHORT = {
+    "_dnnl": "python/tvm/relay/op/contrib",
+    "onednn": "python/tvm/contrib",
+    "core": "src/runtime/contrib/dnnl",
+}
 # Of this checkout, as a word of its own: no part of an address or of a longer path.
 PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)})/[\w./*{{}},-]*[\w*}}/]")
 

@@ -27,7 +27,8 @@ from scripts.test.test import sharing
 
 STAGES = quick.STAGES
 RUNTIME = "src/runtime/contrib/dnnl/"
-POLICY = "python/tvm/relay/op/contrib/_dnnl/"
+RELAY = "python/tvm/relay/op/contrib/_dnnl/"
+SHARED = "python/tvm/contrib/onednn/"
 
 
 @pytest.mark.parametrize(
@@ -41,25 +42,25 @@ POLICY = "python/tvm/relay/op/contrib/_dnnl/"
         (RUNTIME + "core/ops/window.cc", [STAGES + "ops", quick.FIRST, quick.RELAX], True),
         (RUNTIME + "core/plan/plan.cc", [STAGES + "runtime", quick.FIRST, quick.RELAX], True),
         (
-            POLICY + "policy/rules/pool.py",
+            SHARED + "policy/rules/pool.py",
             [STAGES + "ops/test_pool.py", STAGES + "partition/test_rules.py", quick.RELAX],
             False,
         ),
         (
-            POLICY + "partition/dequantize_order.py",
+            RELAY + "partition/dequantize_order.py",
             [STAGES + "fusion", STAGES + "partition/test_dequantize_order.py", quick.FIRST],
             False,
         ),
-        (POLICY + "partition/fuse.py", [STAGES + "fusion", quick.FIRST, quick.RELAX], False),
-        (POLICY + "rewrites/formulas.py", [STAGES + "rewrites", quick.RELAX], False),
+        (SHARED + "partition/fuse.py", [STAGES + "fusion", quick.FIRST, quick.RELAX], False),
+        (SHARED + "rewrites/formulas.py", [STAGES + "rewrites", quick.RELAX], False),
         (RUNTIME + "dnnl_kernel.h", [STAGES + "c_source"], True),
         (
-            POLICY + "rewrites/fold_pad.py",
+            RELAY + "rewrites/fold_pad.py",
             [STAGES + "rewrites/test_fold_pad.py"],
             False,
         ),
         (
-            POLICY + "rewrites/rms_norm.py",
+            RELAY + "rewrites/rms_norm.py",
             [STAGES + "rewrites"],
             False,
         ),
@@ -79,9 +80,10 @@ def test_a_change_has_the_tests_of_its_stage(path, tests, has_cpp):
 
 def test_every_stage_is_in_a_rule():
     """A stage that no rule can choose would be tested by changes of itself only."""
-    for folder in (ROOT / POLICY).iterdir():
-        if folder.is_dir() and folder.name != "__pycache__":
-            assert quick.choose(ROOT, [f"{POLICY}{folder.name}/x.py"])[0]
+    for place in (RELAY, SHARED):
+        for folder in (ROOT / place).iterdir():
+            if folder.is_dir() and folder.name != "__pycache__":
+                assert quick.choose(ROOT, [f"{place}{folder.name}/x.py"])[0]
     for folder in (ROOT / "src").rglob("*"):
         if folder.is_dir():
             assert quick.choose(ROOT, [f"{folder.relative_to(ROOT)}/x.cc"])[1]

@@ -66,8 +66,17 @@ def test_a_tree_gets_the_files_of_its_kind():
     relay, relax = (set(PATCH_SETS[kind].overlay) for kind in ("relay", "relax"))
     assert not any(re.match("python/tvm/relay|src/relay|src/runtime/contrib", p) for p in relax)
     assert not any(re.search("relax|src/runtime/extra", path) for path in relay)
-    common = {path for path in relay & relax if not path.startswith("tests/cpp-runtime/")}
+    shared = ("tests/cpp-runtime/", "python/tvm/contrib/onednn/")
+    common = {path for path in relay & relax if not path.startswith(shared)}
     assert common == {"cmake/modules/contrib/DNNL.cmake", "cmake/utils/FindDNNL.cmake"}
+
+
+def test_the_shared_package_is_the_same_in_every_tree():
+    relax = PATCH_SETS["relax"]
+    files = [path for path in relax.overlay if path.startswith("python/tvm/contrib/onednn/")]
+    assert len(files) > 20
+    for path in files:
+        assert relax.state(path, link=False).data == (ROOT / path).read_bytes(), path
 
 
 def test_a_file_of_relax_names_its_own_place():

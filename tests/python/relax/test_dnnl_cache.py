@@ -30,8 +30,8 @@ import tvm
 import tvm_dnnl
 from dnnl_modules import imported, module, rand, run, var
 from tvm import relax
+from tvm.contrib.onednn import cache
 from tvm.relax import op
-from tvm_dnnl._dnnl.integration import cache
 
 X = rand(2, 8)
 

@@ -26,10 +26,10 @@ from dnnl_modules import compiled, composites, partitions, rand
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime import quantization
 from tvm import relax
+from tvm.contrib.onednn.policy import cpu
 from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 from tvm.relax.frontend.onnx import from_onnx
-from tvm_dnnl._dnnl.policy import cpu
 
 
 class Model:

@@ -30,11 +30,11 @@ from dnnl_modules import (
     var,
 )
 from tvm import relax
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import op
 from tvm_dnnl._dnnl.decompose import WRITTEN_ANEW
 from tvm_dnnl._dnnl.graph import RelaxGraph
 from tvm_dnnl._dnnl.ops import ROWS
-from tvm_dnnl._dnnl.policy.table import TABLE
 from tvm_dnnl._dnnl.reading import short_name
 
 

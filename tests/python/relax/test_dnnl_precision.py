@@ -27,10 +27,10 @@ import tvm_dnnl
 from dnnl_modules import X3, compiled, const, module, partitions, rand, run, var
 from dnnl_tests.models import onnx_networks
 from tvm import relax
+from tvm.contrib.onednn.policy import cpu
 from tvm.relax import op
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.relax.frontend.onnx import from_onnx
-from tvm_dnnl._dnnl.policy import cpu
 
 REDUCED = ("bfloat16", "float16")
 X = var("x", 1, 8, 6, 6)

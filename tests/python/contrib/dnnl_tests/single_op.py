@@ -18,10 +18,10 @@
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
-from tvm.relay.op.contrib._dnnl.policy.op_spec import Rules
-from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.reference import RTOL

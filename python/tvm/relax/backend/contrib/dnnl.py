@@ -17,28 +17,31 @@
 """oneDNN for Relax: what oneDNN can run moves into functions that the DNNL runtime executes.
 
 ``partition_for_dnnl`` chooses and fuses; ``relax.transform.RunCodegen`` then compiles what it made.
-Which ops, shapes and types oneDNN runs, the table and the rules of the Relay backend say.
+The table and the rules in ``tvm.contrib.onednn`` say which ops, shapes and types oneDNN runs.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import tvm
 import tvm_ffi
 from tvm import relax
+from tvm.contrib.onednn import cache
+from tvm.contrib.onednn.export import export_library
+from tvm.contrib.onednn.options import make_options
+from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.report.offload_report import OffloadReport
 
 from ._dnnl import pipeline
 from ._dnnl.codegen import compile_partitions
-from ._dnnl.export import export_library
-from ._dnnl.integration import cache
 from ._dnnl.ops import ROWS
-from ._dnnl.options import make_options
-from ._dnnl.policy.op_spec import Rules
-from ._dnnl.policy.table import TABLE
 from ._dnnl.relax_report import make_report
-from ._dnnl.report.offload_report import OffloadReport
 
 __all__ = [
     "OffloadReport",
@@ -51,6 +54,7 @@ __all__ = [
     "set_num_threads",
 ]
 
+cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
 tvm.register_global_func("relax.ext.dnnl", compile_partitions, override=True)
 
 
@@ -110,7 +114,8 @@ def partition_for_dnnl(
         exclude = [str(name).removeprefix("relax.") for name in exclude]
     given = dict(prune=prune, exclude=exclude, precision=precision, num_threads=num_threads)
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
-    return pipeline.partition(mod, params, Rules(TABLE, make_options(mod_name, given, names)))
+    options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
+    return pipeline.partition(mod, params, Rules(TABLE, options))
 
 
 def cached_library(
@@ -155,7 +160,7 @@ def cached_library(
     # The text has names and no values of constants; the hash has these. Both are the same in each
     # process, and TVM's JSON is not to be had: save_json of 0.27 fails on functions of Relax.
     texts = [mod.script(), str(tvm_ffi.structural_hash(mod))]
-    key = cache.key_of(texts, params, options, str(target))
+    key = cache.key_of(tvm, Path(__file__).parent, texts, params, options, str(target))
 
     def write(path):
         compiled = relax.transform.RunCodegen()(partition_for_dnnl(mod, params, **options))

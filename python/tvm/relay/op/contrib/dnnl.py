@@ -16,32 +16,38 @@
 # under the License.
 """Offload policy of oneDNN (DNNL): which ops it runs, which it fuses, and when.
 
-What oneDNN runs is told by one row an op in ``_dnnl/policy/table.py``; how rows become patterns,
-annotations and partitions is in the rest of the private package ``_dnnl``.
+``tvm/contrib/onednn/policy/table.py`` has a row for each op that oneDNN runs. The private package
+``_dnnl`` makes patterns, annotations and partitions of them.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn import cache
+from tvm.contrib.onednn.export import export_library
+from tvm.contrib.onednn.options import make_options
+from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.report.offload_report import OffloadReport
+from tvm.ir import Op
 from tvm.relay.dataflow_pattern import DFPattern
 
-from ._dnnl.export import export_library
-from ._dnnl.integration import cache, coming_from_tvm, shape_functions
+from ._dnnl.integration import coming_from_tvm, shape_functions
 from ._dnnl.integration.c_source import c_source_options
 from ._dnnl.integration.profiling import DNNLMetricCollector
 from ._dnnl.integration.target import host_target  # not for TVM
-from ._dnnl.options import check_module, make_options
 from ._dnnl.partition import pattern_table as patterns
+from ._dnnl.pass_context import options_of_pass_context
 from ._dnnl.pipeline import legalize_qnn, partition
-from ._dnnl.policy.op_spec import Rules
-from ._dnnl.policy.table import TABLE
 from ._dnnl.report.make_report import make_report
-from ._dnnl.report.offload_report import OffloadReport
 from .register import register_pattern_table
 
 __all__ = [
@@ -62,6 +68,7 @@ __all__ = [
     "set_num_threads",
 ]
 
+cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
 patterns.register(TABLE)
 shape_functions.register()
 
@@ -100,7 +107,7 @@ def legalize_qnn_for_dnnl(mod: tvm.IRModule) -> tvm.IRModule:
     TypeError
         `mod` is not a Relay module.
     """
-    return legalize_qnn(check_module(mod), Rules(TABLE))
+    return legalize_qnn(_check_module(mod), Rules(TABLE))
 
 
 def partition_for_dnnl(
@@ -185,8 +192,10 @@ def partition_for_dnnl(
         keep_bias_order=keep_bias_order,
         num_threads=num_threads,
     )
-    options = make_options(mod_name, given, patterns.names(TABLE))
-    return partition(check_module(mod), params, Rules(TABLE, options))
+    options = make_options(
+        mod_name, given, patterns.names(TABLE), Op.list_op_names, options_of_pass_context()
+    )
+    return partition(_check_module(mod), params, Rules(TABLE, options))
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:
@@ -204,7 +213,7 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
         Its text is a table; `to_dict()` has the same for programs, `to_json()` each op of the
         module as well.
     """
-    return make_report(check_module(mod), TABLE)
+    return make_report(_check_module(mod), TABLE)
 
 
 def cached_library(
@@ -250,8 +259,8 @@ def cached_library(
     """
     if executor not in ("graph", "vm"):
         raise ValueError(f'executor must be "graph" or "vm", but is {executor!r}')
-    texts = _texts_of(check_module(mod))
-    key = cache.key_of(texts, params, options, str(target), executor)
+    texts = _texts_of(_check_module(mod))
+    key = cache.key_of(tvm, Path(__file__).parent, texts, params, options, str(target), executor)
 
     def write(path):
         compile_ = relay.build if executor == "graph" else relay.vm.compile
@@ -262,6 +271,16 @@ def cached_library(
         getattr(compiled, "mod", compiled).export_library(path, **export)
 
     return cache.library(folder, key, write)
+
+
+def _check_module(mod) -> tvm.IRModule:
+    """Return `mod` if it is a Relay module."""
+    if not isinstance(mod, tvm.IRModule):
+        raise TypeError(
+            f"mod must be a tvm.IRModule, not {type(mod).__name__}; "
+            "tvm.IRModule.from_expr makes one of an expression"
+        )
+    return mod
 
 
 def _texts_of(mod: tvm.IRModule) -> Iterator[str]:

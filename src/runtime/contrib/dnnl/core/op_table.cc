@@ -76,7 +76,7 @@ constexpr Family Reshape(Types (*infer)(const NodeReader&, const Types&)) {
   return {infer, LowerReshape, kAny, Fuses::kNothing, PostOp::kView};
 }
 
-// Keep in step with the rows of policy/table.py in python/tvm/relay/op/contrib/_dnnl; a test
+// Keep in step with the rows of python/tvm/contrib/onednn/policy/table.py; a test
 // compares the two.
 const OpSpec kOps[] = {
     // name, inputs (min, max), family, algorithm, its parameters

@@ -17,10 +17,10 @@
 """Random graphs on oneDNN and on TVM without it, and the generator that draws them."""
 
 import pytest
+from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.partition.pattern_table import composites
-from tvm.relay.op.contrib._dnnl.policy import cpu
-from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import graphs as random_graphs

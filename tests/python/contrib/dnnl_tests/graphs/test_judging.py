@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.graphs import comparing, judging, numpy_ops, partitions

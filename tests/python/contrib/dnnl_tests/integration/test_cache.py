@@ -29,9 +29,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn import cache, export
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl import export
-from tvm.relay.op.contrib._dnnl.integration import cache
 from tvm.testing import dnnl as testing
 
 X = np.random.default_rng(0).standard_normal((2, 8), "float32")
@@ -120,7 +119,7 @@ KEY = """
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.integration import cache
+from tvm.contrib.onednn import cache
 cache.library = lambda folder, key, write: key
 mod = tvm.IRModule.from_expr(relay.abs(relay.var("x", shape=(3,))))
 for i in range(9):
@@ -211,7 +210,7 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
 
 SLOW_WRITER = """
 import sys, time
-from tvm.relay.op.contrib._dnnl.integration import cache
+from tvm.contrib.onednn import cache
 
 def write(path):
     with open(path, "w") as file:

@@ -25,8 +25,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn import export
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl import export
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.marks import json_only
@@ -117,7 +117,7 @@ def test_a_full_disk_leaves_the_old_file_or_none(name, old, tmp_path):
 
 SLOW = """
 import sys
-from tvm.relay.op.contrib._dnnl.export import export_library
+from tvm.contrib.onednn.export import export_library
 
 class Compiled:
     def export_library(self, path):

@@ -26,11 +26,11 @@ import onnx
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
 from tvm.driver.tvmc import TVMCException
 from tvm.driver.tvmc.composite_target import get_codegen_by_target
 from tvm.driver.tvmc.main import _main as tvmc
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing.dnnl import host_target
 
 from dnnl_tests.marks import json_only

@@ -24,8 +24,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.models import accuracy, int8, ocr, onnx_networks, workloads

@@ -18,8 +18,8 @@
 
 import numpy as np
 import pytest
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.models import ocr, workloads

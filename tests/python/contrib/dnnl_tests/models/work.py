@@ -19,9 +19,9 @@
 from typing import NamedTuple
 
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
-from tvm.relay.op.contrib._dnnl.policy.op_spec import Rules
-from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 from tvm.relay.op.contrib._dnnl.report.walk import Walk
 
 

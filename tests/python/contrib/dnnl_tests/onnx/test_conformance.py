@@ -21,7 +21,7 @@ import pathlib
 
 import pytest
 import tvm
-from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.contrib.onednn.policy import cpu
 
 from dnnl_tests.onnx import conformance
 

@@ -21,8 +21,8 @@ import pytest
 import tvm
 from ml_dtypes import bfloat16
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.reference import conv2d, rand

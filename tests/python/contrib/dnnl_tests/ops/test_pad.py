@@ -20,8 +20,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.marks import json_only

@@ -23,9 +23,9 @@ import ml_dtypes
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy import cpu
-from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import graphs as random_graphs

@@ -22,13 +22,13 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.options import Options
+from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.policy.graph import Graph, users_of
+from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
+from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
-from tvm.relay.op.contrib._dnnl.options import Options
-from tvm.relay.op.contrib._dnnl.partition.units import Choice, Units
-from tvm.relay.op.contrib._dnnl.policy.graph import Graph, users_of
-from tvm.relay.op.contrib._dnnl.policy.op_spec import OpSpec, Rules
-from tvm.relay.op.contrib._dnnl.policy.op_view import NoTensor, OpView, Tensor
-from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 
 from dnnl_tests.single_op import var
 

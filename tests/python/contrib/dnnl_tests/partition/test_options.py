@@ -22,10 +22,10 @@ import pathlib
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.options import PRECISIONS
+from tvm.contrib.onednn.partition.prune import LIGHT_ELEMENTS
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.options import PRECISIONS
-from tvm.relay.op.contrib._dnnl.partition.prune import LIGHT_ELEMENTS
-from tvm.relay.op.contrib._dnnl.policy import cpu
 
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import assert_same_result, composites, const, conv, module, partition, var

@@ -23,9 +23,9 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.options import Options
 from tvm.relay.op.contrib import _dnnl, dnnl
 from tvm.relay.op.contrib._dnnl import pipeline
-from tvm.relay.op.contrib._dnnl.options import Options
 from tvm.relay.op.contrib._dnnl.rewrites import driver
 from tvm.testing import dnnl as testing
 

@@ -24,13 +24,13 @@ from unittest import mock
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.op_view import OpView, Tensor
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 from tvm.relay.op.contrib._dnnl.partition import pattern_table
-from tvm.relay.op.contrib._dnnl.policy import cpu
-from tvm.relay.op.contrib._dnnl.policy.op_view import OpView, Tensor
-from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 from tvm.relay.op.contrib._dnnl.rewrites import qnn_sums, qnn_to_qdq
 
 from dnnl_tests import graphs as random_graphs
@@ -297,7 +297,7 @@ def qnn_ops():
 
 def without_row():
     """Return why ops have no row, by op."""
-    from tvm.relay.op.contrib._dnnl.policy import refused  # pylint: disable=import-outside-toplevel
+    from tvm.contrib.onednn.policy import refused  # pylint: disable=import-outside-toplevel
 
     return refused.REFUSED
 

@@ -22,10 +22,10 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.partition.prune import LIGHT_ELEMENTS
+from tvm.contrib.onednn.report.offload_report import LEFT
 from tvm.relay import testing as networks
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.partition.prune import LIGHT_ELEMENTS
-from tvm.relay.op.contrib._dnnl.report.offload_report import LEFT
 
 from dnnl_tests.relay import const, conv, module, partition, var
 

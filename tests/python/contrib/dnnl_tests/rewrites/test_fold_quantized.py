@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy.rules.quantize import quantized
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.policy.rules.quantize import quantized
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing
 

@@ -24,8 +24,8 @@ from collections import Counter
 
 import pytest
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import DataflowGraph
-from tvm.relay.op.contrib._dnnl.policy import cpu
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.graphs.evaluate import evaluate

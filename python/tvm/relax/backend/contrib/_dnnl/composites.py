@@ -19,12 +19,12 @@
 from __future__ import annotations
 
 from tvm import relax
+from tvm.contrib.onednn.partition.units import Units
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.table import TABLE
 
 from .graph import RelaxGraph
 from .kernels import Kernel, kernel_of
-from .partition.units import Units
-from .policy.op_spec import Rules
-from .policy.table import TABLE
 from .reading import is_constant
 from .virtual_ops import with_formulas
 

@@ -24,9 +24,9 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 from tvm import relax, tirx
+from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.tensors import MOVED
 
-from .policy import cpu
-from .policy.tensors import MOVED
 from .reading import (
     Analyzer,
     Unread,

@@ -29,9 +29,9 @@ from functools import partial
 import numpy as np
 import tvm_ffi
 from tvm import relax
+from tvm.contrib.onednn.policy.rules.quantize import along, dequantized, quantized, symmetric
+from tvm.contrib.onednn.policy.tensors import MOST_FILLED
 
-from .policy.rules.quantize import along, dequantized, quantized, symmetric
-from .policy.tensors import MOST_FILLED
 from .reading import Constant, constant_of, is_constant, number, op_name, sizes, value_of
 
 # Ops that are computed element by element.

@@ -22,12 +22,12 @@ from functools import partial
 
 import tvm
 from tvm import relax
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.padding import with_pad
 
 from .graph import RelaxGraph, view_of
 from .mutators import BindingMutator, replaced
 from .ops import ROWS
-from .policy.op_spec import Rules
-from .policy.padding import with_pad
 from .reading import Unread, op_name, with_attrs
 
 

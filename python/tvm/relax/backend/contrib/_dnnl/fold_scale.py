@@ -27,16 +27,16 @@ from functools import partial
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.op_view import OpView
+from tvm.contrib.onednn.policy.rules.quantize import along
+from tvm.contrib.onednn.policy.rules.reduce import batch_norm_affine
+from tvm.contrib.onednn.rewrites.scale_walk import Affine, ScaleWalk
 
 from .fold_constants import reals_of
 from .graph import RelaxGraph
 from .mutators import BindingMutator, Replace, replaced
-from .policy.op_spec import Rules
-from .policy.op_view import OpView
-from .policy.rules.quantize import along
-from .policy.rules.reduce import batch_norm_affine
 from .reading import Constant, constant_of, is_constant, op_name, short_name, value_of
-from .rewrites.scale_walk import Affine, ScaleWalk
 from .virtual_ops import dense_of
 
 

@@ -24,11 +24,11 @@ from collections.abc import Collection
 import numpy as np
 import tvm_ffi
 from tvm import relax
+from tvm.contrib.onednn.policy.graph import Graph, users_of
+from tvm.contrib.onednn.policy.op_spec import EXCLUDED
+from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
 
 from .ops import ROWS
-from .policy.graph import Graph, users_of
-from .policy.op_spec import EXCLUDED
-from .policy.op_view import NoTensor, OpView, Tensor, Value
 from .read_op import ReadOp
 from .reading import Unread, constant_of, dims, is_constant, op_name, short_name, sizes, value_of
 

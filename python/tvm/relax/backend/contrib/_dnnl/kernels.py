@@ -27,10 +27,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tvm import relax
+from tvm.contrib.onednn.partition.units import Units
+from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, QUANTIZE
 
 from .graph import RelaxGraph
-from .partition.units import Units
-from .policy.rules.quantize import DEQUANTIZE, QUANTIZE
 from .reading import is_constant, sizes
 
 # The attribute of a composite's function, JSON text.

@@ -26,17 +26,17 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
+from tvm.contrib.onednn.partition.fuse import find_reshaped_bits
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.quantized import goes_before_rounding, reads_weight
+from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, parameters
+from tvm.contrib.onednn.policy.tensors import EIGHT_BITS
 from tvm.relax.expr_functor import mutator
 
 from .fold_constants import reals_of
 from .graph import RelaxGraph, value_from, view_of
 from .mutators import BindingMutator, replaced
 from .ops import ROWS
-from .partition.fuse import find_reshaped_bits
-from .policy.op_spec import Rules
-from .policy.quantized import goes_before_rounding, reads_weight
-from .policy.rules.quantize import DEQUANTIZE, parameters
-from .policy.tensors import EIGHT_BITS
 from .reading import Unread, constant_of, is_constant, op_name, short_name, users_of
 from .virtual_ops import with_formulas
 

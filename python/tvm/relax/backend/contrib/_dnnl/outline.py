@@ -22,11 +22,11 @@ import itertools
 import json
 
 from tvm import relax
+from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .graph import RelaxGraph, substituted
 from .kernels import KERNEL, NUM_THREADS, kernel_of
-from .partition.units import Choice, Units
-from .policy.tensors import COMPILER
 from .reading import is_constant
 
 

@@ -25,6 +25,10 @@ from collections.abc import Callable
 
 import tvm
 from tvm import relax
+from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.quantized import weights_in_float32
+from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .fold_pad import fold_pad
 from .fold_scale import fold_scale
@@ -37,10 +41,6 @@ from .move_in_int8 import (
     move_relu_first,
 )
 from .outline import Outlined
-from .partition.units import Choice, Units
-from .policy.op_spec import Rules
-from .policy.quantized import weights_in_float32
-from .policy.tensors import COMPILER
 from .propagate_strides import propagate_strides
 from .reading import own_functions
 from .reduced_precision import reduce_precision

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.read_positions import ReadPositions, Subsample
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from .graph import RelaxGraph
-from .policy.op_spec import Rules
 from .reading import with_attrs
-from .rewrites.read_positions import ReadPositions, Subsample
 
 
 def propagate_strides(mod: tvm.IRModule, func: relax.Function, rules: Rules) -> relax.Function:

@@ -23,12 +23,12 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.reduced_calls import ReducedCalls
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from .graph import substituted
-from .policy.op_spec import Rules
 from .reading import constant_of, is_constant, value_of, with_attrs
-from .rewrites.reduced_calls import ReducedCalls
 from .virtual_ops import with_formulas
 
 

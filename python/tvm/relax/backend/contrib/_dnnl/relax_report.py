@@ -25,13 +25,10 @@ from collections.abc import Iterator, Mapping
 
 import tvm
 from tvm import ir, relax
-
-from .graph import RelaxGraph
-from .options import Options
-from .policy.op_spec import OpSpec, Rules
-from .policy.tensors import COMPILER
-from .reading import OPAQUE, is_constant, is_opaque, short_name, sizes
-from .report.offload_report import (
+from tvm.contrib.onednn.options import Options
+from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
+from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.report.offload_report import (
     LEFT,
     UNPARTITIONED,
     Node,
@@ -39,6 +36,9 @@ from .report.offload_report import (
     scales_text,
     tensor_text,
 )
+
+from .graph import RelaxGraph
+from .reading import OPAQUE, is_constant, is_opaque, short_name, sizes
 
 # The attribute of a module that partition_for_dnnl has been at, JSON text.
 RECORD = "dnnl_partition_record"

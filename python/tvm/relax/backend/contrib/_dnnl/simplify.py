@@ -24,13 +24,13 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import ir, relax, tirx
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import transform
 from tvm.relax.expr_functor import mutator
 
 from . import decompose
 from .fold_constants import constant_like, folded, is_same_type
 from .mutators import BindingMutator
-from .policy.table import TABLE
 from .reading import (
     Unread,
     axes_of,

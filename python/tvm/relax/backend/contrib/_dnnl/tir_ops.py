@@ -23,10 +23,10 @@ from types import SimpleNamespace
 
 import tvm_ffi
 from tvm import relax, tirx, topi
+from tvm.contrib.onednn.policy.op_view import OpView, Tensor
+from tvm.contrib.onednn.policy.table import TABLE
 
 from .graph import value_from
-from .policy.op_view import OpView, Tensor
-from .policy.table import TABLE
 from .read_op import factor
 from .reading import Analyzer, TensorLoad, Unread, buffer_of, buffers_of, dims, number
 

@@ -20,18 +20,18 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relax
-
-from .graph import RelaxGraph
-from .policy.op_spec import Rules
-from .read_op import ReadOp
-from .reading import value_of
-from .rewrites.formulas import ROOTS, FormulaReader
-from .rewrites.norm_readers import (
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.formulas import ROOTS, FormulaReader
+from tvm.contrib.onednn.rewrites.norm_readers import (
     InstanceNormReader,
     LayerNormReader,
     Normalization,
     RMSNormReader,
 )
+
+from .graph import RelaxGraph
+from .read_op import ReadOp
+from .reading import value_of
 
 _NORMS = {LayerNormReader: "nn.layer_norm", InstanceNormReader: "nn.instance_norm"}
 

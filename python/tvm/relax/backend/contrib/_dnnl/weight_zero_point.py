@@ -23,17 +23,17 @@ from functools import partial
 import numpy as np
 import tvm
 from tvm import relax
-
-from .graph import RelaxGraph
-from .mutators import BindingMutator, Replace, replaced
-from .policy.op_spec import Rules
-from .rewrites.offset_weights import (
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.offset_weights import (
     OffsetConv,
     matrix_of,
     names_with_weight,
     offset_convs,
     terms_of,
 )
+
+from .graph import RelaxGraph
+from .mutators import BindingMutator, Replace, replaced
 
 
 def without_weight_zero_points(

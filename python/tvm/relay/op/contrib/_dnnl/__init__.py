@@ -18,18 +18,17 @@
 
 Private: use the names that :py:mod:`tvm.relay.op.contrib.dnnl` exports. The rooms::
 
-    options      the arguments of partition_for_dnnl, checked
-    pipeline     what it does, step by step and function by function
-    policy       the table of ops, what a row says, the rules of the rows, the rules of one run;
-                 what rules see of an op, whichever IR it is written in
+    pipeline     what partition_for_dnnl does, step by step and function by function
+    pass_context its options that the PassContext has
     ir           Relay: a call as rules see it, a function as a graph; constants; shapes with names
     rewrites     what prepares a function; a driver, and a file for each rewrite
-    partition    what is fused, which regions become functions, and which stay on TVM; patterns
-                 for TVM's own passes, and what rewrites a quantized model for them
-    export       libraries that are written as a whole
-    report       what became of each op, as a table, for programs and drawn
-    integration  tvmc, C source, profiling, shape functions, the host's target, a cache of
-                 compiled models, the names of TVM's own backend
+    partition    outlining of the regions that become functions; patterns for TVM's own passes,
+                 and what rewrites a quantized model for them
+    report       what became of each op
+    integration  tvmc, C source, profiling, shape functions, the host's target, the names of
+                 TVM's own backend
+
+What knows no Relay, the table of ops first of all, is in :py:mod:`tvm.contrib.onednn`.
 
 A function passes through these files in this order, as ``pipeline.py`` lists them::
 

@@ -23,23 +23,23 @@ from collections.abc import Callable
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.options import Options
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.tensors import EIGHT_BITS, tensor_reason
+from tvm.contrib.onednn.rewrites.formulas import ROOTS
 from tvm.relay import transform
 
 from .ir.dataflow_graph import OPAQUE, Rewritten, TypedFunction, has_attr, op_calls
 from .ir.relay_view import op_name, value_of, view_of
-from .options import Options
 from .partition.dequantize_order import move_dequantize_first
 from .partition.for_patterns import write_for_patterns
 from .partition.outline import offload
 from .partition.single_calls import keep_calls_single
-from .policy.op_spec import Rules
-from .policy.tensors import EIGHT_BITS, tensor_reason
 from .report.record import ATTR, Record
 from .rewrites.bias_order import move_bias_first
 from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
-from .rewrites.formulas import ROOTS
 from .rewrites.move_in_int8 import fold_dequantized, move_in_int8
 from .rewrites.propagate_strides import propagate_strides
 from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq

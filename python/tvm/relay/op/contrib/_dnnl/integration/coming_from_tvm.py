@@ -36,7 +36,7 @@ _STRIDES = "`partition_for_dnnl` computes only what strided 1x1 convolutions rea
 
 # By name. docs/coming_from_tvm.md has the same table.
 REPLACED = {
-    "_register_external_op_helper": "a row of the policy in `_dnnl/policy/table.py`",
+    "_register_external_op_helper": "a row of the policy in `onednn/policy/table.py`",
     "append_eltwise_ops": _PATTERNS,
     "make_conv_pattern": _PATTERNS,
     "make_conv_bias_sum_relu_pattern": _PATTERNS,

@@ -28,10 +28,10 @@ from collections.abc import Callable
 
 import tvm
 from tvm import te, tir, topi
+from tvm.contrib.onednn.policy.tensors import ints
 from tvm.relay.op.op import OpPattern, register_shape_func
 
 from ..ir.shape_kinds import of_kind
-from ..policy.tensors import ints
 
 _SPATIAL = "DHW"
 

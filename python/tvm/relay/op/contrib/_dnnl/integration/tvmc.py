@@ -22,8 +22,7 @@ import functools
 import sys
 
 import tvm
-
-from ..export import replaced_at_end
+from tvm.contrib.onednn.export import replaced_at_end
 
 
 def partition_for_tvmc(

@@ -31,14 +31,14 @@ from typing import NamedTuple
 
 import tvm
 from tvm import ir, relay
+from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.graph import Graph, users_of
+from tvm.contrib.onednn.policy.op_view import OpView, Value
+from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.relay import expr as relay_expr
 from tvm.relay import function as relay_function
 from tvm.relay.analysis import post_order_visit
 
-from ..policy import cpu
-from ..policy.graph import Graph, users_of
-from ..policy.op_view import OpView, Value
-from ..policy.tensors import COMPILER
 from .constants import to_double
 from .relay_view import callee_name, op_name, value_of, view_of
 from .symbolic_shapes import SymbolicShapes

@@ -21,9 +21,9 @@ from __future__ import annotations
 import functools
 
 from tvm import ir, relay, tir
+from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
+from tvm.contrib.onednn.policy.tensors import COMPILER
 
-from ..policy.op_view import NoTensor, OpView, Tensor, Value
-from ..policy.tensors import COMPILER
 from .constants import to_numpy
 
 # Names of Relay ops by their address: TVM keeps each op, and to ask it for the name is slow.

@@ -22,9 +22,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tvm import relay
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.policy.tensors import COMPILER, ints
 
-from ..policy.table import TABLE
-from ..policy.tensors import COMPILER, ints
 from .relay_view import op_name, shape_of
 
 # As `OpSpec.shape`, of ops that have no row: they compute shapes, or stay on TVM between ops that

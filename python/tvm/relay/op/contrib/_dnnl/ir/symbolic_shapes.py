@@ -27,10 +27,10 @@ from collections.abc import Callable, Sequence
 from typing import Optional
 
 from tvm import relay
+from tvm.contrib.onednn.policy.graph import Graph
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.policy.tensors import ints
 
-from ..policy.graph import Graph
-from ..policy.table import TABLE
-from ..policy.tensors import ints
 from .relay_view import dims, op_name
 from .shape_kinds import KINDS, ONE, Dim, Shape, product, shape_kind
 

@@ -26,12 +26,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tvm import relay
+from tvm.contrib.onednn.partition.fuse import find_reshaped_bits
+from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.relay.qnn.op import dequantize
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..policy.op_spec import Rules
 from ..rewrites.driver import Match, rewrite
-from .fuse import find_reshaped_bits
 
 
 def move_dequantize_first(function: TypedFunction, rules: Rules) -> Rewritten:

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections import ChainMap
 
 from tvm import relay
+from tvm.contrib.onednn.partition.fuse import find_fused
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction
-from ..policy.op_spec import Rules
-from ..policy.rules.quantize import DEQUANTIZE
-from .fuse import find_fused
 
 
 def write_for_patterns(function: TypedFunction, rules: Rules) -> Rewritten:

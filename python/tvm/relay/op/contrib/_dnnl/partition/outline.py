@@ -22,6 +22,11 @@ import itertools
 import re
 
 from tvm import relay, tir
+from tvm.contrib.onednn.partition.fuse import Fused
+from tvm.contrib.onednn.partition.regions import Regions
+from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from ..ir.dataflow_graph import (
     DataflowGraph,
@@ -32,11 +37,6 @@ from ..ir.dataflow_graph import (
     is_composite,
 )
 from ..ir.relay_view import op_name
-from ..policy.op_spec import Rules
-from ..policy.tensors import COMPILER
-from .fuse import Fused
-from .regions import Regions
-from .units import Choice, Units
 
 
 class Outliner(Units):

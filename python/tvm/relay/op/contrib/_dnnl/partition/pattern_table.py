@@ -24,15 +24,15 @@ from collections.abc import Callable, Mapping
 
 import tvm.ir
 from tvm import relay
+from tvm.contrib.onednn.partition.fuse import Fused
+from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
+from tvm.contrib.onednn.policy.operands import BIAS_OPS
+from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, QUANTIZE
+from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.relay.dataflow_pattern import DFPattern, is_op, wildcard
 
 from ..ir.dataflow_graph import DataflowGraph
 from ..ir.relay_view import op_name, view_of
-from ..policy.op_spec import OpSpec, Rules
-from ..policy.operands import BIAS_OPS
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
-from ..policy.tensors import COMPILER
-from .fuse import Fused
 
 # Ops by their names in that of a composite, where they differ.
 _OPS = {"bias": BIAS_OPS, "sum": ("add",), "relu": ("nn.relu",), "quantize": (QUANTIZE,)}

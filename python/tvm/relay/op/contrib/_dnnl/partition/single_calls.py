@@ -28,11 +28,11 @@ from collections import Counter
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.relay import transform
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, is_partition
 from ..ir.relay_view import op_name
-from ..policy.op_spec import Rules
 
 
 def _partition_calls(graph: DataflowGraph, names: set[str]) -> Counter:

@@ -22,10 +22,10 @@ import itertools
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.report.offload_report import Node, tensor_text
 
 from ..ir.dataflow_graph import DataflowGraph, has_attr, is_composite, is_partition
 from ..ir.relay_view import dims, op_name
-from .offload_report import Node, tensor_text
 from .walk import Walk
 
 

@@ -22,16 +22,16 @@ from collections import Counter
 from collections.abc import Mapping
 
 import tvm
+from tvm.contrib.onednn.options import Options
+from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
+from tvm.contrib.onednn.policy.op_view import OpView
+from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE
+from tvm.contrib.onednn.report.offload_report import LEFT, UNPARTITIONED, OffloadReport, scales_text
 from tvm.relay import transform
 
 from ..ir.dataflow_graph import is_partition
 from ..ir.relay_view import op_name, shape_of, view_of
-from ..options import Options
-from ..policy.op_spec import OpSpec, Rules
-from ..policy.op_view import OpView
-from ..policy.rules.quantize import DEQUANTIZE
 from .flow import make_nodes
-from .offload_report import LEFT, UNPARTITIONED, OffloadReport, scales_text
 from .record import Record
 from .walk import Unit, Walk
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from ..ir.dataflow_graph import (
     OPAQUE,
@@ -33,7 +34,6 @@ from ..ir.dataflow_graph import (
     op_calls,
 )
 from ..ir.relay_view import op_name
-from ..policy.tensors import COMPILER
 
 
 @dataclass

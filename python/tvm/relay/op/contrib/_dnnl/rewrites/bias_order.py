@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.operands import BIAS_OPS
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..policy.op_spec import Rules
-from ..policy.operands import BIAS_OPS
 from .driver import Match, rewrite
 
 

@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.relay import transform
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..ir.relay_view import view_of
-from ..policy.op_spec import Rules
 
 
 class Match(NamedTuple):

@@ -27,13 +27,13 @@ from functools import partial
 
 import numpy as np
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.norm_readers import LayerNormReader, Normalization
 
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..ir.relay_view import shape_of
-from ..policy.op_spec import Rules
 from .driver import Match, rewrite
-from .norm_readers import LayerNormReader, Normalization
 
 
 def _layer_norm(graph: DataflowGraph, norm: Normalization, *operands: relay.Expr) -> relay.Call:

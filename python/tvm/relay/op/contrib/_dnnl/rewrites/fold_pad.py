@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.padding import with_pad
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
-from ..policy.op_spec import Rules
-from ..policy.padding import with_pad
 from .driver import Match, rewrite
 
 

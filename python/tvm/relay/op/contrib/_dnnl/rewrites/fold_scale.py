@@ -32,13 +32,13 @@ from functools import partial
 
 import numpy as np
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.rules.reduce import batch_norm_affine
+from tvm.contrib.onednn.rewrites.scale_walk import Affine, ScaleWalk, of_channels
 
 from ..ir.constants import to_constant, to_double
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..policy.op_spec import Rules
-from ..policy.rules.reduce import batch_norm_affine
 from .driver import Match, rewrite
-from .scale_walk import Affine, ScaleWalk, of_channels
 
 
 def _scale_and_shift(bn: relay.Call) -> tuple[np.ndarray, np.ndarray]:

@@ -29,14 +29,9 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relay
-from tvm.relay.qnn.op import dequantize, quantize
-
-from ..ir.constants import to_constant, to_double
-from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..ir.relay_view import op_name, value_of
-from ..policy.op_spec import Rules
-from ..policy.quantized import reads_weight, weights_in_float32
-from ..policy.rules.quantize import (
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.quantized import reads_weight, weights_in_float32
+from tvm.contrib.onednn.policy.rules.quantize import (
     DEQUANTIZE,
     QUANTIZE,
     along,
@@ -45,7 +40,12 @@ from ..policy.rules.quantize import (
     real_bounds,
     symmetric,
 )
-from ..policy.tensors import EIGHT_BITS
+from tvm.contrib.onednn.policy.tensors import EIGHT_BITS
+from tvm.relay.qnn.op import dequantize, quantize
+
+from ..ir.constants import to_constant, to_double
+from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
+from ..ir.relay_view import op_name, value_of
 from .simplify import with_constants_folded
 
 

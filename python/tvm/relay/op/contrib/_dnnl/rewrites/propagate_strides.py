@@ -26,10 +26,10 @@ from __future__ import annotations
 from functools import partial
 
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.read_positions import ReadPositions, Subsample
 
 from ..ir.dataflow_graph import Rewritten, TypedFunction, with_attrs
-from ..policy.op_spec import Rules
-from .read_positions import ReadPositions, Subsample
 
 
 def propagate_strides(function: TypedFunction, rules: Rules) -> Rewritten:

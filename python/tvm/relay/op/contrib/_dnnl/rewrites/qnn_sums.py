@@ -23,16 +23,16 @@ from typing import NamedTuple
 
 import numpy as np
 from tvm import relay
+from tvm.contrib.onednn.policy.op_view import OpView
+from tvm.contrib.onednn.policy.operands import BIAS_OPS
+from tvm.contrib.onednn.policy.rules.conv import merged_weight_shape
+from tvm.contrib.onednn.policy.rules.quantize import along
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.qnn.op import dequantize
 
 from ..ir.constants import to_double
 from ..ir.dataflow_graph import DataflowGraph, with_attrs
 from ..ir.relay_view import op_name, shape_of
-from ..policy.op_view import OpView
-from ..policy.operands import BIAS_OPS
-from ..policy.rules.conv import merged_weight_shape
-from ..policy.rules.quantize import along
-from ..policy.table import TABLE
 
 # The rows of the float ops of QNN ops that accumulate in int32.
 ACCUMULATING = {

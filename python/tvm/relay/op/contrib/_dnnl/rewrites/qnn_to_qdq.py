@@ -30,14 +30,14 @@ from functools import partial
 import numpy as np
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, parameters, real_bounds
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.policy.tensors import EIGHT_BITS, ints
 from tvm.relay.qnn.op import dequantize, quantize
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..ir.relay_view import op_name, shape_of
-from ..policy.op_spec import Rules
-from ..policy.rules.quantize import DEQUANTIZE, parameters, real_bounds
-from ..policy.table import TABLE
-from ..policy.tensors import EIGHT_BITS, ints
 from .driver import Match, rewrite
 from .qnn_sums import ACCUMULATING, Real, read_sum, values_of
 

@@ -31,11 +31,11 @@ from typing import NamedTuple
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.operands import BIAS_OPS, is_per_channel
 
 from ..ir.constants import to_constant, to_double, to_numpy
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..policy.op_spec import Rules
-from ..policy.operands import BIAS_OPS, is_per_channel
 from .driver import Match, rewrite
 
 

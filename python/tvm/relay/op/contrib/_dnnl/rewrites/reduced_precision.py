@@ -25,12 +25,12 @@ what it replaces; here the types between the ops change.
 from __future__ import annotations
 
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.reduced_calls import ReducedCalls
 from tvm.relay.function import FunctionWithFields
 
 from ..ir.constants import to_constant, to_numpy
 from ..ir.dataflow_graph import Rewritten, TypedFunction, with_attrs
-from ..policy.op_spec import Rules
-from .reduced_calls import ReducedCalls
 
 
 def reduce_precision(function: TypedFunction, rules: Rules) -> Rewritten:

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.quantized import goes_before_rounding
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..policy.op_spec import Rules
-from ..policy.quantized import goes_before_rounding
 from .driver import Match, rewrite
 
 

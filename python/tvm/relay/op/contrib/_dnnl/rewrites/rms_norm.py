@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.norm_readers import RMSNormReader
+
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..policy.op_spec import Rules
 from .driver import Match, rewrite
-from .norm_readers import RMSNormReader
 from .virtual_ops import virtual_op
 
 

@@ -26,13 +26,13 @@ from functools import partial
 import numpy as np
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, QUANTIZE, quantized
+from tvm.contrib.onednn.policy.tensors import MOST_FILLED, text_of_shape
 from tvm.relay import transform
 
 from ..ir.constants import to_constant, to_numpy
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
-from ..policy.op_spec import Rules
-from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, quantized
-from ..policy.tensors import MOST_FILLED, text_of_shape
 from .driver import Match, rewrite
 
 

@@ -34,11 +34,11 @@ from collections import Counter
 from functools import partial
 
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, has_attr, with_attrs
 from ..ir.relay_view import op_name, shape_of
 from ..ir.shape_kinds import Dim, Shape, product
-from ..policy.op_spec import Rules
 
 _DYNAMIC = ("dyn.reshape", "dyn.broadcast_to", "dyn.strided_slice")
 

@@ -25,10 +25,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction
 from ..ir.relay_view import shape_of
-from ..policy.op_spec import Rules
 from .driver import Match, rewrite
 
 

@@ -25,12 +25,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tvm import relay, tir
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.formulas import ROOTS, FormulaReader
 from tvm.runtime import String
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, inlined, is_composite
-from ..policy.op_spec import Rules
 from .driver import Match, rewrite
-from .formulas import ROOTS, FormulaReader
 
 
 def wrap_formulas(function: TypedFunction, rules: Rules) -> Rewritten:

@@ -23,13 +23,18 @@ from functools import partial
 
 import numpy as np
 from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.rewrites.offset_weights import (
+    matrix_of,
+    names_with_weight,
+    offset_convs,
+    terms_of,
+)
 from tvm.relay.qnn.op import dequantize
 
 from ..ir.dataflow_graph import DataflowGraph, Rewritten, TypedFunction, with_attrs
 from ..ir.relay_view import shape_of
-from ..policy.op_spec import Rules
 from .driver import Match, rewrite
-from .offset_weights import matrix_of, names_with_weight, offset_convs, terms_of
 
 
 def without_weight_zero_points(function: TypedFunction, rules: Rules) -> Rewritten:

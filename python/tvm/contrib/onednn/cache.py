@@ -31,11 +31,11 @@ import os
 import platform
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
-import tvm
 
-from ..export import making, put
+from .export import making, put
 
 
 def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -> str:
@@ -79,7 +79,14 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def key_of(texts: Iterable[str], params: dict | None, options: dict, *settings: str) -> str:
+def key_of(
+    tvm: ModuleType,
+    api: Path,
+    texts: Iterable[str],
+    params: dict | None,
+    options: dict,
+    *settings: str,
+) -> str:
     """Return the digest of what a library is made from.
 
     Besides the arguments that is the PassContext, and what compiles here: TVM and the backend, as
@@ -87,6 +94,10 @@ def key_of(texts: Iterable[str], params: dict | None, options: dict, *settings: 
 
     Parameters
     ----------
+    tvm : ModuleType
+        The TVM that compiles.
+    api : Path
+        The folder with the part of the backend that only this TVM has.
     texts : Iterable[str]
         The module, in texts that are the same in each process.
     params : dict | None
@@ -113,7 +124,7 @@ def key_of(texts: Iterable[str], params: dict | None, options: dict, *settings: 
         for name, value in sorted(options.items())
     ]
     how = [repr((given, settings, passes)), config]
-    for text in itertools.chain(_of_this_machine(), how, texts):
+    for text in itertools.chain(_of_this_machine(tvm, api), how, texts):
         add(text)
     for name, value in sorted((params or {}).items()):
         array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
@@ -126,12 +137,13 @@ def _is_names(value) -> bool:
     return isinstance(value, Collection) and not isinstance(value, str)
 
 
-def _of_this_machine() -> Iterator[str]:
+def _of_this_machine(tvm: ModuleType, api: Path) -> Iterator[str]:
     """Yield what says which TVM, backend and CPU this is."""
     yield tvm.__version__
     version = tvm.get_global_func("runtime.contrib.dnnl.version", allow_missing=True)
     yield str(version and version())
-    yield _of_the_backend()
+    yield _python_in(Path(__file__).parent)
+    yield _python_in(api)
     # Address, rights, offset, device, inode and path of what is in memory.
     lines = (line.split(maxsplit=5) for line in _lines("/proc/self/maps"))
     files = {tuple(words[3:]) for words in lines if _is_library(words[-1])}
@@ -167,13 +179,12 @@ def _content_of(device: str, inode: str, path: str) -> str:
 
 
 @functools.lru_cache(maxsize=None)
-def _of_the_backend() -> str:
-    """Return the digest of the backend's Python, wherever it is installed."""
-    package = Path(__file__).parents[2]
+def _python_in(folder: Path) -> str:
+    """Return the digest of the Python in a folder, wherever that is installed."""
     digest = hashlib.sha256()
     # An editor's lock file beside them may be a link to nowhere.
-    for path in sorted(filter(Path.is_file, package.rglob("*.py"))):
-        digest.update(f"{path.relative_to(package)} {_digest(path)}\n".encode())
+    for path in sorted(filter(Path.is_file, folder.rglob("*.py"))):
+        digest.update(f"{path.relative_to(folder)} {_digest(path)}\n".encode())
     return digest.hexdigest()
 
 

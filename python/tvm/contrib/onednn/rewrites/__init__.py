@@ -14,25 +14,4 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The Python that Relay and Relax share: what is listed for a tree without Relay."""
-
-from scripts.layout import ROOT
-from scripts.patchset.patch_set import read_list
-
-BACKEND = "python/tvm/relay/op/contrib/_dnnl"
-
-
-def listed():
-    """Return the paths of files and folders that a tree without Relay gets."""
-    return read_list(ROOT / "patches/relax/overlay.list")
-
-
-def shared(root):
-    """Return the files that Relay and Relax share."""
-    paths = [root / path for path in listed() if path.startswith(BACKEND)]
-    return {
-        file
-        for path in paths
-        for file in ([path] if path.suffix else path.rglob("*.py"))
-        if file.is_file()
-    }
+"""What rewrites find in a graph, whichever IR it was read from."""

@@ -19,11 +19,32 @@
 from __future__ import annotations
 
 import functools
-
-import tvm
+from collections.abc import Callable
 
 # The types of real numbers that oneDNN has code for, on one CPU or another.
 REAL = ("float32", "bfloat16", "float16")
+
+_find_function: Callable | None = None
+
+
+def connect(find_function: Callable) -> None:
+    """Set how functions of the runtime are found; the API of each TVM does so when it is imported.
+
+    Parameters
+    ----------
+    find_function : Callable
+        Returns TVM's global function of a name, or None if there is none.
+    """
+    global _find_function  # pylint: disable=global-statement
+    _find_function = find_function
+    prefers_bfloat16.cache_clear()
+    computes.cache_clear()
+
+
+def _query(name: str) -> Callable | None:
+    if _find_function is None:
+        raise RuntimeError("no TVM is connected: import tvm.relay.op.contrib.dnnl, or tvm_dnnl")
+    return _find_function(f"runtime.contrib.dnnl.{name}")
 
 
 @functools.lru_cache(maxsize=None)
@@ -33,7 +54,7 @@ def prefers_bfloat16() -> bool:
     They do with AMX, and with AVX512_BF16 on AMD's CPUs. On Intel's, networks take 1.6 times as
     long with AVX512_BF16 alone.
     """
-    query = tvm.get_global_func("runtime.contrib.dnnl.prefers_bfloat16", allow_missing=True)
+    query = _query("prefers_bfloat16")
     return query is not None and bool(query())
 
 
@@ -45,5 +66,5 @@ def computes(dtype: str) -> bool:
     """
     if dtype == "float32":
         return True
-    query = tvm.get_global_func("runtime.contrib.dnnl.computes", allow_missing=True)
+    query = _query("computes")
     return dtype in REAL and query is not None and bool(query(dtype))

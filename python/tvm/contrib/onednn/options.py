@@ -21,15 +21,10 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import warnings
-from collections.abc import Sequence
-
-import tvm
+from collections.abc import Callable, Iterable, Sequence
 
 from .policy import cpu
 from .policy.tensors import list_of
-
-# Where the PassContext has options; its fields are in src/relay/backend/contrib/dnnl/options.cc.
-KEY = "relay.ext.dnnl.options"
 
 DEFAULTS = {
     "prune": True,
@@ -41,7 +36,7 @@ DEFAULTS = {
 
 PRECISIONS = ("auto", *cpu.REAL)
 
-# As kMaxThreads in src/runtime/contrib/dnnl/core/exec/threads.h.
+# As kMaxThreads in core/exec/threads.h of the runtime.
 _MAX_THREADS = 4096
 
 
@@ -74,8 +69,14 @@ class Options:
     num_threads: int | None = None
 
 
-def make_options(mod_name: str, given: dict, rows: Sequence[str]) -> Options:
-    """Check the arguments of partition_for_dnnl, and those of the PassContext.
+def make_options(
+    mod_name: str,
+    given: dict,
+    rows: Sequence[str],
+    op_names: Callable[[], Iterable[str]],
+    context: dict | None = None,
+) -> Options:
+    """Check the arguments of partition_for_dnnl, and the options of the PassContext.
 
     Parameters
     ----------
@@ -85,6 +86,10 @@ def make_options(mod_name: str, given: dict, rows: Sequence[str]) -> Options:
         The other arguments by name. None stands for what the PassContext says, or the default.
     rows : Sequence[str]
         The names of the policy's rows.
+    op_names : Callable[[], Iterable[str]]
+        Returns the names of all of TVM's ops, which `exclude` may have, too.
+    context : dict | None
+        The options that the PassContext has, by name.
 
     Raises
     ------
@@ -96,33 +101,14 @@ def make_options(mod_name: str, given: dict, rows: Sequence[str]) -> Options:
     if not mod_name:
         raise ValueError("mod_name must not be empty; it begins the names of the partitions")
     given = {key: value for key, value in given.items() if value is not None}
-    chosen = {**DEFAULTS, **_of_bf16(_of_pass_context()), **_of_bf16(given)}
+    chosen = {**DEFAULTS, **_of_bf16(dict(context or {})), **_of_bf16(given)}
     for name, default in DEFAULTS.items():
         if isinstance(default, bool) and not isinstance(chosen[name], bool):
             raise TypeError(f"{name} must be True or False, not {chosen[name]!r}")
     _check_threads(chosen["num_threads"])
     chosen["precision"] = _check_precision(chosen["precision"])
-    chosen["exclude"] = _check_exclude(chosen["exclude"], rows)
+    chosen["exclude"] = _check_exclude(chosen["exclude"], rows, op_names)
     return Options(mod_name, **chosen)
-
-
-def _of_pass_context() -> dict:
-    """Return the options that the current PassContext has."""
-    context = tvm.transform.PassContext.current().config.get(KEY)
-    if context is None:
-        return {}
-    given = {name: getattr(context, name) for name in DEFAULTS}
-    # An option that was not given there has the default.
-    if bool(context.bf16):
-        given["bf16"] = True
-        if given["precision"] == DEFAULTS["precision"]:
-            del given["precision"]
-    read = {
-        "exclude": lambda names: split_names(str(names)),
-        "precision": str,
-        "num_threads": lambda number: int(number) or None,
-    }
-    return {name: read.get(name, bool)(value) for name, value in given.items()}
 
 
 def _of_bf16(options: dict) -> dict:
@@ -167,7 +153,7 @@ def _check_threads(number) -> None:
         )
 
 
-def _check_exclude(exclude, rows: Sequence[str]) -> frozenset[str]:
+def _check_exclude(exclude, rows: Sequence[str], op_names: Callable) -> frozenset[str]:
     if isinstance(exclude, str):
         raise TypeError(f"exclude must be a sequence of names; write exclude=({exclude!r},)")
     try:
@@ -175,7 +161,7 @@ def _check_exclude(exclude, rows: Sequence[str]) -> frozenset[str]:
     except TypeError:
         raise TypeError(f"exclude must be a sequence of names, not {exclude!r}") from None
     # There are some 800 names of ops: asking for them takes longer than to partition a small model.
-    known = {*rows, *(str(name) for name in tvm.ir.Op.list_op_names())} if names else rows
+    known = {*rows, *map(str, op_names())} if names else rows
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"exclude must hold names of ops or composites, not {name!r}")
@@ -184,18 +170,3 @@ def _check_exclude(exclude, rows: Sequence[str]) -> frozenset[str]:
             hint = f"did you mean '{close[0]}'?" if close else f"oneDNN has {sorted(rows)}"
             raise ValueError(f"exclude has '{name}', no Relay op or composite; {hint}")
     return frozenset(names)
-
-
-def split_names(text: str) -> list[str]:
-    """Return the names in a text that separates them by commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def check_module(mod) -> tvm.IRModule:
-    """Return `mod` if it is a Relay module."""
-    if not isinstance(mod, tvm.IRModule):
-        raise TypeError(
-            f"mod must be a tvm.IRModule, not {type(mod).__name__}; "
-            "tvm.IRModule.from_expr makes one of an expression"
-        )
-    return mod

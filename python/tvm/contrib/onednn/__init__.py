@@ -1,0 +1,30 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The part of the oneDNN backend that Relay and Relax share.
+
+It imports NumPy, ml_dtypes and the standard library, and works on graphs that a reader for either
+IR makes. Private: the API is :py:mod:`tvm.relay.op.contrib.dnnl`, or
+:py:mod:`tvm.relax.backend.contrib.dnnl`. The folders::
+
+    options    the arguments of partition_for_dnnl, checked
+    policy     the table of ops, the rules of its rows, and an op as rules see it
+    rewrites   readers of formulas and norms; the decisions of rewrites that each IR carries out
+    partition  fusion, regions, and what is too small to be worth a call
+    report     what became of each op, as a table, for programs and drawn
+    export     libraries that are written as a whole
+    cache      compiled libraries, under the digest of what they were made from
+"""
