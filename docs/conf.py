@@ -18,7 +18,7 @@
 
 import tlcpack_sphinx_addon
 
-project = "oneDNN 3 for TVM, Relay and Relax"
+project = "oneDNN 3 for TVM"
 author = "the contributors"
 copyright = "the contributors"  # noqa: A001
 
