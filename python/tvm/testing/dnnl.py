@@ -40,7 +40,7 @@ import numpy as np
 import tvm
 from tvm import relay
 from tvm.contrib import cc, graph_executor
-from tvm.relay.backend import Executor
+from tvm.relay.backend import Executor, te_compiler
 from tvm.relay.backend.executor_factory import AOTExecutorFactoryModule
 from tvm.relay.op.contrib import dnnl
 from tvm.runtime import vm as vm_runtime
@@ -51,6 +51,9 @@ COMPILER = "dnnl"
 # The LLVM target of this machine. A prebuilt TVM may be made for another one, and then has this
 # function; one that was built from source is for this machine.
 host_target = getattr(dnnl, "host_target", lambda: tvm.target.Target("llvm"))
+# TVM asks for its table of build options once for each dimension of each operand that it lowers.
+# Making the table took most of the time of compiling a small module.
+te_compiler.libinfo = functools.cache(te_compiler.libinfo)
 
 
 def build(mod, params=None, *, executor="graph", target=None, opt_level=3, codegen=None):
@@ -268,6 +271,8 @@ def check(mod, inputs, params=None, *, composites=None, ops=None, partitions=Non
         The outputs to compare with. Default: of the same module without DNNL.
     executors : sequence of str, optional
         The executors to run. Default: ``("graph",)``.
+    run : callable, optional
+        Runs a module, with the signature of :py:func:`run`, which is the default.
     options : dict, optional
         Options of ``partition_for_dnnl``.
 
@@ -278,6 +283,7 @@ def check(mod, inputs, params=None, *, composites=None, ops=None, partitions=Non
     """
     # Imported here so that the helpers above also serve a TVM that has no DNNL policy.
     executors, reference = kw.pop("executors", ("graph",)), kw.pop("reference", None)
+    execute = kw.pop("run", run)
     partitioned = dnnl.partition_for_dnnl(mod, params, **kw.pop("options", {}))
     assert not kw, f"unknown arguments {sorted(kw)}"
     offloaded = offload(partitioned)
@@ -290,9 +296,9 @@ def check(mod, inputs, params=None, *, composites=None, ops=None, partitions=Non
         assert offloaded.ops[name] >= count, f"expected {count} {name} on DNNL{where}"
     if reference is None:
         # Fusion is all that a reference needs; level 3 takes three times as long to compile.
-        reference = run(mod, inputs, params, executor=executors[0], opt_level=1)
+        reference = execute(mod, inputs, params, executor=executors[0], opt_level=1)
     for executor in executors:
-        assert_close(run(partitioned, inputs, params, executor=executor), reference, rtol)
+        assert_close(execute(partitioned, inputs, params, executor=executor), reference, rtol)
     return partitioned
 
 

@@ -25,6 +25,8 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
+
 
 class Quantization(NamedTuple):
     """How integers stand for real numbers: scale * (q - zero_point)."""
@@ -127,7 +129,7 @@ def run_quantized(expr, inputs, reference, *, composites, partitions=1):
     offload = testing.offload(partitioned)
     assert offload.composites == composites, f"{offload}\n{partitioned}"
     assert offload.partitions == partitions and not offload.host_ops, f"{offload}\n{partitioned}"
-    runner = testing.Runner(testing.build(partitioned, opt_level=1))
+    runner = direct.Runner(partitioned)
     (got,) = runner(inputs)
     if reference.dtype in ("uint8", "int8"):
         assert_within_one_step(got, reference)

@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import rand
 
 
@@ -99,6 +100,6 @@ def without_dnnl(mod):
 
 def assert_same_result(mod, partitioned, inputs, params=None, executor="graph", rtol=1e-5):
     """Run a module, and what it was partitioned into, put together again, on TVM alone."""
-    want = testing.run(mod, inputs, params, executor=executor, opt_level=1)
-    got = testing.run(without_dnnl(partitioned), inputs, executor=executor, opt_level=1)
+    want = direct.run(mod, inputs, params, executor=executor)
+    got = direct.run(without_dnnl(partitioned), inputs, executor=executor)
     testing.assert_close(got, want, rtol)

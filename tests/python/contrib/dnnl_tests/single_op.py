@@ -24,6 +24,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import RTOL
 
 
@@ -89,7 +90,7 @@ def run_single(expr, inputs, params, reference, op, kind=None, rtol=RTOL, **expe
 
 def run_planned(mod, inputs, reference, rtol=RTOL, opt_level=3):
     """Run a module of one partition, compare it, and return the primitives of its plan."""
-    runner = testing.Runner(testing.build(mod, opt_level=opt_level))
+    runner = direct.Runner(mod, opt_level=opt_level)
     outputs = runner(inputs)
     testing.assert_close(outputs, reference if isinstance(reference, list) else [reference], rtol)
     (plan,) = testing.plans(runner)

@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, conv2d, dense, rand
 from dnnl_tests.single_op import run_planned
@@ -37,7 +38,7 @@ def var(name, shape):
 def run_with_plans(mod, inputs, params, reference, rtol=RTOL):
     """Partition, run, compare; return the composites and the post-ops of each primitive."""
     partitioned = dnnl.partition_for_dnnl(mod, params)
-    runner = testing.Runner(testing.build(partitioned))
+    runner = direct.Runner(partitioned)
     testing.assert_close(runner(inputs), reference, rtol)
     primitives = [step for plan in testing.plans(runner) for step in plan["primitives"]]
     return (
@@ -221,7 +222,7 @@ def test_a_chain_that_oneDNN_has_no_code_for_is_run_in_steps():
     expr = relay.nn.relu(var("x", x.shape)) * var("y", y.shape) + var("z", z.shape)
     mod = tvm.IRModule.from_expr(expr)
     partitioned = dnnl.partition_for_dnnl(mod, prune=False)
-    runner = testing.Runner(testing.build(partitioned))
+    runner = direct.Runner(partitioned)
     testing.assert_close(runner({"x": x, "y": y, "z": z}), [np.maximum(x, 0) * y + z], RTOL)
     steps = [step for plan in testing.plans(runner) for step in plan["primitives"]]
     assert not any(step["reference"] for step in steps)

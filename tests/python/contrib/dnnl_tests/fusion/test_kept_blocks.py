@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, rand
 
@@ -58,8 +59,8 @@ def run(expr):
     partitioned = dnnl.partition_for_dnnl(mod)
     assert testing.offload(partitioned).partitions == 1
     assert not testing.offload(partitioned).host_ops
-    runner = testing.Runner(testing.build(partitioned))
-    expected = testing.run(mod, {"x": X})
+    runner = direct.Runner(partitioned)
+    expected = direct.run(mod, {"x": X})
     for _ in range(2):
         testing.assert_close(runner({"x": X}), expected, 10 * RTOL)
     (plan,) = testing.plans(runner)

@@ -23,6 +23,7 @@ import pytest
 from tvm import relay
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.relay import const, module, partition
 from dnnl_tests.single_op import var
@@ -91,7 +92,7 @@ def test_encoder_layer_is_one_partition(batch):
     shape = (batch, 12, 32)
     x, mask = rand(*shape), rand(batch, 1, 1, 12, seed=1)
     mod = module(encoder_layer(var("x", shape), var("mask", mask.shape), batch, 12, 4, 8))
-    partitioned = testing.check(mod, {"x": x, "mask": mask}, partitions=1, rtol=RTOL)
+    partitioned = direct.check(mod, {"x": x, "mask": mask}, partitions=1, rtol=RTOL)
     offload = testing.offload(partitioned)
     assert not offload.host_ops, offload
     # Biases, the sums of residuals and gelu are fused though reshapes lie between.
@@ -101,7 +102,7 @@ def test_encoder_layer_is_one_partition(batch):
     scores = "divide_add" if batch == 1 else "divide"
     assert offload.composites[f"dnnl.batch_matmul_{scores}"] == 1
     assert offload.ops["nn.layer_norm"] == 2 and offload.ops["mean"] == 0
-    runner = testing.Runner(testing.build(partitioned))
+    runner = direct.Runner(partitioned)
     runner({"x": x, "mask": mask})
     (plan,) = testing.plans(runner)
     slow = [step for step in plan["primitives"] if step["reference"]]
@@ -114,7 +115,7 @@ class TestLayerNorm:
     def check(self, expr, inputs=None, is_one_op=True):
         mod = module(expr)
         inputs = dict({"x": self.x}, **(inputs or {}))
-        partitioned = testing.check(mod, inputs, options={"prune": False}, rtol=RTOL)
+        partitioned = direct.check(mod, inputs, options={"prune": False}, rtol=RTOL)
         offload = testing.offload(partitioned)
         assert offload.ops["nn.layer_norm"] == is_one_op, offload
         if is_one_op:
@@ -237,7 +238,7 @@ class TestLayerNorm:
         centred = x - mean(x)
         variance = mean(relay.power(centred, F(2.0)))
         mod = module(centred / relay.sqrt(variance + F(1e-5)), variance)
-        partitioned = testing.check(mod, {"x": self.x}, options={"prune": False}, rtol=RTOL)
+        partitioned = direct.check(mod, {"x": self.x}, options={"prune": False}, rtol=RTOL)
         assert testing.offload(partitioned).ops["nn.layer_norm"] == 0
 
     def test_exclude(self):
@@ -254,7 +255,7 @@ def rms_norm(x, size):
 def test_rms_norm_is_one_partition():
     x = rand(2, 7, 16)
     mod = module(rms_norm(var("x", x.shape), 16))
-    partitioned = testing.check(mod, {"x": x}, partitions=1, options={"prune": False}, rtol=RTOL)
+    partitioned = direct.check(mod, {"x": x}, partitions=1, options={"prune": False}, rtol=RTOL)
     assert not testing.offload(partitioned).host_ops
 
 
@@ -263,7 +264,7 @@ class TestReshapesInAChain:
 
     def check(self, expr, name, inputs=None):
         """Run one composite of this name and a view or two."""
-        partitioned = testing.check(
+        partitioned = direct.check(
             module(expr),
             dict({"x": self.x}, **(inputs or {})),
             composites={name: 1},
@@ -323,5 +324,5 @@ class TestReshapesInAChain:
         y = relay.nn.batch_matmul(relay.reshape(var("x", (6, 8)), (6, 2, 4)), const(6, 3, 4))
         y = relay.nn.relu(relay.reshape(y, (12, 3)))
         mod = module(y)
-        partitioned = testing.check(mod, {"x": self.x}, composites={}, partitions=1, rtol=RTOL)
+        partitioned = direct.check(mod, {"x": self.x}, composites={}, partitions=1, rtol=RTOL)
         assert testing.offload(partitioned).ops["nn.relu"] == 1

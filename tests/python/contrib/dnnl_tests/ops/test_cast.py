@@ -25,6 +25,7 @@ from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import conv2d, rand
 from dnnl_tests.single_op import reasons, run_alone, var
 
@@ -49,7 +50,7 @@ def test_to_bfloat16(x):
     mod = tvm.IRModule.from_expr(relay.cast(var("x", x.shape), "bfloat16"))
     partitioned = dnnl.partition_for_dnnl(mod, prune=False)
     assert testing.offload(partitioned).partitions == 1
-    (got,) = testing.run(partitioned, {"x": x})
+    (got,) = direct.run(partitioned, {"x": x})
     np.testing.assert_array_equal(got, x.astype(bfloat16).view("uint16"))
 
 
@@ -60,7 +61,7 @@ def test_from_bfloat16(x):
     expr = relay.cast(relay.var("x", shape=x.shape, dtype="bfloat16"), "float32")
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
     assert testing.offload(mod).partitions == 1
-    (got,) = testing.run(mod, {"x": x.view("uint16")})
+    (got,) = direct.run(mod, {"x": x.view("uint16")})
     np.testing.assert_array_equal(got, x.astype("float32"))
 
 
@@ -84,7 +85,7 @@ def test_behind_a_convolution():
     attrs = dict(kernel_size=(3, 3), channels=20)
     conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
     mod = tvm.IRModule.from_expr(relay.cast(conv, "bfloat16"))
-    (got,) = testing.run(dnnl.partition_for_dnnl(mod, {"w": w}), {"x": x})
+    (got,) = direct.run(dnnl.partition_for_dnnl(mod, {"w": w}), {"x": x})
     expected = conv2d(x, w, attrs)
     # Half a step of bfloat16, and what float32 leaves open near the middle of two values.
     testing.assert_close([got.view(bfloat16).astype("float32")], [expected], 2.0**-8)
@@ -95,7 +96,7 @@ def test_from_bool():
     expr = relay.cast(relay.var("x", shape=x.shape, dtype="bool"), "float32")
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
     assert testing.offload(mod).partitions == 1
-    (got,) = testing.run(mod, {"x": x})
+    (got,) = direct.run(mod, {"x": x})
     np.testing.assert_array_equal(got, x.astype("float32"))
 
 

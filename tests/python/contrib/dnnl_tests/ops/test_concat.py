@@ -22,6 +22,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.relay import conv, module, partition
@@ -56,7 +57,7 @@ def test_concatenate(shapes, axis, is_computed):
     partitioned = partition(mod, prune=False)
     offload = testing.offload(partitioned)
     assert offload.partitions == 1 and not offload.host_ops and offload.ops["concatenate"] == 1
-    outputs = testing.run(partitioned, arrays)
+    outputs = direct.run(partitioned, arrays)
     testing.assert_close(outputs, [expected], 0)
 
 
@@ -67,7 +68,7 @@ def test_stack(axis):
     mod = module(relay.stack([relay.abs(x) for x in variables], axis))
     partitioned = partition(mod, prune=False)
     assert testing.offload(partitioned).ops["stack"] == 1
-    testing.assert_close(testing.run(partitioned, arrays), [expected], 0)
+    testing.assert_close(direct.run(partitioned, arrays), [expected], 0)
 
 
 def steps_of(mod, arrays, rtol=RTOL):
@@ -75,7 +76,7 @@ def steps_of(mod, arrays, rtol=RTOL):
     partitioned = partition(mod)
     offload = testing.offload(partitioned)
     assert offload.partitions == 1 and not offload.host_ops, partitioned
-    steps = run_planned(partitioned, arrays, testing.run(mod, arrays, opt_level=1), rtol)
+    steps = run_planned(partitioned, arrays, direct.run(mod, arrays), rtol)
     assert not [step for step in steps if step["reference"]]
     return [step["kind"] for step in steps]
 
@@ -140,7 +141,7 @@ class TestInPlace:
         x = var("x", X.shape)
         a, b = branches(x)
         mod = module(a, relay.concatenate([a, x, b], 1), b)
-        testing.check(mod, {"x": X}, partitions=1, rtol=RTOL, executors=("graph", "vm"))
+        direct.check(mod, {"x": X}, partitions=1, rtol=RTOL, executors=("graph", "vm"))
 
     def test_result_is_the_concatenation(self):
         x = var("x", X.shape)
@@ -181,7 +182,7 @@ def test_split(shape, sections, axis):
     partitioned = partition(module(expr), prune=False)
     offload = testing.offload(partitioned)
     assert offload.partitions == 1 and not offload.host_ops and offload.ops["split"] == 1
-    testing.assert_close(testing.run(partitioned, {"x": x}), expected, 1e-6)
+    testing.assert_close(direct.run(partitioned, {"x": x}), expected, 1e-6)
 
 
 def test_some_fields_of_a_split():
@@ -189,14 +190,14 @@ def test_some_fields_of_a_split():
     x = rand(64, 48)
     parts = relay.split(relay.nn.dense(var("x", x.shape), relay.const(rand(96, 48))), 3, 1)
     mod = module(relay.nn.dense(parts[0], parts[1]), relay.sin(parts[2]))
-    testing.check(mod, {"x": x}, ops={"split": 1, "nn.dense": 2}, partitions=1, rtol=RTOL)
+    direct.check(mod, {"x": x}, ops={"split": 1, "nn.dense": 2}, partitions=1, rtol=RTOL)
 
 
 def test_a_split_input_of_which_a_field_is_read_elsewhere():
     x = rand(64, 96)
     parts = relay.split(var("x", x.shape), 2, 1)
     mod = module(relay.nn.dense(parts[0], relay.const(rand(32, 48))), relay.sin(parts[1]))
-    partitioned = testing.check(mod, {"x": x}, partitions=1, rtol=RTOL)
+    partitioned = direct.check(mod, {"x": x}, partitions=1, rtol=RTOL)
     assert testing.offload(partitioned).host_ops["split"] == 1
 
 
@@ -256,7 +257,7 @@ def test_slice_of_a_constant_and_of_an_input():
     x = rand(4, 6)
     part = relay.strided_slice(var("x", x.shape), [0, 3], [4, 6])
     mod = module(relay.nn.dense(part, relay.const(rand(5, 3))), relay.nn.dense(part, part))
-    testing.check(mod, {"x": x}, partitions=1, ops={"strided_slice": 1}, rtol=RTOL)
+    direct.check(mod, {"x": x}, partitions=1, ops={"strided_slice": 1}, rtol=RTOL)
 
 
 def test_channel_shuffle():
@@ -281,26 +282,26 @@ class TestPartitions:
         a, b = branches(x)
         c = relay.sin(b)
         mod = module(conv(relay.concatenate([a, b], 1), 16, 3, 48), c)
-        testing.check(mod, {"x": X}, partitions=1, ops={"concatenate": 1}, rtol=RTOL)
+        direct.check(mod, {"x": X}, partitions=1, ops={"concatenate": 1}, rtol=RTOL)
 
     def test_a_tuple_that_is_also_a_result(self):
         x = var("x", X.shape)
         parts = relay.Tuple(branches(x))
         mod = module(relay.Tuple([parts, conv(relay.concatenate(parts, 1), 16, 3, 48)]))
-        testing.check(mod, {"x": X}, rtol=RTOL, executors=("vm",))
+        direct.check(mod, {"x": X}, rtol=RTOL, executors=("vm",))
 
     def test_one_tuple_of_two_calls(self):
         x = var("x", X.shape)
         parts = relay.Tuple(branches(x, (16, 16)))
         sums = [conv(relay.concatenate(parts, 1), 16, 3, 32), relay.concatenate(parts, 0)]
-        testing.check(module(*sums), {"x": X}, partitions=1, ops={"concatenate": 2}, rtol=RTOL)
+        direct.check(module(*sums), {"x": X}, partitions=1, ops={"concatenate": 2}, rtol=RTOL)
 
     def test_no_cycle_through_a_tuple(self):
         """The concatenation needs both what the region computes and what is computed from it."""
         x = var("x", X.shape)
         a, b = branches(x)
         mod = module(conv(relay.concatenate([a, relay.sin(b)], 1), 16, 3, 48))
-        testing.check(mod, {"x": X}, partitions=2, rtol=RTOL)
+        direct.check(mod, {"x": X}, partitions=2, rtol=RTOL)
 
 
 PARTS = relay.split(var("x", (2, 6)), 2, 1)

@@ -22,6 +22,7 @@ import tvm
 from tvm import relay
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import has_avx2
 from dnnl_tests.reference import RTOL, batch_norm, conv, conv_transpose, rand
 from dnnl_tests.single_op import refusal, run_alone, run_fused, run_single, var
@@ -256,7 +257,7 @@ def test_conv_transpose_is_what_tvm_computes(spatial, case):
         pytest.skip("TVM has no grouped conv3d_transpose on this target")
     op, attrs, x, w = make(TRANSPOSED_CASES[case], spatial, transposed=True)
     mod = tvm.IRModule.from_expr(relay_conv(op, attrs, x, w))
-    testing.check(mod, {"x": x}, {"w": w}, ops={op: 1}, partitions=1, rtol=RTOL)
+    direct.check(mod, {"x": x}, {"w": w}, ops={op: 1}, partitions=1, rtol=RTOL)
 
 
 def chains(out, axis):
@@ -314,7 +315,7 @@ def test_batch_norm_is_folded(spatial, transposed, groups):
     out = (conv_transpose if transposed else conv)(x, w, attrs)
     expected = batch_norm(out, *statistics, {})
     mod = tvm.IRModule.from_expr(expr)
-    partitioned = testing.check(
+    partitioned = direct.check(
         mod, {"x": x}, {"w": w}, ops={op: 1}, reference=[expected], rtol=RTOL
     )
     assert "nn.batch_norm" not in testing.offload(partitioned).ops

@@ -22,6 +22,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import has_avx2, json_only
 from dnnl_tests.reference import RTOL, conv2d, rand
 from dnnl_tests.relay import module
@@ -121,7 +122,7 @@ def test_weights_too_small_to_be_normal_are_zero(name):
             expr = relay.nn.conv2d(data, relay.const(weight), **attrs)
         mod = dnnl.partition_for_dnnl(module(expr), prune=False)
         assert testing.offload(mod).partitions == 1
-        runner = testing.Runner(testing.build(mod))
+        runner = direct.Runner(mod)
         results.append(runner({"x": x})[0])
         (plan,) = testing.plans(runner)
         assert variant in [step["variant"] for step in plan["primitives"]]
@@ -133,4 +134,4 @@ def test_operands_of_other_ops_stay_as_they_are():
     x, y = np.full((2, 8, 4), 1e30, "float32"), np.full((1, 8, 1), 1e-39, "float32")
     expr = relay.multiply(var("x", x.shape), relay.const(y))
     mod = dnnl.partition_for_dnnl(module(expr), prune=False)
-    np.testing.assert_allclose(testing.run(mod, {"x": x})[0], x * y, 1e-5)
+    np.testing.assert_allclose(direct.run(mod, {"x": x})[0], x * y, 1e-5)

@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import rand
 from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
@@ -95,7 +96,7 @@ def test_in_the_layout_of_a_convolution(name):
     expr = relay.nn.conv2d(middle, var("v", w.shape), kernel_size=(3, 3), channels=20)
     mod = tvm.IRModule.from_expr(relay.Tuple([middle, expr]))
     partitioned = dnnl.partition_for_dnnl(mod, {"w": w, "v": w}, prune=False)
-    steps = run_planned(partitioned, {"x": x}, testing.run(mod, {"x": x}, {"w": w, "v": w}), 2e-5)
+    steps = run_planned(partitioned, {"x": x}, direct.run(mod, {"x": x}, {"w": w, "v": w}), 2e-5)
     assert not [step for step in steps if step["reference"]]
 
 
@@ -112,14 +113,14 @@ def test_zeros_infinities_and_large_values(name):
     expr = op(var("x", SPECIAL.shape))
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
     assert testing.offload(mod).partitions == 1
-    (got,) = testing.run(mod, {"x": SPECIAL})
+    (got,) = direct.run(mod, {"x": SPECIAL})
     np.testing.assert_allclose(got, reference, rtol=1e-6, atol=0)
 
 
 def test_negative_of_zero_has_the_sign_that_tvm_gives():
     x = np.array([0.0, -0.0], "float32")
     mod = tvm.IRModule.from_expr(relay.negative(var("x", x.shape)))
-    (got,) = testing.run(dnnl.partition_for_dnnl(mod, prune=False), {"x": x})
+    (got,) = direct.run(dnnl.partition_for_dnnl(mod, prune=False), {"x": x})
     assert list(np.signbit(got)) == [True, False]
 
 

@@ -24,8 +24,8 @@ import tvm
 from tvm import relay
 from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import has_avx2, json_only
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.single_op import reasons, run_alone, run_planned, var
@@ -253,9 +253,7 @@ def test_post_ops(name, kind):
     expr = function(op(variables["x"], variables["w"]), variables)
     mod = tvm.IRModule.from_expr(expr)
     values = {v.name_hint: values[v.name_hint] for v in relay.analysis.free_vars(expr)}
-    steps = run_planned(
-        dnnl.partition_for_dnnl(mod), values, testing.run(mod, values, opt_level=1), RTOL
-    )
+    steps = run_planned(dnnl.partition_for_dnnl(mod), values, direct.run(mod, values), RTOL)
     if names:
         (step,) = [step for step in steps if step["kind"] != "reorder"]
         assert step["kind"] == "matmul" and not step["reference"]

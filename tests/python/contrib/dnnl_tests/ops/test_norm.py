@@ -22,8 +22,8 @@ import tvm
 from tvm import relay
 from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
-from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, conv2d, rand
 from dnnl_tests.single_op import reasons, run_alone, run_planned, var
@@ -197,7 +197,7 @@ def test_group_norm_is_what_tvm_computes():
     """The reference above is of our own making where the axis is not the second."""
     x, g, b = rand(2, 3, 4, 12), rand(12, seed=1), rand(12, seed=2)
     expr = relay.nn.group_norm(var("x", x.shape), var("g", (12,)), var("b", (12,)), 3, axis=3)
-    testing.check(
+    direct.check(
         tvm.IRModule.from_expr(expr),
         {"x": x},
         {"g": g, "b": b},

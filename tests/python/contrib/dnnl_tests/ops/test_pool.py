@@ -22,6 +22,7 @@ import tvm
 from tvm import relay
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, pool, rand
 from dnnl_tests.single_op import refusal, run_fused, run_single, var
@@ -109,7 +110,7 @@ def test_what_tvm_computes(spatial, kind, case):
     op, attrs, x = make(kind, CASES[case], spatial, channels=3)
     mod = tvm.IRModule.from_expr(relay_pool(op, attrs, x))
     options = {"prune": False}
-    testing.check(mod, {"x": x}, ops={op: 1}, partitions=1, rtol=RTOL, options=options)
+    direct.check(mod, {"x": x}, ops={op: 1}, partitions=1, rtol=RTOL, options=options)
 
 
 @pytest.mark.parametrize("kind", ["max", "avg"])
@@ -141,7 +142,7 @@ def test_adaptive_pool(size, out, kind, channels_last):
     x = rand(2, *size, 6) if channels_last else rand(2, 6, *size)
     op = f"adaptive_{kind}_pool{len(size)}d"
     expr = getattr(relay.nn, op)(var("x", x.shape), output_size=out, layout=layout)
-    reference = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
+    reference = direct.run(tvm.IRModule.from_expr(expr), {"x": x})
     run_single(expr, {"x": x}, None, reference, f"nn.{op}", "pooling")
 
 
@@ -175,8 +176,8 @@ def test_the_layout_of_a_convolution_is_kept():
     conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), channels=32, kernel_size=(3, 3))
     pooled = relay.nn.max_pool2d(conv, pool_size=(2, 2), strides=(2, 2))
     mod = tvm.IRModule.from_expr(relay.nn.global_avg_pool2d(pooled))
-    partitioned = testing.check(mod, {"x": x}, {"w": w}, partitions=1, rtol=RTOL)
-    runner = testing.Runner(testing.build(partitioned))
+    partitioned = direct.check(mod, {"x": x}, {"w": w}, partitions=1, rtol=RTOL)
+    runner = direct.Runner(partitioned)
     runner({"x": x})
     (plan,) = testing.plans(runner)
     pools = [step for step in plan["primitives"] if step["kind"] == "pooling"]

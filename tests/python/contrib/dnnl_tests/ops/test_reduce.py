@@ -21,8 +21,8 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import conv2d, rand
 from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
@@ -98,7 +98,7 @@ def test_post_ops(name, keepdims):
     expr = POST_OPS[name](y, var("z", z.shape))
     values = {"x": x, "z": z}
     values = {v.name_hint: values[v.name_hint] for v in relay.analysis.free_vars(expr)}
-    reference = testing.run(tvm.IRModule.from_expr(expr), values, opt_level=1)
+    reference = direct.run(tvm.IRModule.from_expr(expr), values)
     run_alone(expr, values, None, reference, kinds=["reduction"], rtol=RTOL)
 
 

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.relay import conv, module
 from dnnl_tests.single_op import refusal, run_alone, var
@@ -71,7 +71,7 @@ ACCEPTED = {
 def test_resize(shape, size, attrs):
     x = rand(*shape)
     expr = resize(shape, size, **attrs)
-    (reference,) = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
+    (reference,) = direct.run(tvm.IRModule.from_expr(expr), {"x": x})
     rtol = 0 if attrs["method"] == "nearest_neighbor" else 1e-5
     run_alone(expr, {"x": x}, None, reference, kinds=["resampling"], rtol=rtol)
 
@@ -86,7 +86,7 @@ UPSAMPLING = {
 def test_upsampling(method, shape, attrs):
     x = rand(*shape)
     expr = relay.nn.upsampling(var("x", shape), method=method, **attrs)
-    (reference,) = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
+    (reference,) = direct.run(tvm.IRModule.from_expr(expr), {"x": x})
     run_alone(expr, {"x": x}, None, reference, kinds=["resampling"], rtol=0)
 
 
@@ -105,7 +105,7 @@ def test_between_convolutions_with_a_sum():
     y = conv(var("x", x.shape))
     y = relay.nn.upsampling(y, 2, 2) + var("z", z.shape)
     mod = module(conv(relay.nn.relu(y)))
-    testing.check(
+    direct.check(
         mod,
         {"x": x, "z": z},
         partitions=1,
@@ -128,7 +128,7 @@ def test_post_ops(operand, layout, method):
     y = resize(shape, (10, 14), layout=layout, **method)
     expr = relay.nn.relu(y + var("z", z.shape))
     inputs = {"x": x, "z": z}
-    (reference,) = testing.run(tvm.IRModule.from_expr(expr), inputs, opt_level=1)
+    (reference,) = direct.run(tvm.IRModule.from_expr(expr), inputs)
     kinds = ["resampling"] + (["binary", "eltwise"] if len(operand) == 4 else [])
     run_alone(expr, inputs, None, reference, kinds=kinds, rtol=1e-5)
 
@@ -184,5 +184,5 @@ def test_what_is_accepted_has_the_same_coordinates(method, mode, size, out):
     if method == "nearest_neighbor":
         coordinates = np.floor(coordinates + 0.5)
     x = np.arange(size, dtype="float32").reshape(1, 1, size)
-    (reference,) = testing.run(tvm.IRModule.from_expr(expr), {"x": x}, opt_level=1)
+    (reference,) = direct.run(tvm.IRModule.from_expr(expr), {"x": x})
     np.testing.assert_allclose(reference.reshape(-1), coordinates, atol=1e-5)

@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import rand
 from dnnl_tests.single_op import run_alone, var
 
@@ -110,7 +111,7 @@ def test_others_are_not_taken_for_it(name):
     partitioned = dnnl.partition_for_dnnl(mod, prune=False)
     assert "dnnl.rms_norm" not in dnnl.offload_report(partitioned).composites
     inputs = {p.name_hint: rand(2, 7, 32) for p in mod["main"].params}
-    testing.assert_close(testing.run(partitioned, inputs), testing.run(mod, inputs, opt_level=1))
+    testing.assert_close(direct.run(partitioned, inputs), direct.run(mod, inputs))
 
 
 @pytest.mark.parametrize("exclude", ["dnnl.rms_norm", "rsqrt"])
@@ -125,6 +126,6 @@ def test_transformer_block_is_one_partition():
     normal = F(rand(32, seed=2)) * NORMAL["rsqrt"](data)
     up, gate = (relay.nn.dense(normal, F(rand(64, 32, seed=seed))) for seed in (3, 4))
     out = relay.nn.dense(gate * relay.sigmoid(gate) * up, F(rand(32, 64, seed=5))) + data
-    mod = testing.check(tvm.IRModule.from_expr(out), {"x": rand(8, 32)}, partitions=1, rtol=1e-5)
+    mod = direct.check(tvm.IRModule.from_expr(out), {"x": rand(8, 32)}, partitions=1, rtol=1e-5)
     report = dnnl.offload_report(mod)
     assert report.offloaded == report.total and report.composites["dnnl.rms_norm"] == 1

@@ -28,6 +28,7 @@ from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs import draw, judging
 from dnnl_tests.graphs.graph import inputs_of
@@ -89,7 +90,7 @@ def test_precision():
     assert (report.partitions, report.offloaded) == (1, report.total), f"{report}\n{partitioned}"
     assert report.composites["dnnl.dense_gelu_erf"] == 1
     assert re.search(r"nn.softmax\(%\d+\) /\* ty=Tensor\[\(2, 64\), bfloat16\]", str(partitioned))
-    (got,), (want,) = testing.run(partitioned, {"x": data}), testing.run(
+    (got,), (want,) = direct.run(partitioned, {"x": data}), direct.run(
         mod, {"x": data}, opt_level=1
     )
     assert got.dtype == "float32"

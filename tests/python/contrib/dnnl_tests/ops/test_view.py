@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, conv2d, rand
 from dnnl_tests.relay import const, conv, module, partition
@@ -156,7 +157,7 @@ def test_in_front_of_every_family(consumer, is_blocked):
     offload = testing.offload(partitioned)
     assert offload.partitions == 1 and not offload.host_ops, partitioned
     assert offload.ops["transpose"] == 1
-    steps = run_planned(partitioned, {"x": x}, testing.run(mod, {"x": x}, opt_level=1), RTOL)
+    steps = run_planned(partitioned, {"x": x}, direct.run(mod, {"x": x}), RTOL)
     slow = [step for step in steps if step["reference"]]
     # Without AVX-512 oneDNN has nothing better for a window over any five channels.
     assert not [step for step in slow if step["kind"] != "lrn"], slow
@@ -194,13 +195,13 @@ def test_second_operands_and_layouts_of_views(view, is_blocked):
     mod = module(*outputs)
     partitioned = partition(mod, prune=False)
     assert not testing.offload(partitioned).host_ops
-    got = testing.run(partitioned, {"x": x})
-    for i, pair in enumerate(zip(got, testing.run(mod, {"x": x}, opt_level=1))):
+    got = direct.run(partitioned, {"x": x})
+    for i, pair in enumerate(zip(got, direct.run(mod, {"x": x}))):
         assert testing.difference(*([value] for value in pair)).relative <= RTOL, i
 
 
 def _run(expr, x, partitions=1, executors=("graph", "vm"), **expected):
-    return testing.check(
+    return direct.check(
         module(expr), {"x": x}, partitions=partitions, executors=executors, rtol=RTOL, **expected
     )
 
@@ -217,25 +218,23 @@ class TestAliases:
     @pytest.mark.parametrize("prune", [False, True])
     def test_a_result_and_a_view_of_it(self, prune):
         y, z = self.both(lambda y: relay.reshape(y, (2, -1)))
-        testing.check(
-            module(y, z), {"x": self.x}, partitions=1, rtol=RTOL, options={"prune": prune}
-        )
+        direct.check(module(y, z), {"x": self.x}, partitions=1, rtol=RTOL, options={"prune": prune})
 
     def test_a_result_twice(self):
         y, z = self.both(lambda y: relay.transpose(y, (0, 2, 3, 1)))
         mod = module(relay.tanh(z), z, y, z)
-        testing.check(mod, {"x": self.x}, partitions=1, rtol=RTOL, options={"prune": False})
+        direct.check(mod, {"x": self.x}, partitions=1, rtol=RTOL, options={"prune": False})
 
     def test_two_views_of_one_result(self):
         y, z = self.both(lambda y: relay.reshape(y, (2, -1)))
         mod = module(z, relay.reshape(y, (16, 36)), relay.expand_dims(y, 0))
-        testing.check(mod, {"x": self.x}, partitions=1, rtol=RTOL, options={"prune": False})
+        direct.check(mod, {"x": self.x}, partitions=1, rtol=RTOL, options={"prune": False})
 
     def test_a_view_of_an_input(self):
         x = var("x", self.x.shape)
         flat = relay.reshape(x, (2, -1))
         mod = module(flat, conv(relay.reshape(flat, self.x.shape)))
-        testing.check(mod, {"x": self.x}, partitions=1, rtol=RTOL, options={"prune": False})
+        direct.check(mod, {"x": self.x}, partitions=1, rtol=RTOL, options={"prune": False})
 
     def test_a_view_outlives_what_it_is_a_view_of(self):
         """The arena must not give the memory away while a view of it is read."""
@@ -280,14 +279,14 @@ class TestPartitions:
         report = dnnl.offload_report(partitioned)
         assert report.offloaded_ops["reshape"] == 1 and report.ops["reshape"] == 2
         assert report.reasons["reshape"] == {"left out: a view at the edge of a partition": 1}
-        testing.check(mod, {"x": self.x}, partitions=1, rtol=RTOL)
+        direct.check(mod, {"x": self.x}, partitions=1, rtol=RTOL)
 
     def test_a_view_of_a_result_that_others_use_stays_outside(self):
         y = conv(var("x", self.x.shape))
         mod = module(relay.sin(relay.reshape(y, (2, -1))), y)
         report = dnnl.offload_report(partition(mod))
         assert "reshape" not in report.offloaded_ops
-        testing.check(mod, {"x": self.x}, partitions=1, rtol=RTOL)
+        direct.check(mod, {"x": self.x}, partitions=1, rtol=RTOL)
 
     @json_only
     def test_a_result_may_be_a_view(self):
@@ -322,4 +321,4 @@ def test_one_channel_in_blocks_is_no_other_dimension(shape):
     attrs = dict(kernel_size=(3,), channels=1, padding=(1, 0))
     expr = relay.nn.conv1d_transpose(var("x", x.shape), relay.const(w), **attrs)
     mod = tvm.IRModule.from_expr(relay.tanh(relay.reshape(expr, shape)))
-    testing.check(mod, {"x": x}, partitions=1, options={"prune": False})
+    direct.check(mod, {"x": x}, partitions=1, options={"prune": False})

@@ -25,6 +25,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import conv2d, rand
 from dnnl_tests.single_op import run_alone, var
 
@@ -216,7 +217,7 @@ def test_tvm_runs_what_is_pruned(name):
     assert testing.offload(pruned).partitions == 0
     assert not testing.offload(pruned).composites
     tvm.ir.assert_structural_equal(pruned["main"], relay.transform.InferType()(mod)["main"])
-    testing.assert_close(testing.run(pruned, {"x": x}), [function(x.astype("float64"))], 1e-6)
+    testing.assert_close(direct.run(pruned, {"x": x}), [function(x.astype("float64"))], 1e-6)
 
 
 def test_a_pruned_composite_leaves_nothing_of_a_virtual_op():
@@ -281,7 +282,7 @@ def test_a_near_miss_is_no_formula(name):
     assert virtual_ops(expr) <= parts
     mod = tvm.IRModule.from_expr(expr)
     partitioned = dnnl.partition_for_dnnl(mod, prune=False)
-    testing.assert_close(testing.run(partitioned, {"x": x}), testing.run(mod, {"x": x}), 1e-6)
+    testing.assert_close(direct.run(partitioned, {"x": x}), direct.run(mod, {"x": x}), 1e-6)
 
 
 def test_an_inner_value_that_is_used_elsewhere_is_left_alone():
@@ -338,7 +339,7 @@ def test_one_formula_in_another():
     offload = testing.offload(partitioned)
     assert offload.partitions == 1 and not offload.host_ops
     for executor in ("graph", "vm"):
-        outputs = testing.run(partitioned, {"x": x}, executor=executor)
+        outputs = direct.run(partitioned, {"x": x}, executor=executor)
         testing.assert_close(outputs, [out], 2e-5)
 
 
@@ -354,7 +355,7 @@ def test_constants_after_those_of_a_formula():
     assert testing.offload(partitioned).partitions == 1
     expected = conv2d(gelu(x).astype("float32"), w, attrs)
     for executor in ("graph", "vm"):
-        outputs = testing.run(partitioned, {"x": x}, executor=executor)
+        outputs = direct.run(partitioned, {"x": x}, executor=executor)
         testing.assert_close(outputs, [expected], 2e-5)
 
 

@@ -28,6 +28,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib.register import get_pattern_table
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, conv2d, rand
 
@@ -67,7 +68,7 @@ def test_patterns(executor):
     mod, inputs, params, expected = conv_bias_relu()
     partitioned = byoc_pipeline(mod, params)
     assert testing.offload(partitioned).composites == {"dnnl.conv2d_bias_relu": 1}
-    testing.assert_close(testing.run(partitioned, inputs, executor=executor), [expected], RTOL)
+    testing.assert_close(direct.run(partitioned, inputs, executor=executor), [expected], RTOL)
 
 
 SIGMOID = relay.sigmoid, lambda value: 1 / (1 + np.exp(-value))
@@ -98,7 +99,7 @@ def test_patterns_of_the_table(name):
     partitioned = byoc_pipeline(tvm.IRModule.from_expr(expr))
     assert testing.offload(partitioned).composites == {f"dnnl.{name}": 1}
     inputs = {"x": x, "r": r} if residual else {"x": x}
-    testing.assert_close(testing.run(partitioned, inputs), [expected], RTOL)
+    testing.assert_close(direct.run(partitioned, inputs), [expected], RTOL)
 
 
 @pytest.mark.parametrize("post", ["", "_relu"])
@@ -120,7 +121,7 @@ def test_a_residual_that_is_read_twice(second, post):
     first = conv2d(x, w, attrs) + b
     expected = first + conv2d(first, w, attrs) + b
     expected = np.maximum(expected, 0) if post else expected
-    testing.assert_close(testing.run(partitioned, {"x": x}), [expected], RTOL)
+    testing.assert_close(direct.run(partitioned, {"x": x}), [expected], RTOL)
 
 
 def residual_of(kind, conv):
@@ -180,7 +181,7 @@ def test_single_ops():
     partitioned = byoc_pipeline(mod, params, composites=False)
     offload = testing.offload(partitioned)
     assert not offload.composites and not offload.host_ops and offload.partitions == 1
-    testing.assert_close(testing.run(partitioned, inputs), [expected], RTOL)
+    testing.assert_close(direct.run(partitioned, inputs), [expected], RTOL)
 
 
 def test_the_same_is_offloaded_as_by_partition_for_dnnl():

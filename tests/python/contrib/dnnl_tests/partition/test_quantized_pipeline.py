@@ -24,6 +24,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.quantized import Quantization
 
 DATA = Quantization(0.02, 131, "uint8")
@@ -164,8 +165,8 @@ def test_composite(op, end, bias, per_channel):
     assert (
         offload.composites == testing.offload(dnnl.partition_for_dnnl(mod, prune=False)).composites
     )
-    (got,) = testing.run(partitioned, inputs)
-    (want,) = testing.run(mod, inputs)
+    (got,) = direct.run(partitioned, inputs)
+    (want,) = direct.run(mod, inputs)
     assert got.dtype == want.dtype
     if got.dtype == np.float32:
         # TVM's sum is exact, and so is oneDNN's; the rest is one rounding of each product.
@@ -203,7 +204,7 @@ def test_a_residual_that_is_read_twice(second):
     offload = testing.offload(partitioned)
     names = {"dnnl.qnn.conv2d_quantize": 1, "dnnl.qnn.conv2d_quantize_sum_quantize": 1}
     assert offload.composites == names and offload.partitions == 1, partitioned
-    (got,), (want,) = testing.run(partitioned, inputs), testing.run(mod, inputs)
+    (got,), (want,) = direct.run(partitioned, inputs), direct.run(mod, inputs)
     # A step of the shortcut is 1.1 of its products' in the convolution behind it.
     assert np.abs(got.astype("int32") - want.astype("int32")).max() <= 2
 
@@ -224,6 +225,6 @@ def test_a_dequantize_that_no_op_reads_stays_out():
     expr = relay.nn.dense(scales.dequantize(scales.var("x", 5, 16)), weight.dequantize(w))
     partitioned = byoc_pipeline(tvm.IRModule.from_expr(OUT.quantize(expr)))
     assert not testing.offload(partitioned).composites
-    (got,) = testing.run(partitioned, {"x": x})
+    (got,) = direct.run(partitioned, {"x": x})
     want = OUT.nearest(scales.real(x) @ weight.real(w).T)
     assert np.abs(got.astype("int32") - want.astype("int32")).max() <= 1

@@ -25,6 +25,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.quantized import Quantization
 from dnnl_tests.relay import composites, module, partition
 
@@ -112,7 +113,7 @@ def test_as_with_constants(form, scale):
         offload = testing.offload(mod)
         assert offload.composites == {f"dnnl.qnn.{name}_quantize": 1} and not offload.host_ops, mod
     x = {"x": DATA.values(1, 4, 6, 6)}
-    (got,), (want,) = (testing.run(mod, x) for mod in mods)
+    (got,), (want,) = (direct.run(mod, x) for mod in mods)
     np.testing.assert_array_equal(got, want)
     folded = dnnl.offload_report(mods[0]).folded
     assert folded == {"qnn.quantize": 1 if form == "transposed" else 2}
@@ -121,7 +122,7 @@ def test_as_with_constants(form, scale):
 def test_unsigned_with_a_zero_point():
     mods = [partition(module(qdq(each, 0.01, "uint8", 128)), prune=False) for each in (False, True)]
     x = {"x": DATA.values(1, 4, 6, 6)}
-    (got,), (want,) = (testing.run(mod, x) for mod in mods)
+    (got,), (want,) = (direct.run(mod, x) for mod in mods)
     np.testing.assert_array_equal(got, want)
     assert testing.offload(mods[0]).composites == {"dnnl.qnn.conv2d_bias_quantize": 1}
 

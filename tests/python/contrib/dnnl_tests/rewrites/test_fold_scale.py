@@ -22,6 +22,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import const, conv, module, partition, var
 
@@ -97,7 +98,7 @@ def test_folded(name):
     expr, composites, folded = FOLDED[name]
     mod = module(expr)
     (param,) = mod["main"].params
-    partitioned = testing.check(
+    partitioned = direct.check(
         mod, {"x": rand(*map(int, param.checked_type.shape))}, composites=composites, partitions=1
     )
     report = dnnl.offload_report(partitioned)
@@ -106,8 +107,8 @@ def test_folded(name):
 
 def test_power_of_two_is_exact():
     data = {"x": rand(*SHAPE)}
-    (want,) = testing.run(partition(module(conv(x))), data)
-    (got,) = testing.run(partition(module(conv(x) * scalar(0.25))), data)
+    (want,) = direct.run(partition(module(conv(x))), data)
+    (got,) = direct.run(partition(module(conv(x) * scalar(0.25))), data)
     np.testing.assert_array_equal(got, want * np.float32(0.25))
 
 
@@ -133,7 +134,7 @@ def test_kept(name):
     report = dnnl.offload_report(partitioned)
     assert not report.folded and report.ops == dnnl.offload_report(mod).ops
     inputs = {p.name_hint: rand(*map(int, p.checked_type.shape)) for p in mod["main"].params}
-    testing.assert_close(testing.run(partitioned, inputs), testing.run(mod, inputs, opt_level=1))
+    testing.assert_close(direct.run(partitioned, inputs), direct.run(mod, inputs))
 
 
 def test_excluded_op_is_kept():

@@ -21,6 +21,7 @@ import pytest
 from tvm import relay
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import conv, pool
 from dnnl_tests.relay import composites, module, partition, var
@@ -134,7 +135,7 @@ def test_pad_of_channels_that_have_scales(axis):
     mod = partition(module(real, other), prune=False)
     assert testing.offload(mod).composites == {"dnnl.qnn.conv2d_quantize": 1}
     assert dtypes_of(mod, "nn.pad") == ["uint8"] and dtypes_of(mod, "reshape") == ["uint8"]
-    got, _ = testing.run(mod, {"x": x, "y": DATA.values(4, 36)})
+    got, _ = direct.run(mod, {"x": x, "y": DATA.values(4, 36)})
     testing.assert_close([got], [data.real(np.pad(x, widths))], 1e-6)
 
 

@@ -24,6 +24,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.quantized import Quantization, run_quantized
 from dnnl_tests.reference import conv as numpy_conv
@@ -151,7 +152,7 @@ def data_of(mod):
 def test_strides_are_propagated(name):
     expr, strides, parts = SKIPPED[name]
     mod = module(expr)
-    partitioned = testing.check(mod, data_of(mod), partitions=1)
+    partitioned = direct.check(mod, data_of(mod), partitions=1)
     assert convs_and_parts(partitioned) == (sorted(strides), parts)
 
 
@@ -183,7 +184,7 @@ def test_with_open_sizes(name):
         sizes = [n if k == channels else n + more for k, n in enumerate(shape)]
         static = module(with_shape(expr, [batch, *sizes[1:]]))
         inputs = data_of(static)
-        testing.assert_close(runner(inputs), testing.run(static, inputs, opt_level=1))
+        testing.assert_close(runner(inputs), direct.run(static, inputs))
 
 
 def test_open_sizes_that_may_differ():
@@ -218,7 +219,7 @@ def test_what_is_left_out_of_a_residual_is_not_changed():
     mod = module(y)
     partitioned = partition(mod)
     assert convs_and_parts(partitioned)[1] == 1
-    (result,) = testing.run(partitioned, {"x": data, "z": np.zeros_like(data)})
+    (result,) = direct.run(partitioned, {"x": data, "z": np.zeros_like(data)})
     np.testing.assert_array_equal(result, data[:, :, ::2, ::2])
 
 
@@ -230,8 +231,8 @@ def test_what_is_left_is_not_changed(shape):
     plain = module(conv(conv(data, in_channels=channels, strides=(2, 2)), kernel=1))
     propagated = module(every(conv(data, in_channels=channels), 2, 2, seed=0))
     inputs = {"x": rand(*shape)}
-    (want,) = testing.run(partition(plain), inputs)
-    (got,) = testing.run(partition(propagated), inputs)
+    (want,) = direct.run(partition(plain), inputs)
+    (got,) = direct.run(partition(propagated), inputs)
     np.testing.assert_array_equal(got, want)
 
 
@@ -300,9 +301,7 @@ def test_kept(name):
     mod = module(*(expr.fields if isinstance(expr, relay.Tuple) else [expr]))
     partitioned = partition(mod, prune=False)
     assert convs_and_parts(partitioned) == convs_and_parts(mod)
-    testing.assert_close(
-        testing.run(partitioned, data_of(mod)), testing.run(mod, data_of(mod), opt_level=1)
-    )
+    testing.assert_close(direct.run(partitioned, data_of(mod)), direct.run(mod, data_of(mod)))
 
 
 def test_no_pool_is_made_where_pools_stay_on_tvm():

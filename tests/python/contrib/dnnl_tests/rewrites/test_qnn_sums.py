@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.quantized import (
     Quantization,
     assert_within_one_step,
@@ -105,7 +106,7 @@ def test_bias_along_any_axis(axis, layout, rows, op):
     if (layout, axis) in REFUSED:
         mod = partition(module(expr), prune=False)
         assert not testing.offload(mod).partitions
-        assert_within_one_step(testing.run(mod, one.inputs)[0], want)
+        assert_within_one_step(direct.run(mod, one.inputs)[0], want)
     else:
         run_quantized(expr, one.inputs, want, composites=counts)
 
@@ -116,7 +117,7 @@ def test_bias_of_more_dimensions():
     expr = one.expr + relay.const(np.full((1, 1, 1, 1, 1), 500, "int32"))
     mod = partition(module(OUT.requantize(expr, SCALES, 1)), prune=False)
     assert testing.offload(mod).host_ops == {"qnn.conv2d": 1, "add": 1}
-    (got,) = testing.run(mod, one.inputs)
+    (got,) = direct.run(mod, one.inputs)
     sums = np.rint(one.exact / one.scale)[None] + 500
     assert_within_one_step(got, OUT.nearest(sums * SCALES.reshape(1, 8, 1, 1, 1)))
 
@@ -222,7 +223,7 @@ def test_bounds_of_a_cast(low, high, is_read):
     host = testing.offload(mod).host_ops
     assert ("qnn.conv2d" not in host) == is_read
     steps = np.rint(one.exact / OUT.scale) + OUT.zero_point
-    (got,) = testing.run(mod, one.inputs)
+    (got,) = direct.run(mod, one.inputs)
     # TVM cuts the fractions of the bounds off.
     assert_within_one_step(got, np.clip(steps, int(low), int(high)).astype("int64").astype("uint8"))
 
@@ -273,7 +274,7 @@ def test_average_in_int32_that_counts_padding(zero):
         want = OUT.nearest(0.02 * (np.floor(average + 1e-9) - zero))
         mod = partition(module(expr), prune=False)
         assert testing.offload(mod).host_ops == {"cast": 1, "nn.avg_pool2d": 1}
-        assert_within_one_step(testing.run(mod, {"x": x})[0], want)
+        assert_within_one_step(direct.run(mod, {"x": x})[0], want)
     else:
         counts = {"dnnl.qnn.avg_pool2d_quantize": 1}
         run_quantized(expr, {"x": x}, OUT.nearest(0.02 * average), composites=counts)
@@ -296,6 +297,6 @@ def test_qnn_average(counts, zero, out_zero):
         return
     want = pool(data.real(x), "avg", attrs)
     # TVM alone rounds each element before, and cuts off the fraction of each average.
-    assert out.steps_off(testing.run(module(expr), {"x": x})[0], want).max() < 1.5
+    assert out.steps_off(direct.run(module(expr), {"x": x})[0], want).max() < 1.5
     want = out.nearest(want)
     run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.avg_pool2d_quantize": 1})

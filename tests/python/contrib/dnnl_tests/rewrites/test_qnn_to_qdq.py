@@ -25,6 +25,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.qnn import op as qnn
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.quantized import (
     Quantization,
     assert_within_one_step,
@@ -84,7 +85,7 @@ def test_scales_of_rows_or_columns_of_a_conv(axis):
     offload = testing.offload(mod)
     assert offload.composites == {"dnnl.dequantize_quantize": 1}
     assert offload.host_ops == {"qnn.conv2d": 1}
-    assert_within_one_step(testing.run(mod, {"x": x})[0], OUT.nearest(want))
+    assert_within_one_step(direct.run(mod, {"x": x})[0], OUT.nearest(want))
 
 
 @pytest.mark.parametrize("low, high", [(120, 200), (119.5, 200.5), (121.7, 999.0)])
@@ -105,7 +106,7 @@ def test_clip_of_signed_integers(low, high):
     x = DATA.values(4, 60)
     expr = relay.clip(out.quantize(DATA.dequantize(DATA.var("x", 4, 60))), low, high)
     want = np.clip(out.nearest(DATA.real(x)), int(low), int(high))
-    assert_within_one_step(testing.run(module(expr), {"x": x})[0], want)
+    assert_within_one_step(direct.run(module(expr), {"x": x})[0], want)
     run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.clip_quantize": 1})
 
 

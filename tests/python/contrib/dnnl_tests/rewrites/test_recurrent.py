@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.relay import module, partition, var
 
@@ -72,7 +72,7 @@ def test_inputs_of_all_steps_are_multiplied_at_once(sign):
     assert report.partitions == 1 and report.offloaded == report.total
     assert report.composites == {"dnnl.dense_bias": 1, "dnnl.dense_sum_tanh": STEPS}
     assert "concatenate" not in report.ops
-    testing.check(mod, {"x": X}, reference=[states(X[::sign], kernels, biases)], rtol=RTOL)
+    direct.check(mod, {"x": X}, reference=[states(X[::sign], kernels, biases)], rtol=RTOL)
 
 
 def test_inputs_without_a_state():
@@ -87,7 +87,7 @@ def test_inputs_without_a_state():
     report = dnnl.offload_report(partition(mod))
     assert report.composites == {"dnnl.dense_bias": 1} and report.ops["nn.dense"] == 1
     expected = np.tanh(X.astype("float64") @ kernels[0].T + biases[0])
-    testing.check(mod, {"x": X}, reference=[expected], rtol=RTOL)
+    direct.check(mod, {"x": X}, reference=[expected], rtol=RTOL)
 
 
 STAYS = {
@@ -111,4 +111,4 @@ def test_steps_that_stay(case):
     assert report.ops["nn.dense"] == report.ops["concatenate"] == STEPS
     values = rand(*case.get("shape", X.shape))
     expected = states(np.moveaxis(values, axis, 0), kernels, biases)
-    testing.check(mod, {"x": values}, options=options, reference=[expected], rtol=RTOL)
+    direct.check(mod, {"x": values}, options=options, reference=[expected], rtol=RTOL)

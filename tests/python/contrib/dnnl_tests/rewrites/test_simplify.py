@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import rand
 
 X = rand(1, 8, 6, 6)
@@ -40,7 +41,7 @@ def copies(results):
     body = relay.Tuple(results) if isinstance(results, list) else results
     mod = tvm.IRModule.from_expr(relay.Function([x], body))
     partitioned = dnnl.partition_for_dnnl(mod)
-    testing.assert_close(testing.run(partitioned, {"x": X}), testing.run(mod, {"x": X}), 1e-5)
+    testing.assert_close(direct.run(partitioned, {"x": X}), direct.run(mod, {"x": X}), 1e-5)
     assert testing.offload(partitioned).partitions == 1
     return testing.offload(partitioned).host_ops["copy"]
 
@@ -70,8 +71,8 @@ def test_dropout_goes():
     assert testing.offload(partitioned).composites == {"dnnl.conv2d_relu": 1}
     report = dnnl.offload_report(partitioned)
     assert report.folded == {"nn.dropout": 1}
-    expected = np.maximum(testing.run(tvm.IRModule.from_expr(conv(x)), {"x": X})[0], 0)
-    testing.assert_close(testing.run(partitioned, {"x": X}), [expected], 1e-5)
+    expected = np.maximum(direct.run(tvm.IRModule.from_expr(conv(x)), {"x": X})[0], 0)
+    testing.assert_close(direct.run(partitioned, {"x": X}), [expected], 1e-5)
 
 
 def broadcasts(body, **inputs):
@@ -79,7 +80,7 @@ def broadcasts(body, **inputs):
     mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
     partitioned = dnnl.partition_for_dnnl(mod)
     inputs = {"x": X, **inputs}
-    testing.assert_close(testing.run(partitioned, inputs), testing.run(mod, inputs), 1e-5)
+    testing.assert_close(direct.run(partitioned, inputs), direct.run(mod, inputs), 1e-5)
     left = testing.offload(partitioned).host_ops["broadcast_to"]
     assert (testing.offload(partitioned).partitions == 1) == (not left), partitioned
     assert dnnl.offload_report(partitioned).folded.get("broadcast_to", 0) == (not left)
@@ -104,8 +105,8 @@ def test_broadcasts_of_both_operands():
     rows = relay.broadcast_to(relay.max(y, axis=2, keepdims=True), X.shape)
     columns = relay.broadcast_to(relay.max(y, axis=3, keepdims=True), X.shape)
     mod = tvm.IRModule.from_expr(conv(relay.add(rows, columns)))
-    results = testing.run(dnnl.partition_for_dnnl(mod), {"x": X})
-    testing.assert_close(results, testing.run(mod, {"x": X}), 1e-5)
+    results = direct.run(dnnl.partition_for_dnnl(mod), {"x": X})
+    testing.assert_close(results, direct.run(mod, {"x": X}), 1e-5)
     column = relay.nn.global_avg_pool2d(y)
     wide = relay.broadcast_to(column, X.shape)
     assert broadcasts(conv(relay.concatenate([conv(wide), y], 1), 16)) == 1
@@ -118,9 +119,9 @@ def test_a_broadcast_of_an_open_dimension_stays():
     mod = tvm.IRModule.from_expr(relay.nn.relu(y))
     partitioned = dnnl.partition_for_dnnl(mod)
     inputs = {"x": X, "b": rand(1, 8, 1, 1, seed=3)}
-    results = testing.run(partitioned, inputs, executor="vm")
+    results = direct.run(partitioned, inputs, executor="vm")
     assert results[0].shape == (2, 8, 6, 6)
-    testing.assert_close(results, testing.run(mod, inputs, executor="vm"), 1e-5)
+    testing.assert_close(results, direct.run(mod, inputs, executor="vm"), 1e-5)
 
 
 def filled(value, shape, dtype):
@@ -141,8 +142,8 @@ def test_tensors_of_one_value_are_constants(value):
         partitioned = dnnl.partition_for_dnnl(mod)
         report = dnnl.offload_report(partitioned)
         assert report.partitions == 1 and report.offloaded == report.total == 3
-        outputs = testing.run(partitioned, {"x": X})
-        testing.assert_close(outputs, testing.run(mod, {"x": X}), 1e-5)
+        outputs = direct.run(partitioned, {"x": X})
+        testing.assert_close(outputs, direct.run(mod, {"x": X}), 1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "int64", "bool", "float64"])

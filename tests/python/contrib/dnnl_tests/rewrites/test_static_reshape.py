@@ -27,6 +27,7 @@ from tvm.relay.op.contrib._dnnl.rewrites.static_reshape import reshape_codes
 from tvm.testing import dnnl as testing
 from tvm.testing.dnnl import host_target
 
+from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import const, module, partition, var, without_dnnl
@@ -280,7 +281,7 @@ def test_softmax_of_rows_that_are_joined(op, axis):
     for sizes in ((1, 4, 5, 5), (3, 4, 2, 7)):
         value = rand(*sizes)
         plain = module(relay.nn.relu(op(relay.exp(var("x", *sizes)), axis=-1)))
-        testing.assert_close(ours({"x": value}), testing.run(plain, {"x": value}))
+        testing.assert_close(ours({"x": value}), direct.run(plain, {"x": value}))
 
 
 def test_softmax_of_columns_of_joined_rows_stays():
@@ -300,5 +301,5 @@ def test_softmax_of_rows_that_is_pruned_runs_on_tvm():
     report = dnnl.offload_report(partitioned)
     assert (report.offloaded, report.partitions) == (0, 0), report
     value, plain = rand(3, 4, 2, 7), module(relay.nn.softmax(var("x", 3, 4, 2, 7)))
-    want = testing.run(plain, {"x": value})
-    testing.assert_close(testing.run(partitioned, {"x": value}, executor="vm"), want)
+    want = direct.run(plain, {"x": value})
+    testing.assert_close(direct.run(partitioned, {"x": value}, executor="vm"), want)

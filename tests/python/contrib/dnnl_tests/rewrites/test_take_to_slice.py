@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import const, module, partition, var
 
@@ -64,7 +64,7 @@ def test_one_partition(attrs, dtype):
     assert report.partitions == 1 and report.offloaded == report.total
     assert "take" not in report.ops and report.ops["strided_slice"] == 1
     reference = np.maximum(np.take(np.tanh(x), attrs["indices"], attrs["axis"]), 0)
-    testing.check(mod, {"x": x}, options={"prune": False}, reference=[reference])
+    direct.check(mod, {"x": x}, options={"prune": False}, reference=[reference])
 
 
 @pytest.mark.parametrize("attrs", LEFT.values(), ids=LEFT.keys())
@@ -105,4 +105,4 @@ def test_the_classifier_of_a_transformer():
     """Only the row that is taken goes through the last product."""
     normal = relay.nn.layer_norm(var("x", 1, 197, 64), const(64), const(64, seed=1))
     logits = relay.nn.dense(items_of(normal, 0, "int64", axis=1), const(10, 64, seed=2))
-    testing.check(module(logits), {"x": rand(1, 197, 64)}, partitions=1, ops={"nn.dense": 1})
+    direct.check(module(logits), {"x": rand(1, 197, 64)}, partitions=1, ops={"nn.dense": 1})

@@ -1,0 +1,253 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Running modules without compiling them for TVM, which takes ten times as long.
+
+A partition is a runtime module of `relay.ext.dnnl`, called directly; the ops around the partitions,
+and those of a module that has none, are evaluated by numpy. A module with an op that numpy does not
+define here is compiled after all. The numbers of a partition are those of a compiled module; what
+TVM adds, from the constants' loader to the executors, is for `test_dnnl.py`, `integration`,
+`runtime` and `models`.
+"""
+
+import functools
+import warnings
+
+import ml_dtypes
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.graphs import numpy_ops
+from dnnl_tests.graphs.graph import numpy_type
+from dnnl_tests.numpy_qnn import QNN_OPS
+
+# Left out: of these ops numpy_ops has the coordinates that random graphs draw, and no others.
+COORDINATES = ("image.resize", "nn.upsampling")
+OPS = {
+    **{name: op for name, op in numpy_ops.OPS.items() if not name.startswith(COORDINATES)},
+    **QNN_OPS,
+    "copy": lambda call, data: data,
+    "full": lambda call, value: np.broadcast_to(value, _shape(call.checked_type)),
+    "full_like": lambda call, like, value: np.broadcast_to(value, like.shape),
+    **{
+        name: lambda call, *_: np.zeros(_shape(call.checked_type))
+        for name in ("zeros", "zeros_like")
+    },
+    **{name: lambda call, *_: np.ones(_shape(call.checked_type)) for name in ("ones", "ones_like")},
+}
+
+
+class NotDefined(Exception):
+    """A module has something that numpy cannot evaluate here."""
+
+
+def _to_ndarray(value):
+    return tvm.nd.array(np.asarray(value, order="C"))
+
+
+def _typed(value, dtype):
+    """Return a value given by a test as an array of a type."""
+    value = to_numpy(value) if isinstance(value, tvm.nd.NDArray) else np.asarray(value)
+    # The bits of a bfloat16, as some releases of TVM have them.
+    is_bits = dtype == "bfloat16" and value.dtype == "uint16"
+    return value.view(ml_dtypes.bfloat16) if is_bits else value.astype(numpy_type(dtype))
+
+
+def _shape(type_):
+    if not all(isinstance(dim, tvm.tir.IntImm) for dim in type_.shape):
+        raise NotDefined(f"open dimensions {type_.shape}")
+    return tuple(int(dim) for dim in type_.shape)
+
+
+def _fields(type_):
+    return list(type_.fields) if isinstance(type_, relay.TupleType) else [type_]
+
+
+class Partition:
+    """A function with Compiler="dnnl" as a runtime module that holds its constants."""
+
+    def __init__(self, function):
+        self.symbol = str(function.attrs["global_symbol"])
+        self.params = [param.checked_type for param in function.params]
+        self.results = _fields(function.checked_type.ret_type)
+        for type_ in (*self.params, *self.results):
+            _shape(type_)
+        # Without the options of the caller's context, as `testing.build` compiles.
+        with tvm.transform.PassContext(opt_level=3):
+            self.module = tvm.get_global_func("relay.ext.dnnl")(function)
+            updater = tvm.get_global_func("relay.ext.dnnl.constant_updater")
+            constants = updater(function, self.symbol)
+        names = self.module.get_function("get_const_vars")()
+        self.module.get_function("__init_" + self.symbol)([constants[name] for name in names])
+
+    def __call__(self, *args):
+        """Return the list of the outputs."""
+        outputs = [tvm.nd.empty(_shape(type_), type_.dtype) for type_ in self.results]
+        self.module.get_function(self.symbol)(*map(_to_ndarray, args), *outputs)
+        return [to_numpy(output) for output in outputs]
+
+
+class Evaluation:
+    """One evaluation of a function: the values of its expressions, each computed once.
+
+    The values have the types of the expressions; tuples are lists.
+    """
+
+    def __init__(self, mod, partitions, values):
+        self.mod, self.partitions = mod, partitions
+        self.values = values
+
+    def value(self, expr):
+        """Return the value of an expression."""
+        if expr not in self.values:
+            self.values[expr] = self._compute(expr)
+        return self.values[expr]
+
+    def _compute(self, expr):
+        if isinstance(expr, relay.Constant):
+            return to_numpy(expr.data)
+        if isinstance(expr, relay.Tuple):
+            return [self.value(field) for field in expr.fields]
+        if isinstance(expr, relay.TupleGetItem):
+            return self.value(expr.tuple_value)[expr.index]
+        if not isinstance(expr, relay.Call):
+            raise NotDefined(type(expr).__name__)
+        args = [self.value(arg) for arg in expr.args]
+        if isinstance(expr.op, tvm.ir.Op):
+            return apply(expr, args)
+        if isinstance(expr.op, relay.GlobalVar) and expr.op.name_hint in self.partitions:
+            outputs = self.partitions[expr.op.name_hint](*args)
+            return outputs if isinstance(expr.checked_type, relay.TupleType) else outputs[0]
+        function = self.mod[expr.op] if isinstance(expr.op, relay.GlobalVar) else expr.op
+        if not isinstance(function, relay.Function):
+            raise NotDefined(type(function).__name__)
+        inner = Evaluation(self.mod, self.partitions, dict(zip(function.params, args)))
+        return inner.value(function.body)
+
+
+def _wide(value):
+    if isinstance(value, list):
+        return [_wide(field) for field in value]
+    return value if value.dtype.kind in "iub" else value.astype("float64")
+
+
+def apply(call, args):
+    """Return the result of a call of an op: computed in float64, then rounded to its type."""
+    if call.op.name not in OPS:
+        raise NotDefined(call.op.name)
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            result = OPS[call.op.name](call, *map(_wide, args))
+    except Exception as error:  # pylint: disable=broad-except
+        raise NotDefined(f"{call.op.name}: {error!r}") from error
+    types = _fields(call.checked_type)
+    with np.errstate(all="ignore"):
+        fields = result if isinstance(call.checked_type, relay.TupleType) else [result]
+        fields = [np.asarray(f).astype(numpy_type(t.dtype)) for f, t in zip(fields, types)]
+    if any(field.shape != _shape(type_) for field, type_ in zip(fields, types)):
+        raise NotDefined(f"{call.op.name}: the result has another shape")
+    return fields if isinstance(call.checked_type, relay.TupleType) else fields[0]
+
+
+class Runner:
+    """Runs a module, as `testing.Runner` runs a compiled one.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module, partitioned for DNNL or not.
+    params : dict of str to array, optional
+        Values of parameters of ``main``.
+    opt_level : int
+        Relay's optimisation level, where the module is compiled.
+    """
+
+    def __init__(self, mod, params=None, opt_level=1):
+        self.mod = relay.transform.InferType()(mod)
+        self.params, self.opt_level = params, opt_level
+        self.lib, self.path = None, None
+        self._compiled = None
+        try:
+            self._partitions = self._make_partitions()
+        except NotDefined:
+            self._compile()
+
+    def _make_partitions(self):
+        partitions = {}
+        for var, function in self.mod.functions.items():
+            attrs = getattr(function, "attrs", None) or {}
+            if "Compiler" not in attrs:
+                continue
+            # C source has to be compiled and loaded as a library.
+            if str(attrs["Compiler"]) != "dnnl" or dnnl.dnnl_codegen() != "JSON":
+                raise NotDefined(f"compiler {attrs['Compiler']}, {dnnl.dnnl_codegen()}")
+            partitions[var.name_hint] = Partition(function)
+        modules = [partition.module for partition in partitions.values()]
+        for module in modules[1:]:
+            modules[0].import_module(module)
+        self.lib = modules[0] if modules else None
+        return partitions
+
+    def _compile(self):
+        self._compiled = testing.Runner(
+            testing.build(self.mod, self.params, opt_level=self.opt_level)
+        )
+        self.lib, self.path = self._compiled.lib, self._compiled.path
+
+    def __call__(self, inputs):
+        """Run once on inputs, and return the outputs as a flat list of numpy arrays."""
+        if self._compiled is None:
+            try:
+                return self._evaluate({**(self.params or {}), **inputs})
+            except NotDefined:
+                self._compile()
+        return self._compiled(inputs)
+
+    def _evaluate(self, inputs):
+        main = self.mod["main"]
+        values = {}
+        for param in main.params:
+            _shape(param.checked_type)
+            value = _typed(inputs[param.name_hint], param.checked_type.dtype)
+            if value.shape != _shape(param.checked_type):
+                raise NotDefined(f"{param.name_hint} has the shape {value.shape}")
+            values[param] = value
+        return _outputs(Evaluation(self.mod, self._partitions, values).value(main.body))
+
+
+def _outputs(value):
+    """Flatten a result, with the types that an executor's outputs have in numpy."""
+    if isinstance(value, list):
+        return [array for field in value for array in _outputs(field)]
+    return [_to_ndarray(value).numpy()]
+
+
+def run(mod, inputs, params=None, *, executor="graph", opt_level=1):
+    """Run a module once, and return its outputs as `testing.run` does.
+
+    Another executor than the graph's has shape functions, or is what a test is about.
+    """
+    if executor != "graph":
+        return testing.run(mod, inputs, params, executor=executor, opt_level=opt_level)
+    return Runner(mod, params, opt_level)(inputs)
+
+
+check = functools.partial(testing.check, run=run)
