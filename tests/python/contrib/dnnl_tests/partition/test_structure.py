@@ -26,6 +26,7 @@ from tvm import relay
 from tvm.contrib.onednn.options import Options
 from tvm.relay.op.contrib import _dnnl, dnnl
 from tvm.relay.op.contrib._dnnl import pipeline
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import Rewritten
 from tvm.relay.op.contrib._dnnl.rewrites import driver
 from tvm.testing import dnnl as testing
 
@@ -250,6 +251,65 @@ def test_step_that_fails_is_a_warning(step, monkeypatch):
     assert report.offloaded_ops.get("nn.conv2d", 0) == (step != "offload")
     if step == "offload":
         assert report.reasons["nn.conv2d"] == {"offload failed: no way": 1}
+
+
+def open_model():
+    """Return a module with reshapes to computed shapes, a take and a gelu."""
+    data = relay.nn.relu(var("x", None, None, 8))
+    sizes = relay.shape_of(data, "int64")
+    heads = [relay.strided_slice(sizes, [0], [2]), relay.const([2, 4], "int64")]
+    real = relay.reshape(data, relay.concatenate(heads, 0))
+    real = relay.take(relay.transpose(real, (2, 0, 1, 3)), relay.const(1), axis=0)
+    real = relay.nn.relu(real) * relay.const(1.0) / relay.const(2.0)
+    cubed = real + relay.const(0.044715) * relay.power(real, relay.const(3.0))
+    bent = relay.tanh(relay.const(0.79788456) * cubed)
+    gelu = relay.const(0.5) * real * (relay.const(1.0) + bent)
+    return module(relay.nn.dense(gelu, const(8, 4)) + const(8))
+
+
+STEPS = [step.__name__ for step in pipeline._steps(Options(precision="bfloat16"))]
+
+
+def partition_with(name, wrapper, monkeypatch):
+    """Partition `open_model` with another function in the place of a step."""
+    step = getattr(pipeline, name)
+    other = wrapper(step)
+    of_qdq = [other if each is step else each for each in pipeline._QDQ_STEPS]
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, name, other)
+        patch.setattr(pipeline, "_QDQ_STEPS", of_qdq)
+        precision = "bfloat16" if name == "reduce_precision" else "float32"
+        return dnnl.partition_for_dnnl(open_model(), prune=False, precision=precision)
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(STEPS))
+def test_step_that_fails_in_the_end_leaves_no_trace(name, monkeypatch):
+    """Function and report are those of a pipeline without the step, or of none."""
+
+    def failing(step):
+        def fail(function, rules):
+            step(function, rules)
+            raise tvm.TVMError("no way")
+
+        fail.__name__ = name
+        return fail
+
+    def skipping(step):
+        return lambda function, rules: Rewritten(function.func)
+
+    with pytest.warns(pipeline.PartitionWarning, match=f"{name} failed: no way"):
+        partitioned = partition_with(name, failing, monkeypatch)
+    check_complete(partitioned)
+    report = dnnl.offload_report(partitioned).to_dict()
+    assert report.pop("failures") == {"main": f"{name} failed: no way"}
+    if name in ("dynamic_again", "unwrap_virtual_ops"):
+        assert tvm.ir.structural_equal(partitioned["main"], open_model()["main"])
+        assert not report["offloaded"] and not report["folded"]
+    else:
+        without = partition_with(name, skipping, monkeypatch)
+        assert tvm.ir.structural_equal(partitioned["main"], without["main"], True)
+        wanted = dnnl.offload_report(without).to_dict()
+        assert (report["folded"], report["offloaded"]) == (wanted["folded"], wanted["offloaded"])
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,15 @@
 # under the License.
 """Reshapes to a computed shape become reshapes with codes, where that is exactly right."""
 
+import inspect
+
 import numpy as np
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.ir.shape_kinds import Dim
+from tvm.relay.op.contrib._dnnl.ir.shape_kinds import KINDS, Dim, of_kind
 from tvm.relay.op.contrib._dnnl.rewrites.static_reshape import reshape_codes
 from tvm.testing import dnnl as testing
 from tvm.testing.dnnl import host_target
@@ -34,6 +36,13 @@ from dnnl_tests.relay import const, module, partition, var, without_dnnl
 
 ANY = None
 N, L = Dim(1, ("n",)), Dim(1, ("l",))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_shape_takes_all_operands_of_its_ops(kind):
+    for name in of_kind(kind):
+        op = tvm.ir.Op.get(name)
+        inspect.signature(KINDS[kind]).bind(op, *(None,) * op.num_inputs)
 
 
 def times(dim, number):
@@ -100,6 +109,14 @@ def test_shape_of_an_operand_of_the_same_shape():
     data = var("x", ANY, ANY, 96)
     weights = relay.nn.softmax(relay.nn.dense(data, const(96, 96)) + const(96))
     check(relay.reshape(weights, shape(data, [0], [1], 12, 8)), gone=True)
+
+
+@pytest.mark.parametrize("op", [relay.max, relay.mean, relay.variance])
+def test_shape_of_a_reduction(op):
+    """A variance has the mean as its second operand."""
+    data = var("x", ANY, ANY, 8)
+    real = relay.nn.relu(data) - op(data, axis=[-1], keepdims=True)
+    check(relay.reshape(real, shape(data, [0], [1], 4, 2)), gone=True)
 
 
 def test_shape_of_another_tensor_stays():

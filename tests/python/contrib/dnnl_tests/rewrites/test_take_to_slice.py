@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
 from dnnl_tests.reference import rand
@@ -106,3 +107,16 @@ def test_the_classifier_of_a_transformer():
     normal = relay.nn.layer_norm(var("x", 1, 197, 64), const(64), const(64, seed=1))
     logits = relay.nn.dense(items_of(normal, 0, "int64", axis=1), const(10, 64, seed=2))
     direct.check(module(logits), {"x": rand(1, 197, 64)}, partitions=1, ops={"nn.dense": 1})
+
+
+def test_data_of_other_open_dimensions():
+    """As the key and the value of a decoder are taken from its past."""
+    past = relay.tanh(var("x", 2, None, 4, None, 8))
+    mod = module(relay.nn.relu(items_of(past, 1, axis=0)))
+    partitioned = partition(mod, prune=False)
+    report = dnnl.offload_report(partitioned)
+    assert (report.offloaded, report.partitions) == (report.total, 1), report
+    run = testing.Runner(testing.build(partitioned, executor="vm"))
+    for batch, length in ((1, 5), (3, 2)):
+        x = rand(2, batch, 4, length, 8)
+        testing.assert_close(run({"x": x}), [np.maximum(np.tanh(x[1]), 0)])

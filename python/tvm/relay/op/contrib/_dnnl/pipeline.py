@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable
 
@@ -104,11 +105,26 @@ def _rewritten(
     mod = bind_params(record.attach(mod), params)
     mod = transform.InferType()(mod)
     for name in _candidates(mod, rules, record):
-        function = TypedFunction(mod, name)
-        for step in steps:
-            function = _attempt(function, step, rules, record)
-        mod = function.mod
+        mod, record = _run(steps, TypedFunction(mod, name), rules, record)
     return record.attach(mod)
+
+
+def _run(
+    steps: list[Step], given: TypedFunction, rules: Rules, record: Record
+) -> tuple[tvm.IRModule, Record]:
+    """Run the steps on a function; return the module with it, and the record.
+
+    Both are as they were given where a step fails that the steps before it rely on.
+    """
+    function, kept = given, copy.deepcopy(record)
+    for step in steps:
+        changed = _attempt(function, step, rules, record)
+        # Without these TVM cannot compile what the steps before them have written.
+        if changed is None and step in (dynamic_again, unwrap_virtual_ops):
+            kept.failures = record.failures
+            return given.mod, kept
+        function = changed or function
+    return function.mod, record
 
 
 # QNN ops become float ops between dequantize and quantize, and these go where fusion wants them.
@@ -182,28 +198,35 @@ def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     return name in ROOTS and tensor_reason("result", value_of(call), 1) is None
 
 
-def _attempt(function: TypedFunction, step: Step, rules: Rules, record: Record) -> TypedFunction:
-    """Run a step on a function; what it cannot cope with stays as it was, with a warning."""
+def _attempt(
+    function: TypedFunction, step: Step, rules: Rules, record: Record
+) -> TypedFunction | None:
+    """Run a step on a function, whole or not at all.
+
+    What the step cannot cope with stays as it was, and the record too, with a warning: None where
+    that is all of the function.
+    """
     failures: dict[str | None, Exception] = {}
     try:
         rewritten = step(function, rules)
         changed = _replaced(function, rewritten)
-        record.folded.update(rewritten.folded)
-        record.in_float32.update(rewritten.in_float32)
+        # This may raise, so it comes first: what is below does not.
         if rewritten.stayed is not None:
             record.stay(changed, rewritten.func, rewritten.stayed)
+        record.folded.update(rewritten.folded)
+        record.in_float32.update(rewritten.in_float32)
         failures.update(rewritten.failures)
     # A pass of TVM raises whatever it likes, and a model must not fail to compile because a part
     # of it cannot be offloaded.
     except Exception as error:  # pylint: disable=broad-except
-        changed, failures = function, {None: error}
+        changed, failures = None, {None: error}
     for op, error in failures.items():
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         what = step.__name__ if op is None else f"{step.__name__} of {op}"
         reason = f"{what} failed: {lines[-1] if lines else type(error).__name__}"
         record.fail(function.name, reason)
         text = f"oneDNN: function {function.name}: {reason}"
-        warnings.warn(text, PartitionWarning, stacklevel=4)
+        warnings.warn(text, PartitionWarning, stacklevel=5)
     return changed
 
 

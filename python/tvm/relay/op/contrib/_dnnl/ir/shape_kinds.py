@@ -107,7 +107,7 @@ def _batch_matmul(call: relay.Call, data: Shape, weight: Shape) -> list[Dim | No
     return [batch, data[rows], weight[columns]]
 
 
-def _reduced(call: relay.Call, data: Shape) -> list[Dim]:
+def _reduced(call: relay.Call, data: Shape, *_: Shape | None) -> list[Dim]:
     attrs = call.attrs
     listed = {int(axis) % len(data) for axis in attrs.axis or ()} or set(range(len(data)))
     if attrs.exclude:

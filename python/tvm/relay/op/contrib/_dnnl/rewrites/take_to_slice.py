@@ -41,7 +41,8 @@ def _find(graph: DataflowGraph, rules: Rules, calls_of: Callable) -> Iterator[Ma
     for i in calls_of("take"):
         position = _axis_and_index(graph.nodes[i])
         if position is not None:
-            build = partial(_slice, shape_of(graph.nodes[i]), *position)
+            rank = len(shape_of(graph.nodes[i].args[0]))
+            build = partial(_slice, shape_of(graph.nodes[i]), rank, *position)
             yield Match([i], graph.operands[i][:1], build)
 
 
@@ -62,9 +63,10 @@ def _axis_and_index(call: relay.Call) -> tuple[int, int] | None:
     return axis, int(index.item())
 
 
-def _slice(shape: tuple[int | None, ...], axis: int, index: int, data: relay.Expr) -> relay.Call:
+def _slice(
+    shape: tuple[int | None, ...], rank: int, axis: int, index: int, data: relay.Expr
+) -> relay.Call:
     part = relay.strided_slice(data, [index], [index + 1], [1], axes=[axis])
     if None not in shape:
         return relay.reshape(part, shape)
-    rank = len(shape_of(data))
     return part if len(shape) == rank else relay.squeeze(part, [axis])
