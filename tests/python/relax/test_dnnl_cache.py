@@ -126,3 +126,21 @@ def test_wrong_module():
     with pytest.raises(TypeError, match="mod must be a tvm.IRModule"):
         cached("nowhere", "text")
     assert not os.path.exists("nowhere")
+
+
+@pytest.mark.parametrize("name", ["lib0.o", "devc.o"])
+def test_an_object_file_on_a_full_disk_is_an_error(name, tmp_path):
+    """LLVM would end the process."""
+    workspace, path = tmp_path / "workspace", tmp_path / "a.so"
+    workspace.mkdir()
+    (workspace / name).symlink_to("/dev/full")
+    path.write_text("old")
+    write = tvm.runtime.Module.write_to_file
+    partitioned = tvm_dnnl.partition_for_dnnl(model())
+    compiled = tvm.compile(relax.transform.RunCodegen()(partitioned), target="llvm")
+    with pytest.raises(OSError, match="No space left") as raised:
+        tvm_dnnl.export_library(compiled, path, workspace_dir=str(workspace))
+    assert raised.value.filename == str(workspace / name) and path.read_text() == "old"
+    assert tvm.runtime.Module.write_to_file is write
+    tvm_dnnl.export_library(compiled, path)
+    np.testing.assert_allclose(called(path), run(model(), X)[0], rtol=1e-5, atol=1e-6)

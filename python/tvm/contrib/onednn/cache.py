@@ -49,20 +49,41 @@ def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -
         The digest of all that the library depends on.
     write : Callable[[str], None]
         Writes the library to a path that ends in ".so".
+
+    Raises
+    ------
+    OSError
+        The library is not there and cannot be written.
     """
     folder = Path(folder).expanduser().absolute()
-    folder.mkdir(parents=True, exist_ok=True)
     for path in sorted(folder.glob(f"{key}-*.so")):
-        # It may be gone since, or be another's to read.
+        # It may be gone since, or be another's to read; to open a pipe would never end.
         with contextlib.suppress(OSError):
-            if path.name == _name(key, path):
+            if path.is_file() and path.name == _name(key, path):
                 return str(path)
-    with making(folder) as new:
+    with contextlib.ExitStack() as stack:
+        with _explained(folder, "no library can be made in the folder; name another one"):
+            folder.mkdir(parents=True, exist_ok=True)
+            new = stack.enter_context(making(folder))
         written = new / "library.so"
         write(str(written))
         path = folder / _name(key, written)
+        # Docker makes an empty folder of a file to be mounted that is not there.
+        if path.is_dir() and not path.is_symlink():
+            with _explained(path, "a folder has the name of a library; remove it"):
+                path.rmdir()
         put(written, path)
     return str(path)
+
+
+@contextlib.contextmanager
+def _explained(path: Path, remedy: str) -> Iterator[None]:
+    """Raise an OSError of the same class that says what to do, and about which path."""
+    try:
+        yield
+    except OSError as error:
+        text = f"cached_library: {os.strerror(error.errno)}: {remedy}"
+        raise OSError(error.errno, text, str(path)) from error
 
 
 def _name(key: str, path: Path) -> str:

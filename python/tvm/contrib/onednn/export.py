@@ -19,12 +19,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Prefix of the folders that files are written in. One that a killed process left is removed
@@ -49,8 +51,11 @@ def export_library(compiled, path: str | os.PathLike, **options) -> None:
 
     Raises
     ------
-    OSError, RuntimeError
-        It could not be written.
+    OSError
+        It could not be written: a disk is full, for example, that of `path` or of the temporary
+        files.
+    RuntimeError
+        The compiler failed.
     """
     with replaced_at_end(path) as new:
         # An executable of Relay's VM has it in its module.
@@ -68,7 +73,8 @@ def replaced_at_end(path: str | os.PathLike) -> Iterator[Path]:
     # A link stays one.
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file() or not os.access(path.parent, os.W_OK):
-        yield path
+        with _checked_writes():
+            yield path
         return
     with making(path.parent) as folder:
         new = folder / path.name
@@ -89,10 +95,66 @@ def making(folder: Path) -> Iterator[Path]:
     _clean(folder)
     new = tempfile.mkdtemp(prefix=MAKING, dir=folder)
     try:
-        with _locked(new):
+        with _locked(new), _checked_writes():
             yield Path(new)
+    except RuntimeError as error:
+        # The linker and tar are other processes, whose output TVM raises.
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            if os.strerror(number) in str(error):
+                raise OSError(number, str(error)) from error
+        raise
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+class _Write:
+    """TVM's method that writes a module to a file, and how many blocks replace it now."""
+
+    owner: type | None = None
+    name = ""
+    original: Callable | None = None
+    blocks = 0
+    lock = threading.Lock()
+
+
+def check_writes_of(owner: type, name: str) -> None:
+    """Name the class and method with which TVM writes a module to a file, for `making`."""
+    _Write.owner, _Write.name, _Write.original = owner, name, vars(owner)[name]
+
+
+@contextlib.contextmanager
+def _checked_writes() -> Iterator[None]:
+    """Have an object file that cannot be written raise an OSError in a block, in any thread.
+
+    LLVM ends the process when a disk is full, and TVM does not check that C source was written.
+    So both write to memory, which Python copies to the file.
+    """
+    # Python may have been compiled for a C library without that call.
+    if _Write.owner is None or not hasattr(os, "memfd_create"):
+        yield
+        return
+    with _Write.lock:
+        _Write.blocks += 1
+        setattr(_Write.owner, _Write.name, _write)
+    try:
+        yield
+    finally:
+        with _Write.lock:
+            _Write.blocks -= 1
+            if not _Write.blocks:
+                setattr(_Write.owner, _Write.name, _Write.original)
+
+
+def _write(module, file_name: str, fmt: str = "") -> None:
+    """Write a module to a file, as TVM's method does."""
+    with open(os.memfd_create("module"), "rb") as memory:
+        fmt = fmt or Path(file_name).suffix[1:]
+        _Write.original(module, f"/proc/self/fd/{memory.fileno()}", fmt)
+        try:
+            with open(file_name, "wb") as file:
+                shutil.copyfileobj(memory, file, 1 << 20)
+        except OSError as error:
+            raise OSError(error.errno, os.strerror(error.errno), file_name) from error
 
 
 @contextlib.contextmanager

@@ -30,8 +30,8 @@ from pathlib import Path
 import tvm
 import tvm_ffi
 from tvm import relax
-from tvm.contrib.onednn import cache
-from tvm.contrib.onednn.export import export_library
+from tvm.contrib.onednn import cache, interrupts
+from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_spec import Rules
@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
+check_writes_of(tvm_ffi.Module, "write_to_file")
 tvm.register_global_func("relax.ext.dnnl", compile_partitions, override=True)
 
 
@@ -115,7 +116,8 @@ def partition_for_dnnl(
     given = dict(prune=prune, exclude=exclude, precision=precision, num_threads=num_threads)
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
-    return pipeline.partition(mod, params, Rules(TABLE, options))
+    with interrupts.deferred():
+        return pipeline.partition(mod, params, Rules(TABLE, options))
 
 
 def cached_library(
@@ -155,6 +157,8 @@ def cached_library(
     ------
     TypeError, ValueError
         As `partition_for_dnnl`.
+    OSError
+        The library is not there and cannot be written.
     """
     _check_module(mod)
     # The text has names and no values of constants; the hash has these. Both are the same in each

@@ -31,7 +31,7 @@ from pathlib import Path
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import cache
-from tvm.contrib.onednn.export import export_library
+from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_spec import Rules
@@ -69,6 +69,7 @@ __all__ = [
 ]
 
 cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
+check_writes_of(tvm.runtime.Module, "save")
 patterns.register(TABLE)
 shape_functions.register()
 
@@ -256,6 +257,8 @@ def cached_library(
     ------
     ValueError
         `executor` is something else, or an option has a value that makes no sense.
+    OSError
+        The library is not there and cannot be written.
     """
     if executor not in ("graph", "vm"):
         raise ValueError(f'executor must be "graph" or "vm", but is {executor!r}')

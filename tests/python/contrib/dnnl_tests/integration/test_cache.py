@@ -198,6 +198,58 @@ def test_a_damaged_library_is_made_anew(tmp_path):
     assert content(path) == "right"
 
 
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.name)])
+def test_what_is_no_file_is_replaced(make, tmp_path):
+    path = Path(library(tmp_path, "right"))
+    path.unlink()
+    make(path)
+    for _ in range(2):
+        assert library(tmp_path, "right") == str(path) and content(path) == "right"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_with_something_in_it_stays(tmp_path):
+    path = Path(library(tmp_path, "right"))
+    path.unlink()
+    path.mkdir()
+    (path / "mine").write_text("")
+    with pytest.raises(OSError, match="a folder has the name of a library; remove it") as raised:
+        library(tmp_path, "right")
+    assert raised.value.filename == str(path)
+    assert [each.name for each in tmp_path.rglob("*")] == [path.name, "mine"]
+
+
+@pytest.mark.parametrize(
+    "name, error",
+    [
+        ("file", FileExistsError),
+        ("file/below", NotADirectoryError),
+        # For root, too, these are not to be written.
+        ("/proc/nothing", FileNotFoundError),
+        ("/proc/self", FileNotFoundError),
+    ],
+)
+def test_a_folder_that_cannot_be_written(name, error, tmp_path):
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / name
+    with pytest.raises(error, match="cached_library: .*: no library can be made") as raised:
+        library(folder, "right")
+    assert raised.value.filename == str(folder)
+
+
+def test_a_library_is_found_where_none_can_be_made(tmp_path, monkeypatch):
+    path = library(tmp_path, "right")
+
+    def read_only(*args, **kwargs):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(Path, "mkdir", read_only)
+    monkeypatch.setattr(cache, "making", read_only)
+    assert library(tmp_path, "right") == path
+    with pytest.raises(OSError, match="Read-only file system: no library can be made"):
+        library(tmp_path, "right", key="other")
+
+
 def test_a_writer_that_fails_leaves_nothing(tmp_path):
     def write(path):
         with open(path, "w", encoding="utf-8"):

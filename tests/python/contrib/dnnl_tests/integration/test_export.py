@@ -16,6 +16,7 @@
 # under the License.
 """`export_library` writes the whole file or leaves the old one."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -113,6 +114,35 @@ def test_a_full_disk_leaves_the_old_file_or_none(name, old, tmp_path):
     assert {file.name: file.read_text() for file in path.parent.iterdir()} == (
         {name: old} if old else {}
     )
+
+
+@json_only
+@pytest.mark.parametrize("name", ["lib0.o", "devc.o"])
+def test_an_object_file_on_a_full_disk_is_an_error(name, tmp_path):
+    """LLVM would end the process."""
+    workspace, path = tmp_path / "workspace", tmp_path / "a.so"
+    workspace.mkdir()
+    (workspace / name).symlink_to("/dev/full")
+    path.write_text("old")
+    write = tvm.runtime.Module.save
+    lib, expected = compiled(1.0)
+    with pytest.raises(OSError, match="No space left") as raised:
+        dnnl.export_library(lib, path, workspace_dir=str(workspace))
+    assert raised.value.errno == errno.ENOSPC and raised.value.filename == str(workspace / name)
+    assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 2
+    assert tvm.runtime.Module.save is write
+    dnnl.export_library(lib, path)
+    assert_computes(tvm.runtime.load_module(str(path)), expected)
+
+
+def test_a_linker_on_a_full_disk_is_an_error(tmp_path):
+    class Full:
+        def export_library(self, path):
+            raise RuntimeError(f"Compilation error:\nld: {path}: No space left on device")
+
+    with pytest.raises(OSError, match="ld: .*a.so: No space left") as raised:
+        export.export_library(Full(), tmp_path / "a.so")
+    assert raised.value.errno == errno.ENOSPC and not list(tmp_path.iterdir())
 
 
 SLOW = """

@@ -25,6 +25,7 @@ from collections.abc import Callable
 
 import tvm
 from tvm import relax
+from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.partition.units import Choice, Units
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.quantized import weights_in_float32
@@ -82,6 +83,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         mod = _rewritten(mod, rules, move_dequantize_first)
     builder = relax.BlockBuilder(mod)
     for var, func in own_functions(mod):
+        interrupts.deliver()
         units = Units(with_formulas(func, rules), rules)
         name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
         outlined = Outlined(builder, func, units, Choice(units), name)
@@ -96,6 +98,7 @@ def _rewritten(mod: tvm.IRModule, rules: Rules, rewrite: Callable) -> tvm.IRModu
     """Return a module with each function that is ours to change rewritten."""
     builder = relax.BlockBuilder(mod)
     for var, func in own_functions(mod):
+        interrupts.deliver()
         builder.update_func(var, rewrite(mod, func, rules))
     return without_dead_code(builder.finalize())
 

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping
 
 import tvm
 from tvm import ir, relax
+from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
 from tvm.contrib.onednn.policy.tensors import COMPILER
@@ -75,6 +76,7 @@ def by_op(func: relax.Function, reasons: Mapping) -> dict[str, list[str | None]]
     return known
 
 
+@interrupts.deferred()
 def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
     """Compare a module with the policy; see `offload_report`."""
     mod = relax.transform.Normalize()(mod)

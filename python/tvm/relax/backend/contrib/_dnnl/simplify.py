@@ -24,6 +24,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import ir, relax, tirx
+from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import transform
 from tvm.relax.expr_functor import mutator
@@ -70,6 +71,7 @@ def simplify(
     mod = transform.ConvertToDataflow()(transform.Normalize()(mod))
     builder = relax.BlockBuilder(mod)
     for var, func in own_functions(mod):
+        interrupts.deliver()
         simplifier = _Simplifier(mod, excluded, transposes_weights)
         builder.update_func(var, simplifier.visit_expr(func))
     return without_dead_code(builder.finalize())

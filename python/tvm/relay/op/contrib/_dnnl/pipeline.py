@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import EIGHT_BITS, tensor_reason
@@ -103,9 +104,10 @@ def _rewritten(
     record = Record.of(mod) or Record()
     record.excluded = sorted(rules.options.exclude)
     mod = bind_params(record.attach(mod), params)
-    mod = transform.InferType()(mod)
-    for name in _candidates(mod, rules, record):
-        mod, record = _run(steps, TypedFunction(mod, name), rules, record)
+    with interrupts.deferred():
+        mod = transform.InferType()(mod)
+        for name in _candidates(mod, rules, record):
+            mod, record = _run(steps, TypedFunction(mod, name), rules, record)
     return record.attach(mod)
 
 
@@ -118,6 +120,7 @@ def _run(
     """
     function, kept = given, copy.deepcopy(record)
     for step in steps:
+        interrupts.deliver()
         changed = _attempt(function, step, rules, record)
         # Without these TVM cannot compile what the steps before them have written.
         if changed is None and step in (dynamic_again, unwrap_virtual_ops):

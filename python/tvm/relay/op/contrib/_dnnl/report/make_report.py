@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 import tvm
+from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
 from tvm.contrib.onednn.policy.op_view import OpView
@@ -38,6 +39,7 @@ from .walk import Unit, Walk
 NOT_COMPILED = "; TVM cannot compile it with open dimensions"
 
 
+@interrupts.deferred()
 def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
     """Compare a module with the policy; see :py:func:`tvm.relay.op.contrib.dnnl.offload_report`."""
     record = Record.of(mod)
