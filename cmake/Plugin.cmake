@@ -15,7 +15,7 @@
 # specific language governing permissions and limitations
 # under the License.
 
-# The plug-in for TVM of today: the core with a shell on tvm-ffi, in a library of its own. It needs
+# The plug-in for Relax: the core with a shell on tvm-ffi, in a library of its own. It needs
 # the headers and the library of the package tvm_ffi, none of TVM.
 
 if(NOT EXISTS "${TVM_FFI}/lib/libtvm_ffi.so" OR

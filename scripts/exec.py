@@ -17,7 +17,7 @@
 """Runs a command in the prepared environment, and exits with its code.
 
 `python`, `pytest`, `tvmc` and your own scripts see the TVM tree with the oneDNN backend; with
---relax, TVM of today as pip installs it, and the plug-in `tvm_dnnl`.
+--relax, `apache-tvm` as pip installs it, and the plug-in `tvm_dnnl`.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def add_arguments(parser):
         "./dev.py exec [--dry-run] [--no-build] [--onednn-newer] [--relax] [--] COMMAND ..."
     )
     options.add_newer(parser)
-    options.add_relax(parser, "run it in the environment with TVM of today and the plug-in")
+    options.add_relax(parser, "run it in the environment with apache-tvm and the plug-in")
     parser.add_argument("words", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 

@@ -71,7 +71,7 @@ class Layout:
 
 
 class PluginLayout(Layout):
-    """Paths of the same checkout for the plug-in, beside TVM of today as pip installs it."""
+    """Paths of the same checkout for the plug-in, beside `apache-tvm` as pip installs it."""
 
     def __init__(self, root=ROOT):
         super().__init__(root)

@@ -43,7 +43,7 @@ def add_arguments(parser):
     parser.add_argument(
         "--no-prune", action="store_true", help="keep partitions that are too small to win"
     )
-    options.add_relax(parser, "of TVM's Relax, by the plug-in for TVM of today")
+    options.add_relax(parser, "of TVM's Relax, by the plug-in for Relax")
 
 
 def load(args, console):

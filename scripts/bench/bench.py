@@ -24,7 +24,7 @@ With --codegen the two code generators are compared instead, JSON beside C_SRC: 
 compile, export, load and run, and the memory. With --callers it is the throughput: one caller with
 all threads, as many callers as threads, and what other runtimes offer for many callers. With
 --open-dims it is libraries whose batch, image size or length is open. With --relax it is the
-plug-in for TVM of today, beside Relay. MODEL.onnx is a file of your own, in the place of the models
+plug-in for Relax, beside Relay. MODEL.onnx is a file of your own, in the place of the models
 that are here.
 """
 
@@ -85,7 +85,7 @@ def add_arguments(parser):
         action="store_true",
         help="measure models with open dimensions beside libraries for one shape each",
     )
-    options.add_relax(parser, "measure the plug-in for TVM of today beside Relay")
+    options.add_relax(parser, "measure the plug-in for Relax beside Relay")
     parser.add_argument(
         "--tvm-alone", action="store_true", help="with --relax: TVM's Relax without oneDNN, too"
     )

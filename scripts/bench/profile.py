@@ -65,7 +65,7 @@ def add_arguments(parser):
     )
     options.add_cache(parser)
     options.add_measurement(parser, repeat=50)
-    options.add_relax(parser, "of TVM's Relax, by the plug-in for TVM of today")
+    options.add_relax(parser, "of TVM's Relax, by the plug-in for Relax")
 
 
 def peak_gflops(repeat, precision):

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The benchmark of the plug-in for TVM of today, beside Relay and other runtimes.
+"""The benchmark of the plug-in for Relax, beside Relay and other runtimes.
 
 Relax runs in a process of its own, see `relax_worker`; the others in this one. All take turns.
 """

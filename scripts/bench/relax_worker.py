@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""A process with TVM of today and the plug-in, which runs models for one that has TVM with Relay.
+"""A process with Relax and the plug-in, which runs models for one that has TVM with Relay.
 
 Two TVMs cannot be in one process. The other one asks over a pipe: load a model, run it, give me so
 many samples. While it does not ask, this process waits for it, and its threads sleep.

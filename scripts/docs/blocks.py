@@ -37,7 +37,7 @@ from sybil.parsers.myst import CodeBlockParser, SkipParser
 from scripts.layout import ROOT
 
 PAGES = ["docs/*.md"]
-# Whose Python is for TVM of today: in one process there is one TVM.
+# Whose Python is for Relax: in one process there is one TVM.
 PLUGIN = "relax.md"
 _HERE = "-- the block begins --"
 

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The environment of the plug-in: TVM of today as pip installs it, and the package `tvm_dnnl`.
+"""The environment of the plug-in: `apache-tvm` as pip installs it, and the package `tvm_dnnl`.
 
 It lies in build/relax, and is made when a command with --relax asks for it.
 """
@@ -46,7 +46,7 @@ class Environment(steps.VirtualEnvironment):
     title = "virtual environment of the plug-in"
 
     def add_commands(self):
-        pass  # TVM of today has no tvmc.
+        pass  # TVM with Relax has no tvmc.
 
 
 class CopyPackage(steps.CopyOverlay):

@@ -18,7 +18,7 @@
 
 It holds the prebuilt tree with the oneDNN backend laid over it, libtvm_dnnl.so, and oneDNN's
 library. In a new environment `pip install FILE` is all it takes. With --relax it is the plug-in for
-TVM of today: the package `tvm_dnnl` and oneDNN's library; pip installs TVM beside it.
+Relax: the package `tvm_dnnl` and oneDNN's library; pip installs TVM beside it.
 """
 
 import functools
@@ -141,7 +141,7 @@ class Plugin:
     """The wheel of the plug-in, which holds nothing of TVM."""
 
     name = "tvm-dnnl-relax"
-    description = "oneDNN 3 for TVM of today (Relax): a plug-in beside apache-tvm, on x86_64 Linux"
+    description = "oneDNN 3 for TVM with Relax: a plug-in beside apache-tvm, on x86_64 Linux"
     needs = "relax.txt"
     asks, refused, oldest = "~=", {"apache-tvm": "0.28"}, {"apache-tvm": "0.26.0"}
     # `import tvm` calls what it finds in this group.
@@ -249,7 +249,7 @@ class BuildWheel(Step):
 def add_arguments(parser):
     """Add the command's options."""
     parser.add_argument("--out", metavar="DIR", help="where it goes (default: build/dist)")
-    options.add_relax(parser, "make the wheel of the plug-in for TVM of today")
+    options.add_relax(parser, "make the wheel of the plug-in for Relax")
 
 
 def main(args):

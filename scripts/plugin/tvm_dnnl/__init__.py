@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""oneDNN for TVM of today: a plug-in beside the `apache-tvm` that pip installs.
+"""oneDNN for TVM with Relax: a plug-in beside the `apache-tvm` that pip installs.
 
 Importing it registers the runtime module "dnnl_json" and the codegen `relax.ext.dnnl`. Where its
 wheel is installed, `import tvm` does so.

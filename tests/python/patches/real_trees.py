@@ -71,7 +71,7 @@ PARTS = (
 )
 
 
-# Those of a tree of today.
+# Those of a tree with Relax.
 PARTS_OF_TODAY = (
     "CMakeLists.txt",
     "cmake",

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""DNNL.cmake for TVM of today: which sources it takes, in a project like TVM's."""
+"""DNNL.cmake for Relax: which sources it takes, in a project like TVM's."""
 
 import json
 import os

@@ -62,7 +62,7 @@ def test_series_names_every_patch_once(patch_set):
 
 
 def test_a_tree_gets_the_files_of_its_kind():
-    """What is for Relay is in no tree of today, and the other way round."""
+    """What is for Relay is in no tree with Relax, and the other way round."""
     relay, relax = (set(PATCH_SETS[kind].overlay) for kind in ("relay", "relax"))
     assert not any(re.match("python/tvm/relay|src/relay|src/runtime/contrib", p) for p in relax)
     assert not any(re.search("relax|src/runtime/extra", path) for path in relay)
@@ -80,7 +80,7 @@ def test_the_shared_package_is_the_same_in_every_tree():
 
 
 def test_a_file_of_relax_names_its_own_place():
-    """What moves into TVM's layout of today says where it is, and nothing of where it was."""
+    """A file that moves into a tree with Relax names its own place, not where it was."""
     relax = PATCH_SETS["relax"]
     for path in relax.overlay:
         text = relax.state(path, link=False).data.decode()

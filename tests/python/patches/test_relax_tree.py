@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The patch set for TVM of today, on a small tree: files move, and say where they are."""
+"""The patch set for Relax, on a small tree: files move, and say where they are."""
 
 import os
 
@@ -71,7 +71,7 @@ MOVED = "src/runtime/extra/core/"
 
 @pytest.fixture
 def tvm(tmp_path):
-    """A TVM-like tree of today."""
+    """A TVM-like tree with Relax."""
     write(tmp_path / "tvm", TREE)
     return tmp_path / "tvm"
 

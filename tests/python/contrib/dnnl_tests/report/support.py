@@ -61,7 +61,7 @@ fails when it is out of date.
 - **fuses**: what may be fused behind the op, each used by the next alone: `eltwise` and `binary`
   are the ops that have this entry in the column **fused as**.
 - **fused as**: what the op is when it is fused behind another.
-- **Relax**: the ops of [TVM of today](relax.md) that are read as this one, with the same rules.
+- **Relax**: the ops of [Relax](relax.md) that are read as this one, with the same rules.
   Where there is none, Relax has no such op, or writes it as others, which are read together.
 
 Names that begin with `dnnl.` are no ops of Relay: the first of them are written as several ops, in
