@@ -268,6 +268,16 @@ CASES = {
         )
         for axis in (1, 2, -1, -3)
     },
+    "prelu-by-one-slope": (
+        lambda b, x: op.nn.prelu(conv(b, x), const(1), axis=3),
+        [X4],
+        {"dnnl.conv2d_leaky_relu": 1},
+    ),
+    "prelu-by-one-slope-of-a-call": (
+        lambda b, x, a: op.nn.prelu(conv(b, x), a, axis=3),
+        [X4, var("a", 1)],
+        {"dnnl.conv2d": 1, "dnnl.prelu": 1},
+    ),
     "gelu_tanh": (lambda b, x: op.nn.gelu_tanh(x), [X3], {"dnnl.gelu_tanh": 1}),
     "silu": (lambda b, x: op.nn.silu(x), [X3], {"dnnl.swish": 1}),
     "softplus": (lambda b, x: op.nn.softplus(x), [X3], {"dnnl.softplus": 1}),

@@ -111,8 +111,17 @@ TEST(DNNLInfer, WindowsThatRoundUp) {
   EXPECT_EQ(Inferred(pool, 4), Shape({1, 4, 4, 4}));
   pool.attrs["ceil_mode"] = {"1"};
   EXPECT_EQ(Inferred(pool, 4), Shape({1, 4, 5, 5}));
-  // The last window would lie in the padding alone.
+  // A last window of padding alone is no window, as in Relax and PyTorch.
+  pool.inputs = {Float32({1, 4, 7, 9})};
+  pool.attrs["pool_size"] = {"2", "2"};
+  EXPECT_EQ(Inferred(pool, 4), Shape({1, 4, 4, 5}));
+  pool.attrs["padding"] = {"0", "0"};
   pool.attrs["pool_size"] = {"1", "1"};
+  EXPECT_EQ(Inferred(pool, 4), Shape({1, 4, 4, 5}));
+  pool.inputs = {Float32({1, 4, 8, 8})};
+  EXPECT_EQ(Inferred(pool, 4), Shape({1, 4, 4, 4}));
+  // Nor is a first one.
+  pool.attrs["padding"] = {"1", "1"};
   EXPECT_THROWS(Inferred(pool, 4), "main, node 9 nn.max_pool2d", "do not each hold some of 8");
 }
 

@@ -164,7 +164,7 @@ TABLE: dict[str, OpSpec] = {
         ),
         view("squeeze", **RESHAPE, shape="squeezed", relax="squeeze reshape"),
         eltwise("nn.relu", eltwise_reason, is_not_negative=always),
-        eltwise("nn.leaky_relu", leaky_relu_reason, relax="nn.leakyrelu"),
+        eltwise("nn.leaky_relu", leaky_relu_reason, relax="nn.leakyrelu nn.prelu"),
         OpSpec("nn.prelu", prelu_reason, shape="same"),
         eltwise("abs", eltwise_reason, is_not_negative=always),
         eltwise("clip", **CLIP, relax="clip nn.relu6"),

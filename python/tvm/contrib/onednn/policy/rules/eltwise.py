@@ -46,13 +46,16 @@ def leaky_relu_reason(call: OpView) -> str | None:
 
 
 def prelu_reason(call: OpView) -> str | None:
-    """Accept tensors with one slope per element of any axis."""
+    """Accept tensors with one slope for each element of any axis, or one for all."""
     reason = eltwise_reason(call)
     if reason:
         return reason
-    data, axis = call.args[0].shape, int(call.attrs.axis)
+    data, slopes, axis = call.args[0].shape, call.args[1].shape, int(call.attrs.axis)
     if not 0 <= axis < len(data):
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
+    # An open size is compared at each call.
+    if len(slopes) != 1 or None not in (data[axis], *slopes) and slopes[0] not in (1, data[axis]):
+        return f"slopes of shape {text_of_shape(slopes)} are not one, or {data[axis]} along axis {axis}"
     return None
 
 

@@ -37,7 +37,7 @@ from .read_op import (
     unread,
     written_anew,
 )
-from .reading import Constant, Unread, dims, number, short_name, value_of
+from .reading import Constant, Unread, dims, is_constant, number, short_name, value_of
 
 
 def _window(*attrs: str) -> Row:
@@ -113,9 +113,14 @@ def _softplus(call: relax.Call) -> ReadOp:
 
 
 def _prelu(call: relax.Call) -> ReadOp:
-    """Read the axis as Relay has it, which counts from the front."""
-    axis = int(call.attrs.axis) % len(dims(call.args[0]))
-    return ReadOp("nn.prelu", list(call.args), {"axis": axis})
+    """Read a slope that is known, and one for all, as that of a leaky relu; else it is an operand.
+
+    The axis is Relay's, which counts from the front.
+    """
+    data, slopes = call.args
+    if is_constant(slopes) and value_of(slopes).shape == (1,):
+        return ReadOp("nn.leaky_relu", [data], {"alpha": float(value_of(slopes)[0])})
+    return ReadOp("nn.prelu", [data, slopes], {"axis": int(call.attrs.axis) % len(dims(data))})
 
 
 def _resize(call: relax.Call) -> ReadOp:

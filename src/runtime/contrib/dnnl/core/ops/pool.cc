@@ -64,12 +64,15 @@ PoolWindow ReadWindow(const NodeReader& node) {
   return window;
 }
 
-/*! \brief The same, padded at the end so far as the outputs need. */
+/*!
+ * \brief The same, padded at the end as far as the last window reaches: further with ceil_mode,
+ * or less far. oneDNN would count another window in padding that is left over.
+ */
 PoolWindow PaddedWindow(const NodeReader& node, const Dims& in, const Dims& out) {
   PoolWindow window = ReadWindow(node);
   for (size_t i = 0; i < window.kernel.size(); ++i) {
     const int64_t end = (out[i + 2] - 1) * window.strides[i] + window.Span(i, window.kernel[i]);
-    window.pad_end[i] = std::max(window.pad_end[i], end - window.pad_begin[i] - in[i + 2]);
+    window.pad_end[i] = std::max<int64_t>(0, end - window.pad_begin[i] - in[i + 2]);
   }
   return window;
 }
@@ -93,7 +96,13 @@ void CheckPadding(const NodeReader& node, const PoolWindow& window) {
       << kMaxPadding << " values of the padding";
 }
 
-/*! \brief How many windows there are along each spatial dimension. */
+/*!
+ * \brief How many windows there are along each spatial dimension.
+ *
+ * The IRs differ where ceil_mode puts the last window into the padding after the data: Relax (0.26,
+ * 0.27) drops it, as PyTorch does; Relay (0.16 to 0.19) counts it, and the rule refuses it, as it
+ * holds no data. So what is accepted has the size that Relax gives, in both.
+ */
 Dims CountWindows(const NodeReader& node, const Dims& in) {
   const PoolWindow window = ReadWindow(node);
   const bool is_ceiled = node.Get<bool>("ceil_mode", false);
@@ -104,7 +113,8 @@ Dims CountWindows(const NodeReader& node, const Dims& in) {
     CheckExtents(node, span, size + before + behind);
     // How far the last window begins behind the first.
     const int64_t last = size + before + behind - span;
-    const int64_t count = last < 0 ? 0 : (last + (is_ceiled ? stride - 1 : 0)) / stride + 1;
+    int64_t count = last < 0 ? 0 : (last + (is_ceiled ? stride - 1 : 0)) / stride + 1;
+    if (is_ceiled && count > 1 && (count - 1) * stride >= size + before) --count;
     CORE_CHECK(count > 0 && before < span && (count - 1) * stride < size + before)
         << node.Where() << ": " << count << " windows over " << span << " values, " << stride
         << " apart, do not each hold some of " << size << " values with a padding of " << before

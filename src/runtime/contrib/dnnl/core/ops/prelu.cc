@@ -21,6 +21,8 @@
  * \file src/runtime/contrib/dnnl/core/ops/prelu.cc
  * \brief The rectifier with a slope per channel.
  */
+#include <algorithm>
+
 #include "../implementation.h"
 #include "../op_table.h"
 #include "types.h"
@@ -59,7 +61,9 @@ bool IsKnownLayout(const dnnl::memory::desc& md) {
 Types InferPReLU(const NodeReader& node, const Types& inputs) {
   CheckReal(node, inputs);
   const int axis = node.Axis("axis", 1, static_cast<int>(inputs[0].shape.size()));
-  CheckVector(node, inputs, 1, inputs[0].shape[axis]);
+  // One slope is that of all channels.
+  const bool is_one = inputs[1].shape == std::vector<int64_t>{1};
+  CheckVector(node, inputs, 1, is_one ? 1 : inputs[0].shape[axis]);
   return {inputs[0]};
 }
 
@@ -67,21 +71,24 @@ void LowerPReLU(const NodeReader& node, PlanBuilder* plan) {
   using PReLU = dnnl::prelu_forward;
   Tensor src = plan->Input(node, 0);
   const Dims dims = src.dims();
-  const int axis = node.Axis("axis", 1, static_cast<int>(dims.size()));
+  const int rank = static_cast<int>(dims.size()), axis = node.Axis("axis", 1, rank);
   const Tensor slopes = plan->Plain(node, plan->Input(node, 1));
+  const int64_t channels = slopes.dims()[0];
   const auto describe = [&](int channel_axis) {
     Dims slope_dims(src.dims().size(), 1);
-    slope_dims[channel_axis] = dims[axis];
+    slope_dims[channel_axis] = channels;
     return PReLU::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference, src.md,
                                  slopes.Reshaped(slope_dims).md, src.md, PlanBuilder::NewAttr());
   };
   PReLU::primitive_desc desc;
-  if (dims.size() <= kMaxRank && IsKnownLayout(src.md)) desc = describe(axis);
+  if (channels == dims[axis] && rank <= kMaxRank && IsKnownLayout(src.md)) desc = describe(axis);
   if (!desc || IsReference(desc)) {
-    // Data of any rank, with any axis: (outer, channels, inner).
-    const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + axis));
-    const int64_t inner = NumElements(Dims(dims.begin() + axis + 1, dims.end()));
-    src = plan->Plain(node, src).Reshaped({outer, dims[axis], inner});
+    // Data of any rank, with any axis: (outer, channels, inner). Threads share the outer ones, so a
+    // slope for all channels is that of the one channel of many planes.
+    const int begin = channels == dims[axis] ? axis : std::max(rank - 2, std::min(rank - 1, 1));
+    const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + begin));
+    const int64_t inner = NumElements(dims) / (outer * channels);
+    src = plan->Plain(node, src).Reshaped({outer, channels, inner});
     desc = describe(1);
   }
   const Tensor dst = plan->NewTensor(desc.dst_desc());
