@@ -59,6 +59,10 @@ class Layout:
         # The graphs that the tests have compiled, and those that were damaged and found a mistake.
         self.corpus = self.build / "corpus"
         self.artifacts = self.build / "artifacts"
+        # The same on every machine: graphs to damage, and damaged artifacts that failed once.
+        self.gate_graphs = self.root / "tests" / "cpp-runtime" / "artifacts" / "graphs.jsonl"
+        self.gate_failures = self.gate_graphs.parent / "failures"
+        self.gate_corpus = self.build / "gate-corpus"
         # What CMake is told beside oneDNN's place, and the pins of what is compiled against.
         self.definitions = {"TVM_TREE": self.tvm, "USE_DNNL_CODEGEN": codegen.upper()}
         self.pins = ("build.txt", "wheel-tvm.txt", "wheel-onednn.txt")

@@ -17,7 +17,8 @@
 """Runs damaged artifacts in processes that sanitizers look after: `./dev.py fuzz --artifacts`.
 
 The trials are those of tests/cpp-runtime/artifacts. The number of a trial is the seed of all in it,
-and odd ones run on a smaller instruction set.
+and odd ones run on a smaller instruction set. The long run damages the graphs that the tests have
+compiled on this machine; --gate runs the same trials everywhere.
 """
 
 import collections
@@ -34,7 +35,7 @@ from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.runner import Runner
 from scripts.setup.variables import tvm_home, variables
-from scripts.test import quick
+from scripts.test import corpus, quick
 from scripts.test.sanitize import SanitizedBuild
 
 TARGET = "dnnl_artifacts"
@@ -42,6 +43,8 @@ SMALL_ISA = "SSE41"
 # The tests that make a corpus where none have run: a few minutes.
 FOLDERS = [quick.STAGES + stage for stage in ("ops", "fusion")]
 OUTCOMES = ("not loaded", "not initialised", "not run", "run", "too large")
+# The trials of --gate. Two processes on any machine: each runs the same trials in the same order.
+GATE_SEED, GATE_COUNT, GATE_PROCESSES = 1, 30000, 2
 # So many failures of each kind are shown, and so many of all end the run.
 SHOWN = 2
 MOST_FAILURES = 200
@@ -127,10 +130,11 @@ class Worker(threading.Thread):
 
 
 class Campaign:
-    """Some workers, and what they find."""
+    """Some workers, the graphs that they damage, and what they find."""
 
-    def __init__(self, layout, build, console):
+    def __init__(self, layout, build, console, graphs):
         self.layout = layout
+        self.graphs = graphs
         self.build = build
         self.console = console
         self.failures = collections.defaultdict(list)
@@ -162,16 +166,16 @@ class Campaign:
 
     def start(self, seed, words):
         """Start a worker."""
-        command = [self.build.folder / TARGET, self.layout.corpus, *words]
+        command = [self.build.folder / TARGET, self.graphs, *words]
         command += ["--save", self.layout.artifacts]
         worker = Worker([str(word) for word in command], self.environment(seed), self.show)
         worker.start()
         self.workers.append(worker)
 
-    def run(self, seed, count, seconds):
-        """Run trials from a seed on."""
+    def run(self, seed, count, seconds, number=None):
+        """Run trials from a seed on, in `number` processes (default: one for each CPU)."""
         # An even number, so that the seeds of a process are all odd or all even.
-        number = 1 if count == 1 else max(2, options.cpus() // 2 * 2)
+        number = number or (1 if count == 1 else max(2, options.cpus() // 2 * 2))
         for k in range(number):
             words = ["--seed", seed + k, "--step", number]
             if seconds:
@@ -179,6 +183,19 @@ class Campaign:
             if count:
                 words += ["--count", (count - k + number - 1) // number]
             self.start(seed + k, words)
+        self.join()
+
+    def replay_failures(self, paths):
+        """Run artifacts that failed once, and are to fail no more."""
+        seeds = {path: seed_of(path) for path in paths}
+        for is_odd in (0, 1):
+            chosen = [path for path, seed in seeds.items() if seed % 2 == is_odd]
+            if chosen:
+                self.start(is_odd, ["--replay", *chosen])
+        self.join()
+
+    def join(self):
+        """Wait for all workers."""
         for worker in self.workers:
             worker.join()
 
@@ -225,21 +242,49 @@ def main(args):
     layout, console = Layout(), Console()
     runner = Runner(console, layout.logs)
     build = SanitizedBuild(runner, layout, "address")
-    make_corpus(runner, layout, dict(os.environ))
+    if not args.gate and not args.replay:
+        make_corpus(runner, layout, dict(os.environ))
     with console.step("compile with sanitizers", after=1.0):
         build.build(TARGET)
     layout.artifacts.mkdir(parents=True, exist_ok=True)
-    campaign = Campaign(layout, build, console)
     if args.replay:
-        return replay(campaign, args.replay)
+        return replay(Campaign(layout, build, console, corpus_of(layout, args.replay)), args.replay)
+    if args.gate:
+        return gate(Campaign(layout, build, console, corpus.unpack(layout)), layout.gate_failures)
+    campaign = Campaign(layout, build, console, layout.corpus)
     with console.step(f"damaged artifacts from seed {args.seed}"):
         campaign.run(args.seed, args.count, args.seconds)
     return campaign.report()
 
 
+def gate(campaign, failures):
+    """Run the trials that are the same on every machine; return the exit code."""
+    paths = sorted(failures.glob("*.artifact"))
+    with campaign.console.step(f"{GATE_COUNT} damaged artifacts, {len(paths)} that failed once"):
+        campaign.replay_failures(paths)
+        campaign.run(GATE_SEED, GATE_COUNT, None, GATE_PROCESSES)
+    return campaign.report()
+
+
+def _first_line(path):
+    with open(path, "rb") as file:
+        return file.readline().decode().split()
+
+
+def seed_of(path):
+    """Return the seed of an artifact that was saved."""
+    return int(_first_line(path)[-1])
+
+
+def corpus_of(layout, path):
+    """Return the folder that holds the graph of an artifact that was saved."""
+    name = f"{_first_line(path)[0]}.json"
+    fixed = corpus.unpack(layout)
+    return fixed if (fixed / name).is_file() else layout.corpus
+
+
 def replay(campaign, path):
     """Run one damaged artifact that was saved, on this terminal."""
-    with open(path, "rb") as file:
-        seed = int(file.readline().split()[-1])
-    command = [campaign.build.folder / TARGET, campaign.layout.corpus, "--replay", path]
-    return subprocess.call([str(word) for word in command], env=campaign.environment(seed))
+    command = [campaign.build.folder / TARGET, campaign.graphs, "--replay", path]
+    environ = campaign.environment(seed_of(path))
+    return subprocess.call([str(word) for word in command], env=environ)

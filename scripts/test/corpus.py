@@ -17,9 +17,13 @@
 """A plugin of pytest that keeps the graphs that the tests compile, for `./dev.py fuzz --artifacts`.
 
 Each is in a file of its own in build/corpus, without what differs from run to run.
+
+`python -m scripts.test.corpus` adds a few of them to the fixed graphs of `./dev.py fuzz --gate`.
 """
 
 import hashlib
+import json
+import shutil
 import sys
 
 from scripts.layout import Layout
@@ -30,13 +34,18 @@ CREATE = "runtime.DNNLJSONRuntimeCreate"
 MOST_BYTES = 1 << 16
 
 
+def name_of(text):
+    """Return the name of the file of a graph."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def keep(symbol, text):
     """Write a graph, unless it is there."""
     if len(text) > MOST_BYTES:
         return
-    text = text.replace(symbol, "main")
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = Layout().corpus / f"{name}.json"
+    # On a line, as the fixed graphs are: it has the same name there.
+    text = json.dumps(json.loads(text.replace(symbol, "main")), separators=(",", ":"))
+    path = Layout().corpus / f"{name_of(text)}.json"
     if not path.exists():
         write_atomic(path, text)
 
@@ -55,3 +64,70 @@ def pytest_collection_finish():
         # Some tests damage graphs themselves. What is refused does not get here.
         keep(str(symbol), str(text))
         return module
+
+
+def features(graph):
+    """Return what of a graph may take a way of its own through the runtime.
+
+    Of each kernel: the op with its types, with each attribute, such as that of what is fused to it,
+    and with open dimensions; and each op that is fused.
+    """
+    nodes, seen = graph["nodes"], set()
+    for node in nodes:
+        if node["op"] != "kernel":
+            continue
+        attrs = node["attrs"]
+        op = attrs.get("root_op", [[node["name"]]])[0][0]
+        dtypes = [nodes[number]["attrs"]["dtype"][0][k] for number, k, _ in node["inputs"][:1]]
+        seen.add((op, "from", *dtypes, "to", attrs["dtype"][0][0]))
+        seen |= {(op, name) for name in attrs if "." not in name}
+        seen |= {("fused", name) for name in attrs.get("post_ops", [[]])[0]}
+        if any(-1 in shape for shape in attrs["shape"][0]):
+            seen.add((op, "open"))
+    return seen
+
+
+def choose(graphs, known=()):
+    """Return the graphs that have what none of `known` and none before them has, small ones first.
+
+    Parameters
+    ----------
+    graphs, known : iterable of str
+        The texts of graphs.
+    """
+    seen = set().union(*(features(json.loads(text)) for text in known))
+    chosen = []
+    for text in sorted(graphs, key=lambda text: (len(text), text)):
+        new = features(json.loads(text)) - seen
+        if new:
+            seen |= new
+            chosen.append(text)
+    return chosen
+
+
+def read_fixed(layout):
+    """Return the texts of the fixed graphs: a line each."""
+    return layout.gate_graphs.read_text(encoding="utf-8").splitlines()
+
+
+def unpack(layout):
+    """Write each fixed graph to a file named after its text; return the folder."""
+    shutil.rmtree(layout.gate_corpus, ignore_errors=True)
+    layout.gate_corpus.mkdir(parents=True)
+    for text in read_fixed(layout):
+        (layout.gate_corpus / f"{name_of(text)}.json").write_text(text, encoding="utf-8")
+    return layout.gate_corpus
+
+
+def main():
+    """Add the graphs of build/corpus that have something new."""
+    layout = Layout()
+    fixed = read_fixed(layout) if layout.gate_graphs.exists() else []
+    texts = [path.read_text("utf-8") for path in layout.corpus.glob("*.json")]
+    lines = sorted({*fixed, *choose(texts, fixed)})
+    write_atomic(layout.gate_graphs, "".join(f"{line}\n" for line in lines))
+    print(f"{len(lines)} graphs, {len(lines) - len(fixed)} of them new")
+
+
+if __name__ == "__main__":
+    main()

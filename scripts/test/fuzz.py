@@ -51,6 +51,12 @@ def add_arguments(parser):
         action="store_true",
         help="load and run damaged artifacts of the tests' graphs, with sanitizers",
     )
+    parser.add_argument(
+        "--gate",
+        action="store_true",
+        help="damage the artifacts that continuous integration does: graphs and seeds that are the "
+        "same on every machine, and all that failed once",
+    )
     parser.add_argument("--replay", metavar="FILE", help="run the damaged artifact of FILE again")
     parser.add_argument("--relay", metavar="FILE", help="run the Relay text of FILE instead")
 
@@ -96,7 +102,7 @@ def main(args):
         args.seed = int(time.time()) % 10**6
     if args.seconds is None and args.count is None:
         args.seconds = 60
-    if args.artifacts or args.replay:
+    if args.artifacts or args.replay or args.gate:
         return artifacts.main(args)
     # Before TVM is loaded: the graphs are small, and threads would only wait for each other.
     for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):

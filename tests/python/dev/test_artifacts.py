@@ -15,9 +15,12 @@
 # specific language governing permissions and limitations
 # under the License.
 
+import json
+import re
 import sys
 
-from scripts.test import artifacts
+from scripts.layout import Layout
+from scripts.test import artifacts, corpus
 
 REPORT = """/x/src/runtime/contrib/dnnl/core/a.cc:7:3: runtime error: division by zero
     #0 0x5581 in tvm::runtime::contrib::dnnl_backend::Lower(int) /x/src/a.cc:7
@@ -66,3 +69,38 @@ def test_failures_of_one_mistake_are_of_one_kind():
     summary = "SUMMARY: AddressSanitizer: heap-buffer-overflow ../b.cc:165 in f(int)\n"
     assert kind(why, report + summary) == (why, "heap-buffer-overflow ../b.cc:165")
     assert kind("it allocates 9000 bytes, 90.0 x") == kind("it allocates 80 bytes, 2.5 x")
+
+
+def test_the_fixed_graphs_have_each_op():
+    """If not: run `./dev.py test`, then `python -m scripts.test.corpus`."""
+    layout = Layout()
+    table = layout.root / "src" / "runtime" / "contrib" / "dnnl" / "core" / "op_table.cc"
+    ops = set(re.findall(r'^    \{"([\w.]+)", \d', table.read_text("utf-8"), re.MULTILINE))
+    seen = set().union(*(corpus.features(json.loads(text)) for text in corpus.read_fixed(layout)))
+    fused = {feature[1] for feature in seen if feature[0] == "fused"}
+    assert len(ops) > 90 and ops - fused - {feature[0] for feature in seen} == set()
+
+
+def graph(op, **attrs):
+    nodes = [
+        {"op": "input", "name": "x", "attrs": {"dtype": [["float32"]], "shape": [[[2]]]}},
+        {"op": "kernel", "name": op, "inputs": [[0, 0, 0]], "attrs": {}},
+    ]
+    nodes[1]["attrs"] = {"dtype": [["float32"]], "shape": [[[2]]], **attrs}
+    return json.dumps({"nodes": nodes})
+
+
+def test_graphs_with_something_new_are_chosen():
+    relu, clip = graph("nn.relu"), graph("clip")
+    fused = graph("dnnl.clip_relu", root_op=[["clip"]], post_ops=[["nn.relu"]])
+    opened = graph("clip", shape=[[[-1]]])
+    graphs = [fused, relu, clip, opened, graph("clip", name=1)]
+    assert corpus.choose(graphs, [clip, graph("clip", name=1)]) == [opened, relu, fused]
+    assert corpus.choose([relu, fused], [relu, fused]) == []
+
+
+def test_an_artifact_is_replayed_on_the_graph_that_it_was():
+    layout = Layout()
+    first = corpus.read_fixed(layout)[0]
+    name = corpus.name_of(first)
+    assert (corpus.unpack(layout) / f"{name}.json").read_text("utf-8") == first
