@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# The values of --codegen; in upper case, those of CMake's USE_DNNL_CODEGEN.
+# The values of --codegen; in upper case, of CMake's USE_DNNL_CODEGEN.
 CODEGENS = ("json", "c_src")
 
 
@@ -32,7 +32,7 @@ class Layout:
     root : Path
         The checkout. Tests pass a directory of their own.
     codegen : str
-        Which of CODEGENS the library is built with. Each has a build of its own.
+        Which of CODEGENS the library has as its default. Each has a library of its own.
     """
 
     def __init__(self, root=ROOT, codegen=CODEGENS[0]):
@@ -52,7 +52,9 @@ class Layout:
         self.onednn_newest = self.build / "onednn-newest"
         self.codegen = codegen
         self.native = self.build if codegen == CODEGENS[0] else self.build / codegen
-        self.cmake = self.native / "cmake"
+        # One build makes both libraries, which differ in one object file.
+        self.cmake = self.build / "cmake"
+        self.target = "tvm_dnnl" if codegen == CODEGENS[0] else f"tvm_dnnl_{codegen}"
         self.library = self.native / "lib" / "libtvm_dnnl.so"
         self.wheels = self.build / "wheels"
         self.logs = self.build / "logs"
@@ -64,7 +66,7 @@ class Layout:
         self.gate_failures = self.gate_graphs.parent / "failures"
         self.gate_corpus = self.build / "gate-corpus"
         # What CMake is told beside oneDNN's place, and the pins of what is compiled against.
-        self.definitions = {"TVM_TREE": self.tvm, "USE_DNNL_CODEGEN": codegen.upper()}
+        self.definitions = {"TVM_TREE": self.tvm, "USE_DNNL_CODEGEN": CODEGENS[0].upper()}
         self.pins = ("build.txt", "wheel-tvm.txt", "wheel-onednn.txt")
         self.lock = self.build / ".lock"
         self.in_use = self.build / ".in-use"
@@ -75,7 +77,7 @@ class Layout:
 
 
 class PluginLayout(Layout):
-    """Paths of the same checkout for the plug-in, beside `apache-tvm` as pip installs it."""
+    """Paths of the same checkout for the plug-in, beside TVM of today as pip installs it."""
 
     def __init__(self, root=ROOT):
         super().__init__(root)
@@ -87,6 +89,7 @@ class PluginLayout(Layout):
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         self.packages = self.venv / "lib" / version / "site-packages"
         self.cmake = self.native / "cmake"
+        self.target = "tvm_dnnl_relax"
         # On Python's path: holds the package that the wheel holds, too.
         self.plugin = self.native / "python"
         self.library = self.plugin / "tvm_dnnl" / "libtvm_dnnl_relax.so"

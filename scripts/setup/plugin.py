@@ -70,7 +70,6 @@ class CompilePlugin(steps.CompileLibrary):
     """Compile libtvm_dnnl_relax.so."""
 
     title = "compile libtvm_dnnl_relax.so"
-    target = "tvm_dnnl_relax"
 
 
 class ImportPlugin(steps.SmokeTest):

@@ -340,7 +340,6 @@ class CompileLibrary(Step):
     """Compile libtvm_dnnl.so. Ninja knows what is due if a file is newer than the library."""
 
     title = "compile libtvm_dnnl.so"
-    target = "tvm_dnnl"
     after = 1.0
 
     def busy(self):
@@ -355,7 +354,7 @@ class CompileLibrary(Step):
     def run(self):
         if not self.runner.dry_run:
             write_atomic(self.busy(), "")
-        NativeBuild(self.runner, self.layout).build(self.target)
+        NativeBuild(self.runner, self.layout).build(self.layout.target)
         if not self.runner.dry_run:
             self.busy().unlink()
 

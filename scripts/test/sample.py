@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""A plugin of pytest that leaves out most cases of the tests of single ops.
+"""A plugin of pytest that leaves out most cases of the tests of ops and composites.
 
 With C source the numbers come from the same lowering as with the JSON runtime, which has run all of
 them. What differs is how an op's attributes and operands are written, and a few cases show that.
@@ -23,15 +23,15 @@ them. What differs is how an op's attributes and operands are written, and a few
 import collections
 
 STEP = 4
-FOLDER = "dnnl_tests/ops/"
+FOLDERS = ("dnnl_tests/ops/", "dnnl_tests/fusion/")
 
 
 def pytest_collection_modifyitems(config, items):
-    """Keep each fourth case of a test of an op, the first always."""
+    """Keep each fourth case of a test of an op or a composite, the first always."""
     seen, kept, left = collections.Counter(), [], []
     for item in items:
         name = item.nodeid.partition("[")[0]
-        is_left = FOLDER in name and seen[name] % STEP
+        is_left = any(folder in name for folder in FOLDERS) and seen[name] % STEP
         seen[name] += 1
         (left if is_left else kept).append(item)
     config.hook.pytest_deselected(items=left)

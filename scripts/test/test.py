@@ -45,9 +45,14 @@ CPP_TARGETS = ("dnnl_core_cpptest", "dnnl_cpptest")
 MOST_WORKERS = 8
 # Words of pytest that want the tests in this process, or say themselves how they are shared out.
 ONE_PROCESS = ("-n", "-s", "--pdb", "--trace", "--capture", "--co", "--dist", "--numprocesses")
-# What --codegen c_src leaves out, beside most cases of single ops (`sample`): the policy, which
-# knows no codegen, and hundreds of ONNX cases.
-ANY_CODEGEN = ("partition", "rewrites", "report", "onnx")
+# What --codegen c_src leaves out, beside most cases of ops and composites (`sample`): the policy,
+# which knows no codegen, hundreds of ONNX cases, the tests of random graphs themselves, and those
+# of the bases of other codegens.
+ANY_CODEGEN = (
+    *(quick.STAGES + stage for stage in ("partition", "rewrites", "report", "onnx", "graphs")),
+    quick.BACKEND + "test_ccompiler.py",
+    quick.BACKEND + "test_json_runtime.py",
+)
 # The tests that --onednn-newer runs: those that depend on oneDNN's kernels.
 ON_NEWER = (
     quick.FIRST,
@@ -200,7 +205,7 @@ def main(args):
     elif everything:
         words = [*words, "tests"]
     elif not selected:
-        ignored = [f"--ignore={quick.STAGES}{stage}" for stage in ANY_CODEGEN]
+        ignored = [f"--ignore={path}" for path in ANY_CODEGEN]
         words = [*words, "-p", "scripts.test.sample", *ignored, quick.BACKEND]
     shared, threads = sharing(words)
     # For `./dev.py fuzz --artifacts`.

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Running modules without compiling them for TVM, which takes ten times as long.
+"""Running modules without compiling them for TVM, which takes several times as long.
 
 A partition is a runtime module of `relay.ext.dnnl`, called directly; the ops around the partitions,
 and those of a module that has none, are evaluated by numpy. A module with an op that numpy does not
