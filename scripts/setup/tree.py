@@ -30,35 +30,50 @@ HOOKED = "tvm/_ffi/base.py"
 REPLACED = ("tvm/relay/op/contrib/dnnl.py",)
 # Those of patches/ that the prebuilt tree, which was on its way to v0.16, needs too: they hook into
 # Python files.
-PATCHES = ("v0.16.0/driver/offer-dnnl-in-tvmc.patch",)
-# By file: a line of the wheel that is wrong, and what it should be.
+PATCHES = (
+    "v0.16.0/driver/offer-dnnl-in-tvmc.patch",
+    "frontend/repair-onnx-converters.patch",
+)
+# By file: lines of the wheel that are wrong, each with what it should be.
 MENDED = {
     # Its RPC client sends three arguments where its server takes one, so `tvmc run` and remote
     # modules always failed.
     "tvm/rpc/server.py": (
-        "    def load_module(file_name):\n",
-        '    def load_module(file_name, options="", cc=""):\n',
+        (
+            "    def load_module(file_name):\n",
+            '    def load_module(file_name, options="", cc=""):\n',
+        ),
     ),
     # When Relay was imported, a cache that is not to be saved made a folder where Python was
     # started, and unpickled what it found there.
     "tvm/contrib/pickle_memoize.py": (
-        '        cache_dir = f".pkl_memoize_py{sys.version_info[0]}"\n',
-        """        self.cache, self.dirty, self.save_at_exit = {}, False, save_at_exit
+        (
+            '        cache_dir = f".pkl_memoize_py{sys.version_info[0]}"\n',
+            """        self.cache, self.dirty, self.save_at_exit = {}, False, save_at_exit
         if not save_at_exit:
             return
         cache_dir = f".pkl_memoize_py{sys.version_info[0]}"
 """,
+        ),
     ),
-    # A product with a matrix that is no constant, such as dequantized weights, became a
-    # batch_matmul of rank 2. Releases of TVM write a dense.
     "tvm/relay/frontend/onnx.py": (
-        "            output = _op.nn.batch_matmul(inputs[0], inputs[1], transpose_b=False)\n",
-        """            if isinstance(inputs[1], relay.Constant):
+        # A product with a matrix that is no constant, such as dequantized weights, became a
+        # batch_matmul of rank 2. Releases of TVM write a dense.
+        (
+            "            output = _op.nn.batch_matmul(inputs[0], inputs[1], transpose_b=False)\n",
+            """            if isinstance(inputs[1], relay.Constant):
                 output = _op.nn.batch_matmul(inputs[0], inputs[1], transpose_b=False)
             else:
                 a = flatten_to_nd(inputs[0], a_shape, 2)
                 output = _op.nn.dense(a, _op.transpose(inputs[1]), out_dtype=out_dtype)
 """,
+        ),
+        # A pool of rows became one of images, with padding for columns that are not there, or an
+        # error where an attribute has its default. Releases of TVM have a pool of rows.
+        (
+            "        if len(input_shape) == 3:\n            input_shape = [*input_shape, 1]\n",
+            "        if False:\n            input_shape = [*input_shape, 1]\n",
+        ),
     ),
 }
 
@@ -155,9 +170,10 @@ def unpack(wheel, target, patches=()):
     wheels.unpack_tree(wheel, new, skip=REPLACED)
     base = new / HOOKED
     base.write_text(add_hook(base.read_text()))
-    for name, (line, mended) in MENDED.items():
+    for name, lines in MENDED.items():
         file = new / name
-        file.write_text(replace_line(name, file.read_text(), line, mended))
+        for line, mended in lines:
+            file.write_text(replace_line(name, file.read_text(), line, mended))
     for path in patches:
         patch(new, path)
     return new

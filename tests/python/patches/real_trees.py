@@ -52,7 +52,11 @@ _LEFT_OUT = re.compile(
 
 
 # The Python files by which a tree is known, and those that the patches hook into.
-PYTHON = ("python/tvm/_ffi/libinfo.py", "python/tvm/driver/tvmc")
+PYTHON = (
+    "python/tvm/_ffi/libinfo.py",
+    "python/tvm/driver/tvmc",
+    "python/tvm/relay/frontend/onnx.py",
+)
 # All that the patch set touches, and what lies around it.
 PARTS = (
     "CMakeLists.txt",

@@ -1,0 +1,231 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Repairs of ONNX converters that import a node, without an error, as one that computes another.
+
+A repair writes the node in the variant that its converter reads rightly, or refuses it with an
+error that names the node.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+from tvm.error import OpAttributeUnImplemented
+
+from .. import expr as _expr
+from .. import op as _op
+from .common import infer_shape, infer_type
+
+
+def repaired(convert_map, opset):
+    """Return the converters, with a repair around each that needs one.
+
+    Parameters
+    ----------
+    convert_map : dict[str, Callable]
+        The converters by ONNX op. Each is called with inputs, attributes and parameters.
+    opset : int
+        The opset of the model.
+    """
+    repairs = dict(_REPAIRS)
+    repairs.update(_BEFORE_13 if opset < 13 else {})
+    # Before, a slope was a vector of channels.
+    repairs.update({"PRelu": _prelu} if opset >= 7 else {})
+    wrapped = {
+        name: functools.partial(repair, name, convert_map[name])
+        for name, repair in repairs.items()
+        if name in convert_map
+    }
+    return {**convert_map, **wrapped}
+
+
+def _refuse(name, attrs, what):
+    node = attrs.get("tvm_custom", {}).get("name") or "without a name"
+    raise OpAttributeUnImplemented(f"ONNX {name}, node {node}: {what} cannot be imported")
+
+
+def _replaced(inputs, position, value):
+    """Return inputs of the same class, one of which is another."""
+    result = type(inputs)(inputs)
+    result[position] = value
+    return result
+
+
+def _from_the_start(indices, sizes, computed_sizes):
+    """Return indices of which those below zero are counted from the end.
+
+    Parameters
+    ----------
+    indices : Expr
+        The indices.
+    sizes : list or int
+        The size of the axis that they are for, or those of the axes that each vector is for.
+    computed_sizes : Callable
+        Computes the sizes, where one of them is open.
+    """
+    is_known = all(isinstance(size, int) for size in np.ravel(sizes).tolist())
+    if isinstance(indices, _expr.Constant):
+        values = indices.data.numpy()
+        if not (values < 0).any():
+            return indices
+        if is_known:
+            return _expr.const(np.where(values < 0, values + sizes, values), str(values.dtype))
+    dtype = infer_type(indices).checked_type.dtype
+    if not dtype.startswith("int"):
+        return indices
+    sizes = _expr.const(sizes, dtype) if is_known else _op.cast(computed_sizes(), dtype)
+    return _op.where(indices < _expr.const(0, dtype), indices + sizes, indices)
+
+
+def _gather(name, convert, inputs, attrs, params):
+    """Count negative indices, and a negative axis, from the end: `take` clips them."""
+    data, shape = inputs[0], infer_shape(inputs[0])
+    axis = attrs.get("axis", 0) % len(shape)
+
+    def computed():
+        return _op.take(_op.shape_of(data, "int64"), _expr.const(axis))
+
+    indices = _from_the_start(inputs[1], shape[axis], computed)
+    return convert(_replaced(inputs, 1, indices), {**attrs, "axis": axis}, params)
+
+
+def _gather_nd(name, convert, inputs, attrs, params):
+    """Count negative indices from the end: `gather_nd` reads memory in front of the data."""
+    data, begin = inputs[0], attrs.get("batch_dims", 0)
+    end = begin + infer_shape(inputs[1])[-1]
+
+    def computed():
+        return _op.strided_slice(_op.shape_of(data, "int64"), [begin], [end])
+
+    indices = _from_the_start(inputs[1], list(infer_shape(data)[begin:end]), computed)
+    return convert(_replaced(inputs, 1, indices), attrs, params)
+
+
+def _conv_transpose(name, convert, inputs, attrs, params):
+    """Write the padding of `auto_pad` SAME_UPPER or SAME_LOWER as numbers."""
+    mode = attrs.get("auto_pad", b"NOTSET")
+    mode = mode.decode() if isinstance(mode, bytes) else mode
+    if not mode.startswith("SAME"):
+        return convert(inputs, attrs, params)
+    kernel = attrs.get("kernel_shape") or infer_shape(inputs[1])[2:]
+    rank = len(kernel)
+    strides, dilations = (attrs.get(key) or [1] * rank for key in ("strides", "dilations"))
+    more = attrs.get("output_padding") or [0] * rank
+    size, wanted = infer_shape(inputs[0])[2:], attrs.get("output_shape")
+    begin, end = [], []
+    for k in range(rank):
+        # Where all of the result is kept, it is `stride` times as long as the data.
+        total = more[k] + (kernel[k] - 1) * dilations[k] + 1 - strides[k]
+        if wanted is not None:
+            if not isinstance(size[k], int):
+                _refuse(name, attrs, "output_shape, where the size of the input is open,")
+            total += strides[k] * size[k] - wanted[-rank:][k]
+        if total < 0:
+            _refuse(name, attrs, f"auto_pad={mode} that would have to pad by {-total} below zero")
+        begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
+        end.append(total - begin[-1])
+    kept = {key: attrs[key] for key in attrs if key not in ("auto_pad", "output_shape")}
+    kept.update(pads=[*begin, *end], strides=list(strides))
+    return convert(inputs, kept, params)
+
+
+def _recurrent(name, convert, inputs, attrs, params):
+    """Run a single direction that is "reverse" over the reversed sequence.
+
+    The converters count the directions and do not look at their name. That of GRU alone knows
+    lengths.
+    """
+    for key in ("clip", "input_forget"):
+        if attrs.get(key):
+            _refuse(name, attrs, f"{key}={attrs[key]}")
+    time_axis = 1 if attrs.get("layout", 0) else 0
+    steps, lengths = infer_shape(inputs[0])[time_axis], inputs[4]
+    if isinstance(lengths, _expr.Constant) and (lengths.data.numpy() == steps).all():
+        inputs, lengths = _replaced(inputs, 4, None), None
+    if lengths is not None and name != "GRU":
+        _refuse(name, attrs, "sequence_lens that are not constant and the length of the input")
+    if attrs.get("direction", b"forward") not in (b"reverse", "reverse"):
+        return convert(inputs, attrs, params)
+
+    def turned(data):
+        if lengths is None:
+            return _op.reverse(data, time_axis)
+        return _op.reverse_sequence(data, lengths, time_axis, 1 - time_axis)
+
+    forward = {**attrs, "direction": b"forward"}
+    results = list(convert(_replaced(inputs, 0, turned(inputs[0])), forward, params))
+    # The first is of the shape (steps, directions, batch, hidden).
+    results[0] = _op.expand_dims(turned(_op.squeeze(results[0], [1])), 1)
+    return _expr.TupleWrapper(_expr.Tuple(results), len(results))
+
+
+def _mean(name, convert, inputs, attrs, params):
+    """Add up the inputs, which may broadcast each other."""
+    dtype = infer_type(inputs[0]).checked_type.dtype
+    return functools.reduce(_op.add, list(inputs)) / _expr.const(float(len(inputs)), dtype)
+
+
+def _softmax(name, convert, inputs, attrs, params):
+    """Sum over all dimensions from the axis on."""
+    data, shape = inputs[0], infer_shape(inputs[0])
+    axis = attrs.get("axis", 1) % len(shape)
+    behind = shape[axis + 1 :]
+    if all(isinstance(size, int) for size in behind) and math.prod(behind) == 1:
+        return convert(inputs, {**attrs, "axis": axis}, params)
+    rows = _op.reshape(data, [0] * axis + [-1])
+    rows = convert(_replaced(inputs, 0, rows), {**attrs, "axis": axis}, params)
+    is_known = all(isinstance(size, int) for size in shape)
+    return _op.reshape(rows, shape if is_known else _op.shape_of(data, "int64"))
+
+
+def _prelu(name, convert, inputs, attrs, params):
+    """Compute a slope that is no vector of channels for the dimensions that it is aligned with."""
+    data, slope = inputs[0], inputs[1]
+    shape, rank = infer_shape(slope), len(infer_shape(data))
+    axes = [rank - len(shape) + k for k, size in enumerate(shape) if size != 1]
+    if axes in ([], [min(1, rank - 1)]):
+        return convert(inputs, attrs, params)
+    zero = _expr.const(0, infer_type(data).checked_type.dtype)
+    return _op.where(data < zero, data * slope, data)
+
+
+def _lp_pool(name, convert, inputs, attrs, params):
+    """Raise the magnitudes to the power."""
+    return convert(_replaced(inputs, 0, _op.abs(inputs[0])), attrs, params)
+
+
+def _unsqueeze(name, convert, inputs, attrs, params):
+    """Count negative axes from the end of the result."""
+    rank = len(infer_shape(inputs[0])) + len(attrs["axes"])
+    axes = sorted(axis % rank for axis in attrs["axes"])
+    return convert(inputs, {**attrs, "axes": axes}, params)
+
+
+_REPAIRS = {
+    "ConvTranspose": _conv_transpose,
+    "GRU": _recurrent,
+    "Gather": _gather,
+    "GatherElements": _gather,
+    "GatherND": _gather_nd,
+    "LSTM": _recurrent,
+    "LpPool": _lp_pool,
+    "Mean": _mean,
+    "RNN": _recurrent,
+}
+_BEFORE_13 = {"LogSoftmax": _softmax, "Softmax": _softmax, "Unsqueeze": _unsqueeze}

@@ -1,0 +1,216 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Nodes that TVM's ONNX importer reads as others are repaired, or refused by name."""
+
+import numpy as np
+import pytest
+import tvm
+from onnx import TensorProto, helper, numpy_helper, reference
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests.reference import rand
+
+STEPS, BATCH, FEATURES, HIDDEN = 4, 3, 5, 6
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def model(op, inputs, constants=(), outputs=1, opset=13, **attrs):
+    """Return a model of one node, whose name is "the node"; None is an input that is left out."""
+    names = {**inputs, **dict(constants)}
+    results = [f"y{k}" for k in range(outputs)]
+    node = helper.make_node(
+        op, ["" if names[k] is None else k for k in names], results, name="the node", **attrs
+    )
+    infos = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
+        )
+        for name, value in inputs.items()
+    ]
+    graph = helper.make_graph(
+        [node],
+        op,
+        infos,
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in results],
+        [numpy_helper.from_array(v, k) for k, v in dict(constants).items() if v is not None],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def run(proto, inputs, prune=False):
+    """Import a model, partition it and run it."""
+    mod, _ = relay.frontend.from_onnx(proto, freeze_params=True)
+    return testing.run(dnnl.partition_for_dnnl(mod, prune=prune), inputs)
+
+
+def check(proto, inputs, expected=None):
+    """Compare a model with what the standard demands."""
+    if expected is None:
+        expected = reference.ReferenceEvaluator(proto).run(None, inputs)
+    testing.assert_close(run(proto, inputs), expected)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("indices", [-1, [1, -2]], ids=str)
+@pytest.mark.parametrize("is_constant", [True, False], ids=["constant", "computed"])
+def test_gather_of_negative_indices(indices, axis, is_constant):
+    x, indices = {"x": rand(3, 4)}, {"i": np.array(indices)}
+    expected = np.take(x["x"], indices["i"], axis)
+    inputs = x if is_constant else {**x, **indices}
+    proto = model("Gather", inputs, indices if is_constant else (), axis=axis)
+    check(proto, inputs, [expected])
+
+
+def test_gather_of_negative_indices_of_an_open_size():
+    x = {"x": rand(3, 4)}
+    proto = model("Gather", x, {"i": np.array([-1, 0, -3])})
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    mod, _ = relay.frontend.from_onnx(proto, freeze_params=True)
+    (result,) = testing.run(mod, x, executor="vm")
+    np.testing.assert_array_equal(result, x["x"][[-1, 0, -3]])
+
+
+def test_gather_nd_and_elements_of_negative_indices():
+    x = {"x": rand(3, 4)}
+    check(
+        model("GatherND", x, {"i": np.array([[-1, -2], [0, -1]])}), x, [x["x"][[-1, 0], [-2, -1]]]
+    )
+    along = np.array([[-1], [0], [-4]])
+    proto = model("GatherElements", x, {"i": along}, axis=-1)
+    check(proto, x, [np.take_along_axis(x["x"], along, 1)])
+
+
+@pytest.mark.parametrize("opset", [1, 11])
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("kernel, stride", [(3, 2), (4, 2)])
+def test_conv_transpose_with_auto_pad(mode, kernel, stride, opset):
+    """It is the convolution with the padding that the standard computes."""
+    x, w = {"x": rand(1, 2, 5, 6)}, {"w": rand(2, 3, kernel, kernel)}
+    total = kernel - stride
+    first = total // 2 if mode == "SAME_UPPER" else total - total // 2
+    attrs = dict(opset=opset, strides=[stride] * 2, kernel_shape=[kernel] * 2)
+    padded = model("ConvTranspose", x, w, pads=[first] * 2 + [total - first] * 2, **attrs)
+    (result,) = run(model("ConvTranspose", x, w, auto_pad=mode, **attrs), x)
+    assert result.shape == (1, 3, 5 * stride, 6 * stride)
+    testing.assert_close([result], run(padded, x))
+
+
+def recurrent(op, direction, lengths=None, opset=14, **attrs):
+    """Return a model and its input."""
+    directions = 2 if direction == "bidirectional" else 1
+    gates = GATES[op] * HIDDEN
+    x = {"x": rand(STEPS, BATCH, FEATURES)}
+    constants = {
+        "w": rand(directions, gates, FEATURES, seed=1),
+        "r": rand(directions, gates, HIDDEN, seed=2),
+        "b": rand(directions, 2 * gates, seed=3),
+        "lengths": None if lengths is None else np.array(lengths, "int32"),
+        "h": rand(directions, BATCH, HIDDEN, seed=4),
+    }
+    outputs = 3 if op == "LSTM" else 2
+    attrs.update(hidden_size=HIDDEN, direction=direction)
+    return model(op, x, constants, outputs, opset, **attrs), x
+
+
+@pytest.mark.parametrize("op", GATES)
+@pytest.mark.parametrize("opset", [7, 14])
+def test_reverse_recurrent_nodes(op, opset):
+    """It is the forward one of the reversed sequence, and half of one in both directions."""
+    proto, x = recurrent(op, "reverse", opset=opset)
+    forward, _ = recurrent(op, "forward", opset=opset)
+    expected = run(forward, {"x": x["x"][::-1]})
+    expected[0] = expected[0][::-1]
+    testing.assert_close(run(proto, x), expected)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("op", GATES)
+def test_lengths_that_are_those_of_the_input(op, direction):
+    proto, x = recurrent(op, direction, [STEPS] * BATCH)
+    testing.assert_close(run(proto, x), run(recurrent(op, direction)[0], x))
+
+
+def test_reverse_gru_of_shorter_sequences():
+    """Each sequence is as one of its own, and zero behind its end."""
+    lengths = [4, 1, 3]
+    proto, x = recurrent("GRU", "reverse", lengths)
+    whole, last = run(proto, x)
+    for k, length in enumerate(lengths):
+        short = recurrent("GRU", "reverse")[0]
+        short.graph.input[0].type.tensor_type.shape.dim[0].dim_value = length
+        alone = run(short, {"x": x["x"][:length]})
+        testing.assert_close([whole[:length, :, k]], [alone[0][:, :, k]])
+        testing.assert_close([last[:, k]], [alone[1][:, k]])
+        assert not whole[length:, :, k].any()
+
+
+REFUSED = {
+    "lengths": (("LSTM", "forward", [4, 1, 3]), {}, "sequence_lens"),
+    "lengths-rnn": (("RNN", "reverse", [4, 1, 3]), {}, "sequence_lens"),
+    "clip": (("GRU", "forward"), dict(clip=0.5), "clip=0.5"),
+    "input_forget": (("LSTM", "forward"), dict(input_forget=1), "input_forget=1"),
+}
+
+
+@pytest.mark.parametrize("args, attrs, why", REFUSED.values(), ids=REFUSED)
+def test_recurrent_nodes_that_are_refused(args, attrs, why):
+    """The error names the node."""
+    with pytest.raises(tvm.error.OpAttributeUnImplemented, match=f"node the node: {why}"):
+        relay.frontend.from_onnx(recurrent(*args, **attrs)[0])
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_softmax_before_opset_13(axis):
+    """It sums over all dimensions from the axis on."""
+    x = {"x": rand(2, 3, 4)}
+    rows = x["x"].reshape(int(np.prod((2, 3, 4)[: axis % 3])), -1)
+    exps = np.exp(rows - rows.max(1, keepdims=True))
+    expected = (exps / exps.sum(1, keepdims=True)).reshape(2, 3, 4)
+    check(model("Softmax", x, opset=11, axis=axis), x, [expected])
+    check(model("LogSoftmax", x, opset=11, axis=axis), x, [np.log(expected)])
+
+
+def test_mean():
+    x = {"x": rand(2, 3), "z": rand(2, 3, seed=1)}
+    check(model("Mean", x), x)
+
+
+@pytest.mark.parametrize("shape", [(3,), (4, 1), (3, 1, 1), (1,)], ids=str)
+def test_prelu_of_any_axis(shape):
+    x, slope = {"x": rand(2, 3, 4, 3)}, {"slope": rand(*shape, seed=1)}
+    check(model("PRelu", x, slope, opset=16), x)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("more", [{}, {"pads": [1, 1]}, {"pads": [1, 1], "ceil_mode": 1}], ids=str)
+def test_pools_of_rows(op, more):
+    x = {"x": rand(1, 2, 12)}
+    check(model(op, x, kernel_shape=[3], strides=[2], **more), x)
+
+
+def test_lp_pool_of_odd_power():
+    x = {"x": rand(1, 2, 8, 8)}
+    windows = np.lib.stride_tricks.sliding_window_view(x["x"], (2, 2), (2, 3))[:, :, ::2, ::2]
+    expected = (np.abs(windows) ** 3).sum((4, 5)) ** (1 / 3)
+    check(model("LpPool", x, kernel_shape=[2, 2], strides=[2, 2], p=3), x, [expected])
+
+
+def test_unsqueeze_of_negative_axes():
+    x = {"x": rand(4, 5)}
+    check(model("Unsqueeze", x, opset=11, axes=[-1, 0]), x, [x["x"][None, ..., None]])
