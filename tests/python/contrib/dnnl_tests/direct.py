@@ -34,8 +34,8 @@ from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.graphs import numpy_ops
-from dnnl_tests.graphs.graph import numpy_type
+from dnnl_tests import numpy_ops
+from dnnl_tests.numpy_ops import numpy_type
 from dnnl_tests.numpy_qnn import QNN_OPS
 
 # Left out: of these ops numpy_ops has the coordinates that random graphs draw, and no others.

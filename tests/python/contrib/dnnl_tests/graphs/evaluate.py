@@ -22,8 +22,7 @@ import numpy as np
 from tvm import relay
 from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
 
-from .graph import numpy_type
-from .numpy_ops import OPS
+from dnnl_tests.numpy_ops import OPS, numpy_type
 
 
 def nearest(value, dtype):

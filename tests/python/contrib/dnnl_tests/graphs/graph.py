@@ -20,10 +20,11 @@ import math
 import zlib
 from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 import tvm
 from tvm import relay
+
+from dnnl_tests.numpy_ops import numpy_type
 
 # A result: the number of the step that makes it, and which of its results it is.
 Ref = tuple
@@ -68,11 +69,6 @@ class Tensor(NamedTuple):
         if not all(isinstance(dim, tvm.tir.IntImm) and int(dim) > 0 for dim in type_.shape):
             raise ValueError(f"a result has the shape {type_.shape}")
         return Tensor(expr, tuple(map(int, type_.shape)), type_.dtype)
-
-
-def numpy_type(dtype):
-    """Return numpy's type of a name; numpy itself has no bfloat16."""
-    return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
 
 
 def values(name, shape, dtype):

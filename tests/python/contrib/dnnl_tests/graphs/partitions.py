@@ -24,9 +24,10 @@ from tvm.relay.expr_functor import ExprMutator
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import is_partition
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.numpy_ops import numpy_type
+
 from .comparing import run
 from .evaluate import evaluate
-from .graph import numpy_type
 
 
 class Partition(NamedTuple):

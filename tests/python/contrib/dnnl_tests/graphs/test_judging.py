@@ -25,7 +25,8 @@ from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.graphs import comparing, judging, numpy_ops, partitions
+from dnnl_tests import numpy_ops
+from dnnl_tests.graphs import comparing, judging, partitions
 from dnnl_tests.graphs import graph as graphs
 from dnnl_tests.graphs.evaluate import at_random, evaluate, nearest
 

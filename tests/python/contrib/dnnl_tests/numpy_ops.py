@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Relay ops in numpy, in the type of their operands: the reference for random graphs."""
+"""Relay ops in numpy, in the type of their operands: the reference of tests and random graphs."""
 
 import itertools
 
@@ -24,7 +24,10 @@ from scipy import special
 
 from dnnl_tests import reference
 
-from .graph import numpy_type
+
+def numpy_type(dtype):
+    """Return numpy's type of a name; numpy itself has no bfloat16."""
+    return np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
 
 
 def _attributes(call):
