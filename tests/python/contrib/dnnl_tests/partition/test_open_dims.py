@@ -16,6 +16,7 @@
 # under the License.
 """Which calls of open dimensions are offloaded, and why others are not."""
 
+import numpy as np
 import pytest
 import tvm
 from tvm import relay
@@ -24,6 +25,7 @@ from tvm.relay.op.contrib._dnnl.report.make_report import NOT_COMPILED
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.marks import json_only
+from dnnl_tests.reference import rand
 from dnnl_tests.relay import const, conv, module, partition, var
 from dnnl_tests.single_op import refusal
 
@@ -241,3 +243,28 @@ class TestFusion:
         scores = nn.batch_matmul(image(ANY, ANY, 8), var("y", ANY, ANY, 8))
         counts = self.composites(relay.reshape(scores, codes) * relay.const(0.5))
         assert counts == ({"dnnl.batch_matmul_multiply": 1} if fused else {})
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("kind", ["where", "multiply"])
+def test_what_tvm_broadcasts_is_not_fused_to_it(kind, size):
+    """TVM alone reads beyond a causal mask that it casts and applies in one function."""
+    mask, scores = var("m", None, None, None, None, dtype="uint8"), var("x", None, 4, None, None)
+    row = relay.nn.dense(var("r", 1, 8), const(8, 8))
+    if kind == "where":
+        chosen = relay.where(relay.cast(mask, "bool"), scores, relay.const(-1e4))
+    else:
+        chosen = scores * relay.cast(mask, "float32")
+    mod = module(relay.abs(chosen * relay.const(2.0)), row)
+    partitioned = partition(mod, prune=True, exclude=["multiply", "abs", "cast"])
+    report = dnnl.offload_report(partitioned)
+    assert report.ops == dnnl.offload_report(mod).ops and not report.failures, report
+    values = {
+        "m": np.tril(np.ones((1, size, 8, 8), "uint8"))[:, :, 4:],
+        "x": rand(2, 4, 4, 8),
+        "r": rand(1, 8),
+    }
+    result = testing.run(partitioned, values, executor="vm")[0]
+    other = -1e4 if kind == "where" else 0
+    expected = np.abs(np.where(values["m"], values["x"], np.float32(other)) * 2)
+    np.testing.assert_allclose(result, expected, 1e-6)

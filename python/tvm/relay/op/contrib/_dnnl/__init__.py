@@ -62,4 +62,5 @@ A function passes through these files in this order, as ``pipeline.py`` lists th
     rewrites/static_reshape     what TVM keeps of these reshapes is as it was
     rewrites/virtual_ops        virtual ops are several ops again where a step failed
     partition/single_calls      no partition will be called twice
+    rewrites/broadcast_fusion   TVM computes by itself what it broadcasts along an open dimension
 """

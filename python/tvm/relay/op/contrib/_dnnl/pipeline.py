@@ -39,6 +39,7 @@ from .partition.outline import offload
 from .partition.single_calls import keep_calls_single
 from .report.record import ATTR, Record
 from .rewrites.bias_order import move_bias_first
+from .rewrites.broadcast_fusion import stop_broadcast_fusion
 from .rewrites.fold_layer_norm import fold_layer_norm
 from .rewrites.fold_pad import fold_pad
 from .rewrites.fold_scale import fold_scale
@@ -167,6 +168,7 @@ def _steps(options: Options) -> list[Step]:
         dynamic_again,
         unwrap_virtual_ops,
         keep_calls_single,
+        stop_broadcast_fusion,
     ]
 
 

@@ -46,6 +46,9 @@ from .symbolic_shapes import SymbolicShapes
 # Functions with one of these attributes are single units to whoever made them.
 OPAQUE = ("Composite", "Compiler", "Primitive", "Extern")
 
+# Marks what TVM is to compute by itself; it is no op of the model.
+STOP_FUSION = "annotation.stop_fusion"
+
 
 def has_attr(func: relay.Function, key: str) -> bool:
     """Whether a function has an attribute."""

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import tvm
 from tvm import relay
 
-from ..ir.dataflow_graph import DataflowGraph
+from ..ir.dataflow_graph import STOP_FUSION, DataflowGraph
 from ..ir.relay_view import op_name
 
 
@@ -71,7 +71,9 @@ def identify(graph: DataflowGraph) -> dict[int, Identity]:
     for i, expr in enumerate(graph.nodes):
         below = [digests[operand] for operand in graph.operands[i]]
         name = op_name(expr)
-        if name is not None:
+        if name == STOP_FUSION:
+            digests.append(below[0])
+        elif name is not None:
             attrs = tvm.ir.structural_hash(expr.attrs) if expr.attrs is not None else ""
             call = _digest(name, attrs, _types(expr, *expr.args))
             identities[i] = Identity(name, call, _digest(call, *below))

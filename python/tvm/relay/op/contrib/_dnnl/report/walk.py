@@ -27,6 +27,7 @@ from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from ..ir.dataflow_graph import (
     OPAQUE,
+    STOP_FUSION,
     DataflowGraph,
     has_attr,
     is_opaque,
@@ -97,6 +98,8 @@ class Walk:
                 continue
             self.graphs[name] = DataflowGraph(func.body)
             for expr in self.graphs[name].nodes:
+                if op_name(expr) == STOP_FUSION:
+                    continue
                 if op_name(expr):
                     self._add(Unit(name, expr, offloaded, parts=[expr]))
                     continue
