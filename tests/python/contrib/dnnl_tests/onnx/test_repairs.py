@@ -150,14 +150,14 @@ def test_reverse_gru_of_shorter_sequences():
     """Each sequence is as one of its own, and zero behind its end."""
     lengths = [4, 1, 3]
     proto, x = recurrent("GRU", "reverse", lengths)
-    whole, last = run(proto, x)
+    outputs, state = run(proto, x)
     for k, length in enumerate(lengths):
         short = recurrent("GRU", "reverse")[0]
         short.graph.input[0].type.tensor_type.shape.dim[0].dim_value = length
         alone = run(short, {"x": x["x"][:length]})
-        testing.assert_close([whole[:length, :, k]], [alone[0][:, :, k]])
-        testing.assert_close([last[:, k]], [alone[1][:, k]])
-        assert not whole[length:, :, k].any()
+        testing.assert_close([outputs[:length, :, k]], [alone[0][:, :, k]])
+        testing.assert_close([state[:, k]], [alone[1][:, k]])
+        assert not outputs[length:, :, k].any()
 
 
 REFUSED = {

@@ -53,7 +53,7 @@ def _broadcast_operands(graph: DataflowGraph, i: int) -> list[int]:
     """Return the computed operands of an op that have an open size which may be 1 for another."""
     shapes = graph.symbolic.shapes
     aligned = [shapes[k][::-1] for k in graph.operands[i]]
-    found = []
+    operands = []
     for k, own in zip(graph.operands[i], aligned):
         if op_name(graph.nodes[k]) in (None, STOP_FUSION):
             continue
@@ -63,8 +63,8 @@ def _broadcast_operands(graph: DataflowGraph, i: int) -> list[int]:
             for other in aligned
             if axis < len(other)
         ):
-            found.append(k)
-    return found
+            operands.append(k)
+    return operands
 
 
 def _alone(expr: relay.Expr, *operands: relay.Expr) -> relay.Expr:
