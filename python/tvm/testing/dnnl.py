@@ -118,11 +118,13 @@ class Runner:
             self._graph = make(lib["default"](device))
 
     def set_inputs(self, inputs):
-        """Copy the inputs (dict of str to array) into the executor."""
+        """Copy the inputs (dict of str to array) into the executor; a wrong name is an error."""
         if self.executor == "vm":
             self._vm.set_input("main", **{k: tvm.nd.array(v) for k, v in inputs.items()})
         else:
-            self._graph.set_input(**inputs)
+            # By keywords TVM would pass over a name that the model does not have.
+            for name, value in inputs.items():
+                self._graph.set_input(name, value)
 
     def invoke(self):
         """Run once on the inputs set before. This is the part worth timing."""

@@ -273,3 +273,11 @@ def test_a_graph_that_cannot_run_is_an_error_that_names_the_node(change, message
     text = rewritten(change)
     assert "node 3" in text or "dnnl.conv2d_bias_relu" in text
     assert re.search(message, text), text
+
+
+def test_a_name_that_no_input_has_is_an_error():
+    """The helper of the tests says so; TVM's `run(y=...)` would use what the input has."""
+    mod = tvm.IRModule.from_expr(relay.nn.relu(relay.var("x", shape=(2,))))
+    runner = testing.Runner(testing.build(mod))
+    with pytest.raises(RuntimeError, match="Could not find 'y'"):
+        runner({"y": np.ones(2, "float32")})
