@@ -122,8 +122,7 @@ class Runner:
         if self.executor == "vm":
             self._vm.set_input("main", **{k: tvm.nd.array(v) for k, v in inputs.items()})
         else:
-            # By keywords TVM would pass over a name that the model does not have.
-            for name, value in inputs.items():
+            for name, value in inputs.items():  # TVM ignores keywords that are no inputs.
                 self._graph.set_input(name, value)
 
     def invoke(self):
@@ -283,7 +282,6 @@ def check(mod, inputs, params=None, *, composites=None, ops=None, partitions=Non
     tvm.IRModule
         The partitioned module.
     """
-    # Imported here so that the helpers above also serve a TVM that has no DNNL policy.
     executors, reference = kw.pop("executors", ("graph",)), kw.pop("reference", None)
     execute = kw.pop("run", run)
     partitioned = dnnl.partition_for_dnnl(mod, params, **kw.pop("options", {}))
