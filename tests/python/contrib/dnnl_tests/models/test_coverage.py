@@ -23,6 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.models import work, workloads
 
 # Float32 through some fifty layers, relative to the largest output.
@@ -41,7 +42,7 @@ def test_network(name):
 
     x = np.random.default_rng(0).uniform(-1, 1, workload.shape).astype("float32")
     expected = workloads.onnx_session(workload.onnx_path()).run(None, {workload.input_name: x})
-    testing.assert_close(testing.run(partitioned, {workload.input_name: x}), expected, RTOL)
+    testing.assert_close(direct.run(partitioned, {workload.input_name: x}), expected, RTOL)
 
 
 @pytest.mark.parametrize(
