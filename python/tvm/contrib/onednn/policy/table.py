@@ -169,6 +169,7 @@ TABLE: dict[str, OpSpec] = {
         eltwise("abs", eltwise_reason, is_not_negative=always),
         eltwise("clip", **CLIP, relax="clip nn.relu6"),
         eltwise("exp", eltwise_reason, cost_weight=FUNCTION, grows=True, is_not_negative=always),
+        eltwise("log", eltwise_reason, cost_weight=FUNCTION),
         eltwise("negative", eltwise_reason),
         eltwise("rsqrt", eltwise_reason, grows=True),
         eltwise("sigmoid", eltwise_reason, cost_weight=FUNCTION, is_not_negative=always),

@@ -135,6 +135,17 @@ void LowerOneByOne(const NodeReader& node, PlanBuilder* plan) {
   for (int i = 0; i < ops.NumPostOps(); ++i) LowerPostOp(ops, i, plan);
 }
 
+/*! \brief Fuse what comes before the first function of ours, then lower the ops one by one. */
+void LowerUpToFunction(const NodeReader& node, PlanBuilder* plan) {
+  int count = 0;
+  while (count < node.NumPostOps() && SpecOf(node.PostOp(count)).function == nullptr) ++count;
+  if (count == 0 || count == node.NumPostOps() || node.IsQuantized()) {
+    throw dnnl::error(dnnl_unimplemented, "there is nothing to fuse before a function of ours");
+  }
+  LowerFused(node.WithFirstPostOps(count), plan);
+  for (int i = count; i < node.NumPostOps(); ++i) LowerPostOp(node, i, plan);
+}
+
 dnnl::memory::desc AsPlain(const dnnl::memory::desc& md) {
   return IsPlain(md) ? md : PlainDesc(md.get_dims(), md.get_data_type());
 }
@@ -186,7 +197,8 @@ bool TryAll(const NodeReader& node, PlanBuilder* plan) {
     LowerInFloat32(node, plan, reason);
   };
   return (node.IsQuantized() && Try(node, plan, in_float)) ||
-         (node.NumPostOps() > 0 && Try(node, plan, LowerOneByOne));
+         (node.NumPostOps() > 0 &&
+          (Try(node, plan, LowerUpToFunction) || Try(node, plan, LowerOneByOne)));
 }
 
 /*! \brief Say of what oneDNN has thrown where that was. */

@@ -184,10 +184,14 @@ NodeReader NodeReader::InFloat32() const {
 }
 
 NodeReader NodeReader::WithoutQuantization() const {
+  if (post_ops_.empty() || post_ops_.back() != "qnn.quantize") return *this;
+  return WithFirstPostOps(NumPostOps() - 1);
+}
+
+NodeReader NodeReader::WithFirstPostOps(int count) const {
   NodeReader reader = *this;
-  if (post_ops_.empty() || post_ops_.back() != "qnn.quantize") return reader;
-  reader.post_ops_.pop_back();
-  reader.SetOutputOf(reader.post_ops_.size());
+  reader.post_ops_.resize(count);
+  reader.SetOutputOf(count);
   return reader;
 }
 

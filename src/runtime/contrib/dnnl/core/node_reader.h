@@ -104,6 +104,8 @@ class NodeReader {
   NodeReader PostOp(int index) const;
   /*! \brief The root op as a node of its own. */
   NodeReader WithoutPostOps() const;
+  /*! \brief The root op with its first post-ops as a node of its own. */
+  NodeReader WithFirstPostOps(int count) const;
   /*! \brief For a post-op: which of the node's inputs is its second operand, or -1. */
   int Operand() const { return Get<int>("operand", -1); }
 

@@ -148,7 +148,8 @@ const OpSpec kOps[] = {
     {"nn.leaky_relu", 1, 1, kEltwise, algorithm::eltwise_relu, SameNames},
     {"abs", 1, 1, kEltwise, algorithm::eltwise_abs},
     {"clip", 1, 1, kEltwise, algorithm::eltwise_clip, ClipBounds},
-    {"exp", 1, 1, kEltwise, algorithm::eltwise_exp},
+    {"exp", 1, 1, kEltwise, algorithm::eltwise_exp, nullptr, false, Exp},
+    {"log", 1, 1, kEltwise, algorithm::eltwise_log, nullptr, false, Log},
     {"negative", 1, 1, kEltwise, algorithm::eltwise_linear, Negation},
     // oneDNN's power of -1/2 calls powf for each element, a hundred times slower than this.
     {"rsqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt, nullptr, /*is_reciprocal=*/true},
@@ -167,7 +168,7 @@ const OpSpec kOps[] = {
     {"dnnl.mish", 1, 1, kEltwise, algorithm::eltwise_mish},
     {"dnnl.pow", 1, 1, kEltwise, algorithm::eltwise_pow, SameNames},
     {"dnnl.rsqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt, nullptr, /*is_reciprocal=*/true},
-    {"dnnl.softplus", 1, 1, kEltwise, algorithm::eltwise_soft_relu, UnitSlope},
+    {"dnnl.softplus", 1, 1, kEltwise, algorithm::eltwise_soft_relu, UnitSlope, false, Softplus},
     {"dnnl.swish", 1, 1, kEltwise, algorithm::eltwise_swish, SameNames},
 
     {"nn.bias_add", 2, 2, kBinary, algorithm::binary_add},

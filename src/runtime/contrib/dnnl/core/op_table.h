@@ -31,6 +31,7 @@
 
 #include "node_reader.h"
 #include "onednn.h"
+#include "ops/functions.h"
 #include "plan/builder.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -164,6 +165,8 @@ struct OpSpec {
   std::pair<float, float> (*alpha_beta)(const NodeReader& node){nullptr};
   /*! \brief For an eltwise op: one divided by what the algorithm computes. */
   bool is_reciprocal{false};
+  /*! \brief For an eltwise op: our function, unless the result becomes one in 8 bits; or nullptr. */
+  FloatFunction function{nullptr};
 
   /*! \brief alpha and beta of a call; zeros where the op has no parameters. */
   std::pair<float, float> AlphaBeta(const NodeReader& node) const {

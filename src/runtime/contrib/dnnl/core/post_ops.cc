@@ -110,6 +110,15 @@ Tensor BiasOf(const NodeReader& node, const NodeReader& post_op, PlanBuilder* pl
   return plan->Plain(node, operand).Reshaped({channels});
 }
 
+/*! \brief Refuse a post-op that we have a function for, unless the result is then rounded anyway. */
+void CheckFunction(const NodeReader& node, const OpSpec& op) {
+  if (op.function == nullptr) return;
+  const int last = node.NumPostOps() - 1;
+  if (last < 0 || node.PostOp(last).OpName() != "qnn.quantize") {
+    throw dnnl::error(dnnl_unimplemented, "oneDNN's function is not as accurate as ours");
+  }
+}
+
 void AppendEltwise(const NodeReader& post_op, const OpSpec& op, PostOpChains* chain,
                    FusedOps* fused) {
   const auto [alpha, beta] = op.AlphaBeta(post_op);
@@ -300,7 +309,10 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
   if (view.is_negated) chain.AppendLinear(-1, 0);
   chain.AppendLinear(view.scale, view.shift);
   if (view.root) chain.AppendBinary(view.root->first, view.root->second, /*is_residual=*/false);
-  if (view.is_post_op) AppendEltwise(node, *FindOp(node.OpName()), &chain, &fused);
+  if (view.is_post_op) {
+    CheckFunction(node, *FindOp(node.OpName()));
+    AppendEltwise(node, *FindOp(node.OpName()), &chain, &fused);
+  }
   Quantization destination;
   Dims dims = node.RootDims();
   const auto type = node.WithoutPostOps().OutType();
@@ -331,6 +343,7 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
         // The primitive computes the elements in the same order, whatever their dimensions are.
         break;
       case PostOp::kEltwise:
+        CheckFunction(node, *op);
         AppendEltwise(post_op, *op, &chain, &fused);
         break;
       case PostOp::kBinary:

@@ -194,7 +194,7 @@ ROWS: dict[str, Row] = {
     "relax.square": unary("dnnl.pow", alpha=1.0, beta=2.0),
     **{
         f"relax.{name}": unary(name)
-        for name in ("abs", "exp", "negative", "rsqrt", "sigmoid", "sqrt", "tanh")
+        for name in ("abs", "exp", "log", "negative", "rsqrt", "sigmoid", "sqrt", "tanh")
     },
     **{
         f"relax.{name}": same(name)

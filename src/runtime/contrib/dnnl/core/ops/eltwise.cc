@@ -21,8 +21,10 @@
  * \file src/runtime/contrib/dnnl/core/ops/eltwise.cc
  * \brief Unary elementwise ops.
  */
+#include <algorithm>
 #include <cmath>
 
+#include "../exec/parallel.h"
 #include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
@@ -82,6 +84,34 @@ void LowerDequantized(const NodeReader& node, PlanBuilder* plan) {
   plan->SetOutput(node, dst);
 }
 
+/*! \brief The op by our own function, in float32. */
+void LowerFunction(const NodeReader& node, PlanBuilder* plan, FloatFunction function) {
+  if (node.NumPostOps() > 0) {
+    throw dnnl::error(dnnl_unimplemented, "nothing is fused to a function of ours");
+  }
+  // Iterations of the loop, and how many of them are worth a thread.
+  constexpr int64_t kElements = 1024, kGrain = 4;
+  const Tensor given = plan->Input(node, 0);
+  const int64_t count = NumElements(given.dims());
+  // The padding of blocks must stay zero, and what lies between the parts of a view as it is.
+  const size_t bytes = count * dnnl::memory::data_type_size(given.dtype());
+  Tensor src = given.md.get_size() == bytes ? given : plan->Plain(node, given);
+  const auto type = src.dtype();
+  src = plan->InLayout(node, src, WithType(src.md, dnnl::memory::data_type::f32));
+  const Tensor dst = plan->NewTensor(src.md);
+  const auto run = [function, count](void* const* addresses) {
+    const auto* from = static_cast<const float*>(addresses[0]);
+    auto* to = static_cast<float*>(addresses[1]);
+    ParallelFor((count + kElements - 1) / kElements, kGrain, [&](int64_t first, int64_t last) {
+      const int64_t begin = first * kElements, end = std::min(last * kElements, count);
+      function(from + begin, to + begin, end - begin);
+    });
+  };
+  plan->EmitKernel(node, "eltwise", run, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  plan->OfferInPlace(DNNL_ARG_SRC);
+  plan->SetOutput(node, plan->InLayout(node, dst, WithType(dst.md, type)));
+}
+
 }  // namespace
 
 Types InferEltwise(const NodeReader& node, const Types& inputs) {
@@ -98,6 +128,9 @@ Types InferEltwise(const NodeReader& node, const Types& inputs) {
 void LowerEltwise(const NodeReader& node, PlanBuilder* plan) {
   if (node.IsDequantized(0)) return LowerDequantized(node, plan);
   const OpSpec& op = *FindOp(node.OpName());
+  if (op.function != nullptr && !node.IsQuantized()) {
+    return LowerFunction(node, plan, op.function);
+  }
   const auto [alpha, beta] = op.AlphaBeta(node);
   Function function{op.algorithm, alpha, beta};
   const FusedOps fused =

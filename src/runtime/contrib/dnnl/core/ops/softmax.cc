@@ -23,6 +23,7 @@
  */
 #include "../implementation.h"
 #include "../op_table.h"
+#include "nan_rows.h"
 #include "rows.h"
 #include "types.h"
 
@@ -41,19 +42,20 @@ void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
                                    FindOp(node.OpName())->algorithm, md, md, axis,
                                    PlanBuilder::NewAttr());
   };
-  const auto emit = [&](const Softmax::primitive_desc& desc, const Tensor& src) {
+  const auto emit = [&](const Softmax::primitive_desc& desc, const Tensor& src, int axis) {
     const Tensor dst = plan->NewTensor(desc.dst_desc());
     plan->Emit(node, desc, Softmax(desc), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
     plan->OfferInPlace(DNNL_ARG_SRC);
+    SpreadNaN(plan, dst, axis);
     return dst;
   };
   const Tensor src = plan->Input(node, 0);
   const int axis = node.Axis("axis", -1, static_cast<int>(src.dims().size()));
   const auto desc = describe(src.md, axis);
-  if (!IsReference(desc)) return plan->SetOutput(node, emit(desc, src));
+  if (!IsReference(desc)) return plan->SetOutput(node, emit(desc, src, axis));
   // Where the axis is not the innermost in memory it is made so.
   const RowsAlong rows(node, plan, src, {axis});
-  const Tensor dst = emit(describe(rows.matrix().md, 1), rows.matrix());
+  const Tensor dst = emit(describe(rows.matrix().md, 1), rows.matrix(), 1);
   plan->SetOutput(node, rows.Restore(dst));
 }
 

@@ -56,6 +56,14 @@ std::string TypesOf(const PlanBuilder::Args& args) {
   return types;
 }
 
+/*! \brief Note the types and layouts of a step's arguments, and the threads at hand. */
+void Describe(const PlanBuilder::Args& args, StepInfo* info) {
+  info->types = TypesOf(args);
+  info->src_layout = LayoutOf(args, DNNL_ARG_SRC);
+  info->dst_layout = LayoutOf(args, DNNL_ARG_DST);
+  info->num_threads = CurrentNumThreads();
+}
+
 }  // namespace
 
 PlanBuilder::PlanBuilder(std::string where, bool owns_constants, int num_threads)
@@ -238,10 +246,7 @@ void PlanBuilder::EmitStep(const std::string& node, const std::string& op,
   step.info.kind = dnnl_prim_kind2str(dnnl::convert_to_c(desc.get_kind()));
   step.info.impl = desc.impl_info_str();
   step.info.post_ops = std::move(post_ops);
-  step.info.types = TypesOf(args);
-  step.info.src_layout = LayoutOf(args, DNNL_ARG_SRC);
-  step.info.dst_layout = LayoutOf(args, DNNL_ARG_DST);
-  step.info.num_threads = CurrentNumThreads();
+  Describe(args, &step.info);
   const dnnl::memory::desc workspace = desc.scratchpad_desc();
   if (workspace && workspace.get_size() > 0) {
     if (scratchpad_buffer_ < 0) scratchpad_buffer_ = AddBuffer(Buffer(BufferKind::kScratchpad, 0));
@@ -250,6 +255,26 @@ void PlanBuilder::EmitStep(const std::string& node, const std::string& op,
   }
   for (const auto& [arg, tensor] : args) step.args.emplace_back(arg, TensorIndex(tensor));
   plan_->steps.push_back(std::move(step));
+}
+
+void PlanBuilder::EmitKernel(const NodeReader& node, const std::string& kind, HostKernel kernel,
+                             Args args) {
+  Step step;
+  step.info.node = node.Where();
+  step.info.op = node.OpName();
+  step.info.kind = kind;
+  step.info.impl = "tvm:any";
+  Describe(args, &step.info);
+  for (const auto& [arg, tensor] : args) step.args.emplace_back(arg, TensorIndex(tensor));
+  plan_->steps.push_back(std::move(step));
+  AppendKernel(std::move(kernel));
+}
+
+void PlanBuilder::AppendKernel(HostKernel kernel) {
+  Step& step = plan_->steps.back();
+  CORE_CHECK(!step.kernel && step.args.size() <= Step::kMaxKernelArgs)
+      << step.info.node << ": a kernel of " << step.args.size() << " tensors";
+  step.kernel = std::move(kernel);
 }
 
 void PlanBuilder::EmitReorder(const std::string& node, const Tensor& from, const Tensor& to) {

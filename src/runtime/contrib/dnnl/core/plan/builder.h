@@ -136,6 +136,15 @@ class PlanBuilder {
   }
 
   /*!
+   * \brief Append a kernel of ours.
+   * \param kind What it does, for reports.
+   * \param args All its tensors, in the order of the addresses that it gets.
+   */
+  void EmitKernel(const NodeReader& node, const std::string& kind, HostKernel kernel, Args args);
+  /*! \brief Have a kernel of ours run after the latest primitive, on the arguments of that. */
+  void AppendKernel(HostKernel kernel);
+
+  /*!
    * \brief Say of the latest primitive which variant was chosen, of an op that has several.
    * \param flops The multiplications and additions of the op, which this primitive does.
    */

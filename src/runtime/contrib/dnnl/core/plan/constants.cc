@@ -181,7 +181,8 @@ void PlanBuilder::RunNow(const Mark& mark) {
   std::vector<Step> steps(plan_->steps.begin() + mark.steps, plan_->steps.end());
   const std::shared_ptr<void> scratchpad = AllocAligned(plan_->scratchpad_bytes);
   for (const Step& step : steps) {
-    std::unordered_map<int, dnnl::memory> args;
+    std::vector<dnnl::memory> memories;
+    std::vector<dnnl_exec_arg_t> args;
     for (const auto& [arg, index] : step.args) {
       const Tensor& tensor = plan_->tensors[index];
       Buffer& buffer = plan_->buffers[plan_->Locate(tensor.buffer).first];
@@ -190,10 +191,11 @@ void PlanBuilder::RunNow(const Mark& mark) {
         buffer.data = AllocAligned(buffer.bytes);
       }
       const bool is_scratchpad = buffer.kind == BufferKind::kScratchpad;
-      args.emplace(arg, dnnl::memory(tensor.md, plan_->engine,
-                                     is_scratchpad ? scratchpad.get() : DataOf(tensor)));
+      memories.emplace_back(tensor.md, plan_->engine,
+                            is_scratchpad ? scratchpad.get() : DataOf(tensor));
+      args.push_back({arg, memories.back().get()});
     }
-    step.primitive.execute(stream_, args);
+    RunStep(step, args, &stream_);
   }
   stream_.wait();
   // The constants of the steps are forgotten with them.

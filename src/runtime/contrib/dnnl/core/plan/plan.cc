@@ -40,6 +40,24 @@ std::pair<int, size_t> Plan::Locate(int buffer) const {
   return {buffer, offset};
 }
 
+void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args, dnnl::stream* stream) {
+  if (step.primitive) {
+    // The C call: the C++ one copies the arguments into a container at every run.
+    const dnnl_status_t status = dnnl_primitive_execute(
+        step.primitive.get(), stream->get(), static_cast<int>(args.size()), args.data());
+    CORE_CHECK(status == dnnl_success) << step.info.node << ": oneDNN's " << step.info.kind << " ("
+                                       << step.info.impl << ") failed with status " << status;
+  }
+  if (!step.kernel) return;
+  stream->wait();
+  void* addresses[Step::kMaxKernelArgs];
+  for (size_t i = 0; i < args.size(); ++i) {
+    const dnnl_status_t status = dnnl_memory_get_data_handle(args[i].memory, &addresses[i]);
+    CORE_CHECK(status == dnnl_success) << step.info.node << ": argument " << i << " has no address";
+  }
+  step.kernel(addresses);
+}
+
 Context::Context(std::shared_ptr<const Plan> plan)
     : plan_(std::move(plan)),
       stream_(plan_->engine),
@@ -89,13 +107,7 @@ void Context::Bind(const std::vector<void*>& arguments) {
 }
 
 void Context::Execute(size_t index) {
-  const Step& step = plan_->steps[index];
-  const std::vector<dnnl_exec_arg_t>& args = exec_args_[index];
-  // The C call: the C++ one copies the arguments into a container at every run.
-  const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), stream_.get(),
-                                                      static_cast<int>(args.size()), args.data());
-  CORE_CHECK(status == dnnl_success) << step.info.node << ": oneDNN's " << step.info.kind << " ("
-                                     << step.info.impl << ") failed with status " << status;
+  dnnl_backend::RunStep(plan_->steps[index], exec_args_[index], &stream_);
 }
 
 void Context::Run(const std::vector<void*>& arguments, Recorder* recorder) {

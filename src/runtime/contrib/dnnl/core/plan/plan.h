@@ -24,6 +24,7 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -62,13 +63,29 @@ inline bool IsReference(const StepInfo& step) {
   return Judge(step.impl, step.kind, step.post_ops) == Implementation::kReference;
 }
 
-/*! \brief One primitive with its arguments. */
+/*!
+ * \brief Code of ours, for what no primitive of oneDNN does.
+ *
+ * Called with the addresses of the step's tensors, in the order of its arguments; must not throw.
+ */
+using HostKernel = std::function<void(void* const* addresses)>;
+
+/*! \brief A primitive, a kernel of ours, or both, one after the other, with their arguments. */
 struct Step {
+  /*! \brief The most arguments of a step that has a kernel of ours. */
+  static constexpr size_t kMaxKernelArgs = 4;
+
+  /*! \brief Empty where there is a kernel alone. */
   dnnl::primitive primitive;
+  /*! \brief Runs after the primitive; empty for most. */
+  HostKernel kernel;
   /*! \brief DNNL_ARG_* and the index of the tensor in Plan::tensors. */
   std::vector<std::pair<int, int>> args;
   StepInfo info;
 };
+
+/*! \brief Run a step on a stream. */
+void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args, dnnl::stream* stream);
 
 /*!
  * \brief Everything that stays the same from run to run. Built once, then never changed, so that

@@ -72,6 +72,7 @@ ROWS = (
     _plain("abs", dtypes=ANY),
     Row("clip", _draw_clip, lambda b, x, a_min, a_max: relay.clip(x.expr, a_min, a_max)),
     _of_bounded("exp"),
+    _of_positive("log")._replace(weight=1),
     _plain("negative", dtypes=ANY),
     _of_positive("rsqrt"),
     _plain("sigmoid"),
@@ -81,5 +82,4 @@ ROWS = (
     # These stay on TVM, and so make seams.
     _plain("sin")._replace(weight=1),
     _of_bounded("erf")._replace(weight=1),
-    _of_positive("log")._replace(weight=1),
 )

@@ -1,0 +1,148 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/functions.cc
+ * \brief Functions that oneDNN computes wrongly of NaN, or not accurately enough.
+ */
+#include "functions.h"
+
+#include <cstring>
+#include <limits>
+
+#if defined(__GNUC__) && !defined(__clang__)
+// Without them the selections of the functions below are branches, and no vectors.
+#pragma GCC optimize("O3", "no-trapping-math")
+#define DNNL_INLINE __attribute__((always_inline)) inline
+#else
+#define DNNL_INLINE inline
+#endif
+
+// Compiled for several CPUs, of which the loader picks one: the rest of the library is for any.
+// Sanitizers' functions cannot be called while it does.
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define DNNL_FOR_CPUS __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define DNNL_FOR_CPUS
+#endif
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+/*! \brief A loop of so many iterations is compiled to vectors, without branches. */
+constexpr int kBlock = 16;
+
+DNNL_INLINE uint32_t BitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+DNNL_INLINE float FloatOf(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// ln 2 as the sum of a number of 12 bits, of which multiples by exponents are exact, and the rest.
+constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 0x1.0bfbe8p-15f;
+
+/*! \brief exp(x); zero below -104, as float32 has no such number. */
+DNNL_INLINE float ExpOf(float x) {
+  // To subtract this leaves the nearest integer in the lowest bits of a sum.
+  constexpr float kInteger = 0x1.8p23f;
+  // A comparison with NaN is false: it stays.
+  x = x > 89.f ? 89.f : x;
+  x = x < -104.f ? -104.f : x;
+  const float shifted = x * 0x1.715476p0f + kInteger;
+  const float n = shifted - kInteger;
+  const float r = (x - n * kLn2High) - n * kLn2Low;
+  // exp(r) for |r| <= ln 2 / 2: a minimax polynomial.
+  float p = 0.00139261847f;
+  p = p * r + 0.0083572313f;
+  p = p * r + 0.0416665546f;
+  p = p * r + 0.166666306f;
+  p = p * r + 0.5f;
+  p = p * r + 1.f;
+  p = p * r + 1.f;
+  // 2^n in two factors: n is from -150 to 128, and a result may be subnormal.
+  const uint32_t exponent = BitsOf(shifted) - BitsOf(kInteger);
+  const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);
+  return p * FloatOf((half + 127) << 23) * FloatOf((exponent - half + 127) << 23);
+}
+
+DNNL_INLINE float LogOf(float x) {
+  // x = m * 2^e with m from sqrt(1/2) to sqrt(2); subnormal numbers are scaled first.
+  constexpr uint32_t kSqrtHalf = 0x3f3504f3;
+  const bool is_subnormal = x < std::numeric_limits<float>::min();
+  const uint32_t bits = BitsOf(is_subnormal ? x * 0x1p23f : x) - kSqrtHalf;
+  const float e = static_cast<float>(static_cast<int32_t>(bits) >> 23) - (is_subnormal ? 23.f : 0.f);
+  const float f = FloatOf((bits & 0x7fffff) + kSqrtHalf) - 1.f;
+  // log(1 + f) = f - f^2 / 2 + f^3 * q(f), for f from -0.29 to 0.41.
+  const float z = f * f;
+  float q = -0.0771759073f;
+  q = q * f + 0.127616956f;
+  q = q * f - 0.131261708f;
+  q = q * f + 0.141994798f;
+  q = q * f - 0.166269919f;
+  q = q * f + 0.20001466f;
+  q = q * f - 0.250007073f;
+  q = q * f + 0.333333268f;
+  const float result = e * kLn2High + (f + (e * kLn2Low + (f * z * q - 0.5f * z)));
+  const float limit = x == 0.f ? -std::numeric_limits<float>::infinity()
+                               : std::numeric_limits<float>::quiet_NaN();
+  // Infinity and NaN are their own logarithms.
+  return x > 0.f ? (x <= std::numeric_limits<float>::max() ? result : x) : x == x ? limit : x;
+}
+
+DNNL_INLINE float SoftplusOf(float x) {
+  // max(x, 0) + log(1 + t) with t = exp(-|x|); log(1 + t) = 2 * atanh(t / (2 + t)).
+  const float t = ExpOf(x > 0.f ? -x : x);
+  const float s = t / (2.f + t);
+  const float z = s * s;
+  float p = 1.f / 17;
+  p = p * z + 1.f / 15;
+  p = p * z + 1.f / 13;
+  p = p * z + 1.f / 11;
+  p = p * z + 1.f / 9;
+  p = p * z + 1.f / 7;
+  p = p * z + 1.f / 5;
+  p = p * z + 1.f / 3;
+  return (x > 0.f ? x : 0.f) + 2.f * (s + s * z * p);
+}
+
+}  // namespace
+
+#define DNNL_FUNCTION(NAME)                                                  \
+  DNNL_FOR_CPUS void NAME(const float* src, float* dst, int64_t count) {     \
+    for (; count >= kBlock; count -= kBlock, src += kBlock, dst += kBlock) { \
+      float block[kBlock];                                                   \
+      for (int i = 0; i < kBlock; ++i) block[i] = NAME##Of(src[i]);          \
+      std::memcpy(dst, block, sizeof(block));                                \
+    }                                                                        \
+    for (int64_t i = 0; i < count; ++i) dst[i] = NAME##Of(src[i]);           \
+  }
+
+DNNL_FUNCTION(Exp)
+DNNL_FUNCTION(Log)
+DNNL_FUNCTION(Softplus)
+
+}  // namespace tvm::runtime::contrib::dnnl_backend

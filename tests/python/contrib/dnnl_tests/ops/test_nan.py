@@ -1,0 +1,87 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Marks of tests that one of the two code generators has no part in, and what a CPU has."""
+"""What NaN and infinities become, alike on each CPU and in each version of oneDNN."""
+
+import numpy as np
+import pytest
+from tvm.relay.op.contrib._dnnl.policy import cpu
+
+from dnnl_tests.kernel import run_kernel
+from dnnl_tests.marks import json_only
+
+pytestmark = json_only
+
+NAN, INF = np.nan, np.inf
+
+
+def softmax(x, axis):
+    """Return what numpy makes of it: all NaN where one number of a row is, or is infinite."""
+    with np.errstate(invalid="ignore"):
+        e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def log_softmax(x, axis):
+    with np.errstate(invalid="ignore"):
+        shifted = x - x.max(axis, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
+
+
+SOFTMAX = {"nn.softmax": softmax, "nn.log_softmax": log_softmax, "nn.fast_softmax": softmax}
+
+
+@pytest.mark.parametrize("shape, axis", [((250, 21), -1), ((2, 20, 13, 9), 1), ((5, 6, 7), 0)])
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_a_row_with_nan_or_infinity_is_all_nan(name, shape, axis):
+    """Each place of a row in turn: oneDNN's vectors and their tails differ."""
+    x = np.linspace(-3, 3, np.prod(shape), dtype="float32").reshape(shape)
+    rows = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
+    for i, row in enumerate(rows):
+        row[i % len(row)] = (NAN, 2, INF, -INF, 1, 0, 3, 2, 1, 0, 1)[i % 11]
+    rows[-1] = -INF
+    rows[-2, 0] = rows[-2, -1] = NAN
+    ends = [shape[i] for i in range(len(shape)) if i != axis % len(shape)]
+    x = np.moveaxis(rows.reshape(*ends, shape[axis]), -1, axis)
+    expected = SOFTMAX[name](x.astype("float64"), axis)
+    assert 0 < np.isnan(expected).sum() < expected.size
+    got = run_kernel(name, [np.ascontiguousarray(x)], {"axis": [str(axis)]})
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-5)
+
+
+def test_a_masked_row_of_a_softmax_is_right():
+    """Zeros at the start show neither that a row is right nor that it is not."""
+    x = np.full((3, 40), -INF, "float32")
+    x[0, 39] = 1
+    x[1, 38], x[1, 39] = 1, NAN
+    x[2, :] = -1e9
+    x[2, 20] = 0
+    got = run_kernel("nn.softmax", [x], {"axis": ["-1"]})
+    np.testing.assert_array_equal(got[0], [0] * 39 + [1])
+    assert np.isnan(got[1]).all()
+    np.testing.assert_array_equal(got[2], [0] * 20 + [1] + [0] * 19)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_row_of_a_softmax_in_reduced_precision(dtype):
+    if not cpu.computes(dtype):
+        pytest.skip(f"this CPU has no {dtype}")
+    x = np.ones((3, 37), "float32")
+    x[0, 5], x[2, 36] = NAN, INF
+    got = run_kernel("nn.softmax", [x], {"axis": ["-1"]}, dtype=dtype, reads=dtype)
+    assert np.isnan(got[[0, 2]]).all()
+    np.testing.assert_allclose(got[1], 1 / 37, rtol=2**-8)
