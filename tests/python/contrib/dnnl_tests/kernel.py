@@ -14,7 +14,6 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Marks of tests that one of the two code generators has no part in, and what a CPU has."""
 """Graphs of one kernel node, made without TVM's compiler and run by the JSON runtime."""
 
 import json
@@ -80,7 +79,8 @@ def run_kernel(op, inputs, attrs=None, post_ops=(), shape=None, dtype=None, read
     if post_ops:
         kernel["attrs"].update(root_op=[[op]], post_ops=[list(post_ops)])
     nodes = [
-        _input_node(f"{SYMBOL}_i{i}", array, of) for i, (array, of) in enumerate(zip(inputs, dtypes))
+        _input_node(f"{SYMBOL}_i{i}", array, of)
+        for i, (array, of) in enumerate(zip(inputs, dtypes))
     ]
     nodes.append(kernel)
     graph = {

@@ -165,7 +165,8 @@ struct OpSpec {
   std::pair<float, float> (*alpha_beta)(const NodeReader& node){nullptr};
   /*! \brief For an eltwise op: one divided by what the algorithm computes. */
   bool is_reciprocal{false};
-  /*! \brief For an eltwise op: our function, unless the result becomes one in 8 bits; or nullptr. */
+  /*! \brief For an eltwise op: our function, unless the result becomes one in 8 bits; or nullptr.
+   */
   FloatFunction function{nullptr};
 
   /*! \brief alpha and beta of a call; zeros where the op has no parameters. */

@@ -110,7 +110,8 @@ Tensor BiasOf(const NodeReader& node, const NodeReader& post_op, PlanBuilder* pl
   return plan->Plain(node, operand).Reshaped({channels});
 }
 
-/*! \brief Refuse a post-op that we have a function for, unless the result is then rounded anyway. */
+/*! \brief Refuse a post-op that we have a function for, unless the result is then rounded anyway.
+ */
 void CheckFunction(const NodeReader& node, const OpSpec& op) {
   if (op.function == nullptr) return;
   const int last = node.NumPostOps() - 1;

@@ -14,19 +14,18 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Marks of tests that one of the two code generators has no part in, and what a CPU has."""
-"""How far each unary function may be off, over the whole of its range, fused and not.
+"""How far each unary function may be off, over its whole range, fused and not.
 
-The bound is that of docs/numerics.md. `ONEDNN_MAX_CPU_ISA` and `--onednn-newer` run it on other code.
+The bounds are those of docs/numerics.md. `ONEDNN_MAX_CPU_ISA` and `--onednn-newer` test other code.
 """
 
 import numpy as np
 import pytest
 from scipy import special
+from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 
 from dnnl_tests.kernel import outer_product, run_kernel
 from dnnl_tests.marks import json_only
-from tvm.relay.op.contrib._dnnl.policy.table import TABLE
 
 pytestmark = json_only
 
@@ -88,7 +87,11 @@ def test_each_unary_function_is_here():
 def arguments():
     """Return numbers of each magnitude and sign, more where functions bend, and about 1."""
     powers = 2.0 ** np.linspace(-126, 126, 6000)
-    lines = [np.linspace(-110, 110, 20000), np.linspace(-20, 20, 20000), np.linspace(0.9, 1.1, 5000)]
+    lines = [
+        np.linspace(-110, 110, 20000),
+        np.linspace(-20, 20, 20000),
+        np.linspace(0.9, 1.1, 5000),
+    ]
     x = np.concatenate([powers, -powers, *lines]).astype("float32")
     return x[: len(x) // 16 * 16 - 5]
 

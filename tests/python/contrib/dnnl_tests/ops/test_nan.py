@@ -14,7 +14,6 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Marks of tests that one of the two code generators has no part in, and what a CPU has."""
 """What NaN and infinities become, alike on each CPU and in each version of oneDNN."""
 
 import numpy as np

@@ -94,7 +94,8 @@ DNNL_INLINE float LogOf(float x) {
   constexpr uint32_t kSqrtHalf = 0x3f3504f3;
   const bool is_subnormal = x < std::numeric_limits<float>::min();
   const uint32_t bits = BitsOf(is_subnormal ? x * 0x1p23f : x) - kSqrtHalf;
-  const float e = static_cast<float>(static_cast<int32_t>(bits) >> 23) - (is_subnormal ? 23.f : 0.f);
+  const float e =
+      static_cast<float>(static_cast<int32_t>(bits) >> 23) - (is_subnormal ? 23.f : 0.f);
   const float f = FloatOf((bits & 0x7fffff) + kSqrtHalf) - 1.f;
   // log(1 + f) = f - f^2 / 2 + f^3 * q(f), for f from -0.29 to 0.41.
   const float z = f * f;
@@ -107,8 +108,8 @@ DNNL_INLINE float LogOf(float x) {
   q = q * f - 0.250007073f;
   q = q * f + 0.333333268f;
   const float result = e * kLn2High + (f + (e * kLn2Low + (f * z * q - 0.5f * z)));
-  const float limit = x == 0.f ? -std::numeric_limits<float>::infinity()
-                               : std::numeric_limits<float>::quiet_NaN();
+  const float limit =
+      x == 0.f ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
   // Infinity and NaN are their own logarithms.
   return x > 0.f ? (x <= std::numeric_limits<float>::max() ? result : x) : x == x ? limit : x;
 }

@@ -116,9 +116,8 @@ void SpreadNaN(PlanBuilder* plan, const Tensor& result, int axis) {
   constexpr int kResult = 1;
   const Rows rows(result.md, axis);
   const auto run = [rows](auto* data, auto infinity) {
-    ParallelFor(rows.count, kGrain, [&](int64_t first, int64_t last) {
-      FillRows(data, rows, first, last, infinity);
-    });
+    ParallelFor(rows.count, kGrain,
+                [&](int64_t first, int64_t last) { FillRows(data, rows, first, last, infinity); });
   };
   HostKernel kernel;
   switch (result.dtype()) {

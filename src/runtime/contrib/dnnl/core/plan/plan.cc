@@ -43,8 +43,8 @@ std::pair<int, size_t> Plan::Locate(int buffer) const {
 void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args, dnnl::stream* stream) {
   if (step.primitive) {
     // The C call: the C++ one copies the arguments into a container at every run.
-    const dnnl_status_t status = dnnl_primitive_execute(
-        step.primitive.get(), stream->get(), static_cast<int>(args.size()), args.data());
+    const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), stream->get(),
+                                                        static_cast<int>(args.size()), args.data());
     CORE_CHECK(status == dnnl_success) << step.info.node << ": oneDNN's " << step.info.kind << " ("
                                        << step.info.impl << ") failed with status " << status;
   }
