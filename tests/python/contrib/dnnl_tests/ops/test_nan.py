@@ -18,10 +18,11 @@
 
 import numpy as np
 import pytest
-from tvm.relay.op.contrib._dnnl.policy import cpu
+from tvm.contrib.onednn.policy import cpu
 
 from dnnl_tests.kernel import run_kernel
 from dnnl_tests.marks import json_only
+from dnnl_tests.ops.test_accuracy import FUNCTIONS, WAYS
 
 pytestmark = json_only
 
@@ -84,3 +85,43 @@ def test_a_row_of_a_softmax_in_reduced_precision(dtype):
     got = run_kernel("nn.softmax", [x], {"axis": ["-1"]}, dtype=dtype, reads=dtype)
     assert np.isnan(got[[0, 2]]).all()
     np.testing.assert_allclose(got[1], 1 / 37, rtol=2**-8)
+
+
+# What unary ops that select a number make of NaN, as docs/numerics.md tells; of others it is NaN.
+SELECTED = {"nn.relu": 0, "clip": -1, "dnnl.hard_sigmoid": 1}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_unary_functions_of_nan_and_infinities(op, way):
+    """In each place of a vector and of its tail."""
+    function, attrs, _ = FUNCTIONS[op]
+    x = np.array([NAN, INF, -INF, 1, 0] * 9, "float32")
+    with np.errstate(all="ignore"):
+        expected = function(x.astype("float64"))
+    expected[::5] = SELECTED.get(op, NAN)
+    got = WAYS[way](op, x, {name: [value] for name, value in attrs.items()})
+    if op == "dnnl.gelu_erf":
+        # The code for AVX-512 gives NaN, others infinity.
+        assert not np.isfinite(got[1::5]).any()
+        got[1::5] = INF
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+
+
+POOL = {
+    (NAN, NAN, NAN, NAN): np.finfo("float32").min,
+    (NAN, 5, 1, NAN): 5,
+    (1, 2, 3, NAN): 3,
+    (INF, NAN, 1, -INF): INF,
+}
+
+
+@pytest.mark.parametrize("channels", [1, 16, 20])
+def test_max_pool_of_nan(channels):
+    """The greatest of the other numbers, as docs/numerics.md tells."""
+    windows = np.array(list(POOL), "float32").reshape(4, 2, 2)
+    x = np.concatenate(list(windows), axis=1)
+    x = np.ascontiguousarray(np.broadcast_to(x, (1, channels, 2, 8)))
+    attrs = {"pool_size": ["2", "2"], "strides": ["2", "2"], "layout": ["NCHW"]}
+    got = run_kernel("nn.max_pool2d", [x], attrs, shape=(1, channels, 1, 4))
+    np.testing.assert_array_equal(got[0, :, 0], [list(POOL.values())] * channels)

@@ -267,6 +267,24 @@ void CheckOperands(const ConvTensors& conv, const FusedOps& fused) {
  * \brief Emit the primitive with what is fused to it.
  * \param blocks The layout of the result that goes with that of the source; it may be empty.
  */
+/*!
+ * \brief Whether the implementation at hand writes sums over what it has yet to read.
+ *
+ * That for AMX does so until oneDNN 3.13 where a stride, but for the last, is longer than the
+ * window: it reserves too little for its copy of the source. Its code for 1x1 windows is another.
+ */
+bool OverwritesSource(const dnnl::primitive_desc& desc, const ConvTensors& conv) {
+  const std::string name = desc.impl_info_str();
+  const bool is_blocked = name.rfind("brgconv:", 0) == 0 || name.rfind("brg_conv_fwd:", 0) == 0;
+  if (!is_blocked || name.find("amx") == std::string::npos) return false;
+  const Dims weights = conv.weights.dims();
+  const Dims& strides = conv.window.strides;
+  for (size_t i = 0; i + 1 < strides.size(); ++i) {
+    if (strides[i] > weights[weights.size() - strides.size() + i]) return true;
+  }
+  return false;
+}
+
 template <typename Primitive>
 void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv,
               dnnl::algorithm algorithm, double flops, const dnnl::memory::desc& blocks) {
@@ -291,7 +309,11 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
     Desc desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm, src, weights,
               fused.BiasDesc(), dst, conv.window.strides, conv.window.dilation,
               conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
-    if (SkipWrong(&desc, has_dilated_border)) return desc;
+    bool is_right = SkipWrong(&desc, has_dilated_border);
+    while (is_right && OverwritesSource(desc, conv)) {
+      is_right = desc.next_impl() && SkipWrong(&desc, has_dilated_border);
+    }
+    if (is_right) return desc;
     if (!allow_empty) throw dnnl::error(dnnl_unimplemented, "all that accept this are wrong");
     return Desc();
   };
