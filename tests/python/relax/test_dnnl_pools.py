@@ -21,7 +21,8 @@ Relay counts such a window, and leaves it to TVM.
 
 import numpy as np
 import pytest
-from dnnl_modules import check, compiled, module, rand, run, var
+import tvm_dnnl
+from dnnl_modules import check, compiled, composites, module, rand, run, var
 from tvm.relax import op
 
 # Data along each axis, window, stride, padding before and after.
@@ -61,3 +62,14 @@ def test_ceil_mode(kind, case):
     (got,) = run(compiled(partitioned), x)
     # A mean of up to nine numbers below one.
     np.testing.assert_allclose(got, _reference(x, kind, *CASES[case]), rtol=0, atol=1e-6)
+
+
+def test_an_open_size_that_is_one_of_two():
+    """TVM cannot copy the type of such a tensor into a function of its own."""
+
+    def build(builder, data):
+        pooled = builder.emit(op.nn.max_pool1d(data, (2,), (2,), (1, 1), ceil_mode=True))
+        return op.nn.relu(pooled)
+
+    mod = module(build, var("x", 1, 8, "n"))
+    assert not composites(tvm_dnnl.partition_for_dnnl(mod, prune=False))

@@ -30,7 +30,17 @@ from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
 
 from .ops import ROWS
 from .read_op import ReadOp
-from .reading import Unread, constant_of, dims, is_constant, op_name, short_name, sizes, value_of
+from .reading import (
+    Unread,
+    constant_of,
+    dims,
+    is_choice,
+    is_constant,
+    op_name,
+    short_name,
+    sizes,
+    value_of,
+)
 
 # The names of operands in messages, where the op has names for them.
 _ARG_NAMES = {
@@ -278,6 +288,8 @@ def _of_type(type_, expr=None) -> Value:
     if not isinstance(type_, relax.TensorType):
         return NoTensor(f"of {type(type_).__name__}")
     shape = sizes(type_)
+    if shape is not None and any(map(is_choice, type_.shape.values)):
+        return NoTensor("of one of two sizes, whose type TVM cannot copy")
     if shape is None or type_.dtype is None:
         return NoTensor("of unknown type" if type_.dtype is None else "of unknown shape")
     value = (lambda: value_of(expr)) if expr is not None and is_constant(expr) else None

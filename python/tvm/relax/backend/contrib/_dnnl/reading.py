@@ -75,6 +75,12 @@ def number(value) -> int | float | None:
     return value.value if isinstance(value, (tirx.IntImm, tirx.FloatImm)) else None
 
 
+def is_choice(dim) -> bool:
+    """Whether a dimension is one of two, as that of a pool with ceil_mode and an open size is."""
+    # The classes of its parts have other names in each TVM.
+    return number(dim) is None and not isinstance(dim, tirx.Var) and "if_then_else" in str(dim)
+
+
 def is_same(left, right) -> bool:
     """Whether two dimensions are the same expression."""
     return left is right or bool(getattr(left, "same_as", lambda other: False)(right))
