@@ -21,16 +21,19 @@
  * \file src/runtime/contrib/dnnl/dnnl_json_runtime.cc
  * \brief The module that runs a subgraph with oneDNN. What the ops are, it does not know.
  */
+#include <tvm/runtime/container/shape_tuple.h>
 #include <tvm/runtime/ndarray.h>
 #include <tvm/runtime/registry.h>
 
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "../json/json_runtime.h"
 #include "core/exec/graph_runner.h"
 #include "core/exec/threads.h"
+#include "core/infer.h"
 #include "core/library.h"
 #include "core/op_table.h"
 #include "core/plan/plan_cache.h"
@@ -55,8 +58,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
 
   void Init(const Array<NDArray>& consts) final {
     CheckConstants(consts);
-    Graph graph = GraphOf(symbol_name_, {symbol_name_, nodes_, input_nodes_, outputs_, {}},
-                          {const_names_.begin(), const_names_.end()});
+    Graph graph = ReadGraph();
     for (size_t i = 0; i < graph.constants.size(); ++i) Bind(consts[i], &graph.constants[i]);
     WithTVMErrors([&]() { runner_.Init(std::move(graph)); });
   }
@@ -72,6 +74,20 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
   }
 
   PackedFunc GetFunction(const String& name, const ObjectPtr<Object>& sptr_to_self) final {
+    if (name == "infer_types") {
+      return TypedPackedFunc<Array<String>(Array<ShapeTuple>)>(
+          [sptr_to_self, this](const Array<ShapeTuple>& input_shapes) {
+            std::vector<std::vector<int64_t>> shapes;
+            for (const ShapeTuple& shape : input_shapes)
+              shapes.push_back({shape.begin(), shape.end()});
+            Array<String> types;
+            for (const std::string& type :
+                 WithTVMErrors([&]() { return ResultTypes(ReadGraph(), shapes); })) {
+              types.push_back(type);
+            }
+            return types;
+          });
+    }
     if (name == "get_plan") {
       return TypedPackedFunc<String()>(
           [sptr_to_self, this]() { return WithTVMErrors([&]() { return runner_.Describe(); }); });
@@ -95,6 +111,12 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
   }
 
  private:
+  /*! \brief The graph without the data of its constants. */
+  Graph ReadGraph() const {
+    return GraphOf(symbol_name_, {symbol_name_, nodes_, input_nodes_, outputs_, {}},
+                   {const_names_.begin(), const_names_.end()});
+  }
+
   /*! \brief Let a constant have the values of an array, which stays TVM's. */
   static void Bind(const NDArray& value, Constant* constant) {
     const Argument& argument = constant->edge.argument;

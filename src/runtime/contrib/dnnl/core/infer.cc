@@ -163,4 +163,13 @@ Graph Infer(const Graph& graph, const std::vector<std::vector<int64_t>>& input_s
   return result;
 }
 
+std::vector<std::string> ResultTypes(const Graph& graph,
+                                     const std::vector<std::vector<int64_t>>& input_shapes) {
+  std::vector<std::string> types;
+  for (const Edge& output : Infer(graph, input_shapes).outputs) {
+    types.push_back(ToText(output.argument.type));
+  }
+  return types;
+}
+
 }  // namespace tvm::runtime::contrib::dnnl_backend

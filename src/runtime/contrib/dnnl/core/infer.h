@@ -25,6 +25,7 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_INFER_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "graph.h"
@@ -47,6 +48,10 @@ std::vector<std::vector<int64_t>> InputShapes(const Graph& graph);
  * \param input_shapes The shape of each of its inputs.
  */
 Graph Infer(const Graph& graph, const std::vector<std::vector<int64_t>>& input_shapes);
+
+/*! \brief The types of that call's results, such as "float32 [1, 8]". */
+std::vector<std::string> ResultTypes(const Graph& graph,
+                                     const std::vector<std::vector<int64_t>>& input_shapes);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -24,6 +24,9 @@ from .graph import Graph, Step, build
 MAX_ELEMENTS = 1 << 14
 DIMS = (1, 1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 11, 14, 16, 16, 17, 20, 24, 32)
 RANKS = (1, 2, 2, 3, 3, 4, 4, 4, 4, 4, 5, 6)
+# Sizes at the edges of what rules tell apart: ones, equal ones, and few others.
+EDGE_DIMS = (1, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7)
+EDGE_DTYPES = ("bfloat16", "float16", "int8", "uint8", "int32", "bool", "float64")
 REAL = ("float32",)
 # Types that oneDNN is offered and refuses, or takes in casts only.
 ANY = ("float32", "bfloat16", "int32")
@@ -44,12 +47,15 @@ class Draw:
         What can be drawn.
     new_inputs : float
         How likely a row gets a new input when it finds no operand.
+    edges : bool
+        Whether to draw what is legal, but rare in models, or that TVM has no kernels for, too.
     """
 
-    def __init__(self, seed, rows, new_inputs=0.25):
+    def __init__(self, seed, rows, new_inputs=0.25, edges=False):
         self.random = random.Random(seed)
         self.rows = rows
         self.new_inputs = new_inputs
+        self.edges = edges
         self.steps = {}
         self.tensors = {}
         self._begun = False
@@ -57,6 +63,10 @@ class Draw:
     def choice(self, items):
         """Return one of the items."""
         return self.random.choice(list(items))
+
+    def rare(self, *items):
+        """Return the items if those at the edges are drawn, too; else none."""
+        return items if self.edges else ()
 
     def chance(self, probability):
         """Return True with a probability."""
@@ -72,7 +82,9 @@ class Draw:
 
     def shape(self, rank):
         """Return a shape that is not too large."""
-        shape = [self.choice(DIMS) for _ in range(rank)]
+        shape = [self.choice(EDGE_DIMS if self.edges else DIMS) for _ in range(rank)]
+        if self.edges and self.chance(0.2):
+            shape = [self.choice((1, shape[0])) for _ in shape]
         while math.prod(shape) > MAX_ELEMENTS:
             place = shape.index(max(shape))
             shape[place] = (shape[place] + 1) // 2
@@ -111,7 +123,9 @@ class Draw:
         if not self.chance(self.new_inputs):
             raise Unfit("no operand")
         for _ in range(20):
-            ref = self.new_input(self.shape(self.choice([r for r in ranks if r <= 6])), dtypes[0])
+            shape = self.shape(self.choice([r for r in ranks if r <= 6]))
+            is_other = self.edges and self.chance(0.2)
+            ref = self.new_input(shape, self.choice(EDGE_DTYPES) if is_other else dtypes[0])
             if where(self.tensors[ref]):
                 return ref
             del self.tensors[ref], self.steps[ref[0]]
@@ -129,7 +143,7 @@ class Draw:
             raise Unfit(str(error)) from error
 
 
-def random_graph(seed, rows, max_ops=20):
+def random_graph(seed, rows, max_ops=20, edges=False):
     """Draw a graph.
 
     Parameters
@@ -140,13 +154,15 @@ def random_graph(seed, rows, max_ops=20):
         What can be drawn.
     max_ops : int
         The most steps, inputs left out.
+    edges : bool
+        As for `Draw`.
 
     Returns
     -------
     Graph
         With one or more inputs and outputs.
     """
-    draw = Draw(seed, rows)
+    draw = Draw(seed, rows, edges=edges)
     for _ in range(draw.choice((1, 1, 1, 2, 3))):
         rank = draw.choice(RANKS)
         draw.new_input(draw.shape(rank), draw.choice(("float32",) * 30 + ("int32",)))
@@ -168,7 +184,7 @@ def random_graph(seed, rows, max_ops=20):
     return Graph(draw.steps, outputs)
 
 
-def single(seed, row, rows):
+def single(seed, row, rows, edges=False):
     """Draw a graph of inputs and one step of a row.
 
     Raises
@@ -176,6 +192,6 @@ def single(seed, row, rows):
     Unfit
         This seed gives none.
     """
-    draw = Draw(seed, rows, new_inputs=1.0)
+    draw = Draw(seed, rows, new_inputs=1.0, edges=edges)
     ref = draw.step(row)
     return Graph(draw.steps, [key for key in draw.tensors if key[0] == ref[0]])

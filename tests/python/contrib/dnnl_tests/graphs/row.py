@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 def one(*, dtypes=("float32",), **limits):
     """Draw one operand and no attributes."""
-    return lambda draw: ([draw.data(dtypes=dtypes, **limits)], {})
+    return lambda draw: ([draw.data(range(1 - draw.edges, 9), dtypes, **limits)], {})
 
 
 def op(name):

@@ -24,6 +24,7 @@
  */
 #include <tvm/ffi/cast.h>
 #include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
@@ -38,6 +39,7 @@
 #include <vector>
 
 #include "../../../../contrib/dnnl/core/exec/graph_runner.h"
+#include "../../../../contrib/dnnl/core/infer.h"
 #include "../../../../contrib/dnnl/tvm/json_graph.h"
 #include "../../../../contrib/json/json_binary.h"
 #include "../../../../contrib/json/json_graph_check.h"
@@ -95,6 +97,19 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
     }
     if (name == "holds_own_constants") {
       return ffi::Function::FromTyped([self]() { return true; });
+    }
+    if (name == "infer_types") {
+      return ffi::Function::FromTyped([self, this](const ffi::Array<ffi::Shape>& input_shapes) {
+        std::vector<std::vector<int64_t>> shapes;
+        for (const ffi::Shape& shape : input_shapes) shapes.push_back({shape.begin(), shape.end()});
+        const Graph graph = ReadGraph(symbol_, graph_json_, const_names_);
+        ffi::Array<ffi::String> types;
+        for (const std::string& type :
+             WithFFIErrors([&]() { return ResultTypes(graph, shapes); })) {
+          types.push_back(type);
+        }
+        return types;
+      });
     }
     if (name == "get_plan") {
       return ffi::Function::FromTyped([self, this]() {

@@ -37,14 +37,15 @@ def _mask(draw, rank):
 
 
 def _draw(draw):
-    x = draw.data(dtypes=ANY)
+    x = draw.data(range(1 - draw.edges, 9), dtypes=ANY)
     tensor = draw.tensor(x)
     swapped = draw.chance(0.4)
     if tensor.dtype != "float32" or draw.chance(0.55):
         # A second tensor: a residual, a gate, or one that is broadcast.
         def fits(other):
             pairs = zip(reversed(tensor.shape), reversed(other.shape))
-            return other.rank <= tensor.rank and all(b in (a, 1) for a, b in pairs)
+            ones = (1,) if draw.edges else ()
+            return other.rank <= tensor.rank and all(b in (a, 1) or a in ones for a, b in pairs)
 
         return [x, draw.data(dtypes=(tensor.dtype,), where=fits)], dict(swapped=swapped)
     mask = _mask(draw, tensor.rank)

@@ -16,6 +16,8 @@
 # under the License.
 """Unary elementwise ops."""
 
+import math
+
 from tvm import relay
 
 from ..draw import ANY
@@ -36,17 +38,21 @@ def _of_positive(name):
 
 def _draw_clip(draw):
     low = draw.number(-2, 1)
-    bounds = draw.choice([(low, low + draw.number(0, 3)), (0.0, 6.0), (0.0, 1.0), (-1.0, 1.0)])
+    bounds = [(low, low + draw.number(0, 3)), (0.0, 6.0), (0.0, 1.0), (-1.0, 1.0)]
+    bounds = draw.choice([*bounds, *draw.rare((1.0, 1.0), (2.0, -2.0), (math.nan, 1.0))])
     return [draw.data(dtypes=ANY)], dict(a_min=bounds[0], a_max=bounds[1])
 
 
 def _draw_leaky_relu(draw):
-    return [draw.data()], dict(alpha=draw.choice([0.1, 0.01, 0.0, 1.5, -0.5]))
+    return [draw.data()], dict(
+        alpha=draw.choice([0.1, 0.01, 0.0, 1.5, -0.5, *draw.rare(1.0, math.inf, math.nan)])
+    )
 
 
 def _draw_prelu(draw):
-    x = draw.data(range(2, 7))
-    return [x], dict(axis=draw.integer(0, draw.tensor(x).rank - 1))
+    x = draw.data(range(2 - draw.edges, 7))
+    rank = draw.tensor(x).rank
+    return [x], dict(axis=draw.integer(-rank if draw.edges else 0, rank - 1))
 
 
 def _prelu(b, x, axis):
@@ -58,7 +64,7 @@ def _draw_cast(draw):
     if draw.chance(0.15):
         return [draw.data(inputs_only=True)], dict(dtype="int32")
     x = draw.data(dtypes=ANY + ("bool",))
-    return [x], dict(dtype=draw.choice(["float32", "bfloat16"]))
+    return [x], dict(dtype=draw.choice(["float32", "bfloat16", *draw.rare("int8", "float16")]))
 
 
 def _cast(b, x, dtype):

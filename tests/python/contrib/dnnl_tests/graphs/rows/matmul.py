@@ -24,13 +24,15 @@ UNITS = (1, 3, 8, 16, 17, 32)
 
 
 def _draw_dense(draw):
-    return [draw.data([2, 2, 2, 3, 4])], dict(units=draw.choice(UNITS))
+    x = draw.data([2, 2, 2, 3, 4, *draw.rare(1, 5)])
+    told = dict(out_dtype=draw.choice(["", "float32"])) if draw.edges else {}
+    return [x], dict(units=draw.choice(UNITS), **told)
 
 
 def _dense(bias=False, relu=False):
-    def build(b, x, units):
+    def build(b, x, units, **attrs):
         inner = x.shape[-1]
-        expr = relay.nn.dense(x.expr, b.param([units, inner], fan_in=inner))
+        expr = relay.nn.dense(x.expr, b.param([units, inner], fan_in=inner), **attrs)
         if bias:
             expr = expr + b.param([units])
         return relay.nn.relu(expr) if relu else expr
@@ -40,7 +42,7 @@ def _dense(bias=False, relu=False):
 
 def _draw_matmul(draw):
     x = draw.data([2, 2, 3])
-    transpose_a = draw.tensor(x).rank == 2 and draw.chance(0.3)
+    transpose_a = (draw.edges or draw.tensor(x).rank == 2) and draw.chance(0.3)
     flags = dict(transpose_a=transpose_a, transpose_b=draw.chance(0.5))
     return [x], dict(units=draw.choice(UNITS), **flags)
 

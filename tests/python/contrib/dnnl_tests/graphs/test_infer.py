@@ -1,0 +1,235 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The rules and the runtime judge alike.
+
+What a rule accepts `Infer` of the runtime accepts, with the shapes and types that Relay infers; a
+sample is initialised, too. No model is compiled: a case takes a millisecond.
+"""
+
+import json
+import random
+
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import is_partition
+from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
+
+from dnnl_tests import graphs as random_graphs
+from dnnl_tests.graphs import draw, quantized
+from dnnl_tests.graphs.graph import numpy_type, values
+
+ROWS = random_graphs.ROWS
+# Graphs of a row; of several ops; of quantized ops.
+SINGLES, SEVERAL, QUANTIZED = 100, 120, 40
+# Each such case gets a plan.
+SAMPLE = 8
+# QNN ops are drawn in graphs of their own, virtual ops are found in formulas.
+DIRECT = [name for name in TABLE if not name.startswith(("qnn.", "dnnl."))]
+FOUND = [name for name in ROWS if name.startswith("dnnl.")]
+DTYPES = [dtype for dtype in ("float32", "bfloat16", "float16") if cpu.computes(dtype)]
+
+
+def alone(call, with_constants=True):
+    """Return a call with a variable for each operand, or each that is no constant, and these."""
+    params = []
+
+    def operand(arg):
+        # The value of a pad, for example, is to be known.
+        if isinstance(arg, relay.Constant) and (with_constants or not arg.data.shape):
+            return arg
+        if isinstance(arg, relay.Tuple):
+            return relay.Tuple([operand(field) for field in arg.fields])
+        type_ = relay.transform.InferTypeLocal(arg)
+        params.append(relay.var(f"x{len(params)}", type_annotation=type_))
+        return params[-1]
+
+    return relay.Call(call.op, [operand(arg) for arg in call.args], call.attrs), params
+
+
+def function(call, params):
+    """Return a typed function of a call; of a batch_norm's results it has the first only."""
+    relay.transform.InferTypeLocal(call)
+    body = call
+    if isinstance(call.checked_type, relay.TupleType):
+        count = 1 if call.op.name == "nn.batch_norm" else len(call.checked_type.fields)
+        fields = [relay.TupleGetItem(call, i) for i in range(count)]
+        body = fields[0] if count == 1 else relay.Tuple(fields)
+    mod = tvm.IRModule.from_expr(relay.Function(params, body))
+    return relay.transform.InferType()(mod)["main"]
+
+
+def call_of(func):
+    """Return the call that a function of `function` makes."""
+    body = func.body
+    while not isinstance(body, relay.Call):
+        body = body.fields[0] if isinstance(body, relay.Tuple) else body.tuple_value
+    return body
+
+
+def types_of(func):
+    """Return the types of a function's results as the runtime writes them."""
+    result = func.ret_type if func.checked_type is None else func.checked_type.ret_type
+    fields = result.fields if isinstance(result, relay.TupleType) else [result]
+    return [f"{each.dtype} [{', '.join(map(str, each.shape))}]" for each in fields]
+
+
+def runtime_module(func):
+    """Return the runtime module of a function, not initialised."""
+    if func.attrs is None or "Compiler" not in func.attrs:
+        func = func.with_attr("global_symbol", "f").with_attr("Compiler", "dnnl")
+    return tvm.get_global_func("relay.ext.dnnl")(func)
+
+
+def inferred(module, func):
+    """Return the types that the runtime infers, for the parameters of a static function."""
+    params = func.params
+    shapes = [tvm.runtime.ShapeTuple([*map(int, each.checked_type.shape)]) for each in params]
+    return [str(each) for each in module.get_function("infer_types")(shapes)]
+
+
+def initialise(module):
+    """Have the plan made, with values for the constants that are like those of the graph."""
+    nodes = {node["name"]: node for node in json.loads(module.get_source("json"))["nodes"]}
+    constants = []
+    for name in module.get_function("get_const_vars")():
+        (shape,), (dtype,) = (nodes[name]["attrs"][key][0] for key in ("shape", "dtype"))
+        value = values("pos", shape, "float32") if "float" in dtype else values("", shape, "int32")
+        constants.append(tvm.nd.array(value.astype(numpy_type(dtype))))
+    symbol = module.get_function("get_symbol")()
+    assert module.get_function("__init_" + symbol)(constants) == 0
+
+
+def opened(func, seed):
+    """Return a function with some dimensions open, in all parameters of the same size alike."""
+    rng = random.Random(seed)
+    params = []
+    for param in func.params:
+        shape = [relay.Any() if rng.random() < 0.4 else dim for dim in param.checked_type.shape]
+        type_ = relay.TensorType(shape, param.checked_type.dtype)
+        params.append(relay.var(param.name_hint, type_annotation=type_))
+    return function(relay.bind(call_of(func), dict(zip(func.params, params))), params)
+
+
+def cases(name, with_constants=True):
+    """Yield typed functions of one call of a row, of each type that this CPU computes in."""
+    for seed in range(SINGLES):
+        real = DTYPES[seed % 4 % len(DTYPES)]
+        try:
+            graph = random_graphs.single(seed, ROWS[name], ROWS, edges=True)
+            expr = next(iter(graph.tensors(ROWS, real)[ref].expr for ref in graph.outputs))
+            while not isinstance(expr, relay.Call):
+                expr = expr.tuple_value
+            yield seed, function(*alone(expr, with_constants))
+        # Not every type that replaces float32 fits the other operands, for example.
+        except (draw.Unfit, tvm.TVMError, ValueError):
+            continue
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_a_call_that_the_rule_accepts(name):
+    assert name in ROWS, f"add a row for {name} to one of the files in graphs/rows"
+    rules, problems, accepted = Rules(TABLE), [], 0
+    for _, func in cases(name):
+        if rules.reason(view_of(call_of(func))) is None:
+            accepted += 1
+            problems += problems_of(func, func, accepted % SAMPLE == 0)
+    print(f"{name}: {accepted} accepted")
+    assert not problems, f"{len(problems)} of {accepted}:\n" + "\n".join(problems[:3])
+    assert accepted
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_a_call_with_open_dimensions_that_the_rule_accepts(name):
+    """The sizes of the call are known at run time only: the rule would accept them, too."""
+    rules, problems, accepted = Rules(TABLE), [], 0
+    for seed, func in cases(name, with_constants=False):
+        try:
+            case = opened(func, seed)
+        except tvm.TVMError:
+            continue
+        if all(rules.reason(view_of(call_of(each))) is None for each in (func, case)):
+            accepted += 1
+            problems += problems_of(case, func)
+    print(f"{name}: {accepted} accepted")
+    assert not problems, f"{len(problems)} of {accepted}:\n" + "\n".join(problems[:3])
+
+
+def problems_of(func, static, is_sample=False):
+    """Return where the runtime and Relay differ, for the sizes of a static function."""
+    try:
+        module = runtime_module(func)
+        got = inferred(module, static)
+        if is_sample:
+            initialise(module)
+    except tvm.TVMError as error:
+        return [f"{func}\n{str(error).strip().splitlines()[-1]}"]
+    wanted = types_of(static)
+    return [] if got == wanted else [f"{func}\nthe runtime infers {got}, not {wanted}"]
+
+
+def check_partitions(mod):
+    """Partition a module; return how many partitions it has, and what the runtime refuses."""
+    partitioned = dnnl.partition_for_dnnl(mod, prune=False)
+    count, problems = 0, []
+    for func in partitioned.functions.values():
+        if not isinstance(func, relay.Function) or not is_partition(func):
+            continue
+        count += 1
+        problems += problems_of(func, func, count == 1)
+    return count, problems
+
+
+def _check_all(mods):
+    count, problems = 0, []
+    for mod in mods:
+        more, found = check_partitions(mod)
+        count += more
+        problems += found
+    print(f"{count} partitions")
+    assert count
+    assert not problems, "\n".join(problems[:3])
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_formulas_and_composites(name):
+    def mods():
+        for seed in range(SINGLES // 5):
+            try:
+                graph = random_graphs.single(seed, ROWS[name], ROWS, edges=True)
+                yield graph.module(ROWS, DTYPES[seed % len(DTYPES)])
+            except (draw.Unfit, tvm.TVMError, ValueError):
+                continue
+
+    _check_all(mods())
+
+
+def test_several_ops():
+    def mods():
+        for seed in range(SEVERAL):
+            graph = random_graphs.random_graph(seed, ROWS, 4, edges=True)
+            yield graph.module(ROWS)
+
+    _check_all(mods())
+
+
+def test_quantized_ops():
+    _check_all(quantized.draw(seed, max_groups=3).mod for seed in range(QUANTIZED))

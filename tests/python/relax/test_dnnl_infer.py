@@ -1,0 +1,185 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The rules and the runtime judge alike.
+
+What a rule accepts `Infer` of the runtime accepts, with the shapes and types that Relax infers; a
+sample is initialised, too. No model is compiled.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import tvm_dnnl
+from dnnl_draw import Draw
+from dnnl_draws import DRAWS, NOT_DRAWN
+from tvm import relax, tirx
+from tvm.contrib.onednn.policy import cpu
+from tvm.relax import op
+from tvm_dnnl._dnnl.codegen import compile_partitions
+from tvm_dnnl._dnnl.ops import ROWS
+from tvm_dnnl._dnnl.reading import is_constant
+
+SEEDS = 48
+# Each such case gets a plan.
+SAMPLE = 6
+DTYPES = [dtype for dtype in ("float32", "bfloat16", "float16") if cpu.computes(dtype)]
+# What is refused in each case: such an op is written as others only.
+REFUSED = {"nn.batch_norm"}
+# TVM ends the process when it infers the type of one with open channels.
+STATIC = {"nn.pixel_shuffle"}
+
+
+def test_each_row_is_drawn():
+    assert {f"relax.{name}" for name in (*DRAWS, *NOT_DRAWN)} == set(ROWS)
+
+
+def types_of(type_):
+    """Return the types of tensors as the runtime writes them."""
+    fields = type_.fields if isinstance(type_, relax.TupleType) else [type_]
+    shapes = [[int(dim) for dim in each.shape.values] for each in fields]
+    return [f"{each.dtype} {shape}" for each, shape in zip(fields, shapes)]
+
+
+def runtime_module(func):
+    """Return the runtime module of a partition, not initialised, and its constants."""
+    constants = []
+
+    def visit(expr):
+        if is_constant(expr) and expr not in constants:
+            constants.append(expr)
+
+    relax.analysis.post_order_visit(func, visit)
+    names = {constant: f"c{k}" for k, constant in enumerate(constants)}
+    (module,) = compile_partitions([func], {}, names)
+    return module
+
+
+def initialise(module):
+    """Have the plan made, with ones for the constants."""
+    nodes = {node["name"]: node for node in json.loads(module.inspect_source("json"))["nodes"]}
+    values = []
+    for name in module["get_const_vars"]():
+        (shape,), (dtype,) = (nodes[name]["attrs"][key][0] for key in ("shape", "dtype"))
+        # numpy has no bfloat16 of its own.
+        values.append(relax.const(np.ones(shape), dtype))
+    values = [getattr(each, "value", None) or each.data for each in values]
+    assert module["__init_" + module["get_symbol"]()](values) == 0
+
+
+def partitions(mod):
+    return [
+        func
+        for func in mod.functions.values()
+        if isinstance(func, relax.Function) and "Codegen" in (func.attrs or {})
+    ]
+
+
+def draw_module(name, seed, dtype, symbols=None):
+    """Return a module of a function that ends in a call of an op, and the shapes of its parameters.
+
+    A relu or an addition behind the call keeps a partition from being a view alone. What Relax
+    refuses raises what Relax raises.
+    """
+    d = Draw(seed, dtype, symbols)
+    drawn, builder = DRAWS[name](d), relax.BlockBuilder()
+    with builder.function("main", d.variables):
+        with builder.dataflow():
+            result = builder.emit(drawn if isinstance(drawn, relax.Expr) else drawn(builder))
+            if str(result.ty.dtype) == dtype:
+                result = builder.emit(d.choice((op.nn.relu, op.negative))(result))
+            output = builder.emit_output(result)
+        builder.emit_func_output(output)
+    return builder.get(), d.shapes
+
+
+def drawn(name, seed, symbols=None):
+    """Return a drawn module and the shapes of its parameters; None where Relax refuses it."""
+    try:
+        return draw_module(name, seed, DTYPES[seed % 4 % len(DTYPES)], symbols)
+    # What Relax raises has many types.
+    except Exception:  # pylint: disable=broad-except
+        return None
+
+
+def partitioned(mod):
+    return tvm_dnnl.partition_for_dnnl(mod, prune=False)
+
+
+def check(func, shapes, expected):
+    """Return the runtime module of a partition whose results the runtime says the same of."""
+    module = runtime_module(func)
+    got = [str(each) for each in module["infer_types"]([list(shape) for shape in shapes])]
+    if got != expected:
+        raise RuntimeError(f"the runtime infers {got}, not {expected}")
+    return module
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_what_is_accepted(name):
+    problems, accepted = [], 0
+    for seed in range(SEEDS):
+        static = drawn(name, seed)
+        if static is None:
+            continue
+        mod, shapes = static
+        for func in partitions(partitioned(mod)):
+            accepted += 1
+            try:
+                params = [each for each in func.params if isinstance(each.ty, relax.TensorType)]
+                own = [each.ty.shape.values for each in params]
+                module = check(func, [list(map(int, each)) for each in own], types_of(func.ret_ty))
+                if accepted % SAMPLE == 0:
+                    initialise(module)
+            except RuntimeError as error:
+                problems.append(f"{mod.script()}\n{str(error).strip().splitlines()[-1]}")
+        problems += _open_problems(name, seed, mod, shapes)
+    print(f"{name}: {accepted} accepted")
+    assert not problems, f"{len(problems)} of {accepted}:\n" + "\n".join(problems[:3])
+    assert accepted or name in REFUSED
+
+
+def whole(mod):
+    """Return the call of the partition that a partitioned function consists of, if it does."""
+    bindings = [each for block in mod["main"].body.blocks for each in block.bindings]
+    calls = [each.value for each in bindings if isinstance(each.value, relax.Call)]
+    params = [str(param) for param in mod["main"].params]
+    if len(partitions(mod)) != 1 or len(calls) != 1:
+        return None
+    return calls[0] if all(str(arg) in params for arg in calls[0].args) else None
+
+
+def _open_problems(name, seed, mod, shapes):
+    """Draw the same with open dimensions; the runtime must infer of a call what Relax does.
+
+    The sizes of a call are known at run time only: they are some that the rule accepts, too.
+    """
+    symbols = {size: tirx.Var(f"n{size}", "int64") for size in {n for each in shapes for n in each}}
+    other = None if name in STATIC else drawn(name, seed, symbols)
+    if other is None or whole(partitioned(mod)) is None:
+        return []
+    opened = partitioned(other[0])
+    call = whole(opened)
+    if call is None:
+        return []
+    params = [str(param) for param in opened["main"].params]
+    try:
+        given = [shapes[params.index(str(arg))] for arg in call.args]
+        check(*partitions(opened), given, types_of(mod["main"].ret_ty))
+    except RuntimeError as error:
+        return [f"{other[0].script()}\n{shapes} {str(error).strip().splitlines()[-1]}"]
+    return []
