@@ -24,8 +24,8 @@ With --codegen the two code generators are compared instead, JSON beside C_SRC: 
 compile, export, load and run, and the memory. With --callers it is the throughput: one caller with
 all threads, as many callers as threads, and what other runtimes offer for many callers. With
 --open-dims it is libraries whose batch, image size or length is open. With --relax it is the
-plug-in for Relax, beside Relay. MODEL.onnx is a file of your own, in the place of the models
-that are here.
+plug-in for Relax, beside Relay. With --busy it is beside processes that keep the CPUs busy.
+MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
 import dataclasses
@@ -84,6 +84,12 @@ def add_arguments(parser):
         "--open-dims",
         action="store_true",
         help="measure models with open dimensions beside libraries for one shape each",
+    )
+    mode.add_argument(
+        "--busy",
+        type=options.count,
+        metavar="N",
+        help="measure beside N processes that compute all the time: ours, onnxruntime, OpenVINO",
     )
     options.add_relax(parser, "measure the plug-in for Relax beside Relay")
     parser.add_argument(
@@ -194,7 +200,7 @@ def main(args):
     from dnnl_tests.models import workloads
     from tvm.relay.op.contrib import dnnl
 
-    from scripts.bench import codegens, open_dims, peers, relax, relax_open, throughput
+    from scripts.bench import busy, codegens, open_dims, peers, relax, relax_open, throughput
 
     if args.model:
         chosen = [own_file(args)]
@@ -210,6 +216,8 @@ def main(args):
             "--cache keeps models that Relay compiled for one shape and codegen",
             "leave it away, or --relax, --open-dims or --codegen.",
         )
+    if args.busy:
+        busy.check(args)
     if args.tvm_alone and not args.relax:
         raise SetupError("--tvm-alone goes with --relax", "add that.")
     names = []
@@ -237,6 +245,8 @@ def main(args):
         titles, cells, rows = module.compare(chosen, precisions, names, args, console)
     elif args.open_dims:
         titles, cells, rows = open_dims.compare(chosen, precisions, names, args, console)
+    elif args.busy:
+        titles, cells, rows = busy.compare(chosen, precisions, args, console)
     elif args.callers:
         cases = [
             peers.Case(workload, args.threads, precision, args.cache)

@@ -20,6 +20,7 @@ A backend prepares a case, which is a model in a precision, and tells how to mea
 peer, write such a function and add its row.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -268,7 +269,7 @@ _ROWS = (
 BACKENDS = {row.name: row for row in _ROWS}
 
 
-def measure_workload(cases, backends, repeat, console):
+def measure_workload(cases, backends, repeat, console, beside=contextlib.nullcontext):
     """Measure one workload in several precisions, all in turns.
 
     Parameters
@@ -281,6 +282,8 @@ def measure_workload(cases, backends, repeat, console):
         Runs of each.
     console : Console
         Where progress goes.
+    beside : callable, optional
+        Returns a context to measure in.
 
     Returns
     -------
@@ -311,7 +314,7 @@ def measure_workload(cases, backends, repeat, console):
                 outputs, expected, case.original.has_classes
             )
             samplers[len(results) - 1] = prepared.sample
-    with console.step(f"{name}: measure"):
+    with console.step(f"{name}: measure"), beside():
         for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
             results[number]["rounds"] = rounds
     return results
