@@ -41,6 +41,9 @@ namespace {
 /*! \brief To note less than this costs more than it saves. */
 constexpr size_t kFewBytes = 4096;
 
+/*! \brief Entries of constants that are gone are looked for when there are more, 1.5 kB each. */
+constexpr size_t kFewEntries = 32;
+
 /*!
  * \brief A number that equal bytes have in common. It looks at a word here and there: what is in
  *        question is compared as a whole anyway.
@@ -128,7 +131,7 @@ void SharedConstants::RemoveExpired() {
     const bool is_gone = it->second.source.expired() || it->second.packed.expired();
     it = is_gone ? packings_.erase(it) : std::next(it);
   }
-  next_removal_ = std::max<size_t>(1024, 2 * (known_.size() + packings_.size()));
+  next_removal_ = std::max(kFewEntries, 2 * (known_.size() + packings_.size()));
 }
 
 void PlanBuilder::AddConstant(const Constant& constant) {

@@ -90,7 +90,7 @@ class SharedConstants {
   /*! \brief By where the source is. */
   std::unordered_multimap<const void*, KnownPacking> packings_;
   /*! \brief When the tables have grown to this, those that are gone are looked for. */
-  size_t next_removal_{1024};
+  size_t next_removal_{0};
 };
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
