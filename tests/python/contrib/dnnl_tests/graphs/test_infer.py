@@ -201,9 +201,9 @@ def check_partitions(mod):
 def _check_all(mods):
     count, problems = 0, []
     for mod in mods:
-        more, found = check_partitions(mod)
-        count += more
-        problems += found
+        partitions, differences = check_partitions(mod)
+        count += partitions
+        problems += differences
     print(f"{count} partitions")
     assert count
     assert not problems, "\n".join(problems[:3])

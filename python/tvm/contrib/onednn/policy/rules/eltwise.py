@@ -55,7 +55,8 @@ def prelu_reason(call: OpView) -> str | None:
         return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     # An open size is compared at each call.
     if len(slopes) != 1 or None not in (data[axis], *slopes) and slopes[0] not in (1, data[axis]):
-        return f"slopes of shape {text_of_shape(slopes)} are not one, or {data[axis]} along axis {axis}"
+        text = text_of_shape(slopes)
+        return f"slopes of shape {text} are not one, or {data[axis]} along axis {axis}"
     return None
 
 
