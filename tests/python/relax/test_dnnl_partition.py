@@ -37,9 +37,11 @@ from dnnl_modules import (
     var,
 )
 from tvm import relax
+from tvm.contrib.onednn.report.failures import PartitionWarning
 from tvm.relax import op
 from tvm.script import ir_module
 from tvm.script import relax as R
+from tvm_dnnl._dnnl import pipeline, simplify
 
 # What stays on TVM, and why.
 REFUSED = {
@@ -335,3 +337,35 @@ def test_ops_of_a_function_inside_another_are_counted():
     report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(builder.get(), prune=False))
     assert report.reasons == {"exp": {"in a function inside another": 1}}
     assert (report.total, report.offloaded) == (2, 1)
+
+
+def _failing(*args, **kwargs):
+    raise tvm.error.InternalError("Traceback\nno way")
+
+
+@pytest.mark.parametrize(
+    "step", ["fold_pad", "fold_scale", "propagate_strides", "offload", "simplify"]
+)
+def test_a_step_that_fails_is_a_warning(step, monkeypatch):
+    """A model compiles, and computes the same, even when a step cannot cope with it."""
+    _failing.__name__ = step
+    if step == "offload":
+        monkeypatch.setattr(pipeline, "Outlined", _failing)
+    elif step == "simplify":
+        monkeypatch.setattr(simplify._Simplifier, "visit_expr", _failing)
+    else:
+        monkeypatch.setattr(pipeline, step, _failing)
+    mod = module(conv_bias_relu, X4)
+    with pytest.warns(PartitionWarning, match=f"function main: {step} failed: no way"):
+        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    report = tvm_dnnl.offload_report(partitioned)
+    assert report.failures == {"main": f"{step} failed: no way"}
+    assert f"function main: {step} failed: no way" in str(report)
+    # The other steps are done.
+    assert partitions(partitioned) == (step != "offload")
+    if step == "offload":
+        assert report.reasons["nn.conv2d"] == {"offload failed: no way": 1}
+    x = rand(2, 6, 9, 9)
+    # Sums of the same products in another order.
+    for one, other in zip(run(compiled(partitioned), x), run(mod, x)):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

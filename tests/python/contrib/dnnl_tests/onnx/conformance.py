@@ -213,9 +213,9 @@ def run_case(folder):
 
 def dnnl_warning():
     """Return the class of the warnings about functions that were left alone."""
-    from tvm.relay.op.contrib._dnnl import pipeline  # pylint: disable=import-outside-toplevel
+    from tvm.contrib.onednn.report import failures  # pylint: disable=import-outside-toplevel
 
-    return pipeline.PartitionWarning
+    return failures.PartitionWarning
 
 
 def run_all(names=(), progress=None):

@@ -24,6 +24,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.contrib.onednn.options import Options
+from tvm.contrib.onednn.report import failures
 from tvm.relay.op.contrib import _dnnl, dnnl
 from tvm.relay.op.contrib._dnnl import pipeline
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import Rewritten
@@ -241,7 +242,7 @@ def test_step_that_fails_is_a_warning(step, monkeypatch):
     fail.__name__ = step
     monkeypatch.setattr(pipeline, step, fail)
     mod = module(relu(conv(X) + const(8, 1, 1)))
-    with pytest.warns(pipeline.PartitionWarning, match=f"function main: {step} failed: no way"):
+    with pytest.warns(failures.PartitionWarning, match=f"function main: {step} failed: no way"):
         partitioned = dnnl.partition_for_dnnl(mod)
     check_complete(partitioned)
     report = dnnl.offload_report(partitioned)
@@ -297,7 +298,7 @@ def test_step_that_fails_in_the_end_leaves_no_trace(name, monkeypatch):
     def skipping(step):
         return lambda function, rules: Rewritten(function.func)
 
-    with pytest.warns(pipeline.PartitionWarning, match=f"{name} failed: no way"):
+    with pytest.warns(failures.PartitionWarning, match=f"{name} failed: no way"):
         partitioned = partition_with(name, failing, monkeypatch)
     check_complete(partitioned)
     report = dnnl.offload_report(partitioned).to_dict()
@@ -333,7 +334,7 @@ def test_one_replacement_that_fails(wrong, why, monkeypatch):
 
     monkeypatch.setattr(pipeline, "fold_scale", fold_scale)
     mod = module(relay.tanh(conv(X)), relay.tanh(X), relay.sigmoid(conv(X)), sin(X))
-    with pytest.warns(pipeline.PartitionWarning) as caught:
+    with pytest.warns(failures.PartitionWarning) as caught:
         partitioned = dnnl.partition_for_dnnl(mod, prune=False)
     check_complete(partitioned)
     report = dnnl.offload_report(dnnl.partition_for_dnnl(partitioned))
@@ -356,7 +357,7 @@ def test_virtual_ops_of_a_function_that_is_left_alone(monkeypatch):
     monkeypatch.setattr(pipeline, "offload", offload)
     y = conv(X)
     mod = module(y * relay.sigmoid(y))
-    with pytest.warns(pipeline.PartitionWarning):
+    with pytest.warns(failures.PartitionWarning):
         partitioned = dnnl.partition_for_dnnl(mod)
     check_complete(partitioned)
     x = {"x": rand(*SHAPE)}

@@ -21,11 +21,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
 
 import tvm
 from tvm import relax
-from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.partition.units import Choice, Units
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.quantized import weights_in_float32
@@ -47,6 +45,7 @@ from .reading import own_functions
 from .reduced_precision import reduce_precision
 from .relax_report import RECORD, by_op, ops_of
 from .simplify import simplify, without_dead_code
+from .steps import on_each_function
 from .virtual_ops import with_formulas
 from .weight_zero_point import without_weight_zero_points
 
@@ -60,47 +59,54 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         names = {param.name for param in func.params}.intersection(params)
         own = {name: params[name] for name in names}
         mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
-    record = {"excluded": sorted(rules.options.exclude), "stayed": {}, "in_float32": {}}
+    failures: dict[str, str] = {}
+    record = {
+        "excluded": sorted(rules.options.exclude),
+        "stayed": {},
+        "in_float32": {},
+        "failures": failures,
+    }
+
+    def simplified(mod, **options):
+        return simplify(mod, rules.options.exclude, failures, **options)
+
+    def rewritten(mod, rewrite):
+        def step(builder, _, func):
+            return rewrite(builder.get(), func, rules)
+
+        return without_dead_code(on_each_function(mod, rewrite.__name__, step, failures))
+
+    def offload(builder, var, func):
+        units = Units(with_formulas(func, rules), rules)
+        name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
+        outlined = Outlined(builder, func, units, Choice(units), name)
+        record["stayed"][var.name_hint] = by_op(outlined.func, outlined.reasons)
+        return outlined.func
+
     given = _ops(mod)
-    mod = _rewritten(simplify(mod, rules.options.exclude), rules, fold_pad)
+    mod = rewritten(simplified(mod), fold_pad)
     folded = given - _ops(mod)
     is_quantized = given["dequantize"] > 0
     if is_quantized:
         for rewrite in (merge_equal, move_relu_first, without_weight_zero_points, move_in_int8):
-            mod = _rewritten(mod, rules, rewrite)
+            mod = rewritten(mod, rewrite)
         # Before, for constants that were moved in 8 bits; behind, for what reads real ones.
-        mod = simplify(mod, rules.options.exclude)
+        mod = simplified(mod)
         record["in_float32"] = dict(_weights_in_float32(mod, rules))
-        mod = simplify(_rewritten(mod, rules, fold_dequantized), rules.options.exclude)
+        mod = simplified(rewritten(mod, fold_dequantized))
     given = _ops(mod)
-    mod = _rewritten(mod, rules, fold_scale)
+    mod = rewritten(mod, fold_scale)
     folded += given - _ops(mod)
     record["folded"] = dict(sorted(folded.items()))
-    mod = _rewritten(mod, rules, propagate_strides)
+    mod = rewritten(mod, propagate_strides)
     if rules.options.precision != "float32":
-        mod = _rewritten(mod, rules, reduce_precision)
+        mod = rewritten(mod, reduce_precision)
     if is_quantized:
-        mod = _rewritten(mod, rules, move_dequantize_first)
-    builder = relax.BlockBuilder(mod)
-    for var, func in own_functions(mod):
-        interrupts.deliver()
-        units = Units(with_formulas(func, rules), rules)
-        name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
-        outlined = Outlined(builder, func, units, Choice(units), name)
-        builder.update_func(var, outlined.func)
-        record["stayed"][var.name_hint] = by_op(outlined.func, outlined.reasons)
+        mod = rewritten(mod, move_dequantize_first)
+    mod = on_each_function(mod, "offload", offload, failures)
     # An op that stays on TVM has its weight as it was.
-    mod = simplify(builder.finalize(), rules.options.exclude, transposes_weights=False)
+    mod = simplified(mod, transposes_weights=False)
     return mod.with_attr(RECORD, json.dumps(record))
-
-
-def _rewritten(mod: tvm.IRModule, rules: Rules, rewrite: Callable) -> tvm.IRModule:
-    """Return a module with each function that is ours to change rewritten."""
-    builder = relax.BlockBuilder(mod)
-    for var, func in own_functions(mod):
-        interrupts.deliver()
-        builder.update_func(var, rewrite(mod, func, rules))
-    return without_dead_code(builder.finalize())
 
 
 def _weights_in_float32(mod: tvm.IRModule, rules: Rules) -> Counter:

@@ -93,6 +93,7 @@ class _Reporter:
         self.rules = Rules(rows, Options(exclude=self.excluded))
         self.report = OffloadReport(folded=Counter(record["folded"] if record else {}))
         self.report.in_float32 = Counter(record["in_float32"] if record else {})
+        self.report.failures = dict(record["failures"] if record else {})
         for var, func in mod.functions_items():
             if not isinstance(func, relax.Function):
                 continue
@@ -147,7 +148,7 @@ class _Reporter:
                 if op is not None:
                     known = next(numbers[op], None) if op in numbers else None
                     reason = graph.reasons.get(i) or self.rules.refusal(graph.views[i]) or known
-                    reason = reason or (UNPARTITIONED if self.record is None else LEFT)
+                    reason = reason or self.report.failures.get(name, self._left())
                     self._stay(op, reason)
                 text = op or getattr(node.op, "name_hint", type(node.op).__name__)
                 shape = _type_text(node.ty)
@@ -156,6 +157,10 @@ class _Reporter:
         result = func.body.body
         shape = _type_text(result.ty)
         self._add(Node("output", "result", name, shape=shape, inputs=_merged(sources, result)))
+
+    def _left(self) -> str:
+        """Return why an op without any other reason is on TVM."""
+        return UNPARTITIONED if self.record is None else LEFT
 
     def _known(self, name: str, func: relax.Function) -> dict[str, list[str | None]]:
         stayed = self.record["stayed"].get(name, {}) if self.record else {}

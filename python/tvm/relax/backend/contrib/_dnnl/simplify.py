@@ -24,7 +24,6 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import ir, relax, tirx
-from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import transform
 from tvm.relax.expr_functor import mutator
@@ -39,11 +38,11 @@ from .reading import (
     dims,
     is_constant,
     op_name,
-    own_functions,
     short_name,
     sizes,
     value_of,
 )
+from .steps import on_each_function
 from .tir_ops import elementwise_of, pad_of, resize_of
 
 _SOFTMAX = {
@@ -54,7 +53,10 @@ _RESHAPES = [f"relax.{op}" for row in TABLE.values() if row.reshapes for op in r
 
 
 def simplify(
-    mod: tvm.IRModule, excluded: Collection[str], transposes_weights: bool = True
+    mod: tvm.IRModule,
+    excluded: Collection[str],
+    failures: dict[str, str],
+    transposes_weights: bool = True,
 ) -> tvm.IRModule:
     """Return a module with constants folded, and attentions and others as ops of the table.
 
@@ -64,17 +66,18 @@ def simplify(
         The module.
     excluded : Collection[str]
         Ops of Relax, without "relax.", that are not written as others.
+    failures : dict[str, str]
+        By function: why it was left as it was.
     transposes_weights : bool
         Whether the constant weight of a matmul becomes one that is transposed, as that of a dense;
         else one that is transposed is folded.
     """
     mod = transform.ConvertToDataflow()(transform.Normalize()(mod))
-    builder = relax.BlockBuilder(mod)
-    for var, func in own_functions(mod):
-        interrupts.deliver()
-        simplifier = _Simplifier(mod, excluded, transposes_weights)
-        builder.update_func(var, simplifier.visit_expr(func))
-    return without_dead_code(builder.finalize())
+
+    def simplified(builder, _, func):
+        return _Simplifier(builder.get(), excluded, transposes_weights).visit_expr(func)
+
+    return without_dead_code(on_each_function(mod, "simplify", simplified, failures))
 
 
 def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:

@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable
 
 import tvm
@@ -28,6 +27,7 @@ from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import EIGHT_BITS, tensor_reason
+from tvm.contrib.onednn.report.failures import note_failure
 from tvm.contrib.onednn.rewrites.formulas import ROOTS
 from tvm.relay import transform
 
@@ -68,10 +68,6 @@ Step = Callable[[TypedFunction, Rules], Rewritten]
 
 # Functions that TVM's own passes leave alone.
 _SKIP = "SkipOptimization"
-
-
-class PartitionWarning(UserWarning):
-    """A function, or an op of it, was left as it was because a pass could not cope with it."""
 
 
 def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRModule:
@@ -226,12 +222,8 @@ def _attempt(
     except Exception as error:  # pylint: disable=broad-except
         changed, failures = None, {None: error}
     for op, error in failures.items():
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         what = step.__name__ if op is None else f"{step.__name__} of {op}"
-        reason = f"{what} failed: {lines[-1] if lines else type(error).__name__}"
-        record.fail(function.name, reason)
-        text = f"oneDNN: function {function.name}: {reason}"
-        warnings.warn(text, PartitionWarning, stacklevel=5)
+        note_failure(record.failures, function.name, what, error, stacklevel=5)
     return changed
 
 

@@ -56,12 +56,6 @@ class Record:
     failures: dict[str, str] = field(default_factory=dict)
     in_float32: Counter = field(default_factory=Counter)
 
-    def fail(self, name: str, reason: str) -> None:
-        """Note why the function `name`, or an op of it, is as it was; once."""
-        known = self.failures.get(name, "")
-        if reason not in known:
-            self.failures[name] = f"{known}; {reason}" if known else reason
-
     def stay(
         self, function: TypedFunction, untyped: relay.Function, reasons: dict[relay.Call, str]
     ) -> None:

@@ -1,0 +1,60 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Runs a step of the partitioner on each function of a module, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tvm
+from tvm import relax
+from tvm.contrib.onednn import interrupts
+from tvm.contrib.onednn.report.failures import note_failure
+
+from .reading import own_functions
+
+
+def on_each_function(
+    mod: tvm.IRModule, name: str, step: Callable, failures: dict[str, str]
+) -> tvm.IRModule:
+    """Return a module with each function that is ours to change as a step returns it.
+
+    A function of which the step raises stays as it was, with a warning.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module.
+    name : str
+        What messages call the step.
+    step : Callable
+        Returns the new function for a builder that has the module, the function's variable, and the
+        function. It may add functions to the builder.
+    failures : dict[str, str]
+        By function: why it was left as it was.
+    """
+    for var, func in own_functions(mod):
+        interrupts.deliver()
+        builder = relax.BlockBuilder(mod)
+        try:
+            builder.update_func(var, step(builder, var, func))
+            mod = builder.finalize()
+        # A pass of TVM raises whatever it likes, and a model must not fail to compile because a
+        # part of it cannot be offloaded.
+        except Exception as error:  # pylint: disable=broad-except
+            note_failure(failures, var.name_hint, name, error, stacklevel=4)
+    return mod
