@@ -21,6 +21,7 @@
  * \file src/runtime/contrib/dnnl/dnnl_json_runtime.cc
  * \brief The module that runs a subgraph with oneDNN. What the ops are, it does not know.
  */
+#include <tvm/runtime/c_backend_api.h>
 #include <tvm/runtime/container/shape_tuple.h>
 #include <tvm/runtime/ndarray.h>
 #include <tvm/runtime/registry.h>
@@ -57,6 +58,8 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
   const char* type_key() const final { return "dnnl_json"; }
 
   void Init(const Array<NDArray>& consts) final {
+    // Where TVM was compiled for OpenMP, its kernels are to find the threads of oneDNN.
+    ShareThreads(reinterpret_cast<const void*>(&TVMBackendParallelLaunch));
     CheckConstants(consts);
     Graph graph = ReadGraph();
     for (size_t i = 0; i < graph.constants.size(); ++i) Bind(consts[i], &graph.constants[i]);

@@ -32,6 +32,7 @@
 
 #include "../library.h"
 #include "../onednn.h"
+#include "openmp_calls.h"
 #include "threads.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -51,33 +52,37 @@ constexpr bool kIsSerial = false;
  * `#pragma omp` would bring in the library of our compiler: a second pool of threads where oneDNN
  * was linked with another one. Those of GNU, LLVM and Intel all have these functions.
  */
-struct Team {
+struct OpenMPRegion {
   void (*parallel)(void (*)(void*), void*, unsigned, unsigned) = nullptr;
   int (*get_thread_num)() = nullptr;
   int (*get_num_threads)() = nullptr;
 
-  static const Team& OfDNNL() {
-    static const Team team = Find();
-    return team;
+  static const OpenMPRegion& OfDNNL() {
+    static const OpenMPRegion region = Find();
+    return region;
   }
 
  private:
-  static Team Find() {
-    Team team;
+  static OpenMPRegion Find() {
+    OpenMPRegion region;
 #ifndef _WIN32
     const std::string path = LibraryAt(reinterpret_cast<const void*>(&dnnl_version));
     void* handle = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) return team;
-    const auto parallel = dlsym(handle, "GOMP_parallel");
-    const auto thread = dlsym(handle, "omp_get_thread_num");
-    const auto threads = dlsym(handle, "omp_get_num_threads");
+    if (handle == nullptr) return region;
+    const bool on_teams = RunOnTeams(reinterpret_cast<const void*>(&dnnl_version));
+    const auto find = [&](const char* name) {
+      return on_teams ? FunctionOfTeams(name) : dlsym(handle, name);
+    };
+    void* const parallel = find("GOMP_parallel");
+    void* const thread = find("omp_get_thread_num");
+    void* const threads = find("omp_get_num_threads");
     if (parallel != nullptr && thread != nullptr && threads != nullptr) {
-      team.parallel = reinterpret_cast<decltype(team.parallel)>(parallel);
-      team.get_thread_num = reinterpret_cast<int (*)()>(thread);
-      team.get_num_threads = reinterpret_cast<int (*)()>(threads);
+      region.parallel = reinterpret_cast<decltype(region.parallel)>(parallel);
+      region.get_thread_num = reinterpret_cast<int (*)()>(thread);
+      region.get_num_threads = reinterpret_cast<int (*)()>(threads);
     }
 #endif
-    return team;
+    return region;
   }
 };
 
@@ -90,8 +95,8 @@ struct Loop {
 /*! \brief The share of one thread: the first ones have one iteration more. */
 void RunShare(void* data) {
   const Loop& loop = *static_cast<const Loop*>(data);
-  const int64_t threads = Team::OfDNNL().get_num_threads();
-  const int64_t thread = Team::OfDNNL().get_thread_num();
+  const int64_t threads = OpenMPRegion::OfDNNL().get_num_threads();
+  const int64_t thread = OpenMPRegion::OfDNNL().get_thread_num();
   const int64_t share = loop.count / threads, longer = loop.count % threads;
   const int64_t begin = thread * share + std::min(thread, longer);
   const int64_t end = begin + share + (thread < longer ? 1 : 0);
@@ -104,9 +109,10 @@ void ParallelRanges(int64_t count, int64_t grain, void (*body)(const void*, int6
                     const void* data) {
   const int64_t useful = count / std::max<int64_t>(grain, 1);
   const int64_t threads = std::min<int64_t>(CurrentNumThreads(), useful);
-  if (kIsSerial || threads <= 1 || Team::OfDNNL().parallel == nullptr) return body(data, 0, count);
+  if (kIsSerial || threads <= 1 || OpenMPRegion::OfDNNL().parallel == nullptr)
+    return body(data, 0, count);
   Loop loop{count, body, data};
-  Team::OfDNNL().parallel(RunShare, &loop, static_cast<unsigned>(threads), 0);
+  OpenMPRegion::OfDNNL().parallel(RunShare, &loop, static_cast<unsigned>(threads), 0);
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

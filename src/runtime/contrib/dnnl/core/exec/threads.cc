@@ -38,6 +38,7 @@
 #include "../onednn.h"
 #include "cpu_quota.h"
 #include "fork.h"
+#include "openmp_calls.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -52,6 +53,8 @@ namespace {
 struct OpenMP {
   int (*get_max_threads)() = nullptr;
   void (*set_num_threads)(int) = nullptr;
+  /*! \brief Whether parallel regions run on teams of ours, and only the numbers are OpenMP's. */
+  bool runs_on_teams = false;
 
   static const OpenMP& OfDNNL() {
     static const OpenMP library = Find();
@@ -72,6 +75,8 @@ struct OpenMP {
     if (get != nullptr && set != nullptr) {
       library.get_max_threads = reinterpret_cast<int (*)()>(get);
       library.set_num_threads = reinterpret_cast<void (*)(int)>(set);
+      // Before the first primitive is made, which asks for the number of threads.
+      library.runs_on_teams = RunOnTeams(reinterpret_cast<const void*>(&dnnl_version));
     }
 #endif
     return library;
@@ -83,10 +88,12 @@ int FromEnvironment() {
 }
 
 /*!
- * \brief OpenMP's default number of threads: OMP_NUM_THREADS, or the CPUs that this process may use.
+ * \brief OpenMP's default number of threads: OMP_NUM_THREADS, or the CPUs that this process may
+ * use.
  *
- * OpenMP knows the affinity, but no quota. The calling thread is of no use for it. TVM's kernels tell OpenMP how many threads they want and
- * leave it at that: after one with a single task, constant folding's say, it is one thread.
+ * OpenMP knows the affinity, but no quota. The calling thread is of no use for it. TVM's kernels
+ * tell OpenMP how many threads they want and leave it at that: after one with a single task,
+ * constant folding's say, it is one thread.
  */
 int FromOpenMP() {
   static const int number = []() {
@@ -125,6 +132,10 @@ void SetNumThreads(int num_threads) {
 int CurrentNumThreads() {
   const OpenMP& openmp = OpenMP::OfDNNL();
   return openmp.get_max_threads == nullptr ? 1 : openmp.get_max_threads();
+}
+
+void ShareThreads(const void* address) {
+  if (OpenMP::OfDNNL().runs_on_teams) RunOnTeams(address);
 }
 
 ThreadScope::ThreadScope(int num_threads) : before_(CurrentNumThreads()), num_threads_(before_) {

@@ -48,6 +48,12 @@ void SetNumThreads(int num_threads);
 int CurrentNumThreads();
 
 /*!
+ * \brief Have the OpenMP regions of another library run on the threads that oneDNN's run on.
+ * \param address Anything in the library.
+ */
+void ShareThreads(const void* address);
+
+/*!
  * \brief Has oneDNN run on so many threads when called from this thread, for as long as it lives.
  *
  * A primitive divides its work and its workspace among the threads that there are when it is

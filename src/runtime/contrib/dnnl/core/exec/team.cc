@@ -1,0 +1,201 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/exec/team.cc
+ * \brief The threads that compute a parallel region, of which none waits for one that does not run.
+ */
+#ifdef __linux__
+
+#include "team.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <climits>
+
+#include "fork.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+/*!
+ * \brief How long a worker waits for the next region before it sleeps.
+ *
+ * To wake it takes a call of the system, and on a virtual machine some 50 microseconds until it
+ * runs. Primitives of one thread between two regions seldom take longer than this.
+ */
+constexpr std::chrono::microseconds kWorkerSpin{300};
+/*! \brief How long a thread waits for others to finish before it leaves its CPU to them. */
+constexpr std::chrono::microseconds kFinishSpin{200};
+
+/*! \brief In `Team::unfinished_`: the primary thread sleeps until the rest is 0. */
+constexpr uint32_t kSleeps = 1u << 31;
+
+void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+}
+
+/*! \brief Wait actively until a condition is met; false if that takes longer than a time. */
+template <typename Condition>
+bool Spin(std::chrono::microseconds time, const Condition& condition) {
+  // The clock is asked for seldom: it takes as long as some pauses.
+  constexpr int kPauses = 16;
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end{};
+  do {
+    for (int i = 0; i < kPauses; ++i) {
+      if (condition()) return true;
+      Pause();
+    }
+    if (end == Clock::time_point{}) end = Clock::now() + time;
+  } while (Clock::now() < end);
+  return false;
+}
+
+/*! \brief Sleep unless, or until, a word is another one than `value`; may return at any time. */
+void Sleep(std::atomic<uint32_t>* word, uint32_t value) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+
+void Wake(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+TeamPlace& TeamPlace::OfThread() {
+  static thread_local TeamPlace place;
+  return place;
+}
+
+Team::Team(int size) : slots_(size) {
+  try {
+    for (int i = 1; i < size; ++i) {
+      workers_.push_back(StartThread([this, i]() { Work(i); }));
+    }
+  } catch (...) {
+    Stop();
+    throw;
+  }
+}
+
+Team::~Team() { Stop(); }
+
+void Team::Stop() {
+  stops_ = true;
+  ++region_;
+  Wake(&region_);
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void Team::Start(Function function, void* data, int size, int max_threads) {
+  function_ = function;
+  data_ = data;
+  size_ = size;
+  max_threads_ = max_threads;
+  const uint32_t region = region_.load(std::memory_order_relaxed) + 1;
+  unfinished_.store(size, std::memory_order_relaxed);
+  // A worker that is late and still thinks of an earlier region finds no index of that one.
+  for (int i = 1; i < size; ++i) slots_[i].state.store(2 * region, std::memory_order_release);
+  region_.store(region);
+  // After the store above, and a worker reads it after it has said that it sleeps.
+  if (sleeps_.load() && sleeps_.exchange(false)) Wake(&region_);
+  TeamPlace::OfThread() = {this, 0};
+}
+
+void Team::Finish() {
+  TeamPlace::OfThread() = {};
+  CountDown();
+  const uint32_t region = region_.load(std::memory_order_relaxed);
+  for (int i = 1; i < size_; ++i) {
+    if (Claim(i, region)) Compute(i);
+  }
+  if (Spin(kFinishSpin, [this]() { return unfinished_.load(std::memory_order_acquire) == 0; })) {
+    return;
+  }
+  uint32_t left = unfinished_.fetch_or(kSleeps) | kSleeps;
+  while (left != kSleeps) {
+    Sleep(&unfinished_, left);
+    left = unfinished_.load(std::memory_order_acquire);
+  }
+}
+
+void Team::Barrier() {
+  const uint32_t barrier = barrier_.load(std::memory_order_acquire);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(size_)) {
+    arrived_.store(0, std::memory_order_relaxed);
+    barrier_.store(barrier + 1);
+    Wake(&barrier_);
+    return;
+  }
+  const auto is_over = [&]() { return barrier_.load(std::memory_order_acquire) != barrier; };
+  if (Spin(kFinishSpin, is_over)) return;
+  while (!is_over()) Sleep(&barrier_, barrier);
+}
+
+void Team::Work(int worker) {
+  pthread_setname_np(pthread_self(), "dnnl-team");
+  uint32_t region = 0;
+  for (;;) {
+    const auto is_new = [&]() { return region_.load(std::memory_order_acquire) != region; };
+    while (!Spin(kWorkerSpin, is_new)) {
+      sleeps_.store(true);
+      if (region_.load() == region) Sleep(&region_, region);
+    }
+    region = region_.load(std::memory_order_acquire);
+    if (stops_.load()) return;
+    // Its own index first, whose data its caches may have.
+    const int size = max_size();
+    for (int i = 0; i < size; ++i) {
+      const int index = (worker + i) % size;
+      if (index > 0 && Claim(index, region)) Compute(index);
+    }
+  }
+}
+
+bool Team::Claim(int index, uint32_t region) {
+  std::atomic<uint32_t>& state = slots_[index].state;
+  uint32_t open = 2 * region;
+  return state.load(std::memory_order_relaxed) == open &&
+         state.compare_exchange_strong(open, open + 1, std::memory_order_acquire);
+}
+
+void Team::Compute(int index) {
+  TeamPlace::OfThread() = {this, index};
+  function_(data_);
+  TeamPlace::OfThread() = {};
+  CountDown();
+}
+
+void Team::CountDown() {
+  if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) - 1 == kSleeps) Wake(&unfinished_);
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // __linux__

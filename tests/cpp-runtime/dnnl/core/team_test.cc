@@ -1,0 +1,140 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/team_test.cc
+ * \brief Teams: who computes an index, and that no region waits for a thread that does not run.
+ */
+#include "src/runtime/contrib/dnnl/core/exec/team.h"
+
+#ifdef __linux__
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tests/cpp-runtime/harness/test.h"
+
+namespace {
+
+using tvm::runtime::contrib::dnnl_backend::Team;
+using tvm::runtime::contrib::dnnl_backend::TeamPlace;
+
+using Body = std::function<void(int)>;
+
+/*! \brief Compute a region as a compiler has it done. */
+void Run(Team* team, int size, const Body& body) {
+  const auto call = [](void* data) {
+    (*static_cast<const Body*>(data))(TeamPlace::OfThread().index);
+  };
+  void* data = const_cast<Body*>(&body);
+  team->Start(call, data, size, 7);
+  call(data);
+  team->Finish();
+}
+
+TEST(DNNLTeam, ComputesEachIndexOnce) {
+  Team team(4);
+  EXPECT_EQ(team.max_size(), 4);
+  std::vector<std::atomic<int>> counts(4);
+  int wrong = 0;
+  for (int region = 0; region < 20000; ++region) {
+    const int size = 2 + region % 3;
+    Run(&team, size, [&](int index) { counts[index].fetch_add(1, std::memory_order_relaxed); });
+    for (int i = 0; i < 4; ++i) {
+      wrong += counts[i].exchange(0, std::memory_order_relaxed) != (i < size ? 1 : 0);
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_TRUE(TeamPlace::OfThread().team == nullptr);
+}
+
+TEST(DNNLTeam, KnowsItsRegion) {
+  Team team(3);
+  std::atomic<int> right{0};
+  Run(&team, 3, [&](int) {
+    right += TeamPlace::OfThread().team == &team && team.size() == 3 && team.max_threads() == 7;
+  });
+  EXPECT_EQ(right, 3);
+}
+
+TEST(DNNLTeam, MeetsInBarriers) {
+  Team team(3);
+  std::vector<int> written(3);
+  std::atomic<int> wrong{0};
+  for (int region = 1; region <= 200; ++region) {
+    Run(&team, 3, [&](int index) {
+      for (int round = 0; round < 5; ++round) {
+        written[index] = 10 * region + round;
+        team.Barrier();
+        for (int value : written) wrong += value != 10 * region + round;
+        team.Barrier();
+      }
+    });
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(DNNLTeam, WakesWorkersThatSleep) {
+  Team team(2);
+  for (int region = 0; region < 3; ++region) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::atomic<int> arrived{0};
+    // Neither index is done before both have begun, so there must be two threads.
+    Run(&team, 2, [&](int) {
+      ++arrived;
+      while (arrived < 2) std::this_thread::yield();
+    });
+    EXPECT_EQ(arrived, 2);
+  }
+}
+
+TEST(DNNLTeam, DoesWithoutWorkersThatDoNotRun) {
+  Team team(64);
+  const std::thread::id primary = std::this_thread::get_id();
+  int most = 0;
+  for (int region = 0; region < 20; ++region) {
+    // They sleep by now, and to wake all of them takes longer than to compute nothing.
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::atomic<int> by_primary{0};
+    Run(&team, 64, [&](int) { by_primary += std::this_thread::get_id() == primary; });
+    most = std::max(most, by_primary.load());
+  }
+  EXPECT_TRUE(most > 1);
+}
+
+TEST(DNNLTeam, ServesAsManyPrimaryThreadsAsThereAreTeams) {
+  std::atomic<int> sum{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&]() {
+      Team team(3);
+      for (int region = 0; region < 500; ++region) Run(&team, 3, [&](int) { ++sum; });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sum, 4 * 500 * 3);
+}
+
+}  // namespace
+
+#endif  // __linux__
