@@ -131,7 +131,7 @@ class DNNLJSONRuntime : public JSONRuntimeBase {
                                            [keep = value](void*) mutable { keep = {}; });
   }
 
-  GraphRunner runner_{symbol_name_, WithTVMErrors(DefaultPlanCacheSize)};
+  GraphRunner runner_{symbol_name_, WithTVMErrors(DefaultPlanCacheLimits)};
 };
 
 }  // namespace dnnl_backend

@@ -95,6 +95,19 @@ TEST(DNNLBuildCache, TakesAnotherSize) {
   EXPECT_EQ(cache.capacity(), 3u);
 }
 
+TEST(DNNLBuildCache, DropsWhatHasTooManyBytes) {
+  Cache cache(100, 10, [](const int& value) { return static_cast<size_t>(value); });
+  for (int key : {1, 2, 3, 4}) Get(&cache, key);
+  EXPECT_EQ(Held(cache), (std::vector<int>{4, 3, 2, 1}));
+  Get(&cache, 5);
+  EXPECT_EQ(Held(cache), (std::vector<int>{5, 4}));
+  // The last one stays, however large.
+  Get(&cache, 11);
+  EXPECT_EQ(Held(cache), std::vector<int>{11});
+  Get(&cache, 1);
+  EXPECT_EQ(Held(cache), std::vector<int>{1});
+}
+
 TEST(DNNLBuildCache, LeavesWhatIsInUseAlive) {
   Cache cache(1);
   const std::shared_ptr<int> first = Get(&cache, 1);
@@ -302,12 +315,33 @@ TEST(DNNLPlanCache, FindsPackedWeightsBeforeTheyArePacked) {
 }
 
 TEST(DNNLPlanCache, IsAsLargeAsTheEnvironmentSays) {
-  EXPECT_EQ(DefaultPlanCacheSize(), 16);
+  EXPECT_EQ(DefaultPlanCacheLimits().plans, 16u);
+  EXPECT_EQ(DefaultPlanCacheLimits().bytes, 1u << 30);
   setenv("TVM_DNNL_PLAN_CACHE_SIZE", "3", 1);
-  EXPECT_EQ(DefaultPlanCacheSize(), 3);
+  setenv("TVM_DNNL_PLAN_CACHE_MB", "20", 1);
+  EXPECT_EQ(DefaultPlanCacheLimits().plans, 3u);
+  EXPECT_EQ(DefaultPlanCacheLimits().bytes, 20u << 20);
   setenv("TVM_DNNL_PLAN_CACHE_SIZE", "many", 1);
-  EXPECT_THROWS(DefaultPlanCacheSize(), "TVM_DNNL_PLAN_CACHE_SIZE must be a number of plans");
+  EXPECT_THROWS(DefaultPlanCacheLimits(), "TVM_DNNL_PLAN_CACHE_SIZE must be a number of plans");
   unsetenv("TVM_DNNL_PLAN_CACHE_SIZE");
+  setenv("TVM_DNNL_PLAN_CACHE_MB", "0", 1);
+  EXPECT_THROWS(DefaultPlanCacheLimits(), "TVM_DNNL_PLAN_CACHE_MB must be a number of megabytes");
+  unsetenv("TVM_DNNL_PLAN_CACHE_MB");
+}
+
+TEST(DNNLPlanCache, CountsWhatRunsWrite) {
+  std::vector<float> weights(16 * 16 * 9, 1);
+  ReadyPlan ready(MakePlanFor(ConvGraph(&weights), {4}));
+  const size_t unused = BytesOf(ready);
+  const size_t of_a_run = ready.plan->arena_bytes + ready.plan->scratchpad_bytes;
+  EXPECT_TRUE(unused > 0 && of_a_run > 0);
+  auto one = ready.contexts.Take();
+  auto two = ready.contexts.Take();
+  EXPECT_EQ(BytesOf(ready), unused + 2 * of_a_run);
+  ready.contexts.Return(std::move(one));
+  ready.contexts.Return(std::move(two));
+  ready.contexts.Return(ready.contexts.Take());
+  EXPECT_EQ(BytesOf(ready), unused + 2 * of_a_run);
 }
 
 }  // namespace

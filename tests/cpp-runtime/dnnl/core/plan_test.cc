@@ -212,7 +212,7 @@ TEST(DNNLPlan, JoinsVeryManyParts) {
 }
 
 TEST(DNNLPlan, ErrorsOfOthersNameTheFunction) {
-  GraphRunner runner("main", 1);
+  GraphRunner runner("main", {});
   runner.Init(ConvGraph());
   const auto fail_with = [&](const auto& error) {
     return [&]() { runner.Run(2, [&](size_t) -> const DLTensor* { throw error; }); };

@@ -28,7 +28,6 @@
 #include <cstdint>
 #include <functional>
 #include <future>
-#include <iterator>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -60,8 +59,16 @@ class BuildCache {
     uint64_t misses{0}; /*!< it had to be built */
   };
 
-  /*! \param capacity How many values are kept at most. */
-  explicit BuildCache(size_t capacity) : capacity_(capacity) {}
+  /*! \brief The bytes that a value has now. Takes no lock. */
+  using Bytes = size_t (*)(const Value&);
+
+  /*!
+   * \param capacity How many values are kept at most.
+   * \param max_bytes How many bytes those have at most together, but that the last one stays.
+   * \param bytes_of The bytes of one; null if they do not count.
+   */
+  explicit BuildCache(size_t capacity, size_t max_bytes = SIZE_MAX, Bytes bytes_of = nullptr)
+      : capacity_(capacity), max_bytes_(max_bytes), bytes_of_(bytes_of) {}
 
   /*! \brief The value of a key, which `build()` makes if need be. It allocates nothing else. */
   template <typename Build>
@@ -153,7 +160,6 @@ class BuildCache {
       Entry& entry = *by_key_.find(key)->second;
       entry.value = value;
       entry.building = {};
-      ++num_built_;
       Trim(&dropped);
     }
     promise->set_value(value);
@@ -167,23 +173,23 @@ class BuildCache {
 
   /*! \brief Take out what is too many. It is not done before a build, which may yet fail. */
   void Trim(std::list<Entry>* dropped) {
-    auto it = entries_.end();
-    while (num_built_ > capacity_) {
-      --it;
-      if (it->value == nullptr) continue;
-      --num_built_;
-      by_key_.erase(it->key);
-      const auto next = std::next(it);
-      dropped->splice(dropped->begin(), entries_, it);
-      it = next;
+    size_t count = 0, bytes = 0;
+    for (auto it = entries_.begin(); it != entries_.end();) {
+      const auto entry = it++;
+      if (entry->value == nullptr) continue;
+      ++count;
+      if (bytes_of_ != nullptr) bytes += bytes_of_(*entry->value);
+      if (count <= capacity_ && (bytes <= max_bytes_ || count == 1)) continue;
+      by_key_.erase(entry->key);
+      dropped->splice(dropped->begin(), entries_, entry);
     }
   }
 
   mutable ForkSafeMutex mutex_;
   size_t capacity_;
+  const size_t max_bytes_;
+  const Bytes bytes_of_;
   Counts counts_;
-  /*! \brief How many entries have a value. */
-  size_t num_built_{0};
   /*! \brief The one that was used last is in front. */
   Entries entries_;
   Known by_key_;

@@ -121,8 +121,8 @@ void CheckTensor(const DLTensor* tensor, const Argument& expected, const std::st
       << symbol << ": " << expected.name << " must be on the CPU";
 }
 
-GraphRunner::GraphRunner(std::string symbol, int plan_cache_size)
-    : symbol_(std::move(symbol)), plans_(static_cast<size_t>(plan_cache_size)) {}
+GraphRunner::GraphRunner(std::string symbol, PlanCacheLimits limits)
+    : symbol_(std::move(symbol)), plans_(limits.plans, limits.bytes, BytesOf) {}
 
 void GraphRunner::Init(Graph graph) {
   num_arguments_ = graph.inputs.size() + graph.outputs.size();

@@ -58,9 +58,9 @@ class GraphRunner {
  public:
   /*!
    * \param symbol The function, which errors name.
-   * \param plan_cache_size How many plans are kept, such as DefaultPlanCacheSize().
+   * \param limits Which plans are kept, such as DefaultPlanCacheLimits().
    */
-  GraphRunner(std::string symbol, int plan_cache_size);
+  GraphRunner(std::string symbol, PlanCacheLimits limits);
 
   /*! \brief Make the plan, or check what can be told without the shapes. */
   void Init(Graph graph);

@@ -148,7 +148,9 @@ std::unique_ptr<Context> ContextPool::Take() {
       return context;
     }
   }
-  return std::make_unique<Context>(plan_);
+  auto context = std::make_unique<Context>(plan_);
+  ++num_made_;
+  return context;
 }
 
 void ContextPool::Return(std::unique_ptr<Context> context) {

@@ -24,6 +24,7 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_PLAN_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -165,11 +166,14 @@ class ContextPool {
   void Return(std::unique_ptr<Context> context);
   /*! \brief How many are free: all of them, while nothing runs. */
   size_t size() const;
+  /*! \brief How many there are. */
+  size_t num_made() const { return num_made_; }
 
  private:
   std::shared_ptr<const Plan> plan_;
   mutable ForkSafeMutex mutex_;
   std::vector<std::unique_ptr<Context>> free_;
+  std::atomic<size_t> num_made_{0};
 };
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -40,9 +40,22 @@ size_t DimsHash::operator()(const std::vector<int64_t>& dims) const {
   return static_cast<size_t>(hash);
 }
 
-int DefaultPlanCacheSize() {
-  const int said = NumberFromEnvironment("TVM_DNNL_PLAN_CACHE_SIZE", "plans", kMaxPlanCacheSize);
-  return said > 0 ? said : 16;
+PlanCacheLimits DefaultPlanCacheLimits() {
+  constexpr int kMaxMegabytes = 1 << 20;
+  const int plans = NumberFromEnvironment("TVM_DNNL_PLAN_CACHE_SIZE", "plans", kMaxPlanCacheSize);
+  const int megabytes = NumberFromEnvironment("TVM_DNNL_PLAN_CACHE_MB", "megabytes", kMaxMegabytes);
+  PlanCacheLimits limits;
+  if (plans > 0) limits.plans = plans;
+  if (megabytes > 0) limits.bytes = static_cast<size_t>(megabytes) << 20;
+  return limits;
+}
+
+size_t BytesOf(const ReadyPlan& ready) {
+  // Descriptors, kernels and code of a transformer's primitives, on average on AVX-512.
+  constexpr size_t kPrimitiveBytes = 24 << 10;
+  const Plan& plan = *ready.plan;
+  return ready.contexts.num_made() * (plan.arena_bytes + plan.scratchpad_bytes) +
+         (plan.constant_bytes - plan.constant_bytes_shared) + plan.steps.size() * kPrimitiveBytes;
 }
 
 std::shared_ptr<const Plan> MakePlanFor(const Graph& graph, const std::vector<int64_t>& open_dims) {

@@ -53,8 +53,22 @@ using PlanCache = BuildCache<std::vector<int64_t>, ReadyPlan, DimsHash>;
 /*! \brief No more plans than these are kept, whoever asks. */
 constexpr int kMaxPlanCacheSize = 1 << 16;
 
-/*! \brief How many plans a module keeps if it is not told: TVM_DNNL_PLAN_CACHE_SIZE, or else 16. */
-int DefaultPlanCacheSize();
+/*! \brief What a module keeps of its plans. */
+struct PlanCacheLimits {
+  size_t plans{16};
+  /*! \brief Of BytesOf each plan; the one that was used last stays in any case. */
+  size_t bytes{size_t{1} << 30};
+};
+
+/*! \brief The limits if a module is not told: TVM_DNNL_PLAN_CACHE_SIZE and TVM_DNNL_PLAN_CACHE_MB.
+ */
+PlanCacheLimits DefaultPlanCacheLimits();
+
+/*!
+ * \brief The memory that goes with a plan: what its runs write, constants that it was the first to
+ * pack, and its primitives, which oneDNN does not count and which are estimated.
+ */
+size_t BytesOf(const ReadyPlan& ready);
 
 /*!
  * \brief The plan of one call.

@@ -64,7 +64,7 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
         graph_json_(graph_json),
         const_names_(std::move(const_names)),
         graph_(ReadGraph(symbol_, graph_json_, const_names_)),
-        runner_(symbol_, WithFFIErrors(DefaultPlanCacheSize)) {}
+        runner_(symbol_, WithFFIErrors(DefaultPlanCacheLimits)) {}
 
   const char* kind() const final { return "dnnl_json"; }
 
