@@ -25,10 +25,14 @@
 
 #ifdef __linux__
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -109,16 +113,29 @@ TEST(DNNLTeam, WakesWorkersThatSleep) {
 }
 
 TEST(DNNLTeam, DoesWithoutWorkersThatDoNotRun) {
-  Team team(64);
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  }
+  // The workers inherit that they only run while nobody else wants the CPU.
+  std::unique_ptr<Team> team;
+  std::thread([&]() {
+    const sched_param lowest{};
+    pthread_setschedparam(pthread_self(), SCHED_IDLE, &lowest);
+    sched_setaffinity(0, sizeof(one), &one);
+    team = std::make_unique<Team>(8);
+  }).join();
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
   const std::thread::id primary = std::this_thread::get_id();
   int most = 0;
   for (int region = 0; region < 20; ++region) {
-    // They sleep by now, and to wake all of them takes longer than to compute nothing.
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
     std::atomic<int> by_primary{0};
-    Run(&team, 64, [&](int) { by_primary += std::this_thread::get_id() == primary; });
+    Run(team.get(), 8, [&](int) { by_primary += std::this_thread::get_id() == primary; });
     most = std::max(most, by_primary.load());
   }
+  sched_setaffinity(0, sizeof(all), &all);
   EXPECT_TRUE(most > 1);
 }
 
