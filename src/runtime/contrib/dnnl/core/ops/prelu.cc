@@ -81,7 +81,9 @@ void LowerPReLU(const NodeReader& node, PlanBuilder* plan) {
                                  slopes.Reshaped(slope_dims).md, src.md, PlanBuilder::NewAttr());
   };
   PReLU::primitive_desc desc;
-  if (channels == dims[axis] && rank <= kMaxRank && IsKnownLayout(src.md)) desc = describe(axis);
+  if (channels == dims[axis] && dims.size() <= kMaxRank && IsKnownLayout(src.md)) {
+    desc = describe(axis);
+  }
   if (!desc || IsReference(desc)) {
     // Data of any rank, with any axis: (outer, channels, inner). Threads share the outer ones, so a
     // slope for all channels is that of the one channel of many planes.
