@@ -343,7 +343,7 @@ def _dequantize(d):
     return op.dequantize(d.var(shape, d.choice((*BYTES, "int32"))), scale, zero, axis)
 
 
-_UNARY = "abs exp negative rsqrt sigmoid sqrt square tanh nn.relu nn.relu6 nn.gelu nn.gelu_tanh"
+_UNARY = "abs exp log negative rsqrt sigmoid sqrt square tanh nn.relu nn.relu6 nn.gelu nn.gelu_tanh"
 _BINARY = "add subtract multiply divide maximum minimum"
 _COMPARISON = "equal not_equal less less_equal greater greater_equal"
 

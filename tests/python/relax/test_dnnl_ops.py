@@ -336,6 +336,7 @@ CASES = {
         for name in ("max", "min", "prod")
     },
     "negative": (lambda b, x: op.negative(x), [X3], {"dnnl.negative": 1}),
+    "log": (lambda b, x: op.log(b.emit(op.exp(x))), [X3], {"dnnl.exp": 1, "dnnl.log": 1}),
     "rsqrt": (lambda b, x: op.rsqrt(b.emit(op.exp(x))), [X3], {"dnnl.exp": 1, "dnnl.rsqrt": 1}),
     "astype": (
         lambda b, x: op.nn.relu(b.emit(op.astype(x, "float32"))),
