@@ -29,31 +29,39 @@ from typing import Any, Union
 
 import numpy as np
 
+from ..graph.dim import Dim, Size
+
 
 class Tensor:
     """A tensor that an op reads or writes.
 
     Parameters
     ----------
-    shape : tuple[int | None, ...]
-        The dimensions, None for an open one. Open dimensions have no names here, so two of them in
-        one place of two shapes count as the same: the runtime looks at each call whether they are.
+    dims : tuple[int | Dim | None, ...]
+        The dimensions: a `Dim` for an open one, None where nothing is known of it.
     dtype : str
         The type of the elements, such as "float32", "bfloat16", "int8" or "bool".
     value : numpy.ndarray | Callable[[], numpy.ndarray] | None
         The value of a constant, or what reads it when it is asked for; None for other tensors.
         bfloat16 is that of `ml_dtypes`.
+
+    Attributes
+    ----------
+    shape : tuple[int | None, ...]
+        The dimensions, None for each open one. Two open ones in one place of two shapes count as
+        the same here: the runtime checks in each call whether they are.
     """
 
-    __slots__ = ("shape", "dtype", "_value")
+    __slots__ = ("dims", "shape", "dtype", "_value")
 
     def __init__(
         self,
-        shape: tuple[int | None, ...],
+        dims: tuple[Size, ...],
         dtype: str,
         value: np.ndarray | Callable[[], np.ndarray] | None = None,
     ):
-        self.shape, self.dtype, self._value = shape, dtype, value
+        self.dims, self.dtype, self._value = dims, dtype, value
+        self.shape = tuple(None if isinstance(dim, Dim) else dim for dim in dims)
 
     @property
     def is_constant(self) -> bool:

@@ -1,0 +1,184 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Sizes of tensors that are not known before a model runs.
+
+A size is an ``int``, a `Dim`, or None where nothing is known. A `Dim` is a polynomial with integer
+coefficients over atoms: symbols, each an open dimension of at least 1, and quotients of other
+sizes. Two sizes that are equal here are equal in every run; two that differ may still be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+# The atoms of a product, sorted, and its coefficient.
+_Term = tuple[tuple, int]
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """An open dimension.
+
+    Parameters
+    ----------
+    key : Hashable
+        Tells symbols apart.
+    native : Any
+        What the reader knows it by; symbols of one key are equal whatever this is.
+    """
+
+    key: Any
+    native: Any = None
+
+    def __eq__(self, other):
+        return isinstance(other, Symbol) and self.key == other.key
+
+    def __hash__(self):
+        return hash(self.key)
+
+    def __str__(self):
+        return str(self.key)
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """A size divided by another, rounded down."""
+
+    numerator: Dim
+    denominator: Size
+
+    def __str__(self):
+        return f"({self.numerator}) // {self.denominator}"
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A polynomial of symbols and quotients that is not a plain number.
+
+    Build it with `symbol` and arithmetic: sums and products with integers and other sizes, and
+    ``//``. A result that does not depend on a symbol is an ``int``.
+    """
+
+    terms: tuple[_Term, ...]
+
+    @staticmethod
+    def symbol(key, native=None) -> Dim:
+        """Return the size that a symbol stands for."""
+        return Dim((((Symbol(key, native),), 1),))
+
+    def __add__(self, other: Size) -> Size:
+        return _sum((*self.terms, *_terms(other)))
+
+    def __mul__(self, other: Size) -> Size:
+        pairs = ((a, b) for a in self.terms for b in _terms(other))
+        return _sum((_sorted((*a, *b)), m * n) for (a, m), (b, n) in pairs)
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        return self + other * -1
+
+    def __rsub__(self, other: Size) -> Size:
+        return self * -1 + other
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __floordiv__(self, other: Size) -> Size:
+        exact = divided(self, other)
+        return Dim((((Quotient(self, other),), 1),)) if exact is None else exact
+
+    def __rfloordiv__(self, other: int) -> Size:
+        return Dim((((Quotient(Dim((((), other),)), self),), 1),))
+
+    def __str__(self):
+        texts = []
+        for atoms, number in self.terms:
+            factors = [] if number == 1 and atoms else [str(number)]
+            texts.append("*".join([*factors, *map(str, atoms)]))
+        return " + ".join(texts)
+
+    __repr__ = __str__
+
+
+Size = Optional[Union[int, Dim]]
+
+
+def _terms(size: Size) -> Sequence[_Term]:
+    return size.terms if isinstance(size, Dim) else ((((), size),) if size else ())
+
+
+def _sorted(atoms) -> tuple:
+    return tuple(sorted(atoms, key=lambda atom: (type(atom).__name__, str(atom))))
+
+
+def _sum(terms) -> Size:
+    total: dict[tuple, int] = {}
+    for atoms, number in terms:
+        total[atoms] = total.get(atoms, 0) + number
+    kept = [(atoms, number) for atoms, number in total.items() if number]
+    if not kept or (len(kept) == 1 and not kept[0][0]):
+        return kept[0][1] if kept else 0
+    return Dim(tuple(sorted(kept, key=lambda term: (-len(term[0]), str(term[0])))))
+
+
+def divided(size: Size, by: Size) -> Size:
+    """Return the quotient of two sizes if the division leaves no remainder in every run, else None.
+
+    Parameters
+    ----------
+    size : int | Dim
+        The numerator.
+    by : int | Dim
+        The denominator: a number, or a `Dim` of one term.
+    """
+    if len(_terms(by)) != 1 or size is None:
+        return None
+    ((divisor, divisor_number),) = _terms(by)
+    quotient = []
+    for atoms, number in _terms(size):
+        rest = list(atoms)
+        for atom in divisor:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if number % divisor_number:
+            return None
+        quotient.append((tuple(rest), number // divisor_number))
+    return _sum(quotient)
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """Multiply sizes; None if one of them is not known."""
+    result: Size = 1
+    for size in sizes:
+        if size is None or result is None:
+            return None
+        result = result * size
+    return result
+
+
+def number(size: Size) -> int | None:
+    """Return a size that is a plain number, None for any other."""
+    return None if isinstance(size, Dim) else size
+
+
+def is_same(one: Size, other: Size) -> bool:
+    """Whether two sizes are known to be equal in every run."""
+    return one is not None and one == other

@@ -1,0 +1,419 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The types of what ops compute, from the types of their operands and their attributes.
+
+Every op of the table is here, with Relay's attributes as plain Python values. What a rule would
+refuse may raise any exception: rewrites ask for what they make, and the rules judge the result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+
+from ..policy.op_view import Tensor, Value
+from .dim import Size, divided, product
+
+_SPATIAL = "DHW"
+
+# From the operands, the attributes, and the name of the op.
+Inference = Callable[[Sequence[Value], SimpleNamespace, str], Value]
+
+
+def infer(name: str, args: Sequence[Value], attrs: SimpleNamespace) -> Value:
+    """Return what an op computes.
+
+    Parameters
+    ----------
+    name : str
+        The op in the table.
+    args : Sequence[Value]
+        The operands, in the table's order.
+    attrs : SimpleNamespace
+        The attributes; those that have a usual value may be missing.
+
+    Returns
+    -------
+    type_ : Tensor | tuple[Tensor, ...]
+        A tuple for an op that returns one. A dimension is None where nothing is known of it.
+
+    Raises
+    ------
+    KeyError
+        The op is none of the table.
+    """
+    return _INFERENCES[name](args, attrs, name)
+
+
+def has_inference(name: str | None) -> bool:
+    """Whether `infer` knows an op."""
+    return name in _INFERENCES
+
+
+def broadcast(*shapes: Sequence[Size]) -> tuple[Size, ...]:
+    """Return the shape that shapes are broadcast to, as numpy does it."""
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    return tuple(map(_common, *padded)) if len(padded) > 1 else padded[0]
+
+
+def _common(*sizes: Size) -> Size:
+    kept = {size for size in sizes if size != 1}
+    if len(kept) <= 1:
+        return kept.pop() if kept else 1
+    # A size that is known and not 1 is that of the result. Of two open ones either may be 1.
+    known = [size for size in kept if isinstance(size, int)]
+    return known[0] if known else None
+
+
+def _for_each(values, count: int) -> list:
+    """Return an attribute's values, of which one may stand for all, or for both sides."""
+    values = [values] if isinstance(values, int) else list(values)
+    return values * (count // len(values))
+
+
+def _out_dtype(attrs: SimpleNamespace, data: Tensor) -> str:
+    dtype = str(getattr(attrs, "out_dtype", "") or "")
+    return dtype if dtype not in ("", "None") else data.dtype
+
+
+def _same(args, attrs, name):
+    return Tensor(args[0].dims, args[0].dtype)
+
+
+def _cast(args, attrs, name):
+    return Tensor(args[0].dims, str(attrs.dtype))
+
+
+def _converted(args, attrs, name):
+    dtype = str(getattr(attrs, "out_dtype", "") or "float32")
+    return Tensor(args[0].dims, dtype)
+
+
+def _binary(args, attrs, name):
+    return Tensor(broadcast(*(arg.dims for arg in args)), args[0].dtype)
+
+
+def _comparison(args, attrs, name):
+    return Tensor(broadcast(*(arg.dims for arg in args)), "bool")
+
+
+def _windows(size: Size, window: int, stride: int, padding: int, is_ceil: bool = False) -> Size:
+    """Count the windows along an axis."""
+    if size is None:
+        return None
+    more = padding - window + (stride - 1 if is_ceil else 0)
+    return (size + more) // stride + 1
+
+
+def _spatial(layout: str) -> list[int]:
+    return [layout.index(letter) for letter in layout if letter in _SPATIAL]
+
+
+def _conv(args, attrs, name):
+    data, weight = args
+    layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
+    kernel = dict(zip(kernel_layout, weight.dims))
+    axes, is_transposed = _spatial(layout), name.endswith("_transpose")
+    count = len(axes)
+    strides, dilation = (_for_each(each, count) for each in (attrs.strides, attrs.dilation))
+    padding = _for_each(attrs.padding, 2 * count)
+    more = _for_each(getattr(attrs, "output_padding", 0), count) if is_transposed else [0] * count
+    dims = list(data.dims)
+    for k, axis in enumerate(axes):
+        window = (kernel[layout[axis]] - 1) * dilation[k] + 1
+        sides = padding[k] + padding[k + count]
+        if is_transposed:
+            dims[axis] = (
+                None
+                if dims[axis] is None
+                else ((dims[axis] - 1) * strides[k] + window - sides + more[k])
+            )
+        else:
+            dims[axis] = _windows(dims[axis], window, strides[k], sides)
+    groups, channels = int(getattr(attrs, "groups", 1)), data.dims[layout.index("C")]
+    if is_transposed:
+        dims[layout.index("C")] = kernel["O"] * groups
+    elif groups > 1 and groups == channels == kernel["O"]:
+        # A depthwise weight may have the outputs of each input channel as I.
+        dims[layout.index("C")] = kernel["O"] * kernel["I"]
+    else:
+        dims[layout.index("C")] = kernel["O"]
+    return Tensor(tuple(dims), _out_dtype(attrs, data))
+
+
+def _pool(args, attrs, name):
+    (data,) = args
+    axes = _spatial(str(attrs.layout))
+    count = len(axes)
+    window, strides = (_for_each(each, count) for each in (attrs.pool_size, attrs.strides))
+    dilation = _for_each(getattr(attrs, "dilation", 1), count)
+    padding = _for_each(getattr(attrs, "padding", 0), 2 * count)
+    is_ceil, dims = bool(getattr(attrs, "ceil_mode", False)), list(data.dims)
+    for k, axis in enumerate(axes):
+        extent = (window[k] - 1) * dilation[k] + 1
+        sides = padding[k] + padding[k + count]
+        dims[axis] = _windows(dims[axis], extent, strides[k], sides, is_ceil)
+    return Tensor(tuple(dims), data.dtype)
+
+
+def _global_pool(args, attrs, name):
+    axes = _spatial(str(attrs.layout))
+    dims = (1 if axis in axes else dim for axis, dim in enumerate(args[0].dims))
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _adaptive_pool(args, attrs, name):
+    dims, axes = list(args[0].dims), _spatial(str(attrs.layout))
+    given = attrs.output_size or []
+    for axis, size in zip(axes, _for_each(given, len(axes)) if given else dims):
+        dims[axis] = size if given else dims[axis]
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _dense(args, attrs, name):
+    return Tensor((*args[0].dims[:-1], args[1].dims[0]), _out_dtype(attrs, args[0]))
+
+
+def _matmul(args, attrs, name):
+    left, right = args
+    rows = left.dims[-1 if attrs.transpose_a else -2]
+    columns = right.dims[-2 if attrs.transpose_b else -1]
+    batch = broadcast(left.dims[:-2], right.dims[:-2])
+    return Tensor((*batch, rows, columns), _out_dtype(attrs, left))
+
+
+def _batch_norm(args, attrs, name):
+    return tuple(Tensor(arg.dims, arg.dtype) for arg in (args[0], *args[3:]))
+
+
+def _reduce(args, attrs, name):
+    dims = args[0].dims
+    axes = {int(axis) % len(dims) for axis in attrs.axis or ()} or set(range(len(dims)))
+    if attrs.axis is not None and getattr(attrs, "exclude", False):
+        axes = set(range(len(dims))) - axes
+    kept = [(axis, 1 if axis in axes else dim) for axis, dim in enumerate(dims)]
+    if not attrs.keepdims:
+        kept = [(axis, dim) for axis, dim in kept if axis not in axes]
+    return Tensor(tuple(dim for _, dim in kept), args[0].dtype)
+
+
+def _reshape(args, attrs, name):
+    return Tensor(reshaped(args[0].dims, attrs.newshape), args[0].dtype)
+
+
+def _reverse_reshape(args, attrs, name):
+    reverse = reshaped(args[0].dims[::-1], list(attrs.newshape)[::-1])
+    return Tensor(reverse[::-1], args[0].dtype)
+
+
+def reshaped(dims: Sequence[Size], newshape: Sequence[int]) -> tuple[Size, ...]:
+    """Return the shape that Relay's `reshape` gives, by its codes.
+
+    Of a positive number it is that; 0 keeps the dimension, -1 is what is left, -2 keeps all that
+    follow, -3 joins two, and -4 splits one into the next two numbers.
+    """
+    result: list[Size] = []
+    codes, k, inferred = list(newshape), 0, None
+    while codes:
+        code = codes.pop(0)
+        if code == -4:
+            parts, k = [codes.pop(0), codes.pop(0)], k + 1
+            whole = dims[k - 1]
+            if -1 in parts:
+                other = parts[1 - parts.index(-1)]
+                parts[parts.index(-1)] = None if whole is None else divided(whole, other)
+            result += parts
+            continue
+        if code == -2:
+            result += dims[k:]
+            k = len(dims)
+        elif code == -3:
+            result.append(product(dims[k : k + 2]))
+            k += 2
+        elif code == 0:
+            result.append(dims[k])
+            k += 1
+        else:
+            inferred = len(result) if code == -1 else inferred
+            result.append(None if code == -1 else code)
+            k += 1
+    if inferred is not None:
+        others = product([dim for axis, dim in enumerate(result) if axis != inferred])
+        whole = product(dims)
+        if whole is not None and others:
+            result[inferred] = divided(whole, others)
+    return tuple(result)
+
+
+def _flatten(args, attrs, name):
+    dims = args[0].dims
+    return Tensor((dims[0], product(dims[1:])), args[0].dtype)
+
+
+def _expand_dims(args, attrs, name):
+    dims, count = args[0].dims, int(getattr(attrs, "num_newaxis", 1))
+    axis = int(attrs.axis) % (len(dims) + 1)
+    return Tensor((*dims[:axis], *(1,) * count, *dims[axis:]), args[0].dtype)
+
+
+def _squeeze(args, attrs, name):
+    dims = args[0].dims
+    axes = attrs.axis if attrs.axis is not None else [a for a, dim in enumerate(dims) if dim == 1]
+    gone = {int(axis) % len(dims) for axis in axes}
+    return Tensor(tuple(dim for axis, dim in enumerate(dims) if axis not in gone), args[0].dtype)
+
+
+def _transpose(args, attrs, name):
+    dims = args[0].dims
+    axes = attrs.axes or range(len(dims))[::-1]
+    return Tensor(tuple(dims[axis] for axis in axes), args[0].dtype)
+
+
+def _concatenate(args, attrs, name):
+    fields = args[0]
+    axis = int(attrs.axis) % len(fields[0].dims)
+    total: Size = 0
+    for field in fields:
+        size = field.dims[axis]
+        total = None if None in (total, size) else total + size
+    dims = list(fields[0].dims)
+    dims[axis] = total
+    return Tensor(tuple(dims), fields[0].dtype)
+
+
+def _stack(args, attrs, name):
+    fields = args[0]
+    axis = int(attrs.axis) % (len(fields[0].dims) + 1)
+    dims = (*fields[0].dims[:axis], len(fields), *fields[0].dims[axis:])
+    return Tensor(dims, fields[0].dtype)
+
+
+def _split(args, attrs, name):
+    dims, axis = list(args[0].dims), int(attrs.axis)
+    axis, given = axis % len(dims), attrs.indices_or_sections
+    if isinstance(given, int):
+        sizes = [dims[axis] // given] * given
+    else:
+        ends = [0, *given, dims[axis]]
+        sizes = [end - start for start, end in zip(ends, ends[1:])]
+    parts = ((*dims[:axis], size, *dims[axis + 1 :]) for size in sizes)
+    return tuple(Tensor(part, args[0].dtype) for part in parts)
+
+
+def _strided_slice(args, attrs, name):
+    dims, begin = list(args[0].dims), list(attrs.begin)
+    axes = attrs.axes if attrs.axes is not None else range(len(begin))
+    steps = _for_each(attrs.strides or [1], len(begin))
+    for axis, first, last, step in zip(axes, begin, attrs.end, steps):
+        size = dims[axis]
+        if str(attrs.slice_mode) == "size":
+            last, step = (size if last < 0 else first + last), 1
+        if isinstance(size, int):
+            dims[axis] = len(range(size)[slice(first, last, step)])
+        elif first != 0 or not isinstance(last, int) or last < 2**31 - 1 or step != 1:
+            dims[axis] = None
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _pad(args, attrs, name):
+    dims = (
+        None if dim is None else dim + sum(map(int, width))
+        for dim, width in zip(args[0].dims, attrs.pad_width)
+    )
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _layout_transform(args, attrs, name):
+    source, target = (
+        re.findall(r"(\d*)([A-Za-z])", str(layout))
+        for layout in (attrs.src_layout, attrs.dst_layout)
+    )
+    sizes: dict[str, Size] = {}
+    for (_, letter), dim in zip(source, args[0].dims):
+        sizes[letter.upper()] = product([sizes.get(letter.upper(), 1), dim])
+    blocks = {letter.upper(): int(block) for block, letter in target if block}
+    dims = (
+        (
+            int(block)
+            if block
+            else (None if sizes[letter] is None else sizes[letter] // blocks.get(letter, 1))
+        )
+        for block, letter in target
+    )
+    return Tensor(tuple(dims), args[0].dtype)
+
+
+def _resize(args, attrs, name):
+    data, layout = args[0], str(attrs.layout)
+    dims, axes = list(data.dims), _spatial(layout)
+    given = getattr(attrs, "size", None)
+    for k, axis in enumerate(axes):
+        if given:
+            dims[axis] = _for_each(given, len(axes))[k]
+            continue
+        scale = float(getattr(attrs, f"scale_{layout[axis].lower()}"))
+        size = dims[axis]
+        if isinstance(size, int):
+            dims[axis] = int(round(size * scale))
+        else:
+            dims[axis] = size * int(scale) if size is not None and scale % 1 == 0 else None
+    return Tensor(tuple(dims), _out_dtype(attrs, data))
+
+
+_UNARY = (
+    "abs clip exp log negative rsqrt sigmoid sqrt tanh nn.relu nn.leaky_relu nn.prelu nn.bias_add "
+    "nn.softmax nn.fast_softmax nn.log_softmax nn.layer_norm nn.group_norm nn.instance_norm "
+    "nn.l2_normalize nn.lrn dnnl.rms_norm dnnl.elu dnnl.gelu_erf dnnl.gelu_tanh dnnl.hard_sigmoid "
+    "dnnl.hard_swish dnnl.linear dnnl.mish dnnl.pow dnnl.rsqrt dnnl.softplus dnnl.swish"
+).split()
+
+_INFERENCES: dict[str, Inference] = {
+    **dict.fromkeys(_UNARY, _same),
+    **dict.fromkeys("add subtract multiply divide maximum minimum".split(), _binary),
+    **dict.fromkeys("equal not_equal less less_equal greater greater_equal".split(), _comparison),
+    "cast": _cast,
+    "qnn.quantize": _converted,
+    "qnn.dequantize": _converted,
+    **{f"nn.conv{n}d{kind}": _conv for n in (1, 2, 3) for kind in ("", "_transpose")},
+    **{f"nn.{kind}_pool{n}d": _pool for n in (1, 2, 3) for kind in ("max", "avg")},
+    **{f"nn.global_{kind}_pool2d": _global_pool for kind in ("max", "avg")},
+    **{
+        f"nn.adaptive_{kind}_pool{n}d": _adaptive_pool for n in (1, 2, 3) for kind in ("max", "avg")
+    },
+    "nn.dense": _dense,
+    "nn.matmul": _matmul,
+    "nn.batch_matmul": _matmul,
+    "nn.batch_norm": _batch_norm,
+    **dict.fromkeys("max mean min prod sum".split(), _reduce),
+    "reshape": _reshape,
+    "contrib_reverse_reshape": _reverse_reshape,
+    "nn.batch_flatten": _flatten,
+    "expand_dims": _expand_dims,
+    "squeeze": _squeeze,
+    "transpose": _transpose,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "split": _split,
+    "strided_slice": _strided_slice,
+    "nn.pad": _pad,
+    "layout_transform": _layout_transform,
+    **{f"image.resize{n}d": _resize for n in (1, 2, 3)},
+    "nn.upsampling": _resize,
+    "nn.upsampling3d": _resize,
+}
