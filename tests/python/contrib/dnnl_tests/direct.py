@@ -30,28 +30,14 @@ import ml_dtypes
 import numpy as np
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.graph.numpy_ops import evaluate_op, has_definition
+from tvm.contrib.onednn.graph.numpy_types import numpy_type
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
+from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs, view_of
 from tvm.testing import dnnl as testing
 
-from dnnl_tests import numpy_ops
-from dnnl_tests.numpy_ops import numpy_type
 from dnnl_tests.numpy_qnn import QNN_OPS
-
-# Left out: of these ops numpy_ops has the coordinates that random graphs draw, and no others.
-COORDINATES = ("image.resize", "nn.upsampling")
-OPS = {
-    **{name: op for name, op in numpy_ops.OPS.items() if not name.startswith(COORDINATES)},
-    **QNN_OPS,
-    "copy": lambda call, data: data,
-    "full": lambda call, value: np.broadcast_to(value, _shape(call.checked_type)),
-    "full_like": lambda call, like, value: np.broadcast_to(value, like.shape),
-    **{
-        name: lambda call, *_: np.zeros(_shape(call.checked_type))
-        for name in ("zeros", "zeros_like")
-    },
-    **{name: lambda call, *_: np.ones(_shape(call.checked_type)) for name in ("ones", "ones_like")},
-}
 
 
 class NotDefined(Exception):
@@ -142,29 +128,25 @@ class Evaluation:
         return inner.value(function.body)
 
 
-def _wide(value):
-    if isinstance(value, list):
-        return [_wide(field) for field in value]
-    return value if value.dtype.kind in "iub" else value.astype("float64")
+def result_type(call):
+    """Return the type of a call as the definitions of ops have it."""
+    view = view_of(call)
+    return view.results if view.returns_tuple else view.result
 
 
 def apply(call, args):
     """Return the result of a call of an op: computed in float64, then rounded to its type."""
-    if call.op.name not in OPS:
-        raise NotDefined(call.op.name)
+    name, definition = call.op.name, QNN_OPS.get(call.op.name)
+    if definition is None and not has_definition(name):
+        raise NotDefined(name)
+    for type_ in _fields(call.checked_type):
+        _shape(type_)
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("error")
-            result = OPS[call.op.name](call, *map(_wide, args))
+            return evaluate_op(name, plain_attrs(call), result_type(call), args, definition)
     except Exception as error:  # pylint: disable=broad-except
-        raise NotDefined(f"{call.op.name}: {error!r}") from error
-    types = _fields(call.checked_type)
-    with np.errstate(all="ignore"):
-        fields = result if isinstance(call.checked_type, relay.TupleType) else [result]
-        fields = [np.asarray(f).astype(numpy_type(t.dtype)) for f, t in zip(fields, types)]
-    if any(field.shape != _shape(type_) for field, type_ in zip(fields, types)):
-        raise NotDefined(f"{call.op.name}: the result has another shape")
-    return fields if isinstance(call.checked_type, relay.TupleType) else fields[0]
+        raise NotDefined(f"{name}: {error!r}") from error
 
 
 class Runner:

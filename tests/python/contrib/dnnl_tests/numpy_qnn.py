@@ -14,84 +14,56 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The QNN dialect in numpy, as the numbers that the integers stand for define it.
+"""Ops of the QNN dialect in numpy, as the numbers that the integers stand for define them.
 
 TVM computes the same in fixed point, which may be a step off.
 """
 
 import numpy as np
+from tvm.contrib.onednn.policy.rules.quantize import along, dequantized
 
 from dnnl_tests import reference
 
 
-def _along(values, data, axis):
-    """Shape a scale or zero point so that it lies along an axis of the data."""
-    if values.ndim == 0 or values.size == 1:
-        return values.reshape(())
-    shape = [1] * data.ndim
-    shape[axis] = -1
-    return values.reshape(shape)
-
-
-def _real(data, scale, zero, axis=-1):
-    """Return what integers stand for; the zero point is subtracted in float64."""
-    return _along(scale, data, axis) * (data.astype("float64") - _along(zero, data, axis))
-
-
 def _nearest(real, scale, zero, dtype, axis=-1):
     info = np.iinfo(dtype)
-    rounded = np.rint(real / _along(scale, real, axis)) + _along(zero, real, axis)
+    rounded = np.rint(real / along(scale, axis, real.ndim)) + along(zero, axis, real.ndim)
     return np.clip(rounded, info.min, info.max)
 
 
-def _dequantize(call, data, scale, zero):
-    return _real(data, scale, zero, call.attrs.axis)
+def _requantize(attrs, result_type, data, scale, zero, out_scale, out_zero):
+    real = dequantized(data, scale, zero, attrs.axis)
+    return _nearest(real, out_scale, out_zero, result_type.dtype, attrs.axis)
 
 
-def _quantize(call, data, scale, zero):
-    return _nearest(data, scale, zero, call.checked_type.dtype, call.attrs.axis)
-
-
-def _requantize(call, data, scale, zero, out_scale, out_zero):
-    real = _real(data, scale, zero, call.attrs.axis)
-    return _nearest(real, out_scale, out_zero, call.checked_type.dtype, call.attrs.axis)
-
-
-def _conv(call, data, weight, data_zero, weight_zero, *_):
-    attrs = {key: call.attrs[key] for key in ("data_layout", "kernel_layout")}
-    attrs = {key: str(value) for key, value in attrs.items()}
-    for key in ("strides", "padding", "dilation"):
-        attrs[key] = [int(value) for value in call.attrs[key]]
-    attrs["groups"] = int(call.attrs.groups)
-    if call.attrs.channels is not None:
-        attrs["channels"] = int(call.attrs.channels)
+def _conv(attrs, result_type, data, weight, data_zero, weight_zero, *_):
     # The padding stands for zero, and so it is one when the zero point is subtracted.
     data = data.astype("float64") - data_zero
-    axis = attrs["kernel_layout"].index("O")
-    weight = weight.astype("float64") - _along(weight_zero, weight, axis)
-    return reference.conv(data, weight, attrs)
+    axis = attrs.kernel_layout.index("O")
+    weight = weight.astype("float64") - along(weight_zero, axis, weight.ndim)
+    return reference.conv(data, weight, {**vars(attrs), "out_layout": ""})
 
 
-def _dense(call, data, weight, data_zero, weight_zero, *_):
-    weight = weight.astype("float64") - _along(weight_zero, weight, 0)
+def _dense(attrs, result_type, data, weight, data_zero, weight_zero, *_):
+    weight = weight.astype("float64") - along(weight_zero, 0, weight.ndim)
     return (data.astype("float64") - data_zero) @ weight.T
 
 
 def _binary(function):
-    def compute(call, lhs, rhs, lhs_scale, lhs_zero, rhs_scale, rhs_zero, out_scale, out_zero):
-        lhs_axis, rhs_axis = call.attrs.lhs_axis, call.attrs.rhs_axis
+    def compute(
+        attrs, result_type, lhs, rhs, lhs_scale, lhs_zero, rhs_scale, rhs_zero, out_scale, out_zero
+    ):
         real = function(
-            _real(lhs, lhs_scale, lhs_zero, lhs_axis), _real(rhs, rhs_scale, rhs_zero, rhs_axis)
+            dequantized(lhs, lhs_scale, lhs_zero, attrs.lhs_axis),
+            dequantized(rhs, rhs_scale, rhs_zero, attrs.rhs_axis),
         )
-        return _nearest(real, out_scale, out_zero, call.checked_type.dtype)
+        return _nearest(real, out_scale, out_zero, result_type.dtype)
 
     return compute
 
 
-# By op; a function gets the call, for its attributes, and the values of its arguments.
+# By op; as the definitions of `tvm.contrib.onednn.graph.numpy_ops`, which has those of the table.
 QNN_OPS = {
-    "qnn.dequantize": _dequantize,
-    "qnn.quantize": _quantize,
     "qnn.requantize": _requantize,
     "qnn.conv2d": _conv,
     "qnn.dense": _dense,

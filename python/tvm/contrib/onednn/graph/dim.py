@@ -23,7 +23,7 @@ sizes. Two sizes that are equal here are equal in every run; two that differ may
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
@@ -60,11 +60,11 @@ class Symbol:
 class Quotient:
     """A size divided by another, rounded down."""
 
-    numerator: Dim
+    numerator: Size
     denominator: Size
 
     def __str__(self):
-        return f"({self.numerator}) // {self.denominator}"
+        return f"(({self.numerator}) // ({self.denominator}))"
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,11 @@ class Dim:
         return Dim((((Symbol(key, native),), 1),))
 
     def __add__(self, other: Size) -> Size:
-        return _sum((*self.terms, *_terms(other)))
+        return NotImplemented if other is None else _sum((*self.terms, *_terms(other)))
 
     def __mul__(self, other: Size) -> Size:
+        if other is None:
+            return NotImplemented
         pairs = ((a, b) for a in self.terms for b in _terms(other))
         return _sum((_sorted((*a, *b)), m * n) for (a, m), (b, n) in pairs)
 
@@ -93,7 +95,7 @@ class Dim:
         return self * -1
 
     def __sub__(self, other: Size) -> Size:
-        return self + other * -1
+        return NotImplemented if other is None else self + other * -1
 
     def __rsub__(self, other: Size) -> Size:
         return self * -1 + other
@@ -101,11 +103,10 @@ class Dim:
     __radd__, __rmul__ = __add__, __mul__
 
     def __floordiv__(self, other: Size) -> Size:
-        exact = divided(self, other)
-        return Dim((((Quotient(self, other),), 1),)) if exact is None else exact
+        return NotImplemented if other is None else _floor_divided(self, other)
 
     def __rfloordiv__(self, other: int) -> Size:
-        return Dim((((Quotient(Dim((((), other),)), self),), 1),))
+        return _floor_divided(other, self)
 
     def __str__(self):
         texts = []
@@ -124,8 +125,13 @@ def _terms(size: Size) -> Sequence[_Term]:
     return size.terms if isinstance(size, Dim) else ((((), size),) if size else ())
 
 
+def _order(atom: Symbol | Quotient) -> tuple:
+    # Symbols that look alike are told apart by their hashes.
+    return type(atom).__name__, str(atom), hash(atom)
+
+
 def _sorted(atoms) -> tuple:
-    return tuple(sorted(atoms, key=lambda atom: (type(atom).__name__, str(atom))))
+    return tuple(sorted(atoms, key=_order))
 
 
 def _sum(terms) -> Size:
@@ -135,7 +141,30 @@ def _sum(terms) -> Size:
     kept = [(atoms, number) for atoms, number in total.items() if number]
     if not kept or (len(kept) == 1 and not kept[0][0]):
         return kept[0][1] if kept else 0
-    return Dim(tuple(sorted(kept, key=lambda term: (-len(term[0]), str(term[0])))))
+    return Dim(tuple(sorted(kept, key=lambda term: (-len(term[0]), *map(_order, term[0])))))
+
+
+def _floor_divided(size: Size, by: Size) -> Size:
+    """Divide, rounded down; multiples of the denominator are no part of the quotient that is left.
+
+    So ``(n + 5) // 2`` is ``(n + 1) // 2 + 2``: sizes that differ by how they were computed only
+    are equal.
+    """
+    if by == 0:
+        raise ZeroDivisionError(f"{size} // 0")
+    whole: Size = 0
+    rest: Size = 0
+    for atoms, number in _terms(size):
+        if isinstance(by, int):
+            times, left = divmod(number, by)
+            whole, rest = whole + _sum([(atoms, times)]), rest + _sum([(atoms, left)])
+            continue
+        term = _sum([(atoms, number)])
+        exact = divided(term, by)
+        whole, rest = (whole, rest + term) if exact is None else (whole + exact, rest)
+    if rest == 0 or (isinstance(rest, int) and isinstance(by, int)):
+        return whole
+    return whole + Dim((((Quotient(rest, by),), 1),))
 
 
 def divided(size: Size, by: Size) -> Size:
@@ -172,6 +201,41 @@ def product(sizes: Sequence[Size]) -> Size:
             return None
         result = result * size
     return result
+
+
+def substituted(size: Size, sizes: Mapping[Any, Size]) -> Size:
+    """Return a size with others in the place of symbols.
+
+    Parameters
+    ----------
+    size : int | Dim | None
+        The size.
+    sizes : Mapping[Hashable, int | Dim]
+        What stands for a symbol, by its key; symbols that are not in it stay.
+    """
+    if not isinstance(size, Dim):
+        return size
+    total: Size = 0
+    for atoms, number_ in size.terms:
+        total = total + product([number_, *(_substituted_atom(atom, sizes) for atom in atoms)])
+    return total
+
+
+def _substituted_atom(atom: Symbol | Quotient, sizes: Mapping[Any, Size]) -> Size:
+    if isinstance(atom, Quotient):
+        numerator, denominator = (
+            substituted(each, sizes) for each in (atom.numerator, atom.denominator)
+        )
+        return numerator // denominator
+    return sizes.get(atom.key, Dim((((atom,), 1),)))
+
+
+def symbol_of(size: Size) -> Symbol | None:
+    """Return the symbol that a size is, None for any other size."""
+    if not isinstance(size, Dim) or len(size.terms) != 1:
+        return None
+    ((atoms, factor),) = size.terms
+    return atoms[0] if factor == len(atoms) == 1 and isinstance(atoms[0], Symbol) else None
 
 
 def number(size: Size) -> int | None:

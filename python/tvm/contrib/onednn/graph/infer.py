@@ -81,7 +81,7 @@ def _common(*sizes: Size) -> Size:
     return known[0] if known else None
 
 
-def _for_each(values, count: int) -> list:
+def for_each(values: int | Sequence[int], count: int) -> list[int]:
     """Return an attribute's values, of which one may stand for all, or for both sides."""
     values = [values] if isinstance(values, int) else list(values)
     return values * (count // len(values))
@@ -121,7 +121,8 @@ def _windows(size: Size, window: int, stride: int, padding: int, is_ceil: bool =
     return (size + more) // stride + 1
 
 
-def _spatial(layout: str) -> list[int]:
+def spatial_axes(layout: str) -> list[int]:
+    """Return the axes of depth, height and width in a layout."""
     return [layout.index(letter) for letter in layout if letter in _SPATIAL]
 
 
@@ -129,11 +130,11 @@ def _conv(args, attrs, name):
     data, weight = args
     layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
     kernel = dict(zip(kernel_layout, weight.dims))
-    axes, is_transposed = _spatial(layout), name.endswith("_transpose")
+    axes, is_transposed = spatial_axes(layout), name.endswith("_transpose")
     count = len(axes)
-    strides, dilation = (_for_each(each, count) for each in (attrs.strides, attrs.dilation))
-    padding = _for_each(attrs.padding, 2 * count)
-    more = _for_each(getattr(attrs, "output_padding", 0), count) if is_transposed else [0] * count
+    strides, dilation = (for_each(each, count) for each in (attrs.strides, attrs.dilation))
+    padding = for_each(attrs.padding, 2 * count)
+    more = for_each(getattr(attrs, "output_padding", 0), count) if is_transposed else [0] * count
     dims = list(data.dims)
     for k, axis in enumerate(axes):
         window = (kernel[layout[axis]] - 1) * dilation[k] + 1
@@ -159,11 +160,11 @@ def _conv(args, attrs, name):
 
 def _pool(args, attrs, name):
     (data,) = args
-    axes = _spatial(str(attrs.layout))
+    axes = spatial_axes(str(attrs.layout))
     count = len(axes)
-    window, strides = (_for_each(each, count) for each in (attrs.pool_size, attrs.strides))
-    dilation = _for_each(getattr(attrs, "dilation", 1), count)
-    padding = _for_each(getattr(attrs, "padding", 0), 2 * count)
+    window, strides = (for_each(each, count) for each in (attrs.pool_size, attrs.strides))
+    dilation = for_each(getattr(attrs, "dilation", 1), count)
+    padding = for_each(getattr(attrs, "padding", 0), 2 * count)
     is_ceil, dims = bool(getattr(attrs, "ceil_mode", False)), list(data.dims)
     for k, axis in enumerate(axes):
         extent = (window[k] - 1) * dilation[k] + 1
@@ -173,15 +174,15 @@ def _pool(args, attrs, name):
 
 
 def _global_pool(args, attrs, name):
-    axes = _spatial(str(attrs.layout))
+    axes = spatial_axes(str(attrs.layout))
     dims = (1 if axis in axes else dim for axis, dim in enumerate(args[0].dims))
     return Tensor(tuple(dims), args[0].dtype)
 
 
 def _adaptive_pool(args, attrs, name):
-    dims, axes = list(args[0].dims), _spatial(str(attrs.layout))
+    dims, axes = list(args[0].dims), spatial_axes(str(attrs.layout))
     given = attrs.output_size or []
-    for axis, size in zip(axes, _for_each(given, len(axes)) if given else dims):
+    for axis, size in zip(axes, for_each(given, len(axes)) if given else dims):
         dims[axis] = size if given else dims[axis]
     return Tensor(tuple(dims), args[0].dtype)
 
@@ -202,13 +203,21 @@ def _batch_norm(args, attrs, name):
     return tuple(Tensor(arg.dims, arg.dtype) for arg in (args[0], *args[3:]))
 
 
+def reduced_axes(attrs: SimpleNamespace, rank: int) -> list[int]:
+    """Return the axes that an op reduces, counted from the front: no axis means all of them."""
+    axis = getattr(attrs, "axis", None)
+    listed = [axis] if isinstance(axis, int) else axis or ()
+    axes = {int(each) % rank for each in listed} or set(range(rank))
+    if listed and getattr(attrs, "exclude", False):
+        axes = set(range(rank)) - axes
+    return sorted(axes)
+
+
 def _reduce(args, attrs, name):
     dims = args[0].dims
-    axes = {int(axis) % len(dims) for axis in attrs.axis or ()} or set(range(len(dims)))
-    if attrs.axis is not None and getattr(attrs, "exclude", False):
-        axes = set(range(len(dims))) - axes
+    axes = reduced_axes(attrs, len(dims))
     kept = [(axis, 1 if axis in axes else dim) for axis, dim in enumerate(dims)]
-    if not attrs.keepdims:
+    if not getattr(attrs, "keepdims", False):
         kept = [(axis, dim) for axis, dim in kept if axis not in axes]
     return Tensor(tuple(dim for _, dim in kept), args[0].dtype)
 
@@ -316,19 +325,38 @@ def _split(args, attrs, name):
     return tuple(Tensor(part, args[0].dtype) for part in parts)
 
 
+def sliced(attrs: SimpleNamespace, rank: int) -> list[tuple[int, slice]]:
+    """Return what a strided slice takes of each of its axes, counted from the front."""
+    begin, end = list(attrs.begin), list(attrs.end)
+    axes = getattr(attrs, "axes", None)
+    axes = range(len(begin)) if axes is None else axes
+    is_size = str(getattr(attrs, "slice_mode", "end")) == "size"
+    steps = [] if is_size else list(attrs.strides or ())
+    steps += [1] * (len(begin) - len(steps))
+    end += [None] * (len(begin) - len(end))
+    parts = []
+    for axis, first, last, step in zip(axes, begin, end, steps):
+        if is_size and last is not None:
+            last = None if last < 0 or first < 0 <= first + last else first + last
+        parts.append((axis % rank, slice(first, last, step)))
+    return parts
+
+
 def _strided_slice(args, attrs, name):
-    dims, begin = list(args[0].dims), list(attrs.begin)
-    axes = attrs.axes if attrs.axes is not None else range(len(begin))
-    steps = _for_each(attrs.strides or [1], len(begin))
-    for axis, first, last, step in zip(axes, begin, attrs.end, steps):
-        size = dims[axis]
-        if str(attrs.slice_mode) == "size":
-            last, step = (size if last < 0 else first + last), 1
-        if isinstance(size, int):
-            dims[axis] = len(range(size)[slice(first, last, step)])
-        elif first != 0 or not isinstance(last, int) or last < 2**31 - 1 or step != 1:
-            dims[axis] = None
+    dims = list(args[0].dims)
+    for axis, part in sliced(attrs, len(dims)):
+        if isinstance(dims[axis], int):
+            dims[axis] = len(range(dims[axis])[part])
+        elif dims[axis] is not None:
+            dims[axis] = _sliced_size(dims[axis], part)
     return Tensor(tuple(dims), args[0].dtype)
+
+
+def _sliced_size(size: Size, part: slice) -> Size:
+    """Return how much is left of an open size, None where that depends on how large it is."""
+    first, last, step = part.start or 0, part.stop, part.step
+    is_end = last is None or last >= 2**31 - 1
+    return size if first == 0 and is_end and step == 1 else None
 
 
 def _pad(args, attrs, name):
@@ -361,11 +389,11 @@ def _layout_transform(args, attrs, name):
 
 def _resize(args, attrs, name):
     data, layout = args[0], str(attrs.layout)
-    dims, axes = list(data.dims), _spatial(layout)
+    dims, axes = list(data.dims), spatial_axes(layout)
     given = getattr(attrs, "size", None)
     for k, axis in enumerate(axes):
         if given:
-            dims[axis] = _for_each(given, len(axes))[k]
+            dims[axis] = for_each(given, len(axes))[k]
             continue
         scale = float(getattr(attrs, f"scale_{layout[axis].lower()}"))
         size = dims[axis]

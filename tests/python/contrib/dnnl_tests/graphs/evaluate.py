@@ -20,9 +20,12 @@ import warnings
 
 import numpy as np
 from tvm import relay
+from tvm.contrib.onednn.graph.numpy_ops import define
+from tvm.contrib.onednn.graph.numpy_types import numpy_type
 from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
+from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs
 
-from dnnl_tests.numpy_ops import OPS, numpy_type
+from dnnl_tests.direct import result_type
 
 
 def nearest(value, dtype):
@@ -76,7 +79,7 @@ def evaluate(mod, inputs, rounding=nearest):
     def visit(expr):
         if isinstance(expr, relay.Call):
             args = [values[arg] for arg in expr.args]
-            value = OPS[expr.op.name](expr, *args)
+            value = define(expr.op.name)(plain_attrs(expr), result_type(expr), *args)
             values[expr] = _rounded(value, expr.checked_type, rounding)
         elif isinstance(expr, relay.Var):
             values[expr] = _real(inputs[expr.name_hint])

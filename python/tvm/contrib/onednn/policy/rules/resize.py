@@ -36,7 +36,7 @@ _EPSILON = 1e-5
 # The largest difference of two coordinates between neighbours, in parts of their distance.
 _TOLERANCE = 1e-6
 
-_ROUND = {
+ROUND = {
     "round": lambda x: np.sign(x) * np.floor(np.abs(x) + 0.5),
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
@@ -45,7 +45,7 @@ _ROUND = {
 }
 
 
-def _coordinates(mode: str, size: int, out: int, dtype: str) -> np.ndarray | None:
+def coordinates(mode: str, size: int, out: int, dtype: str) -> np.ndarray | None:
     """Return the coordinate in the input of each output; None for an unknown mode."""
     x, scale = np.arange(out, dtype=dtype), np.asarray(size / out, dtype)
     if mode == "half_pixel" or (mode == "pytorch_half_pixel" and out > 1):
@@ -63,11 +63,11 @@ def _coordinates(mode: str, size: int, out: int, dtype: str) -> np.ndarray | Non
 
 def _is_same_nearest(mode: str, rounding: str, size: int, out: int) -> bool:
     """Whether oneDNN reads the same values as nearest ones, along one axis."""
-    wanted = _ROUND["round"](_coordinates("half_pixel", size, out, "float64"))
+    wanted = ROUND["round"](coordinates("half_pixel", size, out, "float64"))
     wanted = np.clip(wanted, 0, size - 1)
     # TVM computes in float32. Where float64 gives another value, too little hangs on too much.
     for dtype in ("float32", "float64"):
-        values = np.clip(_ROUND[rounding](_coordinates(mode, size, out, dtype)), 0, size - 1)
+        values = np.clip(ROUND[rounding](coordinates(mode, size, out, dtype)), 0, size - 1)
         if not np.array_equal(values, wanted):
             return False
     return True
@@ -87,8 +87,20 @@ def _repeats(mode: str, rounding: str, factor: float | None) -> bool:
 
 def _is_same_linear(mode: str, size: int, out: int) -> bool:
     """Whether oneDNN interpolates at the same coordinates, along one axis."""
-    both = (_coordinates(m, size, out, "float64") for m in ("half_pixel", mode))
+    both = (coordinates(m, size, out, "float64") for m in ("half_pixel", mode))
     return bool(np.allclose(*(np.clip(x, 0, size - 1) for x in both), 0, _TOLERANCE))
+
+
+def sampling(name: str, attrs) -> tuple[str, str, str]:
+    """Return the method of an op, what coordinates it reads at, and how these are rounded."""
+    mode, rounding = "asymmetric", ""
+    if name != "nn.upsampling":
+        mode = str(attrs.coordinate_transformation_mode)
+    elif attrs.align_corners:
+        mode = "align_corners"
+    if name.startswith("image."):
+        rounding = str(attrs.rounding_method)
+    return str(attrs.method), mode, rounding or ("round" if mode == "align_corners" else "floor")
 
 
 def resize_reason(call: OpView) -> str | None:
@@ -100,17 +112,10 @@ def resize_reason(call: OpView) -> str | None:
     reason = data_layout_reason(attrs, "layout", len(data) - 2)
     if reason:
         return reason
-    method, mode, rounding = str(attrs.method), "asymmetric", ""
-    if call.name != "nn.upsampling":
-        mode = str(attrs.coordinate_transformation_mode)
-    elif attrs.align_corners:
-        mode = "align_corners"
-    if call.name.startswith("image."):
-        rounding = str(attrs.rounding_method)
+    method, mode, rounding = sampling(call.name, attrs)
     if method not in ("nearest_neighbor", "linear", "bilinear", "trilinear"):
         return f"method={method} is none that oneDNN has"
-    rounding = rounding or ("round" if mode == "align_corners" else "floor")
-    if _coordinates(mode, 1, 1, "float32") is None or rounding not in _ROUND:
+    if coordinates(mode, 1, 1, "float32") is None or rounding not in ROUND:
         return f"coordinate_transformation_mode={mode} is none that oneDNN has"
     for letter in SPATIAL[5 - len(data) :]:
         axis = str(attrs.layout).index(letter)

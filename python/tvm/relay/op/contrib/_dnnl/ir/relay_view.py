@@ -19,10 +19,12 @@
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 
 from tvm import ir, relay, tir
 from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
 from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.runtime import Object
 
 from .constants import to_numpy
 
@@ -83,6 +85,37 @@ def view_of(expr: relay.Expr) -> OpView | None:
     """Return the call of a Relay op or of a composite as rules see it, None for anything else."""
     name = callee_name(expr)
     return None if name is None else _CallView(name, expr)
+
+
+def plain_attrs(call: relay.Call) -> SimpleNamespace:
+    """Return the attributes of a call as plain Python values: those of a virtual op are numbers."""
+    if isinstance(call.op, relay.Function):
+        attrs = {k: v for k, v in (call.op.attrs or {}).items() if k not in _OF_COMPOSITES}
+    else:
+        attrs = {name: getattr(call.attrs, name) for name in _attr_names(call.attrs)}
+    return SimpleNamespace(**{key: _plain(value) for key, value in attrs.items()})
+
+
+# The attributes of a composite function that are none of its op.
+_OF_COMPOSITES = ("Composite", "PartitionedFromPattern")
+
+
+def _attr_names(attrs) -> list[str]:
+    if attrs is None:
+        return []
+    # TVM's Python does not know the attributes of nn.adaptive_avg_pool1d as such.
+    return list(attrs.keys()) if isinstance(attrs, ir.Attrs) else sorted({*dir(attrs)} - _METHODS)
+
+
+_METHODS = {*dir(Object)}
+
+
+def _plain(value):
+    if isinstance(value, (ir.Array, tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return str(value)
+    return getattr(value, "value", value)
 
 
 class _CallView(OpView):

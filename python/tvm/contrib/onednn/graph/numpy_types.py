@@ -1,0 +1,50 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What the numpy definitions of ops share: element types, and an error."""
+
+from __future__ import annotations
+
+import numpy as np
+
+Array = np.ndarray
+
+
+class UndefinedResult(ValueError):
+    """An op has no result for some values, or its definition does not cover its attributes."""
+
+
+def numpy_type(dtype: str) -> np.dtype:
+    """Return numpy's type of a name; bfloat16 is that of `ml_dtypes`."""
+    if dtype != "bfloat16":
+        return np.dtype(dtype)
+    import ml_dtypes
+
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def lowest(dtype: str) -> float:
+    """Return the lowest finite value of a type."""
+    if np.dtype(numpy_type(dtype)).kind in "iu":
+        return int(np.iinfo(dtype).min)
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(numpy_type(dtype)).min)
+
+
+def wide(values: Array) -> Array:
+    """Return values in a type that sums of many products do not leave."""
+    return values.astype("int64" if values.dtype.kind in "iub" else "float64")
