@@ -226,6 +226,8 @@ class Graph(NumberedGraph):
 
     def __init__(self):
         self.nodes: list[Node] = []
+        # Whether a node is computed from nodes with smaller numbers only, and from new ones.
+        self._is_numbered = True
 
     # Reading.
 
@@ -358,7 +360,8 @@ class Graph(NumberedGraph):
         """
         if old is new:
             return
-        kept = _readers_below(new, old)
+        kept = _readers_below(new, old, self._is_numbered)
+        self._is_numbered &= _last_number(new) <= _last_number(old)
         for user in [user for user in old.users if user not in kept]:
             old.users.remove(user)
             user.operands = [new if operand is old else operand for operand in user.operands]
@@ -391,6 +394,7 @@ class Graph(NumberedGraph):
         for node in order:
             node.users = []
         self.nodes = order
+        self._is_numbered = True
         for i, node in enumerate(order):
             node.index = i
             for operand in node.operands:
@@ -438,13 +442,27 @@ def _made(node: Node, like: Node) -> Node:
     return node
 
 
-def _readers_below(new: Node, old: Node) -> set[Node]:
+def _last_number(node: Node) -> int:
+    """Return the number of a node; of a new one, the highest of what it is computed from."""
+    last, seen, stack = -1, {node}, [node]
+    while stack:
+        each = stack.pop()
+        if each.is_live:
+            last = max(last, each.index)
+            continue
+        new = [operand for operand in each.operands if operand not in seen]
+        seen.update(new)
+        stack += new
+    return last
+
+
+def _readers_below(new: Node, old: Node, is_numbered: bool) -> set[Node]:
     """Return the nodes that `new` is computed from, itself included, and that may read `old`."""
-    first = old.index if old.is_live else -1
+    first = old.index if old.is_live and is_numbered else -1
     seen, stack = {new}, [new]
     while stack:
         for operand in stack.pop().operands:
-            # In the numbering before the edits, a node with a smaller number does not read `old`.
+            # A node with a smaller number does not read `old`.
             is_before = operand.is_live and operand.index < first
             if operand is not old and operand not in seen and not is_before:
                 seen.add(operand)

@@ -1,0 +1,72 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Builds graphs by hand, as a reader would."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from tvm.contrib.onednn.graph.graph import CALL, FIELD, INPUT, NATIVE, TUPLE, Graph, Node, constant
+from tvm.contrib.onednn.graph.infer import infer
+from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor
+
+
+class Reader:
+    """Appends nodes to a graph.
+
+    Attributes
+    ----------
+    graph : Graph
+        The graph so far.
+    """
+
+    def __init__(self):
+        self.graph = Graph()
+
+    def input(self, *dims, dtype="float32"):
+        return self._append(INPUT, (), Tensor(dims, dtype))
+
+    def constant(self, values, dtype="float32"):
+        return self.graph.append(constant(np.asarray(values), dtype))
+
+    def call(self, op, *operands, origin=None, type_=None, **attrs):
+        namespace = SimpleNamespace(**attrs)
+        type_ = type_ or infer(op, [operand.type for operand in operands], namespace)
+        return self.graph.append(Node(CALL, op, operands, type_, namespace), origin)
+
+    def tuple(self, *operands):
+        return self._append(TUPLE, operands, tuple(operand.type for operand in operands))
+
+    def field(self, operand, index):
+        attrs = SimpleNamespace(index=index)
+        return self.graph.append(Node(FIELD, None, [operand], operand.type[index], attrs))
+
+    def native(self, *operands):
+        return self._append(NATIVE, operands, NoTensor("native"))
+
+    def returns(self, *operands):
+        """Append the node that returns values; it returns the graph."""
+        self._append(NATIVE, operands, NoTensor("return"))
+        self.graph.verify()
+        return self.graph
+
+    def _append(self, kind, operands, type_):
+        return self.graph.append(Node(kind, None, operands, type_))
+
+
+def text(graph):
+    """Write a graph on lines."""
+    return [str(node) for node in graph.nodes]
