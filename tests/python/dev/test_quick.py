@@ -52,6 +52,12 @@ SHARED = "python/tvm/contrib/onednn/"
             False,
         ),
         (SHARED + "partition/fuse.py", [STAGES + "fusion", quick.FIRST, quick.RELAX], False),
+        (
+            SHARED + "graph/infer.py",
+            [STAGES + "graphs/test_infer.py", "tests/python/graph/test_infer.py", quick.RELAX],
+            False,
+        ),
+        ("tests/python/graph/op_draws.py", ["tests/python/graph"], False),
         (SHARED + "rewrites/formulas.py", [STAGES + "rewrites", quick.RELAX], False),
         (RUNTIME + "dnnl_kernel.h", [STAGES + "c_source"], True),
         (

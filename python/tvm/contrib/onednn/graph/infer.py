@@ -147,15 +147,21 @@ def _conv(args, attrs, name):
             )
         else:
             dims[axis] = _windows(dims[axis], window, strides[k], sides)
-    groups, channels = int(getattr(attrs, "groups", 1)), data.dims[layout.index("C")]
+    groups = int(getattr(attrs, "groups", 1))
     if is_transposed:
         dims[layout.index("C")] = kernel["O"] * groups
-    elif groups > 1 and groups == channels == kernel["O"]:
-        # A depthwise weight may have the outputs of each input channel as I.
-        dims[layout.index("C")] = kernel["O"] * kernel["I"]
     else:
-        dims[layout.index("C")] = kernel["O"]
+        dims[layout.index("C")] = _out_channels(data.dims[layout.index("C")], kernel, groups)
     return Tensor(tuple(dims), _out_dtype(attrs, data))
+
+
+def _out_channels(channels: Size, kernel: dict[str, Size], groups: int) -> Size:
+    outputs, inputs = kernel["O"], kernel["I"]
+    if groups == 1 or inputs == 1:
+        return outputs
+    # A depthwise weight may have the outputs of each input channel in the place of I.
+    is_known = all(isinstance(size, int) for size in (channels, outputs, inputs))
+    return outputs * inputs * groups // channels if is_known else None
 
 
 def _pool(args, attrs, name):

@@ -1,0 +1,399 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Draws a call of each op of the table without a TVM: operands and attributes."""
+
+import random
+from typing import NamedTuple
+
+import numpy as np
+from tvm.contrib.onednn.policy.op_view import Tensor
+
+LETTERS = {1: "W", 2: "HW", 3: "DHW"}
+SIZES = (1, 2, 2, 3, 4, 5, 6, 7)
+
+
+class Call(NamedTuple):
+    """The values of the operands, a list for a tuple, and the attributes."""
+
+    values: list
+    attrs: dict
+
+    def types(self, opened=()):
+        """Return the types of the operands, with what a dictionary has in the place of sizes."""
+
+        def type_of(value):
+            if isinstance(value, list):
+                return tuple(map(type_of, value))
+            sizes = dict(opened)
+            return Tensor(tuple(sizes.get(n, n) for n in value.shape), str(value.dtype))
+
+        return [type_of(value) for value in self.values]
+
+
+class Draw:
+    """What an op is drawn with; the same seed draws the same."""
+
+    def __init__(self, seed):
+        self.random, self.numbers = random.Random(seed), np.random.default_rng(seed)
+
+    def choice(self, items):
+        return self.random.choice(list(items))
+
+    def integer(self, low, high):
+        return self.random.randint(low, high)
+
+    def shape(self, *ranks):
+        return [self.choice(SIZES) for _ in range(self.choice(ranks or range(1, 6)))]
+
+    def values(self, shape):
+        """Return positive values, which every function accepts."""
+        return self.numbers.uniform(0.5, 1.5, shape).astype("float32")
+
+    def axis(self, shape):
+        return self.integer(-len(shape), len(shape) - 1)
+
+    def axes(self, shape, least=0):
+        picked = self.random.sample(range(len(shape)), self.integer(least, len(shape)))
+        return [axis - len(shape) * self.integer(0, 1) for axis in picked]
+
+    def image(self, n):
+        """Return sizes by letter, and a layout."""
+        sizes = {letter: self.choice(SIZES) + 4 for letter in LETTERS[n]}
+        sizes.update(N=self.choice((1, 2)), C=self.choice((2, 4, 6)))
+        return sizes, self.choice((f"NC{LETTERS[n]}", f"N{LETTERS[n]}C"))
+
+    def window(self, n):
+        """Return strides, padding and dilation of n spatial axes."""
+        return dict(
+            strides=[self.choice((1, 1, 2, 3)) for _ in range(n)],
+            padding=[self.choice((0, 0, 1)) for _ in range(self.choice((1, n, 2 * n)))],
+            dilation=[self.choice((1, 1, 2)) for _ in range(n)],
+        )
+
+
+def _conv(n, transposed=False):
+    def draw(d):
+        sizes, layout = d.image(n)
+        channels = sizes["C"]
+        groups = d.choice([g for g in (1, 1, 2, channels) if channels % g == 0])
+        kernel = {letter: d.choice((1, 2, 3)) for letter in LETTERS[n]}
+        kernel.update(O=groups * d.choice((1, 2, 3)), I=channels // groups)
+        attrs = dict(d.window(n), groups=groups, out_layout="", out_dtype=d.choice(("", "float32")))
+        if transposed:
+            kernel.update(I=channels, O=kernel["O"] // groups)
+            attrs["output_padding"] = [d.integer(0, stride - 1) for stride in attrs["strides"]]
+        elif groups == channels and d.integer(0, 1):
+            # As TFLite has a depthwise weight.
+            kernel.update(O=groups, I=d.choice((1, 2)))
+        kernel_layout = "".join(d.random.sample(list(kernel), len(kernel)))
+        attrs.update(data_layout=layout, kernel_layout=kernel_layout)
+        weight = d.values([kernel[letter] for letter in kernel_layout])
+        return Call([d.values([sizes[letter] for letter in layout]), weight], attrs)
+
+    return draw
+
+
+def _pool(kind, n):
+    def draw(d):
+        sizes, layout = d.image(n)
+        attrs = dict(
+            d.window(n),
+            pool_size=[d.choice((2, 3)) for _ in range(n)],
+            ceil_mode=bool(d.integer(0, 1)),
+            layout=layout,
+            out_layout="",
+        )
+        if kind == "avg":
+            attrs.update(count_include_pad=bool(d.integer(0, 1)), ceil_mode=False)
+        return Call([d.values([sizes[letter] for letter in layout])], attrs)
+
+    return draw
+
+
+def _adaptive(n, is_global=False):
+    def draw(d):
+        sizes, layout = d.image(n)
+        size = d.choice((None, [1], [d.integer(1, 3) for _ in range(n)]))
+        attrs = {} if is_global else {"output_size": size}
+        attrs.update(layout=layout, out_layout="")
+        return Call([d.values([sizes[letter] for letter in layout])], attrs)
+
+    return draw
+
+
+def _resize(n):
+    def draw(d):
+        sizes, layout = d.image(n)
+        attrs = dict(
+            size=[d.integer(1, 9) for _ in range(n)],
+            layout=layout,
+            method=d.choice(("linear", "nearest_neighbor")),
+            coordinate_transformation_mode=d.choice(
+                ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
+            ),
+            rounding_method=d.choice(("", "round", "floor", "ceil", "round_prefer_floor")),
+            out_dtype="",
+        )
+        return Call([d.values([sizes[letter] for letter in layout])], attrs)
+
+    return draw
+
+
+def _upsampling(n):
+    def draw(d):
+        sizes, layout = d.image(n)
+        attrs = {f"scale_{c.lower()}": d.choice((1.0, 2.0, 3.0)) for c in LETTERS[n]}
+        attrs.update(layout=layout, method=d.choice(("nearest_neighbor", "bilinear")))
+        attrs.update(align_corners=False, coordinate_transformation_mode="half_pixel")
+        return Call([d.values([sizes[letter] for letter in layout])], attrs)
+
+    return draw
+
+
+def _dense(d):
+    *batch, rows, inner, units = d.shape(3, 4)
+    return Call([d.values([*batch, rows, inner]), d.values([units, inner])], {"out_dtype": ""})
+
+
+def _matmul(d):
+    *batch, rows, inner, columns = d.shape(3, 4, 5)
+    left, right = [*batch, rows, inner], [d.choice((n, 1)) for n in batch] + [inner, columns]
+    flags = {name: bool(d.integer(0, 1)) for name in ("transpose_a", "transpose_b")}
+    for shape, is_transposed in zip((left, right), flags.values()):
+        shape[-2:] = shape[-2:][:: -1 if is_transposed else 1]
+    return Call([d.values(left), d.values(right)], {**flags, "out_dtype": ""})
+
+
+def _unary(**attrs):
+    return lambda d: Call([d.values(d.shape())], {k: d.choice(v) for k, v in attrs.items()})
+
+
+def _binary(d):
+    shape = d.shape()
+    shapes = [[d.choice((n, n, 1)) for n in shape][d.integer(0, 1) :] for _ in "lr"]
+    return Call(list(map(d.values, shapes)), {})
+
+
+def _along_axis(d):
+    shape = d.shape(2, 3, 4)
+    axis = d.axis(shape)
+    return Call([d.values(shape), d.values([shape[axis]])], {"axis": axis})
+
+
+def _affine(count, *ranks, **others):
+    def draw(d):
+        shape = d.shape(*ranks)
+        axis = d.axis(shape)
+        params = [d.values([shape[axis]]) for _ in range(count)]
+        attrs = {"axis": axis, "epsilon": 1e-5, "scale": True, "center": bool(d.integer(0, 1))}
+        attrs.update((key, value(d, shape[axis])) for key, value in others.items())
+        return Call([d.values(shape), *params], attrs)
+
+    return draw
+
+
+def _groups(d, channels):
+    return d.choice([n for n in range(1, channels + 1) if channels % n == 0])
+
+
+def _rms_norm(d):
+    shape = d.shape()
+    return Call([d.values(shape), d.values(shape[-1:])][: d.integer(1, 2)], {"epsilon": 1e-5})
+
+
+def _reduce(d):
+    shape = d.shape()
+    axes = d.choice((None, d.axes(shape, 1)))
+    exclude = bool(axes and len(axes) < len(shape) and d.integer(0, 1))
+    attrs = {"axis": axes, "keepdims": bool(d.integer(0, 1)), "exclude": exclude}
+    return Call([d.values(shape)], attrs)
+
+
+def _quantized(d, data, out_dtype):
+    axis = d.axis(data.shape)
+    sizes = d.choice(((), (data.shape[axis],)))
+    zeros = d.numbers.integers(-3, 4, d.choice((sizes, ()))).astype("int32")
+    attrs = {"axis": axis, "out_dtype": out_dtype}
+    return Call([data, np.asarray(d.values(sizes)), zeros], attrs)
+
+
+def _quantize(d):
+    return _quantized(d, d.values(d.shape()), d.choice(("int8", "uint8")))
+
+
+def _dequantize(d):
+    data = d.numbers.integers(0, 100, d.shape()).astype(d.choice(("int8", "uint8", "int32")))
+    return _quantized(d, data, "float32")
+
+
+def _concatenate(d):
+    shape = d.shape()
+    axis, fields = d.axis(shape), []
+    for _ in range(d.integer(1, 3)):
+        shape[axis] = d.choice(SIZES)
+        fields.append(d.values(shape))
+    return Call([fields], {"axis": axis})
+
+
+def _stack(d):
+    shape = d.shape(1, 2, 3)
+    fields = [d.values(shape) for _ in range(d.integer(1, 3))]
+    return Call([fields], {"axis": d.integer(-len(shape) - 1, len(shape))})
+
+
+def _split(d):
+    shape = d.shape()
+    axis = d.axis(shape)
+    ends = sorted(d.integer(0, shape[axis]) for _ in range(d.integer(1, 2)))
+    parts = d.choice((_groups(d, shape[axis]), ends))
+    return Call([d.values(shape)], {"indices_or_sections": parts, "axis": axis})
+
+
+def _strided_slice(d):
+    shape = d.shape()
+    axes = d.random.sample(range(len(shape)), d.integer(1, len(shape)))
+    begin = [d.integer(-shape[axis], shape[axis] - 1) for axis in axes]
+    end = [d.choice((shape[axis], -1, 1 << 31, d.integer(0, shape[axis]))) for axis in axes]
+    mode = d.choice(("end", "end", "size"))
+    if mode == "size":
+        end = [d.choice((1, -1)) for _ in axes]
+    strides = [d.choice((1, 1, 2, -1)) for _ in axes][: d.choice((0, 1, len(axes)))]
+    attrs = {"begin": begin, "end": end, "strides": strides, "axes": axes, "slice_mode": mode}
+    return Call([d.values(shape)], attrs)
+
+
+def _pad(d):
+    shape = d.shape()
+    width = [[d.integer(0, 1), d.integer(0, 2)] for _ in shape]
+    mode = d.choice(("constant", "constant", "edge"))
+    return Call([d.values(shape), np.float32(0.5)], {"pad_width": width, "pad_mode": mode})
+
+
+def _layout_transform(d):
+    source, target = d.choice(
+        [("NCHW", "NHWC"), ("NHWC", "NCHW"), ("NCHW", "NCHW2c"), ("NCHW4c", "NHWC")]
+        + [("OIHW", "OIHW2i4o"), ("NCHW2c", "NCHW4c"), ("NCHW", "NCHW")]
+    )
+    shape = [4 if len(source) == 4 else size for size in d.shape(len(source.strip("4c2")))]
+    shape += [int(letter) for letter in source if letter.isdigit()]
+    shape[1] = 4
+    return Call([d.values(shape)], {"src_layout": source, "dst_layout": target})
+
+
+def _transpose(d):
+    shape = d.shape()
+    axes = d.choice((None, [], d.axes(shape, len(shape))))
+    return Call([d.values(shape)], {"axes": axes})
+
+
+def _reshape(d):
+    shape = d.shape()
+    count = int(np.prod(shape))
+    codes = [[-1], [0, -1], [-2], [count], [1, -1, 1], [-4, -1, 1, -2], [-4, 1, -1, -2]]
+    codes += [[-3, -2], [-1, *shape[1:]]] if len(shape) > 1 else []
+    return Call([d.values(shape)], {"newshape": d.choice(codes)})
+
+
+def _reverse_reshape(d):
+    shape = d.shape(3)
+    return Call([d.values(shape)], {"newshape": d.choice([[-1, 0], [0, -1], [-1], [-3, 0]])})
+
+
+def _expand_dims(d):
+    shape = d.shape(1, 2, 3)
+    attrs = {"axis": d.integer(-len(shape) - 1, len(shape)), "num_newaxis": d.integer(0, 3)}
+    return Call([d.values(shape)], attrs)
+
+
+def _squeeze(d):
+    shape = d.shape(2, 3)
+    shape[d.integer(0, len(shape) - 1)] = 1
+    ones = [axis for axis, size in enumerate(shape) if size == 1]
+    axes = d.choice((None, ones, ones[:1], [axis - len(shape) for axis in ones]))
+    return Call([d.values(shape)], {"axis": axes})
+
+
+def _numbers(*names):
+    return _unary(**{name: (0.5, 1.0, 2.0) for name in names})
+
+
+_BINARY = "add subtract multiply divide maximum minimum"
+_COMPARISON = "equal not_equal less less_equal greater greater_equal"
+_PLAIN = (
+    "abs exp log negative rsqrt sigmoid sqrt tanh nn.relu nn.batch_flatten dnnl.gelu_erf "
+    "dnnl.gelu_tanh dnnl.mish dnnl.rsqrt dnnl.softplus"
+)
+
+# By op: draws a call.
+DRAWS = {
+    **{f"nn.conv{n}d": _conv(n) for n in LETTERS},
+    **{f"nn.conv{n}d_transpose": _conv(n, True) for n in LETTERS},
+    **{f"nn.{kind}_pool{n}d": _pool(kind, n) for kind in ("max", "avg") for n in LETTERS},
+    **{f"nn.adaptive_{kind}_pool{n}d": _adaptive(n) for kind in ("max", "avg") for n in LETTERS},
+    **{f"nn.global_{kind}_pool2d": _adaptive(2, True) for kind in ("max", "avg")},
+    **{f"image.resize{n}d": _resize(n) for n in LETTERS},
+    "nn.upsampling": _upsampling(2),
+    "nn.upsampling3d": _upsampling(3),
+    "nn.dense": _dense,
+    "nn.matmul": _matmul,
+    "nn.batch_matmul": _matmul,
+    **dict.fromkeys(_PLAIN.split(), _unary()),
+    **dict.fromkeys(f"{_BINARY} {_COMPARISON}".split(), _binary),
+    **dict.fromkeys(("nn.prelu", "nn.bias_add"), _along_axis),
+    **dict.fromkeys(
+        ("nn.softmax", "nn.fast_softmax", "nn.log_softmax"),
+        lambda d: _along_axis(d)._replace(values=_along_axis(d).values[:1], attrs={"axis": -1}),
+    ),
+    "clip": _unary(a_min=(0.0, 0.6), a_max=(0.8, 6.0)),
+    "cast": _unary(dtype=("float32", "float16", "bfloat16", "int8", "bool")),
+    "nn.leaky_relu": _numbers("alpha"),
+    "dnnl.elu": _numbers("alpha"),
+    "dnnl.swish": _numbers("alpha"),
+    "dnnl.pow": _numbers("alpha", "beta"),
+    "dnnl.linear": _numbers("alpha", "beta"),
+    "dnnl.hard_sigmoid": _numbers("alpha", "beta"),
+    "dnnl.hard_swish": _numbers("alpha", "beta"),
+    "nn.batch_norm": _affine(4, 2, 3, 4),
+    "nn.layer_norm": _affine(2),
+    "nn.instance_norm": _affine(2, 3, 4),
+    "nn.group_norm": _affine(2, 2, 3, 4, num_groups=_groups),
+    "dnnl.rms_norm": _rms_norm,
+    "nn.l2_normalize": lambda d: Call([d.values(d.shape(4))], {"axis": [1], "eps": 1e-6}),
+    "nn.lrn": lambda d: Call(
+        [d.values(d.shape(4))], dict(axis=1, size=3, bias=2.0, alpha=1e-4, beta=0.75)
+    ),
+    **dict.fromkeys(("max", "mean", "min", "prod", "sum"), _reduce),
+    "qnn.quantize": _quantize,
+    "qnn.dequantize": _dequantize,
+    "concatenate": _concatenate,
+    "stack": _stack,
+    "split": _split,
+    "strided_slice": _strided_slice,
+    "nn.pad": _pad,
+    "layout_transform": _layout_transform,
+    "transpose": _transpose,
+    "reshape": _reshape,
+    "contrib_reverse_reshape": _reverse_reshape,
+    "expand_dims": _expand_dims,
+    "squeeze": _squeeze,
+}
+
+
+def drawn(name, count=40):
+    """Yield some calls of an op."""
+    for seed in range(count):
+        yield DRAWS[name](Draw(seed))
