@@ -212,3 +212,18 @@ def test_of_onnx(name, opset, attrs, wanted):
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     onnx.checker.check_model(model)
     check(from_onnx(model, keep_params_in_input=False), wanted, rand(2, 6, 9, 9))
+
+
+@pytest.mark.parametrize("axis", [1, 3])
+def test_batch_norm_of_given_statistics(axis):
+    """Statistics that are computed, or a parameter: it is one op, with what is fused to it."""
+    size = (2, 6, 9, 9)[axis]
+
+    def build(b, x, mean):
+        vectors = [const(size) for _ in range(2)]
+        variance = relax.const(np.abs(rand(size, seed=2)) + 0.5)
+        norm = b.emit(op.nn.batch_norm(x, *vectors, mean, variance, axis, training=False))
+        return op.nn.relu(b.emit(relax.TupleGetItem(norm, 0)))
+
+    mod = module(build, X4, var("mean", size))
+    check(mod, {"dnnl.batch_norm_relu": 1}, rand(2, 6, 9, 9), rand(size))

@@ -77,10 +77,10 @@ def check(build, param, wanted):
 def test_matmul(layout, batch):
     build, (name, shape, dtype) = convolution(layout, "NHWC", kernel=1)
     if batch == 2:
-        check(build, (name, shape, dtype), {"dnnl.qnn.matmul_relu_quantize": 1})
+        check(build, (name, shape, dtype), {"dnnl.qnn.dense_relu_quantize": 1})
     mod = module(build, (name, ("n", *shape[1:]), dtype))
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
-    assert composites(partitioned) == {"dnnl.qnn.matmul_relu_quantize": 1}
+    assert composites(partitioned) == {"dnnl.qnn.dense_relu_quantize": 1}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ import numpy as np
 
 from ..policy.op_view import Tensor
 from .dim import substituted, symbol_of
-from .graph import CONSTANT, FIELD, INPUT, TUPLE, Graph, Node
+from .graph import CALL, CONSTANT, FIELD, INPUT, TUPLE, Graph, Node
 from .numpy_ops import evaluate_op, has_definition
 from .numpy_types import UndefinedResult
 
@@ -88,8 +88,7 @@ def constant_value(node: Node) -> Result | None:
     """
     if node.kind == CONSTANT:
         return node.value
-    is_evaluated = node.kind in (FIELD, TUPLE) or (node.is_call and has_definition(node.name))
-    if not is_evaluated:
+    if node.kind not in (FIELD, TUPLE) and not _is_defined(node):
         return None
     values: dict[Node, Result] = {}
     for operand in node.operands:
@@ -102,6 +101,15 @@ def constant_value(node: Node) -> Result | None:
         return _value(node, values, {}, {})
     except UndefinedResult:
         return None
+
+
+def _is_defined(node: Node) -> bool:
+    return node.kind == CALL and has_definition(_name(node))
+
+
+def _name(node: Node) -> str:
+    """Return the name of an op, also of one that has a row and was not read as the row has it."""
+    return node.name.removeprefix("relax.")
 
 
 def _needed(graph: Graph) -> list[Node]:
@@ -135,10 +143,10 @@ def _value(node: Node, values, inputs, sizes) -> Result:
         return operands
     if node.kind == FIELD:
         return operands[0][node.attrs.index]
-    if not node.is_call or not has_definition(node.name):
+    if not _is_defined(node):
         raise ValueError(f"{node}: a {node.kind} node that has no numpy definition")
     try:
-        return evaluate_op(node.name, node.attrs, _known(node.type, sizes), operands)
+        return evaluate_op(_name(node), node.attrs, _known(node.type, sizes), operands)
     except UndefinedResult as error:
         raise UndefinedResult(f"{node}: {error}") from error
 

@@ -134,7 +134,10 @@ class Node(OpView):
         self.template: Node | None = None
         self.unread: str | None = None
         self.index: int | None = None
+        # Counts the changes of the operands.
         self.version = 0
+        # What it was made in the place of.
+        self.like: Node | None = None
         # Kept though nothing reads it.
         self.is_pinned = False
         self._replaced_by: Node | None = None
@@ -173,6 +176,10 @@ class Node(OpView):
         """What messages call each operand."""
         known = self._arg_names[: len(self.operands)]
         return [*known, *(f"argument {i}" for i in range(len(known), len(self.operands)))]
+
+    @arg_names.setter
+    def arg_names(self, names: Sequence[str]) -> None:
+        self._arg_names = names
 
     @property
     def is_call(self) -> bool:
@@ -241,6 +248,23 @@ class Graph(NumberedGraph):
             node.origin = origin
             origin.nodes.append(node)
         return node
+
+    # What a reader knows of its IR; these are the table's names.
+
+    def title(self, node: Node) -> str:
+        """Return what the IR calls an op, or an input."""
+        return str(node.name)
+
+    def op_name(self, node: Node) -> str | None:
+        """Return what the IR calls an op; None for what is no call."""
+        return self.title(node) if node.kind == CALL else None
+
+    def closed_ops(self, node: Node) -> tuple[str, list[str], str] | None:
+        """Return the title of an expression that is not looked into, the ops in it, and why.
+
+        None for one that has no ops.
+        """
+        return None
 
     # The numbered view, which stays as it is until the next `sort`.
 
@@ -337,8 +361,10 @@ class Graph(NumberedGraph):
     ) -> Node:
         """Make a call of the op of another one, with its attributes."""
         new = self.call(node.name, operands, node, type_, **vars(node.attrs))
-        new.template = node.template if node.origin is None else node
-        new._arg_names = node._arg_names
+        is_read = node.origin is not None and len(node.origin.nodes) == 1
+        new.template = node if is_read else node.template
+        new.expansion = node if node.expansion is not None else None
+        new.arg_names = node._arg_names
         return new
 
     def tuple(self, operands: Sequence[Node], like: Node) -> Node:
@@ -370,6 +396,18 @@ class Graph(NumberedGraph):
         # What was read of the old node reads the new one, unless that would read itself.
         if not any(old in node.operands for node in kept):
             old._replaced_by = new
+
+    def reread(self, old: Node, new: Node) -> None:
+        """Let a call be read as another one, or as several that end in `new`.
+
+        They keep its origin, so that they are written as it was where all of them stay on TVM.
+        """
+        origin, made = old.origin, [] if new.is_live or new.is_constant else _fresh(new)
+        if origin is not None and len(origin.nodes) == 1 and made:
+            origin.nodes = made
+            for node in made:
+                node.origin = origin
+        self.replace(old, new)
 
     def fuse_into(self, old: Node, new: Node) -> None:
         """Let one call take the place of several, of which `old` is the last."""
@@ -438,8 +476,24 @@ class Graph(NumberedGraph):
 def _made(node: Node, like: Node) -> Node:
     for operand in node.operands:
         operand.users.append(node)
-    node.made_of = like
+    node.like = like
     return node
+
+
+def _fresh(new: Node) -> list[Node]:
+    """Return the calls below a node that were made since the last `sort`, operands first."""
+    order: list[Node] = []
+    seen = {new}
+
+    def visit(node):
+        for operand in node.operands:
+            if operand not in seen and not operand.is_live and operand.kind != CONSTANT:
+                seen.add(operand)
+                visit(operand)
+        order.append(node)
+
+    visit(new)
+    return order
 
 
 def _last_number(node: Node) -> int:

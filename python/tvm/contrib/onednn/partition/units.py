@@ -91,6 +91,17 @@ class Units:
         """Return the op that an expression is, or the root op and its post-ops."""
         return self.fused[i].chain if i in self.fused else [i]
 
+    def members(self, i: int) -> list[int]:
+        """Return all that is computed by the kernel of an expression, in order."""
+        if i not in self.fused:
+            return [i]
+        return sorted({*self.fused[i].dequantized, *self.fused[i].chain})
+
+    def hidden(self, members: list[int]) -> list[int]:
+        """Return what is computed by the kernels of some expressions and read by nothing else."""
+        operands = self.graph.operands
+        return sorted({k for i in members for k in self.members(i) if k == i or not operands[k]})
+
     def calls(self, i: int) -> list[OpView]:
         """Return the calls of ops that an expression stands for."""
         return [call for k in self.chain(i) for call in self.ops.calls(k)]

@@ -203,7 +203,7 @@ class Rules:
     def __init__(self, rows: Mapping[str, OpSpec], options: Options | None = None):
         self.ops, self.options = rows, options or Options()
         # The answers of the rules: several passes ask about one call.
-        self._reasons: dict[OpView, str | None] = {}
+        self._reasons: dict[tuple[OpView, int], str | None] = {}
 
     def is_heavy(self, name: str | None) -> bool:
         """Whether the Relay op `name` is worth a partition of its own."""
@@ -269,10 +269,11 @@ class Rules:
 
     def reason(self, call: OpView) -> str | None:
         """Ask the rule of an op that has a row; once for each call in a run."""
-        if call not in self._reasons:
+        key = call, call.version
+        if key not in self._reasons:
             reason = self.ops[call.name].reason(call)
-            self._reasons[call] = reason or shape_function_reason(call)
-        return self._reasons[call]
+            self._reasons[key] = reason or shape_function_reason(call)
+        return self._reasons[key]
 
     def refusal(self, call: OpView | None) -> str | None:
         """Say why a call of an op, virtual or not, stays on TVM; None if oneDNN can run it.

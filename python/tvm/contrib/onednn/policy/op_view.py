@@ -125,6 +125,9 @@ class OpView:
     # Whether TVM can tell the shape of the results where that is open.
     has_shape_function: bool = True
 
+    # Another number where the operands have changed.
+    version: int = 0
+
     def __init__(
         self,
         name: str,

@@ -135,6 +135,20 @@ class OffloadReport:
     nodes: list[Node] = field(default_factory=list, repr=False)
     to_html = to_html  # not for TVM
 
+    def add(self, nodes: Iterable[Node]) -> None:
+        """Add nodes, which count what they read from the first of them on, and count their ops."""
+        first = len(self.nodes)
+        for node in nodes:
+            node.inputs = [first + i for i in node.inputs]
+            self.nodes.append(node)
+            self.ops.update(node.ops)
+            if node.kind == "dnnl":
+                self.offloaded_ops.update(node.ops)
+                self.composites[node.name] += 1
+            elif node.kind == "tvm" and node.ops:
+                for name in node.ops:
+                    self.reasons.setdefault(name, Counter())[node.reason] += 1
+
     @property
     def calls(self) -> dict[str, int]:
         """The name that `ops` had; deprecated."""

@@ -18,15 +18,16 @@
 
 from __future__ import annotations
 
+import tvm
 from tvm import relax
+from tvm.contrib.onednn.graph.graph import CALL
 from tvm.contrib.onednn.partition.units import Units
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.rewrites.fuse_formulas import fuse_formulas
 
-from .graph import RelaxGraph
 from .kernels import Kernel, kernel_of
-from .reading import is_constant
-from .virtual_ops import with_formulas
+from .reader import RelaxGraph
 
 
 def kernel_of_composite(func: relax.Function) -> Kernel:
@@ -40,43 +41,18 @@ def kernel_of_composite(func: relax.Function) -> Kernel:
         If oneDNN does not compute it by one kernel; it tells why.
     """
     rules = Rules(TABLE)
-    graph = with_formulas(func, rules)
+    graph = RelaxGraph(tvm.IRModule(), func)
+    fuse_formulas(graph, rules)
+    graph.sort()
     units = Units(graph, rules)
     is_supported = [units.is_supported(i) for i in range(len(graph.nodes))]
-    last = _result(graph)
-    inside = _expressions(units, last) if is_supported[last] else set()
-    for i, binding in enumerate(graph.bindings):
-        if binding is not None and i not in inside and not _is_name(graph, i):
-            view = graph.views[i]
-            reason = rules.refusal(view) if view else graph.reasons.get(i, "no rule for this op")
+    (last,) = graph.operands[-1]
+    inside = set(units.members(last) if is_supported[last] else ())
+    for i, node in enumerate(graph.nodes[:-1]):
+        if i not in inside and node.kind == CALL:
+            reason = node.unread or rules.refusal(node) or "not fused with what follows"
             raise ValueError(
-                f"{func.attrs['Composite']} is no kernel of oneDNN: "
-                f"{graph.ops[i]}: {reason or 'not fused with what follows'}"
+                f"{func.attrs['Composite']} is no kernel of oneDNN: {node.name}: {reason}"
             )
     kernel = kernel_of(units, last)
-    inputs = [graph.nodes[i] for i in kernel.inputs]
-    assert all(is_constant(expr) or expr in func.params for expr in inputs)
-    return kernel._replace(inputs=inputs)
-
-
-def _is_name(graph: RelaxGraph, i: int) -> bool:
-    """Whether an expression is another name of what it reads."""
-    return isinstance(graph.nodes[i], relax.Var) and bool(graph.operands[i])
-
-
-def _result(graph: RelaxGraph) -> int:
-    """Return what the function returns."""
-    last = len(graph.nodes) - 1
-    while _is_name(graph, last):
-        (last,) = graph.operands[last]
-    return last
-
-
-def _expressions(units: Units, last: int) -> set[int]:
-    """Return all that a kernel computes, by its last expression, and the tuples that it reads."""
-    graph: RelaxGraph = units.ops
-    own = units.chain(last)
-    if last in units.fused:
-        own = [*units.fused[last].dequantized, *own]
-    members = {k for i in own for k in graph.members(i)}
-    return members.union(k for i in own for k in graph.operands[i] if graph.is_tuple(k))
+    return kernel._replace(inputs=[graph.nodes[i].origin.native.value for i in kernel.inputs])

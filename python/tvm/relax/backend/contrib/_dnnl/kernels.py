@@ -30,7 +30,7 @@ from tvm import relax
 from tvm.contrib.onednn.partition.units import Units
 from tvm.contrib.onednn.policy.rules.quantize import DEQUANTIZE, QUANTIZE
 
-from .graph import RelaxGraph
+from .reader import RelaxGraph
 from .reading import is_constant, sizes
 
 # The attribute of a composite's function, JSON text.
@@ -69,20 +69,23 @@ class _KernelReader:
     def __init__(self, units: Units, i: int):
         self.graph: RelaxGraph = units.ops
         self.fused = units.fused.get(i)
-        self.root, *self.rest = units.chain(i)
+        # The first of several results is read, which is no op.
+        self.root, *rest = (k for k in units.chain(i) if self.graph.field(k) is None)
+        parts = dict(zip(units.chain(i), self.fused.parts if self.fused else ()))
+        self.rest = {k: parts[k] for k in rest}
         self.inputs: list[int] = []
         self.dequantized: dict[int, int] = {}
 
     def read(self) -> Kernel:
         graph, root = self.graph, self.root
-        attrs = _texts(graph.read[root].attrs)
+        attrs = _texts(vars(graph.nodes[root].attrs))
         for operand in graph.operands[root]:
             for each in _tensors(graph, operand):
                 self._add(each)
         if self.fused is None:
             return Kernel(graph.ops[root], attrs, self.inputs)
         attrs["root_op"] = _texts_of(graph.ops[root])
-        post_ops = [self._post_op(k, part) for k, part in zip(self.rest, self.fused.parts[1:])]
+        post_ops = [self._post_op(k, part) for k, part in self.rest.items()]
         # Behind all other inputs, whose order a kernel without quantized ones has, too.
         for position, number in self.dequantized.items():
             own = self._quantization(number)
@@ -107,16 +110,16 @@ class _KernelReader:
 
     def _quantization(self, i: int) -> dict:
         _, scale, zero_point = self.graph.operands[i]
-        attrs = {**self.graph.read[i].attrs, "scale": self._add(scale)}
+        attrs = {**vars(self.graph.nodes[i].attrs), "scale": self._add(scale)}
         return {**attrs, "zero_point": self._add(zero_point)}
 
     def _post_op(self, i: int, part: str | None) -> dict:
-        own = dict(self.graph.read[i].attrs)
+        own = dict(vars(self.graph.nodes[i].attrs))
         if self.graph.ops[i] in (QUANTIZE, DEQUANTIZE):
             return own
         inside = {self.root, *self.rest}
         for position, operand in enumerate(self.graph.operands[i]):
-            if operand not in inside:
+            if operand not in inside and self.graph.field(operand) is None:
                 own["operand"] = self._add(operand)
                 if position == 0:
                     own["operand_first"] = True

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from tvm import relax
 
-from . import decompose
-from .read_op import ReadOp, Row, same, written_anew
+from .read_op import Composed, ReadOp, Row, attrs_of, same
 from .reading import Unread, dims, is_constant, value_of
 
 
 def _only_axis(call: relax.Call) -> int:
     if len(call.attrs.axes) != 1:
-        written_anew(decompose.check_last_axes)(call)
+        names = [n for n in ("axes", "epsilon", "center", "scale") if hasattr(call.attrs, n)]
+        raise Composed(**attrs_of(call, names))
     return int(call.attrs.axes[0])
 
 
@@ -59,10 +59,10 @@ def _group_norm(call: relax.Call) -> ReadOp:
     """Read a normalization of groups of channels, and of all axes that follow these."""
     rank, axis = len(dims(call.args[0])), int(call.attrs.channel_axis)
     axes = sorted(int(a) % rank for a in call.attrs.axes)
+    attrs = {**_channels(call), "num_groups": int(call.attrs.num_groups)}
     if axes != list(range(axis % rank + 1, rank)):
-        written_anew(decompose.check_group_axes)(call)
-    groups = int(call.attrs.num_groups)
-    return ReadOp("nn.group_norm", list(call.args), {**_channels(call), "num_groups": groups})
+        raise Composed(**attrs, axes=axes)
+    return ReadOp("nn.group_norm", list(call.args), attrs)
 
 
 def _instance_norm(call: relax.Call) -> ReadOp:
@@ -80,13 +80,11 @@ def _channels(call: relax.Call) -> dict:
 
 
 def _batch_norm(call: relax.Call) -> ReadOp:
-    """Tell why partitioning has neither folded a batch_norm nor written it as other ops."""
+    """Read a normalization by given statistics."""
     if call.attrs.training:
         raise Unread("training=True: it normalizes by the mean and variance of its data")
-    dims(call.args[0])
-    if all(map(is_constant, call.args[1:])):
-        raise Unread("partition_for_dnnl folds it, or writes it as other ops")
-    raise Unread("its statistics are not constant")
+    attrs = attrs_of(call, ("axis", "epsilon", "center", "scale"))
+    return ReadOp("nn.batch_norm", list(call.args), attrs)
 
 
 ROWS: dict[str, Row] = {

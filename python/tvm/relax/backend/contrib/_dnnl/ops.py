@@ -24,20 +24,21 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from . import decompose, norm_ops, view_ops
+from . import norm_ops, view_ops
 from .read_op import (
+    Composed,
     ReadOp,
     Row,
     attrs_of,
+    composed,
     factor,
     numbers,
     same,
     shape_argument,
     unary,
     unread,
-    written_anew,
 )
-from .reading import Constant, Unread, dims, is_constant, number, short_name, value_of
+from .reading import Constant, Unread, dims, number, short_name, value_of
 
 
 def _window(*attrs: str) -> Row:
@@ -69,7 +70,7 @@ def _matmul(call: relax.Call) -> ReadOp:
     data, weight = map(dims, call.args)
     plain = {"transpose_a": False, "transpose_b": False, **_out_dtype(call)}
     if min(len(data), len(weight)) < 2:
-        written_anew(decompose.check_vectors)(call)
+        raise Composed(**plain)
     is_one = len(weight) == 2 and None not in map(number, (data[-1], *weight))
     return ReadOp("nn.matmul" if is_one else "nn.batch_matmul", list(call.args), plain)
 
@@ -81,20 +82,6 @@ def _reduction(name: str) -> Row:
             raise Unread("axis=[] is none, which is all of them in the table")
         attrs = {"axis": axis, "exclude": False, "keepdims": bool(call.attrs.keepdims)}
         return ReadOp(name, [call.args[0]], attrs)
-
-    return read
-
-
-def _of_images(name: str, pool: str) -> Row:
-    """Read what reduces each image as a global pool, which ONNX means: that has 8-bit code."""
-    reduction = _reduction(name)
-
-    def read(call):
-        data, axes = call.args[0], call.attrs.axis
-        if axes is not None and len(dims(data)) == 4 and bool(call.attrs.keepdims):
-            if sorted(axis % 4 for axis in numbers(axes)) == [2, 3]:
-                return ReadOp(pool, [data], {"layout": "NCHW", "out_layout": ""})
-        return reduction(call)
 
     return read
 
@@ -113,14 +100,8 @@ def _softplus(call: relax.Call) -> ReadOp:
 
 
 def _prelu(call: relax.Call) -> ReadOp:
-    """Read a slope that is known, and one for all, as that of a leaky relu; else it is an operand.
-
-    The axis is Relay's, which counts from the front.
-    """
-    data, slopes = call.args
-    if is_constant(slopes) and value_of(slopes).shape == (1,):
-        return ReadOp("nn.leaky_relu", [data], {"alpha": float(value_of(slopes)[0])})
-    return ReadOp("nn.prelu", [data, slopes], {"axis": int(call.attrs.axis) % len(dims(data))})
+    """Read the axis from the front, as Relay counts it."""
+    return ReadOp("nn.prelu", list(call.args), {"axis": int(call.attrs.axis) % len(dims(call))})
 
 
 def _resize(call: relax.Call) -> ReadOp:
@@ -166,8 +147,13 @@ def _integers(zero_points: np.ndarray) -> np.ndarray:
 
 
 ROWS: dict[str, Row] = {
-    # Those with a row below are written anew in some cases only.
-    **{name: written_anew(check) for name, (check, _) in decompose.WRITTEN_ANEW.items()},
+    "relax.nn.attention": composed("scale", "causal_mask", "window_size"),
+    "relax.nn.attention_bias": composed("scale", "causal_mask", "window_size"),
+    "relax.take": composed("axis", "mode"),
+    "relax.nn.selu": composed(),
+    "relax.variance": composed("axis", "keepdims"),
+    "relax.std": composed("axis", "keepdims"),
+    "relax.nn.pixel_shuffle": composed("upscale_factor"),
     **norm_ops.ROWS,
     **view_ops.ROWS,
     **{
@@ -204,9 +190,7 @@ ROWS: dict[str, Row] = {
         f"relax.{name}": same(name)
         for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
     },
-    **{f"relax.{name}": _reduction(name) for name in ("min", "prod", "sum")},
-    "relax.max": _of_images("max", "nn.global_max_pool2d"),
-    "relax.mean": _of_images("mean", "nn.global_avg_pool2d"),
+    **{f"relax.{name}": _reduction(name) for name in ("max", "mean", "min", "prod", "sum")},
     "relax.astype": _cast,
     "relax.quantize": _quantization("qnn.quantize"),
     "relax.dequantize": _quantization("qnn.dequantize"),

@@ -21,33 +21,21 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from dataclasses import asdict
 
 import tvm
 from tvm import relax
 from tvm.contrib.onednn.partition.units import Choice, Units
 from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.quantized import weights_in_float32
 from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.report.describe import Description
+from tvm.contrib.onednn.rewrites.pipeline import rewrite
 
-from .fold_pad import fold_pad
-from .fold_scale import fold_scale
-from .graph import RelaxGraph
-from .move_in_int8 import (
-    fold_dequantized,
-    merge_equal,
-    move_dequantize_first,
-    move_in_int8,
-    move_relu_first,
-)
-from .outline import Outlined
-from .propagate_strides import propagate_strides
+from .reader import RelaxGraph
 from .reading import own_functions
-from .reduced_precision import reduce_precision
-from .relax_report import RECORD, by_op, ops_of
-from .simplify import simplify, without_dead_code
+from .relax_report import RECORD
 from .steps import on_each_function
-from .virtual_ops import with_formulas
-from .weight_zero_point import without_weight_zero_points
+from .writer import FunctionWriter
 
 
 def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRModule:
@@ -59,62 +47,30 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         names = {param.name for param in func.params}.intersection(params)
         own = {name: params[name] for name in names}
         mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
-    failures: dict[str, str] = {}
-    record = {
-        "excluded": sorted(rules.options.exclude),
-        "stayed": {},
-        "in_float32": {},
-        "failures": failures,
-    }
+    counts: dict = {key: Counter() for key in ("folded", "in_float32", "in_8_bits")}
+    record: dict = {"failures": {}, "functions": {}, **counts}
 
-    def simplified(mod, **options):
-        return simplify(mod, rules.options.exclude, failures, **options)
-
-    def rewritten(mod, rewrite):
-        def step(builder, _, func):
-            return rewrite(builder.get(), func, rules)
-
-        return without_dead_code(on_each_function(mod, rewrite.__name__, step, failures))
-
-    def offload(builder, var, func):
-        units = Units(with_formulas(func, rules), rules)
+    def step(builder, var, func):
+        graph = RelaxGraph(builder.get(), func, rules.options.exclude)
+        outcome = rewrite(graph, rules, var.name_hint, record["failures"])
+        units = Units(graph, rules)
+        choice = Choice(units)
         name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
-        outlined = Outlined(builder, func, units, Choice(units), name)
-        record["stayed"][var.name_hint] = by_op(outlined.func, outlined.reasons)
-        return outlined.func
+        writer = FunctionWriter(builder, units, choice, name)
+        written = writer.write()
+        seen = Description(graph, rules, var.name_hint, units, choice, writer.names)
+        record["functions"][var.name_hint] = [asdict(node) for node in seen.nodes]
+        record["folded"] += outcome.folded
+        record["in_float32"] += outcome.in_float32
+        record["in_8_bits"] += seen.in_8_bits
+        return written
 
-    given = _ops(mod)
-    mod = rewritten(simplified(mod), fold_pad)
-    folded = given - _ops(mod)
-    is_quantized = given["dequantize"] > 0
-    if is_quantized:
-        for rewrite in (merge_equal, move_relu_first, without_weight_zero_points, move_in_int8):
-            mod = rewritten(mod, rewrite)
-        # Before, for constants that were moved in 8 bits; behind, for what reads real ones.
-        mod = simplified(mod)
-        record["in_float32"] = dict(_weights_in_float32(mod, rules))
-        mod = simplified(rewritten(mod, fold_dequantized))
-    given = _ops(mod)
-    mod = rewritten(mod, fold_scale)
-    folded += given - _ops(mod)
-    record["folded"] = dict(sorted(folded.items()))
-    mod = rewritten(mod, propagate_strides)
-    if rules.options.precision != "float32":
-        mod = rewritten(mod, reduce_precision)
-    if is_quantized:
-        mod = rewritten(mod, move_dequantize_first)
-    mod = on_each_function(mod, "offload", offload, failures)
-    # An op that stays on TVM has its weight as it was.
-    mod = simplified(mod, transposes_weights=False)
+    mod = relax.transform.ConvertToDataflow()(relax.transform.Normalize()(mod))
+    mod = on_each_function(mod, "partition", step, record["failures"])
+    mod = without_dead_code(mod)
     return mod.with_attr(RECORD, json.dumps(record))
 
 
-def _weights_in_float32(mod: tvm.IRModule, rules: Rules) -> Counter:
-    """Count, for the report, the ops with 8-bit operands that run in float32."""
-    graphs = (RelaxGraph(func, rules.options.exclude) for _, func in own_functions(mod))
-    return sum((weights_in_float32(graph, rules) for graph in graphs), Counter())
-
-
-def _ops(mod: tvm.IRModule) -> Counter:
-    """Count the ops of all functions that are ours to change."""
-    return sum((ops_of(func) for _, func in own_functions(mod)), Counter())
+def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
+    """Return a module without bindings that are only another name, or that nothing reads."""
+    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(mod))

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 from tvm import relax, tirx
+from tvm.contrib.onednn.rewrites.decompose import COMPOSED
 
 from .reading import Analyzer, Unread, number
 
@@ -81,6 +82,13 @@ def attrs_of(call: relax.Call, names: Sequence[str]) -> dict:
     return {name: plain(getattr(call.attrs, name)) for name in names}
 
 
+def attributes(call: relax.Call) -> SimpleNamespace:
+    """Return all attributes of a call, with those that are no plain values left out."""
+    names = () if call.attrs is None else vars(type(call.attrs))
+    attrs = {name: getattr(call.attrs, name) for name in names if not name.startswith("_")}
+    return SimpleNamespace(**{name: plain(value) for name, value in attrs.items()})
+
+
 def plain(value):
     """Return an attribute as Python's own text, number or numbers."""
     if isinstance(value, (str, bool, int, float, type(None))):
@@ -117,12 +125,25 @@ def same(name: str, *attrs: str, **fixed) -> Row:
     return lambda call: ReadOp(name, list(call.args), {**attrs_of(call, attrs), **fixed})
 
 
-def written_anew(check: Callable[[relax.Call], None]) -> Row:
-    """Read an op that partitioning writes as others, where it passes the check."""
+class Composed(Unread):
+    """An op that has no row, and is written as several that have some.
+
+    Parameters
+    ----------
+    attrs
+        Its attributes, as `rewrites/decompose.py` reads them.
+    """
+
+    def __init__(self, **attrs):
+        super().__init__(COMPOSED)
+        self.attrs = attrs
+
+
+def composed(*names: str) -> Row:
+    """Read an op that is always written as others, with some attributes."""
 
     def read(call):
-        check(call)
-        raise Unread("partition_for_dnnl writes it as other ops")
+        raise Composed(**attrs_of(call, names))
 
     return read
 

@@ -18,20 +18,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 
+import tvm
 import tvm_ffi
-from tvm import relax, tirx, topi
+from tvm import ir, relax, tirx, topi
 from tvm.contrib.onednn.policy.op_view import OpView, Tensor
 from tvm.contrib.onednn.policy.table import TABLE
 
-from .graph import value_from
-from .read_op import factor
+from .read_op import ReadOp, factor
 from .reading import Analyzer, TensorLoad, Unread, buffer_of, buffers_of, dims, number
+from .reading import sizes as sizes_of
 
 # TIR's names of operations on an element and a number.
-_ELEMENTWISE = {tirx.Max: relax.op.maximum, tirx.Min: relax.op.minimum}
+_ELEMENTWISE = {tirx.Max: "maximum", tirx.Min: "minimum"}
 
 # The methods and modes of a resize that oneDNN may have, and how coordinates are rounded.
 _MODES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "tf_half_pixel_for_nn")
@@ -41,6 +42,9 @@ _RESIZES = [
     *(("linear", mode, "round_prefer_floor") for mode in _MODES),
 ]
 
+# Relay's names of modes.
+_MODE_NAMES = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
+
 # How ONNX's importer writes a pad, by Relax's mode.
 _PADS: dict[str, Callable] = {
     "constant": topi.nn.pad,
@@ -49,8 +53,31 @@ _PADS: dict[str, Callable] = {
 }
 
 
-def elementwise_of(func: tirx.PrimFunc) -> Callable | None:
-    """Return the op that a function of TIR computes of each element and one number."""
+def read_tir(mod: tvm.IRModule, call: relax.Call, excluded: Collection[str]) -> ReadOp:
+    """Read a call of a function of TIR that is a pad, a resize, or a bound of one number.
+
+    ONNX's Pad and Clip come as such, and its Resize of rows.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module with the function.
+    call : relax.Call
+        The call.
+    excluded : Collection[str]
+        Ops of Relax, without "relax.", that are not read.
+    """
+    func = mod[call.args[0]] if isinstance(call.args[0], ir.GlobalVar) else None
+    if isinstance(func, tirx.PrimFunc) and isinstance(call.args[1], relax.Tuple):
+        for read, name in ((pad_of, "nn.pad"), (resize_of, "image.resize2d"), (bound_of, None)):
+            found = None if name in excluded else read(func, call)
+            if found is not None:
+                return found
+    raise Unread("no rule for this op")
+
+
+def bound_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:
+    """Return a call of a function of TIR as a maximum or minimum of elements and one number."""
     node = _store(func)
     if node is None or type(node.value) not in _ELEMENTWISE or len(buffers_of(func)) != 3:
         return None
@@ -63,10 +90,10 @@ def elementwise_of(func: tirx.PrimFunc) -> Callable | None:
     same = len(to) == len(value.a.indices) and all(
         isinstance(i, tirx.Var) and i.same_as(j) for i, j in zip(to, value.a.indices)
     )
-    return _ELEMENTWISE[type(value)] if same else None
+    return ReadOp(_ELEMENTWISE[type(value)], list(call.args[1].fields), {}) if same else None
 
 
-def pad_of(func: tirx.PrimFunc, call: relax.Call) -> relax.Call | None:
+def pad_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:
     """Return a call of a function of TIR as a pad, if it is what TVM writes for one.
 
     Parameters
@@ -103,13 +130,13 @@ def pad_of(func: tirx.PrimFunc, call: relax.Call) -> relax.Call | None:
         after = [total - width for total, width in zip(more, before)]
         # This reading is a guess, until TVM writes the same for it.
         if tvm_ffi.structural_equal(func, _written(_PADS[mode], data, before, after, value)):
-            widths = [width for pair in zip(before, after) for width in pair]
-            return relax.op.nn.pad(data, widths, mode, value)
+            attrs = {"pad_width": list(zip(before, after)), "pad_mode": _MODE_NAMES[mode]}
+            return ReadOp("nn.pad", [data, relax.const(float(value), data.ty.dtype)], attrs)
     return None
 
 
-def resize_of(func: tirx.PrimFunc, call: relax.Call) -> dict | None:
-    """Return the attributes of a call of a function of TIR that resizes rows as oneDNN does.
+def resize_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:
+    """Return a call of a function of TIR as a resize of rows, if oneDNN does the same.
 
     Parameters
     ----------
@@ -123,21 +150,23 @@ def resize_of(func: tirx.PrimFunc, call: relax.Call) -> dict | None:
     if node is None or not node.buffer.name.startswith("resize") or len(call.args[1].fields) != 1:
         return None
     (data,) = call.args[1].fields
-    values = value_from(data), value_from(call)
-    if not all(isinstance(each, Tensor) and len(each.shape) == 3 for each in values):
+    shapes = [sizes_of(each.ty) for each in (data, call)]
+    if any(shape is None or len(shape) != 3 for shape in shapes):
         return None
+    values = [Tensor(shape, str(data.ty.dtype)) for shape in shapes]
+    out = number(dims(call)[2])
     try:
-        scale = factor(dims(data)[2], dims(call)[2])
+        sizes = {"size": [out]} if out else {"scale_w": factor(dims(data)[2], dims(call)[2])}
     except Unread:
         return None
     for method, mode, rounding in _RESIZES:
         attrs = dict(method=method, coordinate_transformation_mode=mode, rounding_method=rounding)
-        read = SimpleNamespace(layout="NCW", scale_w=scale, **attrs)
-        view = OpView("image.resize1d", values[:1], values[1:], read)
+        attrs.update(layout="NCW", **sizes)
+        view = OpView("image.resize1d", values[:1], values[1:], SimpleNamespace(**attrs))
         if TABLE[view.name].reason(view) is None:
             args = [0.0, 0.0], dims(call)[2:], "NCW", method, mode, rounding
             if tvm_ffi.structural_equal(func, _written(topi.image.resize1d, data, *args)):
-                return attrs
+                return ReadOp(view.name, [data], attrs)
     return None
 
 

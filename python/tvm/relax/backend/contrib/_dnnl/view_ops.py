@@ -22,7 +22,7 @@ import itertools
 
 from tvm import relax, tirx
 
-from .read_op import ReadOp, Row, plain, tuple_argument
+from .read_op import Composed, ReadOp, Row, plain, tuple_argument
 from .reading import Analyzer, Unread, axes_of, dims, is_same, number, sizes
 
 
@@ -115,7 +115,28 @@ def _pad(call: relax.Call) -> ReadOp:
     return ReadOp("nn.pad", [data, value], attrs)
 
 
+def _layout_transform(call: relax.Call) -> ReadOp:
+    """Read an index map: the size of the blocks of each axis that has some, and the parts.
+
+    For each axis of the result, its part is the data's axis that it is of, and whether it is the
+    one within blocks.
+    """
+    index_map, blocks, parts = call.attrs.index_map, {}, []
+    for index in index_map.final_indices:
+        block = None
+        if isinstance(index, (tirx.FloorDiv, tirx.FloorMod)):
+            block = number(index.b)
+        var = index if block is None else index.a
+        axes = [k for k, own in enumerate(index_map.initial_indices) if own.same_as(var)]
+        if not axes or blocks.setdefault(axes[0], block) != block:
+            raise Unread(f"{index} is neither an axis nor a part of one")
+        parts.append((axes[0], isinstance(index, tirx.FloorMod)))
+    blocks = {axis: block for axis, block in blocks.items() if block is not None}
+    raise Composed(blocks=blocks, parts=parts)
+
+
 ROWS: dict[str, Row] = {
+    "relax.layout_transform": _layout_transform,
     "relax.concat": _concat,
     "relax.stack": _concat,
     "relax.split": _split,

@@ -1,0 +1,359 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Writes ops without a row, such as an attention, as several that have one.
+
+Their nodes keep the origin of the op: where all of them stay on TVM, it is written as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import ml_dtypes
+import numpy as np
+
+from ..graph.dim import Dim, is_same, number, product
+from ..graph.graph import Graph, Node
+from ..policy import cpu
+from ..policy.op_spec import Rules
+from ..policy.op_view import Tensor
+from ..policy.tensors import MOVED
+
+# From (batch, length, heads, size) to (batch, heads, length, size), and back.
+_HEADS_FIRST = [0, 2, 1, 3]
+
+# A selu's factors of what is below zero, and of all.
+_SELU = 1.6732632423543772848, 1.0507009873554804934
+
+
+# Why an op that is written as others has not been read as one of the table.
+COMPOSED = "partition_for_dnnl writes it as other ops"
+
+
+class UnsupportedOp(Exception):
+    """An op that cannot be written as others; the message is the reason for the report."""
+
+
+class Maker:
+    """Makes nodes in the place of one.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    node : Node
+        The node.
+    """
+
+    def __init__(self, graph: Graph, node: Node):
+        self.graph, self.node = graph, node
+
+    def __call__(self, op: str, *operands: Node, **attrs) -> Node:
+        return self.graph.call(op, operands, self.node, **attrs)
+
+    def scalar(self, value: float, dtype: str) -> Node:
+        """Make a constant of one number."""
+        return self.graph.constant(np.array(value), dtype)
+
+    def transpose(self, data: Node, axes: list[int]) -> Node:
+        """Make a transpose."""
+        return self("transpose", data, axes=axes)
+
+    def reshape(self, data: Node, dims) -> Node:
+        """Make a reshape to dimensions that may be open."""
+        codes = codes_of(data.type.dims, dims)
+        if codes is None:
+            raise UnsupportedOp(f"more than one open dimension of {list(dims)} is computed")
+        type_ = Tensor(tuple(dims), data.type.dtype)
+        return self.graph.call("reshape", [data], self.node, type_, newshape=codes, allowzero=False)
+
+    def squeeze(self, data: Node, axes: list[int]) -> Node:
+        """Leave out dimensions of 1."""
+        new = self("squeeze", data, axis=axes)
+        is_by_position = codes_of(data.type.dims, new.type.dims) is not None
+        return self.reshape(data, new.type.dims) if is_by_position else new
+
+    def expand_dims(self, data: Node, axis: int) -> Node:
+        """Put a dimension of 1 before an axis."""
+        new = self("expand_dims", data, axis=axis, num_newaxis=1)
+        is_by_position = codes_of(data.type.dims, new.type.dims) is not None
+        return self.reshape(data, new.type.dims) if is_by_position else new
+
+
+def codes_of(given, wanted) -> list[int] | None:
+    """Return Relay's codes for a reshape; None if they cannot say it by position."""
+    codes: list[int] = []
+    for axis, size in enumerate(wanted):
+        if isinstance(size, int):
+            codes.append(size)
+        elif axis < len(given) and is_same(size, given[axis]):
+            codes.append(0)
+        else:
+            codes.append(-1)
+    return codes if codes.count(-1) <= 1 else None
+
+
+def decompose(graph: Graph, rules: Rules) -> None:
+    """Write each op that can be written as others so."""
+    for node in graph.nodes:
+        if node.unread != COMPOSED or node.name not in DECOMPOSITIONS:
+            continue
+        if rules.excludes(node.name.partition(".")[2]):
+            continue
+        try:
+            _check_tensors(node)
+            new = DECOMPOSITIONS[node.name](Maker(graph, node), node)
+        except UnsupportedOp as error:
+            node.unread = str(error)
+            continue
+        if new is not None:
+            graph.reread(node, new)
+
+
+def _check_tensors(node: Node) -> None:
+    if not all(isinstance(value, Tensor) for value in (*node.args, node.type)):
+        raise UnsupportedOp("the rank or the shape of a tensor is not known")
+
+
+def _check_floats(node: Node, name: str = "data") -> str:
+    """Return the type of the data if oneDNN computes with it."""
+    dtype = node.args[0].dtype
+    if dtype not in cpu.REAL or not cpu.computes(dtype):
+        raise UnsupportedOp(f"{name} is {dtype}, which oneDNN cannot compute with on this CPU")
+    return dtype
+
+
+def _check_moved(node: Node) -> None:
+    dtype = node.args[0].dtype
+    if dtype not in MOVED or (dtype in cpu.REAL and not cpu.computes(dtype)):
+        raise UnsupportedOp(f"data is {dtype}")
+
+
+def _attention(make: Maker, node: Node) -> Node:
+    """Write an attention as two matmuls and what is between them."""
+    query, key, value, *bias = node.operands
+    attrs, mask = node.attrs, node.attrs.causal_mask
+    sizes = [operand.type.dims for operand in (query, key, value)]
+    lengths = [dims[1] for dims in sizes[:2]]
+    if not all(is_same(dims[2], sizes[0][2]) for dims in sizes[1:]):
+        heads = [dims[2] for dims in sizes]
+        raise UnsupportedOp("{} heads of queries, {} of keys and {} of values".format(*heads))
+    if attrs.window_size is not None:
+        raise UnsupportedOp(f"window_size={attrs.window_size}: oneDNN has no sliding window")
+    dtype = _check_floats(node, "query")
+    if attrs.scale is None and number(sizes[0][3]) is None:
+        raise UnsupportedOp("the size of the heads is open")
+    if mask not in (None, "TopLeft", "BottomRight"):
+        raise UnsupportedOp(f"causal_mask={mask}")
+    if mask == "BottomRight" and None in map(number, lengths) and not is_same(*lengths):
+        raise UnsupportedOp("causal_mask=BottomRight with open lengths")
+    scale = 1.0 / math.sqrt(sizes[0][3]) if attrs.scale is None else float(attrs.scale)
+    key = make.transpose(key, [0, 2, 3, 1])
+    query, value = (make.transpose(each, _HEADS_FIRST) for each in (query, value))
+    matmul = partial(make, "nn.batch_matmul", transpose_a=False, transpose_b=False)
+    scores = make("multiply", matmul(query, key), make.scalar(scale, dtype))
+    for each in bias:
+        scores = make("add", scores, each)
+    if mask is not None:
+        scores = make("add", scores, _causal_mask(make, scores, mask == "BottomRight"))
+    weights = make("nn.softmax", scores, axis=-1)
+    return make.transpose(matmul(weights, value), _HEADS_FIRST)
+
+
+def _causal_mask(make: Maker, scores: Node, is_at_end: bool) -> Node:
+    """Make what turns the weights of later positions into zeros when it is added to scores."""
+    lengths, dtype = scores.type.dims[2:], scores.type.dtype
+    # Half of it: a sum with a score must not be infinite.
+    lowest = float(ml_dtypes.finfo(dtype).min) / 2
+    if not any(isinstance(length, Dim) for length in lengths):
+        first = 1 + (abs(lengths[0] - lengths[1]) if is_at_end else 0)
+        return make.graph.constant(np.triu(np.full(lengths, lowest), first), dtype)
+    type_ = Tensor(tuple(lengths), dtype)
+    filled = make.graph.call("full", [make.scalar(lowest, dtype)], make.node, type_)
+    mask = make.graph.call("triu", [filled], make.node, type_, k=1)
+    filled.unread = mask.unread = "no rule for this op"
+    return mask
+
+
+def _take(make: Maker, node: Node) -> Node:
+    """Write a `take` of one constant index, or of some at equal steps, as a slice."""
+    data, indices = node.operands
+    if not indices.is_constant:
+        raise UnsupportedOp("the indices are not constant, and oneDNN has no look-up")
+    axis, shape = int(node.attrs.axis or 0), data.type.shape
+    size, rank = shape[axis], indices.value.ndim
+    # In the mode "fast" any element may be read for an index out of range. PyTorch's importer
+    # writes -1 so, of which TVM's kernel reads what is before the tensor; so the last is read.
+    wraps = size and node.attrs.mode == "fast"
+    values = [
+        index + size if index < 0 and wraps else index for index in indices.value.ravel().tolist()
+    ]
+    if not values:
+        raise UnsupportedOp("0 indices, and oneDNN has no look-up")
+    first, *others = values
+    steps = {after - before for before, after in zip(values, others)}
+    is_slice = len(steps) == 1 and min(steps) > 0 and rank == 1
+    if (others and not is_slice) or (rank > 1 and None in shape):
+        raise UnsupportedOp(f"{len(values)} indices, and oneDNN has no look-up")
+    # Others depend on the mode. Where the size is open, there is one element at least.
+    for each in values:
+        if not 0 <= each < (size or 1):
+            raise UnsupportedOp(f"index {each} may be out of range")
+    _check_moved(node)
+    step = others[0] - first if others else 1
+    bounds = dict(begin=[first], end=[values[-1] + 1], strides=[step], axes=[axis])
+    dims = list(data.type.dims)
+    dims[axis] = len(values)
+    part = make.graph.call(
+        "strided_slice",
+        [data],
+        node,
+        Tensor(tuple(dims), data.type.dtype),
+        **bounds,
+        slice_mode="end",
+    )
+    if rank == 1:
+        return part
+    return make.reshape(part, node.type.dims) if rank else make.squeeze(part, [axis])
+
+
+def _matmul_of_vectors(make: Maker, node: Node) -> Node:
+    """Write a matmul that reads a vector as one of a row or a column."""
+    data, weight = node.operands
+    ones = []
+    if len(data.type.dims) == 1:
+        data = make.expand_dims(data, 0)
+        ones.append(-2)
+    if len(weight.type.dims) == 1:
+        weight = make.expand_dims(weight, 1)
+        ones.append(-1)
+    product_ = make(_matmul_name(data, weight), data, weight, **vars(node.attrs))
+    return make.squeeze(product_, ones)
+
+
+def _matmul_name(data: Node, weight: Node) -> str:
+    dims = (data.type.shape[-1], *weight.type.shape)
+    return "nn.matmul" if len(dims) == 3 and None not in dims else "nn.batch_matmul"
+
+
+def _along_one_axis(name: str, make: Maker, node: Node) -> Node:
+    """Write a norm along the last axes as one along the last axis, between reshapes."""
+    data, *params = node.operands
+    dims, axes = data.type.dims, [int(axis) for axis in node.attrs.axes]
+    if [axis % len(dims) for axis in axes] != list(range(len(dims)))[-len(axes) :]:
+        raise UnsupportedOp(f"axes={axes} are not the last in order")
+    if None in data.type.shape[-len(axes) :]:
+        raise UnsupportedOp(f"the sizes of axes={axes} are open")
+    size = product(dims[-len(axes) :])
+    attrs = {key: value for key, value in vars(node.attrs).items() if key != "axes"}
+    if name == "nn.layer_norm":
+        attrs["axis"] = -1
+    data = make.reshape(data, [*dims[: -len(axes)], size])
+    params = [make.reshape(param, [size]) for param in params]
+    return make.reshape(make(name, data, *params, **attrs), dims)
+
+
+def _group_norm(make: Maker, node: Node) -> Node:
+    """Write a group_norm with the axes that it normalizes behind the channels."""
+    data, *params = node.operands
+    rank = len(data.type.dims)
+    attrs = {key: value for key, value in vars(node.attrs).items() if key != "axes"}
+    channel, axes = attrs["axis"] % rank, node.attrs.axes
+    if len({channel, *axes}) != 1 + len(axes):
+        raise UnsupportedOp(f"axes={axes} name one twice, or that of the channels")
+    order = [a for a in range(rank) if a != channel and a not in axes]
+    first = len(order)
+    order += [channel, *axes]
+    data = make.transpose(data, order)
+    norm = make("nn.group_norm", data, *params, **{**attrs, "axis": first})
+    return make.transpose(norm, [order.index(axis) for axis in range(rank)])
+
+
+def _selu(make: Maker, node: Node) -> Node:
+    """Write a selu as an elu times a number: relu(x) - a * relu(1 - exp(x)) is one op of oneDNN."""
+    (data,), dtype = node.operands, _check_floats(node)
+    below = make("subtract", make.scalar(1.0, dtype), make("exp", data))
+    below = make("multiply", make("nn.relu", below), make.scalar(_SELU[0], dtype))
+    elu = make("subtract", make("nn.relu", data), below)
+    return make("multiply", elu, make.scalar(_SELU[1], dtype))
+
+
+def _variance(make: Maker, node: Node) -> Node:
+    """Write a variance as the mean of squares, as TVM computes it."""
+    (data,) = node.operands
+    _check_floats(node)
+    if node.attrs.axis == []:
+        raise UnsupportedOp("axis=[] is none, which is all of them in the table")
+    attrs = {"axis": node.attrs.axis, "exclude": False}
+    mean = make("mean", data, **attrs, keepdims=True)
+    square = make("dnnl.pow", make("subtract", data, mean), alpha=1.0, beta=2.0)
+    return make("mean", square, **attrs, keepdims=bool(node.attrs.keepdims))
+
+
+def _standard_deviation(make: Maker, node: Node) -> Node:
+    """Write a standard deviation as the root of a variance."""
+    return make("sqrt", _variance(make, node))
+
+
+def _pixel_shuffle(make: Maker, node: Node) -> Node:
+    """Write a pixel shuffle: a step is a row and a column of the square that a position becomes."""
+    (data,), step = node.operands, int(node.attrs.upscale_factor)
+    _check_moved(node)
+    *batch, channels, height, width = data.type.dims
+    if isinstance(channels, Dim) or data.type.shape[-2:].count(None) > 1:
+        raise UnsupportedOp("channels, or height and width, are open")
+    split = [*batch, channels // step**2, step, step, height, width]
+    axes = [*range(len(batch)), *(len(batch) + axis for axis in (0, 3, 1, 4, 2))]
+    return make.reshape(make.transpose(make.reshape(data, split), axes), node.type.dims)
+
+
+def _layout_transform(make: Maker, node: Node) -> Node:
+    """Write a change of layout as a transpose of the blocks."""
+    (data,), blocks, parts = node.operands, node.attrs.blocks, node.attrs.parts
+    _check_moved(node)
+    dims = data.type.dims
+    wanted = [(axis, inner) for axis in range(len(dims)) for inner in range(1 + (axis in blocks))]
+    if sorted(parts) != wanted:
+        raise UnsupportedOp("the index map is more than an order of axes and blocks of them")
+    for axis, block in blocks.items():
+        if isinstance(dims[axis], Dim) or dims[axis] % block:
+            raise UnsupportedOp(f"blocks of {block} do not divide axis {axis} of {list(dims)}")
+    sizes = [
+        [dim // blocks[axis], blocks[axis]] if axis in blocks else [dim]
+        for axis, dim in enumerate(dims)
+    ]
+    if blocks:
+        data = make.reshape(data, [size for each in sizes for size in each])
+    return make.transpose(data, [sorted(parts).index(part) for part in parts])
+
+
+DECOMPOSITIONS: dict[str, Callable[[Maker, Node], Node | None]] = {
+    "relax.nn.attention": _attention,
+    "relax.nn.attention_bias": _attention,
+    "relax.take": _take,
+    "relax.matmul": _matmul_of_vectors,
+    "relax.nn.layer_norm": partial(_along_one_axis, "nn.layer_norm"),
+    "relax.nn.rms_norm": partial(_along_one_axis, "dnnl.rms_norm"),
+    "relax.nn.group_norm": _group_norm,
+    "relax.nn.selu": _selu,
+    "relax.variance": _variance,
+    "relax.std": _standard_deviation,
+    "relax.nn.pixel_shuffle": _pixel_shuffle,
+    "relax.layout_transform": _layout_transform,
+}

@@ -1,0 +1,83 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Computes what depends on constants alone.
+
+TVM's FoldConstant compiles a kernel for each op that it folds; what importers write around
+constants is evaluated in numpy here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..graph.evaluate import constant_value
+from ..graph.graph import CALL, Graph, Node
+from ..policy.op_spec import Rules
+from ..policy.op_view import Tensor
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, quantized
+from ..policy.tensors import MOST_FILLED
+from .move_in_int8 import dequantized_constant
+
+
+def fold_constants(graph: Graph, rules: Rules) -> None:
+    """Let constants take the place of what is computed of constants.
+
+    The dequantize of a weight stays, which may be multiplied by in 8 bits.
+    """
+    for node in graph.nodes:
+        if node.kind != CALL or not node.operands:
+            continue
+        new = _selected(node) if node.name == "where" else None
+        # A matrix that is broadcast to each of a batch is multiplied by once, see `simplify`.
+        is_known = all(operand.is_constant for operand in node.operands)
+        if new is None and is_known and node.name != "broadcast_to":
+            new = _constant(graph, node)
+        if new is not None:
+            graph.replace(node, new)
+
+
+def _constant(graph: Graph, node: Node) -> Node | None:
+    if node.name in (DEQUANTIZE, "relax.dequantize"):
+        # A weight may be multiplied by in 8 bits.
+        is_weight = node.is_call and node.args[0].dtype != "int32"
+        return None if is_weight else dequantized_constant(node)
+    if node.name == QUANTIZE:
+        values = [operand.value for operand in node.operands]
+        bits = quantized(*values, int(node.attrs.axis), node.type.dtype)
+        return None if bits is None else graph.constant(bits, node.type.dtype)
+    if not isinstance(node.type, Tensor) or None in node.type.shape:
+        return None
+    most = max(MOST_FILLED, *(math.prod(value.shape) for value in node.args))
+    if math.prod(node.type.shape) > most:
+        return None
+    value = constant_value(node)
+    return None if value is None else graph.constant(value, node.type.dtype)
+
+
+def _selected(node: Node) -> Node | None:
+    """Return the operand that a constant condition selects for all elements, if it is one."""
+    condition = node.operands[0]
+    if not condition.is_constant:
+        return None
+    values = condition.value
+    if values.size == 0 or values.any() != values.all():
+        return None
+    selected = node.operands[1] if np.all(values) else node.operands[2]
+    is_same = isinstance(node.type, Tensor) and selected.type.dims == node.type.dims
+    return selected if is_same and selected.type.dtype == node.type.dtype else None

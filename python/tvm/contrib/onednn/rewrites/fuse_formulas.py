@@ -1,0 +1,122 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reads formulas and normalizations that are written as several ops as the one op they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ..graph.graph import Graph, Node
+from ..policy.op_spec import Rules
+from .formulas import ROOTS, FormulaReader
+from .norm_readers import InstanceNormReader, LayerNormReader, Normalization, RMSNormReader
+
+_NORMS = {LayerNormReader: "nn.layer_norm", InstanceNormReader: "nn.instance_norm"}
+
+
+class _Reading(NamedTuple):
+    """An op that several compute: its name, operands and attributes."""
+
+    name: str
+    operands: list[Node]
+    attrs: dict
+
+
+def fuse_formulas(graph: Graph, rules: Rules) -> None:
+    """Let one op take the place of each formula that oneDNN has an op for."""
+    fused: set[int] = set()
+    # The last op comes first: a formula may be part of a larger one.
+    for i in reversed(range(len(graph.nodes))):
+        node = graph.nodes[i]
+        for name, operands, attrs in _readings(graph, i):
+            inputs = [operand.index for operand in operands if operand.is_live]
+            group = graph.closed_group(i, inputs)
+            if i in fused or group is None or not fused.isdisjoint(group):
+                continue
+            names = [graph.nodes[k].name for k in group if graph.nodes[k].name]
+            if rules.excludes(name, *names):
+                continue
+            new = graph.call(name, operands, node, node.type, **attrs)
+            if rules.refusal(new) is None:
+                graph.fuse_into(node, new)
+                fused.update(group)
+                break
+
+
+def _readings(graph: Graph, i: int) -> Iterator[_Reading]:
+    """Yield the ops that what ends in a node may be read as, the best first."""
+    node = graph.nodes[i]
+    if node.name == "cast" and node.scope == node.operands[0].scope:
+        yield from _between_casts(graph, node)
+    if node.name == "nn.matmul" and node.is_call:
+        yield from _dense(node)
+    for reader, name in _NORMS.items():
+        norm = reader(graph).read(i) if node.name in reader.roots else None
+        operands = norm and _of_vectors(graph, norm, reader.axis)
+        if operands:
+            switches = {"center": norm.beta is not None, "scale": norm.gamma is not None}
+            yield _Reading(
+                name, operands, {"axis": reader.axis, "epsilon": norm.epsilon, **switches}
+            )
+    if node.name in RMSNormReader.roots:
+        norm = RMSNormReader(graph).read(i)
+        operands = norm and _of_vectors(graph, norm, -1)
+        if operands and norm.gamma is not None:
+            yield _Reading("dnnl.rms_norm", operands[:2], {"epsilon": norm.epsilon})
+    if node.name in ROOTS:
+        for formula in FormulaReader(graph).formulas(i):
+            yield _Reading(formula.name, [graph.nodes[formula.data]], dict(formula.attrs))
+
+
+def _dense(node: Node) -> Iterator[_Reading]:
+    """Yield a matmul by a matrix that is transposed as a dense, which has it so."""
+    data, weight = node.operands
+    if weight.name == "transpose" and weight.is_call and list(weight.attrs.axes) == [1, 0]:
+        attrs = {key: each for key, each in vars(node.attrs).items() if key == "out_dtype"}
+        yield _Reading("nn.dense", [data, *weight.operands], attrs)
+
+
+def _of_vectors(graph: Graph, norm: Normalization, axis: int) -> list[Node] | None:
+    """Return the operands of a norm, with vectors along an axis; None if it has others.
+
+    Those that it lacks are constants that change nothing.
+    """
+    data = graph.nodes[norm.data]
+    operands = [data]
+    for i, neutral in ((norm.gamma, 1.0), (norm.beta, 0.0)):
+        if i is None:
+            values = np.full(data.type.shape[axis], neutral)
+            operands.append(graph.constant(values, data.type.dtype))
+            continue
+        vector = graph.nodes[i]
+        if len(vector.type.shape) != 1:
+            if not vector.is_constant:
+                return None
+            vector = graph.constant(vector.value.reshape(-1), vector.type.dtype)
+        operands.append(vector)
+    return operands
+
+
+def _between_casts(graph: Graph, node: Node) -> Iterator[_Reading]:
+    """Yield the formulas that are computed in float32 of operands of the type of the result."""
+    dtype = node.type.dtype
+    for reading in _readings(graph, node.operands[0].index):
+        if all(o.name == "cast" and o.args[0].dtype == dtype for o in reading.operands):
+            yield reading._replace(operands=[o.operands[0] for o in reading.operands])

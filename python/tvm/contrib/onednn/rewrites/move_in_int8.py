@@ -1,0 +1,276 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Moves dequantize down and quantize up, so that what is between tensors of 8 bits reads these.
+
+A dequantize goes behind a reshape, a transpose, a slice or a maximum pool, and behind a
+concatenation of such; one with a scale for each item of an axis goes behind what leaves the axis
+whole. A quantize goes before a concatenation, and a pair of the same scale and zero point goes
+away. This is exact: such ops give the same for real numbers as for the integers that stand for
+them. Then a convolution or a matmul has the dequantize of its operands right before it, as fusion
+wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..graph.graph import CALL, FIELD, TUPLE, Graph, Node, constant
+from ..partition.fuse import find_reshaped_bits
+from ..policy.op_spec import Rules
+from ..policy.op_view import Tensor
+from ..policy.quantized import goes_before_rounding, reads_weight
+from ..policy.rules.quantize import (
+    DEQUANTIZE,
+    QUANTIZE,
+    along,
+    dequantized,
+    parameters,
+    real_bounds,
+    symmetric,
+)
+from ..policy.tensors import EIGHT_BITS
+
+
+def merge_equal(graph: Graph, rules: Rules) -> None:
+    """Compute once what importers write for each op that reads it.
+
+    They write the scale and the zero point of each quantize anew, which keeps two of the same
+    tensor apart.
+    """
+    seen: dict[tuple, Node] = {}
+    for node in graph.nodes:
+        if node.is_constant:
+            if np.prod(node.type.shape) > _MOST_COMPARED:
+                continue
+            value = node.value
+            key = ("constant", str(value.dtype), value.shape, value.tobytes())
+        elif node.is_call or node.kind in (FIELD, TUPLE):
+            attrs = sorted(vars(node.attrs).items()) if node.attrs is not None else ()
+            key = (node.kind, node.name, repr(attrs), node.scope, *map(id, node.operands))
+        else:
+            continue
+        first = seen.setdefault(key, node)
+        if first is not node:
+            graph.replace(node, first)
+
+
+# Scales and zero points of channels are compared, weights are not.
+_MOST_COMPARED = 1 << 13
+
+
+def fold_dequantized(graph: Graph, rules: Rules) -> None:
+    """Compute the dequantize of constants, but for weights that are multiplied by in 8 bits."""
+    for i, node in enumerate(graph.nodes):
+        if node.name == DEQUANTIZE and node.is_call and all(o.is_constant for o in node.operands):
+            if not all(reads_weight(graph, rules, i, user) for user in graph.users[i]):
+                graph.replace(node, dequantized_constant(node))
+
+
+def dequantized_constant(node: Node) -> Node:
+    """Return the constant that a dequantize of constants computes."""
+    arrays = [operand.value.astype("float64") for operand in node.operands]
+    return constant(dequantized(*arrays, int(node.attrs.axis)), node.type.dtype)
+
+
+def move_relu_first(graph: Graph, rules: Rules) -> None:
+    """Write a relu of what is rounded as rounding a relu, where its reader has 8 bits to read."""
+    for i, node in enumerate(graph.nodes):
+        if node.name == "nn.relu" and node.is_call and goes_before_rounding(graph, rules, i):
+            (real,) = node.operands
+            bits, *parameters_ = real.operands
+            relu = graph.with_operands(node, [bits.operands[0]])
+            bits = graph.with_operands(bits, [relu, *bits.operands[1:]])
+            graph.replace(node, graph.with_operands(real, [bits, *parameters_]))
+
+
+def move_dequantize_first(graph: Graph, rules: Rules) -> None:
+    """Write a dequantize of a reshape as a reshape of a dequantize, where fusion goes on then."""
+    for reshape_index, i in list(find_reshaped_bits(graph, rules)):
+        reshape, node = graph.nodes[reshape_index], graph.nodes[i]
+        real = graph.with_operands(node, [reshape.operands[0], *node.operands[1:]])
+        graph.replace(node, graph.with_operands(reshape, [real], node.type))
+
+
+def move_in_int8(graph: Graph, rules: Rules) -> None:
+    """Move dequantize down and quantize up, and bring constant weights into the form int8 has."""
+    mover = _Mover(graph, rules)
+    for node in graph.nodes:
+        new = mover.moved(node)
+        if new is not None:
+            graph.replace(node, new)
+
+
+class _Mover:
+    """Says what takes the place of a node; operands come first and have been moved already."""
+
+    def __init__(self, graph: Graph, rules: Rules):
+        self._graph, self._rules = graph, rules
+
+    def moved(self, node: Node) -> Node | None:
+        """Return what takes the place of a node; None to keep it."""
+        if node.kind == FIELD:
+            of = node.operands[0]
+            return of.operands[node.attrs.index] if of.kind == TUPLE else None
+        if node.kind != CALL or not node.operands:
+            return None
+        special = self._SPECIAL.get(node.name)
+        if special is not None:
+            return special(self, node)
+        return self._behind(node) if node.is_call and self._keeps_values(node.name) else None
+
+    def _keeps_values(self, name: str | None) -> bool:
+        """Whether each element of an op's result is one of its operand's."""
+        is_row = name in self._rules.ops and not self._rules.excludes(name)
+        return is_row and self._rules.ops[name].keeps_values
+
+    def _behind(self, node: Node) -> Node | None:
+        """Move the dequantize of the operand behind an op."""
+        source = node.operands[0]
+        if len(node.operands) != 1 or not _is_dequantize(source):
+            return None
+        bits, scale, zero_point = source.operands
+        axis = int(source.attrs.axis)
+        if _parameters(source) is None:
+            is_known = scale.is_constant and zero_point.is_constant
+            axis = self._rules.axis_behind(node, axis) if is_known else None
+            if axis is None or bits.type.dtype not in EIGHT_BITS:
+                return None
+        types = tuple(Tensor(value.dims, bits.type.dtype) for value in node.results)
+        new = self._graph.with_operands(node, [bits], types if node.returns_tuple else types[0])
+        if not node.returns_tuple:
+            return self._dequantize(new, source, axis)
+        # The fields are dequantized, one by one.
+        fields = (self._graph.field_of(new, k) for k in range(len(types)))
+        return self._graph.tuple([self._dequantize(f, source, axis) for f in fields], node)
+
+    def _dequantize(self, bits: Node, like: Node, axis: int) -> Node:
+        attrs = {**vars(like.attrs), "axis": axis}
+        type_ = Tensor(bits.type.dims, like.type.dtype)
+        return self._graph.call(DEQUANTIZE, [bits, *like.operands[1:]], bits, type_, **attrs)
+
+    def _real_of_constant(self, node: Node) -> Node | None:
+        """Bring a constant weight into int8 without a zero point; read what is padded in 8 bits."""
+        bits, scale, zero_point = node.operands
+        if not node.is_call or not (scale.is_constant and zero_point.is_constant):
+            return None
+        if bits.name == "nn.pad" and bits.is_call:
+            return self._padded(node, bits)
+        if not bits.is_constant or bits.type.dtype not in EIGHT_BITS:
+            return None
+        values, zero, axis = bits.value, zero_point.value, int(node.attrs.axis)
+        moved = symmetric(values, along(zero, axis, values.ndim)) if zero.any() else None
+        if moved is None and bits.type.dtype == "uint8" and not zero.any():
+            moved = symmetric(values, zero.reshape(-1)[0])
+        if moved is None:
+            return None
+        zeros = self._graph.constant(np.zeros(zero.shape, "int32"))
+        return self._graph.call(
+            DEQUANTIZE, [self._graph.constant(moved), scale, zeros], node, **vars(node.attrs)
+        )
+
+    def _padded(self, node: Node, pad: Node) -> Node | None:
+        """Write a dequantize of a pad with zero as a pad of real numbers.
+
+        A convolution may pad with that. Of several scales one may be that of an item which is
+        padding.
+        """
+        data, value = pad.operands
+        known = _parameters(node)
+        if known is None or not value.is_constant or str(pad.attrs.pad_mode) != "constant":
+            return None
+        if float(value.value.reshape(())) != known[1]:
+            return None
+        real = self._dequantize(data, node, int(node.attrs.axis))
+        zero = self._graph.constant(np.array(0.0), node.type.dtype)
+        type_ = Tensor(pad.type.dims, node.type.dtype)
+        return self._graph.call("nn.pad", [real, zero], pad, type_, **vars(pad.attrs))
+
+    def _quantize(self, node: Node) -> Node | None:
+        known = _parameters(node) if node.is_call else None
+        if known is None or self._rules.excludes(QUANTIZE):
+            return None
+        source = node.operands[0]
+        if source.name == "concatenate" and source.is_call and source.users == [node]:
+            if source.operands[0].kind == TUPLE:
+                fields = [self._in_8_bits(field, node) for field in source.operands[0].operands]
+                fields = self._graph.tuple(fields, node)
+                return self._graph.call(
+                    "concatenate", [fields], source, node.type, **vars(source.attrs)
+                )
+        same = self._in_8_bits(source, node)
+        return same if same.name != QUANTIZE or same.is_live else None
+
+    def _in_8_bits(self, real: Node, quantize: Node) -> Node:
+        """Return what a quantize makes of something, without it if that is already there."""
+        if _is_dequantize(real) and _parameters(real) == _parameters(quantize):
+            if real.operands[0].type.dtype == quantize.type.dtype:
+                return real.operands[0]
+        type_ = Tensor(real.type.dims, quantize.type.dtype)
+        operands = [real, *quantize.operands[1:]]
+        return self._graph.call(QUANTIZE, operands, quantize, type_, **vars(quantize.attrs))
+
+    def _clipped(self, node: Node) -> Node | None:
+        """Move a clip of 8-bit integers before the quantize that makes them."""
+        (bits,) = node.operands
+        is_clip_of_bits = node.type.dtype in EIGHT_BITS and bits.name == QUANTIZE
+        known = _parameters(bits) if is_clip_of_bits else None
+        if known is None or bits.users != [node]:
+            return None
+        attrs = node.attrs
+        low, high = (0.0, np.inf) if node.name == "nn.relu" else (attrs.a_min, attrs.a_max)
+        low, high = real_bounds(float(low), float(high), known, node.type.dtype)
+        real = self._graph.call("clip", bits.operands[:1], node, a_min=low, a_max=high)
+        return self._graph.with_operands(bits, [real, *bits.operands[1:]])
+
+    def _concatenated(self, node: Node) -> Node | None:
+        """Move the dequantize of all operands, if it is the same, behind a concatenation."""
+        fields = node.operands[0]
+        if not node.is_call or fields.kind != TUPLE or self._rules.excludes(node.name):
+            return None
+        sources = fields.operands
+        if not all(map(_is_dequantize, sources)):
+            return None
+        known = {(_parameters(source), source.operands[0].type.dtype) for source in sources}
+        if len(known) > 1 or _parameters(sources[0]) is None:
+            return None
+        bits = self._graph.tuple([source.operands[0] for source in sources], node)
+        type_ = Tensor(node.type.dims, bits.type[0].dtype)
+        joined = self._graph.call("concatenate", [bits], node, type_, **vars(node.attrs))
+        return self._dequantize(joined, sources[0], -1)
+
+    _SPECIAL: dict[str, Callable[[_Mover, Node], Node | None]] = {
+        DEQUANTIZE: _real_of_constant,
+        QUANTIZE: _quantize,
+        "nn.relu": _clipped,
+        "clip": _clipped,
+        "concatenate": _concatenated,
+    }
+
+
+def _is_dequantize(node: Node) -> bool:
+    return node.name == DEQUANTIZE and node.is_call
+
+
+def _parameters(node: Node) -> tuple[float, int] | None:
+    """Return the scale and the zero point of a quantize or dequantize of 8 bits, if known."""
+    bits = node.operands[0] if node.name == DEQUANTIZE else node
+    scale, zero_point = node.operands[1:]
+    if bits.type.dtype not in EIGHT_BITS or not (scale.is_constant and zero_point.is_constant):
+        return None
+    return parameters(scale.type, zero_point.type)

@@ -1,0 +1,74 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Has convolutions compute only the spatial positions that are read, see `ReadPositions`.
+
+In the pre-activated ResNet-50 this saves a tenth of the work.
+"""
+
+from __future__ import annotations
+
+from ..graph.graph import FIELD, Graph, Node
+from ..policy.op_spec import Rules
+from .read_positions import ReadPositions, Subsample
+
+
+def propagate_strides(graph: Graph, rules: Rules) -> None:
+    """Do not compute what strided 1x1 convolutions skip."""
+    positions = ReadPositions(graph, rules)
+    strides, parts = positions.strides(), positions.subsamples()
+    # Those that compute less than before, which all of their users know.
+    made: dict[Node, Node] = {}
+    for i, node in enumerate(graph.nodes):
+        operands = [made.get(operand, operand) for operand in node.operands]
+        if i in parts:
+            read = zip(operands, parts[i])
+            operands = [o if part is None else _subsampled(graph, o, part) for o, part in read]
+        type_ = None if i in positions.steps else node.type
+        if i in strides:
+            attrs = {**vars(node.attrs), "strides": strides[i]}
+            new = graph.call(node.name, operands, node, type_, **attrs)
+        elif operands == node.operands:
+            continue
+        elif node.kind == FIELD:
+            new = graph.field_of(operands[0], node.attrs.index)
+        else:
+            new = graph.with_operands(node, operands, type_)
+        if i in positions.steps:
+            made[node] = new
+        else:
+            graph.replace(node, new)
+
+
+def _subsampled(graph: Graph, data: Node, part: Subsample) -> Node:
+    """Make a pool that reads every so many elements."""
+    if part.is_dequantized:
+        bits, *parameters = data.operands
+        bits = _subsampled(graph, bits, part._replace(is_dequantized=False))
+        return graph.with_operands(data, [bits, *parameters])
+    count = len(part.strides)
+    more = {"count_include_pad": False} if part.op.startswith("avg") else {}
+    return graph.call(
+        f"nn.{part.op}",
+        [data],
+        data,
+        **part.attrs,
+        padding=[0] * (2 * count),
+        dilation=[1] * count,
+        ceil_mode=False,
+        out_layout="",
+        **more,
+    )

@@ -1,0 +1,96 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Computes in bfloat16 or float16 what `ReducedCalls` chooses.
+
+The other calls read and write float32 as before. A softmax or a normalization may be among the
+reduced ones: oneDNN computes these in float32 inside, whatever the type of their operands is.
+"""
+
+from __future__ import annotations
+
+from ..graph.graph import FIELD, TUPLE, Graph, Node
+from ..policy.op_spec import Rules
+from ..policy.op_view import Tensor, Value
+from .reduced_calls import ReducedCalls
+
+
+def reduce_precision(graph: Graph, rules: Rules) -> None:
+    """Let what oneDNN runs compute in the type that the options name."""
+    choice = ReducedCalls(graph, rules)
+    casts = _Casts(graph, choice)
+    for i in sorted(choice.inside):
+        casts.write(i)
+
+
+class _Casts:
+    """Makes the reduced calls, and the casts where types meet."""
+
+    def __init__(self, graph: Graph, choice: ReducedCalls):
+        self._graph, self._choice = graph, choice
+        self._dtype = choice.rules.options.precision
+        # By node and scope.
+        self._reduced: dict[tuple[Node, int], Node] = {}
+
+    def write(self, i: int) -> None:
+        """Let a reduced call take the place of one, and a cast that of its result for others."""
+        graph, node = self._graph, self._graph.nodes[i]
+        operands = [self._in_reduced(operand, node.scope) for operand in node.operands]
+        is_wide, is_heavy = self._choice.writes_float32(i), self._choice.rules.is_heavy(node.name)
+        type_ = node.type if is_wide else self._typed(node.type)
+        if is_heavy:
+            attrs = {key: value for key, value in vars(node.attrs).items() if key != "out_dtype"}
+            attrs.update({"out_dtype": "float32"} if is_wide else {})
+            new = graph.call(node.name, operands, node, type_, **attrs)
+        else:
+            new = graph.with_operands(node, operands, type_)
+        if is_wide:
+            graph.replace(node, new)
+        elif not node.returns_tuple:
+            self._hand_over(node, new)
+        else:
+            for user in list(node.users):
+                assert user.kind == FIELD
+                self._hand_over(user, graph.field_of(new, user.attrs.index))
+
+    def _typed(self, value: Value) -> Value:
+        if isinstance(value, tuple):
+            return tuple(map(self._typed, value))
+        return Tensor(value.dims, self._dtype)
+
+    def _hand_over(self, node: Node, new: Node) -> None:
+        self._reduced[node, node.scope] = new
+        self._graph.replace(node, self._graph.call("cast", [new], node, dtype="float32"))
+
+    def _in_reduced(self, node: Node, scope: int) -> Node:
+        """Return an operand in the reduced type."""
+        if node.kind == TUPLE:
+            return self._graph.tuple([self._in_reduced(o, scope) for o in node.operands], node)
+        node = self._source(node)
+        if (node, scope) not in self._reduced:
+            if node.is_constant:
+                new = self._graph.constant(node.value, self._dtype)
+            else:
+                new = self._graph.call("cast", [node], node, dtype=self._dtype)
+                new.scope = scope
+            self._reduced[node, scope] = new
+        return self._reduced[node, scope]
+
+    def _source(self, node: Node) -> Node:
+        """Return the node of which a cast back to float32 was made, of which there is the other."""
+        return (
+            node.like if node.name == "cast" and (node.like, node.scope) in self._reduced else node
+        )

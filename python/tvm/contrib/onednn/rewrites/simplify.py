@@ -1,0 +1,173 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Removes what computes nothing, and brings ops into the form that oneDNN has code for."""
+
+from __future__ import annotations
+
+from ..graph.dim import is_same
+from ..graph.graph import FIELD, Graph, Node, scalar_of
+from ..policy.op_spec import Rules
+from ..policy.op_view import Tensor
+
+_SOFTMAX = ("nn.fast_softmax", "nn.log_softmax", "nn.softmax")
+
+
+def simplify(graph: Graph, rules: Rules) -> None:
+    """Rewrite each call that is simpler in another form."""
+    for node in graph.nodes:
+        rewrite = _REWRITES.get(node.name)
+        new = rewrite(graph, rules, node) if rewrite is not None else None
+        if new is not None:
+            graph.reread(node, new)
+        elif node.kind == FIELD and node.attrs.index == 0 and node.operands[0].name == "nn.dropout":
+            graph.replace(node, node.operands[0].operands[0])
+
+
+def weights_as_dense_has_them(graph: Graph, rules: Rules) -> None:
+    """Read a matmul by a constant matrix as a dense, for which oneDNN has more kernels."""
+    if rules.excludes("nn.dense"):
+        return
+    for node in graph.nodes:
+        if node.name not in ("nn.matmul", "nn.batch_matmul") or not node.is_call:
+            continue
+        data, weight = node.operands
+        attrs = node.attrs
+        if not weight.is_constant or len(weight.type.dims) != 2 or attrs.transpose_a:
+            continue
+        values = weight.value if attrs.transpose_b else weight.value.T
+        out = {"out_dtype": attrs.out_dtype} if hasattr(attrs, "out_dtype") else {}
+        operands = [data, graph.constant(values)]
+        graph.reread(node, graph.call("nn.dense", operands, node, node.type, **out))
+
+
+def _transpose(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Write a transpose of a transpose as one, or none."""
+    if not node.is_call:
+        return None
+    (data,), axes = node.operands, _axes(node)
+    if data.name == "transpose" and data.is_call and not rules.excludes("transpose"):
+        below = _axes(data)
+        data, axes = data.operands[0], [below[axis] for axis in axes]
+    if axes == sorted(axes):
+        return data
+    is_changed = data is not node.operands[0]
+    return graph.call("transpose", [data], node, node.type, axes=axes) if is_changed else None
+
+
+def _axes(node: Node) -> list[int]:
+    rank = len(node.type.dims)
+    return [int(axis) % rank for axis in node.attrs.axes or range(rank)[::-1]]
+
+
+def _same(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Return the data of a broadcast or cast that changes nothing."""
+    data = node.operands[0]
+    types = (data.type, node.type)
+    if not all(isinstance(type_, Tensor) for type_ in types):
+        return None
+    one, other = types
+    is_unchanged = one.dtype == other.dtype and len(one.dims) == len(other.dims)
+    return data if is_unchanged and all(map(is_same, one.dims, other.dims)) else None
+
+
+def _matmul(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Multiply by a matrix once that was written for each of the batch."""
+    data, many = node.operands
+    if not node.is_call or many.name != "broadcast_to":
+        return None
+    matrix = many.operands[0]
+    if not matrix.is_constant or len(matrix.type.dims) != 2 or node.attrs.transpose_b:
+        return None
+    new = graph.call("nn.matmul", [data, matrix], node, **vars(node.attrs))
+    is_same_type = len(new.type.dims) == len(node.type.dims)
+    return new if is_same_type and all(map(is_same, new.type.dims, node.type.dims)) else None
+
+
+def _clip(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Write the minimum of a maximum, both of one number, as a clip."""
+    if not node.is_call or not node.operands[0].is_call or node.operands[0].name != "maximum":
+        return None
+    (data, low), high = node.operands[0].operands, node.operands[1]
+    low, high = scalar_of(low), scalar_of(high)
+    if low is None or high is None or low > high or rules.excludes("clip"):
+        return None
+    if [value.dims for value in (data.type, node.type)] != [node.type.dims] * 2:
+        return None
+    return graph.call("clip", [data], node, a_min=low, a_max=high)
+
+
+def _leaky_relu(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Read a slope that is known, and one for all, as that of a leaky relu."""
+    data, slopes = node.operands
+    if not node.is_call or not slopes.is_constant or slopes.type.shape != (1,):
+        return None
+    if rules.excludes("nn.leaky_relu"):
+        return None
+    alpha = float(slopes.value.reshape(()))
+    return graph.call("nn.leaky_relu", [data], node, node.type, alpha=alpha)
+
+
+def _of_images(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Read what reduces each image as a global pool: that has 8-bit code."""
+    name = {"mean": "nn.global_avg_pool2d", "max": "nn.global_max_pool2d"}[node.name]
+    attrs = node.attrs
+    if not node.is_call or len(node.args[0].dims) != 4 or not attrs.keepdims or not attrs.axis:
+        return None
+    if sorted(axis % 4 for axis in attrs.axis) != [2, 3] or rules.excludes(name, node.name):
+        return None
+    return graph.call(name, node.operands, node, node.type, layout="NCHW", out_layout="")
+
+
+def _softmax_of_rows(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Write a softmax of rows, joined of open sizes that are restored, as one of the data.
+
+    onnxruntime writes a softmax so when it brings a model of an opset before 13 to a newer one.
+    """
+    if not isinstance(node.type, Tensor) or None not in node.type.shape:
+        return None
+    rows = node.operands[0]
+    if rows.name not in _SOFTMAX or not rows.is_call or rules.excludes(rows.name):
+        return None
+    joined, rank = rows.operands[0], len(rows.type.dims)
+    if joined.name not in _RESHAPES or int(rows.attrs.axis) % rank != rank - 1:
+        return None
+    data = joined.operands[0]
+    if not isinstance(data.type, Tensor) or not is_same(rows.type.dims[-1], data.type.dims[-1]):
+        return None
+    if data.type.dims != node.type.dims:
+        return None
+    return graph.call(rows.name, [data], node, node.type, axis=-1)
+
+
+_RESHAPES = [
+    f"{prefix}{name}"
+    for name in ("reshape", "expand_dims", "squeeze", "flatten", "nn.batch_flatten")
+    for prefix in ("", "relax.")
+]
+
+_REWRITES = {
+    **dict.fromkeys(_RESHAPES, _softmax_of_rows),
+    "broadcast_to": _same,
+    "cast": _same,
+    "copy": _same,
+    "max": _of_images,
+    "mean": _of_images,
+    "minimum": _clip,
+    "nn.prelu": _leaky_relu,
+    "nn.batch_matmul": _matmul,
+    "transpose": _transpose,
+}

@@ -1,0 +1,71 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Writes convolutions in 8 bits whose weight needs a zero point as others, see `offset_weights`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph.graph import Graph, Node
+from ..policy.op_spec import Rules
+from ..policy.rules.quantize import DEQUANTIZE
+from .offset_weights import OffsetConv, matrix_of, names_with_weight, offset_convs, terms_of
+
+
+def without_weight_zero_points(graph: Graph, rules: Rules) -> None:
+    """Write such convolutions as sums of two, or as a matmul of the channels."""
+    names = names_with_weight(rules)
+    calls = (i for i, node in enumerate(graph.nodes) if node.is_call and node.name in names)
+    calls = [i for i in calls if rules.refusal(graph.nodes[i]) is None]
+    for each in list(offset_convs(graph, rules, calls)):
+        if each.is_matmul:
+            if not rules.excludes("nn.dense", "nn.matmul", "matmul"):
+                graph.replace(graph.nodes[each.conv], _dense(graph, each))
+        elif not rules.excludes("add"):
+            last = graph.nodes[each.conv if each.bias is None else each.bias[0]]
+            graph.replace(last, _sum_of_two(graph, each))
+
+
+def _dense(graph: Graph, each: OffsetConv) -> Node:
+    """Multiply the channels, which are the last, by a matrix."""
+    conv, weight = graph.nodes[each.conv], graph.nodes[each.weight]
+    matrix = graph.constant(matrix_of(conv, weight))
+    attrs = {**vars(weight.attrs), "axis": -1}
+    matrix = graph.call(DEQUANTIZE, [matrix, *weight.operands[1:]], weight, **attrs)
+    return graph.call("nn.dense", [conv.operands[0], matrix], conv, conv.type)
+
+
+def _sum_of_two(graph: Graph, each: OffsetConv) -> Node:
+    """Add two convolutions, to the first of which the bias is added."""
+    conv, weight = graph.nodes[each.conv], graph.nodes[each.weight]
+    data = conv.operands[0]
+
+    def term(values: np.ndarray, scale: np.float32) -> Node:
+        parameters = [graph.constant(np.array(scale)), graph.constant(np.array(0, "int32"))]
+        real = graph.call(
+            DEQUANTIZE, [graph.constant(values), *parameters], weight, **vars(weight.attrs)
+        )
+        channels = {"channels": values.shape[str(conv.attrs.kernel_layout).index("O")]}
+        changes = channels if getattr(conv.attrs, "channels", None) is not None else {}
+        return graph.with_attrs(conv, [data, real], **changes)
+
+    first, sums = (term(*each) for each in terms_of(conv, weight))
+    if each.bias is not None:
+        # oneDNN adds a bias at no cost, but not behind an operand that has no channels.
+        outer, bias = (graph.nodes[i] for i in each.bias)
+        first = graph.call(outer.name, [first, bias], outer, **vars(outer.attrs))
+    return graph.call("add", [first, sums], conv, conv.type)

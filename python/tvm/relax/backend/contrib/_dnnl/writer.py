@@ -1,0 +1,473 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Writes a graph of nodes as a function of Relax, with functions for the partitions of oneDNN."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Collection
+
+from tvm import relax
+from tvm.contrib.onednn.graph.graph import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.policy.tensors import COMPILER
+
+from .kernels import KERNEL, NUM_THREADS, kernel_of
+from .reader import RelaxGraph
+from .reading import constant_of
+from .write_ops import written
+
+
+class Body:
+    """The bindings of a function that is being written.
+
+    Parameters
+    ----------
+    normalize : Callable[[relax.Expr], relax.Expr]
+        Infers the type of an expression.
+    known : dict[Node, relax.Expr]
+        What nodes from outside are known by.
+    is_closed : bool
+        Whether nothing but `known` may be read from outside, constants neither.
+    offloaded : Collection[Node]
+        What is in partitions.
+    """
+
+    def __init__(
+        self,
+        normalize: Callable[[relax.Expr], relax.Expr],
+        known: dict[Node, relax.Expr] | None = None,
+        is_closed: bool = False,
+        offloaded: Collection[Node] = (),
+    ):
+        self._normalize, self._is_closed = normalize, is_closed
+        self._offloaded = offloaded
+        self.known: dict[Node, relax.Expr] = known or {}
+        self.bindings: list[relax.Binding] = []
+
+    def emit(self, value: relax.Expr, name: str = "lv") -> relax.Expr:
+        """Bind an expression to a variable of its own."""
+        value = self._normalize(value)
+        var = relax.DataflowVar(name, value.ty)
+        self.bindings.append(relax.VarBinding(var, value))
+        return var
+
+    def read(self, node: Node) -> relax.Expr:
+        """Return what a node is known by; write it if it is not known yet."""
+        node = node.current
+        if node not in self.known:
+            if node.kind == CONSTANT:
+                self.known[node] = constant_from(node)
+            elif node.kind == TUPLE:
+                return relax.Tuple([self.read(operand) for operand in node.operands])
+            elif node.kind == NATIVE and node.origin.native.binding is None:
+                return node.origin.native.value
+            else:
+                self.known[node] = self.emit(self.value(node), _name_of(node))
+        return self.known[node]
+
+    def value(self, node: Node) -> relax.Expr:
+        """Return the expression that computes a node, of what its operands are known by."""
+        native = self._native(node)
+        if native is not None:
+            return native
+        if node.kind == FIELD:
+            return relax.TupleGetItem(self.read(node.operands[0]), node.attrs.index)
+        if node.kind == TUPLE:
+            return relax.Tuple([self.read(operand) for operand in node.operands])
+        if node.expansion is not None:
+            return self._expanded(node)
+        if node.template is not None:
+            templated = self._of_template(node)
+            if templated is not None:
+                return templated
+        return written(node, [self.read(operand) for operand in node.operands], self.emit)
+
+    def _native(self, node: Node) -> relax.Expr | None:
+        """Return the expression that a node was read from, of what it reads now, if it is whole."""
+        origin = node.origin
+        if origin is None or node is not origin.nodes[-1]:
+            return None
+        if len(origin.nodes) > 1 and not self.is_whole(origin):
+            return None
+        return self._substituted(origin, origin.operands)
+
+    def is_whole(self, origin: Origin) -> bool:
+        """Whether an expression that was read as several nodes may be written as it was."""
+        if self._is_closed or not origin.is_intact:
+            return False
+        return not any(node in self._offloaded for node in origin.nodes)
+
+    def _of_template(self, node: Node) -> relax.Expr | None:
+        """Return the expression that the template of a node was read from, of other operands."""
+        template = node.template
+        new = dict(zip((o.current for o in _tensors(template)), _tensors(node)))
+        # The template may have read operands that have been replaced since, before it went.
+        new.update(zip(_tensors(template), _tensors(node)))
+        origin = template.origin
+        operands = [new.get(leaf, new.get(leaf.current)) for leaf in origin.operands]
+        if None in operands or len(set(operands)) < len(set(_tensors(node))):
+            return None
+        expr = self._substituted(origin, operands)
+        if isinstance(expr, relax.Call):
+            # Its type may be another one.
+            return relax.Call(expr.op, expr.args, expr.attrs, expr.ty_args)
+        return expr
+
+    def _substituted(self, origin: Origin, operands: list[Node]) -> relax.Expr | None:
+        if self._is_closed and not all(self._is_there(operand) for operand in operands):
+            return None
+        inside = dict(zip(origin.native.leaves, map(self.read, operands)))
+        return substituted(origin.native.value, inside)
+
+    def _is_there(self, node: Node) -> bool:
+        node = node.current
+        if node.kind == TUPLE and node not in self.known:
+            return all(map(self._is_there, node.operands))
+        return node in self.known
+
+    def _expanded(self, node: Node) -> relax.Expr:
+        """Write the ops that a node stands for; in float32, if those are of another type."""
+        before, inner = dict(self.known), node.expansion
+        is_same_op = inner.name == node.name and len(inner.operands) == len(node.operands)
+        if not is_same_op or inner.type.dtype == node.type.dtype:
+            return self.value(inner)
+        for old, new in zip(inner.operands, node.operands):
+            self.known[old.current] = self.emit(relax.op.astype(self.read(new), old.type.dtype))
+            self.known[old] = self.known[old.current]
+        value = self.emit(self.value(inner))
+        self.known = before
+        return relax.op.astype(value, node.type.dtype)
+
+
+def _tensors(node: Node) -> list[Node]:
+    """Return the operands of a node, those in tuples one by one."""
+    return [
+        tensor
+        for operand in node.operands
+        for tensor in (operand.operands if operand.kind == TUPLE else [operand])
+    ]
+
+
+def _name_of(node: Node) -> str:
+    binding = node.origin.native.binding if node.origin is not None else None
+    return "lv" if binding is None else binding.var.name
+
+
+def constant_from(node: Node) -> relax.Expr:
+    """Return the constant of a node."""
+    if node.origin is not None:
+        return node.origin.native.value
+    return constant_of(node.value, node.type.dtype)
+
+
+def substituted(expr, inside: dict):
+    """Return an expression of what its operands have become."""
+    if expr in inside:
+        return inside[expr]
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([substituted(field, inside) for field in expr.fields])
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(substituted(expr.tuple_value, inside), expr.index)
+    if isinstance(expr, relax.Call):
+        args = [substituted(arg, inside) for arg in expr.args]
+        op = inside.get(expr.op, expr.op) if isinstance(expr.op, relax.Var) else expr.op
+        return relax.Call(op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
+    return expr
+
+
+class FunctionWriter:
+    """Writes a function whose parts for oneDNN are functions of their own.
+
+    Parameters
+    ----------
+    builder : relax.BlockBuilder
+        Has the module; the partitions are added to it.
+    units : Units
+        The function, with what is fused.
+    choice : Choice
+        What goes into partitions.
+    prefix : str
+        What the names of the partitions begin with.
+
+    Attributes
+    ----------
+    names : list[str]
+        The names of the partitions.
+    """
+
+    def __init__(self, builder: relax.BlockBuilder, units: Units, choice: Choice, prefix: str):
+        self._builder, self._units, self._regions = builder, units, choice.regions
+        self._graph: RelaxGraph = units.ops
+        self._partitions = choice.partitions
+        used = {var.name_hint for var in builder.get().get_global_vars()}
+        names = (f"{prefix}_{number}" for number in itertools.count())
+        free = (name for name in names if name not in used)
+        self.names = [name for _, name in zip(self._partitions, free)]
+        # By node: the partition that it is in.
+        self._part_of: dict[Node, int] = {}
+        for k, members in enumerate(self._partitions):
+            for i in units.hidden(members):
+                self._part_of[self._graph.nodes[i]] = k
+        self._body = Body(builder.normalize, offloaded=self._part_of)
+
+    def write(self) -> relax.Function:
+        """Return the function."""
+        func, known = self._graph.func, self._body.known
+        for node in self._graph.nodes:
+            if node.kind == INPUT:
+                known[node] = node.origin.native.value
+        self._escaping = {
+            node
+            for node in self._graph.nodes
+            if any(user.scope != node.scope for user in node.users)
+        }
+        blocks = []
+        for is_dataflow, scopes in self._graph.blocks:
+            for scope in scopes:
+                for unit in self._in_order(scope):
+                    self._write_unit(unit)
+            blocks.append(
+                (relax.DataflowBlock if is_dataflow else relax.BindingBlock)(self._body.bindings)
+            )
+            self._body.bindings = []
+        result = self._graph.nodes[-1]
+        body = substituted_result(result, self._body)
+        if self._body.bindings:
+            blocks.append(relax.BindingBlock(self._body.bindings))
+        return relax.Function(
+            func.params, relax.SeqExpr(blocks, body), func.ret_ty, func.is_pure, func.attrs
+        )
+
+    def _in_order(self, scope: int) -> list:
+        """Return the nodes that TVM computes, and the partitions, each behind what it reads."""
+        graph = self._graph
+        done: dict = {}
+        for node in graph.nodes[:-1]:
+            if node.scope == scope and node.kind not in (CONSTANT, INPUT):
+                self._visit(node, scope, done)
+        return list(done)
+
+    def _visit(self, start: Node, scope: int, done: dict) -> None:
+        stack, entered = [self._unit(start)], set()
+        while stack:
+            unit = stack[-1]
+            if unit in done:
+                stack.pop()
+                continue
+            needs = []
+            if unit not in entered:
+                entered.add(unit)
+                needs = [
+                    self._unit(operand)
+                    for node in self._nodes(unit)
+                    for operand in node.operands
+                    if operand.scope == scope and operand.kind not in (CONSTANT, INPUT)
+                ]
+            needs = [need for need in needs if need not in done and need != unit]
+            if needs:
+                stack.extend(reversed(needs))
+                continue
+            done[unit] = None
+            stack.pop()
+
+    def _unit(self, node: Node):
+        return self._part_of.get(node, node)
+
+    def _nodes(self, unit) -> list[Node]:
+        if isinstance(unit, Node):
+            return [unit]
+        members = self._partitions[unit]
+        return [self._graph.nodes[k] for i in members for k in self._units.members(i)]
+
+    def _write_unit(self, unit) -> None:
+        body = self._body
+        if not isinstance(unit, Node):
+            self._call_partition(unit)
+            return
+        node = unit
+        if node in body.known or self._is_written_with_origin(node):
+            return
+        native = node.origin.native if node.origin is not None else None
+        if native is None or native.binding is None:
+            # A tuple or a field inside a call is written there.
+            if node.kind in (TUPLE, NATIVE) or (node.kind == FIELD and native is not None):
+                return
+        if isinstance(native and native.binding, relax.MatchCast):
+            value = substituted(native.value, self._inside(node))
+            body.bindings.append(relax.MatchCast(native.binding.var, value, native.binding.ty))
+            body.known[node] = native.binding.var
+            return
+        if node.kind == NATIVE:
+            self._write_native(node)
+            return
+        self._bind(node, body.value(node))
+
+    def _is_written_with_origin(self, node: Node) -> bool:
+        """Whether a node is a part of an expression that is written as it was, where that ends."""
+        origin = node.origin
+        is_inside = origin is not None and node is not origin.nodes[-1]
+        return is_inside and self._body.is_whole(origin)
+
+    def _inside(self, node: Node) -> dict:
+        origin = node.origin
+        return dict(zip(origin.native.leaves, map(self._body.read, origin.operands)))
+
+    def _write_native(self, node: Node) -> None:
+        """Write an expression that is looked into no further, such as an if."""
+        body, native = self._body, node.origin.native
+        inside = self._inside(node)
+        value = substituted(native.value, inside)
+        if value.same_as(native.value):
+            # It reads variables where these cannot be replaced.
+            for old, new in inside.items():
+                if isinstance(old, relax.Var) and not old.same_as(new):
+                    body.bindings.append(relax.VarBinding(old, new))
+        self._bind(node, value)
+
+    def _bind(self, node: Node, value: relax.Expr) -> None:
+        value = self._builder.normalize(value)
+        var = self._var(node, value.ty)
+        self._body.bindings.append(relax.VarBinding(var, value))
+        self._body.known[node] = var
+
+    def _var(self, node: Node, type_) -> relax.Var:
+        """Return the variable of a node: its own, if it was read and may be read everywhere."""
+        kind = relax.Var if node in self._escaping else relax.DataflowVar
+        own = _own_var(node)
+        if own is not None and (kind is relax.DataflowVar) == isinstance(own, relax.DataflowVar):
+            return own
+        return kind(_name_of(node), type_ if own is None else own.ty)
+
+    def _call_partition(self, k: int) -> None:
+        members, body = self._partitions[k], self._body
+        partition, symbols, type_ = self._partition(members, self.names[k])
+        var = self._builder.add_func(partition, self.names[k])
+        nodes = self._graph.nodes
+        args = [*(body.read(nodes[i]) for i in self._regions.inputs(members)), *symbols]
+        outputs = [nodes[i] for i in self._regions.outputs(members)]
+        call = relax.Call(var, args, ret_ty=type_)
+        if len(outputs) == 1:
+            self._bind(outputs[0], call)
+            return
+        is_local = self._escaping.isdisjoint(outputs)
+        results = (relax.DataflowVar if is_local else relax.Var)(var.name_hint, type_)
+        body.bindings.append(relax.VarBinding(results, call))
+        for index, node in enumerate(outputs):
+            self._bind(node, relax.TupleGetItem(results, index))
+
+    def _partition(self, members: list[int], name: str) -> tuple:
+        """Return the function of a region, as `_new_function` does."""
+        nodes, params = self._graph.nodes, []
+        body = Body(self._builder.normalize)
+        for i in self._regions.inputs(members):
+            expr = self._body.read(nodes[i])
+            param = relax.Var(getattr(expr, "name", "x"), expr.ty)
+            body.known[nodes[i]] = param
+            params.append(param)
+        for i in members:
+            node = nodes[i]
+            if node.kind == TUPLE:
+                continue
+            if node.kind == FIELD:
+                value = relax.TupleGetItem(body.read(node.operands[0]), node.attrs.index)
+                body.known[node] = body.emit(value, _name_of(node))
+                continue
+            args, composite, symbols, type_ = self._composite(i, body)
+            callee = relax.DataflowVar(f"{_name_of(node)}_kernel", composite.ty)
+            body.bindings.append(relax.VarBinding(callee, composite))
+            call = relax.Call(callee, [*args, *symbols], ret_ty=type_)
+            body.known[node] = relax.DataflowVar(_name_of(node), type_)
+            body.bindings.append(relax.VarBinding(body.known[node], call))
+        outputs = [body.known[nodes[i]] for i in self._regions.outputs(members)]
+        result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
+        attrs = {"Codegen": COMPILER, "global_symbol": name}
+        if self._units.rules.options.num_threads:
+            attrs[NUM_THREADS] = self._units.rules.options.num_threads
+        return _new_function(params, body.bindings, result, attrs)
+
+    def _composite(self, i: int, outer: Body) -> tuple:
+        """Return what an op with what is fused to it is called with, and its function.
+
+        The function is given as by `_new_function`.
+        """
+        kernel = kernel_of(self._units, i)
+        inputs = [self._graph.nodes[k] for k in kernel.inputs]
+        args = [outer.read(node) for node in inputs]
+        params = [relax.Var(f"x{k}", arg.ty) for k, arg in enumerate(args)]
+        known: dict[Node, relax.Expr] = {}
+        for node, param in zip(inputs, params):
+            known.setdefault(node, param)
+        body = Body(self._builder.normalize, known, is_closed=True)
+        for k in self._units.members(i):
+            node = self._graph.nodes[k]
+            body.known[node] = body.emit(body.value(node))
+        node = {"name": kernel.name, "attrs": kernel.attrs}
+        is_own = kernel.name.startswith(f"{COMPILER}.")
+        name = kernel.name if is_own else f"{COMPILER}.{kernel.name.split('.')[-1]}"
+        attrs = {"Composite": name, KERNEL: json.dumps(node)}
+        result = body.known[self._graph.nodes[i]]
+        return args, *_new_function(params, body.bindings, result, attrs)
+
+
+def substituted_result(node: Node, body: Body) -> relax.Expr:
+    """Return what a function returns."""
+    origin = node.origin
+    inside = dict(zip(origin.native.leaves, map(body.read, origin.operands)))
+    return substituted(origin.native.value, inside)
+
+
+def _own_var(node: Node) -> relax.Var | None:
+    """Return the variable of what a node was read from, if it was bound to one."""
+    is_result = node.origin is not None and node is node.origin.nodes[-1]
+    binding = node.origin.native.binding if is_result else None
+    return None if binding is None else binding.var
+
+
+def _new_function(params, bindings, body, attrs: dict) -> tuple[relax.Function, list, object]:
+    """Return a function with variables of its own.
+
+    Returns
+    -------
+    func, symbols, type_ : tuple[relax.Function, list[relax.Expr], Type]
+        The function; what it is called with behind `params`: a shape of the symbols that no
+        parameter is as large as, such as `n` where one has `4 * n` rows, in a list of none or one,
+        as TVM's FuseOpsByPattern passes them; and the type of its result by the caller's symbols.
+    """
+    results = body.fields if isinstance(body, relax.Tuple) else [body]
+    is_composite = "Composite" in attrs
+    renamed = {
+        var: relax.Var(var.name, var.ty)
+        for var in ([*results] if is_composite else [b.var for b in bindings])
+        if isinstance(var, relax.DataflowVar)
+    }
+    bindings = [
+        relax.VarBinding(renamed.get(binding.var, binding.var), substituted(binding.value, renamed))
+        for binding in bindings
+    ]
+    block = (relax.DataflowBlock if is_composite else relax.BindingBlock)(bindings)
+    body = substituted(body, renamed)
+    is_tuple = isinstance(body, relax.Tuple)
+    type_ = relax.TupleType([field.ty for field in body.fields]) if is_tuple else body.ty
+    func = relax.Function(params, relax.SeqExpr([block], body), type_)
+    symbols = relax.analysis.free_symbolic_vars(func)
+    if symbols:
+        shape = relax.Var("tir_vars", relax.ShapeType(symbols))
+        func = relax.Function([*params, shape], func.body, type_)
+    func = relax.utils.copy_with_new_vars(func).with_attrs(attrs)
+    return func, [relax.ShapeExpr(symbols)] if symbols else [], type_
