@@ -209,6 +209,7 @@ def test_calls_like_others():
     same = graph.with_operands(clip, [n.x])
     assert same.type.dims == n.x.type.dims and same.arg_names == ["data"] and same.template is None
     clip.origin = Origin("expression")
+    clip.origin.nodes.append(clip)
     assert graph.with_operands(clip, [n.x]).template is clip
 
 

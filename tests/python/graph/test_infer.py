@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from op_draws import DRAWS, drawn
 from tvm.contrib.onednn.graph.dim import Dim, substituted
-from tvm.contrib.onednn.graph.infer import broadcast, has_inference, infer, reshaped
+from tvm.contrib.onednn.graph.infer import broadcast, has_inference, infer, reshaped, windows
 from tvm.contrib.onednn.graph.numpy_ops import define, evaluate_op, has_definition
 from tvm.contrib.onednn.policy.op_view import Tensor
 from tvm.contrib.onednn.policy.table import TABLE
@@ -85,8 +85,10 @@ def test_open(name):
             for size, dim in zip(wanted.dims, dims):
                 assert dim in (None, size), f"{call.attrs} {[t.dims for t in types]}: {dims}"
                 is_two = len({*opened.values()} & set(np.ravel(shapes_of(types)))) > 1
+                # Whether a window is left out, and what the channels of groups are.
+                is_ceil = call.attrs.get("ceil_mode", False)
                 is_grouped = call.attrs.get("groups", 1) > 1
-                assert dim is not None or name in UNKNOWN or is_two or is_grouped, call
+                assert dim is not None or name in UNKNOWN or is_two or is_grouped or is_ceil, call
 
 
 def shapes_of(types):
@@ -110,6 +112,18 @@ def test_broadcast():
     assert broadcast((n,), (4,)) == (4,)
     # Either may be one.
     assert broadcast((n,), (m,)) == (None,)
+
+
+def test_windows():
+    n = Dim.symbol("n")
+    assert windows(7, (1, 1), 3, 2) == 4 and windows(8, (0, 0), 3, 2) == 3
+    assert windows(8, (0, 0), 3, 2, is_ceil=True) == 4
+    # It would begin in the padding.
+    assert windows(1, (0, 2), 1, 2, is_ceil=True) == 1
+    assert windows(n, (0, 2), 1, 2, is_ceil=True) is None
+    assert windows(n, (0, 0), 3, 2, is_ceil=True) == n // 2
+    assert windows(n, (1, 1), 3, 1, is_ceil=True) == n
+    assert windows(None, (1, 1), 3, 1) is None
 
 
 def test_sizes_that_different_ways_lead_to_are_equal():

@@ -22,6 +22,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from scipy import special
+from tvm.contrib.onednn.graph.infer import infer
 from tvm.contrib.onednn.graph.numpy_ops import define, evaluate_op, has_definition
 from tvm.contrib.onednn.graph.numpy_types import UndefinedResult
 from tvm.contrib.onednn.policy.op_view import Tensor
@@ -159,7 +160,8 @@ def pool(name, data, **attrs):
     given = dict(pool_size=[3], strides=[2], padding=[1, 1], layout="NCW")
     attrs = SimpleNamespace(**{**given, **attrs})
     values = np.asarray(data)[None, None]
-    return define(name)(attrs, Tensor((), str(values.dtype)), values)[0, 0].tolist()
+    type_ = infer(name, [Tensor(values.shape, str(values.dtype))], attrs)
+    return define(name)(attrs, type_, values)[0, 0].tolist()
 
 
 def test_windows_at_the_edges():

@@ -66,7 +66,7 @@ def test_a_tree_gets_the_files_of_its_kind():
     relay, relax = (set(PATCH_SETS[kind].overlay) for kind in ("relay", "relax"))
     assert not any(re.match("python/tvm/relay|src/relay|src/runtime/contrib", p) for p in relax)
     assert not any(re.search("relax|src/runtime/extra", path) for path in relay)
-    shared = ("tests/cpp-runtime/", "python/tvm/contrib/onednn/")
+    shared = ("tests/cpp-runtime/", "tests/python/graph/", "python/tvm/contrib/onednn/")
     common = {path for path in relay & relax if not path.startswith(shared)}
     assert common == {"cmake/modules/contrib/DNNL.cmake", "cmake/utils/FindDNNL.cmake"}
 

@@ -14,10 +14,11 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The rules and the runtime judge alike.
+"""The rules, the runtime and the graph's inference judge alike.
 
 What a rule accepts `Infer` of the runtime accepts, with the shapes and types that Relax infers; a
-sample is initialised, too. No model is compiled.
+sample is initialised, too. So does `infer` of the graph, which knows open dimensions as symbols. No
+model is compiled.
 """
 
 import json
@@ -28,11 +29,16 @@ import tvm_dnnl
 from dnnl_draw import Draw
 from dnnl_draws import DRAWS, NOT_DRAWN
 from tvm import relax, tirx
+from tvm.contrib.onednn.graph.dim import Dim, substituted
+from tvm.contrib.onednn.graph.infer import infer
 from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.op_view import OpView, Tensor
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import op
 from tvm_dnnl._dnnl.codegen import compile_partitions
 from tvm_dnnl._dnnl.ops import ROWS
-from tvm_dnnl._dnnl.reading import is_constant
+from tvm_dnnl._dnnl.reading import Unread, is_constant, value_of
 
 SEEDS = 48
 # Each such case gets a plan.
@@ -183,3 +189,91 @@ def _open_problems(name, seed, mod, shapes):
     except RuntimeError as error:
         return [f"{other[0].script()}\n{shapes} {str(error).strip().splitlines()[-1]}"]
     return []
+
+
+def value_type(type_, value=None):
+    """Return a type as the graph has it, with a symbol for each variable."""
+    if isinstance(type_, relax.TupleType):
+        return tuple(map(value_type, type_.fields))
+    if type_.ndim < 0:
+        raise Unread("the rank is not known")
+    values = [None] * type_.ndim if type_.shape is None else type_.shape.values
+    dims = (
+        None if dim is None else int(dim) if isinstance(dim, tirx.IntImm) else Dim.symbol(str(dim))
+        for dim in values
+    )
+    return Tensor(tuple(dims), str(type_.dtype), value)
+
+
+def view_of(call):
+    """Return a call as the rules see it; None where it has no counterpart in the table."""
+    row = ROWS.get(getattr(call.op, "name", ""))
+    if row is None:
+        return None
+    try:
+        read = row(call)
+        args = [
+            value_type(each.ty, value_of(each) if is_constant(each) else None)
+            for each in read.operands
+        ]
+        result = value_type(call.ty)
+    except Unread:
+        return None
+    results = result if isinstance(result, tuple) else (result,)
+    return OpView(read.name, args, results, read.namespace, None, isinstance(result, tuple))
+
+
+def views(mod):
+    """Return the calls of a function in order, None for what the table does not have."""
+    values = [each.value for block in mod["main"].body.blocks for each in block.bindings]
+    return [view_of(each) for each in values if isinstance(each, relax.Call)]
+
+
+def difference(view, static):
+    """Return where the graph infers other types than Relax does of the same without open sizes."""
+    types = infer(view.name, view.args, view.attrs)
+    got = list(types) if isinstance(types, tuple) else [types]
+    numbers = {f"n{size}": size for size in range(2000)}
+    got = [(each.dtype, [substituted(dim, numbers) for dim in each.dims]) for each in got]
+    wanted = [(each.dtype, list(each.shape)) for each in static.results]
+    if view is not static:
+        # A size may be unknown, but not another one.
+        for (_, dims), (_, sizes) in zip(got, wanted):
+            dims[:] = [n if dim is None else dim for n, dim in zip(sizes, dims)]
+    # Relax has no tuple of one part.
+    return None if got == wanted else f"{view.name} {vars(view.attrs)}: {got}, not {wanted}"
+
+
+def is_plain(view):
+    """Whether the open dimensions of the operands are parameters' own."""
+    tensors = [each for arg in view.args for each in (arg if isinstance(arg, tuple) else (arg,))]
+    dims = [str(dim) for each in tensors for dim in each.dims if isinstance(dim, Dim)]
+    return all(dim[1:].isdigit() for dim in dims)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_what_the_graph_infers(name):
+    problems, accepted, rules = [], 0, Rules(TABLE)
+    for seed in range(SEEDS):
+        static = drawn(name, seed)
+        if static is None:
+            continue
+        mod, shapes = static
+        known = views(mod)
+        cases = [known]
+        sizes = {n for each in shapes for n in each}
+        symbols = {size: tirx.Var(f"n{size}", "int64") for size in sizes}
+        other = None if name in STATIC else drawn(name, seed, symbols)
+        if other is not None:
+            cases.append(views(other[0]))
+        for case in cases:
+            for view, wanted in zip(case, known, strict=True):
+                if None in (view, wanted) or not is_plain(view):
+                    continue
+                if any(rules.reason(each) is not None for each in (view, wanted)):
+                    continue
+                accepted += 1
+                found = difference(view, wanted)
+                problems += [f"seed {seed}: {found}"] if found else []
+    print(f"{name}: {accepted} accepted")
+    assert not problems, f"{len(problems)} of {accepted}:\n" + "\n".join(problems[:5])

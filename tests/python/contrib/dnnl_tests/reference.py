@@ -19,6 +19,7 @@
 from types import SimpleNamespace
 
 import numpy as np
+from tvm.contrib.onednn.graph.infer import infer
 from tvm.contrib.onednn.graph.numpy_ops import define
 from tvm.contrib.onednn.policy.op_view import Tensor
 
@@ -34,9 +35,10 @@ def rand(*shape, seed=0):
 
 def _compute(name, attrs, *values):
     """Evaluate an op in float64; the result has the type of the first operand."""
-    result_type = Tensor((), str(values[0].dtype))
+    attrs = SimpleNamespace(**attrs)
+    types = [Tensor(value.shape, str(value.dtype)) for value in values]
     wide = (value.astype("float64") for value in values)
-    result = define(name)(SimpleNamespace(**attrs), result_type, *wide)
+    result = define(name)(attrs, infer(name, types, attrs), *wide)
     result = result[0] if isinstance(result, list) else result
     return result.astype(values[0].dtype)
 
@@ -45,8 +47,9 @@ def _letters(data):
     return "DHW"[5 - data.ndim :]
 
 
-def _layouts(data, kernel):
-    return dict(data_layout="NC" + _letters(data), kernel_layout=kernel + _letters(data))
+def _conv_attrs(data, kernel, attrs):
+    layouts = dict(data_layout="NC" + _letters(data), kernel_layout=kernel + _letters(data))
+    return {**layouts, "strides": 1, "padding": 0, "dilation": 1, **attrs}
 
 
 def conv(data, weight, attrs):
@@ -64,7 +67,8 @@ def conv(data, weight, attrs):
     numpy.ndarray
         Of the type of `data`, in the layout of `data` unless `attrs` has an `out_layout`.
     """
-    return _compute(f"nn.conv{data.ndim - 2}d", {**_layouts(data, "OI"), **attrs}, data, weight)
+    attrs = _conv_attrs(data, "OI", attrs)
+    return _compute(f"nn.conv{data.ndim - 2}d", attrs, data, weight)
 
 
 def conv2d(data, weight, attrs):
@@ -74,7 +78,7 @@ def conv2d(data, weight, attrs):
 
 def conv_transpose(data, weight, attrs):
     """Compute Relay's nn.conv1d_transpose, conv2d_transpose or conv3d_transpose in float64."""
-    attrs = {**_layouts(data, "IO"), **attrs}
+    attrs = _conv_attrs(data, "IO", attrs)
     return _compute(f"nn.conv{data.ndim - 2}d_transpose", attrs, data, weight)
 
 

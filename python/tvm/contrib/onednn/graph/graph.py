@@ -38,7 +38,7 @@ from ..policy.graph import Graph as NumberedGraph
 from ..policy.graph import users_of
 from ..policy.op_view import NoTensor, OpView, Tensor, Value
 from .dim import Dim, is_same
-from .infer import infer
+from .infer import has_inference, infer
 
 CALL, TUPLE, FIELD, CONSTANT, INPUT, NATIVE = (
     "call",
@@ -111,6 +111,8 @@ class Node(OpView):
         A node of the same op and attributes, with other operands, that was read.
     unread : str | None
         Why a call has no counterpart in the table.
+    compute_type : Callable[[], Value] | None
+        Tells the type when it is asked for, if it has not been.
     index : int | None
         Its number; None for a node that is not in the graph.
     """
@@ -127,6 +129,9 @@ class Node(OpView):
         self.kind, self.name, self.scope = kind, name, scope
         self.operands: list[Node] = list(operands)
         self._type, self._attrs = type_, attrs
+        self.compute_type: Callable[[], Value] | None = None
+        if callable(type_):
+            self._type, self.compute_type = None, type_
         self._arg_names: Sequence[str] = ()
         self.users: list[Node] = []
         self.origin: Origin | None = None
@@ -145,8 +150,8 @@ class Node(OpView):
     @property
     def type(self) -> Value:
         """What the node computes."""
-        if callable(self._type):
-            self._type = self._type()
+        if self.compute_type is not None:
+            self._type, self.compute_type = self.compute_type(), None
         return self._type
 
     @property
@@ -158,8 +163,15 @@ class Node(OpView):
 
     @property
     def args(self) -> list[Value]:
-        """What the operands compute."""
-        return [operand.type for operand in self.operands]
+        """What the operands compute; a tuple that is not made of tensors is none of them."""
+        return [
+            (
+                NoTensor("TupleType")
+                if operand.returns_tuple and operand.kind != TUPLE
+                else operand.type
+            )
+            for operand in self.operands
+        ]
 
     @property
     def results(self) -> tuple[Value, ...]:
@@ -402,7 +414,7 @@ class Graph(NumberedGraph):
 
         They keep its origin, so that they are written as it was where all of them stay on TVM.
         """
-        origin, made = old.origin, [] if new.is_live or new.is_constant else _fresh(new)
+        origin, made = old.origin, [] if new.is_live or new.is_constant else made_below(new)
         if origin is not None and len(origin.nodes) == 1 and made:
             origin.nodes = made
             for node in made:
@@ -459,6 +471,7 @@ class Graph(NumberedGraph):
         """Raise an AssertionError that names the node if the graph is not sound."""
         for i, node in enumerate(self.nodes):
             assert node.index == i, f"{node} is not number {i}"
+            assert node.current is node, f"{node} is read, but {node.current} is in its place"
             for operand in node.operands:
                 assert operand.is_live and operand.index < i, f"{node} reads {operand} too early"
                 assert operand.users.count(node) == node.operands.count(
@@ -466,7 +479,7 @@ class Graph(NumberedGraph):
                 ), f"{operand} does not know that {node} reads it"
             for user in node.users:
                 assert node in user.operands, f"{user} does not read {node}"
-            if node.kind == CALL and node.unread is None:
+            if node.is_call and has_inference(node.name):
                 for value in node.results:
                     assert isinstance(value, Tensor), f"{node} computes {value}"
             if node.kind == FIELD:
@@ -480,8 +493,8 @@ def _made(node: Node, like: Node) -> Node:
     return node
 
 
-def _fresh(new: Node) -> list[Node]:
-    """Return the calls below a node that were made since the last `sort`, operands first."""
+def made_below(new: Node) -> list[Node]:
+    """Return the calls that a new node is computed from and that are as new, itself the last."""
     order: list[Node] = []
     seen = {new}
 
@@ -589,6 +602,7 @@ def open_like(shape: Sequence[int | None], key: Any) -> tuple:
 
 
 __all__ = [
+    "made_below",
     "CALL",
     "CONSTANT",
     "FIELD",

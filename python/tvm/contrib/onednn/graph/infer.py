@@ -113,12 +113,49 @@ def _comparison(args, attrs, name):
     return Tensor(broadcast(*(arg.dims for arg in args)), "bool")
 
 
-def _windows(size: Size, window: int, stride: int, padding: int, is_ceil: bool = False) -> Size:
-    """Count the windows along an axis."""
-    if size is None:
+def windows(
+    size: Size,
+    padding: tuple[int, int],
+    window: Size,
+    stride: int,
+    is_ceil: bool = False,
+) -> Size:
+    """Count the windows along an axis.
+
+    Rounded up, the last one may begin in the padding after the data. Relax leaves it out, as
+    PyTorch does, and so does this. Relay counts it: the rule refuses such a call.
+
+    Parameters
+    ----------
+    size : int | Dim | None
+        The size of the data.
+    padding : tuple[int, int]
+        What is padded before and after it.
+    window : int | Dim
+        From the first to the last value of a window.
+    stride : int
+        From window to window.
+    is_ceil : bool
+        Whether to round up.
+    """
+    before, after = padding
+    if None in (size, window):
         return None
-    more = padding - window + (stride - 1 if is_ceil else 0)
-    return (size + more) // stride + 1
+    more = stride - 1 if is_ceil else 0
+    if more and not (isinstance(size, int) and isinstance(window, int)):
+        # Whether the last one is left out depends on the size.
+        if not isinstance(window, int) or after + more >= window:
+            return None
+    count = (size + (before + after + more) - window) // stride + 1
+    if more and isinstance(count, int) and (count - 1) * stride >= size + before:
+        count -= 1
+    return count
+
+
+def both_sides(padding: int | Sequence[int], count: int) -> list[tuple[int, int]]:
+    """Return what is padded before and after each of some axes."""
+    padding = for_each(padding, 2 * count)
+    return list(zip(padding[:count], padding[count:]))
 
 
 def spatial_axes(layout: str) -> list[int]:
@@ -133,20 +170,15 @@ def _conv(args, attrs, name):
     axes, is_transposed = spatial_axes(layout), name.endswith("_transpose")
     count = len(axes)
     strides, dilation = (for_each(each, count) for each in (attrs.strides, attrs.dilation))
-    padding = for_each(attrs.padding, 2 * count)
+    padding = both_sides(attrs.padding, count)
     more = for_each(getattr(attrs, "output_padding", 0), count) if is_transposed else [0] * count
     dims = list(data.dims)
     for k, axis in enumerate(axes):
         window = (kernel[layout[axis]] - 1) * dilation[k] + 1
-        sides = padding[k] + padding[k + count]
-        if is_transposed:
-            dims[axis] = (
-                None
-                if dims[axis] is None
-                else ((dims[axis] - 1) * strides[k] + window - sides + more[k])
-            )
-        else:
-            dims[axis] = _windows(dims[axis], window, strides[k], sides)
+        if not is_transposed:
+            dims[axis] = windows(dims[axis], padding[k], window, strides[k])
+        elif dims[axis] is not None:
+            dims[axis] = (dims[axis] - 1) * strides[k] + window - sum(padding[k]) + more[k]
     groups = int(getattr(attrs, "groups", 1))
     if is_transposed:
         dims[layout.index("C")] = kernel["O"] * groups
@@ -170,12 +202,11 @@ def _pool(args, attrs, name):
     count = len(axes)
     window, strides = (for_each(each, count) for each in (attrs.pool_size, attrs.strides))
     dilation = for_each(getattr(attrs, "dilation", 1), count)
-    padding = for_each(getattr(attrs, "padding", 0), 2 * count)
+    padding = both_sides(getattr(attrs, "padding", 0), count)
     is_ceil, dims = bool(getattr(attrs, "ceil_mode", False)), list(data.dims)
     for k, axis in enumerate(axes):
         extent = (window[k] - 1) * dilation[k] + 1
-        sides = padding[k] + padding[k + count]
-        dims[axis] = _windows(dims[axis], extent, strides[k], sides, is_ceil)
+        dims[axis] = windows(dims[axis], padding[k], extent, strides[k], is_ceil)
     return Tensor(tuple(dims), data.dtype)
 
 

@@ -225,11 +225,22 @@ def _dequantize(attrs, result_type, x, scale, zero_point):
     return dequantized(x, scale, zero_point, _axis(attrs))
 
 
+def _divide(x: Array, y: Array) -> Array:
+    """Divide; integers are cut off toward zero, as TVM divides them."""
+    if x.dtype.kind not in "iu":
+        return x / y
+    if not y.all():
+        raise UndefinedResult("divide of integers by zero")
+    quotient = x // y
+    return quotient + ((quotient < 0) & (quotient * y != x))
+
+
 def _axis(attrs) -> int:
     return int(getattr(attrs, "axis", -1))
 
 
 DEFINITIONS: dict[str, Definition] = {
+    "divide": _elementwise(_divide),
     **numpy_windows.DEFINITIONS,
     **numpy_norms.DEFINITIONS,
     **numpy_moves.DEFINITIONS,
@@ -238,7 +249,7 @@ DEFINITIONS: dict[str, Definition] = {
         name: _elementwise(getattr(np, name))
         for name in (
             "abs exp log negative sqrt tanh sin cos isnan "
-            "add subtract multiply divide maximum minimum power floor_divide "
+            "add subtract multiply maximum minimum power floor_divide "
             "equal not_equal less less_equal greater greater_equal "
             "logical_and logical_or logical_not where"
         ).split()

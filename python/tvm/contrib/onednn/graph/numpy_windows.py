@@ -24,7 +24,7 @@ import numpy as np
 
 from ..policy.rules.quantize import along
 from ..policy.rules.resize import ROUND, coordinates, sampling
-from .infer import for_each, spatial_axes
+from .infer import both_sides, for_each, spatial_axes
 from .numpy_types import Array, UndefinedResult, lowest, wide
 
 _SPATIAL = "DHW"
@@ -52,17 +52,12 @@ def _taps(
         )
 
 
-def _conv_attrs(attrs, count: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
+def _window_attrs(attrs, count: int) -> tuple[list[int], list[int], list[tuple[int, int]]]:
     """Return strides, dilation and the padding of both sides for each spatial axis."""
     strides, dilation = (
         for_each(getattr(attrs, name, 1), count) for name in ("strides", "dilation")
     )
-    return strides, dilation, _padding(attrs, count)
-
-
-def _padding(attrs, count: int) -> list[tuple[int, int]]:
-    padding = for_each(getattr(attrs, "padding", 0), 2 * count)
-    return list(zip(padding[:count], padding[count:]))
+    return strides, dilation, both_sides(getattr(attrs, "padding", 0), count)
 
 
 def _conv_result(attrs, out: Array, letters: str) -> Array:
@@ -73,7 +68,7 @@ def _conv_result(attrs, out: Array, letters: str) -> Array:
 def _conv(attrs, result_type, data, weight):
     source, weight, letters = _operands(attrs, data, weight, "OI")
     count, groups = len(letters), int(getattr(attrs, "groups", 1))
-    strides, dilation, padding = _conv_attrs(attrs, count)
+    strides, dilation, padding = _window_attrs(attrs, count)
     source = np.pad(source, [(0, 0), (0, 0), *padding])
     # A depthwise weight may have the outputs of each input channel in the place of I.
     kernel = weight.shape[2:]
@@ -94,7 +89,7 @@ def _conv_transpose(attrs, result_type, data, weight):
     """Add each value's multiple of the kernel to the output, and cut the padding off."""
     source, weight, letters = _operands(attrs, data, weight, "IO")
     count, groups = len(letters), int(getattr(attrs, "groups", 1))
-    strides, dilation, padding = _conv_attrs(attrs, count)
+    strides, dilation, padding = _window_attrs(attrs, count)
     more = for_each(getattr(attrs, "output_padding", 0), count)
     sizes, kernel = source.shape[2:], weight.shape[2:]
     source = source.reshape(source.shape[0], groups, source.shape[1] // groups, -1)
@@ -116,33 +111,32 @@ def _pool(kind: str):
         layout, letters = str(attrs.layout), _SPATIAL[5 - data.ndim :]
         source, count = _reordered(wide(data), layout, "NC" + letters), data.ndim - 2
         kernel = for_each(attrs.pool_size, count)
-        strides, dilation, padding = _conv_attrs(attrs, count)
-        is_ceil = bool(getattr(attrs, "ceil_mode", False))
+        strides, dilation, padding = _window_attrs(attrs, count)
         sizes, frame = [], [(0, 0), (0, 0)]
         for k, full in enumerate(source.shape[2:]):
             before, after = padding[k]
             reach = (kernel[k] - 1) * dilation[k] + 1
-            free = full + before + after - reach
-            sizes.append((free + (strides[k] - 1 if is_ceil else 0)) // strides[k] + 1)
+            # Relay and Relax count differently, see `infer.windows`.
+            sizes.append(result_type.shape[layout.index(letters[k])])
             # Rounded up, the last window may reach beyond the padding.
             end = (sizes[k] - 1) * strides[k] + reach
             frame.append((before, max(end - full - before, after)))
-        windows = [window for _, window in _taps(kernel, sizes, strides, dilation)]
+        parts = [part for _, part in _taps(kernel, sizes, strides, dilation)]
         if kind == "max":
             # The maximum of nothing is the lowest value of the type.
             fill = lowest(result_type.dtype)
             padded = np.pad(source, frame, constant_values=fill)
             out = np.full((*source.shape[:2], *sizes), fill, source.dtype)
-            for window in windows:
-                out = np.maximum(out, padded[(..., *window)])
+            for part in parts:
+                out = np.maximum(out, padded[(..., *part)])
             return _reordered(out, "NC" + letters, layout)
         padded = np.pad(source, frame)
         is_counted = np.zeros(padded.shape[2:])
         is_counted[_counted(attrs, source.shape[2:], padding)] = 1
-        numbers = sum(is_counted[window] for window in windows)
+        numbers = sum(is_counted[part] for part in parts)
         if not numbers.all():
             raise UndefinedResult("a window holds nothing to average")
-        out = sum(padded[(..., *window)] for window in windows) / numbers
+        out = sum(padded[(..., *part)] for part in parts) / numbers
         return _reordered(out, "NC" + letters, layout)
 
     return compute

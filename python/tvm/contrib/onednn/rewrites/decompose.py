@@ -112,9 +112,11 @@ def codes_of(given, wanted) -> list[int] | None:
 def decompose(graph: Graph, rules: Rules) -> None:
     """Write each op that can be written as others so."""
     for node in graph.nodes:
-        if node.unread != COMPOSED or node.name not in DECOMPOSITIONS:
+        # Relax's ops say so where they are read; those of Relay have no row.
+        is_composed = node.unread == COMPOSED or (node.is_call and node.name not in rules.ops)
+        if not is_composed or node.name not in DECOMPOSITIONS:
             continue
-        if rules.excludes(node.name.partition(".")[2]):
+        if rules.excludes(node.name.removeprefix("relax.")):
             continue
         try:
             _check_tensors(node)
@@ -196,7 +198,10 @@ def _take(make: Maker, node: Node) -> Node:
     data, indices = node.operands
     if not indices.is_constant:
         raise UnsupportedOp("the indices are not constant, and oneDNN has no look-up")
-    axis, shape = int(node.attrs.axis or 0), data.type.shape
+    shape = data.type.shape
+    if (node.attrs.axis is None and len(shape) > 1) or getattr(node.attrs, "batch_dims", 0):
+        raise UnsupportedOp("axis or batch_dims is none that a slice has")
+    axis = int(node.attrs.axis or 0) % len(shape)
     size, rank = shape[axis], indices.value.ndim
     # In the mode "fast" any element may be read for an index out of range. PyTorch's importer
     # writes -1 so, of which TVM's kernel reads what is before the tensor; so the last is read.
@@ -347,6 +352,7 @@ DECOMPOSITIONS: dict[str, Callable[[Maker, Node], Node | None]] = {
     "relax.nn.attention": _attention,
     "relax.nn.attention_bias": _attention,
     "relax.take": _take,
+    "take": _take,
     "relax.matmul": _matmul_of_vectors,
     "relax.nn.layer_norm": partial(_along_one_axis, "nn.layer_norm"),
     "relax.nn.rms_norm": partial(_along_one_axis, "dnnl.rms_norm"),

@@ -27,7 +27,7 @@ import math
 import numpy as np
 
 from ..graph.evaluate import constant_value
-from ..graph.graph import CALL, Graph, Node
+from ..graph.graph import CALL, TUPLE, Graph, Node
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, quantized
@@ -41,11 +41,14 @@ def fold_constants(graph: Graph, rules: Rules) -> None:
     The dequantize of a weight stays, which may be multiplied by in 8 bits.
     """
     for node in graph.nodes:
-        if node.kind != CALL or not node.operands:
+        if node.kind != CALL:
             continue
-        new = _selected(node) if node.name == "where" else None
+        new = _filled(graph, node) if node.name in _FILLED else None
+        if new is None and node.name == "where":
+            new = _selected(node)
         # A matrix that is broadcast to each of a batch is multiplied by once, see `simplify`.
-        is_known = all(operand.is_constant for operand in node.operands)
+        operands = (o.operands if o.kind == TUPLE else [o] for o in node.operands)
+        is_known = node.operands and all(each.is_constant for own in operands for each in own)
         if new is None and is_known and node.name != "broadcast_to":
             new = _constant(graph, node)
         if new is not None:
@@ -63,11 +66,30 @@ def _constant(graph: Graph, node: Node) -> Node | None:
         return None if bits is None else graph.constant(bits, node.type.dtype)
     if not isinstance(node.type, Tensor) or None in node.type.shape:
         return None
-    most = max(MOST_FILLED, *(math.prod(value.shape) for value in node.args))
-    if math.prod(node.type.shape) > most:
+    operands = (o.operands if o.kind == TUPLE else [o] for o in node.operands)
+    sizes = (math.prod(each.type.shape) for own in operands for each in own)
+    if math.prod(node.type.shape) > max(MOST_FILLED, sum(sizes)):
         return None
     value = constant_value(node)
     return None if value is None else graph.constant(value, node.type.dtype)
+
+
+_FILLED = {"zeros": 0, "zeros_like": 0, "ones": 1, "ones_like": 1, "full": None, "full_like": None}
+
+
+def _filled(graph: Graph, node: Node) -> Node | None:
+    """Return a tensor of one known value, such as the first state of an LSTM.
+
+    TVM computes it at each run, and it would cut a partition.
+    """
+    shape, value = getattr(node.type, "shape", (None,)), _FILLED[node.name]
+    if None in shape or math.prod(shape) > MOST_FILLED:
+        return None
+    if value is None:
+        if not node.operands[-1].is_constant:
+            return None
+        value = node.operands[-1].value
+    return graph.constant(np.broadcast_to(np.asarray(value), shape), node.type.dtype)
 
 
 def _selected(node: Node) -> Node | None:

@@ -18,14 +18,20 @@
 
 from __future__ import annotations
 
-from ..graph.graph import Graph
+from ..graph.graph import Graph, Node
 from ..policy.op_spec import Rules
 from ..policy.padding import with_pad
 
 
-def fold_pad(graph: Graph, rules: Rules) -> None:
-    """Let convolutions and pools do the padding of the pads that they read, where oneDNN can."""
-    names = rules.with_field("padding")
+def fold_pad(graph: Graph, rules: Rules) -> list[Node]:
+    """Let convolutions and pools do the padding of the pads that they read, where oneDNN can.
+
+    Returns
+    -------
+    folded : list[Node]
+        The pads.
+    """
+    names, folded = rules.with_field("padding"), []
     for node in graph.nodes:
         if not node.is_call or node.name not in names:
             continue
@@ -41,3 +47,5 @@ def fold_pad(graph: Graph, rules: Rules) -> None:
             padded = graph.with_attrs(node, [data, *others], **attrs)
             if rules.refusal(padded) is None:
                 graph.replace(node, padded)
+                folded.append(pad)
+    return folded

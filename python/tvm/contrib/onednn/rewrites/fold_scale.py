@@ -36,9 +36,15 @@ from ..policy.rules.reduce import batch_norm_affine
 from .scale_walk import Affine, ScaleWalk
 
 
-def fold_scale(graph: Graph, rules: Rules) -> None:
-    """Fold batch norms and constants into weights and biases."""
-    names, folded = rules.with_field("scaled_weight"), set()
+def fold_scale(graph: Graph, rules: Rules) -> list[Node]:
+    """Fold batch norms and constants into weights and biases.
+
+    Returns
+    -------
+    folded : list[Node]
+        What is folded: all but one addition, which is the bias.
+    """
+    names, folded = rules.with_field("scaled_weight"), []
     for i, node in enumerate(graph.nodes):
         if not node.is_call or node.name not in names:
             continue
@@ -47,11 +53,13 @@ def fold_scale(graph: Graph, rules: Rules) -> None:
             continue
         if rules.refusal(node) is None:
             walk = _Walk(graph, rules, i, node)
-            folded.update(walk.fold())
-    for i, node in enumerate(graph.nodes):
-        affine = None if i in folded else _affine_of(node, rules)
+            folded += walk.fold()
+    for node in graph.nodes:
+        affine = None if node in folded else _affine_of(node, rules)
         if affine is not None and _is_better_written_out(node, rules):
-            _write_out(graph, node, affine)
+            if _write_out(graph, rules, node, affine):
+                folded.append(node)
+    return folded
 
 
 def _affine_of(node: Node, rules: Rules) -> Affine | None:
@@ -70,22 +78,25 @@ def _is_better_written_out(node: Node, rules: Rules) -> bool:
     if rules.refusal(node) is not None:
         return True
     if any(user.kind != FIELD or user.attrs.index != 0 for user in node.users):
-        return True
+        return False
     return data.dtype == "float32" and int(node.attrs.axis) % len(data.shape) == 1
 
 
-def _write_out(graph: Graph, node: Node, affine: Affine) -> None:
-    """Let a factor and a summand take the place of a batch_norm's first result."""
+def _write_out(graph: Graph, rules: Rules, node: Node, affine: Affine) -> bool:
+    """Let a factor and a summand take the place of a batch_norm's first result, if they can."""
     data, *statistics = node.operands
     rank, dtype = len(data.type.dims), data.type.dtype
     scale, shift = (rounded(along(each, affine.axis, rank), dtype) for each in affine[1:])
     if not all(np.isfinite(each.astype("float64")).all() for each in (scale, shift)):
-        return
+        return False
     product = graph.call("multiply", [data, graph.constant(scale)], node)
     result = graph.call("add", [product, graph.constant(shift)], node)
+    if rules.excludes(product.name, result.name):
+        return False
     for user in list(node.users):
         if user.kind == FIELD:
             graph.replace(user, [result, *statistics[2:]][user.attrs.index])
+    return True
 
 
 class _Walk(ScaleWalk):
@@ -93,8 +104,8 @@ class _Walk(ScaleWalk):
         """Return what a node does if it is a batch_norm of constants."""
         return _affine_of(self.graph.nodes[i], self.rules)
 
-    def fold(self) -> list[int]:
-        """Fold the most ops that can be; return the numbers of what is gone."""
+    def fold(self) -> list[Node]:
+        """Fold the most ops that can be; return what is gone."""
         root, last = self.graph.nodes[self.ops[0]], None
         dtype = root.type.dtype
         for each in self.matches():
@@ -109,5 +120,7 @@ class _Walk(ScaleWalk):
         new = self.graph.with_operands(root, new, root.type)
         if bias:
             new = self.graph.call("add", [new, self.graph.constant(bias[0])], root, root.type)
+            if self.rules.refusal(new) is not None:
+                return []
         self.graph.replace(self.graph.nodes[each.ops[-1]], new)
-        return each.ops
+        return [self.graph.nodes[i] for i in each.gone]

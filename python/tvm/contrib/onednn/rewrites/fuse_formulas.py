@@ -53,11 +53,22 @@ def fuse_formulas(graph: Graph, rules: Rules) -> None:
             names = [graph.nodes[k].name for k in group if graph.nodes[k].name]
             if rules.excludes(name, *names):
                 continue
+            new = graph.call(name, operands, node, **attrs)
+            if not _may_be_same(new, node):
+                continue
             new = graph.call(name, operands, node, node.type, **attrs)
             if rules.refusal(new) is None:
                 graph.fuse_into(node, new)
                 fused.update(group)
                 break
+
+
+def _may_be_same(new: Node, old: Node) -> bool:
+    """Whether nothing is known of two tensors that tells their types apart."""
+    sizes = zip(new.type.shape, old.type.shape)
+    is_same_rank = len(new.type.shape) == len(old.type.shape)
+    is_same = is_same_rank and all(None in pair or pair[0] == pair[1] for pair in sizes)
+    return is_same and new.type.dtype == old.type.dtype
 
 
 def _readings(graph: Graph, i: int) -> Iterator[_Reading]:
@@ -78,8 +89,9 @@ def _readings(graph: Graph, i: int) -> Iterator[_Reading]:
     if node.name in RMSNormReader.roots:
         norm = RMSNormReader(graph).read(i)
         operands = norm and _of_vectors(graph, norm, -1)
-        if operands and norm.gamma is not None:
-            yield _Reading("dnnl.rms_norm", operands[:2], {"epsilon": norm.epsilon})
+        if operands:
+            operands = operands[: 1 if norm.gamma is None else 2]
+            yield _Reading("dnnl.rms_norm", operands, {"epsilon": norm.epsilon})
     if node.name in ROOTS:
         for formula in FormulaReader(graph).formulas(i):
             yield _Reading(formula.name, [graph.nodes[formula.data]], dict(formula.attrs))

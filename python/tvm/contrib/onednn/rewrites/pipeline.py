@@ -20,14 +20,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from .. import interrupts
-from ..graph.graph import Graph
+from ..graph.graph import Graph, Node
 from ..policy.op_spec import Rules
 from ..policy.quantized import weights_in_float32
 from ..policy.rules.quantize import DEQUANTIZE
 from ..report.failures import note_failure
+from .bias_order import move_bias_first
 from .decompose import decompose
 from .fold_constants import fold_constants
 from .fold_pad import fold_pad
@@ -41,11 +42,14 @@ from .move_in_int8 import (
     move_relu_first,
 )
 from .propagate_strides import propagate_strides
+from .read_qnn import read_dequantize, read_qnn
+from .recurrent import hoist_input_products
 from .reduced_precision import reduce_precision
 from .simplify import simplify, weights_as_dense_has_them
 from .weight_zero_point import without_weight_zero_points
 
-Rewrite = Callable[[Graph, Rules], None]
+# It edits a graph, and may return what it has folded into other ops.
+Rewrite = Callable[[Graph, Rules], Optional[list[Node]]]
 
 
 class Outcome(NamedTuple):
@@ -80,22 +84,41 @@ def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str])
         By function: which rewrites failed.
     """
     run = _Run(graph, rules, function, failures)
-    run.steps(fold_constants, decompose, fold_constants, simplify, weights_as_dense_has_them)
-    run.steps(fold_pad, is_folding=True)
-    in_float32: Counter = Counter()
-    is_quantized = DEQUANTIZE in graph.ops
-    if is_quantized:
-        run.steps(merge_equal, move_relu_first, without_weight_zero_points, move_in_int8)
-        run.steps(fold_constants, simplify)
-        in_float32 = weights_in_float32(graph, rules)
-        run.steps(fold_dequantized, fold_constants, simplify, weights_as_dense_has_them)
-    run.steps(fold_scale, is_folding=True)
-    run.steps(propagate_strides, fuse_formulas)
+    run.steps(simplify, read_dequantize, fold_constants, decompose, fold_constants, simplify)
+    run.steps(weights_as_dense_has_them, hoist_input_products, read_qnn)
+    _read_in_8_bits(run)
+    run.steps(fold_constants, simplify, weights_as_dense_has_them)
+    run.steps(fold_scale)
+    run.steps(propagate_strides)
+    if not rules.options.keep_bias_order:
+        run.steps(move_bias_first)
+    run.steps(fuse_formulas)
     if rules.options.precision != "float32":
         run.steps(reduce_precision)
-    if is_quantized:
+    if run.is_quantized:
         run.steps(move_dequantize_first)
-    return Outcome(run.folded, in_float32)
+    return Outcome(run.folded, run.in_float32)
+
+
+def rewrite_quantized(
+    graph: Graph, rules: Rules, function: str, failures: dict[str, str]
+) -> Outcome:
+    """Rewrite what is quantized in a graph only; see `rewrite`."""
+    run = _Run(graph, rules, function, failures)
+    run.steps(read_dequantize, fold_constants, read_qnn)
+    _read_in_8_bits(run)
+    return Outcome(run.folded, run.in_float32)
+
+
+def _read_in_8_bits(run: _Run) -> None:
+    """Have oneDNN read integers in 8 bits where it can, and let no pad be in the way."""
+    if run.is_quantized:
+        run.steps(merge_equal, move_relu_first, without_weight_zero_points, move_in_int8)
+        run.steps(fold_constants)
+    run.steps(fold_pad)
+    if run.is_quantized:
+        run.count_in_float32()
+        run.steps(fold_dequantized)
 
 
 class _Run:
@@ -103,23 +126,29 @@ class _Run:
         self._graph, self._rules = graph, rules
         self._function, self._failures = function, failures
         self.folded: Counter = Counter()
+        self.in_float32: Counter = Counter()
 
-    def steps(self, *rewrites: Rewrite, is_folding: bool = False) -> None:
-        """Run some rewrites; of those that fold, count what is gone."""
-        given = self._ops() if is_folding else None
+    def steps(self, *rewrites: Rewrite) -> None:
+        """Run some rewrites, and count what they have folded, unless something else reads it."""
         for each in rewrites:
             interrupts.deliver()
             restore = self._graph.checkpoint()
             try:
-                each(self._graph, self._rules)
+                folded = each(self._graph, self._rules) or []
                 self._graph.sort()
+                gone = [node for node in dict.fromkeys(folded) if not node.is_live]
+                names = map(self._graph.op_name, gone)
+                self.folded.update(name for name in names if name is not None)
             # A model must not fail to compile because a part of it cannot be rewritten.
             except Exception as error:  # pylint: disable=broad-except
                 restore()
                 note_failure(self._failures, self._function, each.__name__, error, stacklevel=6)
-        if given is not None:
-            self.folded += given - self._ops()
 
-    def _ops(self) -> Counter:
-        names = (self._graph.op_name(node) for node in self._graph.nodes)
-        return Counter(name for name in names if name is not None)
+    @property
+    def is_quantized(self) -> bool:
+        """Whether there is something that oneDNN may read in 8 bits."""
+        return DEQUANTIZE in self._graph.ops
+
+    def count_in_float32(self) -> None:
+        """Count, for the report, the ops with 8-bit operands that run in float32."""
+        self.in_float32 = weights_in_float32(self._graph, self._rules)

@@ -79,7 +79,7 @@ class _Casts:
         """Return an operand in the reduced type."""
         if node.kind == TUPLE:
             return self._graph.tuple([self._in_reduced(o, scope) for o in node.operands], node)
-        node = self._source(node)
+        node = self._source(node, scope)
         if (node, scope) not in self._reduced:
             if node.is_constant:
                 new = self._graph.constant(node.value, self._dtype)
@@ -89,8 +89,6 @@ class _Casts:
             self._reduced[node, scope] = new
         return self._reduced[node, scope]
 
-    def _source(self, node: Node) -> Node:
-        """Return the node of which a cast back to float32 was made, of which there is the other."""
-        return (
-            node.like if node.name == "cast" and (node.like, node.scope) in self._reduced else node
-        )
+    def _source(self, node: Node, scope: int) -> Node:
+        """Return what is there in the reduced type of what a cast made float32 again."""
+        return node.like if node.name == "cast" and (node.like, scope) in self._reduced else node

@@ -19,22 +19,57 @@
 from __future__ import annotations
 
 from ..graph.dim import is_same
-from ..graph.graph import FIELD, Graph, Node, scalar_of
+from ..graph.graph import CALL, FIELD, NATIVE, TUPLE, Graph, Node, scalar_of
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor
 
 _SOFTMAX = ("nn.fast_softmax", "nn.log_softmax", "nn.softmax")
 
 
-def simplify(graph: Graph, rules: Rules) -> None:
-    """Rewrite each call that is simpler in another form."""
+def simplify(graph: Graph, rules: Rules) -> list[Node]:
+    """Rewrite each call that is simpler in another form.
+
+    Returns
+    -------
+    folded : list[Node]
+        Copies, casts to the same type, dropouts and broadcasts that other ops do themselves.
+    """
+    folded = []
     for node in graph.nodes:
         rewrite = _REWRITES.get(node.name)
         new = rewrite(graph, rules, node) if rewrite is not None else None
+        if new is None and node.kind == FIELD and node.attrs.index == 0:
+            if node.operands[0].name == "nn.dropout":
+                folded.append(node.operands[0])
+                new = node.operands[0].operands[0]
+        elif new is not None and rewrite in (_same, _copied):
+            folded.append(node)
         if new is not None:
             graph.reread(node, new)
-        elif node.kind == FIELD and node.attrs.index == 0 and node.operands[0].name == "nn.dropout":
-            graph.replace(node, node.operands[0].operands[0])
+    for node in graph.nodes:
+        if node.is_call and node.name in rules.ops and rules.ops[node.name].post == "binary":
+            folded += _broadcast_itself(graph, rules, node)
+    return folded
+
+
+def _broadcast_itself(graph: Graph, rules: Rules, node: Node) -> list[Node]:
+    """Have a binary op read what was broadcast for it, where its other operand has the shape.
+
+    Importers make a `broadcast_to` of ONNX's Expand, for which oneDNN has no primitive.
+    """
+    broadcasts = [operand for operand in node.operands if operand.name == "broadcast_to"]
+    if rules.excludes(node.name, "broadcast_to"):
+        return []
+    for each in broadcasts:
+        data = each.operands[0]
+        if node.name == "nn.bias_add" or not isinstance(data.type, Tensor):
+            continue
+        operands = [data if operand is each else operand for operand in node.operands]
+        new = graph.call(node.name, operands, node, **vars(node.attrs))
+        if _is_same_type(new, node) and rules.refusal(new) is None:
+            graph.reread(node, new)
+            return [each]
+    return []
 
 
 def weights_as_dense_has_them(graph: Graph, rules: Rules) -> None:
@@ -74,14 +109,32 @@ def _axes(node: Node) -> list[int]:
 
 
 def _same(graph: Graph, rules: Rules, node: Node) -> Node | None:
-    """Return the data of a broadcast or cast that changes nothing."""
+    """Return the data of a broadcast that changes nothing."""
+    return node.operands[0] if _is_same_type(node.operands[0], node) else None
+
+
+def _is_same_type(one: Node, other: Node) -> bool:
+    """Whether two nodes compute tensors of the same size in every run, and of one type."""
+    if not all(isinstance(node.type, Tensor) for node in (one, other)):
+        return False
+    is_alike = one.type.dtype == other.type.dtype and len(one.type.dims) == len(other.type.dims)
+    return is_alike and all(map(is_same, one.type.dims, other.type.dims))
+
+
+def _copied(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Return the data of a copy, or of a cast that changes nothing."""
     data = node.operands[0]
-    types = (data.type, node.type)
-    if not all(isinstance(type_, Tensor) for type_ in types):
+    is_only_name = data.kind == CALL and data.users == [node]
+    if rules.excludes(node.name) or not (is_only_name or not _is_returned(node)):
         return None
-    one, other = types
-    is_unchanged = one.dtype == other.dtype and len(one.dims) == len(other.dims)
-    return data if is_unchanged and all(map(is_same, one.dims, other.dims)) else None
+    return data if _is_same_type(data, node) else None
+
+
+def _is_returned(node: Node) -> bool:
+    """Whether a value may leave the function, for which it needs a buffer of its own."""
+    return not node.users or any(
+        user.kind == NATIVE or (user.kind == TUPLE and _is_returned(user)) for user in node.users
+    )
 
 
 def _matmul(graph: Graph, rules: Rules, node: Node) -> Node | None:
@@ -93,8 +146,7 @@ def _matmul(graph: Graph, rules: Rules, node: Node) -> Node | None:
     if not matrix.is_constant or len(matrix.type.dims) != 2 or node.attrs.transpose_b:
         return None
     new = graph.call("nn.matmul", [data, matrix], node, **vars(node.attrs))
-    is_same_type = len(new.type.dims) == len(node.type.dims)
-    return new if is_same_type and all(map(is_same, new.type.dims, node.type.dims)) else None
+    return new if _is_same_type(new, node) else None
 
 
 def _clip(graph: Graph, rules: Rules, node: Node) -> Node | None:
@@ -162,8 +214,8 @@ _RESHAPES = [
 _REWRITES = {
     **dict.fromkeys(_RESHAPES, _softmax_of_rows),
     "broadcast_to": _same,
-    "cast": _same,
-    "copy": _same,
+    "cast": _copied,
+    "copy": _copied,
     "max": _of_images,
     "mean": _of_images,
     "minimum": _clip,

@@ -14,10 +14,11 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The rules and the runtime judge alike.
+"""The rules, the runtime and the graph's inference judge alike.
 
 What a rule accepts `Infer` of the runtime accepts, with the shapes and types that Relay infers; a
-sample is initialised, too. No model is compiled: a case takes a millisecond.
+sample is initialised, too. So does `infer` of the graph, which knows open dimensions as symbols. No
+model is compiled: a case takes a millisecond.
 """
 
 import json
@@ -26,12 +27,15 @@ import random
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.graph.dim import Dim, substituted
+from tvm.contrib.onednn.graph.infer import infer
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.op_view import Tensor
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import is_partition
-from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
+from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs, view_of
 
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs import draw, quantized
@@ -152,6 +156,7 @@ def test_a_call_that_the_rule_accepts(name):
         if rules.reason(view_of(call_of(func))) is None:
             accepted += 1
             problems += problems_of(func, func, accepted % SAMPLE == 0)
+            problems += differences_of(call_of(func))
     print(f"{name}: {accepted} accepted")
     assert not problems, f"{len(problems)} of {accepted}:\n" + "\n".join(problems[:3])
     assert accepted
@@ -169,6 +174,7 @@ def test_a_call_with_open_dimensions_that_the_rule_accepts(name):
         if all(rules.reason(view_of(call_of(each))) is None for each in (func, case)):
             accepted += 1
             problems += problems_of(case, func)
+            problems += differences_of(call_of(case), call_of(func))
     print(f"{name}: {accepted} accepted")
     assert not problems, f"{len(problems)} of {accepted}:\n" + "\n".join(problems[:3])
 
@@ -186,6 +192,58 @@ def problems_of(func, static, is_sample=False):
     return [] if got == wanted else [f"{func}\nthe runtime infers {got}, not {wanted}"]
 
 
+def with_symbols(static, case):
+    """Return the type of an operand with a symbol for each open dimension, named by its size."""
+    if isinstance(static, tuple):
+        return tuple(map(with_symbols, static, case))
+    dims = (Dim.symbol(n) if dim is None else dim for n, dim in zip(static.shape, case.shape))
+    return Tensor(tuple(dims), case.dtype, case.value)
+
+
+def differences_of(call, static=None):
+    """Return where the graph and Relay infer other types for a call.
+
+    Parameters
+    ----------
+    call : relay.Call
+        The call.
+    static : relay.Call, optional
+        The same without open dimensions.
+    """
+    view, other = view_of(call), view_of(call if static is None else static)
+    types = infer(view.name, list(map(with_symbols, other.args, view.args)), plain_attrs(call))
+    got = []
+    for type_ in types if isinstance(types, tuple) else (types,):
+        sizes = {n: n for each in _tensors(other.args) for n in each.shape}
+        got.append((type_.dtype, [substituted(dim, sizes) for dim in type_.dims]))
+    wanted = [(each.dtype, list(each.shape)) for each in other.results]
+    if static is not None:
+        # A size may be unknown, but not another one.
+        for (_, dims), (_, sizes) in zip(got, wanted):
+            dims[:] = [n if dim is None else dim for n, dim in zip(sizes, dims)]
+    is_tuple = isinstance(types, tuple)
+    if (got, is_tuple) == (wanted, other.returns_tuple):
+        return []
+    return [f"{call}\nthe graph infers {got}, not {wanted}"]
+
+
+def _tensors(values):
+    return [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
+
+
+def differences_in(func):
+    """Return where the graph and Relay infer other types for calls in a function."""
+    problems = []
+
+    def visit(expr):
+        view = view_of(expr)
+        if view is not None and view.name in TABLE:
+            problems.extend(differences_of(expr))
+
+    relay.analysis.post_order_visit(func.body, visit)
+    return problems
+
+
 def check_partitions(mod):
     """Partition a module; return how many partitions it has, and what the runtime refuses."""
     partitioned = dnnl.partition_for_dnnl(mod, prune=False)
@@ -194,7 +252,7 @@ def check_partitions(mod):
         if not isinstance(func, relay.Function) or not is_partition(func):
             continue
         count += 1
-        problems += problems_of(func, func, count == 1)
+        problems += problems_of(func, func, count == 1) + differences_in(func)
     return count, problems
 
 

@@ -16,19 +16,15 @@
 # under the License.
 """Any legal Relay module can be partitioned, whatever it consists of, and computes the same."""
 
-import itertools
-import re
-
 import numpy as np
 import pytest
 import tvm
 from tvm import relay
-from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.report import failures
-from tvm.relay.op.contrib import _dnnl, dnnl
+from tvm.contrib.onednn.rewrites import pipeline as rewrites
+from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl import pipeline
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import Rewritten
-from tvm.relay.op.contrib._dnnl.rewrites import driver
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
@@ -240,7 +236,7 @@ def test_step_that_fails_is_a_warning(step, monkeypatch):
         raise tvm.TVMError("Traceback\nno way")
 
     fail.__name__ = step
-    monkeypatch.setattr(pipeline, step, fail)
+    monkeypatch.setattr(rewrites if hasattr(rewrites, step) else pipeline, step, fail)
     mod = module(relu(conv(X) + const(8, 1, 1)))
     with pytest.warns(failures.PartitionWarning, match=f"function main: {step} failed: no way"):
         partitioned = dnnl.partition_for_dnnl(mod)
@@ -268,42 +264,46 @@ def open_model():
     return module(relay.nn.dense(gelu, const(8, 4)) + const(8))
 
 
-STEPS = [step.__name__ for step in pipeline._steps(Options(precision="bfloat16"))]
+STEPS = [step.__name__ for step in pipeline._steps()]
+REWRITES = [
+    *["simplify", "read_dequantize", "fold_constants", "decompose", "weights_as_dense_has_them"],
+    *["hoist_input_products", "read_qnn", "fold_pad", "fold_scale", "propagate_strides"],
+    *["fuse_formulas", "reduce_precision"],
+]
 
 
 def partition_with(name, wrapper, monkeypatch):
     """Partition `open_model` with another function in the place of a step."""
-    step = getattr(pipeline, name)
+    steps = rewrites if name in REWRITES else pipeline
+    step = getattr(steps, name)
     other = wrapper(step)
-    of_qdq = [other if each is step else each for each in pipeline._QDQ_STEPS]
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, name, other)
-        patch.setattr(pipeline, "_QDQ_STEPS", of_qdq)
+        patch.setattr(steps, name, other)
         precision = "bfloat16" if name == "reduce_precision" else "float32"
         return dnnl.partition_for_dnnl(open_model(), prune=False, precision=precision)
 
 
-@pytest.mark.parametrize("name", dict.fromkeys(STEPS))
+@pytest.mark.parametrize("name", dict.fromkeys([*STEPS, *REWRITES]))
 def test_step_that_fails_in_the_end_leaves_no_trace(name, monkeypatch):
     """Function and report are those of a pipeline without the step, or of none."""
 
     def failing(step):
-        def fail(function, rules):
-            step(function, rules)
+        def fail(given, rules):
+            step(given, rules)
             raise tvm.TVMError("no way")
 
         fail.__name__ = name
         return fail
 
     def skipping(step):
-        return lambda function, rules: Rewritten(function.func)
+        return lambda given, rules: None if name in REWRITES else Rewritten(given.func)
 
     with pytest.warns(failures.PartitionWarning, match=f"{name} failed: no way"):
         partitioned = partition_with(name, failing, monkeypatch)
     check_complete(partitioned)
     report = dnnl.offload_report(partitioned).to_dict()
     assert report.pop("failures") == {"main": f"{name} failed: no way"}
-    if name in ("dynamic_again", "unwrap_virtual_ops"):
+    if name == "dynamic_again":
         assert tvm.ir.structural_equal(partitioned["main"], open_model()["main"])
         assert not report["offloaded"] and not report["folded"]
     else:
@@ -311,41 +311,6 @@ def test_step_that_fails_in_the_end_leaves_no_trace(name, monkeypatch):
         assert tvm.ir.structural_equal(partitioned["main"], without["main"], True)
         wanted = dnnl.offload_report(without).to_dict()
         assert (report["folded"], report["offloaded"]) == (wanted["folded"], wanted["offloaded"])
-
-
-@pytest.mark.parametrize(
-    "wrong, why",
-    [
-        (lambda x: [][0], "list index out of range"),
-        (lambda x: x + const(5), "DiagnosticError: one"),
-    ],
-    ids=["raises", "no-type"],
-)
-def test_one_replacement_that_fails(wrong, why, monkeypatch):
-    """The step replaces the others, and it is told once what stayed."""
-
-    def find(graph, rules, calls_of):
-        for name, build in (("tanh", wrong), ("sigmoid", relu)):
-            for i in calls_of(name):
-                yield driver.Match([i], graph.operands[i], build)
-
-    def fold_scale(function, rules):
-        return driver.rewrite(function, rules, find)
-
-    monkeypatch.setattr(pipeline, "fold_scale", fold_scale)
-    mod = module(relay.tanh(conv(X)), relay.tanh(X), relay.sigmoid(conv(X)), sin(X))
-    with pytest.warns(failures.PartitionWarning) as caught:
-        partitioned = dnnl.partition_for_dnnl(mod, prune=False)
-    check_complete(partitioned)
-    report = dnnl.offload_report(dnnl.partition_for_dnnl(partitioned))
-    assert report.ops["tanh"] == 2 and report.composites == {
-        "dnnl.conv2d_tanh": 1,
-        "dnnl.conv2d_relu": 1,
-    }
-    assert report.reasons == {"sin": {"no rule for this op": 1}}
-    (text,) = report.failures.values()
-    assert text.startswith(f"fold_scale of tanh failed: {why}") and text.count("failed") == 1
-    assert [str(warning.message) for warning in caught] == [f"oneDNN: function main: {text}"]
 
 
 def test_virtual_ops_of_a_function_that_is_left_alone(monkeypatch):
@@ -386,11 +351,3 @@ class TestSumOfTheSame:
     def test_nothing_to_simplify_is_left_as_it_is(self):
         mod = partition(module(sin(sin(conv(X)))))
         assert str(mod["main"].body).count("sin(") == 2
-
-
-def test_the_list_of_steps():
-    """What the package says of the order is the order."""
-    files = re.findall(r"^    ((?:rewrites|partition)/\w+)", _dnnl.__doc__, re.MULTILINE)
-    steps = pipeline._steps(Options(precision="bfloat16", keep_bias_order=False))
-    modules = ["/".join(step.__module__.split(".")[-2:]) for step in steps]
-    assert files == [name for name, _ in itertools.groupby(modules)]

@@ -27,11 +27,12 @@ from tvm import relay
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_view import OpView, Tensor
 from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.rewrites.qnn_sums import ACCUMULATING
+from tvm.contrib.onednn.rewrites.read_qnn import READERS
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import op_calls
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
 from tvm.relay.op.contrib._dnnl.partition import pattern_table
-from tvm.relay.op.contrib._dnnl.rewrites import qnn_sums, qnn_to_qdq
 
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs.draw import Unfit
@@ -287,8 +288,8 @@ def qnn_ops():
     """Return the QNN ops that have no row and are read as others, by kind."""
     # pylint: disable=protected-access
     kinds = {
-        "sums in int32, with the requantize, dequantize or cast of each": qnn_sums.ACCUMULATING,
-        "others": qnn_to_qdq._READERS,
+        "sums in int32, with the requantize, dequantize or cast of each": ACCUMULATING,
+        "others": READERS,
     }
     # The reader names some by those of the float ops, which need not be there.
     known = {name for name in tvm.ir.Op.list_op_names() if name.startswith("qnn.")} - {*TABLE}

@@ -24,45 +24,25 @@ from collections.abc import Callable
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import interrupts
-from tvm.contrib.onednn.options import Options
+from tvm.contrib.onednn.partition.units import Choice, Units
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import EIGHT_BITS, tensor_reason
 from tvm.contrib.onednn.report.failures import note_failure
 from tvm.contrib.onednn.rewrites.formulas import ROOTS
+from tvm.contrib.onednn.rewrites.pipeline import rewrite, rewrite_quantized
 from tvm.relay import transform
 
 from .ir.dataflow_graph import OPAQUE, Rewritten, TypedFunction, has_attr, op_calls
 from .ir.relay_view import op_name, value_of, view_of
-from .partition.dequantize_order import move_dequantize_first
+from .params import bind_params
 from .partition.for_patterns import write_for_patterns
-from .partition.outline import offload
 from .partition.single_calls import keep_calls_single
+from .reader import RelayGraph
 from .report.record import ATTR, Record
-from .rewrites.bias_order import move_bias_first
 from .rewrites.broadcast_fusion import stop_broadcast_fusion
-from .rewrites.fold_layer_norm import fold_layer_norm
-from .rewrites.fold_pad import fold_pad
-from .rewrites.fold_scale import fold_scale
-from .rewrites.move_in_int8 import fold_dequantized, move_in_int8
-from .rewrites.propagate_strides import propagate_strides
-from .rewrites.qnn_to_qdq import arithmetic_to_qdq, qnn_to_qdq
-from .rewrites.recurrent import hoist_input_products
-from .rewrites.reduced_precision import reduce_precision
-from .rewrites.relu_order import move_relu_first
-from .rewrites.rms_norm import wrap_rms_norms
-from .rewrites.simplify import (
-    bind_params,
-    fold_constants,
-    fold_filled,
-    fold_quantized,
-    merge_equal,
-    remove_broadcasts,
-    remove_identities,
-)
+from .rewrites.fold_other_constants import fold_other_constants
 from .rewrites.static_reshape import dynamic_again, static_reshape
-from .rewrites.take_to_slice import take_to_slice
-from .rewrites.virtual_ops import unwrap_virtual_ops, wrap_formulas
-from .rewrites.weight_zero_point import without_weight_zero_points
+from .writer import partitioned, write
 
 Step = Callable[[TypedFunction, Rules], Rewritten]
 
@@ -75,7 +55,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
     See :py:func:`tvm.relay.op.contrib.dnnl.partition_for_dnnl`.
     """
-    return _rewritten(mod, params, rules, _steps(rules.options))
+    return _rewritten(mod, params, rules, _steps())
 
 
 def legalize_qnn(mod: tvm.IRModule, rules: Rules) -> tvm.IRModule:
@@ -83,14 +63,7 @@ def legalize_qnn(mod: tvm.IRModule, rules: Rules) -> tvm.IRModule:
 
     See :py:func:`tvm.relay.op.contrib.dnnl.legalize_qnn_for_dnnl`.
     """
-    steps = [
-        arithmetic_to_qdq,
-        fold_constants,
-        *_QDQ_STEPS,
-        fold_pad,
-        fold_dequantized,
-        write_for_patterns,
-    ]
+    steps = [fold_other_constants, read_in_8_bits, write_for_patterns]
     return _rewritten(mod, None, rules, steps)
 
 
@@ -120,52 +93,42 @@ def _run(
         interrupts.deliver()
         changed = _attempt(function, step, rules, record)
         # Without these TVM cannot compile what the steps before them have written.
-        if changed is None and step in (dynamic_again, unwrap_virtual_ops):
+        if changed is None and step is dynamic_again:
             kept.failures = record.failures
             return given.mod, kept
         function = changed or function
     return function.mod, record
 
 
-# QNN ops become float ops between dequantize and quantize, and these go where fusion wants them.
-_QDQ_STEPS: list[Step] = [
-    fold_quantized,
-    qnn_to_qdq,
-    merge_equal,
-    move_relu_first,
-    without_weight_zero_points,
-    move_in_int8,
-]
-
-
-def _steps(options: Options) -> list[Step]:
+def _steps() -> list[Step]:
     """Return what a function goes through, in order."""
     return [
-        remove_identities,
         static_reshape,
-        arithmetic_to_qdq,
-        fold_filled,
-        fold_constants,
-        remove_broadcasts,
-        take_to_slice,
-        hoist_input_products,
-        *_QDQ_STEPS,
-        fold_pad,
-        fold_dequantized,
-        fold_scale,
-        fold_layer_norm,
-        propagate_strides,
-        *([] if options.keep_bias_order else [move_bias_first]),
-        wrap_rms_norms,
-        wrap_formulas,
-        *([] if options.precision == "float32" else [reduce_precision]),
-        move_dequantize_first,
+        fold_other_constants,
         offload,
         dynamic_again,
-        unwrap_virtual_ops,
         keep_calls_single,
         stop_broadcast_fusion,
     ]
+
+
+def offload(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Rewrite a function into what oneDNN runs well, and move that into functions of its own."""
+    graph = RelayGraph(function.func, rules.options.exclude)
+    failures: dict[str, str] = {}
+    outcome = rewrite(graph, rules, function.name, failures)
+    units = Units(graph, rules)
+    return partitioned(function, units, Choice(units))._replace(
+        folded=outcome.folded, in_float32=outcome.in_float32, noted=failures
+    )
+
+
+def read_in_8_bits(function: TypedFunction, rules: Rules) -> Rewritten:
+    """Rewrite what is quantized in a function into what oneDNN reads in 8 bits."""
+    graph = RelayGraph(function.func, rules.options.exclude)
+    failures: dict[str, str] = {}
+    outcome = rewrite_quantized(graph, rules, function.name, failures)
+    return Rewritten(write(graph), outcome.folded, in_float32=outcome.in_float32, noted=failures)
 
 
 def _candidates(mod: tvm.IRModule, rules: Rules, record: Record) -> list[str]:
@@ -217,6 +180,7 @@ def _attempt(
         record.folded.update(rewritten.folded)
         record.in_float32.update(rewritten.in_float32)
         failures.update(rewritten.failures)
+        record.failures.update(rewritten.noted)
     # A pass of TVM raises whatever it likes, and a model must not fail to compile because a part
     # of it cannot be offloaded.
     except Exception as error:  # pylint: disable=broad-except

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from types import SimpleNamespace
 
-from tvm import ir, relay, runtime, tir
+from tvm import relay
 from tvm.contrib.onednn.graph.dim import Dim, Size
 from tvm.contrib.onednn.graph.graph import (
     CALL,
@@ -40,7 +40,15 @@ from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .ir.dataflow_graph import DataflowGraph, is_composite, op_calls
-from .ir.relay_view import arg_names, callee_name, dims, has_shape_function, value_of, view_of
+from .ir.relay_view import (
+    arg_names,
+    callee_name,
+    has_shape_function,
+    plain_attrs,
+    value_of,
+    value_of_type,
+    view_of,
+)
 
 # What an op that the options exclude is called, so that no rewrite takes it for one of the table.
 _EXCLUDED = "excluded."
@@ -79,40 +87,25 @@ class RelayGraph(Graph):
         if isinstance(expr, relay.Constant):
             return RelayNode(CONSTANT, None, operands, value_of(expr), None, scope)
         if isinstance(expr, relay.Tuple):
-            return RelayNode(TUPLE, None, operands, lambda: value_of(expr), None, scope)
+            types = [operand.type for operand in operands]
+            return RelayNode(TUPLE, None, operands, tuple(types), None, scope)
         if isinstance(expr, relay.TupleGetItem):
-            attrs = SimpleNamespace(index=int(expr.index))
-            return RelayNode(FIELD, None, operands, lambda: value_of(expr), attrs, scope)
-        if isinstance(expr, relay.Var):
-            return RelayNode(INPUT, None, operands, lambda: value_of(expr), None, scope)
+            attrs, of = SimpleNamespace(index=int(expr.index)), operands[0]
+            return RelayNode(FIELD, None, operands, lambda: of.type[attrs.index], attrs, scope)
         name = callee_name(expr)
         if name is None:
-            return RelayNode(NATIVE, None, operands, lambda: value_of(expr), None, scope)
+            kind = INPUT if isinstance(expr, relay.Var) else NATIVE
+            node = RelayNode(kind, None, operands, None, None, scope)
+            node.compute_type = lambda: _named(_types_of(expr), None, id(node))
+            return node
         is_excluded = name in self._excluded
         name = f"{_EXCLUDED}{name}" if is_excluded else name
-        node = RelayNode(CALL, name, operands, None, lambda: attributes(expr.attrs), scope)
-        node._type = lambda: self._type_of(node, expr)
+        node = RelayNode(CALL, name, operands, None, lambda: plain_attrs(expr), scope)
+        node.compute_type = lambda: _named(_types_of(expr), _inferred(node, expr), id(node))
         node.unread = EXCLUDED if is_excluded else None
         if not is_excluded and not name.startswith(f"{COMPILER}."):
             node.arg_names = arg_names(name)
         return node
-
-    def _type_of(self, node: Node, expr: relay.Call) -> Value:
-        """Return what a call computes, with a size for each open dimension."""
-        value = value_of(expr)
-        values = value if isinstance(value, tuple) else (value,)
-        if all(None not in getattr(each, "dims", ()) for each in values):
-            return value
-        inferred: tuple = (None,) * len(values)
-        if has_inference(node.name):
-            try:
-                inferred = infer(node.name, node.args, node.attrs)
-            # What no rule accepts may lack what the inference relies on.
-            except Exception:  # pylint: disable=broad-except
-                pass
-        inferred = inferred if isinstance(inferred, tuple) else (inferred,)
-        typed = tuple(_named(each, also, id(node)) for each, also in zip(values, inferred))
-        return typed if isinstance(value, tuple) else typed[0]
 
     def title(self, node: Node) -> str:
         """Return what Relay calls an op, or an input."""
@@ -135,37 +128,44 @@ class RelayGraph(Graph):
         return [node] if node.is_call else []
 
 
+def _types_of(expr: relay.Expr) -> Value:
+    """Return what an expression computes: each tensor of a tuple."""
+    type_ = expr.checked_type
+    if isinstance(type_, relay.TupleType):
+        return tuple(map(value_of_type, type_.fields))
+    return value_of_type(type_)
+
+
+def _inferred(node: Node, expr: relay.Call) -> Value | None:
+    """Return what is inferred of the result of a call where it is open."""
+    values = _types_of(expr)
+    values = values if isinstance(values, tuple) else (values,)
+    if all(None not in getattr(each, "dims", ()) for each in values):
+        return None
+    if not has_inference(node.name):
+        return None
+    try:
+        return infer(node.name, node.args, node.attrs)
+    # What no rule accepts may lack what the inference relies on.
+    except Exception:  # pylint: disable=broad-except
+        return None
+
+
 def _named(value: Value, inferred: Value | None, key) -> Value:
-    """Return a tensor with the sizes that are inferred, or symbols, for open dimensions."""
-    if isinstance(value, NoTensor):
+    """Return what is computed with the sizes that are inferred, or symbols, where it is open."""
+    if isinstance(value, tuple):
+        known = inferred if isinstance(inferred, tuple) else (None,) * len(value)
+        return tuple(
+            _named(each, also, (key, k)) for k, (each, also) in enumerate(zip(value, known))
+        )
+    if isinstance(value, NoTensor) or None not in value.dims:
         return value
-    known = getattr(inferred, "dims", None)
-    if known is None or len(known) != len(value.dims):
-        known = (None,) * len(value.dims)
+    dims = getattr(inferred, "dims", None)
+    if dims is None or len(dims) != len(value.dims):
+        dims = (None,) * len(value.dims)
     sizes: list[Size] = []
-    for axis, (size, also) in enumerate(zip(value.dims, known)):
+    for axis, (size, also) in enumerate(zip(value.dims, dims)):
         if size is None:
             size = also if isinstance(also, Dim) else Dim.symbol((key, axis))
         sizes.append(size)
     return Tensor(tuple(sizes), value.dtype)
-
-
-def attributes(attrs: ir.Attrs | None) -> SimpleNamespace:
-    """Return the attributes of a call as plain Python values."""
-    if attrs is None or not hasattr(attrs, "keys"):
-        return SimpleNamespace()
-    return SimpleNamespace(**{str(key): plain(attrs[key]) for key in attrs.keys()})
-
-
-def plain(value):
-    """Return an attribute as Python's own text, number, None or list; others as they are."""
-    if isinstance(value, (tir.IntImm, tir.FloatImm)):
-        return value.value
-    if isinstance(value, (str, runtime.String)):
-        return str(value)
-    if isinstance(value, (ir.Array, list, tuple)):
-        return [plain(each) for each in value]
-    return value
-
-
-__all__ = ["RelayGraph", "RelayNode", "attributes", "dims", "plain"]

@@ -380,6 +380,8 @@ class Rewritten(NamedTuple):
         By op and reason: the ops that read 8-bit tensors, and now run in float32.
     failures : dict[str, Exception]
         By op: what was raised where one was to be replaced; it is as it was.
+    noted : dict[str, str]
+        By function: which of several rewrites have failed, with a warning.
     """
 
     func: relay.Function
@@ -388,3 +390,4 @@ class Rewritten(NamedTuple):
     stayed: dict[relay.Call, str] | None = None
     in_float32: Counter = Counter()
     failures: dict[str, Exception] = {}
+    noted: dict[str, str] = {}

@@ -72,10 +72,11 @@ def value_of(expr: relay.Expr) -> Value:
     if isinstance(expr, relay.Constant):
         data = expr.data
         return Tensor(tuple(data.shape), data.dtype, functools.partial(to_numpy, data))
-    return _of_type(expr.checked_type)
+    return value_of_type(expr.checked_type)
 
 
-def _of_type(type_: ir.Type) -> Value:
+def value_of_type(type_: ir.Type) -> Value:
+    """Return what an expression of a type computes, as rules see it."""
     if isinstance(type_, relay.TensorType):
         return Tensor(dims(type_), type_.dtype)
     return NoTensor(type(type_).__name__)
@@ -136,7 +137,7 @@ class _CallView(OpView):
 
     @functools.cached_property
     def arg_names(self):
-        known = () if self.name.startswith(f"{COMPILER}.") else _arg_names(self.name)
+        known = () if self.name.startswith(f"{COMPILER}.") else arg_names(self.name)
         count = len(self._call.args)
         return [*known[:count], *(f"argument {i}" for i in range(len(known), count))]
 
@@ -148,7 +149,7 @@ class _CallView(OpView):
     def results(self):
         type_ = self._call.checked_type
         is_tuple = isinstance(type_, relay.TupleType)
-        return tuple(map(_of_type, type_.fields)) if is_tuple else (_of_type(type_),)
+        return tuple(map(value_of_type, type_.fields)) if is_tuple else (value_of_type(type_),)
 
     @functools.cached_property
     def returns_tuple(self):
@@ -156,15 +157,16 @@ class _CallView(OpView):
 
     @property
     def has_shape_function(self):
-        return self.name.startswith(f"{COMPILER}.") or _has_shape_function(self.name)
+        return self.name.startswith(f"{COMPILER}.") or has_shape_function(self.name)
 
 
 @functools.lru_cache(maxsize=None)
-def _arg_names(op: str) -> tuple[str, ...]:
+def arg_names(op: str) -> tuple[str, ...]:
+    """Return the names of the operands of a Relay op."""
     return tuple(info.name for info in ir.Op.get(op).arguments)
 
 
 @functools.lru_cache(maxsize=None)
-def _has_shape_function(op: str) -> bool:
+def has_shape_function(op: str) -> bool:
     """Whether TVM's VM can tell the shape of the result of a Relay op."""
     return ir.Op.get(op).get_attr("FShapeFunc") is not None

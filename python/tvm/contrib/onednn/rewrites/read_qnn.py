@@ -1,0 +1,327 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reads QNN ops, and what importers write for a dequantize, as float ops.
+
+A QNN op computes what the float op would of the real numbers that its integers stand for; an
+integer q stands for scale * (q - zero_point). So there is one form for what quantizers and
+importers write in many, and what is fused is decided as for floats. The nodes keep the QNN op as
+their origin: where all of them stay on TVM, it is written as it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ..graph.graph import CALL, TUPLE, Graph, Node, made_below
+from ..policy.op_spec import Rules
+from ..policy.op_view import Tensor
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, parameters, real_bounds
+from ..policy.table import TABLE
+from ..policy.tensors import EIGHT_BITS, ints
+from .qnn_sums import ACCUMULATING, dequantized, read_sum, values_of
+
+_POOLS = [name for name, row in TABLE.items() if row.padding == "average"]
+
+# What is made of a node first, and the tensors that it reads.
+Reading = list[Node]
+
+
+def read_qnn(graph: Graph, rules: Rules) -> None:
+    """Replace QNN ops by float ops, where oneDNN runs these."""
+    _read(graph, rules, READERS)
+
+
+def read_dequantize(graph: Graph, rules: Rules) -> None:
+    """Replace what importers write for a dequantize, before constants are folded into floats."""
+    _read(graph, rules, {"subtract": _Reader.difference})
+
+
+def _read(graph: Graph, rules: Rules, readers: Mapping[str, Callable]) -> None:
+    """Replace what is read, results first, where no op of it is excluded."""
+    replaced: set[int] = set()
+    for i in reversed(range(len(graph.nodes))):
+        node = graph.nodes[i]
+        if i in replaced or node.name not in readers or not node.is_call:
+            continue
+        reading = readers[node.name](_Reader(graph, node), node)
+        if reading is None:
+            continue
+        new, *operands = reading
+        group = graph.closed_group(i, [o.index for o in operands if not o.is_constant])
+        if group is None or not replaced.isdisjoint(group):
+            continue
+        if rules.excludes(*(graph.ops[k] for k in group if graph.ops[k] is not None)):
+            continue
+        if _is_accepted(new, node, rules):
+            graph.reread(node, new)
+            replaced.update(group)
+
+
+def _is_accepted(new: Node, old: Node, rules: Rules) -> bool:
+    """Whether oneDNN runs all that was made, and it computes the type of what it replaces."""
+    for node in made_below(new):
+        # TVM computes a scalar, such as a zero point, for the op that has it as a parameter.
+        is_scalar = isinstance(node.type, Tensor) and not node.type.dims
+        if node.kind == CALL and not is_scalar and rules.refusal(node) is not None:
+            return False
+    types = (new.type, old.type)
+    if not all(isinstance(type_, Tensor) for type_ in types):
+        return False
+    return new.type.dtype == old.type.dtype and new.type.shape == old.type.shape
+
+
+class _Reader:
+    """Reads integer arithmetic of a graph as arithmetic of real numbers.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    node : Node
+        What is read.
+    """
+
+    def __init__(self, graph: Graph, node: Node):
+        self._graph, self._node = graph, node
+
+    def _call(self, name: str, *operands: Node, **attrs) -> Node:
+        return self._graph.call(name, operands, self._node, **attrs)
+
+    def _dequantize(self, data: Node, scale: Node, zero: Node, axis: int = -1) -> Node:
+        return dequantized(self._graph, self._node, data, scale, zero, axis)
+
+    def _quantize(self, data: Node, scale: Node, zero: Node, dtype: str, axis: int = -1) -> Node:
+        return self._call(QUANTIZE, data, scale, zero, axis=axis, out_dtype=dtype)
+
+    def _constant(self, value, dtype: str | None = None) -> Node:
+        return self._graph.constant(np.asarray(value), dtype)
+
+    @staticmethod
+    def _bytes(cast: Node) -> Node | None:
+        """Return the 8-bit tensor that an op casts."""
+        if cast.name != "cast" or not cast.is_call:
+            return None
+        data = cast.operands[0]
+        return data if data.type.dtype in EIGHT_BITS else None
+
+    def requantized(self, node: Node) -> Reading | None:
+        """Read qnn.requantize, of a sum in int32 or of any other integers."""
+        dtype = node.type.dtype
+        return self._requantized(node, dtype) if dtype in EIGHT_BITS else None
+
+    def _requantized(
+        self, node: Node, dtype: str, bounds: tuple[float, float] | None = None
+    ) -> Reading:
+        data, scale, zero, out_scale, out_zero = node.operands
+        axis = int(node.attrs.axis)
+        real, *operands = self._dequantized(data, scale, zero, axis)
+        if bounds:
+            real = self._call("clip", real, a_min=bounds[0], a_max=bounds[1])
+        result = self._quantize(real, out_scale, out_zero, dtype, axis)
+        return [result, *operands, out_scale, out_zero]
+
+    def _clipped(self, clip: Node, dtype: str) -> Reading | None:
+        """Read a clip of qnn.requantize in int32, as PyTorch's importer writes one to 8 bits."""
+        if clip.name != "clip" or not clip.is_call:
+            return None
+        attrs, (node,) = clip.attrs, clip.operands
+        if node.name != "qnn.requantize" or not node.is_call:
+            return None
+        low, high, limits = float(attrs.a_min), float(attrs.a_max), np.iinfo(dtype)
+        # A cast wraps around what does not fit into the type. Fractions of the bounds are cut off.
+        if not limits.min - 1 < low <= high < limits.max + 1:
+            return None
+        if (math.trunc(low), math.trunc(high)) == (limits.min, limits.max):
+            return self._requantized(node, dtype)
+        known = parameters(*node.args[3:])
+        return known and self._requantized(node, dtype, real_bounds(low, high, known, dtype))
+
+    def _dequantized(self, data: Node, scale: Node, zero: Node, axis: int) -> Reading:
+        """Read scale * (data - zero)."""
+        real = self._dequantized_sum(data, scale, zero, axis)
+        real = real or self._dequantized_mean(data, scale, zero)
+        return real or [self._dequantize(data, scale, zero, axis), data, scale, zero]
+
+    def _dequantized_sum(self, data: Node, scale: Node, zero: Node, axis: int) -> Reading | None:
+        scales, zeros = values_of(scale), values_of(zero)
+        if scales is None or zeros is None or zeros.any():
+            return None
+        return read_sum(self._graph, data, scales, axis)
+
+    def _dequantized_mean(self, node: Node, scale: Node, zero: Node) -> Reading | None:
+        """Read a mean or an average of a tensor that was cast from 8 bits to int32."""
+        scales = values_of(scale)
+        if scales is None or scales.size != 1 or not zero.is_constant:
+            return None
+        if node.name not in ("mean", *_POOLS) or not node.is_call:
+            return None
+        data = self._bytes(node.operands[0])
+        if data is None or not self._pads_with_zero(node, zero):
+            return None
+        real = self._dequantize(data, scale, zero)
+        return [self._call(node.name, real, **vars(node.attrs)), data, scale, zero]
+
+    @staticmethod
+    def _pads_with_zero(pool: Node, zero: Node) -> bool:
+        """Whether the padding that an average of integers counts stands for zero.
+
+        It is the integer 0, whatever the zero point.
+        """
+        attrs = pool.attrs
+        if not getattr(attrs, "count_include_pad", False) or not any(ints(attrs.padding) or (1,)):
+            return True
+        return zero.is_constant and not zero.value.any()
+
+    def dequantized_sum(self, node: Node) -> Reading | None:
+        """Read qnn.dequantize of a sum in int32."""
+        return self._dequantized_sum(*node.operands, int(node.attrs.axis))
+
+    def cast(self, node: Node) -> Reading | None:
+        """Read a cast of a sum in int32 to float32, or of what is rounded in int32 to 8 bits."""
+        if not isinstance(node.type, Tensor):
+            return None
+        data, dtype = node.operands[0], node.type.dtype
+        if dtype == "float32":
+            return read_sum(self._graph, data, np.ones(()))
+        if dtype not in EIGHT_BITS:
+            return None
+        return self._clipped(data, dtype) or self._average(data, dtype)
+
+    def _average(self, pool: Node, dtype: str) -> Reading | None:
+        """Read an average in int32 of what was 8 bits, and becomes so again."""
+        if pool.name not in _POOLS or not pool.is_call:
+            return None
+        source = self._bytes(pool.operands[0])
+        if source is None or source.type.dtype != dtype:
+            return None
+        one, zero = self._constant(1.0, "float32"), self._constant(0, "int32")
+        real = self._call(pool.name, self._dequantize(source, one, zero), **vars(pool.attrs))
+        return [self._quantize(real, one, zero, dtype), source]
+
+    def difference(self, node: Node) -> Reading | None:
+        """Read the cast of an 8-bit tensor to float32, less the cast of its zero points.
+
+        These are one number, or one for each item of the last axis.
+        """
+        cast, zero = node.operands
+        data = self._bytes(cast)
+        if data is None or node.type.dtype != "float32":
+            return None
+        shape, one = zero.type.shape, self._constant(1.0, "float32")
+        is_one = math.prod(-1 if size is None else size for size in shape) == 1
+        if not is_one and shape != data.type.shape[-1:]:
+            return None
+        values = values_of(zero)
+        if values is not None:
+            if (values != np.round(values)).any() or (np.abs(values) > 255).any():
+                return None
+            values = self._constant(values.reshape(() if is_one else -1), "int32")
+            return [self._dequantize(data, one, values), data]
+        zero = self._bytes(zero)
+        if zero is None or shape:
+            return None
+        return [self._dequantize(data, one, self._call("cast", zero, dtype="int32")), data, zero]
+
+    def integer_weight(self, node: Node) -> Reading | None:
+        """Read a constant of integers by which an 8-bit tensor is multiplied.
+
+        Importers that fold constants leave that of ONNX's ConvInteger and MatMulInteger.
+        """
+        data, weight = node.operands
+        values = values_of(weight)
+        if values is None or not values.size or data.name != DEQUANTIZE or not data.is_call:
+            return None
+        if weight.type.dtype != "float32" or data.operands[0].type.dtype not in EIGHT_BITS:
+            return None
+        low, high = values.min(), values.max()
+        if not high - low <= 255 or (values != np.round(values)).any():
+            return None
+        # For weights that are not around zero oneDNN needs a zero point, which matmul has.
+        shift = 0 if low >= -128 and high <= 127 else int(low)
+        integers = self._constant(values - shift, "uint8" if shift else "int8")
+        one, zero = self._constant(1.0, "float32"), self._constant(-shift, "int32")
+        real = self._dequantize(integers, one, zero)
+        return [self._call(node.name, data, real, **vars(node.attrs)), data]
+
+    def binary(self, node: Node) -> Reading | None:
+        """Read qnn.add, qnn.subtract or qnn.mul."""
+        dtype = node.type.dtype
+        if dtype not in EIGHT_BITS:
+            return None
+        axes = [int(getattr(node.attrs, name, -1)) for name in ("lhs_axis", "rhs_axis")]
+        lhs, rhs, left_scale, left_zero, right_scale, right_zero, scale, zero = node.operands
+        left = self._dequantize(lhs, left_scale, left_zero, axes[0])
+        right = self._dequantize(rhs, right_scale, right_zero, axes[1])
+        real = self._call(_BINARY[node.name], left, right)
+        return [self._quantize(real, scale, zero, dtype), *node.operands]
+
+    def unary(self, node: Node) -> Reading | None:
+        """Read a QNN op of one operand."""
+        dtype = node.type.dtype
+        if dtype not in EIGHT_BITS or len(node.operands) != 5:
+            return None
+        data, scale, zero, out_scale, out_zero = node.operands
+        # TVM brings integers to the scale and zero point of the result, and averages these.
+        if not self._pads_with_zero(node, out_zero):
+            return None
+        real = self._dequantize(data, scale, zero)
+        if node.name == "qnn.hardswish":
+            # What another rewrite makes one op of.
+            shifted = self._call("add", real, self._constant(3.0, "float32"))
+            clip = self._call("clip", shifted, a_min=0.0, a_max=6.0)
+            product = self._call("multiply", real, clip)
+            real = self._call("divide", product, self._constant(6.0, "float32"))
+        else:
+            real = self._call(_UNARY[node.name], real, **vars(node.attrs))
+        return [self._quantize(real, out_scale, out_zero, dtype), *node.operands]
+
+    def concatenated(self, node: Node) -> Reading | None:
+        """Read qnn.concatenate of tensors that are given one by one."""
+        *tuples, out_scale, out_zero = node.operands
+        dtype = node.type.dtype
+        if dtype not in EIGHT_BITS or not all(each.kind == TUPLE for each in tuples):
+            return None
+        parts, scales, zeros = (each.operands for each in tuples)
+        real = [self._dequantize(*each) for each in zip(parts, scales, zeros)]
+        joined = self._graph.tuple(real, node)
+        joined = self._call("concatenate", joined, axis=int(node.attrs.axis))
+        result = self._quantize(joined, out_scale, out_zero, dtype)
+        return [result, *parts, *scales, *zeros, out_scale, out_zero]
+
+
+_BINARY = {"qnn.add": "add", "qnn.subtract": "subtract", "qnn.mul": "multiply"}
+
+# The float op of one operand, with the same attributes.
+_UNARY: dict[str, str] = {
+    f"qnn.{name.removeprefix('nn.')}": name
+    for name, row in TABLE.items()
+    if row.post == "eltwise" or name in ("nn.avg_pool2d", "nn.softmax")
+}
+
+# How to read an op as real numbers.
+READERS: dict[str, Callable[[_Reader, Node], Reading | None]] = {
+    "qnn.requantize": _Reader.requantized,
+    "qnn.dequantize": _Reader.dequantized_sum,
+    "qnn.concatenate": _Reader.concatenated,
+    "cast": _Reader.cast,
+    **dict.fromkeys((row.name for row in ACCUMULATING.values()), _Reader.integer_weight),
+    **dict.fromkeys(_BINARY, _Reader.binary),
+    **dict.fromkeys((*_UNARY, "qnn.hardswish"), _Reader.unary),
+}

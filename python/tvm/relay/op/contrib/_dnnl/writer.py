@@ -1,0 +1,415 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Writes a graph of nodes as a function of Relay, with functions for the partitions of oneDNN."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection
+
+from tvm import relay, tir
+from tvm.contrib.onednn.graph.graph import CONSTANT, FIELD, TUPLE, Node, Origin
+from tvm.contrib.onednn.partition.fuse import Fused
+from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.policy.op_view import Tensor, Value
+from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.runtime import String
+
+from .ir.constants import to_constant
+from .ir.dataflow_graph import (
+    Rewritten,
+    TypedFunction,
+    edges,
+    inlined,
+    is_composite,
+    with_operands,
+)
+from .ir.relay_view import op_name
+from .reader import RelayGraph
+from .write_ops import written
+
+
+class Body:
+    """Expressions of Relay for nodes.
+
+    Parameters
+    ----------
+    known : dict[Node, relay.Expr] | None
+        What nodes are known by.
+    is_for_onednn : bool
+        Whether a formula is written as one op, a virtual one, and not as the ops that it is of.
+    offloaded : Collection[Node]
+        What is in partitions.
+    """
+
+    def __init__(
+        self,
+        known: dict[Node, relay.Expr] | None = None,
+        is_for_onednn: bool = False,
+        offloaded: Collection[Node] = (),
+    ):
+        self.known: dict[Node, relay.Expr] = {} if known is None else known
+        self._is_for_onednn, self._offloaded = is_for_onednn, offloaded
+
+    def read(self, node: Node) -> relay.Expr:
+        """Return what a node is known by; write it if it is not known yet."""
+        node = node.current
+        if node not in self.known:
+            self.known[node] = self.value(node)
+        return self.known[node]
+
+    def value(self, node: Node) -> relay.Expr:
+        """Return the expression that computes a node, of what its operands are known by."""
+        origin = node.origin
+        if self.is_written_as_read(node):
+            expr = _of_operands(origin, [self.read(operand) for operand in origin.operands])
+            # TVM cannot look into what someone has made for oneDNN.
+            is_left = is_composite(expr) and not self._is_for_onednn
+            return inlined(expr) if is_left else expr
+        if node.kind == CONSTANT:
+            return to_constant(node.value, node.type.dtype)
+        if node.kind == FIELD:
+            values = self.read(node.operands[0])
+            is_made = isinstance(values, relay.Tuple)
+            index = node.attrs.index
+            return values.fields[index] if is_made else relay.TupleGetItem(values, index)
+        if node.kind == TUPLE:
+            return relay.Tuple([self.read(operand) for operand in node.operands])
+        if node.expansion is not None:
+            return self._formula(node)
+        args = [self.read(operand) for operand in node.operands]
+        template = node.template.origin.native if node.template is not None else None
+        if isinstance(template, relay.Call):
+            return relay.Call(template.op, args, template.attrs, template.type_args, template.span)
+        return _with_span(written(node, args), node)
+
+    def is_written_as_read(self, node: Node) -> bool:
+        """Whether the expression that a node was read from may be written as it was."""
+        origin = node.origin
+        if origin is None or node is not origin.nodes[-1]:
+            return False
+        if self._is_for_onednn:
+            own = set(node.operands)
+            return len(origin.nodes) == 1 and all(o.current in own for o in origin.operands)
+        if len(origin.nodes) == 1:
+            return True
+        return origin.is_intact and not any(node in self._offloaded for node in origin.nodes)
+
+    def _formula(self, node: Node) -> relay.Expr:
+        """Write one op that stands for several."""
+        if not self._is_for_onednn:
+            return self._expanded(node)
+        args = [self.read(operand) for operand in node.operands]
+        if not node.name.startswith(f"{COMPILER}."):
+            return _with_span(written(node, args), node)
+        return relay.Call(_virtual(node), args, span=_span(node))
+
+    def _expanded(self, node: Node) -> relay.Expr:
+        """Write the ops that a node stands for, in the type that these have."""
+        inner = node.expansion
+        is_same_op = inner.name == node.name and len(inner.operands) == len(node.operands)
+        if not is_same_op or inner.type.dtype == node.type.dtype:
+            return self.value(inner)
+        known = dict(self.known)
+        for old, new in zip(inner.operands, node.operands):
+            known[old.current] = known[old] = relay.cast(self.read(new), old.type.dtype)
+        value = Body(known, offloaded=self._offloaded).value(inner)
+        return relay.cast(value, node.type.dtype)
+
+
+def _of_operands(origin: Origin, operands: list[relay.Expr]) -> relay.Expr:
+    """Return the expression that a node was read from, of other operands; the same if they are."""
+    expr = origin.native
+    old = [operand for operand, _ in edges(expr)]
+    if all(new.same_as(before) for new, before in zip(operands, old)):
+        return expr
+    if isinstance(expr, relay.TupleGetItem) and isinstance(operands[0], relay.Tuple):
+        return operands[0].fields[expr.index]
+    return with_operands(expr, operands)
+
+
+def _span(node: Node | None):
+    """Return where a node comes from, in the model that was imported."""
+    while node is not None:
+        if node.origin is not None:
+            return getattr(node.origin.native, "span", None)
+        node = node.like or node.expansion
+    return None
+
+
+def _with_span(expr: relay.Expr, node: Node) -> relay.Expr:
+    span = _span(node)
+    if span is None or not isinstance(expr, relay.Call):
+        return expr
+    return relay.Call(expr.op, expr.args, expr.attrs, expr.type_args, span)
+
+
+def type_from(value: Value):
+    """Return the type in Relay of what a node computes, which is no native one."""
+    if isinstance(value, tuple):
+        return relay.TupleType([type_from(field) for field in value])
+    assert isinstance(value, Tensor), value
+    return relay.TensorType([relay.Any() if s is None else s for s in value.shape], value.dtype)
+
+
+def type_of(node: Node):
+    """Return the type in Relay of a node."""
+    is_read = node.origin is not None and node is node.origin.nodes[-1]
+    known = getattr(node.origin.native, "_checked_type_", None) if is_read else None
+    return type_from(node.type) if known is None else known
+
+
+def _virtual(node: Node) -> relay.Function:
+    """Return the function that stands for one op; its parameters are attributes."""
+    params = [
+        relay.var("data" if k == 0 else f"data{k}", type_of(operand))
+        for k, operand in enumerate(node.operands)
+    ]
+    body = Body(dict(zip((operand.current for operand in node.operands), params)))
+    func = relay.Function(params, body._expanded(node), type_from(node.type))
+    inner = node.expansion
+    names = "".join(f"{each.name}_" for each in _group(inner, set(node.operands)) if each.name)
+    # Patterns of TVM do not look into functions that have the second.
+    func = func.with_attr({"Composite": String(node.name), "PartitionedFromPattern": String(names)})
+    attrs = {key: tir.FloatImm("float64", float(v)) for key, v in vars(node.attrs).items()}
+    return func.with_attr(attrs)
+
+
+def _group(root: Node, inputs: set[Node]) -> list[Node]:
+    """Return what is computed between some nodes and a root, operands first."""
+    order, seen = [], set(inputs)
+
+    def visit(node):
+        for operand in node.operands:
+            if operand not in seen and operand.current not in seen:
+                seen.add(operand)
+                visit(operand)
+        order.append(node)
+
+    visit(root)
+    return order
+
+
+def write(graph: RelayGraph) -> relay.Function:
+    """Return a function as it was rewritten, without partitions."""
+    body = Body()
+    for node in graph.nodes:
+        if node.kind != CONSTANT:
+            body.read(node)
+    return body.known[graph.nodes[-1]]
+
+
+class FunctionWriter:
+    """Writes a function whose parts for oneDNN are functions of their own.
+
+    Parameters
+    ----------
+    function : TypedFunction
+        The function that was read.
+    units : Units
+        The graph, with what is fused.
+    choice : Choice
+        What goes into partitions.
+
+    Attributes
+    ----------
+    partitions : dict[relay.GlobalVar, relay.Function]
+        The functions of the partitions.
+    stayed : dict[relay.Call, str]
+        Calls that oneDNN could run, and why they are in no partition.
+    """
+
+    def __init__(self, function: TypedFunction, units: Units, choice: Choice):
+        self._units, self._regions, self._reasons = units, choice.regions, choice.reasons
+        self._graph: RelayGraph = units.ops
+        options = units.rules.options
+        prefix = re.sub(r"\W", "_", f"tvmgen_{options.mod_name}_{COMPILER}_{function.name}")
+        used = {var.name_hint for var in function.mod.functions}
+        names = (f"{prefix}_{number}" for number in itertools.count())
+        free = (name for name in names if name not in used)
+        self.partitions: dict[relay.GlobalVar, relay.Function] = {}
+        self.stayed: dict[relay.Call, str] = {}
+        offloaded = set()
+        # By number of a member.
+        self._part_of: dict[int, _Partition] = {}
+        for name, members in zip(free, choice.partitions):
+            part = _Partition(name, units, self._regions, members, options.num_threads)
+            self.partitions[part.var] = part.func
+            self._part_of.update(dict.fromkeys(members, part))
+            offloaded.update(self._graph.nodes[k] for k in units.hidden(members))
+        self._body = Body(offloaded=offloaded)
+
+    def write(self) -> relay.Function:
+        """Return the function."""
+        nodes, known = self._graph.nodes, self._body.known
+        operands = self._units.ops.operands
+        stack = [len(nodes) - 1]
+        while stack:
+            i = stack[-1]
+            node = nodes[i]
+            part = self._part_of.get(i)
+            needs = part.inputs if part is not None else operands[i]
+            if part is None and self._body.is_written_as_read(node):
+                needs = [operand.current.index for operand in node.origin.operands]
+            missing = [] if node in known else [k for k in needs if nodes[k] not in known]
+            if missing:
+                # The last pushed is built first: keep the order of evaluation.
+                stack.extend(reversed(missing))
+                continue
+            stack.pop()
+            if node in known:
+                continue
+            if part is not None:
+                known[node] = part.result(i, node, known)
+            else:
+                known[node] = self._body.value(node)
+                if i in self._reasons:
+                    self._note(i, known[node])
+        return known[nodes[-1]]
+
+    def _note(self, i: int, expr: relay.Expr) -> None:
+        """Note why the calls of an expression are in no partition."""
+        known = self._body.known
+        below = {k for k in self._units.graph.operands[i]}
+        seen = {
+            known[self._graph.nodes[k]].handle.value for k in below if self._graph.nodes[k] in known
+        }
+        stack = [expr]
+        while stack:
+            expr = stack.pop()
+            if expr.handle.value not in seen:
+                seen.add(expr.handle.value)
+                if op_name(expr):
+                    self.stayed[expr] = self._reasons[i]
+                stack.extend(operand for operand, _ in edges(expr))
+
+
+class _Partition:
+    """A region on its way to become a function."""
+
+    def __init__(self, name: str, units: Units, regions, members: list[int], num_threads):
+        nodes = units.ops.nodes
+        self.var, self.inputs = relay.GlobalVar(name), regions.inputs(members)
+        params = [relay.var(f"{name}_i{k}", type_of(nodes[i])) for k, i in enumerate(self.inputs)]
+        body = Body(dict(zip((nodes[i] for i in self.inputs), params)), is_for_onednn=True)
+        for i in members:
+            fused = units.fused.get(i)
+            body.known[nodes[i]] = (
+                body.value(nodes[i]) if fused is None else _composite(fused, units.ops, body)
+            )
+        # The runtime returns tensors, no tuple in a tuple: an output that is a tuple becomes one
+        # output for each of its fields.
+        self._fields: dict[int, list[tuple[Node, int | None]]] = {}
+        self._position: dict[tuple[Node, int | None], int] = {}
+        results, types = [], []
+        for i in regions.outputs(members):
+            node = nodes[i]
+            if node.kind == FIELD:
+                tensors = [(node.operands[0], node.attrs.index, type_of(node))]
+            elif node.returns_tuple:
+                fields = type_of(node).fields
+                tensors = [(node, index, field) for index, field in enumerate(fields)]
+            else:
+                tensors = [(node, None, type_of(node))]
+            self._fields[i] = [(source, index) for source, index, _ in tensors]
+            for source, index, field in tensors:
+                if (source, index) not in self._position:
+                    self._position[source, index] = len(results)
+                    value = body.known[source]
+                    results.append(value if index is None else relay.TupleGetItem(value, index))
+                    types.append(field)
+        if len(results) == 1:
+            func = relay.Function(params, results[0], types[0])
+        else:
+            func = relay.Function(params, relay.Tuple(results), relay.TupleType(types))
+        attrs = {
+            "global_symbol": name,
+            "Compiler": COMPILER,
+            "Primitive": tir.IntImm("int32", 1),
+            "Inline": tir.IntImm("int32", 1),
+        }
+        if num_threads is not None:
+            # The codegens read it: src/relay/backend/contrib/dnnl/options.h.
+            attrs["dnnl_num_threads"] = tir.IntImm("int32", num_threads)
+        self.func = func.with_attr(attrs)
+        self._nodes = nodes
+        self._call: relay.Call | None = None
+
+    def result(self, i: int, node: Node, known: dict[Node, relay.Expr]) -> relay.Expr:
+        """Return what stands for an output of the region outside.
+
+        Parameters
+        ----------
+        i : int
+            The number of the output.
+        node : Node
+            The output.
+        known : dict[Node, relay.Expr]
+            What stands for the region's inputs.
+        """
+        if self._call is None:
+            args = [known[self._nodes[k]] for k in self.inputs]
+            self._call = relay.Call(self.var, args)
+        values = [
+            (
+                self._call
+                if len(self._position) == 1
+                else relay.TupleGetItem(self._call, self._position[field])
+            )
+            for field in self._fields[i]
+        ]
+        return relay.Tuple(values) if node.returns_tuple else values[0]
+
+
+def _composite(fused: Fused, graph: RelayGraph, outer: Body) -> relay.Call:
+    """Return the call of a composite, of what its operands are known by."""
+    nodes = graph.nodes
+    params: list[relay.Var] = []
+    args: list[relay.Expr] = []
+    body = Body({}, is_for_onednn=True)
+    for number in (*fused.dequantized, *fused.chain):
+        for operand in nodes[number].operands:
+            if operand not in body.known:
+                param = relay.var(f"FunctionVar_{len(params)}", type_of(operand))
+                body.known[operand] = param
+                params.append(param)
+                args.append(outer.read(operand))
+        body.known[nodes[number]] = body.value(nodes[number])
+    last = nodes[fused.chain[-1]]
+    func = relay.Function(params, body.known[last], type_of(last))
+    ops = "".join(f"{graph.ops[i]}_" for i in fused.chain if graph.ops[i])
+    attrs = {
+        "PartitionedFromPattern": ops,
+        "Composite": fused.name,
+        "Primitive": tir.IntImm("int32", 0),
+        # The codegens read it: src/relay/backend/contrib/dnnl/composite.h.
+        "dnnl_bias": tir.IntImm("int32", fused.bias),
+    }
+    return relay.Call(func.with_attr(attrs), args)
+
+
+def partitioned(function: TypedFunction, units: Units, choice: Choice) -> Rewritten:
+    """Move what oneDNN runs of a function into new functions.
+
+    TVM's AnnotateTarget, MergeCompilerRegions and PartitionGraph do this for functions that are
+    nothing but data flow. Their regions may hold tuples and may not meet a let, a reference or a
+    nested tuple, and they work on a whole module, other compilers' functions included.
+    """
+    writer = FunctionWriter(function, units, choice)
+    func = writer.write()
+    return Rewritten(func, partitions=writer.partitions, stayed=writer.stayed)
