@@ -57,7 +57,7 @@ SHARED = "python/tvm/contrib/onednn/"
             [STAGES + "graphs/test_infer.py", "tests/python/graph/test_infer.py", quick.RELAX],
             False,
         ),
-        ("tests/python/graph/op_draws.py", ["tests/python/graph"], False),
+        ("tests/python/graph/op_draws.py", ["tests/python/graph", quick.RELAX], False),
         (SHARED + "rewrites/formulas.py", [STAGES + "rewrites", quick.RELAX], False),
         (RUNTIME + "dnnl_kernel.h", [STAGES + "c_source"], True),
         (

@@ -19,8 +19,9 @@
 from types import SimpleNamespace
 
 import numpy as np
-from tvm.contrib.onednn.graph.graph import CALL, FIELD, INPUT, NATIVE, TUPLE, Graph, Node, constant
+from tvm.contrib.onednn.graph.graph import Graph
 from tvm.contrib.onednn.graph.infer import infer
+from tvm.contrib.onednn.graph.node import CALL, FIELD, INPUT, NATIVE, TUPLE, Node, constant
 from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor
 
 

@@ -25,7 +25,8 @@ import numpy as np
 import pytest
 from op_draws import DRAWS, drawn
 from tvm.contrib.onednn.graph.dim import Dim, substituted
-from tvm.contrib.onednn.graph.infer import broadcast, has_inference, infer, reshaped, windows
+from tvm.contrib.onednn.graph.infer import broadcast, has_inference, infer, reshaped
+from tvm.contrib.onednn.graph.infer_windows import windows
 from tvm.contrib.onednn.graph.numpy_ops import define, evaluate_op, has_definition
 from tvm.contrib.onednn.policy.op_view import Tensor
 from tvm.contrib.onednn.policy.table import TABLE

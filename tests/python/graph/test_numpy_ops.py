@@ -246,8 +246,8 @@ def test_norms():
     np.testing.assert_allclose(each, compute("nn.instance_norm", data, *params, **attrs))
     ones, zeros = np.ones(12), np.zeros(12)
     flat = compute("nn.layer_norm", data.reshape(2, 12), ones, zeros, axis=1, epsilon=1e-5)
-    whole = compute("nn.group_norm", data, ones[:4], zeros[:4], num_groups=1, **attrs)
-    np.testing.assert_allclose(whole.reshape(2, 12), flat)
+    one_group = compute("nn.group_norm", data, ones[:4], zeros[:4], num_groups=1, **attrs)
+    np.testing.assert_allclose(one_group.reshape(2, 12), flat)
 
 
 def test_ops_without_a_row():

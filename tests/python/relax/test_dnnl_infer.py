@@ -195,12 +195,11 @@ def value_type(type_, value=None):
     """Return a type as the graph has it, with a symbol for each variable."""
     if isinstance(type_, relax.TupleType):
         return tuple(map(value_type, type_.fields))
-    if type_.ndim < 0:
-        raise Unread("the rank is not known")
-    values = [None] * type_.ndim if type_.shape is None else type_.shape.values
+    if type_.shape is None:
+        raise Unread("the shape is not known")
     dims = (
-        None if dim is None else int(dim) if isinstance(dim, tirx.IntImm) else Dim.symbol(str(dim))
-        for dim in values
+        int(dim) if isinstance(dim, tirx.IntImm) else Dim.symbol(str(dim))
+        for dim in type_.shape.values
     )
     return Tensor(tuple(dims), str(type_.dtype), value)
 
@@ -273,7 +272,7 @@ def test_what_the_graph_infers(name):
                 if any(rules.reason(each) is not None for each in (view, wanted)):
                     continue
                 accepted += 1
-                found = difference(view, wanted)
-                problems += [f"seed {seed}: {found}"] if found else []
+                wrong = difference(view, wanted)
+                problems += [f"seed {seed}: {wrong}"] if wrong else []
     print(f"{name}: {accepted} accepted")
     assert not problems, f"{len(problems)} of {accepted}:\n" + "\n".join(problems[:5])

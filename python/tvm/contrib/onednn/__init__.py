@@ -16,13 +16,14 @@
 # under the License.
 """The part of the oneDNN backend that Relay and Relax share.
 
-It imports NumPy, ml_dtypes and the standard library, and works on graphs that a reader for either
-IR makes. Private: the API is :py:mod:`tvm.relay.op.contrib.dnnl`, or
+It imports NumPy, ml_dtypes and the standard library, and works on a graph that a reader for either
+IR makes, and a writer writes. Private: the API is :py:mod:`tvm.relay.op.contrib.dnnl`, or
 :py:mod:`tvm.relax.backend.contrib.dnnl`. The folders::
 
     options    the arguments of partition_for_dnnl, checked
     policy     the table of ops, the rules of its rows, and an op as rules see it
-    rewrites   readers of formulas and norms; the decisions of rewrites that each IR carries out
+    graph      nodes and edits, open dimensions, inference of types, and the ops in numpy
+    rewrites   a file for each rewrite of a graph; the order is in `rewrites/pipeline.py`
     partition  fusion, regions, and what is too small to be worth a call
     report     what became of each op, as a table, for programs and drawn
     export     libraries that are written as a whole

@@ -152,19 +152,19 @@ def _floor_divided(size: Size, by: Size) -> Size:
     """
     if by == 0:
         raise ZeroDivisionError(f"{size} // 0")
-    whole: Size = 0
+    quotient: Size = 0
     rest: Size = 0
     for atoms, number in _terms(size):
         if isinstance(by, int):
             times, left = divmod(number, by)
-            whole, rest = whole + _sum([(atoms, times)]), rest + _sum([(atoms, left)])
+            quotient, rest = quotient + _sum([(atoms, times)]), rest + _sum([(atoms, left)])
             continue
         term = _sum([(atoms, number)])
         exact = divided(term, by)
-        whole, rest = (whole, rest + term) if exact is None else (whole + exact, rest)
+        quotient, rest = (quotient, rest + term) if exact is None else (quotient + exact, rest)
     if rest == 0 or (isinstance(rest, int) and isinstance(by, int)):
-        return whole
-    return whole + Dim((((Quotient(rest, by),), 1),))
+        return quotient
+    return quotient + Dim((((Quotient(rest, by),), 1),))
 
 
 def divided(size: Size, by: Size) -> Size:
@@ -246,3 +246,16 @@ def number(size: Size) -> int | None:
 def is_same(one: Size, other: Size) -> bool:
     """Whether two sizes are known to be equal in every run."""
     return one is not None and one == other
+
+
+def least(size: Size) -> int | None:
+    """Return the least number that a size may be; None if that is not known.
+
+    Symbols are 1 or more, quotients 0 or more, and what is the size of a tensor 1 or more.
+    """
+    if not isinstance(size, Dim):
+        return size
+    if any(count < 0 for atoms, count in size.terms if atoms):
+        return None
+    known = (all(isinstance(atom, Symbol) for atom in atoms) for atoms, _ in size.terms)
+    return max(1, sum(count for is_known, (_, count) in zip(known, size.terms) if is_known))

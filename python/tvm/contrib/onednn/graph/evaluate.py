@@ -25,7 +25,8 @@ import numpy as np
 
 from ..policy.op_view import Tensor
 from .dim import substituted, symbol_of
-from .graph import CALL, CONSTANT, FIELD, INPUT, TUPLE, Graph, Node
+from .graph import Graph
+from .node import CALL, CONSTANT, FIELD, INPUT, TUPLE, Node
 from .numpy_ops import evaluate_op, has_definition
 from .numpy_types import UndefinedResult
 

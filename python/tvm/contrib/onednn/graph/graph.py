@@ -27,207 +27,20 @@ a node that is still there computes what it was read from, and is written back a
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
 from ..policy.graph import Graph as NumberedGraph
 from ..policy.graph import users_of
-from ..policy.op_view import NoTensor, OpView, Tensor, Value
-from .dim import Dim, is_same
+from ..policy.op_view import Tensor, Value
+from .dim import is_same
 from .infer import has_inference, infer
+from .node import CALL, CONSTANT, FIELD, TUPLE, Node, Origin, constant, made_below, scalar_of
 
-CALL, TUPLE, FIELD, CONSTANT, INPUT, NATIVE = (
-    "call",
-    "tuple",
-    "field",
-    "constant",
-    "input",
-    "native",
-)
-
-# What a snapshot of the numbering is made of, see `Graph.sort`.
+# The numbered view, which `Graph.sort` computes anew.
 _NUMBERED = ("operands", "users", "scope", "ops", "views")
-
-
-class Origin:
-    """What one or several nodes were read from.
-
-    Parameters
-    ----------
-    native : Any
-        The expression of the IR, as its reader and writer know it.
-    operands : Sequence[Node]
-        The nodes that it read, in the order of `native`.
-    """
-
-    def __init__(self, native: Any, operands: Sequence[Node] = ()):
-        self.native, self.operands = native, list(operands)
-        # All that it was read as, the last of which is its result.
-        self.nodes: list[Node] = []
-
-    @property
-    def is_intact(self) -> bool:
-        """Whether all of its nodes are there, and only the last is read by others."""
-        own = set(self.nodes)
-        return all(node.is_live for node in self.nodes) and all(
-            own.issuperset(node.users) for node in self.nodes[:-1]
-        )
-
-
-class Node(OpView):
-    """A value of a graph: the call of an op, or something that calls read.
-
-    Parameters
-    ----------
-    kind : str
-        "call" of an op; "tuple" of the operands; "field" ``attrs.index`` of a tuple; "constant";
-        "input"; or "native" for an expression of the IR that is no call of an op.
-    name : str | None
-        The op of a call, by the table's name where it has one.
-    operands : Sequence[Node]
-        What it is computed from. Those of a call are tensors, or tuples of tensors, in the table's
-        order.
-    type_ : Value | Callable[[], Value]
-        What it computes, or what tells that when it is asked for.
-    attrs : SimpleNamespace | Callable[[], SimpleNamespace] | None
-        The attributes of a call by the table's names, as plain Python values; or what reads them.
-    scope : int
-        See `Graph`.
-
-    Attributes
-    ----------
-    users : list[Node]
-        The nodes that read it, once for each time.
-    origin : Origin | None
-        What it was read from.
-    expansion : Node | None
-        The result of the nodes that it stands for, if it is one op for several. They are no longer
-        in the graph, and are written in its place where it stays on TVM.
-    template : Node | None
-        A node of the same op and attributes, with other operands, that was read.
-    unread : str | None
-        Why a call has no counterpart in the table.
-    compute_type : Callable[[], Value] | None
-        Tells the type when it is asked for, if it has not been.
-    index : int | None
-        Its number; None for a node that is not in the graph.
-    """
-
-    def __init__(  # pylint: disable=super-init-not-called
-        self,
-        kind: str,
-        name: str | None,
-        operands: Sequence[Node],
-        type_: Value | Callable[[], Value],
-        attrs: SimpleNamespace | Callable[[], SimpleNamespace] | None = None,
-        scope: int = 0,
-    ):
-        self.kind, self.name, self.scope = kind, name, scope
-        self.operands: list[Node] = list(operands)
-        self._type, self._attrs = type_, attrs
-        self.compute_type: Callable[[], Value] | None = None
-        if callable(type_):
-            self._type, self.compute_type = None, type_
-        self._arg_names: Sequence[str] = ()
-        self.users: list[Node] = []
-        self.origin: Origin | None = None
-        self.expansion: Node | None = None
-        self.template: Node | None = None
-        self.unread: str | None = None
-        self.index: int | None = None
-        # Counts the changes of the operands.
-        self.version = 0
-        # What it was made in the place of.
-        self.like: Node | None = None
-        # Kept though nothing reads it.
-        self.is_pinned = False
-        self._replaced_by: Node | None = None
-
-    @property
-    def type(self) -> Value:
-        """What the node computes."""
-        if self.compute_type is not None:
-            self._type, self.compute_type = self.compute_type(), None
-        return self._type
-
-    @property
-    def attrs(self) -> Any:
-        """The attributes of a call."""
-        if callable(self._attrs):
-            self._attrs = self._attrs()
-        return self._attrs
-
-    @property
-    def args(self) -> list[Value]:
-        """What the operands compute; a tuple that is not made of tensors is none of them."""
-        return [
-            (
-                NoTensor("TupleType")
-                if operand.returns_tuple and operand.kind != TUPLE
-                else operand.type
-            )
-            for operand in self.operands
-        ]
-
-    @property
-    def results(self) -> tuple[Value, ...]:
-        """What the node computes, one by one."""
-        return self.type if isinstance(self.type, tuple) else (self.type,)
-
-    @property
-    def returns_tuple(self) -> bool:
-        """Whether the node computes a tuple, perhaps of one tensor."""
-        return isinstance(self.type, tuple)
-
-    @property
-    def arg_names(self) -> list[str]:
-        """What messages call each operand."""
-        known = self._arg_names[: len(self.operands)]
-        return [*known, *(f"argument {i}" for i in range(len(known), len(self.operands)))]
-
-    @arg_names.setter
-    def arg_names(self, names: Sequence[str]) -> None:
-        self._arg_names = names
-
-    @property
-    def is_call(self) -> bool:
-        """Whether it is a call of an op that was read as the table has it."""
-        return self.kind == CALL and self.unread is None
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether its value is known."""
-        return self.kind == CONSTANT
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it is in the graph."""
-        return self.index is not None
-
-    @property
-    def value(self) -> np.ndarray:
-        """The value of a constant."""
-        return self.type.value
-
-    @property
-    def current(self) -> Node:
-        """The node that stands in the place of this one now: itself if none does."""
-        node = self
-        while node._replaced_by is not None:
-            node = node._replaced_by
-        return node
-
-    def __repr__(self):
-        number = "?" if self.index is None else self.index
-        return f"%{number} = {self.name or self.kind}({', '.join(map(_number, self.operands))})"
-
-
-def _number(node: Node) -> str:
-    return f"%{node.index}"
 
 
 class Graph(NumberedGraph):
@@ -385,7 +198,7 @@ class Graph(NumberedGraph):
         return _made(Node(TUPLE, None, operands, types, None, like.scope), like)
 
     def field_of(self, node: Node, index: int) -> Node:
-        """Make the field of a tuple; of a tuple that is made of tensors, it is one of these."""
+        """Make the field of a tuple; of a tuple node, it is one of the operands."""
         if node.kind == TUPLE:
             return node.operands[index]
         attrs = SimpleNamespace(index=index)
@@ -414,10 +227,10 @@ class Graph(NumberedGraph):
 
         They keep its origin, so that they are written as it was where all of them stay on TVM.
         """
-        origin, made = old.origin, [] if new.is_live or new.is_constant else made_below(new)
-        if origin is not None and len(origin.nodes) == 1 and made:
-            origin.nodes = made
-            for node in made:
+        origin, nodes = old.origin, [] if new.is_live or new.is_constant else made_below(new)
+        if origin is not None and len(origin.nodes) == 1 and nodes:
+            origin.nodes = nodes
+            for node in nodes:
                 node.origin = origin
         self.replace(old, new)
 
@@ -493,22 +306,6 @@ def _made(node: Node, like: Node) -> Node:
     return node
 
 
-def made_below(new: Node) -> list[Node]:
-    """Return the calls that a new node is computed from and that are as new, itself the last."""
-    order: list[Node] = []
-    seen = {new}
-
-    def visit(node):
-        for operand in node.operands:
-            if operand not in seen and not operand.is_live and operand.kind != CONSTANT:
-                seen.add(operand)
-                visit(operand)
-        order.append(node)
-
-    visit(new)
-    return order
-
-
 def _last_number(node: Node) -> int:
     """Return the number of a node; of a new one, the highest of what it is computed from."""
     last, seen, stack = -1, {node}, [node]
@@ -561,60 +358,3 @@ def _visit(start: Node, done: set[Node], order: list[Node]) -> None:
         else:
             stack.pop()
             order.append(node)
-
-
-def constant(values: np.ndarray, dtype: str | None = None) -> Node:
-    """Make a constant; floating-point values are rounded to the nearest of `dtype` if given."""
-    values = np.asarray(values)
-    if dtype is not None:
-        values = rounded(values, dtype)
-    type_ = Tensor(values.shape, dtype or str(values.dtype), values)
-    return Node(CONSTANT, None, [], type_)
-
-
-def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return values as a type has them."""
-    if dtype == "bfloat16":
-        import ml_dtypes
-
-        # By way of float32, as oneDNN and TVM round.
-        with np.errstate(over="ignore"):
-            return values.astype("float32").astype(ml_dtypes.bfloat16)
-    with np.errstate(over="ignore"):
-        return values.astype(dtype)
-
-
-def scalar_of(node: Node) -> float | None:
-    """Return the value of a constant of one finite floating-point number, else None."""
-    if node.kind != CONSTANT or math.prod(node.type.shape) != 1:
-        return None
-    if node.type.dtype not in ("float32", "float64", "float16", "bfloat16"):
-        return None
-    value = float(node.value.reshape(()))
-    return value if math.isfinite(value) else None
-
-
-def open_like(shape: Sequence[int | None], key: Any) -> tuple:
-    """Return dimensions with a symbol of its own for each that is not known."""
-    return tuple(
-        Dim.symbol((key, axis)) if size is None else size for axis, size in enumerate(shape)
-    )
-
-
-__all__ = [
-    "made_below",
-    "CALL",
-    "CONSTANT",
-    "FIELD",
-    "INPUT",
-    "NATIVE",
-    "TUPLE",
-    "Graph",
-    "NoTensor",
-    "Node",
-    "Origin",
-    "constant",
-    "open_like",
-    "rounded",
-    "scalar_of",
-]

@@ -27,9 +27,9 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 from ..policy.op_view import Tensor, Value
+from . import infer_windows
 from .dim import Size, divided, product
-
-_SPATIAL = "DHW"
+from .infer_windows import out_dtype
 
 # From the operands, the attributes, and the name of the op.
 Inference = Callable[[Sequence[Value], SimpleNamespace, str], Value]
@@ -81,17 +81,6 @@ def _common(*sizes: Size) -> Size:
     return known[0] if known else None
 
 
-def for_each(values: int | Sequence[int], count: int) -> list[int]:
-    """Return an attribute's values, of which one may stand for all, or for both sides."""
-    values = [values] if isinstance(values, int) else list(values)
-    return values * (count // len(values))
-
-
-def _out_dtype(attrs: SimpleNamespace, data: Tensor) -> str:
-    dtype = str(getattr(attrs, "out_dtype", "") or "")
-    return dtype if dtype not in ("", "None") else data.dtype
-
-
 def _same(args, attrs, name):
     return Tensor(args[0].dims, args[0].dtype)
 
@@ -113,119 +102,8 @@ def _comparison(args, attrs, name):
     return Tensor(broadcast(*(arg.dims for arg in args)), "bool")
 
 
-def windows(
-    size: Size,
-    padding: tuple[int, int],
-    window: Size,
-    stride: int,
-    is_ceil: bool = False,
-) -> Size:
-    """Count the windows along an axis.
-
-    Rounded up, the last one may begin in the padding after the data. Relax leaves it out, as
-    PyTorch does, and so does this. Relay counts it: the rule refuses such a call.
-
-    Parameters
-    ----------
-    size : int | Dim | None
-        The size of the data.
-    padding : tuple[int, int]
-        What is padded before and after it.
-    window : int | Dim
-        From the first to the last value of a window.
-    stride : int
-        From window to window.
-    is_ceil : bool
-        Whether to round up.
-    """
-    before, after = padding
-    if None in (size, window):
-        return None
-    more = stride - 1 if is_ceil else 0
-    if more and not (isinstance(size, int) and isinstance(window, int)):
-        # Whether the last one is left out depends on the size.
-        if not isinstance(window, int) or after + more >= window:
-            return None
-    count = (size + (before + after + more) - window) // stride + 1
-    if more and isinstance(count, int) and (count - 1) * stride >= size + before:
-        count -= 1
-    return count
-
-
-def both_sides(padding: int | Sequence[int], count: int) -> list[tuple[int, int]]:
-    """Return what is padded before and after each of some axes."""
-    padding = for_each(padding, 2 * count)
-    return list(zip(padding[:count], padding[count:]))
-
-
-def spatial_axes(layout: str) -> list[int]:
-    """Return the axes of depth, height and width in a layout."""
-    return [layout.index(letter) for letter in layout if letter in _SPATIAL]
-
-
-def _conv(args, attrs, name):
-    data, weight = args
-    layout, kernel_layout = str(attrs.data_layout), str(attrs.kernel_layout)
-    kernel = dict(zip(kernel_layout, weight.dims))
-    axes, is_transposed = spatial_axes(layout), name.endswith("_transpose")
-    count = len(axes)
-    strides, dilation = (for_each(each, count) for each in (attrs.strides, attrs.dilation))
-    padding = both_sides(attrs.padding, count)
-    more = for_each(getattr(attrs, "output_padding", 0), count) if is_transposed else [0] * count
-    dims = list(data.dims)
-    for k, axis in enumerate(axes):
-        window = (kernel[layout[axis]] - 1) * dilation[k] + 1
-        if not is_transposed:
-            dims[axis] = windows(dims[axis], padding[k], window, strides[k])
-        elif dims[axis] is not None:
-            dims[axis] = (dims[axis] - 1) * strides[k] + window - sum(padding[k]) + more[k]
-    groups = int(getattr(attrs, "groups", 1))
-    if is_transposed:
-        dims[layout.index("C")] = kernel["O"] * groups
-    else:
-        dims[layout.index("C")] = _out_channels(data.dims[layout.index("C")], kernel, groups)
-    return Tensor(tuple(dims), _out_dtype(attrs, data))
-
-
-def _out_channels(channels: Size, kernel: dict[str, Size], groups: int) -> Size:
-    outputs, inputs = kernel["O"], kernel["I"]
-    if groups == 1 or inputs == 1:
-        return outputs
-    # A depthwise weight may have the outputs of each input channel in the place of I.
-    is_known = all(isinstance(size, int) for size in (channels, outputs, inputs))
-    return outputs * inputs * groups // channels if is_known else None
-
-
-def _pool(args, attrs, name):
-    (data,) = args
-    axes = spatial_axes(str(attrs.layout))
-    count = len(axes)
-    window, strides = (for_each(each, count) for each in (attrs.pool_size, attrs.strides))
-    dilation = for_each(getattr(attrs, "dilation", 1), count)
-    padding = both_sides(getattr(attrs, "padding", 0), count)
-    is_ceil, dims = bool(getattr(attrs, "ceil_mode", False)), list(data.dims)
-    for k, axis in enumerate(axes):
-        extent = (window[k] - 1) * dilation[k] + 1
-        dims[axis] = windows(dims[axis], padding[k], extent, strides[k], is_ceil)
-    return Tensor(tuple(dims), data.dtype)
-
-
-def _global_pool(args, attrs, name):
-    axes = spatial_axes(str(attrs.layout))
-    dims = (1 if axis in axes else dim for axis, dim in enumerate(args[0].dims))
-    return Tensor(tuple(dims), args[0].dtype)
-
-
-def _adaptive_pool(args, attrs, name):
-    dims, axes = list(args[0].dims), spatial_axes(str(attrs.layout))
-    given = attrs.output_size or []
-    for axis, size in zip(axes, for_each(given, len(axes)) if given else dims):
-        dims[axis] = size if given else dims[axis]
-    return Tensor(tuple(dims), args[0].dtype)
-
-
 def _dense(args, attrs, name):
-    return Tensor((*args[0].dims[:-1], args[1].dims[0]), _out_dtype(attrs, args[0]))
+    return Tensor((*args[0].dims[:-1], args[1].dims[0]), out_dtype(attrs, args[0]))
 
 
 def _matmul(args, attrs, name):
@@ -233,7 +111,7 @@ def _matmul(args, attrs, name):
     rows = left.dims[-1 if attrs.transpose_a else -2]
     columns = right.dims[-2 if attrs.transpose_b else -1]
     batch = broadcast(left.dims[:-2], right.dims[:-2])
-    return Tensor((*batch, rows, columns), _out_dtype(attrs, left))
+    return Tensor((*batch, rows, columns), out_dtype(attrs, left))
 
 
 def _batch_norm(args, attrs, name):
@@ -280,10 +158,10 @@ def reshaped(dims: Sequence[Size], newshape: Sequence[int]) -> tuple[Size, ...]:
         code = codes.pop(0)
         if code == -4:
             parts, k = [codes.pop(0), codes.pop(0)], k + 1
-            whole = dims[k - 1]
+            size = dims[k - 1]
             if -1 in parts:
                 other = parts[1 - parts.index(-1)]
-                parts[parts.index(-1)] = None if whole is None else divided(whole, other)
+                parts[parts.index(-1)] = None if size is None else divided(size, other)
             result += parts
             continue
         if code == -2:
@@ -301,9 +179,9 @@ def reshaped(dims: Sequence[Size], newshape: Sequence[int]) -> tuple[Size, ...]:
             k += 1
     if inferred is not None:
         others = product([dim for axis, dim in enumerate(result) if axis != inferred])
-        whole = product(dims)
-        if whole is not None and others:
-            result[inferred] = divided(whole, others)
+        size = product(dims)
+        if size is not None and others:
+            result[inferred] = divided(size, others)
     return tuple(result)
 
 
@@ -424,43 +302,25 @@ def _layout_transform(args, attrs, name):
     return Tensor(tuple(dims), args[0].dtype)
 
 
-def _resize(args, attrs, name):
-    data, layout = args[0], str(attrs.layout)
-    dims, axes = list(data.dims), spatial_axes(layout)
-    given = getattr(attrs, "size", None)
-    for k, axis in enumerate(axes):
-        if given:
-            dims[axis] = for_each(given, len(axes))[k]
-            continue
-        scale = float(getattr(attrs, f"scale_{layout[axis].lower()}"))
-        size = dims[axis]
-        if isinstance(size, int):
-            dims[axis] = int(round(size * scale))
-        else:
-            dims[axis] = size * int(scale) if size is not None and scale % 1 == 0 else None
-    return Tensor(tuple(dims), _out_dtype(attrs, data))
-
-
-_UNARY = (
+# Ops whose result is of the shape and type of the first operand.
+UNARY = (
     "abs clip exp log negative rsqrt sigmoid sqrt tanh nn.relu nn.leaky_relu nn.prelu nn.bias_add "
     "nn.softmax nn.fast_softmax nn.log_softmax nn.layer_norm nn.group_norm nn.instance_norm "
     "nn.l2_normalize nn.lrn dnnl.rms_norm dnnl.elu dnnl.gelu_erf dnnl.gelu_tanh dnnl.hard_sigmoid "
     "dnnl.hard_swish dnnl.linear dnnl.mish dnnl.pow dnnl.rsqrt dnnl.softplus dnnl.swish"
 ).split()
 
+BINARY = "add subtract multiply divide maximum minimum".split()
+COMPARISONS = "equal not_equal less less_equal greater greater_equal".split()
+
 _INFERENCES: dict[str, Inference] = {
-    **dict.fromkeys(_UNARY, _same),
-    **dict.fromkeys("add subtract multiply divide maximum minimum".split(), _binary),
-    **dict.fromkeys("equal not_equal less less_equal greater greater_equal".split(), _comparison),
+    **dict.fromkeys(UNARY, _same),
+    **dict.fromkeys(BINARY, _binary),
+    **dict.fromkeys(COMPARISONS, _comparison),
     "cast": _cast,
     "qnn.quantize": _converted,
     "qnn.dequantize": _converted,
-    **{f"nn.conv{n}d{kind}": _conv for n in (1, 2, 3) for kind in ("", "_transpose")},
-    **{f"nn.{kind}_pool{n}d": _pool for n in (1, 2, 3) for kind in ("max", "avg")},
-    **{f"nn.global_{kind}_pool2d": _global_pool for kind in ("max", "avg")},
-    **{
-        f"nn.adaptive_{kind}_pool{n}d": _adaptive_pool for n in (1, 2, 3) for kind in ("max", "avg")
-    },
+    **infer_windows.INFERENCES,
     "nn.dense": _dense,
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
@@ -478,7 +338,4 @@ _INFERENCES: dict[str, Inference] = {
     "strided_slice": _strided_slice,
     "nn.pad": _pad,
     "layout_transform": _layout_transform,
-    **{f"image.resize{n}d": _resize for n in (1, 2, 3)},
-    "nn.upsampling": _resize,
-    "nn.upsampling3d": _resize,
 }

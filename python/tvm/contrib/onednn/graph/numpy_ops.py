@@ -17,7 +17,7 @@
 """Numpy definitions of the ops: what each one computes, without a TVM.
 
 They are the reference of the tests, and fold constants. Each op of the table has one, with Relay's
-attributes as plain Python values, and so have a few ops that formulas and constants are made of.
+attributes as plain Python values, and so have a few ops in formulas and around constants.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from ..policy.op_view import Tensor
 from ..policy.rules.quantize import along, dequantized, quantized
 from ..policy.rules.resize import ROUND
 from . import numpy_moves, numpy_norms, numpy_windows
-from .graph import rounded
 from .infer import has_inference, infer
-from .numpy_types import Array, UndefinedResult
+from .numpy_types import Array, UndefinedResult, rounded
 
 # The type of a result: a tuple for an op that returns one.
 ResultType = Union[Tensor, tuple[Tensor, ...]]

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 Array = np.ndarray
@@ -31,8 +32,6 @@ def numpy_type(dtype: str) -> np.dtype:
     """Return numpy's type of a name; bfloat16 is that of `ml_dtypes`."""
     if dtype != "bfloat16":
         return np.dtype(dtype)
-    import ml_dtypes
-
     return np.dtype(ml_dtypes.bfloat16)
 
 
@@ -40,11 +39,19 @@ def lowest(dtype: str) -> float:
     """Return the lowest finite value of a type."""
     if np.dtype(numpy_type(dtype)).kind in "iu":
         return int(np.iinfo(dtype).min)
-    import ml_dtypes
-
     return float(ml_dtypes.finfo(numpy_type(dtype)).min)
 
 
 def wide(values: Array) -> Array:
     """Return values in a type that sums of many products do not leave."""
     return values.astype("int64" if values.dtype.kind in "iub" else "float64")
+
+
+def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Return values as a type has them."""
+    if dtype == "bfloat16":
+        # By way of float32, as oneDNN and TVM round.
+        with np.errstate(over="ignore"):
+            return values.astype("float32").astype(ml_dtypes.bfloat16)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype)

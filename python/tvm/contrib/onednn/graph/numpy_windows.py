@@ -24,7 +24,7 @@ import numpy as np
 
 from ..policy.rules.quantize import along
 from ..policy.rules.resize import ROUND, coordinates, sampling
-from .infer import both_sides, for_each, spatial_axes
+from .infer_windows import both_sides, for_each, spatial_axes
 from .numpy_types import Array, UndefinedResult, lowest, wide
 
 _SPATIAL = "DHW"

@@ -61,9 +61,6 @@ class OpSpec:
         Whether each element of the result is one of the data's, whatever scale these have.
     axis_behind : Callable | None
         For a view: which axis of a call's results is an axis of its data, None if none is.
-    shape : str | None
-        How the shape of the result follows from those of the operands where these are open: a kind
-        in `ir/shape_kinds.py`. None where open dimensions are not followed.
     weight_axis : Callable | None
         For an op with a weight: the axis of the output channels in a call's weight; None where the
         weight has none.
@@ -117,7 +114,6 @@ class OpSpec:
     reshapes: bool = False
     keeps_values: bool = False
     axis_behind: Callable[[OpView, int], int | None] | None = None
-    shape: str | None = None
     weight_axis: Callable[[OpView], int | None] | None = None
     reads_int8: str | None = None
     post: str | None = None
@@ -164,7 +160,7 @@ def light(name: str, reason, channel_axis=None, **fields) -> OpSpec:
 
 def function(name: str, reason, **fields) -> OpSpec:
     """Make the row of an op that computes functions such as exp, and to which nothing is fused."""
-    return OpSpec(name, reason, cost_weight=FUNCTION, shape="same", **fields)
+    return OpSpec(name, reason, cost_weight=FUNCTION, **fields)
 
 
 def view(name: str, reason, **fields) -> OpSpec:
@@ -180,13 +176,13 @@ def copy(name: str, reason, **fields) -> OpSpec:
 def eltwise(name: str, reason, **fields) -> OpSpec:
     """Make the row of a unary elementwise op."""
     fields.update(fuses=("binary", "quantize"), reads_int8="data")
-    return OpSpec(name, reason, post="eltwise", shape="same", **fields)
+    return OpSpec(name, reason, post="eltwise", **fields)
 
 
-def binary(name: str, reason, shape="broadcast", **fields) -> OpSpec:
+def binary(name: str, reason, **fields) -> OpSpec:
     """Make the row of a binary elementwise op, the second operand of which may be broadcast."""
     fields.update(fuses=("eltwise", "binary", "quantize"), reads_int8="operands")
-    return OpSpec(name, reason, post="binary", shape=shape, **fields)
+    return OpSpec(name, reason, post="binary", **fields)
 
 
 class Rules:

@@ -22,8 +22,9 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..graph.graph import CALL, CONSTANT, INPUT, NATIVE, Graph
-from ..graph.graph import Node as GraphNode
+from ..graph.graph import Graph
+from ..graph.node import CALL, CONSTANT, INPUT, NATIVE
+from ..graph.node import Node as GraphNode
 from ..partition.units import Choice, Units
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor, Value
@@ -124,10 +125,10 @@ class Description:
 
     def _native(self, i: int, node: GraphNode) -> list[int]:
         """Describe an expression that is no call of an op, if there are ops in it."""
-        found = self._graph.closed_ops(node)
-        if found is None:
+        ops = self._graph.closed_ops(node)
+        if ops is None:
             return self._read(node)
-        title, names, reason = found
+        title, names, reason = ops
         new = Node("tvm", title, self._function, names, reason=reason, inputs=self._read(node))
         new.shape = value_text(node.type)
         return self._add(new)
@@ -156,7 +157,7 @@ class Description:
             return
         inputs = {operand.current for operand in node.operands}
         seen: set[GraphNode] = set()
-        stack, found = [node.expansion], []
+        stack, ops = [node.expansion], []
         while stack:
             each = stack.pop()
             if each in seen or each.current in inputs or each in inputs:
@@ -164,12 +165,10 @@ class Description:
             seen.add(each)
             # The casts around a formula are no ops of it.
             if each.kind == CALL and each.name != "cast":
-                found.append(
-                    list(self._names(each)) if each.expansion else [self._graph.title(each)]
-                )
+                ops.append(list(self._names(each)) if each.expansion else [self._graph.title(each)])
             if each.expansion is None:
                 stack.extend(each.operands)
-        yield from itertools.chain(*reversed(found))
+        yield from itertools.chain(*reversed(ops))
 
     def _read(self, node: GraphNode) -> list[int]:
         """Return the nodes of the report that a node reads."""

@@ -21,7 +21,8 @@ oneDNN adds a bias in its accumulators, at no cost; behind a residual it is one 
 
 from __future__ import annotations
 
-from ..graph.graph import INPUT, Graph, Node
+from ..graph.graph import Graph
+from ..graph.node import INPUT, Node
 from ..policy.op_spec import Rules
 from ..policy.operands import BIAS_OPS
 
@@ -31,10 +32,10 @@ def move_bias_first(graph: Graph, rules: Rules) -> None:
     for outer in reversed(graph.nodes):
         if outer.name not in BIAS_OPS or not outer.is_call or rules.excludes(*BIAS_OPS):
             continue
-        found = _root_residual_bias(outer, rules)
-        if found is None:
+        operands = _root_residual_bias(outer, rules)
+        if operands is None:
             continue
-        root, residual, bias = found
+        root, residual, bias = operands
         biased = graph.call(outer.name, [root, bias], outer, root.type, **vars(outer.attrs))
         new = graph.call("add", [biased, residual], outer, outer.type)
         if rules.refusal(biased) is None and rules.refusal(new) is None:

@@ -29,9 +29,10 @@ import ml_dtypes
 import numpy as np
 
 from ..graph.dim import Dim, is_same, number, product
-from ..graph.graph import Graph, Node
+from ..graph.graph import Graph
+from ..graph.node import Node, made_below
 from ..policy import cpu
-from ..policy.op_spec import Rules
+from ..policy.op_spec import EXCLUDED, Rules
 from ..policy.op_view import Tensor
 from ..policy.tensors import MOVED
 
@@ -121,6 +122,8 @@ def decompose(graph: Graph, rules: Rules) -> None:
         try:
             _check_tensors(node)
             new = DECOMPOSITIONS[node.name](Maker(graph, node), node)
+            if rules.excludes(*(each.name for each in made_below(new))):
+                raise UnsupportedOp(EXCLUDED)
         except UnsupportedOp as error:
             node.unread = str(error)
             continue

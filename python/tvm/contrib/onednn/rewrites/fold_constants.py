@@ -27,7 +27,8 @@ import math
 import numpy as np
 
 from ..graph.evaluate import constant_value
-from ..graph.graph import CALL, TUPLE, Graph, Node
+from ..graph.graph import Graph
+from ..graph.node import CALL, TUPLE, Node
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, quantized
@@ -35,11 +36,17 @@ from ..policy.tensors import MOST_FILLED
 from .move_in_int8 import dequantized_constant
 
 
-def fold_constants(graph: Graph, rules: Rules) -> None:
+def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
     """Let constants take the place of what is computed of constants.
 
     The dequantize of a weight stays, which may be multiplied by in 8 bits.
+
+    Returns
+    -------
+    folded : list[Node]
+        The quantizes among them.
     """
+    folded = []
     for node in graph.nodes:
         if node.kind != CALL:
             continue
@@ -53,6 +60,8 @@ def fold_constants(graph: Graph, rules: Rules) -> None:
             new = _constant(graph, node)
         if new is not None:
             graph.replace(node, new)
+            folded += [node] if node.name == QUANTIZE else []
+    return folded
 
 
 def _constant(graph: Graph, node: Node) -> Node | None:

@@ -18,7 +18,8 @@
 
 from __future__ import annotations
 
-from ..graph.graph import Graph, Node
+from ..graph.graph import Graph
+from ..graph.node import Node
 from ..policy.op_spec import Rules
 from ..policy.padding import with_pad
 

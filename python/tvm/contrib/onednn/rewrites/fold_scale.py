@@ -29,7 +29,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph.graph import FIELD, Graph, Node, rounded
+from ..graph.graph import Graph
+from ..graph.node import FIELD, Node
+from ..graph.numpy_types import rounded
 from ..policy.op_spec import Rules
 from ..policy.rules.quantize import along
 from ..policy.rules.reduce import batch_norm_affine

@@ -23,7 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..graph.graph import Graph, Node
+from ..graph.graph import Graph
+from ..graph.node import Node
 from ..policy.op_spec import Rules
 from .formulas import ROOTS, FormulaReader
 from .norm_readers import InstanceNormReader, LayerNormReader, Normalization, RMSNormReader

@@ -30,7 +30,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..graph.graph import CALL, FIELD, TUPLE, Graph, Node, constant
+from ..graph.graph import Graph
+from ..graph.node import CALL, FIELD, TUPLE, Node, constant
 from ..partition.fuse import find_reshaped_bits
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Optional
 
 from .. import interrupts
-from ..graph.graph import Graph, Node
+from ..graph.graph import Graph
+from ..graph.node import Node
 from ..policy.op_spec import Rules
 from ..policy.quantized import weights_in_float32
 from ..policy.rules.quantize import DEQUANTIZE
@@ -46,6 +47,7 @@ from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
 from .reduced_precision import reduce_precision
 from .simplify import simplify, weights_as_dense_has_them
+from .static_reshape import static_reshape
 from .weight_zero_point import without_weight_zero_points
 
 # It edits a graph, and may return what it has folded into other ops.
@@ -84,8 +86,8 @@ def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str])
         By function: which rewrites failed.
     """
     run = _Run(graph, rules, function, failures)
-    run.steps(simplify, read_dequantize, fold_constants, decompose, fold_constants, simplify)
-    run.steps(weights_as_dense_has_them, hoist_input_products, read_qnn)
+    run.steps(simplify, static_reshape, read_dequantize, fold_constants, decompose)
+    run.steps(fold_constants, simplify, weights_as_dense_has_them, hoist_input_products, read_qnn)
     _read_in_8_bits(run)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)
     run.steps(fold_scale)

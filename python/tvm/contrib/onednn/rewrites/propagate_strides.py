@@ -21,7 +21,8 @@ In the pre-activated ResNet-50 this saves a tenth of the work.
 
 from __future__ import annotations
 
-from ..graph.graph import FIELD, Graph, Node
+from ..graph.graph import Graph
+from ..graph.node import FIELD, Node
 from ..policy.op_spec import Rules
 from .read_positions import ReadPositions, Subsample
 
@@ -31,9 +32,9 @@ def propagate_strides(graph: Graph, rules: Rules) -> None:
     positions = ReadPositions(graph, rules)
     strides, parts = positions.strides(), positions.subsamples()
     # Those that compute less than before, which all of their users know.
-    made: dict[Node, Node] = {}
+    smaller: dict[Node, Node] = {}
     for i, node in enumerate(graph.nodes):
-        operands = [made.get(operand, operand) for operand in node.operands]
+        operands = [smaller.get(operand, operand) for operand in node.operands]
         if i in parts:
             read = zip(operands, parts[i])
             operands = [o if part is None else _subsampled(graph, o, part) for o, part in read]
@@ -48,7 +49,7 @@ def propagate_strides(graph: Graph, rules: Rules) -> None:
         else:
             new = graph.with_operands(node, operands, type_)
         if i in positions.steps:
-            made[node] = new
+            smaller[node] = new
         else:
             graph.replace(node, new)
 

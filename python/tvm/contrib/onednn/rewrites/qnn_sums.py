@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph.graph import Graph, Node
+from ..graph.graph import Graph
+from ..graph.node import Node
 from ..policy.op_view import OpView
 from ..policy.operands import BIAS_OPS
 from ..policy.rules.conv import merged_weight_shape

@@ -29,7 +29,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..graph.graph import CALL, TUPLE, Graph, Node, made_below
+from ..graph.graph import Graph
+from ..graph.node import CALL, TUPLE, Node, made_below
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, parameters, real_bounds
@@ -39,7 +40,7 @@ from .qnn_sums import ACCUMULATING, dequantized, read_sum, values_of
 
 _POOLS = [name for name, row in TABLE.items() if row.padding == "average"]
 
-# What is made of a node first, and the tensors that it reads.
+# The node that computes the same in float ops, then the tensors that it reads.
 Reading = list[Node]
 
 

@@ -27,7 +27,8 @@ import hashlib
 from collections import defaultdict
 from typing import NamedTuple
 
-from ..graph.graph import FIELD, Graph, Node, made_below
+from ..graph.graph import Graph
+from ..graph.node import CALL, FIELD, Node, made_below
 from ..policy.op_spec import Rules
 from ..policy.operands import BIAS_OPS, is_per_channel
 
@@ -81,8 +82,8 @@ def hoist_input_products(graph: Graph, rules: Rules) -> None:
             if group is None or rules.excludes(*filter(None, (graph.ops[k] for k in group))):
                 continue
             new = layer.step(step)
-            made = [node for node in made_below(new) if node.kind == "call"]
-            if all(rules.refusal(node) is None for node in made):
+            calls = (node for node in made_below(new) if node.kind == CALL)
+            if all(rules.refusal(node) is None for node in calls):
                 graph.replace(step.ops[-1], new)
 
 

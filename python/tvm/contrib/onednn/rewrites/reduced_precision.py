@@ -22,7 +22,8 @@ reduced ones: oneDNN computes these in float32 inside, whatever the type of thei
 
 from __future__ import annotations
 
-from ..graph.graph import FIELD, TUPLE, Graph, Node
+from ..graph.graph import Graph
+from ..graph.node import FIELD, TUPLE, Node
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor, Value
 from .reduced_calls import ReducedCalls

@@ -19,7 +19,8 @@
 from __future__ import annotations
 
 from ..graph.dim import is_same
-from ..graph.graph import CALL, FIELD, NATIVE, TUPLE, Graph, Node, scalar_of
+from ..graph.graph import Graph
+from ..graph.node import CALL, FIELD, NATIVE, TUPLE, Node, scalar_of
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor
 

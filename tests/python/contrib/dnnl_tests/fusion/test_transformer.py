@@ -230,8 +230,8 @@ class TestLayerNorm:
     def test_rows_are_no_factor(self):
         """One value for each row is the factor of a channel."""
         y = self.written() * const(7, 1)
-        offload = testing.offload(self.check(y))
-        assert offload.ops == {"nn.instance_norm": 1}
+        offload = testing.offload(self.check(y, is_one_op=False))
+        assert offload.ops["nn.instance_norm"] == 1
 
     def test_a_part_that_is_read_elsewhere(self):
         x = var("x", self.x.shape)

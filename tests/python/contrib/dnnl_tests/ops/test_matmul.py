@@ -31,7 +31,6 @@ from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 
 # oneDNN packs weights that lie in order where it has AVX-512, as it has for bfloat16.
-PACKED = "packed once" if cpu.computes("bfloat16") else "as they are"
 # With AVX2 alone it has blocked code for convolutions and not for a matmul.
 IS_CONVOLUTION = has_avx2() and not cpu.computes("bfloat16")
 OF_ROWS = "convolution" if IS_CONVOLUTION else "matmul"
@@ -70,9 +69,8 @@ def test_matmul(shape, units, flags, constant):
         var("x", x.shape), var("w", w.shape), transpose_a=flags[0], transpose_b=flags[1]
     )
     inputs, params = ({"x": x}, {"w": w}) if constant else ({"x": x, "w": w}, None)
-    kind = OF_ROWS if constant and not flags[0] else "matmul"
-    # Relay makes a dense of a product with a transposed weight.
-    kind = "inner_product" if constant and flags == (False, True) else kind
+    # A product with a constant weight is a dense.
+    kind = "inner_product" if constant and not flags[0] else "matmul"
     run_alone(expr, inputs, params, product(x, w, *flags), kinds=[kind], rtol=RTOL)
 
 
@@ -170,7 +168,7 @@ def test_heads_are_written_as_rows(is_interleaved, batch, is_read_twice):
     [
         (relay.nn.dense, 128, "inner_product, weights packed once"),
         (relay.nn.dense, 129, OF_ROWS_PACKED),
-        (relay.nn.matmul, 20, OF_ROWS_PACKED if IS_CONVOLUTION else f"matmul, weights {PACKED}"),
+        (relay.nn.matmul, 20, "inner_product, weights packed once"),
     ],
     ids=["dense", "dense-of-many-rows", "matmul"],
 )

@@ -76,7 +76,7 @@ FOLDED = {
     ),
     "matmul": (
         relay.nn.matmul(var("x", 3, 8), const(8, 5)) * const(5, seed=3) + const(5, seed=4),
-        {"dnnl.matmul_bias": 1},
+        {"dnnl.dense_bias": 1},
         {"multiply": 1},
     ),
     "matmul-transposed": (

@@ -37,11 +37,14 @@ TAKEN = {
     "clip": dict(indices=4, axis=1, mode="clip"),
     "fast": dict(indices=4, axis=1, mode="fast"),
     "wrap": dict(indices=4, axis=1, mode="wrap"),
+    "two": dict(indices=[0, 1], axis=1),
+    "every-second": dict(indices=[1, 3], axis=1),
 }
 LEFT = {
     "negative": dict(indices=-1, axis=1, mode="wrap"),
     "out-of-range": dict(indices=5, axis=1),
-    "two": dict(indices=[0, 1], axis=1),
+    "beyond": dict(indices=[0, 2, 4], axis=1),
+    "uneven": dict(indices=[0, 1, 3], axis=1),
     "flat": dict(indices=3, axis=None),
     "batch": dict(indices=[[0], [0]], axis=1, batch_dims=1),
 }

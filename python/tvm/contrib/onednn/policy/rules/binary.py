@@ -113,4 +113,4 @@ def divide_reason(call: OpView) -> str | None:
 # The fields of the rows.
 BINARY = dict(reason=binary_reason, channel_axis=binary_channel_axis, swaps=True)
 DIVIDE = dict(reason=divide_reason, channel_axis=binary_channel_axis)
-COMPARISON = dict(reason=comparison_reason, shape="broadcast")
+COMPARISON = dict(reason=comparison_reason)

@@ -225,5 +225,5 @@ _FIELDS = dict(
     flops=conv_flops,
     scaled_weight=scaled_conv_weight,
 )
-CONV = dict(_FIELDS, shape="convolved", padding="zero", skips_positions=True)
-CONV_TRANSPOSE = dict(_FIELDS, shape="convolved transposed")
+CONV = dict(_FIELDS, padding="zero", skips_positions=True)
+CONV_TRANSPOSE = dict(_FIELDS)

@@ -101,6 +101,6 @@ _FIELDS = dict(
     flops=matmul_flops,
 )
 _OF_A_MATRIX = dict(_FIELDS, kept_dims=1, scaled_weight=scaled_matmul_weight)
-DENSE = dict(_OF_A_MATRIX, reason=dense_reason, shape="dense")
+DENSE = dict(_OF_A_MATRIX, reason=dense_reason)
 MATMUL = dict(_OF_A_MATRIX, reason=matmul_reason)
-BATCH_MATMUL = dict(_FIELDS, reason=batch_matmul_reason, kept_dims=2, shape="batch_matmul")
+BATCH_MATMUL = dict(_FIELDS, reason=batch_matmul_reason, kept_dims=2)

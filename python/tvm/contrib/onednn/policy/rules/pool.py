@@ -164,8 +164,8 @@ def pool_flops(call: OpView) -> int:
 
 # The fields of the rows.
 _FIELDS = dict(channel_axis=pool_channel_axis, reads_int8="data")
-POOL = dict(_FIELDS, reason=pool_reason, flops=pool_flops, shape="pooled")
-ADAPTIVE = dict(_FIELDS, reason=adaptive_reason, flops=data_elements, shape="pooled to a size")
+POOL = dict(_FIELDS, reason=pool_reason, flops=pool_flops)
+ADAPTIVE = dict(_FIELDS, reason=adaptive_reason, flops=data_elements)
 # The greatest of integers is one of them; their average is to be rounded, which Relay's is not.
 MAX_POOL = dict(POOL, keeps_values=True, reason=partial(pool_reason, dtypes=MOVED))
 MAX_ADAPTIVE = dict(ADAPTIVE, keeps_values=True, reason=partial(adaptive_reason, dtypes=MOVED))

@@ -170,4 +170,4 @@ def lrn_reason(call: OpView) -> str | None:
 
 
 # The fields of the rows.
-REDUCE = dict(reason=reduce_reason, flops=data_elements, shape="reduced")
+REDUCE = dict(reason=reduce_reason, flops=data_elements)

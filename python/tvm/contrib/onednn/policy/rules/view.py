@@ -228,4 +228,4 @@ def strided_slice_reason(call: OpView) -> str | None:
 # The fields of the rows.
 RESHAPE = dict(reason=view_reason, reshapes=True, axis_behind=_reshaped_axis)
 SPLIT = dict(reason=view_reason, axis_behind=_split_axis)
-TRANSPOSE = dict(reason=view_reason, axis_behind=_transposed_axis, shape="transposed")
+TRANSPOSE = dict(reason=view_reason, axis_behind=_transposed_axis)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
-from tvm.contrib.onednn.graph.graph import CALL
+from tvm.contrib.onednn.graph.node import CALL
 from tvm.contrib.onednn.partition.units import Units
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE

@@ -25,19 +25,9 @@ from typing import NamedTuple
 
 import numpy as np
 import tvm
-from tvm import relax, tirx
-from tvm.contrib.onednn.graph.dim import Dim, Size
-from tvm.contrib.onednn.graph.graph import (
-    CALL,
-    CONSTANT,
-    FIELD,
-    INPUT,
-    NATIVE,
-    TUPLE,
-    Graph,
-    Node,
-    Origin,
-)
+from tvm import relax
+from tvm.contrib.onednn.graph.graph import Graph
+from tvm.contrib.onednn.graph.node import CALL, CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
 from tvm.contrib.onednn.policy.op_spec import EXCLUDED
 from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor, Value
 from tvm.contrib.onednn.policy.table import TABLE
@@ -48,15 +38,14 @@ from .read_op import attributes
 from .reading import (
     Unread,
     constant_of,
-    is_choice,
     is_constant,
     number,
     op_name,
     short_name,
     sizes,
-    value_of,
 )
 from .tir_ops import read_tir
+from .types import value_from
 
 # The names of operands in messages, where the op has names for them.
 _ARG_NAMES = {
@@ -335,70 +324,3 @@ def _check_types(operands: list[Node], type_: Value) -> None:
         for tensor in value if isinstance(value, tuple) else (value,):
             if isinstance(tensor, NoTensor):
                 raise Unread(f"one of its tensors is {tensor.kind}")
-
-
-def value_from(expr) -> Value:
-    """Return a tensor, or tensors, as rules see them."""
-    if isinstance(expr, relax.Tuple):
-        return tuple(value_from(field) for field in expr.fields)
-    return _of_type(expr.ty, expr)
-
-
-def _of_type(type_, expr=None) -> Value:
-    if isinstance(type_, relax.TupleType):
-        return tuple(_of_type(field) for field in type_.fields)
-    if not isinstance(type_, relax.TensorType):
-        return NoTensor(f"of {type(type_).__name__}")
-    dims = getattr(type_.shape, "values", None)
-    if dims is not None and any(map(is_choice, dims)):
-        return NoTensor("of one of two sizes, whose type TVM cannot copy")
-    if dims is None or type_.dtype is None:
-        return NoTensor("of unknown type" if type_.dtype is None else "of unknown shape")
-    value = (lambda: value_of(expr)) if expr is not None and is_constant(expr) else None
-    return Tensor(tuple(map(size_from, dims)), str(type_.dtype), value)
-
-
-_ARITHMETIC = {
-    "Add": lambda a, b: a + b,
-    "Sub": lambda a, b: a - b,
-    "Mul": lambda a, b: a * b,
-    "FloorDiv": lambda a, b: a // b,
-}
-
-
-def size_from(dim) -> Size:
-    """Return a dimension of Relax as a size."""
-    if isinstance(dim, int):
-        return dim
-    if isinstance(dim, tirx.IntImm):
-        return int(dim.value)
-    if isinstance(dim, tirx.Var):
-        return Dim.symbol(("var", hash(dim), dim.name), dim)
-    function = _ARITHMETIC.get(type(dim).__name__)
-    if function is not None:
-        return function(size_from(dim.a), size_from(dim.b))
-    # Another expression: equal where it is written the same of the same variables.
-    names = (
-        tuple(sorted(hash(var) for var in tvm.tirx.analysis.undefined_vars(dim)))
-        if hasattr(tvm.tirx.analysis, "undefined_vars")
-        else ()
-    )
-    return Dim.symbol(("expression", str(dim), names), dim)
-
-
-def dim_from(size: Size):
-    """Return a size as Relax has it."""
-    if not isinstance(size, Dim):
-        return tirx.IntImm("int64", size)
-    total = None
-    for atoms, count in size.terms:
-        term = None if count == 1 and atoms else tirx.IntImm("int64", count)
-        for atom in atoms:
-            native = (
-                tirx.floordiv(dim_from(atom.numerator), dim_from(atom.denominator))
-                if hasattr(atom, "numerator")
-                else atom.native
-            )
-            term = native if term is None else term * native
-        total = term if total is None else total + term
-    return total

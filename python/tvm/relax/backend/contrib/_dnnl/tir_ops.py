@@ -70,9 +70,9 @@ def read_tir(mod: tvm.IRModule, call: relax.Call, excluded: Collection[str]) -> 
     func = mod[call.args[0]] if isinstance(call.args[0], ir.GlobalVar) else None
     if isinstance(func, tirx.PrimFunc) and isinstance(call.args[1], relax.Tuple):
         for read, name in ((pad_of, "nn.pad"), (resize_of, "image.resize2d"), (bound_of, None)):
-            found = None if name in excluded else read(func, call)
-            if found is not None:
-                return found
+            op = None if name in excluded else read(func, call)
+            if op is not None:
+                return op
     raise Unread("no rule for this op")
 
 

@@ -24,10 +24,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from tvm import relax
-from tvm.contrib.onednn.graph.graph import Node
+from tvm.contrib.onednn.graph.node import Node
 from tvm.contrib.onednn.policy.rules.conv import SPATIAL
 
-from .reader import dim_from, name_in_relax
+from .reader import name_in_relax
+from .types import dim_from
 
 # Binds an expression to a variable.
 Emit = Callable[[relax.Expr], relax.Expr]

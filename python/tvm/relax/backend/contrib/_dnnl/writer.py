@@ -20,175 +20,15 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Collection
 
 from tvm import relax
-from tvm.contrib.onednn.graph.graph import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node
 from tvm.contrib.onednn.partition.units import Choice, Units
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
+from .body import Body, name_of, substituted
 from .kernels import KERNEL, NUM_THREADS, kernel_of
 from .reader import RelaxGraph
-from .reading import constant_of
-from .write_ops import written
-
-
-class Body:
-    """The bindings of a function that is being written.
-
-    Parameters
-    ----------
-    normalize : Callable[[relax.Expr], relax.Expr]
-        Infers the type of an expression.
-    known : dict[Node, relax.Expr]
-        What nodes from outside are known by.
-    is_closed : bool
-        Whether nothing but `known` may be read from outside, constants neither.
-    offloaded : Collection[Node]
-        What is in partitions.
-    """
-
-    def __init__(
-        self,
-        normalize: Callable[[relax.Expr], relax.Expr],
-        known: dict[Node, relax.Expr] | None = None,
-        is_closed: bool = False,
-        offloaded: Collection[Node] = (),
-    ):
-        self._normalize, self._is_closed = normalize, is_closed
-        self._offloaded = offloaded
-        self.known: dict[Node, relax.Expr] = known or {}
-        self.bindings: list[relax.Binding] = []
-
-    def emit(self, value: relax.Expr, name: str = "lv") -> relax.Expr:
-        """Bind an expression to a variable of its own."""
-        value = self._normalize(value)
-        var = relax.DataflowVar(name, value.ty)
-        self.bindings.append(relax.VarBinding(var, value))
-        return var
-
-    def read(self, node: Node) -> relax.Expr:
-        """Return what a node is known by; write it if it is not known yet."""
-        node = node.current
-        if node not in self.known:
-            if node.kind == CONSTANT:
-                self.known[node] = constant_from(node)
-            elif node.kind == TUPLE:
-                return relax.Tuple([self.read(operand) for operand in node.operands])
-            elif node.kind == NATIVE and node.origin.native.binding is None:
-                return node.origin.native.value
-            else:
-                self.known[node] = self.emit(self.value(node), _name_of(node))
-        return self.known[node]
-
-    def value(self, node: Node) -> relax.Expr:
-        """Return the expression that computes a node, of what its operands are known by."""
-        native = self._native(node)
-        if native is not None:
-            return native
-        if node.kind == FIELD:
-            return relax.TupleGetItem(self.read(node.operands[0]), node.attrs.index)
-        if node.kind == TUPLE:
-            return relax.Tuple([self.read(operand) for operand in node.operands])
-        if node.expansion is not None:
-            return self._expanded(node)
-        if node.template is not None:
-            templated = self._of_template(node)
-            if templated is not None:
-                return templated
-        return written(node, [self.read(operand) for operand in node.operands], self.emit)
-
-    def _native(self, node: Node) -> relax.Expr | None:
-        """Return the expression that a node was read from, of what it reads now, if it is whole."""
-        origin = node.origin
-        if origin is None or node is not origin.nodes[-1]:
-            return None
-        if len(origin.nodes) > 1 and not self.is_whole(origin):
-            return None
-        return self._substituted(origin, origin.operands)
-
-    def is_whole(self, origin: Origin) -> bool:
-        """Whether an expression that was read as several nodes may be written as it was."""
-        if self._is_closed or not origin.is_intact:
-            return False
-        return not any(node in self._offloaded for node in origin.nodes)
-
-    def _of_template(self, node: Node) -> relax.Expr | None:
-        """Return the expression that the template of a node was read from, of other operands."""
-        template = node.template
-        new = dict(zip((o.current for o in _tensors(template)), _tensors(node)))
-        # The template may have read operands that have been replaced since, before it went.
-        new.update(zip(_tensors(template), _tensors(node)))
-        origin = template.origin
-        operands = [new.get(leaf, new.get(leaf.current)) for leaf in origin.operands]
-        if None in operands or len(set(operands)) < len(set(_tensors(node))):
-            return None
-        expr = self._substituted(origin, operands)
-        if isinstance(expr, relax.Call):
-            # Its type may be another one.
-            return relax.Call(expr.op, expr.args, expr.attrs, expr.ty_args)
-        return expr
-
-    def _substituted(self, origin: Origin, operands: list[Node]) -> relax.Expr | None:
-        if self._is_closed and not all(self._is_there(operand) for operand in operands):
-            return None
-        inside = dict(zip(origin.native.leaves, map(self.read, operands)))
-        return substituted(origin.native.value, inside)
-
-    def _is_there(self, node: Node) -> bool:
-        node = node.current
-        if node.kind == TUPLE and node not in self.known:
-            return all(map(self._is_there, node.operands))
-        return node in self.known
-
-    def _expanded(self, node: Node) -> relax.Expr:
-        """Write the ops that a node stands for; in float32, if those are of another type."""
-        before, inner = dict(self.known), node.expansion
-        is_same_op = inner.name == node.name and len(inner.operands) == len(node.operands)
-        if not is_same_op or inner.type.dtype == node.type.dtype:
-            return self.value(inner)
-        for old, new in zip(inner.operands, node.operands):
-            self.known[old.current] = self.emit(relax.op.astype(self.read(new), old.type.dtype))
-            self.known[old] = self.known[old.current]
-        value = self.emit(self.value(inner))
-        self.known = before
-        return relax.op.astype(value, node.type.dtype)
-
-
-def _tensors(node: Node) -> list[Node]:
-    """Return the operands of a node, those in tuples one by one."""
-    return [
-        tensor
-        for operand in node.operands
-        for tensor in (operand.operands if operand.kind == TUPLE else [operand])
-    ]
-
-
-def _name_of(node: Node) -> str:
-    binding = node.origin.native.binding if node.origin is not None else None
-    return "lv" if binding is None else binding.var.name
-
-
-def constant_from(node: Node) -> relax.Expr:
-    """Return the constant of a node."""
-    if node.origin is not None:
-        return node.origin.native.value
-    return constant_of(node.value, node.type.dtype)
-
-
-def substituted(expr, inside: dict):
-    """Return an expression of what its operands have become."""
-    if expr in inside:
-        return inside[expr]
-    if isinstance(expr, relax.Tuple):
-        return relax.Tuple([substituted(field, inside) for field in expr.fields])
-    if isinstance(expr, relax.TupleGetItem):
-        return relax.TupleGetItem(substituted(expr.tuple_value, inside), expr.index)
-    if isinstance(expr, relax.Call):
-        args = [substituted(arg, inside) for arg in expr.args]
-        op = inside.get(expr.op, expr.op) if isinstance(expr.op, relax.Var) else expr.op
-        return relax.Call(op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
-    return expr
 
 
 class FunctionWriter:
@@ -352,7 +192,7 @@ class FunctionWriter:
         own = _own_var(node)
         if own is not None and (kind is relax.DataflowVar) == isinstance(own, relax.DataflowVar):
             return own
-        return kind(_name_of(node), type_ if own is None else own.ty)
+        return kind(name_of(node), type_ if own is None else own.ty)
 
     def _call_partition(self, k: int) -> None:
         members, body = self._partitions[k], self._body
@@ -386,13 +226,13 @@ class FunctionWriter:
                 continue
             if node.kind == FIELD:
                 value = relax.TupleGetItem(body.read(node.operands[0]), node.attrs.index)
-                body.known[node] = body.emit(value, _name_of(node))
+                body.known[node] = body.emit(value, name_of(node))
                 continue
             args, composite, symbols, type_ = self._composite(i, body)
-            callee = relax.DataflowVar(f"{_name_of(node)}_kernel", composite.ty)
+            callee = relax.DataflowVar(f"{name_of(node)}_kernel", composite.ty)
             body.bindings.append(relax.VarBinding(callee, composite))
             call = relax.Call(callee, [*args, *symbols], ret_ty=type_)
-            body.known[node] = relax.DataflowVar(_name_of(node), type_)
+            body.known[node] = relax.DataflowVar(name_of(node), type_)
             body.bindings.append(relax.VarBinding(body.known[node], call))
         outputs = [body.known[nodes[i]] for i in self._regions.outputs(members)]
         result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)

@@ -40,8 +40,8 @@ from .partition.single_calls import keep_calls_single
 from .reader import RelayGraph
 from .report.record import ATTR, Record
 from .rewrites.broadcast_fusion import stop_broadcast_fusion
+from .rewrites.dynamic_again import HAS_STATIC_RESHAPES, dynamic_again
 from .rewrites.fold_other_constants import fold_other_constants
-from .rewrites.static_reshape import dynamic_again, static_reshape
 from .writer import partitioned, write
 
 Step = Callable[[TypedFunction, Rules], Rewritten]
@@ -103,7 +103,6 @@ def _run(
 def _steps() -> list[Step]:
     """Return what a function goes through, in order."""
     return [
-        static_reshape,
         fold_other_constants,
         offload,
         dynamic_again,
@@ -115,11 +114,19 @@ def _steps() -> list[Step]:
 def offload(function: TypedFunction, rules: Rules) -> Rewritten:
     """Rewrite a function into what oneDNN runs well, and move that into functions of its own."""
     graph = RelayGraph(function.func, rules.options.exclude)
+    has_dynamic_shapes = any(str(name).startswith("dyn.") for name in graph.ops)
     failures: dict[str, str] = {}
     outcome = rewrite(graph, rules, function.name, failures)
     units = Units(graph, rules)
-    return partitioned(function, units, Choice(units))._replace(
-        folded=outcome.folded, in_float32=outcome.in_float32, noted=failures
+    rewritten = partitioned(function, units, Choice(units))
+    func = rewritten.func
+    if has_dynamic_shapes:
+        func = func.with_attr(HAS_STATIC_RESHAPES, 1)
+        if function.name == "main":
+            # Nobody calls it, so its result may be of the type that is known now.
+            func = relay.Function(func.params, func.body, None, func.type_params, func.attrs)
+    return rewritten._replace(
+        func=func, folded=outcome.folded, in_float32=outcome.in_float32, noted=failures
     )
 
 

@@ -23,18 +23,10 @@ from types import SimpleNamespace
 
 from tvm import relay
 from tvm.contrib.onednn.graph.dim import Dim, Size
-from tvm.contrib.onednn.graph.graph import (
-    CALL,
-    CONSTANT,
-    FIELD,
-    INPUT,
-    NATIVE,
-    TUPLE,
-    Graph,
-    Node,
-    Origin,
-)
+from tvm.contrib.onednn.graph.graph import Graph
 from tvm.contrib.onednn.graph.infer import has_inference, infer
+from tvm.contrib.onednn.graph.node import CALL, CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.graph.shape_values import ShapeValues
 from tvm.contrib.onednn.policy.op_spec import EXCLUDED
 from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
 from tvm.contrib.onednn.policy.tensors import COMPILER
@@ -76,12 +68,14 @@ class RelayGraph(Graph):
 
     def __init__(self, root: relay.Expr, excluded: Collection[str] = ()):
         super().__init__()
-        self._excluded = excluded
+        self._excluded, self._values = excluded, ShapeValues()
         read = DataflowGraph(root)
         for i, expr in enumerate(read.nodes):
             operands = [self.nodes[k] for k in read.operands[i]]
             node = self._node(expr, operands, read.scope[i])
             self.append(node, Origin(expr, operands))
+            # Operands first, as each asks for theirs.
+            assert node.type is not None
 
     def _node(self, expr: relay.Expr, operands: list[Node], scope: int) -> Node:
         if isinstance(expr, relay.Constant):
@@ -101,11 +95,26 @@ class RelayGraph(Graph):
         is_excluded = name in self._excluded
         name = f"{_EXCLUDED}{name}" if is_excluded else name
         node = RelayNode(CALL, name, operands, None, lambda: plain_attrs(expr), scope)
-        node.compute_type = lambda: _named(_types_of(expr), _inferred(node, expr), id(node))
+        node.compute_type = lambda: _named(_types_of(expr), self._inferred(node), id(node))
         node.unread = EXCLUDED if is_excluded else None
         if not is_excluded and not name.startswith(f"{COMPILER}."):
             node.arg_names = arg_names(name)
         return node
+
+    def _inferred(self, node: Node) -> Value | None:
+        """Return what is inferred of the result of a call where that is open."""
+        values = _types_of(node.origin.native)
+        values = values if isinstance(values, tuple) else (values,)
+        if all(None not in getattr(each, "dims", ()) for each in values):
+            return None
+        try:
+            if has_inference(node.name):
+                return infer(node.name, node.args, node.attrs)
+            dims = self._values.infer(node)
+        # What no rule accepts may lack what the inference relies on.
+        except Exception:  # pylint: disable=broad-except
+            return None
+        return None if dims is None else Tensor(tuple(dims), values[0].dtype)
 
     def title(self, node: Node) -> str:
         """Return what Relay calls an op, or an input."""
@@ -136,21 +145,6 @@ def _types_of(expr: relay.Expr) -> Value:
     return value_of_type(type_)
 
 
-def _inferred(node: Node, expr: relay.Call) -> Value | None:
-    """Return what is inferred of the result of a call where it is open."""
-    values = _types_of(expr)
-    values = values if isinstance(values, tuple) else (values,)
-    if all(None not in getattr(each, "dims", ()) for each in values):
-        return None
-    if not has_inference(node.name):
-        return None
-    try:
-        return infer(node.name, node.args, node.attrs)
-    # What no rule accepts may lack what the inference relies on.
-    except Exception:  # pylint: disable=broad-except
-        return None
-
-
 def _named(value: Value, inferred: Value | None, key) -> Value:
     """Return what is computed with the sizes that are inferred, or symbols, where it is open."""
     if isinstance(value, tuple):
@@ -166,6 +160,6 @@ def _named(value: Value, inferred: Value | None, key) -> Value:
     sizes: list[Size] = []
     for axis, (size, also) in enumerate(zip(value.dims, dims)):
         if size is None:
-            size = also if isinstance(also, Dim) else Dim.symbol((key, axis))
+            size = Dim.symbol((key, axis)) if also is None else also
         sizes.append(size)
     return Tensor(tuple(sizes), value.dtype)

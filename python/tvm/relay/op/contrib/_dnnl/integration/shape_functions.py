@@ -28,10 +28,16 @@ from collections.abc import Callable
 
 import tvm
 from tvm import te, tir, topi
-from tvm.contrib.onednn.policy.tensors import ints
+from tvm.contrib.onednn.graph.infer import UNARY
+from tvm.contrib.onednn.graph.infer_windows import (
+    ADAPTIVE_POOLS,
+    CONVS,
+    CONVS_TRANSPOSED,
+    GLOBAL_POOLS,
+    POOLS,
+)
+from tvm.contrib.onednn.policy.tensors import COMPILER, ints
 from tvm.relay.op.op import OpPattern, register_shape_func
-
-from ..ir.shape_kinds import of_kind
 
 _SPATIAL = "DHW"
 
@@ -173,15 +179,17 @@ def _or_else(function: Callable, others: Callable | None) -> Callable:
 def register() -> None:
     """Register the shape functions that TVM lacks, and those of windows. Can be called again."""
     _register_missing("nn.batch_norm", _same(3))
-    for name in (*of_kind("same"), *filter(_is_unary, map(str, tvm.ir.Op.list_op_names()))):
+    own = (name for name in UNARY if not name.startswith(f"{COMPILER}."))
+    same = (*own, "cast", "qnn.quantize", "qnn.dequantize")
+    for name in (*same, *filter(_is_unary, map(str, tvm.ir.Op.list_op_names()))):
         _register_missing(name, _same())
     _register_missing("image.resize3d", _resize3d)
     # TVM has one for those to a single element, which have no attribute with the size.
-    for name in of_kind("pooled to a size"):
+    for name in (*GLOBAL_POOLS, *ADAPTIVE_POOLS):
         _register_missing(name, _adaptive_pool)
-    windows = {"pooled": _pool, "convolved": _conv(False), "convolved transposed": _conv(True)}
-    for kind, function in windows.items():
-        for name in of_kind(kind):
+    windows = ((POOLS, _pool), (CONVS, _conv(False)), (CONVS_TRANSPOSED, _conv(True)))
+    for names, function in windows:
+        for name in names:
             _register(name, function)
 
 

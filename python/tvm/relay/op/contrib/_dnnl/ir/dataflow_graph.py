@@ -41,7 +41,6 @@ from tvm.relay.analysis import post_order_visit
 
 from .constants import to_double
 from .relay_view import callee_name, op_name, value_of, view_of
-from .symbolic_shapes import SymbolicShapes
 
 # Functions with one of these attributes are single units to whoever made them.
 OPAQUE = ("Composite", "Compiler", "Primitive", "Extern")
@@ -238,18 +237,6 @@ class DataflowGraph(Graph):
         if i not in self._results:
             self._results[i] = value_of(self.nodes[i])
         return self._results[i]
-
-    @functools.cached_property
-    def symbolic(self) -> SymbolicShapes:
-        """The shapes, with names for open dimensions."""
-        return SymbolicShapes(self)
-
-    def is_same_size(self, i: int, other: int, axis: int) -> bool:
-        """Whether two tensors are of the same size along an axis: as numbers, or by name."""
-        if super().is_same_size(i, other, axis):
-            return True
-        shapes = [self.symbolic.shapes[k] for k in (i, other)]
-        return shapes[0][axis] == shapes[1][axis]
 
     def is_fixed(self, i: int) -> bool:
         """Whether an expression is a constant or a function."""

@@ -27,38 +27,43 @@ from __future__ import annotations
 from functools import partial
 
 from tvm import relay
+from tvm.contrib.onednn.graph.dim import Dim
+from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS
+from tvm.contrib.onednn.graph.node import Node
 from tvm.contrib.onednn.policy.op_spec import Rules
 
 from ..ir.dataflow_graph import STOP_FUSION, DataflowGraph, Rewritten, TypedFunction, with_operands
 from ..ir.relay_view import op_name, shape_of
-from ..ir.shape_kinds import ONE, of_kind
+from ..reader import RelayGraph
+
+_NAMES = {*BINARY, *COMPARISONS, "floor_divide", "logical_and", "logical_or", "power", "where"}
 
 
 def stop_broadcast_fusion(function: TypedFunction, rules: Rules) -> Rewritten:
     """Compute by itself what an op that stays on TVM may broadcast along an open dimension."""
     graph = function.graph
-    names = {*of_kind("broadcast"), "where"}
-    alone = {
-        operand
+    is_open = [
+        i
         for i, expr in enumerate(graph.nodes)
-        if op_name(expr) in names and None in shape_of(expr)
-        for operand in _broadcast_operands(graph, i)
-    }
+        if op_name(expr) in _NAMES and None in shape_of(expr)
+    ]
+    # It numbers what it reads as the graph does.
+    nodes = RelayGraph(function.func).nodes if is_open else []
+    alone = {operand for i in is_open for operand in _broadcast_operands(graph, nodes, i)}
     return Rewritten(
         graph.replace({k: (graph.operands[k], partial(_alone, graph.nodes[k])) for k in alone})
     )
 
 
-def _broadcast_operands(graph: DataflowGraph, i: int) -> list[int]:
+def _broadcast_operands(graph: DataflowGraph, nodes: list[Node], i: int) -> list[int]:
     """Return the computed operands of an op that have an open size which may be 1 for another."""
-    shapes = graph.symbolic.shapes
-    aligned = [shapes[k][::-1] for k in graph.operands[i]]
+    aligned = [nodes[k].type.dims[::-1] for k in graph.operands[i]]
     operands = []
     for k, own in zip(graph.operands[i], aligned):
         if op_name(graph.nodes[k]) in (None, STOP_FUSION):
             continue
         if any(
-            dim.names and other[axis] not in (dim, ONE)
+            isinstance(dim, Dim) and other[axis] not in (dim, 1)
             for axis, dim in enumerate(own)
             for other in aligned
             if axis < len(other)

@@ -1,0 +1,188 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Makes reshapes and slices static that are written as dynamic, as far as they say what they do.
+
+Importers write a reshape of open dimensions as `dyn.reshape` to a shape that is read off a tensor,
+taken apart and put together. Where each of its elements is a number or an open dimension that is
+known, it is a `reshape` with Relay's codes, of which oneDNN's rules know what it keeps. A broadcast
+to the shape that a tensor has in every call goes away. A dense or a softmax of rows between two
+reshapes, of which the first joins dimensions of the data that the second restores, is one of that
+data: no code says how to divide the product of two open dimensions. A slice whose bounds are
+computed from open dimensions, and are numbers for all that, has them as attributes.
+
+The nodes keep the dynamic op as their origin, as TVM cannot compile a `reshape` of open dimensions
+that it fuses to what follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..graph.dim import Dim, Size, divided, product
+from ..graph.graph import Graph
+from ..graph.node import Node
+from ..graph.shape_values import ShapeValues
+from ..policy.op_spec import Rules
+from ..policy.op_view import Tensor
+
+# Ops that compute rows one by one, of any number of dimensions. onnxruntime writes a softmax along
+# the last axis as one of rows when it brings a model of an opset before 13 to a newer one.
+_SOFTMAX = ("nn.fast_softmax", "nn.log_softmax", "nn.softmax")
+_OF_ROWS = ("nn.dense", *_SOFTMAX)
+
+_DYNAMIC = ("dyn.reshape", "dyn.broadcast_to", "dyn.strided_slice")
+
+
+def static_reshape(graph: Graph, rules: Rules) -> list[Node]:
+    """Write dynamic reshapes and slices with attributes, leave out broadcasts to the same shape.
+
+    Returns
+    -------
+    folded : list[Node]
+        What changes nothing.
+    """
+    folded, values = [], ShapeValues()
+    for node in graph.nodes:
+        if node.name not in _DYNAMIC or not node.is_call or rules.excludes(node.name):
+            continue
+        data = node.operands[0]
+        if not isinstance(data.type, Tensor):
+            continue
+        if node.name == "dyn.strided_slice":
+            new = _cut(graph, node, values)
+        else:
+            wanted = values.target(node)
+            if wanted is None:
+                continue
+            if None not in wanted and tuple(wanted) == data.type.dims:
+                graph.replace(node, data)
+                folded.append(node)
+                continue
+            new = _reshaped(graph, rules, node, wanted) if node.name == "dyn.reshape" else None
+        if new is not None:
+            graph.reread(node, new)
+    return folded
+
+
+def _cut(graph: Graph, node: Node, values: ShapeValues) -> Node | None:
+    """Return a slice by numbers, or the data where all of it is kept."""
+    parts, data = values.cut(node), node.operands[0]
+    if parts is None:
+        return None
+    kept = {axis: part for axis, part in enumerate(parts) if part is not None}
+    if not kept:
+        return data
+    begin, end = (list(each) for each in zip(*kept.values()))
+    attrs = dict(begin=begin, end=end, strides=[1] * len(begin), axes=list(kept))
+    return graph.call("strided_slice", [data], node, **attrs, slice_mode="end")
+
+
+def _reshaped(graph: Graph, rules: Rules, node: Node, wanted: list[Size]) -> Node | None:
+    """Return a reshape by codes, or an op of rows of the data."""
+    data = node.operands[0]
+    codes = reshape_codes(data.type.dims, wanted)
+    dims = tuple(also if size is None else size for size, also in zip(wanted, node.type.dims))
+    if codes is not None:
+        type_ = Tensor(dims, data.type.dtype)
+        return graph.call("reshape", [data], node, type_, newshape=codes, allowzero=False)
+    if not _restores_rows(data, tuple(wanted), rules):
+        return None
+    flat, *others = data.operands
+    attrs = {**vars(data.attrs), **({"axis": -1} if data.name in _SOFTMAX else {})}
+    return graph.call(data.name, [flat.operands[0], *others], data, **attrs)
+
+
+def _restores_rows(node: Node, wanted: tuple, rules: Rules) -> bool:
+    """Whether an op of rows, given other dimensions, has those that were joined for it."""
+    if node.name not in _OF_ROWS or not node.is_call or rules.excludes(node.name):
+        return False
+    if len(node.users) != 1:
+        return False
+    flat = node.operands[0]
+    if flat.name not in ("reshape", "dyn.reshape"):
+        return False
+    if node.name in _SOFTMAX and int(node.attrs.axis) % len(node.type.dims) != 1:
+        return False
+    if node.name == "nn.dense" and None in node.operands[1].type.shape:
+        return False
+    source, rows = flat.operands[0].type, flat.type
+    return (
+        isinstance(source, Tensor)
+        and rows.dims == (product(source.dims[:-1]), source.dims[-1])
+        and wanted == (*source.dims[:-1], node.type.dims[-1])
+    )
+
+
+def reshape_codes(source: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
+    """Return the new shape for Relay's `reshape`, with its codes for what is open.
+
+    Parameters
+    ----------
+    source : Sequence[int | Dim]
+        The shape of the data.
+    wanted : Sequence[int | Dim | None]
+        The shape of the result, None for what is not known.
+
+    Returns
+    -------
+    codes : list[int] | None
+        None where the codes cannot say it.
+    """
+    return _by_groups(source, wanted) or _by_position(source, wanted)
+
+
+def _by_position(source: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
+    """Say each dimension by itself: 0 is that of the data, -1 is left for one."""
+    codes = []
+    for k, size in enumerate(wanted):
+        if isinstance(size, int):
+            codes.append(size)
+        elif size is not None and k < len(source) and source[k] == size:
+            codes.append(0)
+        else:
+            codes.append(-1)
+    return codes if codes.count(-1) <= 1 and all(code >= -1 for code in codes) else None
+
+
+def _by_groups(source: Sequence[Size], wanted: Sequence[Size]) -> list[int] | None:
+    """Say what becomes of the data's dimensions: each stays (0), meets the next (-3), or is split.
+
+    -1 may stand for one dimension that is not known, as the first, where all others stay.
+    """
+    codes, k, rest = [], 0, list(wanted)
+    if rest and rest[0] is None and len(rest) == len(source) - 1 and None not in rest[1:]:
+        rest[0] = divided(product(source), product(rest[1:]))
+    if None in rest or None in source:
+        return None
+    while rest:
+        if k == len(source):
+            return None
+        if rest[0] == source[k]:
+            codes.append(0)
+            k, rest = k + 1, rest[1:]
+        elif k + 1 < len(source) and rest[0] == source[k] * source[k + 1]:
+            codes.append(-3)
+            k, rest = k + 2, rest[1:]
+        elif len(rest) > 1 and rest[0] * rest[1] == source[k]:
+            parts = [-1 if isinstance(size, Dim) else size for size in rest[:2]]
+            if parts == [-1, -1]:
+                return None
+            codes += [-4, *parts]
+            k, rest = k + 1, rest[2:]
+        else:
+            return None
+    return codes if k == len(source) else None
