@@ -27,6 +27,8 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,6 +48,20 @@ namespace {
  * runs. Primitives of one thread between two regions seldom take longer than this.
  */
 constexpr std::chrono::microseconds kWorkerSpin{300};
+/*!
+ * \brief The same where other processes need the CPUs.
+ *
+ * A worker that spins keeps a CPU from them, and they take turns with the primary thread instead:
+ * beside one busy process that had its CPU for half of the time, and nearly all of it with this.
+ */
+constexpr std::chrono::microseconds kContendedWorkerSpin{20};
+/*! \brief Preemptions are counted once in so many regions: it takes a call of the system. */
+constexpr uint32_t kRegionsPerCount = 16;
+/*!
+ * \brief Two preemptions within so many counts mean that other processes need the CPUs; so many
+ * counts without one, that they no longer do. A single one happens on quiet machines, too.
+ */
+constexpr int kCalmCounts = 64;
 /*! \brief How long a thread waits for others to finish before it leaves its CPU to them. */
 constexpr std::chrono::microseconds kFinishSpin{200};
 
@@ -86,6 +102,28 @@ void Wake(std::atomic<uint32_t>* word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
+/*! \brief The CPUs that a worker may run on. */
+class Affinity {
+ public:
+  /*! \brief If the calling thread runs on a CPU, move it to others that it may run on, if any. */
+  void Leave(int cpu) {
+    if (cpu < 0 || sched_getcpu() != cpu) return;
+    cpu_set_t current;
+    if (sched_getaffinity(0, sizeof(current), &current) != 0) return;
+    // Not what was chosen here, so the user's choice.
+    if (!CPU_EQUAL(&current, &chosen_)) allowed_ = current;
+    chosen_ = allowed_;
+    CPU_CLR(cpu, &chosen_);
+    if (CPU_COUNT(&chosen_) == 0 || sched_setaffinity(0, sizeof(chosen_), &chosen_) != 0) {
+      chosen_ = current;
+    }
+  }
+
+ private:
+  cpu_set_t allowed_{};
+  cpu_set_t chosen_{};
+};
+
 }  // namespace
 
 TeamPlace& TeamPlace::OfThread() {
@@ -93,7 +131,7 @@ TeamPlace& TeamPlace::OfThread() {
   return place;
 }
 
-Team::Team(int size) : slots_(size) {
+Team::Team(int size) : slots_(size), calm_counts_(kCalmCounts) {
   try {
     for (int i = 1; i < size; ++i) {
       workers_.push_back(StartThread([this, i]() { Work(i); }));
@@ -119,6 +157,8 @@ void Team::Start(Function function, void* data, int size, int max_threads) {
   size_ = size;
   max_threads_ = max_threads;
   const uint32_t region = region_.load(std::memory_order_relaxed) + 1;
+  if (region % kRegionsPerCount == 0) LookForPreemption();
+  primary_cpu_.store(sched_getcpu(), std::memory_order_relaxed);
   unfinished_.store(size, std::memory_order_relaxed);
   // A worker that is late and still thinks of an earlier region finds no index of that one.
   for (int i = 1; i < size; ++i) slots_[i].state.store(2 * region, std::memory_order_release);
@@ -126,6 +166,18 @@ void Team::Start(Function function, void* data, int size, int max_threads) {
   // After the store above, and a worker reads it after it has said that it sleeps.
   if (sleeps_.load() && sleeps_.exchange(false)) Wake(&region_);
   TeamPlace::OfThread() = {this, 0};
+}
+
+void Team::LookForPreemption() {
+  rusage usage{};
+  if (getrusage(RUSAGE_THREAD, &usage) != 0) return;
+  if (usage.ru_nivcsw != preemptions_) {
+    preemptions_ = usage.ru_nivcsw;
+    if (calm_counts_ < kCalmCounts) is_contended_.store(true, std::memory_order_relaxed);
+    calm_counts_ = 0;
+  } else if (calm_counts_ < kCalmCounts && ++calm_counts_ == kCalmCounts) {
+    is_contended_.store(false, std::memory_order_relaxed);
+  }
 }
 
 void Team::Finish() {
@@ -160,15 +212,20 @@ void Team::Barrier() {
 
 void Team::Work(int worker) {
   pthread_setname_np(pthread_self(), "dnnl-team");
+  Affinity affinity;
   uint32_t region = 0;
   for (;;) {
     const auto is_new = [&]() { return region_.load(std::memory_order_acquire) != region; };
-    while (!Spin(kWorkerSpin, is_new)) {
+    const auto spin = [this]() {
+      return is_contended_.load(std::memory_order_relaxed) ? kContendedWorkerSpin : kWorkerSpin;
+    };
+    while (!Spin(spin(), is_new)) {
       sleeps_.store(true);
       if (region_.load() == region) Sleep(&region_, region);
     }
     region = region_.load(std::memory_order_acquire);
     if (stops_.load()) return;
+    affinity.Leave(primary_cpu_.load(std::memory_order_relaxed));
     // Its own index first, whose data its caches may have.
     const int size = max_size();
     for (int i = 0; i < size; ++i) {

@@ -43,6 +43,10 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * done with its own, the primary thread included. Each index computes the same on any thread, so
  * outputs do not depend on it, bit by bit.
  *
+ * A worker stays off the CPU of the primary thread: there it could only take turns with it. Where
+ * the primary thread is preempted again and again, workers sleep at once, and the scheduler moves
+ * other processes to the CPUs that this leaves idle.
+ *
  * Indices may wait for each other in a barrier: there are as many threads as indices, so one that
  * nobody has come for yet finds a thread.
  */
@@ -82,6 +86,7 @@ class Team {
   };
 
   void Work(int worker);
+  void LookForPreemption();
   void Stop();
   bool Claim(int index, uint32_t region);
   void Compute(int index);
@@ -96,6 +101,13 @@ class Team {
   void* data_{nullptr};
   int size_{0};
   int max_threads_{1};
+  /*! \brief The CPU that the primary thread began the region on. */
+  std::atomic<int> primary_cpu_{-1};
+  /*! \brief Whether other processes need the CPUs: the primary thread was preempted repeatedly. */
+  std::atomic<bool> is_contended_{false};
+  /*! \brief How often it was preempted, by the last count, and the counts since it last was. */
+  int64_t preemptions_{0};
+  int calm_counts_;
   /*! \brief Indices that are not done, and a bit that is set when the primary thread sleeps. */
   alignas(128) std::atomic<uint32_t> unfinished_{0};
   alignas(128) std::atomic<uint32_t> arrived_{0};
