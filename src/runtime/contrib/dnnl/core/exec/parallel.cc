@@ -23,16 +23,8 @@
  */
 #include "parallel.h"
 
-#ifndef _WIN32
-#include <dlfcn.h>
-#endif
-
 #include <algorithm>
-#include <string>
 
-#include "../library.h"
-#include "../onednn.h"
-#include "openmp_calls.h"
 #include "threads.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -46,46 +38,6 @@ constexpr bool kIsSerial = true;
 constexpr bool kIsSerial = false;
 #endif
 
-/*!
- * \brief What compilers call for a parallel region, of the OpenMP library that oneDNN runs on.
- *
- * `#pragma omp` would bring in the library of our compiler: a second pool of threads where oneDNN
- * was linked with another one. Those of GNU, LLVM and Intel all have these functions.
- */
-struct OpenMPRegion {
-  void (*parallel)(void (*)(void*), void*, unsigned, unsigned) = nullptr;
-  int (*get_thread_num)() = nullptr;
-  int (*get_num_threads)() = nullptr;
-
-  static const OpenMPRegion& OfDNNL() {
-    static const OpenMPRegion region = Find();
-    return region;
-  }
-
- private:
-  static OpenMPRegion Find() {
-    OpenMPRegion region;
-#ifndef _WIN32
-    const std::string path = LibraryAt(reinterpret_cast<const void*>(&dnnl_version));
-    void* handle = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) return region;
-    const bool on_teams = RunOnTeams(reinterpret_cast<const void*>(&dnnl_version));
-    const auto find = [&](const char* name) {
-      return on_teams ? FunctionOfTeams(name) : dlsym(handle, name);
-    };
-    void* const parallel = find("GOMP_parallel");
-    void* const thread = find("omp_get_thread_num");
-    void* const threads = find("omp_get_num_threads");
-    if (parallel != nullptr && thread != nullptr && threads != nullptr) {
-      region.parallel = reinterpret_cast<decltype(region.parallel)>(parallel);
-      region.get_thread_num = reinterpret_cast<int (*)()>(thread);
-      region.get_num_threads = reinterpret_cast<int (*)()>(threads);
-    }
-#endif
-    return region;
-  }
-};
-
 struct Loop {
   int64_t count;
   void (*body)(const void*, int64_t, int64_t);
@@ -95,8 +47,8 @@ struct Loop {
 /*! \brief The share of one thread: the first ones have one iteration more. */
 void RunShare(void* data) {
   const Loop& loop = *static_cast<const Loop*>(data);
-  const int64_t threads = OpenMPRegion::OfDNNL().get_num_threads();
-  const int64_t thread = OpenMPRegion::OfDNNL().get_thread_num();
+  const int64_t threads = OpenMP::OfDNNL().get_num_threads();
+  const int64_t thread = OpenMP::OfDNNL().get_thread_num();
   const int64_t share = loop.count / threads, longer = loop.count % threads;
   const int64_t begin = thread * share + std::min(thread, longer);
   const int64_t end = begin + share + (thread < longer ? 1 : 0);
@@ -109,10 +61,10 @@ void ParallelRanges(int64_t count, int64_t grain, void (*body)(const void*, int6
                     const void* data) {
   const int64_t useful = count / std::max<int64_t>(grain, 1);
   const int64_t threads = std::min<int64_t>(CurrentNumThreads(), useful);
-  if (kIsSerial || threads <= 1 || OpenMPRegion::OfDNNL().parallel == nullptr)
+  if (kIsSerial || threads <= 1 || OpenMP::OfDNNL().parallel == nullptr)
     return body(data, 0, count);
   Loop loop{count, body, data};
-  OpenMPRegion::OfDNNL().parallel(RunShare, &loop, static_cast<unsigned>(threads), 0);
+  OpenMP::OfDNNL().parallel(RunShare, &loop, static_cast<unsigned>(threads), 0);
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

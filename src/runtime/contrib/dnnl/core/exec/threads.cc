@@ -44,44 +44,38 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*!
- * \brief The OpenMP library that oneDNN was linked with.
- *
- * A process may have two (GNU's and Intel's), each with a number of threads of its own, and TVM
- * may have been compiled with the other one or with none. So it is asked for by way of oneDNN.
- */
-struct OpenMP {
-  int (*get_max_threads)() = nullptr;
-  void (*set_num_threads)(int) = nullptr;
-  /*! \brief Whether parallel regions run on teams of ours, and only the numbers are OpenMP's. */
-  bool runs_on_teams = false;
+template <typename Function>
+void Assign(void* address, Function** function) {
+  *function = reinterpret_cast<Function*>(address);
+}
 
-  static const OpenMP& OfDNNL() {
-    static const OpenMP library = Find();
-    return library;
-  }
-
- private:
-  static OpenMP Find() {
-    OpenMP library;
+OpenMP FindOpenMP() {
+  OpenMP openmp;
 #ifndef _WIN32
-    const std::string path = LibraryAt(reinterpret_cast<const void*>(&dnnl_version));
-    if (path.empty()) return library;
-    void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) return library;
-    // Looks into the libraries that this one was linked with, too.
-    const auto get = dlsym(handle, "omp_get_max_threads");
-    const auto set = dlsym(handle, "omp_set_num_threads");
-    if (get != nullptr && set != nullptr) {
-      library.get_max_threads = reinterpret_cast<int (*)()>(get);
-      library.set_num_threads = reinterpret_cast<void (*)(int)>(set);
-      // Before the first primitive is made, which asks for the number of threads.
-      library.runs_on_teams = RunOnTeams(reinterpret_cast<const void*>(&dnnl_version));
-    }
-#endif
-    return library;
+  const void* dnnl = reinterpret_cast<const void*>(&dnnl_version);
+  const std::string path = LibraryAt(dnnl);
+  void* handle = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return openmp;
+  // Looks into the libraries that this one was linked with, too.
+  const auto find = [&](const char* name) { return dlsym(handle, name); };
+  // All or none: with a part of them, threads that are set here would not be those of the regions.
+  for (const char* name : {"omp_get_max_threads", "omp_set_num_threads", "GOMP_parallel",
+                           "omp_get_thread_num", "omp_get_num_threads"}) {
+    if (find(name) == nullptr) return openmp;
   }
-};
+  Assign(find("omp_get_max_threads"), &openmp.get_max_threads);
+  Assign(find("omp_set_num_threads"), &openmp.set_num_threads);
+  // Before the first primitive is made, which asks for the number of threads.
+  openmp.runs_on_teams = RunOnTeams(dnnl);
+  const auto find_region = [&](const char* name) {
+    return openmp.runs_on_teams ? FunctionOfTeams(name) : find(name);
+  };
+  Assign(find_region("GOMP_parallel"), &openmp.parallel);
+  Assign(find_region("omp_get_thread_num"), &openmp.get_thread_num);
+  Assign(find_region("omp_get_num_threads"), &openmp.get_num_threads);
+#endif
+  return openmp;
+}
 
 int FromEnvironment() {
   return NumberFromEnvironment("TVM_DNNL_NUM_THREADS", "threads", kMaxThreads);
@@ -110,6 +104,11 @@ int FromOpenMP() {
 std::atomic<int> chosen{0};
 
 }  // namespace
+
+const OpenMP& OpenMP::OfDNNL() {
+  static const OpenMP openmp = FindOpenMP();
+  return openmp;
+}
 
 int NumThreads(int of_model) {
   if (OpenMP::OfDNNL().get_max_threads == nullptr) return 1;

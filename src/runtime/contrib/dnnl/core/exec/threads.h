@@ -26,6 +26,26 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
+/*!
+ * \brief The OpenMP library that oneDNN was linked with: GNU's, LLVM's or Intel's.
+ *
+ * A process may have two, each with a number of threads of its own, and TVM may have been compiled
+ * with the other one or with none; `#pragma omp` would bring in the one of our compiler. So the
+ * functions are looked up by way of oneDNN. All are null where it does not run on OpenMP.
+ */
+struct OpenMP {
+  int (*get_max_threads)() = nullptr;
+  void (*set_num_threads)(int) = nullptr;
+  /*! \brief What compilers call for a parallel region, and in one: of our teams, if on those. */
+  void (*parallel)(void (*)(void*), void*, unsigned, unsigned) = nullptr;
+  int (*get_thread_num)() = nullptr;
+  int (*get_num_threads)() = nullptr;
+  /*! \brief Whether parallel regions run on teams of ours, and only the numbers are OpenMP's. */
+  bool runs_on_teams = false;
+
+  static const OpenMP& OfDNNL();
+};
+
 /*! \brief More threads than these are a mistake: OpenMP ends the process that cannot have them. */
 constexpr int kMaxThreads = 4096;
 
