@@ -16,9 +16,8 @@
 # under the License.
 """Describes an op to the rules: operands, results and attributes, independent of the IR.
 
-A reader makes these of an IR: `ir/relay_view.py` of Relay, `ops.py` and `graph.py` of the backend
-for Relax of that. It names ops, and their attributes, as the table does, which has Relay's names,
-and orders operands as Relay does.
+The nodes of a graph are such descriptions, see `graph/node.py`. Ops and attributes have the names
+of the table, which are Relay's, and operands Relay's order.
 """
 
 from __future__ import annotations

@@ -14,4 +14,4 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What rewrites find in a graph, whichever IR it was read from."""
+"""Rewrites of the graph that Relay and Relax are read into; `pipeline.py` has their order."""

@@ -126,7 +126,7 @@ def offload(function: TypedFunction, rules: Rules) -> Rewritten:
             # Nobody calls it, so its result may be of the type that is known now.
             func = relay.Function(func.params, func.body, None, func.type_params, func.attrs)
     return rewritten._replace(
-        func=func, folded=outcome.folded, in_float32=outcome.in_float32, noted=failures
+        func=func, folded=outcome.folded, in_float32=outcome.in_float32, failures=failures
     )
 
 
@@ -135,7 +135,7 @@ def read_in_8_bits(function: TypedFunction, rules: Rules) -> Rewritten:
     graph = RelayGraph(function.func, rules.options.exclude)
     failures: dict[str, str] = {}
     outcome = rewrite_quantized(graph, rules, function.name, failures)
-    return Rewritten(write(graph), outcome.folded, in_float32=outcome.in_float32, noted=failures)
+    return Rewritten(write(graph), outcome.folded, in_float32=outcome.in_float32, failures=failures)
 
 
 def _candidates(mod: tvm.IRModule, rules: Rules, record: Record) -> list[str]:
@@ -177,7 +177,6 @@ def _attempt(
     What the step cannot cope with stays as it was, and the record too, with a warning: None where
     that is all of the function.
     """
-    failures: dict[str | None, Exception] = {}
     try:
         rewritten = step(function, rules)
         changed = _replaced(function, rewritten)
@@ -186,16 +185,15 @@ def _attempt(
             record.stay(changed, rewritten.func, rewritten.stayed)
         record.folded.update(rewritten.folded)
         record.in_float32.update(rewritten.in_float32)
-        failures.update(rewritten.failures)
-        record.failures.update(rewritten.noted)
+        for name, text in rewritten.failures.items():
+            known = record.failures.get(name)
+            record.failures[name] = f"{known}; {text}" if known else text
+        return changed
     # A pass of TVM raises whatever it likes, and a model must not fail to compile because a part
     # of it cannot be offloaded.
     except Exception as error:  # pylint: disable=broad-except
-        changed, failures = None, {None: error}
-    for op, error in failures.items():
-        what = step.__name__ if op is None else f"{step.__name__} of {op}"
-        note_failure(record.failures, function.name, what, error, stacklevel=5)
-    return changed
+        note_failure(record.failures, function.name, step.__name__, error, stacklevel=5)
+        return None
 
 
 def _replaced(function: TypedFunction, rewritten: Rewritten) -> TypedFunction:

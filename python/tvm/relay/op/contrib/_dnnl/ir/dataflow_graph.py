@@ -365,9 +365,7 @@ class Rewritten(NamedTuple):
         that makes no partitions.
     in_float32 : Counter
         By op and reason: the ops that read 8-bit tensors, and now run in float32.
-    failures : dict[str, Exception]
-        By op: what was raised where one was to be replaced; it is as it was.
-    noted : dict[str, str]
+    failures : dict[str, str]
         By function: which of several rewrites have failed, with a warning.
     """
 
@@ -376,5 +374,4 @@ class Rewritten(NamedTuple):
     partitions: dict[relay.GlobalVar, relay.Function] = {}
     stayed: dict[relay.Call, str] | None = None
     in_float32: Counter = Counter()
-    failures: dict[str, Exception] = {}
-    noted: dict[str, str] = {}
+    failures: dict[str, str] = {}

@@ -18,8 +18,7 @@
 
 TVM's SimplifyExpr turns x + x into 2 * x and makes x anew on the way, with all that it is computed
 from. Whatever else uses the old x then has a partition called twice, for which TVM's Inline has an
-internal error. So the pass is run here: it finds nothing more to do later. The driver of rewrites
-has nothing to ask the rules about: what is replaced are calls of partitions.
+internal error. So the pass is run here: it finds nothing more to do later.
 """
 
 from __future__ import annotations
