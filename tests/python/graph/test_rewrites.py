@@ -93,11 +93,26 @@ def scaled(r):
 
 def normalized(r):
     """A batch norm behind a relu, which nothing can fold."""
+    return [r.field(batch_norm(r), 0)]
+
+
+def batch_norm(r):
     x = r.call("nn.relu", r.input(2, 3, 4, 4))
     gamma, beta, mean = (r.constant(rand(3, seed=k)) for k in (1, 2, 3))
     variance = r.constant(np.abs(rand(3, seed=4)) + 0.5)
     attrs = dict(axis=1, epsilon=1e-5, center=True, scale=True)
-    return [r.field(r.call("nn.batch_norm", x, gamma, beta, mean, variance, **attrs), 0)]
+    return r.call("nn.batch_norm", x, gamma, beta, mean, variance, **attrs)
+
+
+def results_of_a_batch_norm(r):
+    norm = batch_norm(r)
+    return [r.field(norm, index) for index in range(3)]
+
+
+def gates(r):
+    """A part of what is computed of constants, such as a gate's of an LSTM."""
+    parts = r.call("split", r.constant(rand(2, 6)), indices_or_sections=3, axis=1)
+    return [r.call("add", r.input(2, 2), r.field(parts, index)) for index in range(2)]
 
 
 def two_transposes(r):
@@ -203,10 +218,16 @@ CASES = {
     "pad": (padded, [fold_pad], {"nn.conv2d": 1}),
     "scale": (scaled, [fold_scale], {"nn.conv2d": 1, "add": 1}),
     "batch-norm": (normalized, [fold_scale], {"nn.relu": 1, "multiply": 1, "add": 1}),
+    "statistics": (
+        results_of_a_batch_norm,
+        [simplify, fold_scale],
+        {"nn.relu": 1, "multiply": 1, "add": 1},
+    ),
     "transposes": (two_transposes, [simplify], {"nn.relu": 1}),
     "bounds": (bounded, [simplify], {"clip": 1}),
     "matmul": (matmul, [weights_as_dense_has_them], {"nn.dense": 1}),
     "constants": (constants, [fold_constants], {"add": 1}),
+    "gates": (gates, [fold_constants], {"add": 2}),
     "swish": (swish, [fuse_formulas], {"dnnl.swish": 1}),
     "layer-norm": (layer_norm, [fuse_formulas], {"nn.layer_norm": 1}),
     "strides": (strided, [propagate_strides], {"nn.conv2d": 2, "nn.relu": 1}),

@@ -28,7 +28,7 @@ import numpy as np
 
 from ..graph.evaluate import constant_value
 from ..graph.graph import Graph
-from ..graph.node import CALL, TUPLE, Node
+from ..graph.node import CALL, FIELD, TUPLE, Node
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, quantized
@@ -48,20 +48,34 @@ def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
     """
     folded = []
     for node in graph.nodes:
+        if node.kind == FIELD and _is_known(node.operands[0]):
+            # Such as a gate's share of an LSTM's weights.
+            new = _evaluated(graph, node)
+            if new is not None:
+                graph.replace(node, new)
         if node.kind != CALL:
             continue
         new = _filled(graph, node) if node.name in _FILLED else None
         if new is None and node.name == "where":
             new = _selected(node)
         # A matrix that is broadcast to each of a batch is multiplied by once, see `simplify`.
-        operands = (o.operands if o.kind == TUPLE else [o] for o in node.operands)
-        is_known = node.operands and all(each.is_constant for own in operands for each in own)
-        if new is None and is_known and node.name != "broadcast_to":
+        if new is None and _is_known(node) and node.name != "broadcast_to":
             new = _constant(graph, node)
         if new is not None:
             graph.replace(node, new)
             folded += [node] if node.name == QUANTIZE else []
     return folded
+
+
+def _read(node: Node) -> list[Node]:
+    """Return the operands, and the fields of those that are tuples."""
+    operands = (o.operands if o.kind == TUPLE else [o] for o in node.operands)
+    return [each for own in operands for each in own]
+
+
+def _is_known(node: Node) -> bool:
+    read = _read(node)
+    return bool(read) and all(each.is_constant for each in read)
 
 
 def _constant(graph: Graph, node: Node) -> Node | None:
@@ -73,10 +87,15 @@ def _constant(graph: Graph, node: Node) -> Node | None:
         values = [operand.value for operand in node.operands]
         bits = quantized(*values, int(node.attrs.axis), node.type.dtype)
         return None if bits is None else graph.constant(bits, node.type.dtype)
+    return _evaluated(graph, node)
+
+
+def _evaluated(graph: Graph, node: Node) -> Node | None:
+    """Return the value of a call of constants, or of a field of one."""
     if not isinstance(node.type, Tensor) or None in node.type.shape:
         return None
-    operands = (o.operands if o.kind == TUPLE else [o] for o in node.operands)
-    sizes = (math.prod(each.type.shape) for own in operands for each in own)
+    call = node.operands[0] if node.kind == FIELD else node
+    sizes = (math.prod(each.type.shape) for each in _read(call))
     if math.prod(node.type.shape) > max(MOST_FILLED, sum(sizes)):
         return None
     value = constant_value(node)

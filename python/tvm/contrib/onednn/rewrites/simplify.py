@@ -39,10 +39,9 @@ def simplify(graph: Graph, rules: Rules) -> list[Node]:
     for node in graph.nodes:
         rewrite = _REWRITES.get(node.name)
         new = rewrite(graph, rules, node) if rewrite is not None else None
-        if new is None and node.kind == FIELD and node.attrs.index == 0:
-            if node.operands[0].name == "nn.dropout":
-                folded.append(node.operands[0])
-                new = node.operands[0].operands[0]
+        if node.kind == FIELD:
+            new = _passed_on(rules, node)
+            folded += [node.operands[0]] if new is not None else []
         elif new is not None and rewrite in (_same, _copied):
             folded.append(node)
         if new is not None:
@@ -51,6 +50,19 @@ def simplify(graph: Graph, rules: Rules) -> list[Node]:
         if node.is_call and node.name in rules.ops and rules.ops[node.name].post == "binary":
             folded += _broadcast_itself(graph, rules, node)
     return folded
+
+
+def _passed_on(rules: Rules, field: Node) -> Node | None:
+    """Return the operand that a result is equal to: at inference, a dropout changes nothing.
+
+    Nor does a batch_norm change its statistics, its other results.
+    """
+    op, index = field.operands[0], field.attrs.index
+    if op.name == "nn.dropout" and index == 0:
+        return op.operands[0]
+    if op.name == "nn.batch_norm" and op.is_call and index > 0 and not rules.excludes(op.name):
+        return op.operands[2 + index]
+    return None
 
 
 def _broadcast_itself(graph: Graph, rules: Rules, node: Node) -> list[Node]:
