@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/runtime/contrib/dnnl/core/exec/threads.h"
 #include "src/runtime/contrib/dnnl/core/implementation.h"
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/harness/test.h"
@@ -229,6 +230,36 @@ TEST(DNNLMatMul, WithAnOperandThatIsNoRowIsAMatMul) {
   node.attrs["post_ops"] = std::vector<std::string>{"add"};
   node.attrs["post_ops.0.operand"] = "2";
   EXPECT_EQ(KindOf(graph), "matmul");
+}
+
+/*! \brief oneDNN 3.2.0 on AVX-512 mixes up partial sums of matrices if there are more threads. */
+TEST(DNNLMatMul, LongSumsOfTransposedBatches) {
+  constexpr int64_t kBatch = 2, kLong = 4096, kSize = 16;
+  std::vector<float> src = SmallNumbers({kBatch, kLong, kSize}, 7),
+                     weights = SmallNumbers({kBatch, kLong, kSize}, 5),
+                     result(kBatch * kSize * kSize);
+  Graph graph;
+  graph.symbol = graph.name = "main";
+  graph.inputs = {{{0, 0}, {"input 0", Floats({kBatch, kLong, kSize})}},
+                  {{1, 0}, {"input 1", Floats({kBatch, kLong, kSize})}}};
+  const TensorType type = Floats({kBatch, kSize, kSize});
+  Node node{2, "nn.batch_matmul", {}, {{0, 0}, {1, 0}}, {type}};
+  node.attrs["transpose_a"] = "1";
+  node.attrs["transpose_b"] = "0";
+  graph.nodes = {node};
+  graph.outputs = {{{2, 0}, {"output 0", type}}};
+  SetNumThreads(4);
+  Context(MakePlan(graph)).Run({src.data(), weights.data(), result.data()}, nullptr);
+  SetNumThreads(0);
+  for (int64_t i = 0; i < static_cast<int64_t>(result.size()); ++i) {
+    const int64_t b = i / (kSize * kSize), m = i / kSize % kSize, n = i % kSize;
+    float expected = 0;
+    for (int64_t k = b * kLong; k < (b + 1) * kLong; ++k) {
+      expected += src[k * kSize + m] * weights[k * kSize + n];
+    }
+    // Sums of small integers are exact.
+    if (!EXPECT_EQ(result[i], expected)) return;
+  }
 }
 
 }  // namespace

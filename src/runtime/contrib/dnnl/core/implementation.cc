@@ -63,11 +63,17 @@ bool IsBlockGemm(const dnnl::primitive_desc_base& desc) {
   return StartsWith(desc.impl_info_str(), "brg");
 }
 
-bool SkipWrong(dnnl::primitive_desc* desc, bool has_dilated_border) {
-  const auto is_wrong = [=] {
+bool IsUnpatched() {
+  const dnnl_version_t* version = dnnl_version();
+  return version->major == 3 && version->minor == 2 && version->patch == 0;
+}
+
+bool SkipWrong(dnnl::primitive_desc* desc, const Hazards& hazards) {
+  const auto is_wrong = [&] {
     const std::string name = desc->impl_info_str();
     return name.find("jit_1x1:avx512_core_amx") != std::string::npos ||
-           (has_dilated_border && StartsWith(name, "jit:avx512_core_amx"));
+           (hazards.dilated_border && StartsWith(name, "jit:avx512_core_amx")) ||
+           (hazards.weights_zero_point && StartsWith(name, "brg:avx2_vnni") && IsUnpatched());
   };
   while (*desc && is_wrong()) {
     if (!desc->next_impl()) return false;

@@ -309,9 +309,9 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
     Desc desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm, src, weights,
               fused.BiasDesc(), dst, conv.window.strides, conv.window.dilation,
               conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
-    bool is_right = SkipWrong(&desc, has_dilated_border);
+    bool is_right = SkipWrong(&desc, {has_dilated_border});
     while (is_right && OverwritesSource(desc, conv)) {
-      is_right = desc.next_impl() && SkipWrong(&desc, has_dilated_border);
+      is_right = desc.next_impl() && SkipWrong(&desc, {has_dilated_border});
     }
     if (is_right) return desc;
     if (!allow_empty) throw dnnl::error(dnnl_unimplemented, "all that accept this are wrong");

@@ -54,12 +54,35 @@ using MatMul = dnnl::matmul;
 constexpr int64_t kFewRows = 128;
 
 /*! \brief The descriptor for these layouts; empty where oneDNN has none. */
-MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const dnnl::memory::desc& src,
-                                  const dnnl::memory::desc& weights, const dnnl::memory::desc& bias,
-                                  const dnnl::memory::desc& dst, const dnnl::primitive_attr& attr) {
-  return bias ? MatMul::primitive_desc(plan->engine(), src, weights, bias, dst, attr,
-                                       /*allow_empty=*/true)
-              : MatMul::primitive_desc(plan->engine(), src, weights, dst, attr, true);
+MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const MatMulOperands& operands,
+                                  const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
+                                  const dnnl::memory::desc& bias, const dnnl::memory::desc& dst,
+                                  const dnnl::primitive_attr& attr) {
+  MatMul::primitive_desc desc =
+      bias ? MatMul::primitive_desc(plan->engine(), src, weights, bias, dst, attr,
+                                    /*allow_empty=*/true)
+           : MatMul::primitive_desc(plan->engine(), src, weights, dst, attr, true);
+  Hazards hazards;
+  hazards.weights_zero_point = operands.int8 && operands.int8->weights_are.HasZeroPoint();
+  return desc && SkipWrong(&desc, hazards) ? desc : MatMul::primitive_desc();
+}
+
+/*!
+ * \brief The source in a layout that oneDNN reads correctly.
+ *
+ * If there are more threads than matrices, oneDNN 3.2.0 splits long sums of a transposed source
+ * among threads on AVX-512, and mixes up the partial sums of the matrices. 3.2.1 does not.
+ */
+dnnl::memory::desc SrcDesc(const MatMulOperands& operands) {
+  constexpr int64_t kLongSum = 2048;
+  const dnnl::memory::desc src = operands.src.md;
+  const Dims dims = src.get_dims(), strides = src.get_strides();
+  const int64_t matrices =
+      NumElements(operands.dst_dims) / (*(operands.dst_dims.end() - 2) * operands.dst_dims.back());
+  const bool is_transposed = strides.back() != 1 && *(strides.end() - 2) == 1;
+  const bool is_wrong = IsUnpatched() && is_transposed && matrices > 1 && dims.back() >= kLongSum &&
+                        CurrentNumThreads() > matrices;
+  return is_wrong ? PlainDesc(dims, src.get_data_type()) : src;
 }
 
 /*! \brief The descriptor for the best layouts; empty where oneDNN has none. */
@@ -67,13 +90,13 @@ MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
                                 const MatMulOperands& operands, const FusedOps& fused) {
   const dnnl::memory::desc dst(operands.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto create = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights) {
-    return DescribeAs(plan, src, weights, fused.BiasDesc(), dst, fused.attr);
+    return DescribeAs(plan, operands, src, weights, fused.BiasDesc(), dst, fused.attr);
   };
   const dnnl::memory::desc packed = AnyDesc(operands.weights.md);
   // Constants are packed once. Packing the rest at every run pays off only where oneDNN's best
   // code does not read it as it is.
   const bool is_constant = plan->IsConstant(operands.weights);
-  const auto desc = create(operands.src.md, is_constant ? packed : operands.weights.md);
+  const auto desc = create(SrcDesc(operands), is_constant ? packed : operands.weights.md);
   if (desc && IsBlockGemm(desc)) return desc;
   if (operands.is_interleaved) return {};
   const auto free = create(AnyDesc(operands.src.md), packed);
@@ -283,11 +306,11 @@ bool Emit(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& opera
                   node, plan, desc),
       fused.names);
   plan->SetVariant(Variant(*plan, operands, desc), MatMulFlops(node, *plan));
-  const auto describe = [plan, bias = fused.BiasDesc()](const dnnl::memory::desc& src_md,
-                                                        const dnnl::memory::desc& weights_md,
-                                                        const dnnl::memory::desc& dst_md,
-                                                        const dnnl::primitive_attr& attr, bool) {
-    return DescribeAs(plan, src_md, weights_md, bias, dst_md, attr);
+  const auto describe = [plan, operands, bias = fused.BiasDesc()](
+                            const dnnl::memory::desc& src_md, const dnnl::memory::desc& weights_md,
+                            const dnnl::memory::desc& dst_md, const dnnl::primitive_attr& attr,
+                            bool) {
+    return DescribeAs(plan, operands, src_md, weights_md, bias, dst_md, attr);
   };
   fused.OfferSum<MatMul>(plan, desc, describe);
   if (!fused.has_residual()) {
