@@ -31,6 +31,7 @@ DEFAULTS = {
     "exclude": (),
     "precision": "float32",
     "keep_bias_order": True,
+    "exact_nan": False,
     "num_threads": None,
 }
 
@@ -56,6 +57,8 @@ class Options:
         The type of real numbers to compute in.
     keep_bias_order : bool
         Whether a bias is added where the module adds it.
+    exact_nan : bool
+        Whether ops that select a value, such as relu, give NaN for NaN.
     num_threads : int | None
         How many threads the partitions run on, 0 for what the process says; None if it is for the
         PassContext of the compilation to say.
@@ -66,6 +69,7 @@ class Options:
     exclude: frozenset[str] = frozenset()
     precision: str = "float32"
     keep_bias_order: bool = True
+    exact_nan: bool = False
     num_threads: int | None = None
 
 

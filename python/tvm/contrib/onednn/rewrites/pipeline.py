@@ -31,6 +31,7 @@ from ..policy.rules.quantize import DEQUANTIZE
 from ..report.failures import note_failure
 from .bias_order import move_bias_first
 from .decompose import decompose
+from .exact_nan import propagate_nan
 from .fold_constants import fold_constants
 from .fold_pad import fold_pad
 from .fold_scale import fold_scale
@@ -95,6 +96,8 @@ def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str])
     if not rules.options.keep_bias_order:
         run.steps(move_bias_first)
     run.steps(fuse_formulas)
+    if rules.options.exact_nan:
+        run.steps(propagate_nan)
     if rules.options.precision != "float32":
         run.steps(reduce_precision)
     if run.is_quantized:

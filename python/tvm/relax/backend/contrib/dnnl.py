@@ -67,6 +67,7 @@ def partition_for_dnnl(
     prune: bool | None = None,
     exclude: Sequence[str] | None = None,
     precision: str | None = None,
+    exact_nan: bool | None = None,
     num_threads: int | None = None,
 ) -> tvm.IRModule:
     """Move what oneDNN can run into functions that the DNNL code generator compiles.
@@ -93,6 +94,10 @@ def partition_for_dnnl(
         What convolutions and matmuls of float32, and the ops between them, compute in: "float32",
         the default, "bfloat16", "float16", or "auto", bfloat16 where this CPU is faster in it and
         else float32. The arguments and results of functions keep their types.
+    exact_nan : bool | None
+        Whether `nn.relu`, `clip`, `maximum`, `minimum`, `max`, `min`, hard sigmoid and max pools
+        give NaN where an operand is NaN, as NumPy does; by default they may drop it, as in TVM.
+        It costs two or three ops more for each of these, so it is for finding where NaN appears.
     num_threads : int | None
         The number of threads that oneDNN runs the partitions on, or 0 for what the process says
         when they are first run, which is the default.
@@ -113,7 +118,13 @@ def partition_for_dnnl(
     _check_module(mod)
     if isinstance(exclude, (list, tuple)):
         exclude = [str(name).removeprefix("relax.") for name in exclude]
-    given = dict(prune=prune, exclude=exclude, precision=precision, num_threads=num_threads)
+    given = dict(
+        prune=prune,
+        exclude=exclude,
+        precision=precision,
+        exact_nan=exact_nan,
+        num_threads=num_threads,
+    )
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
     with interrupts.deferred():

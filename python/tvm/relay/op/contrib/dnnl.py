@@ -121,6 +121,7 @@ def partition_for_dnnl(
     precision: str | None = None,
     bf16: bool | None = None,
     keep_bias_order: bool | None = None,
+    exact_nan: bool | None = None,
     num_threads: int | None = None,
 ) -> tvm.IRModule:
     """Move what oneDNN can run into functions that the DNNL code generator compiles.
@@ -162,6 +163,10 @@ def partition_for_dnnl(
     keep_bias_order : bool | None
         Whether a bias is added where the module adds it, as it is by default. With False, one
         behind a residual is added first, as the convolution's own; the last bits may differ.
+    exact_nan : bool | None
+        Whether `nn.relu`, `clip`, `maximum`, `minimum`, `max`, `min`, hard sigmoid and max pools
+        give NaN where an operand is NaN, as NumPy does; by default they may drop it, as in TVM.
+        It costs two or three ops more for each of these, so it is for finding where NaN appears.
     num_threads : int | None
         The number of threads that oneDNN runs the partitions on, or 0 for what the process says
         when they are first run; by default what the PassContext says, here or when the module is
@@ -191,6 +196,7 @@ def partition_for_dnnl(
         precision=precision,
         bf16=bf16,
         keep_bias_order=keep_bias_order,
+        exact_nan=exact_nan,
         num_threads=num_threads,
     )
     options = make_options(

@@ -181,6 +181,7 @@ inline constexpr char kPrecision[] = "precision";
 inline constexpr char kWord[] = "";
 inline constexpr char kBf16[] = "bf16";
 inline constexpr char kKeepBiasOrder[] = "keep_bias_order";
+inline constexpr char kExactNan[] = "exact_nan";
 
 /*! \brief The fields, with the names of partition_for_dnnl's arguments. */
 struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
@@ -189,6 +190,7 @@ struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
   Text<kPrecision, kWord> precision{"float32"};
   Flag<kBf16> bf16{false};
   Flag<kKeepBiasOrder> keep_bias_order{true};
+  Flag<kExactNan> exact_nan{false};
   Threads num_threads{0};
 
   TVM_DECLARE_ATTRS(DNNLOptionsNode, "ext.attrs.DNNLOptions") {
@@ -207,6 +209,9 @@ struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
     TVM_ATTR_FIELD(keep_bias_order)
         .describe("Whether a bias is added where the module adds it, also behind a residual.")
         .set_default(Flag<kKeepBiasOrder>(true));
+    TVM_ATTR_FIELD(exact_nan)
+        .describe("Whether relu, clip, max pools and the like give NaN for NaN; slower.")
+        .set_default(Flag<kExactNan>(false));
     TVM_ATTR_FIELD(num_threads)
         .describe("Threads of one run of a partition; 0 for what the process says.")
         .set_default(Threads(0));

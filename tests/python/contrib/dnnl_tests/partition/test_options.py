@@ -160,6 +160,10 @@ class TestPassContext:
         with tvm.transform.PassContext(config={"relay.ext.dnnl.options": config}):
             assert composites(TestBiasOrder().mod()) == {"dnnl.conv2d_bias_sum_relu": 1}
 
+    def test_exact_nan(self):
+        assert self.report({"prune": False, "exact_nan": True}).ops["tanh"] == 1
+        assert self.report({"prune": False}).ops["tanh"] == 0
+
     @pytest.mark.parametrize(
         "config, text",
         [
@@ -321,6 +325,7 @@ WRONG = {
         TypeError,
         "keep_bias_order must be True or False, not 'yes'",
     ),
+    "exact_nan": (dict(exact_nan=1), TypeError, "exact_nan must be True or False, not 1"),
     "mod": (dict(mod=relu(X)), TypeError, "mod must be a tvm.IRModule, not Call"),
     "mod_name": (dict(mod_name=3), TypeError, "mod_name must be a string, not 3"),
     "mod_name-empty": (dict(mod_name=""), ValueError, "mod_name must not be empty"),
