@@ -79,7 +79,7 @@ def title_of(node: Node) -> str:
     """Say in one line what a node computes."""
     if node.kind in ("input", "output"):
         return node.name
-    return " + ".join(short_name(op) for op in node.ops)
+    return " + ".join(short_name(op) for op in node.ops) or node.name
 
 
 def _lines(text: str) -> list[str]:

@@ -84,7 +84,7 @@ class Graph(NumberedGraph):
         """Return what the IR calls an op; None for what is no call."""
         return self.title(node) if node.kind == CALL else None
 
-    def closed_ops(self, node: Node) -> tuple[str, list[str], str] | None:
+    def closed_ops(self, node: Node) -> tuple[str, list[str], str | None] | None:
         """Return the title of an expression that is not looked into, the ops in it, and why.
 
         None for one that has no ops.

@@ -20,20 +20,20 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..graph.graph import Graph
-from ..graph.node import CALL, CONSTANT, INPUT, NATIVE
+from ..graph.node import CALL, FIELD, INPUT, NATIVE, TUPLE
 from ..graph.node import Node as GraphNode
 from ..partition.units import Choice, Units
 from ..policy.op_spec import Rules
-from ..policy.op_view import Tensor, Value
-from ..policy.tensors import COMPILER
+from ..policy.op_view import OpView, Tensor, Value
+from ..policy.rules.quantize import DEQUANTIZE
 from .offload_report import LEFT, UNPARTITIONED, Node, scales_text, tensor_text
 
 
 class Description:
-    """The nodes of the report for a function.
+    """The nodes of the report for a function. A reader may derive from it for its IR.
 
     Parameters
     ----------
@@ -47,6 +47,8 @@ class Description:
         What is fused, and what goes into partitions; None for a function that is not partitioned.
     partitions : Sequence[str]
         The names of the partitions.
+    default : str | None
+        Why an op stays on TVM that nothing else tells the reason of.
 
     Attributes
     ----------
@@ -64,12 +66,13 @@ class Description:
         units: Units | None = None,
         choice: Choice | None = None,
         partitions: Sequence[str] = (),
+        default: str | None = None,
     ):
-        self._graph, self._rules, self._function = graph, rules, function
-        self._units = units
+        self.graph, self.function = graph, function
+        self._rules, self._units = rules, units
         self.nodes: list[Node] = []
         self.in_8_bits: Counter = Counter()
-        self._default = UNPARTITIONED if choice is None else LEFT
+        self._default = default or (UNPARTITIONED if choice is None else LEFT)
         # By number of a member of a partition, its last op for one that is fused: the name.
         self._partition_of: dict[int, str] = {}
         # What is in a partition only.
@@ -81,79 +84,162 @@ class Description:
                 self._offloaded.update(graph.nodes[k] for k in units.hidden(members))
             for i, reason in choice.reasons.items():
                 self._reasons.update(dict.fromkeys(units.members(i), reason))
-        # By number: the nodes of the report that a value comes from.
-        self._sources: list[list[int]] = []
-        for i, node in enumerate(graph.nodes):
-            self._sources.append(self._describe(i, node))
-        last = graph.nodes[-1]
-        shape = value_text(last.type)
-        self._add(Node("output", "result", function, shape=shape, inputs=self._read(last)))
+        # By node: the nodes of the report that its value comes from.
+        self.sources: dict[GraphNode, list[int]] = {}
+        for node in self.parameters():
+            self.sources[node] = self.add(self._new("input", graph.title(node), node.type))
+        self._describe_all()
+        result = self.result()
+        self.add(self._new("output", "result", result.type, inputs=self.sources[result]))
 
-    def _describe(self, i: int, node: GraphNode) -> list[int]:
-        if node.kind == CONSTANT:
-            return []
-        if node.kind == INPUT:
-            shape = value_text(node.type)
-            return self._add(Node("input", self._graph.title(node), self._function, shape=shape))
-        if i in self._partition_of and node.kind == CALL:
-            return self._composite(i, node)
-        if node in self._offloaded or self._is_inside_origin(node):
-            return self._read(node)
-        if node.kind == NATIVE:
-            return self._native(i, node)
-        return self._on_tvm(i, node) if node.kind == CALL else self._read(node)
+    # What depends on the IR.
 
-    def _is_inside_origin(self, node: GraphNode) -> bool:
-        """Whether a node is a part of an op that TVM runs as it was."""
-        return (
-            node.origin is not None and node is not node.origin.nodes[-1] and self._is_whole(node)
-        )
+    def parameters(self) -> list[GraphNode]:
+        """Return the parameters of the function, also those that nothing reads."""
+        return [node for node in self.graph.nodes if node.kind == INPUT]
 
-    def _is_whole(self, node: GraphNode) -> bool:
-        origin = node.origin
-        return origin.is_intact and self._offloaded.isdisjoint(origin.nodes)
+    def result(self) -> GraphNode:
+        """Return what the function returns."""
+        return self.graph.nodes[-1]
 
-    def _on_tvm(self, i: int, node: GraphNode) -> list[int]:
-        reason = node.unread or self._rules.refusal(node) or self._reasons.get(i, self._default)
-        is_whole = node.origin is not None and self._is_whole(node)
-        names = [self._graph.title(node)] if is_whole else list(self._names(node))
-        nodes = self._read(node)
-        title = names[-1] if names else self._graph.title(node)
-        new = Node("tvm", title, self._function, names, reason=reason, inputs=nodes)
-        new.shape = value_text(node.type)
-        return self._add(new)
+    def kernel_name(self, node: GraphNode) -> str:
+        """Return the name of the kernel of an op to which nothing is fused."""
+        return self.graph.title(node)
 
-    def _native(self, i: int, node: GraphNode) -> list[int]:
+    def op_names(self, node: GraphNode) -> list[str]:
+        """Return the ops of the IR that a call is."""
+        return [self.graph.title(node)]
+
+    def native_names(self, node: GraphNode) -> list[str]:
+        """Return the ops of the IR in the expression that a node was read from."""
+        return [self.graph.title(node)]
+
+    def model_names(self, node: GraphNode) -> Iterable[str]:
+        """Return the names that an op had in the imported model."""
+        return ()
+
+    def remark(self, node: GraphNode) -> str:
+        """Return what to add to the reason of an op that stays on TVM."""
+        return ""
+
+    def inputs(self, node: GraphNode) -> list[GraphNode]:
+        """Return the nodes that the value of a node comes from."""
+        if node.kind == FIELD and node.operands[0].kind == TUPLE:
+            return [node.operands[0].operands[node.attrs.index]]
+        return node.operands
+
+    def native(self, node: GraphNode) -> list[int]:
         """Describe an expression that is no call of an op, if there are ops in it."""
-        ops = self._graph.closed_ops(node)
+        ops = self.graph.closed_ops(node)
         if ops is None:
             return self._read(node)
         title, names, reason = ops
-        new = Node("tvm", title, self._function, names, reason=reason, inputs=self._read(node))
-        new.shape = value_text(node.type)
-        return self._add(new)
+        inputs = self._read(node)
+        return self.add(self._new("tvm", title, node.type, names, reason=reason, inputs=inputs))
 
-    def _composite(self, i: int, node: GraphNode) -> list[int]:
-        units, graph = self._units, self._graph
-        fused = units.fused.get(i)
-        title = fused.name if fused is not None else node.name
-        if not title.startswith(f"{COMPILER}."):
-            title = f"{COMPILER}.{title.split('.')[-1]}"
-        members = [graph.nodes[k] for k in units.members(i)]
-        names = [name for member in members for name in self._names(member)]
-        if fused is not None and fused.dequantized:
-            read = (graph.nodes[k] for k in fused.dequantized)
-            self.in_8_bits[scales_text(each.args[1].shape for each in read)] += 1
-        new = Node("dnnl", title, self._function, names, partition=self._partition_of[i])
-        new.shape = value_text(node.type)
-        new.inputs = _merged(self._sources[k] for k in units.graph.operands[i])
-        return self._add(new)
+    # What does not.
+
+    def add(self, node: Node) -> list[int]:
+        """Add a node; return its number."""
+        self.nodes.append(node)
+        return [len(self.nodes) - 1]
+
+    def _new(self, kind: str, name: str, type_: Value, ops: Iterable[str] = (), **fields) -> Node:
+        return Node(kind, name, self.function, [*ops], shape=value_text(type_), **fields)
+
+    def _describe_all(self) -> None:
+        """Describe all nodes, and what only expressions read that are written as they were."""
+        entered: set[GraphNode] = set()
+        for start in self.graph.nodes:
+            stack = [start]
+            while stack:
+                node = stack[-1]
+                needs = [] if node in entered or node in self.sources else self._inputs(node)
+                entered.add(node)
+                needs = [need for need in needs if need not in entered]
+                if needs:
+                    # The last pushed is described first.
+                    stack.extend(reversed(needs))
+                    continue
+                stack.pop()
+                if node not in self.sources:
+                    self.sources[node] = self._describe(node)
+
+    def _describe(self, node: GraphNode) -> list[int]:
+        if node.kind == CALL and node.index in self._partition_of:
+            return self._composite(node)
+        if node in self._offloaded or self._is_inside_origin(node):
+            return self._read(node)
+        if node.kind == NATIVE:
+            return self.native(node)
+        return self._on_tvm(node) if node.kind == CALL else self._read(node)
+
+    def _inputs(self, node: GraphNode) -> list[GraphNode]:
+        if node.kind == CALL and node.index in self._partition_of:
+            return [self.graph.nodes[k] for k in self._units.graph.operands[node.index]]
+        if node.kind == CALL and self.is_as_read(node):
+            return [operand.current for operand in node.origin.operands]
+        return self.inputs(node)
+
+    def _is_inside_origin(self, node: GraphNode) -> bool:
+        """Whether a node is a part of an op that TVM runs as it was."""
+        origin = node.origin
+        return origin is not None and node is not origin.nodes[-1] and self._is_whole(origin)
+
+    def is_as_read(self, node: GraphNode) -> bool:
+        """Whether a node stays, as the expression that it was read from."""
+        origin = node.origin
+        return origin is not None and node is origin.nodes[-1] and self._is_whole(origin)
+
+    def _is_whole(self, origin) -> bool:
+        is_there = len(origin.nodes) == 1 or origin.is_intact
+        return is_there and self._offloaded.isdisjoint(origin.nodes)
+
+    def _on_tvm(self, node: GraphNode) -> list[int]:
+        parts, names = [node], list(self._names(node))
+        if self.is_as_read(node):
+            parts, names = node.origin.nodes, self.native_names(node)
+        reason = next(filter(None, self._refusals(parts)), self._default) + self.remark(node)
+        title = names[-1] if names else self.graph.title(node)
+        new = self._new("tvm", title, node.type, names, reason=reason, inputs=self._read(node))
+        new.details = _joined(map(details, parts))
+        new.sources = self._model_names(parts)
+        return self.add(new)
+
+    def _refusals(self, parts: list[GraphNode]) -> Iterator[str | None]:
+        """Yield why an op that was read as several nodes may stay on TVM."""
+        for node in parts:
+            yield node.unread
+        for node in parts:
+            yield from map(self._rules.refusal, self._calls(node))
+        for node in parts:
+            yield self._reasons.get(node.index)
+
+    def _calls(self, node: GraphNode) -> list[OpView]:
+        return self.graph.calls(node.index) if node.is_live else [node] if node.is_call else []
+
+    def _composite(self, node: GraphNode) -> list[int]:
+        fused = self._units.fused.get(node.index)
+        title = self.kernel_name(node) if fused is None else fused.name
+        members = [self.graph.nodes[k] for k in self._units.members(node.index)]
+        calls = [call for member in members for call in self._calls(member)]
+        read = [call for call in calls if call.name == DEQUANTIZE]
+        if read and len(calls) > 1:
+            self.in_8_bits[scales_text(call.args[1].shape for call in read)] += 1
+        new = self._new("dnnl", title, node.type, inputs=self._read(node))
+        new.ops = [name for member in members for name in self._names(member)]
+        new.partition = self._partition_of[node.index]
+        new.details = _joined(map(details, calls))
+        new.sources = self._model_names(members)
+        return self.add(new)
+
+    def _model_names(self, parts: Iterable[GraphNode]) -> list[str]:
+        return list(dict.fromkeys(name for node in parts for name in self.model_names(node)))
 
     def _names(self, node: GraphNode) -> Iterator[str]:
         """Yield the ops that a node stands for."""
         if node.expansion is None:
-            if node.kind == CALL:
-                yield self._graph.title(node)
+            yield from self.op_names(node) if node.kind == CALL else ()
             return
         inputs = {operand.current for operand in node.operands}
         seen: set[GraphNode] = set()
@@ -165,22 +251,23 @@ class Description:
             seen.add(each)
             # The casts around a formula are no ops of it.
             if each.kind == CALL and each.name != "cast":
-                ops.append(list(self._names(each)) if each.expansion else [self._graph.title(each)])
+                ops.append(list(self._names(each)))
             if each.expansion is None:
                 stack.extend(each.operands)
         yield from itertools.chain(*reversed(ops))
 
     def _read(self, node: GraphNode) -> list[int]:
         """Return the nodes of the report that a node reads."""
-        return _merged(self._sources[operand.index] for operand in node.operands)
-
-    def _add(self, node: Node) -> list[int]:
-        self.nodes.append(node)
-        return [len(self.nodes) - 1]
+        return merged(self.sources.get(each, []) for each in self._inputs(node))
 
 
-def _merged(sources) -> list[int]:
+def merged(sources: Iterable[list[int]]) -> list[int]:
+    """Return all that some values come from, each once."""
     return list(dict.fromkeys(itertools.chain(*sources)))
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return ", ".join(filter(None, parts))
 
 
 def value_text(value: Value) -> str:
@@ -188,3 +275,20 @@ def value_text(value: Value) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(value_text, value))
     return tensor_text(value.shape, value.dtype) if isinstance(value, Tensor) else ""
+
+
+def details(call: OpView) -> str:
+    """Describe an op by the attributes that matter for its cost."""
+    attrs, parts = call.attrs, []
+    for key, title in (("kernel_size", ""), ("pool_size", ""), ("strides", "stride ")):
+        value = getattr(attrs, key, None) or ()
+        sizes = [str(size) for size in (value if hasattr(value, "__len__") else [value])]
+        is_default = key == "strides" and set(sizes) == {"1"}
+        if sizes and not is_default and call.name != "strided_slice":
+            parts.append(title + "x".join(sizes))
+    groups = int(getattr(attrs, "groups", None) or 1)
+    if groups > 1:
+        parts.append(f"{groups} groups")
+    if call.name == "transpose" and attrs.axes is not None:
+        parts.append("to " + ", ".join(map(str, attrs.axes)))
+    return _joined(parts)

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
-from ..policy.tensors import known_product
+from ..policy.tensors import COMPILER, known_product
 from .page import to_html  # not for TVM
 
 UNPARTITIONED = "can be offloaded; the module is not partitioned"
@@ -144,8 +144,9 @@ class OffloadReport:
             self.ops.update(node.ops)
             if node.kind == "dnnl":
                 self.offloaded_ops.update(node.ops)
-                self.composites[node.name] += 1
-            elif node.kind == "tvm" and node.ops:
+                if node.name.startswith(f"{COMPILER}."):
+                    self.composites[node.name] += 1
+            elif node.kind == "tvm":
                 for name in node.ops:
                     self.reasons.setdefault(name, Counter())[node.reason] += 1
 

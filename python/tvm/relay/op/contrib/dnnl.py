@@ -47,7 +47,7 @@ from ._dnnl.integration.target import host_target  # not for TVM
 from ._dnnl.partition import pattern_table as patterns
 from ._dnnl.pass_context import options_of_pass_context
 from ._dnnl.pipeline import legalize_qnn, partition
-from ._dnnl.report.make_report import make_report
+from ._dnnl.relay_report import make_report
 from .register import register_pattern_table
 
 __all__ = [

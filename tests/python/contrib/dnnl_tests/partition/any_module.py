@@ -177,7 +177,7 @@ MODULES = {
     "polymorphic": (polymorphic, 2),
     "tir-function": (tir_function, 2),
     "split-and-concatenate": (split_and_concatenate, 5),
-    "batch-norm-results": (batch_norm_results, 4),
+    "batch-norm-results": (batch_norm_results, 5),
     "batch-norm-tuple": (batch_norm_tuple, 3),
     "nested-tuples": (nested_tuples, 3),
     "tuple-parameter": (tuple_parameter, 3),

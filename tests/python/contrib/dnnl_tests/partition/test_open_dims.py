@@ -21,7 +21,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.relay.op.contrib._dnnl.report.make_report import NOT_COMPILED
+from tvm.relay.op.contrib._dnnl.relay_report import NOT_COMPILED
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.marks import json_only

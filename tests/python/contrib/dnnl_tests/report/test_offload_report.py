@@ -128,21 +128,6 @@ def stayed(mod):
     return {(node.name, node.shape): node.reason for node in nodes if node.kind == "tvm"}
 
 
-def swapped(mod):
-    """Return a module with the results of main in the opposite order."""
-    mod = tvm.IRModule(mod.functions, attrs=mod.attrs)
-    body = relay.Tuple(list(mod["main"].body.fields)[::-1])
-    mod["main"] = relay.Function(mod["main"].params, body)
-    return mod
-
-
-def readers(mod, name):
-    """Return which ops read the results of those of a name, each with why this stayed on TVM."""
-    nodes = dnnl.offload_report(mod).nodes
-    edges = [(nodes[i], reader) for reader in nodes for i in reader.inputs]
-    return {(reader.name, read.reason) for read, reader in edges if read.name == name}
-
-
 class TestEachOpHasItsOwnReason:
     """Two calls of one op stay for different reasons."""
 
@@ -189,42 +174,12 @@ class TestEachOpHasItsOwnReason:
         assert reasons[("nn.relu", "2x4")] == light(8)
 
     def test_a_module_that_was_changed_since(self):
-        mod = partition(module(relu(self.SMALL), sin(relu(X)), relay.tanh(X)))
-        main = mod["main"]
-        body = relay.Tuple([relu(var("b", 3)), *main.body.fields])
+        """The report is of what was decided; nobody guesses which op was which."""
+        mod = partition(module(relu(self.SMALL), sin(relu(X)), conv(X)))
+        want = dnnl.offload_report(mod).to_json()
+        body = relay.Tuple([relu(var("b", 3)), *mod["main"].body.fields[::-1]])
         mod["main"] = relay.Function(relay.analysis.free_vars(body), body)
-        assert stayed(mod) == {
-            ("nn.relu", "3"): LEFT,
-            ("nn.relu", "2x4"): light(8),
-            ("nn.relu", "1x8x6x6"): light(288),
-            ("sin", "1x8x6x6"): "no rule for this op",
-            ("tanh", "1x8x6x6"): light(64 * 288),
-        }
-
-    def test_swapped_ops_of_other_shapes(self):
-        mod = swapped(partition(module(relu(self.SMALL), relu(X))))
-        assert stayed(mod) == {("nn.relu", "2x4"): light(8), ("nn.relu", "1x8x6x6"): light(288)}
-
-    def test_swapped_ops_of_other_attributes(self):
-        one, other = (relay.nn.leaky_relu(X, alpha) for alpha in (0.1, 0.2))
-        mod = partition(module(relay.tanh(one), relay.sqrt(other)))
-        want = {("tanh", light(65 * 288)), ("sqrt", light(2 * 288))}
-        assert readers(mod, "nn.leaky_relu") == readers(swapped(mod), "nn.leaky_relu") == want
-
-    def test_swapped_ops_that_differ_in_what_they_compute_of(self):
-        pooled = relay.nn.max_pool2d(X, (3, 3), padding=(1, 1))
-        mod = partition(module(relay.tanh(relu(pooled)), relay.sqrt(relu(X))))
-        want = {("tanh", light(65 * 288)), ("sqrt", light(2 * 288))}
-        assert readers(mod, "nn.relu") == readers(swapped(mod), "nn.relu") == want
-
-    def test_swapped_ops_that_compute_of_something_else_since(self):
-        mod = partition(module(relu(self.SMALL), relu(X)))
-        main = mod["main"]
-        body = relay.bind(main.body, {param: relay.negative(param) for param in main.params})
-        mod["main"] = relay.Function(relay.analysis.free_vars(body), body)
-        reasons = stayed(swapped(mod))
-        assert reasons[("nn.relu", "2x4")] == light(8)
-        assert reasons[("nn.relu", "1x8x6x6")] == light(288)
+        assert dnnl.offload_report(mod).to_json() == want
 
 
 def test_partitioning_twice_counts_once():

@@ -18,22 +18,19 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from dataclasses import asdict
 
 import tvm
 from tvm import relax
 from tvm.contrib.onednn.partition.units import Choice, Units
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import COMPILER
-from tvm.contrib.onednn.report.describe import Description
+from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.contrib.onednn.rewrites.pipeline import rewrite
 
 from .reader import RelaxGraph
 from .reading import own_functions
-from .relax_report import RECORD
+from .relax_report import RelaxDescription
 from .steps import on_each_function
 from .writer import FunctionWriter
 
@@ -47,28 +44,26 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         names = {param.name for param in func.params}.intersection(params)
         own = {name: params[name] for name in names}
         mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
-    counts: dict = {key: Counter() for key in ("folded", "in_float32", "in_8_bits")}
-    record: dict = {"failures": {}, "functions": {}, **counts}
+    record = Record(excluded=sorted(rules.options.exclude))
 
     def step(builder, var, func):
-        graph = RelaxGraph(builder.get(), func, rules.options.exclude)
-        outcome = rewrite(graph, rules, var.name_hint, record["failures"])
+        graph, decided = RelaxGraph(builder.get(), func, rules.options.exclude), Record()
+        outcome = rewrite(graph, rules, var.name_hint, record.failures)
+        decided.folded, decided.in_float32 = outcome
         units = Units(graph, rules)
         choice = Choice(units)
         name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
         writer = FunctionWriter(builder, units, choice, name)
         written = writer.write()
-        seen = Description(graph, rules, var.name_hint, units, choice, writer.names)
-        record["functions"][var.name_hint] = [asdict(node) for node in seen.nodes]
-        record["folded"] += outcome.folded
-        record["in_float32"] += outcome.in_float32
-        record["in_8_bits"] += seen.in_8_bits
+        args = graph, rules, var.name_hint, units, choice, writer.names
+        decided.describe(RelaxDescription(*args))
+        record.update(decided)
         return written
 
     mod = relax.transform.ConvertToDataflow()(relax.transform.Normalize()(mod))
-    mod = on_each_function(mod, "partition", step, record["failures"])
+    mod = on_each_function(mod, "partition", step, record.failures)
     mod = without_dead_code(mod)
-    return mod.with_attr(RECORD, json.dumps(record))
+    return mod.with_attr(ATTR, record.to_json())
 
 
 def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:

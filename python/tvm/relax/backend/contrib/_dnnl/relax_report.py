@@ -18,61 +18,55 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Mapping
 
 import tvm
 from tvm import relax
 from tvm.contrib.onednn import interrupts
-from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
+from tvm.contrib.onednn.graph.node import Node
+from tvm.contrib.onednn.policy.op_spec import OpSpec
 from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.report import record
 from tvm.contrib.onednn.report.describe import Description
-from tvm.contrib.onednn.report.offload_report import Node, OffloadReport
+from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.contrib.onednn.rewrites.decompose import decompose
 
 from .reader import RelaxGraph, ops_of
-from .reading import OPAQUE, is_opaque
-
-# The attribute of a module that partition_for_dnnl has been at, JSON text.
-RECORD = "dnnl_partition_record"
+from .reading import OPAQUE
 
 
 @interrupts.deferred()
 def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
     """Return what was recorded of a module, or what the policy says of it; see `offload_report`."""
-    text = mod.get_attr(RECORD)
-    record = {} if text is None else json.loads(str(text))
-    report = OffloadReport(failures=dict(record.get("failures", {})))
-    for key in ("folded", "in_float32", "in_8_bits"):
-        setattr(report, key, Counter(record.get(key, {})))
-    normal = relax.transform.Normalize()(mod)
-    known = record.get("functions", {})
-    for var, func in normal.functions_items():
-        name = var.name_hint
-        if not isinstance(func, relax.Function):
-            continue
-        if str(func.attrs.get("Codegen", "")) == COMPILER:
-            report.partitions += 1
-        elif is_opaque(func):
-            mark = next(key for key in OPAQUE if key in func.attrs)
-            ops = ops_of(func)
-            reason = f"in a function marked '{mark}'"
-            report.add([Node("tvm", op, name, [op], reason=reason) for op in ops])
-        elif name in known:
-            report.add(Node(**node) for node in known[name])
-        else:
-            report.add(_described(normal, func, name, rows, report.failures.get(name)))
-    return report
+    noted, mod = record.Record.of(mod), relax.transform.Normalize()(mod)
+    functions = {
+        var.name_hint: func
+        for var, func in mod.functions_items()
+        if isinstance(func, relax.Function)
+    }
+    own = {
+        name: func
+        for name, func in functions.items()
+        if str(func.attrs.get("Codegen", "")) != COMPILER
+    }
+
+    def closed(func):
+        marks = [key for key in OPAQUE if key in func.attrs]
+        return (ops_of(func), f"in a function marked '{marks[0]}'") if marks else None
+
+    def described(func, rules, *args, **fields):
+        graph = RelaxGraph(mod, func, noted.excluded)
+        # For its reasons only.
+        decompose(graph, rules)
+        return RelaxDescription(graph, rules, *args, **fields)
+
+    return record.make_report(noted, own, len(functions) - len(own), rows, closed, described)
 
 
-def _described(mod, func, name: str, rows, failure: str | None) -> list[Node]:
-    """Describe a function that was not partitioned."""
-    graph, rules = RelaxGraph(mod, func), Rules(rows)
-    # For its reasons only.
-    decompose(graph, rules)
-    nodes = Description(graph, rules, name).nodes
-    for node in nodes if failure else ():
-        if node.kind == "tvm":
-            node.reason = failure
-    return nodes
+class RelaxDescription(Description):
+    """The nodes of the report for a function of Relax."""
+
+    def kernel_name(self, node: Node) -> str:
+        """Return the name of the composite that an op is written in alone."""
+        is_own = node.name.startswith(f"{COMPILER}.")
+        return node.name if is_own else f"{COMPILER}.{node.name.split('.')[-1]}"

@@ -112,7 +112,7 @@ class Body:
         args = [self.read(operand) for operand in node.operands]
         if not node.name.startswith(f"{COMPILER}."):
             return _with_span(written(node, args), node)
-        return relay.Call(_virtual(node), args, span=_span(node))
+        return relay.Call(_virtual(node), args, span=span_of(node))
 
     def _expanded(self, node: Node) -> relay.Expr:
         """Write the ops that a node stands for, in the type that these have."""
@@ -138,7 +138,7 @@ def _of_operands(origin: Origin, operands: list[relay.Expr]) -> relay.Expr:
     return with_operands(expr, operands)
 
 
-def _span(node: Node | None):
+def span_of(node: Node | None):
     """Return where a node comes from, in the model that was imported."""
     while node is not None:
         if node.origin is not None:
@@ -148,7 +148,7 @@ def _span(node: Node | None):
 
 
 def _with_span(expr: relay.Expr, node: Node) -> relay.Expr:
-    span = _span(node)
+    span = span_of(node)
     if span is None or not isinstance(expr, relay.Call):
         return expr
     return relay.Call(expr.op, expr.args, expr.attrs, expr.type_args, span)

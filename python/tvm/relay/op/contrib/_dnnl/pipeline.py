@@ -18,7 +18,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 
 import tvm
@@ -28,6 +27,7 @@ from tvm.contrib.onednn.partition.units import Choice, Units
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import EIGHT_BITS, tensor_reason
 from tvm.contrib.onednn.report.failures import note_failure
+from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.contrib.onednn.rewrites.formulas import ROOTS
 from tvm.contrib.onednn.rewrites.pipeline import rewrite, rewrite_quantized
 from tvm.relay import transform
@@ -38,7 +38,7 @@ from .params import bind_params
 from .partition.for_patterns import write_for_patterns
 from .partition.single_calls import keep_calls_single
 from .reader import RelayGraph
-from .report.record import ATTR, Record
+from .relay_report import RelayDescription
 from .rewrites.broadcast_fusion import stop_broadcast_fusion
 from .rewrites.dynamic_again import HAS_STATIC_RESHAPES, dynamic_again
 from .rewrites.fold_other_constants import fold_other_constants
@@ -71,31 +71,35 @@ def _rewritten(
     mod: tvm.IRModule, params: dict | None, rules: Rules, steps: list[Step]
 ) -> tvm.IRModule:
     """Take the functions of a module that are ours to change through some steps."""
-    record = Record.of(mod) or Record()
+    record = Record.of(mod)
     record.excluded = sorted(rules.options.exclude)
-    mod = bind_params(record.attach(mod), params)
+    # The first change of an attribute makes the copy.
+    mod = bind_params(_recorded(mod, record), params)
     with interrupts.deferred():
         mod = transform.InferType()(mod)
         for name in _candidates(mod, rules, record):
-            mod, record = _run(steps, TypedFunction(mod, name), rules, record)
-    return record.attach(mod)
+            mod, decided = _run(steps, TypedFunction(mod, name), rules)
+            record.update(decided)
+    return _recorded(mod, record)
 
 
-def _run(
-    steps: list[Step], given: TypedFunction, rules: Rules, record: Record
-) -> tuple[tvm.IRModule, Record]:
-    """Run the steps on a function; return the module with it, and the record.
+def _recorded(mod: tvm.IRModule, record: Record) -> tvm.IRModule:
+    """Return a copy of a module, with a record."""
+    return mod.with_attr(ATTR, tvm.runtime.String(record.to_json()))
 
-    Both are as they were given where a step fails that the steps before it rely on.
+
+def _run(steps: list[Step], given: TypedFunction, rules: Rules) -> tuple[tvm.IRModule, Record]:
+    """Run the steps on a function; return the module with it, and the record of it.
+
+    The function stays as it was given where a step fails that the steps before it rely on.
     """
-    function, kept = given, copy.deepcopy(record)
+    function, record = given, Record()
     for step in steps:
         interrupts.deliver()
         changed = _attempt(function, step, rules, record)
         # Without these TVM cannot compile what the steps before them have written.
         if changed is None and step is dynamic_again:
-            kept.failures = record.failures
-            return given.mod, kept
+            return given.mod, Record(failures=record.failures)
         function = changed or function
     return function.mod, record
 
@@ -115,27 +119,31 @@ def offload(function: TypedFunction, rules: Rules) -> Rewritten:
     """Rewrite a function into what oneDNN runs well, and move that into functions of its own."""
     graph = RelayGraph(function.func, rules.options.exclude)
     has_dynamic_shapes = any(str(name).startswith("dyn.") for name in graph.ops)
-    failures: dict[str, str] = {}
-    outcome = rewrite(graph, rules, function.name, failures)
+    record = Record()
+    outcome = rewrite(graph, rules, function.name, record.failures)
+    record.folded, record.in_float32 = outcome
     units = Units(graph, rules)
-    rewritten = partitioned(function, units, Choice(units))
+    choice = Choice(units)
+    rewritten = partitioned(function, units, choice)
+    names = [var.name_hint for var in rewritten.partitions]
+    args = function.mod, function.func, graph, rules, function.name, units, choice, names
+    record.describe(RelayDescription(*args))
     func = rewritten.func
     if has_dynamic_shapes:
         func = func.with_attr(HAS_STATIC_RESHAPES, 1)
         if function.name == "main":
             # Nobody calls it, so its result may be of the type that is known now.
             func = relay.Function(func.params, func.body, None, func.type_params, func.attrs)
-    return rewritten._replace(
-        func=func, folded=outcome.folded, in_float32=outcome.in_float32, failures=failures
-    )
+    return rewritten._replace(func=func, record=record)
 
 
 def read_in_8_bits(function: TypedFunction, rules: Rules) -> Rewritten:
     """Rewrite what is quantized in a function into what oneDNN reads in 8 bits."""
     graph = RelayGraph(function.func, rules.options.exclude)
-    failures: dict[str, str] = {}
-    outcome = rewrite_quantized(graph, rules, function.name, failures)
-    return Rewritten(write(graph), outcome.folded, in_float32=outcome.in_float32, failures=failures)
+    record = Record()
+    outcome = rewrite_quantized(graph, rules, function.name, record.failures)
+    record.folded, record.in_float32 = outcome
+    return Rewritten(write(graph), record=record)
 
 
 def _candidates(mod: tvm.IRModule, rules: Rules, record: Record) -> list[str]:
@@ -180,14 +188,8 @@ def _attempt(
     try:
         rewritten = step(function, rules)
         changed = _replaced(function, rewritten)
-        # This may raise, so it comes first: what is below does not.
-        if rewritten.stayed is not None:
-            record.stay(changed, rewritten.func, rewritten.stayed)
-        record.folded.update(rewritten.folded)
-        record.in_float32.update(rewritten.in_float32)
-        for name, text in rewritten.failures.items():
-            known = record.failures.get(name)
-            record.failures[name] = f"{known}; {text}" if known else text
+        if rewritten.record is not None:
+            record.update(rewritten.record)
         return changed
     # A pass of TVM raises whatever it likes, and a model must not fail to compile because a part
     # of it cannot be offloaded.

@@ -31,11 +31,19 @@ from tvm.contrib.onednn.policy.op_spec import EXCLUDED
 from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
-from .ir.dataflow_graph import DataflowGraph, is_composite, op_calls
+from .ir.dataflow_graph import (
+    STOP_FUSION,
+    DataflowGraph,
+    is_composite,
+    is_opaque,
+    op_calls,
+    why_opaque,
+)
 from .ir.relay_view import (
     arg_names,
     callee_name,
     has_shape_function,
+    op_name,
     plain_attrs,
     value_of,
     value_of_type,
@@ -87,7 +95,7 @@ class RelayGraph(Graph):
             attrs, of = SimpleNamespace(index=int(expr.index)), operands[0]
             return RelayNode(FIELD, None, operands, lambda: of.type[attrs.index], attrs, scope)
         name = callee_name(expr)
-        if name is None:
+        if name in (None, STOP_FUSION):
             kind = INPUT if isinstance(expr, relay.Var) else NATIVE
             node = RelayNode(kind, None, operands, None, None, scope)
             node.compute_type = lambda: _named(_types_of(expr), None, id(node))
@@ -96,9 +104,12 @@ class RelayGraph(Graph):
         name = f"{_EXCLUDED}{name}" if is_excluded else name
         node = RelayNode(CALL, name, operands, None, lambda: plain_attrs(expr), scope)
         node.compute_type = lambda: _named(_types_of(expr), self._inferred(node), id(node))
-        node.unread = EXCLUDED if is_excluded else None
-        if not is_excluded and not name.startswith(f"{COMPILER}."):
+        if is_excluded:
+            node.unread = EXCLUDED
+        elif op_name(expr):
             node.arg_names = arg_names(name)
+        elif not is_composite(expr):
+            node.unread = why_opaque(expr.op)
         return node
 
     def _inferred(self, node: Node) -> Value | None:
@@ -121,6 +132,15 @@ class RelayGraph(Graph):
         if node.kind == INPUT:
             return str(node.origin.native.name_hint)
         return str(node.name).removeprefix(_EXCLUDED)
+
+    def closed_ops(self, node: Node) -> tuple[str, list[str], str | None] | None:
+        """Return the title of a call that is not looked into, the ops in it, and why."""
+        callee = getattr(node.origin.native, "op", None)
+        if isinstance(callee, relay.GlobalVar):
+            return callee.name_hint, [], None
+        if is_opaque(callee):
+            return "function", [op_name(call) for call in op_calls(callee.body)], why_opaque(callee)
+        return None
 
     def is_fixed(self, i: int) -> bool:
         """Whether a node is a constant or a function: no input of a partition."""

@@ -28,12 +28,7 @@ from tvm.contrib.onednn.partition.units import Choice, Units
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .body import Body, type_of
-from .ir.dataflow_graph import (
-    Rewritten,
-    TypedFunction,
-    edges,
-)
-from .ir.relay_view import op_name
+from .ir.dataflow_graph import Rewritten, TypedFunction
 from .reader import RelayGraph
 
 
@@ -62,12 +57,10 @@ class FunctionWriter:
     ----------
     partitions : dict[relay.GlobalVar, relay.Function]
         The functions of the partitions.
-    stayed : dict[relay.Call, str]
-        Calls that oneDNN could run, and why they are in no partition.
     """
 
     def __init__(self, function: TypedFunction, units: Units, choice: Choice):
-        self._units, self._regions, self._reasons = units, choice.regions, choice.reasons
+        self._units, self._regions = units, choice.regions
         self._graph: RelayGraph = units.ops
         options = units.rules.options
         prefix = re.sub(r"\W", "_", f"tvmgen_{options.mod_name}_{COMPILER}_{function.name}")
@@ -75,7 +68,6 @@ class FunctionWriter:
         names = (f"{prefix}_{number}" for number in itertools.count())
         free = (name for name in names if name not in used)
         self.partitions: dict[relay.GlobalVar, relay.Function] = {}
-        self.stayed: dict[relay.Call, str] = {}
         offloaded = set()
         # By number of a member.
         self._part_of: dict[int, _Partition] = {}
@@ -112,25 +104,7 @@ class FunctionWriter:
                 known[node] = part.result(i, node, known)
             else:
                 known[node] = self._body.value(node)
-                if i in self._reasons:
-                    self._note(i, known[node])
         return known[nodes[-1]]
-
-    def _note(self, i: int, expr: relay.Expr) -> None:
-        """Note why the calls of an expression are in no partition."""
-        known = self._body.known
-        below = {k for k in self._units.graph.operands[i]}
-        seen = {
-            known[self._graph.nodes[k]].handle.value for k in below if self._graph.nodes[k] in known
-        }
-        stack = [expr]
-        while stack:
-            expr = stack.pop()
-            if expr.handle.value not in seen:
-                seen.add(expr.handle.value)
-                if op_name(expr):
-                    self.stayed[expr] = self._reasons[i]
-                stack.extend(operand for operand, _ in edges(expr))
 
 
 class _Partition:
@@ -246,4 +220,4 @@ def partitioned(function: TypedFunction, units: Units, choice: Choice) -> Rewrit
     """
     writer = FunctionWriter(function, units, choice)
     func = writer.write()
-    return Rewritten(func, partitions=writer.partitions, stayed=writer.stayed)
+    return Rewritten(func, writer.partitions)

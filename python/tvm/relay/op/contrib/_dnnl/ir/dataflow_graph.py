@@ -25,7 +25,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -35,6 +34,7 @@ from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.graph import Graph, users_of
 from tvm.contrib.onednn.policy.op_view import OpView, Value
 from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.report.record import Record
 from tvm.relay import expr as relay_expr
 from tvm.relay import function as relay_function
 from tvm.relay.analysis import post_order_visit
@@ -57,6 +57,13 @@ def has_attr(func: relay.Function, key: str) -> bool:
 def is_opaque(expr) -> bool:
     """Whether `expr` is a function that is not to be looked into."""
     return isinstance(expr, relay.Function) and any(has_attr(expr, key) for key in OPAQUE)
+
+
+def why_opaque(func: relay.Function) -> str:
+    """Say why the ops of a function that is not to be looked into stay on TVM."""
+    if has_attr(func, "Compiler"):
+        return f"left to the compiler '{func.attrs['Compiler']}'"
+    return f"in a function marked '{next(key for key in OPAQUE if has_attr(func, key))}'"
 
 
 def is_composite(expr: relay.Expr) -> bool:
@@ -356,22 +363,12 @@ class Rewritten(NamedTuple):
     ----------
     func : relay.Function
         The function; the same where nothing was rewritten.
-    folded : Counter
-        The ops that have gone, by name.
     partitions : dict[relay.GlobalVar, relay.Function]
         New functions of the module.
-    stayed : dict[relay.Call, str] | None
-        Calls in `func` that oneDNN could run, and why they are in no partition; None from a step
-        that makes no partitions.
-    in_float32 : Counter
-        By op and reason: the ops that read 8-bit tensors, and now run in float32.
-    failures : dict[str, str]
-        By function: which of several rewrites have failed, with a warning.
+    record : Record | None
+        What was decided, for the report.
     """
 
     func: relay.Function
-    folded: Counter = Counter()
     partitions: dict[relay.GlobalVar, relay.Function] = {}
-    stayed: dict[relay.Call, str] | None = None
-    in_float32: Counter = Counter()
-    failures: dict[str, str] = {}
+    record: Record | None = None
