@@ -144,8 +144,9 @@ class Description:
         self.nodes.append(node)
         return [len(self.nodes) - 1]
 
-    def _new(self, kind: str, name: str, type_: Value, ops: Iterable[str] = (), **fields) -> Node:
-        return Node(kind, name, self.function, [*ops], shape=value_text(type_), **fields)
+    def _new(self, kind: str, name: str, type_: Value, ops: Sequence[str] = (), **fields) -> Node:
+        fields = {"ops": list(ops), "model_ops": list(ops), **fields}
+        return Node(kind, name, self.function, shape=value_text(type_), **fields)
 
     def _describe_all(self) -> None:
         """Describe all nodes, and what only expressions read that are written as they were."""
@@ -227,7 +228,9 @@ class Description:
         if read and len(calls) > 1:
             self.in_8_bits[scales_text(call.args[1].shape for call in read)] += 1
         new = self._new("dnnl", title, node.type, inputs=self._read(node))
-        new.ops = [name for member in members for name in self._names(member)]
+        for member in members:
+            new.ops += self.op_names(member) if member.kind == CALL else ()
+            new.model_ops += self._names(member)
         new.partition = self._partition_of[node.index]
         new.details = _joined(map(details, calls))
         new.sources = self._model_names(members)

@@ -68,6 +68,9 @@ class Node:
     sources : list[str]
         The names that it had in the model that TVM imported, such as nodes of an ONNX file. The
         importer notes them where the PassContext has `relay.frontend.fill_span`.
+    model_ops : list[str]
+        The ops of the model that it stands for: as `ops`, but the several of a formula such as
+        gelu, which is one of `ops` where oneDNN runs it.
     """
 
     kind: str
@@ -80,6 +83,7 @@ class Node:
     reason: str | None = None
     inputs: list[int] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
+    model_ops: list[str] = field(default_factory=list)
 
 
 def tensor_text(shape: Sequence[int | None], dtype: str) -> str:
@@ -141,13 +145,13 @@ class OffloadReport:
         for node in nodes:
             node.inputs = [first + i for i in node.inputs]
             self.nodes.append(node)
-            self.ops.update(node.ops)
+            self.ops.update(node.model_ops)
             if node.kind == "dnnl":
-                self.offloaded_ops.update(node.ops)
+                self.offloaded_ops.update(node.model_ops)
                 if node.name.startswith(f"{COMPILER}."):
                     self.composites[node.name] += 1
             elif node.kind == "tvm":
-                for name in node.ops:
+                for name in node.model_ops:
                     self.reasons.setdefault(name, Counter())[node.reason] += 1
 
     @property

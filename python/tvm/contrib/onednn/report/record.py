@@ -126,7 +126,7 @@ def make_report(
             report.in_8_bits.update(record.in_8_bits[name])
         elif ops is not None:
             names, reason = ops
-            report.add([Node("tvm", name, name, names, reason=reason)])
+            report.add([Node("tvm", name, name, names, reason=reason, model_ops=names)])
         else:
             default = record.failures.get(name, LEFT if partitions else UNPARTITIONED)
             seen = described(func, rules, name, default=default)

@@ -55,7 +55,7 @@ class TestNodes:
 
     def test_every_call_has_its_node(self):
         report = report_of(sin(conv(X)), relay.nn.dense(relay.nn.batch_flatten(X), const(4, 288)))
-        drawn = [op for node in report.nodes for op in node.ops]
+        drawn = [op for node in report.nodes for op in node.model_ops]
         assert sorted(drawn) == sorted(op for op, n in report.ops.items() for _ in range(n))
 
     def test_tuples_are_followed(self):
@@ -101,6 +101,7 @@ def test_json():
         "reason": None,
         "inputs": [0],
         "sources": [],
+        "model_ops": ["nn.conv2d", "nn.relu"],
     }
 
 

@@ -23,7 +23,6 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.contrib.onednn.partition.prune import LIGHT_ELEMENTS
-from tvm.contrib.onednn.report.offload_report import LEFT
 from tvm.relay import testing as networks
 from tvm.relay.op.contrib import dnnl
 
