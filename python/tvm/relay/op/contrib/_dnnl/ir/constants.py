@@ -33,11 +33,6 @@ def to_numpy(data: tvm.nd.NDArray) -> np.ndarray:
     return values
 
 
-def to_double(constant: relay.Constant) -> np.ndarray:
-    """Return the values of a constant in double precision."""
-    return to_numpy(constant.data).astype("float64")
-
-
 def to_constant(values: np.ndarray, dtype: str) -> relay.Constant:
     """Return a constant of a type; real numbers are rounded to the nearest."""
     if dtype == "bfloat16":

@@ -24,13 +24,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tvm
 from tvm import ir, relay
-from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.graph import Graph, users_of
 from tvm.contrib.onednn.policy.op_view import OpView, Value
 from tvm.contrib.onednn.policy.tensors import COMPILER
@@ -39,7 +37,6 @@ from tvm.relay import expr as relay_expr
 from tvm.relay import function as relay_function
 from tvm.relay.analysis import post_order_visit
 
-from .constants import to_double
 from .relay_view import callee_name, op_name, value_of, view_of
 
 # Functions with one of these attributes are single units to whoever made them.
@@ -186,7 +183,6 @@ class DataflowGraph(Graph):
         self.nodes: list[relay.Expr] = []
         self.operands: list[list[int]] = []
         self._inner: list[list[bool]] = []
-        self._scalars: dict[int, float | None] = {}
         self._results: dict[int, Value] = {}
         # Expressions are told apart by their address: the list keeps them alive.
         number: dict[int, int | None] = {root.handle.value: None}
@@ -249,32 +245,10 @@ class DataflowGraph(Graph):
         """Whether an expression is a constant or a function."""
         return isinstance(self.nodes[i], (relay.Constant, relay.Function))
 
-    def is_tuple(self, i: int) -> bool:
-        """Whether an expression makes a tuple of its operands."""
-        return isinstance(self.nodes[i], relay.Tuple)
-
     def field(self, i: int) -> int | None:
         """Return which field of a tuple an expression is; None if it is none."""
         expr = self.nodes[i]
         return expr.index if isinstance(expr, relay.TupleGetItem) else None
-
-    def calls(self, i: int) -> list[OpView]:
-        """Return the call that an expression is, or the calls in a composite."""
-        expr = self.nodes[i]
-        if is_composite(expr):
-            return [view_of(call) for call in op_calls(expr.op.body)]
-        return super().calls(i)
-
-    def scalar(self, i: int) -> float | None:
-        """Return the value of a constant of one finite real number, else None."""
-        if i not in self._scalars:
-            expr, value = self.nodes[i], None
-            if isinstance(expr, relay.Constant) and expr.data.dtype in cpu.REAL:
-                if math.prod(expr.data.shape) == 1:
-                    value = float(to_double(expr).reshape(()))
-                    value = value if math.isfinite(value) else None
-            self._scalars[i] = value
-        return self._scalars[i]
 
     def rebuild(
         self,
