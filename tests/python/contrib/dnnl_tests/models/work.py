@@ -21,8 +21,8 @@ from typing import NamedTuple
 from tvm import relay
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import STOP_FUSION, is_partition, op_calls
 from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
-from tvm.relay.op.contrib._dnnl.report.walk import Walk
 
 
 class Work(NamedTuple):
@@ -39,7 +39,12 @@ class Work(NamedTuple):
 
 def work(partitioned):
     """Count the floating-point operations of a partitioned module."""
-    units = Walk(relay.transform.InferType()(partitioned)).units
+    functions = relay.transform.InferType()(partitioned).functions.values()
     rules = Rules(TABLE)
-    counts = [(unit.offloaded, rules.flops(view_of(call))) for unit in units for call in unit.ops]
+    counts = [
+        (is_partition(func), rules.flops(view_of(call)))
+        for func in functions
+        for call in (op_calls(func) if isinstance(func, relay.Function) else ())
+        if call.op.name != STOP_FUSION
+    ]
     return Work(sum(n for offloaded, n in counts if offloaded), sum(n for _, n in counts))

@@ -16,7 +16,7 @@
 # under the License.
 """Reports of modules without a record of their partitioning, and what a record has of a function.
 
-A module has no record if TVM's own passes partitioned it, or if it was made of the functions of a
+A module has no record if TVM's own passes partitioned it, or if it has only the functions of a
 partitioned one.
 """
 
