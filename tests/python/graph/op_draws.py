@@ -20,6 +20,7 @@ import random
 from typing import NamedTuple
 
 import numpy as np
+from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
 from tvm.contrib.onednn.policy.op_view import Tensor
 
 LETTERS = {1: "W", 2: "HW", 3: "DHW"}
@@ -331,15 +332,10 @@ def _numbers(*names):
     return _unary(**{name: (0.5, 1.0, 2.0) for name in names})
 
 
-_BINARY = "add subtract multiply divide maximum minimum"
-_COMPARISON = "equal not_equal less less_equal greater greater_equal"
-_PLAIN = (
-    "abs exp log negative rsqrt sigmoid sqrt tanh nn.relu nn.batch_flatten dnnl.gelu_erf "
-    "dnnl.gelu_tanh dnnl.mish dnnl.rsqrt dnnl.softplus"
-)
-
 # By op: draws a call.
 DRAWS = {
+    **dict.fromkeys((*ELTWISE, "nn.batch_flatten"), _unary()),
+    **dict.fromkeys((*BINARY, *COMPARISONS), _binary),
     **{f"nn.conv{n}d": _conv(n) for n in LETTERS},
     **{f"nn.conv{n}d_transpose": _conv(n, True) for n in LETTERS},
     **{f"nn.{kind}_pool{n}d": _pool(kind, n) for kind in ("max", "avg") for n in LETTERS},
@@ -351,8 +347,6 @@ DRAWS = {
     "nn.dense": _dense,
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
-    **dict.fromkeys(_PLAIN.split(), _unary()),
-    **dict.fromkeys(f"{_BINARY} {_COMPARISON}".split(), _binary),
     **dict.fromkeys(("nn.prelu", "nn.bias_add"), _along_axis),
     **dict.fromkeys(
         ("nn.softmax", "nn.fast_softmax", "nn.log_softmax"),

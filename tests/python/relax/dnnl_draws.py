@@ -24,6 +24,8 @@ import numpy as np
 from dnnl_draw import BYTES, LETTERS, SIZES
 from dnnl_modules import rand
 from tvm import relax
+from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
+from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import op
 
 
@@ -343,10 +345,6 @@ def _dequantize(d):
     return op.dequantize(d.var(shape, d.choice((*BYTES, "int32"))), scale, zero, axis)
 
 
-_UNARY = "abs exp log negative rsqrt sigmoid sqrt square tanh nn.relu nn.relu6 nn.gelu nn.gelu_tanh"
-_BINARY = "add subtract multiply divide maximum minimum"
-_COMPARISON = "equal not_equal less less_equal greater greater_equal"
-
 # By name without "relax.": draws a call, or a function that makes one with a BlockBuilder.
 DRAWS = {
     **{f"nn.conv{n}d": _conv(n) for n in LETTERS},
@@ -354,12 +352,15 @@ DRAWS = {
     **{f"nn.{kind}_pool{n}d": _pool(kind, n) for kind in ("max", "avg") for n in LETTERS},
     **{f"nn.adaptive_avg_pool{n}d": _adaptive(n) for n in LETTERS},
     **{f"image.resize{n}d": _resize(n) for n in (2, 3)},
-    **{name: _unary(name) for name in _UNARY.split()},
-    **{f"nn.{name}": _unary(f"nn.{name}") for name in ("silu", "selu", "batch_flatten")},
-    "flatten": _unary("flatten"),
+    **{name: _unary(name) for name in ELTWISE if name in TABLE[name].relax_ops},
+    **{name: _unary(name) for name in ("square", "flatten")},
+    **{
+        f"nn.{name}": _unary(f"nn.{name}")
+        for name in "relu6 gelu gelu_tanh silu selu batch_flatten".split()
+    },
     "nn.leakyrelu": _unary("nn.leakyrelu", alpha=(0.1, 0.0, -1.0, float("inf"), float("nan"))),
     "nn.softplus": _unary("nn.softplus", beta=(1.0, 1.0, 2.0), threshold=(20.0, 10.0)),
-    **{name: _binary(name) for name in f"{_BINARY} {_COMPARISON}".split()},
+    **{name: _binary(name) for name in (*BINARY, *COMPARISONS)},
     **{name: _reduce(name) for name in "max mean min prod sum variance std".split()},
     **{f"nn.{name}": _softmax(name) for name in ("softmax", "log_softmax")},
     "astype": _astype,

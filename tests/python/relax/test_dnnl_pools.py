@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 import tvm_dnnl
 from dnnl_modules import check, compiled, composites, module, rand, run, var
+from tvm import relax
 from tvm.relax import op
 
 # Data along each axis, window, stride, padding before and after.
@@ -73,3 +74,24 @@ def test_an_open_size_that_is_one_of_two():
 
     mod = module(build, var("x", 1, 8, "n"))
     assert not composites(tvm_dnnl.partition_for_dnnl(mod, prune=False))
+
+
+def test_exact_nan():
+    """Each result that an element of the input reaches is NaN if that is; others are as before."""
+
+    def build(b, x):
+        pooled = b.emit(op.nn.max_pool2d(b.emit(op.nn.relu(x)), (3, 3), strides=(2, 2), padding=1))
+        return op.maximum(b.emit(op.clip(pooled, -1.0, 0.9)), relax.const(0.1))
+
+    mod, x = module(build, var("x", 1, 6, 12, 16)), rand(1, 6, 12, 16)
+    x[0, 2, 3, 5] = np.nan
+    reached = np.zeros((1, 6, 6, 8), bool)
+    reached[0, 2, 1:3, 2:4] = True
+    for exact in (False, True):
+        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, exact_nan=exact)
+        report = tvm_dnnl.offload_report(partitioned)
+        assert report.partitions == 1 and report.offloaded == report.total
+        (got,) = run(compiled(partitioned), x)
+        np.testing.assert_array_equal(np.isnan(got), reached if exact else np.zeros_like(reached))
+    (expected,) = run(mod, np.nan_to_num(x))
+    np.testing.assert_array_equal(got[~reached], expected[~reached])

@@ -27,6 +27,8 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 from ..policy.op_view import Tensor, Value
+from ..policy.rules.binary import COMPARISON
+from ..policy.table import TABLE
 from . import infer_windows
 from .dim import Size, divided, product
 from .infer_windows import out_dtype
@@ -302,16 +304,15 @@ def _layout_transform(args, attrs, name):
     return Tensor(tuple(dims), args[0].dtype)
 
 
+ELTWISE = [name for name, row in TABLE.items() if row.post == "eltwise"]
 # Ops whose result is of the shape and type of the first operand.
 UNARY = (
-    "abs clip exp log negative rsqrt sigmoid sqrt tanh nn.relu nn.leaky_relu nn.prelu nn.bias_add "
-    "nn.softmax nn.fast_softmax nn.log_softmax nn.layer_norm nn.group_norm nn.instance_norm "
-    "nn.l2_normalize nn.lrn dnnl.rms_norm dnnl.elu dnnl.gelu_erf dnnl.gelu_tanh dnnl.hard_sigmoid "
-    "dnnl.hard_swish dnnl.linear dnnl.mish dnnl.pow dnnl.rsqrt dnnl.softplus dnnl.swish"
-).split()
-
-BINARY = "add subtract multiply divide maximum minimum".split()
-COMPARISONS = "equal not_equal less less_equal greater greater_equal".split()
+    *ELTWISE,
+    *"nn.prelu nn.bias_add nn.softmax nn.fast_softmax nn.log_softmax nn.layer_norm".split(),
+    *"nn.group_norm nn.instance_norm nn.l2_normalize nn.lrn dnnl.rms_norm".split(),
+)
+BINARY = [name for name, row in TABLE.items() if row.post == "binary" and name not in UNARY]
+COMPARISONS = [name for name, row in TABLE.items() if row.reason is COMPARISON["reason"]]
 
 _INFERENCES: dict[str, Inference] = {
     **dict.fromkeys(UNARY, _same),

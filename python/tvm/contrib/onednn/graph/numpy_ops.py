@@ -32,6 +32,7 @@ import numpy as np
 from ..policy.op_view import Tensor
 from ..policy.rules.quantize import along, dequantized, quantized
 from ..policy.rules.resize import ROUND
+from ..policy.table import TABLE
 from . import numpy_moves, numpy_norms, numpy_windows
 from .infer import has_inference, infer
 from .numpy_types import Array, UndefinedResult, rounded
@@ -239,22 +240,20 @@ def _axis(attrs) -> int:
 
 
 DEFINITIONS: dict[str, Definition] = {
-    "divide": _elementwise(_divide),
-    **numpy_windows.DEFINITIONS,
-    **numpy_norms.DEFINITIONS,
-    **numpy_moves.DEFINITIONS,
     # Ops that numpy has by the same name.
     **{
         name: _elementwise(getattr(np, name))
         for name in (
-            "abs exp log negative sqrt tanh sin cos isnan "
-            "add subtract multiply maximum minimum power floor_divide "
-            "equal not_equal less less_equal greater greater_equal "
-            "logical_and logical_or logical_not where"
-        ).split()
+            *(name for name in TABLE if isinstance(getattr(np, name, None), np.ufunc)),
+            *"sin cos isnan power floor_divide logical_and logical_or logical_not where".split(),
+        )
     },
+    "divide": _elementwise(_divide),
     # Halves away from zero.
     "round": _elementwise(ROUND["round"]),
+    **numpy_windows.DEFINITIONS,
+    **numpy_norms.DEFINITIONS,
+    **numpy_moves.DEFINITIONS,
     "cast": _elementwise(lambda x: x),
     "copy": _elementwise(lambda x: x),
     "erf": _elementwise(_erf),

@@ -23,6 +23,8 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relax
+from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
+from tvm.contrib.onednn.policy.table import TABLE
 
 from . import norm_ops, view_ops
 from .read_op import (
@@ -147,6 +149,8 @@ def _integers(zero_points: np.ndarray) -> np.ndarray:
 
 
 ROWS: dict[str, Row] = {
+    **{f"relax.{name}": unary(name) for name in ELTWISE if name in TABLE[name].relax_ops},
+    **{f"relax.{name}": same(name) for name in (*BINARY, *COMPARISONS)},
     "relax.nn.attention": composed("scale", "causal_mask", "window_size"),
     "relax.nn.attention_bias": composed("scale", "causal_mask", "window_size"),
     "relax.take": composed("axis", "mode"),
@@ -168,7 +172,6 @@ ROWS: dict[str, Row] = {
         for n in (1, 2, 3)
     },
     "relax.matmul": _matmul,
-    "relax.nn.relu": unary("nn.relu"),
     "relax.nn.relu6": unary("clip", a_min=0.0, a_max=6.0),
     "relax.nn.leakyrelu": same("nn.leaky_relu", "alpha"),
     "relax.nn.prelu": _prelu,
@@ -178,18 +181,6 @@ ROWS: dict[str, Row] = {
     "relax.nn.softplus": _softplus,
     "relax.clip": _clip,
     "relax.square": unary("dnnl.pow", alpha=1.0, beta=2.0),
-    **{
-        f"relax.{name}": unary(name)
-        for name in ("abs", "exp", "log", "negative", "rsqrt", "sigmoid", "sqrt", "tanh")
-    },
-    **{
-        f"relax.{name}": same(name)
-        for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
-    },
-    **{
-        f"relax.{name}": same(name)
-        for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-    },
     **{f"relax.{name}": _reduction(name) for name in ("max", "mean", "min", "prod", "sum")},
     "relax.astype": _cast,
     "relax.quantize": _quantization("qnn.quantize"),
