@@ -28,23 +28,10 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from scripts.bench import common, measure
+from scripts.bench import measure, rows
 
 MODEL = "mobilenet"
 CODEGENS = ("JSON", "C_SRC")
-# The titles of the columns by the figure that they show.
-_COLUMNS = {
-    "partition_s": "partition\ns",
-    "compile_s": "compile\ns",
-    "export_s": "export\ns",
-    "library_mb": "library\nMB",
-    "load_ms": "load\nms",
-    "first_ms": "first run\nms",
-    "median_ms": "median run\nms",
-    "peak_mb": "peak memory\nMB",
-    "resident_mb": "after the\nfirst run MB",
-    "weights_mb": "weights\nMB",
-}
 
 
 def megabytes_of_constants(mod):
@@ -145,18 +132,18 @@ def process():
 
 def measure_workload(name, repeat, console):
     """Return the figures of each code generator for a model, as a list of dict."""
-    rows = {}
+    figures = {}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         paths = {codegen: str(folder / f"{codegen}.so") for codegen in CODEGENS}
         for codegen, path in paths.items():
             with console.step(f"{name}: compile with {codegen}"), process() as child:
-                figures = child.submit(build, name, codegen, path).result()
-                rows[codegen] = {"model": name, "codegen": codegen, **figures}
+                row = {"model": name, "precision": "float32", "backend": codegen}
+                figures[codegen] = row | child.submit(build, name, codegen, path).result()
         children = {codegen: stack.enter_context(process()) for codegen in CODEGENS}
         with console.step(f"{name}: load"):
             for codegen, child in children.items():
-                rows[codegen].update(child.submit(load, name, paths[codegen]).result())
+                figures[codegen].update(child.submit(load, name, paths[codegen]).result())
         with console.step(f"{name}: measure"):
             samplers = {
                 codegen: lambda repeat, child=child: child.submit(sample, repeat).result()
@@ -164,21 +151,13 @@ def measure_workload(name, repeat, console):
             }
             turns = measure.take_turns(samplers, repeat, note=console.note)
             for codegen, rounds in turns.items():
-                timing = measure.Timing.of(sum(rounds, []))
-                rows[codegen].update(
-                    median_ms=timing.median,
-                    low_ms=timing.low,
-                    high_ms=timing.high,
-                    samples=timing.count,
-                )
-    return list(rows.values())
+                rows.timed(figures[codegen], rounds)
+    return list(figures.values())
 
 
 def compare(workloads, repeat, console):
-    """Measure workloads; return the titles and rows of a table, and rows for JSON."""
-    rows = [row for w in workloads for row in measure_workload(w.name, repeat, console)]
-    cells = []
-    for row in rows:
-        figures = [common.digits(row[name]) for name in _COLUMNS]
-        cells.append([f"{row['model']}, {row['codegen']}", *figures])
-    return ["batch 1, float32", *_COLUMNS.values()], cells, rows
+    """Measure workloads; return the labels of the rows of a table, and the rows."""
+    measured = [row for w in workloads for row in measure_workload(w.name, repeat, console)]
+    titles = {workload.name: workload.title for workload in workloads}
+    labels = [(titles[row["model"]], row["precision"], row["backend"]) for row in measured]
+    return labels, measured

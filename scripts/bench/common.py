@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Shared by the benchmarks: options, files, threads, and how figures are printed."""
+"""Shared by the benchmarks: options, files and threads."""
 
 import os
 import sys
@@ -52,23 +52,3 @@ def limit_threads(threads):
         raise RuntimeError("threads must be set before tvm is imported")
     for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
         os.environ[variable] = str(threads)
-
-
-def digits(milliseconds):
-    """Format a time with three digits that count."""
-    return f"{milliseconds:.0f}" if milliseconds >= 100 else f"{milliseconds:#.3g}"
-
-
-def reasons(rows):
-    """Return a line for each reason why a backend has no figure in a precision."""
-    missing = {}
-    for row in rows:
-        reasons_by_backend = (
-            {row.get("backend"): row["reason"]} if "reason" in row else row.get("reasons", {})
-        )
-        for backend, reason in reasons_by_backend.items():
-            missing.setdefault((backend, row["precision"], reason), []).append(row["model"])
-    return [
-        f"{backend}, {precision}: {reason} ({', '.join(models)})"
-        for (backend, precision, reason), models in missing.items()
-    ]

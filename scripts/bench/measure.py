@@ -89,6 +89,23 @@ def sample(call, repeat, warmup=3, budget=None):
     return seconds
 
 
+def sample_rounds(calls, repeat, warmup=1):
+    """Time functions one after the other, in rounds.
+
+    Returns
+    -------
+    list of tuple of float
+        The seconds of each function, for each of `repeat` rounds.
+    """
+
+    def timed(call):
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    return [tuple(map(timed, calls)) for _ in range(warmup + repeat)][warmup:]
+
+
 def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
     """Sample each function in turn, there and back round by round.
 

@@ -23,6 +23,9 @@ peer, write such a function and add its row.
 import contextlib
 import dataclasses
 import functools
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 
 import tvm
@@ -45,21 +48,35 @@ class NotMeasured(Exception):
 
 @dataclasses.dataclass
 class Prepared:
-    """A model that a backend is ready to run.
+    """A model that a backend is ready to run: either `sample` or `call` is there.
 
     Attributes
     ----------
-    sample : callable
+    sample : callable, optional
         Takes a number of runs; returns so many samples in seconds.
     run : callable, optional
         Takes the inputs by name; returns the outputs.
     is_default : bool
         Whether the backend chooses this precision by itself on this CPU.
+    call : callable, optional
+        Takes the inputs by name, and runs the model, for the case to time it.
+    facts : dict
+        More figures of the row.
     """
 
-    sample: Callable
+    sample: Callable = None
     run: Callable = None
     is_default: bool = False
+    call: Callable = None
+    facts: dict = dataclasses.field(default_factory=dict)
+
+
+@functools.lru_cache(maxsize=1)
+def _expected(workload, threads):
+    """Return inputs to compare outputs on, and onnxruntime's outputs of a model in float32."""
+    inputs = accuracy.examples(workload)
+    reference = prepare_onnxruntime(Case(workload, threads))
+    return inputs, [reference.run(each)[0] for each in inputs]
 
 
 class Case:
@@ -77,6 +94,8 @@ class Case:
         The folder of compiled models, as `dnnl.cached_library` has it.
     """
 
+    is_open = False
+
     def __init__(self, workload, threads, precision="float32", cache=None):
         self.original = workload
         self.threads = threads
@@ -92,6 +111,24 @@ class Case:
         """Raise NotMeasured if the model is not to be had in this precision."""
         if self.workload is None:
             raise NotMeasured("there is no recipe for a QDQ model of it")
+
+    def sampler(self, prepared):
+        """Return a function that takes a number of runs and samples them."""
+        if prepared.sample:
+            return prepared.sample
+        return functools.partial(measure.sample, lambda: prepared.call(self.inputs))
+
+    def compared(self, prepared):
+        """Return the accuracy of what is ready to run, None if it has no outputs."""
+        if not prepared.run:
+            return None
+        inputs, expected = _expected(self.original, self.threads)
+        outputs = [prepared.run(each)[0] for each in inputs]
+        return accuracy.Accuracy.of(outputs, expected, self.original.has_classes)
+
+    def results(self, result):
+        """Return what was measured as one result, or more."""
+        return [result]
 
     @property
     def own_precision(self):
@@ -165,7 +202,7 @@ def prepare_onnxruntime(case):
     check_onnxruntime(case)
     session = workloads.onnx_session(onnx_path(case), case.threads)
     run = functools.partial(session.run, None)
-    return Prepared(functools.partial(measure.sample, lambda: run(case.inputs)), run)
+    return Prepared(run=run, call=run)
 
 
 def openvino_settings(hint, threads, precision=None):
@@ -174,7 +211,7 @@ def openvino_settings(hint, threads, precision=None):
     return settings | ({"INFERENCE_PRECISION_HINT": precision} if precision else {})
 
 
-def compile_openvino(case, hint, is_open=False):
+def compile_openvino(case, hint):
     """Compile a case with OpenVINO, for the shapes of its inputs unless those stay open.
 
     Returns
@@ -189,7 +226,7 @@ def compile_openvino(case, hint, is_open=False):
 
     core = openvino.Core()
     model = core.read_model(onnx_path(case))
-    if not is_open:
+    if not case.is_open:
         model.reshape({name: value.shape for name, value in case.inputs.items()})
     precision = None
     default = core.get_property("CPU", "INFERENCE_PRECISION_HINT").get_type_name()
@@ -216,10 +253,8 @@ def prepare_openvino(case):
     def run(inputs):
         return list(request.infer(inputs).values())
 
-    def invoke():
-        request.infer(case.inputs, share_inputs=True)
-
-    return Prepared(functools.partial(measure.sample, invoke), run, is_default)
+    call = functools.partial(request.infer, share_inputs=True)
+    return Prepared(run=run, call=call, is_default=is_default)
 
 
 def check_tvm(case):
@@ -269,13 +304,13 @@ _ROWS = (
 BACKENDS = {row.name: row for row in _ROWS}
 
 
-def measure_workload(cases, backends, repeat, console, beside=contextlib.nullcontext):
-    """Measure one workload in several precisions, all in turns.
+def measure_cases(cases, backends, repeat, console, beside=contextlib.nullcontext):
+    """Measure a model in several precisions, all in turns.
 
     Parameters
     ----------
     cases : list of Case
-        The workload in each precision.
+        The model in each precision.
     backends : list of Backend
         What runs it.
     repeat : int
@@ -289,13 +324,9 @@ def measure_workload(cases, backends, repeat, console, beside=contextlib.nullcon
     -------
     list of dict
         For each precision and backend: the case, the backend, and either "reason" or "rounds" of
-        samples, "accuracy" and "is_default".
+        samples, "accuracy", "is_default" and "facts".
     """
     name, results, samplers = cases[0].original.name, [], {}
-    inputs = accuracy.examples(cases[0].original)
-    with console.step(f"{name}: float32 outputs of onnxruntime"):
-        reference = prepare_onnxruntime(Case(cases[0].original, cases[0].threads))
-        expected = [reference.run(each)[0] for each in inputs]
     for case in cases:
         for backend in backends:
             result = {"case": case, "backend": backend}
@@ -304,17 +335,33 @@ def measure_workload(cases, backends, repeat, console, beside=contextlib.nullcon
                 try:
                     case.check()
                     prepared = backend.prepare(case)
-                    outputs = prepared.run and [prepared.run(each)[0] for each in inputs]
+                    result["accuracy"] = case.compared(prepared)
                 except NotMeasured as error:
                     result["reason"] = str(error)
-            if "reason" in result:
-                continue
-            result["is_default"] = prepared.is_default
-            result["accuracy"] = outputs and accuracy.Accuracy.of(
-                outputs, expected, case.original.has_classes
-            )
-            samplers[len(results) - 1] = prepared.sample
+                    continue
+            result.update(is_default=prepared.is_default, facts=prepared.facts)
+            samplers[len(results) - 1] = case.sampler(prepared)
     with console.step(f"{name}: measure"), beside():
         for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
             results[number]["rounds"] = rounds
-    return results
+    return [each for result in results for each in result["case"].results(result)]
+
+
+@contextlib.contextmanager
+def busy(count):
+    """Keep so many processes computing as long as the body runs.
+
+    On a machine with other work a thread of a run may lose its CPU for milliseconds, and the run
+    waits for it: the median is what a run usually takes, the 90th percentile what it takes then.
+    """
+    processes = []
+    try:
+        for _ in range(count):
+            processes.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+        # Until the scheduler has put them on the CPUs.
+        time.sleep(0.2)
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

@@ -163,8 +163,9 @@ def prepare(case):
 def prepare_relax(case, stack):
     """Compile a case with Relax in a process that ends with `stack`; return the same."""
     from scripts.bench import relax
+    from scripts.bench.relax_worker import Worker
 
-    worker = stack.enter_context(relax.Worker(PluginLayout()))
+    worker = stack.enter_context(Worker(PluginLayout()))
     prepared = relax.Relax(worker).prepare(case)
     return prepared.sample, functools.partial(worker.ask, "primitives", case.precision)
 

@@ -95,13 +95,10 @@ class Model:
         result = self.call(inputs)()
         return [each.numpy() for each in (result if hasattr(result, "__len__") else [result])]
 
-    def sample(self, inputs, repeat, warmup):
-        """Return the seconds of so many runs, once the threads of other processes sleep."""
-        call = self.call(inputs)
-        time.sleep(REST)
-        seconds = measure.sample(call, repeat, warmup)
-        time.sleep(REST)
-        return seconds
+    def first(self, inputs):
+        """Return the seconds of each input's first run, that of the first with the loading."""
+        seconds = [measure.sample(self.call(each), 1, warmup=0)[0] for each in inputs]
+        return [seconds[0] + self.load_seconds, *seconds[1:]]
 
     def primitives(self, function, repeat):
         """Time the primitives of a model that was run, as `tvm.testing.dnnl.primitives` does."""
@@ -117,7 +114,7 @@ def _imported(module, kind):
 
 
 class Answers:
-    """The requests that the process answers."""
+    """The requests that the process answers; others are methods of a model that was loaded."""
 
     def __init__(self):
         self._models = {}
@@ -134,22 +131,33 @@ class Answers:
         self._models[key] = Model(*words)
         return self._models[key].facts
 
-    def run(self, key, *words):
-        """Run a model."""
-        return self._models[key].run(*words)
+    def sample(self, runs, repeat, warmup):
+        """Time rounds of runs, once the threads of other processes sleep.
 
-    def sample(self, key, *words):
-        """Time runs of a model."""
-        return self._models[key].sample(*words)
+        Parameters
+        ----------
+        runs : list of (str, dict)
+            The runs of a round: the key of a model and inputs by name.
+        repeat, warmup : int
+            The rounds that are timed, and those before them.
 
-    def first(self, key, inputs):
-        """Return the seconds of each input's first run, that of the first with the loading."""
-        seconds = [self.sample(key, each, 1, 0)[0] for each in inputs]
-        return [seconds[0] + self._models[key].load_seconds, *seconds[1:]]
+        Returns
+        -------
+        list of tuple of float
+            The seconds of each run of each round.
+        """
+        calls = [self._models[key].call(inputs) for key, inputs in runs]
+        time.sleep(REST)
+        seconds = measure.sample_rounds(calls, repeat, warmup)
+        time.sleep(REST)
+        return seconds
 
-    def primitives(self, key, *words):
-        """Time the primitives of a model."""
-        return self._models[key].primitives(*words)
+    def answer(self, what, *words):
+        """Answer a request."""
+        if hasattr(self, what):
+            return getattr(self, what)(*words)
+        key, *rest = words
+        return getattr(self._models[key], what)(*rest)
 
 
 class Worker:
@@ -180,7 +188,7 @@ class Worker:
         self._process.wait()
 
     def ask(self, what, *words):
-        """Return what a method of `Answers` returns; raise SetupError with what it raised."""
+        """Return what `Answers.answer` returns; raise SetupError with what it raised."""
         try:
             self._pipe.send((what, words))
             failure, answer = self._pipe.recv()
@@ -203,7 +211,7 @@ def main(descriptor):
         except EOFError:
             return
         try:
-            answer = None, getattr(answers, what)(*words)
+            answer = None, answers.answer(what, *words)
         except Exception as error:
             last = traceback.format_exception_only(error)
             answer = "".join(last).strip(), None

@@ -18,6 +18,7 @@
 
 import argparse
 import os
+import re
 import shutil
 import types
 from concurrent.futures.process import BrokenProcessPool
@@ -39,10 +40,10 @@ from scripts.bench import (
     common,
     coverage,
     measure,
-    open_dims,
     own,
     packages,
     peers,
+    rows,
     throughput,
 )
 from scripts.console import Console
@@ -85,13 +86,19 @@ def test_bench_names_what_there_is():
 
 
 def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
-    figures = dict.fromkeys(codegens._COLUMNS, 12.3)
-    rows = [{"model": "m", "codegen": codegen, **figures} for codegen in codegens.CODEGENS]
-    monkeypatch.setattr(codegens, "measure_workload", lambda *_: rows)
-    titles, cells, shown = codegens.compare([types.SimpleNamespace(name="m")], 5, Console())
-    assert shown == rows
-    assert [row[0] for row in cells] == ["m, JSON", "m, C_SRC"]
-    assert all(len(row) == len(titles) for row in cells)
+    named = {"model": "m", "precision": "float32"}
+    measured = [
+        {**named, "backend": codegen, "compile_s": 1.25, "weights_mb": 123.4, "median_ms": 4.0}
+        for codegen in codegens.CODEGENS
+    ]
+    monkeypatch.setattr(codegens, "measure_workload", lambda *_: measured)
+    workload = types.SimpleNamespace(name="m", title="a model")
+    labels, shown = codegens.compare([workload], 5, Console())
+    assert shown == measured
+    assert labels == [("a model", "float32", "JSON"), ("a model", "float32", "C_SRC")]
+    lines = rows.render("batch 1", labels, shown).splitlines()
+    assert lines[-2].split() == ["a", "model", "float32", "JSON", "1.25", "4.00", "123"]
+    assert lines[-1].split() == ["float32", "C_SRC", "1.25", "4.00", "123"]
 
 
 def test_bench_says_that_a_process_failed():
@@ -132,19 +139,19 @@ def test_each_number_of_threads_has_a_library():
 
 
 def test_bench_compares_one_caller_with_many(monkeypatch):
-    rates = {"one_caller": 100.0, "many_callers": 150.0, "onnxruntime": 120.0, "openvino": "none"}
-    monkeypatch.setattr(throughput, "measure_case", lambda *_: rates)
-    workload = types.SimpleNamespace(name="m", title="a model")
-    case = types.SimpleNamespace(original=workload, threads=2, precision="float32")
-    titles, cells, rows = throughput.compare([case], 5, Console())
-    assert cells == [
-        ["a model", "float32", "100", "150", "1.50", "120", "1.25", "-", ""],
+    monkeypatch.setattr(throughput, "ours", lambda case, callers, threads: lambda runs: 50 * runs)
+    backends = throughput.backends(2)
+    assert [backend.title for backend in backends.values()][:2] == [
+        "DNNL, 2 callers",
+        "DNNL, 1 caller, 2 threads",
     ]
-    assert len(titles) == 9 and titles[2] == "1 caller,\n2 threads"
-    del rates["openvino"]
-    row = {"model": "m", "precision": "float32", "callers": 2, "reasons": {"openvino": "none"}}
-    assert rows == [{**row, **rates}]
-    assert common.reasons(rows) == ["openvino, float32: none (m)"]
+    assert backends[throughput.OURS].prepare(None).sample(2) == [0.01]
+    measured = [
+        {"median_ms": 10.0, "low_ms": 9.0, "high_ms": 11.0, "ratio": 0.5},
+        {"reason": "no kernels"},
+    ]
+    throughput.as_rates(measured)
+    assert measured == [{"runs_per_second": 100.0, "ratio": 0.5}, {"reason": "no kernels"}]
 
 
 def bench_results():
@@ -167,18 +174,50 @@ def bench_results():
     ]
 
 
+def cells_of(lines):
+    """Return the cells of the lines of a table, whose columns are apart by two blanks or more."""
+    return [re.split(r"\s{2,}", line.strip()) for line in lines]
+
+
 def test_bench_has_a_row_for_each_precision_and_runtime():
     results = bench_results()
-    rows = bench.json_rows(results, "dnnl")
-    cells = [bench.table_row(row, "a model", r["backend"].title) for row, r in zip(rows, results)]
-    assert all(len(row) == len(bench.TITLES) for row in cells)
-    assert cells[0][3:] == ["4.00", "4.00..4.00", "", "", "1.00000", "0.0e+00", "100.0%"]
-    assert cells[1][3:] == ["3.00", "3.00..3.00", "1.33", "", "", "", ""], "no outputs"
-    assert cells[2][1:7] == ["float32", "OTHER *", "8.00", "8.00..8.00", "0.50", ""]
-    assert cells[3][5:] == ["", "0.25", "0.99800", "1.2e-02", "75.0%"], "a quarter of its float32"
-    assert cells[4][1:5] == ["int8", "OTHER", "-", ""]
-    assert common.reasons(rows) == ["other, int8: it has no kernels (m)"]
-    assert rows[2]["is_default"] and rows[3]["float32_ratio"] == 0.25
+    measured = rows.rows_of(results, "dnnl")
+    lines = rows.render("batch 1", rows.labels_of(results), measured).splitlines()
+    *_, ours, limit, other, int8, missing = cells_of(lines)
+    accurate = ["1.00000", "0.0e+00", "100.0%"]
+    assert ours == ["a model", "float32", "DNNL", "4.00", "4.00..4.00", *accurate]
+    assert limit == ["float32", "LIMIT", "3.00", "3.00..3.00", "1.33"], "no outputs"
+    assert other == ["float32", "OTHER *", "8.00", "8.00..8.00", "0.50", *accurate]
+    # A quarter of its float32.
+    assert int8[4:] == ["0.25", "0.99800", "1.2e-02", "75.0%"]
+    assert missing[:4] == ["int8", "OTHER", "-", "-"]
+    assert rows.reasons(measured) == ["other, int8: it has no kernels (m)"]
+    assert measured[2]["is_default"] and measured[3]["float32_ratio"] == 0.25
+
+
+def test_a_table_has_the_columns_that_a_row_fills():
+    labels = [("a model", "float32", "DNNL")]
+    row = {"runs_per_second": 1234.5, "offloaded": 2, "total": 3}
+    lines = rows.render("batch 1", labels, [row]).splitlines()
+    assert cells_of(lines)[-1] == ["a model", "float32", "DNNL", "2/3", "1234"]
+
+
+def test_bench_compares_the_90th_percentiles_beside_other_work():
+    results = bench_results()[:3]
+    for result, seconds in zip(results, ([2.0, 2.0, 8.0], [1.0], [1.0, 4.0, 4.0])):
+        result["rounds"] = [seconds]
+    measured = rows.rows_of(results, "dnnl", with_high=True)
+    assert measured[2]["high_ratio"] == pytest.approx(6.8 / 4.0)
+    assert "high_ratio" not in measured[0]
+
+
+def test_bench_keeps_the_machine_busy_only_while_it_measures():
+    with peers.busy(2) as processes:
+        assert [process.poll() for process in processes] == [None, None]
+    assert all(process.poll() is not None for process in processes)
+    with pytest.raises(KeyError), peers.busy(1) as processes:
+        raise KeyError
+    assert processes[0].poll() is not None
 
 
 def test_bench_measures_what_a_runtime_can_run(monkeypatch):
@@ -188,15 +227,17 @@ def test_bench_measures_what_a_runtime_can_run(monkeypatch):
         outputs = [np.array([[1.0, 2.0, 4.0]]) + (case.precision == "float16")]
         return peers.Prepared(lambda repeat: [0.5] * repeat, lambda inputs: outputs)
 
+    peers._expected.cache_clear()
     monkeypatch.setattr(peers, "prepare_onnxruntime", prepare)
     workload = workloads.WORKLOADS["cls"]
     cases = [peers.Case(workload, 1, name) for name in ("float32", "float16", "int8")]
     backend = peers.Backend("fake", "Fake", prepare)
-    results = peers.measure_workload(cases, [backend], 4, Console())
+    results = peers.measure_cases(cases, [backend], 4, Console())
     assert [result.get("reason") for result in results] == [None, None, NO_RECIPE]
     assert [len(sum(result.get("rounds", []), [])) for result in results] == [4, 4, 0]
     assert results[0]["accuracy"] == accuracy.Accuracy(pytest.approx(1.0), 0.0, 1.0)
     assert results[1]["accuracy"].error == 0.25 and results[1]["accuracy"].top1 == 1.0
+    peers._expected.cache_clear()
 
 
 def test_bench_names_the_precisions():
@@ -242,7 +283,7 @@ def test_bench_measures_a_file_of_the_user(own_model, capsys):
     assert inputs["x"].shape == (3, 8) and set(inputs["index"]) <= {0, 1}
     backends = [peers.BACKENDS[name] for name in ("dnnl", "onnxruntime")]
     cases = [peers.Case(workload, 1, name) for name in ("float32", "int8")]
-    results = peers.measure_workload(cases, backends, 2, Console())
+    results = peers.measure_cases(cases, backends, 2, Console())
     assert [result.get("reason") for result in results] == [None, None, NO_RECIPE, NO_RECIPE]
     assert results[0]["accuracy"].error < 1e-6
 
@@ -264,9 +305,48 @@ def test_bench_says_what_a_file_needs(own_model):
     with pytest.raises(SetupError, match="no fixed shape") as error:
         own.workload(own_model, [])
     assert "--shape x=?,8" in said(error)
-    args = argparse.Namespace(model=own_model, models="rec", codegen=False, open_dims=False)
-    with pytest.raises(SetupError, match="cannot be measured with --models"):
-        bench.own_file(args)
+
+
+def parsed(*words):
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["m.onnx", "--models", "rec"], "m.onnx does not go with --models"),
+        (["m.onnx", "--open-dims"], "m.onnx does not go with --open-dims"),
+        (["--relax", "--codegen"], "--relax does not go with --codegen"),
+        (["--relax", "--callers"], "--relax does not go with --callers"),
+        (["--cache", "x", "--relax"], "--cache does not go with --relax"),
+        (["--relax", "--open-dims", "--tvm-alone"], "--tvm-alone does not go with --open-dims"),
+        (["--tvm-alone"], "--tvm-alone goes with --relax"),
+        (["--plot", "a.gif"], "must end in"),
+    ],
+)
+def test_bench_refuses_options_that_do_not_go_together(words, told):
+    with pytest.raises(SetupError) as error:
+        bench.check(parsed(*words))
+    assert told in said(error)
+
+
+def test_bench_chooses_backends_by_mode():
+    def names(*words, relax=()):
+        rows = {name: peers.Backend(name, name, None) for name in relax}
+        return [backend.name for backend in bench.chosen_backends(parsed(*words), rows)]
+
+    assert names() == ["dnnl", "limit", "onnxruntime", "openvino"]
+    assert names("--backends", "tvm") == ["dnnl", "tvm"]
+    assert names("--busy", "2") == ["dnnl", "onnxruntime", "openvino"]
+    assert names("--open-dims", "--backends", "openvino") == ["dnnl", "static", "openvino"]
+    assert names("--callers")[:2] == ["many_callers", "one_caller"]
+    plugin = ("relax", "relax-tvm", "relax-static")
+    assert names("--relax", "--tvm-alone", relax=plugin)[:3] == ["relax", "relax-tvm", "dnnl"]
+    assert names("--relax", "--open-dims", relax=plugin)[:2] == ["relax", "relax-static"]
+    with pytest.raises(SetupError, match="--backends: there is no 'limit'"):
+        names("--open-dims", "--backends", "limit")
 
 
 def test_a_shape_may_have_commas_or_an_x_between_sizes():
@@ -368,26 +448,21 @@ def test_shapes_of_models_of_packages():
     assert packages.named(path) == "speechmos: dnsmos_models/sig"
 
 
-def test_bench_of_open_dims_measures_some_runtimes_only():
-    assert open_dims.chosen_peers([]) == ["onnxruntime", "openvino"]
-    assert open_dims.chosen_peers(["dnnl", "openvino"]) == ["openvino"]
-    with pytest.raises(SetupError, match="--open-dims does not measure limit"):
-        open_dims.chosen_peers(["limit"])
-
-
 def test_bench_of_open_dims_has_rows_for_precisions(network, monkeypatch):
     monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
-    args = argparse.Namespace(threads=1, repeat=1)
-    titles, cells, rows = open_dims.compare(
-        [network], ["float32", "bfloat16"], ["onnxruntime"], args, Console()
-    )
-    assert [(row["precision"], row.get("shape")) for row in rows] == [
-        ("float32", [1, 3, 8, 8]),
-        ("float32", [2, 3, 8, 8]),
-        ("bfloat16", None),
+    args = parsed("--open-dims", "--backends", "onnxruntime", "--threads", "1", "--repeat", "1")
+    backends = bench.chosen_backends(args, {})
+    labels, measured = bench.compare([network], ["float32", "bfloat16"], backends, args, Console())
+    assert labels[:2] == [
+        ("Small 1x3x8x8", "float32", "DNNL"),
+        ("Small 2x3x8x8", "float32", "DNNL"),
     ]
-    assert all(len(row) == len(titles) for row in cells)
-    assert rows[0]["onnxruntime_ms"] > 0 and "openvino_ms" not in rows[0]
-    assert cells[0][0] == "Small 1x3x8x8" and cells[2][2] == "-"
-    (reason,) = common.reasons(rows)
-    assert reason.startswith("dnnl, bfloat16: oneDNN has no bfloat16 kernels for this CPU")
+    known = {(row["precision"], row["backend"], *row.get("shape", ())): row for row in measured}
+    assert len(known) == 6 + 3
+    ours, static, theirs = (
+        known["float32", name, 2, 3, 8, 8] for name in ("dnnl", "static", "onnxruntime")
+    )
+    assert ours["median_ms"] > 0 and ours["error"] < 1e-5 and ours["first_ms"] > 0
+    assert static["ratio"] > 0 and theirs["ratio"] > 0 and "first_ms" not in theirs
+    first, *_ = rows.reasons(measured)
+    assert first == "dnnl, bfloat16: oneDNN has no bfloat16 kernels for this CPU (mobilenet_v2)"

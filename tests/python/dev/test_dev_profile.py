@@ -87,14 +87,15 @@ def test_a_full_disk_leaves_the_old_plot(tmp_path, monkeypatch):
 def test_the_plots(tmp_path):
     pytest.importorskip("matplotlib", reason="the benchmark's packages are not installed")
     plot.primitives([row(), row(time=5.0)], str(tmp_path / "a.svg"), "a model")
-    first = {
-        ("dnnl", "float32"): [0.001],
-        ("other", "float32"): [0.002],
-        ("dnnl", "int8"): [0.0005],
-    }
-    models = [("a model", first), ("another", {("dnnl", "float32"): [0.004]})]
-    titles = {"dnnl": "DNNL", "other": "other"}
-    plot.backends(models, titles, ["float32", "int8"], str(tmp_path / "b.svg"), "2 threads")
+    labels = [
+        ("a model", "float32", "DNNL"),
+        ("a model", "float32", "other"),
+        ("a model", "int8", "DNNL"),
+        ("another", "float32", "DNNL"),
+        ("another", "float32", "other"),
+    ]
+    rows = [{"median_ms": each} for each in (1.0, 2.0, 0.5, 4.0)] + [{"reason": "no kernels"}]
+    plot.backends(labels, rows, str(tmp_path / "b.svg"), "2 threads")
     assert "<svg" in (tmp_path / "a.svg").read_text()
     # matplotlib writes each text beside its outlines, as a comment.
     drawn = (tmp_path / "b.svg").read_text()

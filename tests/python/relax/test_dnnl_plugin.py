@@ -245,8 +245,9 @@ def test_the_process_that_the_benchmark_asks(tmp_path, environment):
         (ours,), (alone,) = (worker.ask("run", key, inputs) for key in "ab")
         # Sums of six products in another order.
         np.testing.assert_allclose(ours, alone, rtol=1e-5, atol=1e-5)
-        seconds = worker.ask("sample", "a", inputs, 3, 1)
-        assert len(seconds) == 3 and min(seconds) > 0
+        seconds = worker.ask("sample", [("a", inputs), ("b", inputs)], 3, 1)
+        assert len(seconds) == 3 and min(map(min, seconds)) > 0
+        assert len(worker.ask("first", "a", [inputs, inputs])) == 2
         assert worker.ask("primitives", "b", "profile_primitives", 2) == []
         with pytest.raises(SetupError, match="failed: load") as error:
             worker.ask("load", "c", "no-such.onnx", {}, "x86-64-v3", None)
@@ -260,7 +261,7 @@ def test_primitives_in_the_process(tmp_path, environment, last):
     """Of models that are on oneDNN as a whole, which TVM links before they run, and of others."""
     with Worker(LAYOUT) as worker:
         worker.ask("load", "a", onnx_model(tmp_path, last), {}, "x86-64-v3", "float32")
-        worker.ask("sample", "a", {"x": rand(2, 6, 9, 9)}, 1, 0)
+        worker.ask("sample", [("a", {"x": rand(2, 6, 9, 9)})], 1, 0)
         for name in ("profile_primitives", "measure_primitives"):
             rows = worker.ask("primitives", "a", name, 2)
             assert "convolution" in [row["kind"] for row in rows]
