@@ -23,10 +23,10 @@ import stat
 from pathlib import Path
 
 
-def write_atomically(path, text):
-    """Write a text so that the file has the old text or the new, also where the disk is full."""
+def write_atomically(path, content):
+    """Write a text or bytes: the file has the old content or the new, also on a full disk."""
     with replaced_at_end(path) as file:
-        file.write_text(text, encoding="utf-8")
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 @contextlib.contextmanager

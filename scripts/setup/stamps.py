@@ -63,10 +63,10 @@ def digest(*parts):
     return state.hexdigest()
 
 
-def write_atomic(path, text):
-    """Write a file so that a reader sees the old text or the new, and its folder if need be."""
+def write_atomic(path, content):
+    """Write a file so that a reader sees the old content or the new, and its folder if need be."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text)
+    write_atomically(path, content)
 
 
 class Stamp:

@@ -207,21 +207,20 @@ class Packages(Step):
 
 
 class PrebuiltTree(Step):
-    """Unpack the wheel of TVM and hook it."""
+    """Unpack the wheel of TVM and patch it."""
 
     title = "prebuilt TVM tree"
 
     def __init__(self, runner, layout):
         super().__init__(runner, layout)
         self.requirements = layout.requirements / "wheel-tvm.txt"
-        self.patches = [layout.root / "patches" / name for name in tree.PATCHES]
+        self.patches = tree.patches(layout.root)
 
     def stamp(self):
         return Stamp(self.layout.prebuilt / ".stamp")
 
     def key(self):
-        how = (tree.HOOKED, tree.REPLACED, tree.MENDED, tree._FUNCTION, tree._CALL)
-        return digest(self.requirements, *how, *self.patches)
+        return digest(self.requirements, tree.REPLACED, *self.patches)
 
     def replaced(self):
         return self.layout.prebuilt
@@ -233,7 +232,7 @@ class PrebuiltTree(Step):
     def run(self):
         if self.runner.dry_run:
             wheels.fetch(self.runner, self.layout, self.requirements)
-            self.runner.plan(f"unpack hhb-tvm into {self.layout.prebuilt}, hook {tree.HOOKED}")
+            self.runner.plan(f"unpack hhb-tvm into {self.layout.prebuilt}, and patch it")
             return
         new = tree.unpack(self.wheel(), self.layout.prebuilt, self.patches)
         Stamp(new / ".stamp").write(self.key())
