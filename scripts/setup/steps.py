@@ -29,9 +29,6 @@ from scripts.setup.native import NativeBuild
 from scripts.setup.stamps import Stamp, digest, write_atomic
 from scripts.setup.variables import variables
 
-# Packages that every command needs; `lint` adds its own.
-GROUPS = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
-
 # The commands that a step waits for which would remove files under them.
 IN_USE = "what runs in this environment"
 
@@ -124,9 +121,11 @@ class CheckMachine(Step):
 
 
 class VirtualEnvironment(Step):
-    """Make build/venv. It is kept when dev.py is run by another suitable Python later."""
+    """Make the layout's venv. It is kept when dev.py is run by another suitable Python later."""
 
-    title = "virtual environment"
+    @property
+    def title(self):
+        return f"virtual environment{self.layout.title}"
 
     def stamp(self):
         return Stamp(self.layout.venv / ".stamp")
@@ -153,15 +152,14 @@ class VirtualEnvironment(Step):
             shutil.rmtree(self.layout.venv, ignore_errors=True)
         command = [sys.executable, "-m", "venv", self.layout.venv]
         self.runner.run(command, "venv", explain=explain_venv_failure)
-        if not self.runner.dry_run:
-            self.add_commands()
-            self.stamp().write(self.key())
-
-    def add_commands(self):
-        """Write the commands that no package brings."""
-        tvmc = self.layout.bin / "tvmc"
-        write_atomic(tvmc, _TVMC)
-        tvmc.chmod(0o755)
+        if self.runner.dry_run:
+            return
+        if self.layout.has_tree:
+            # TVM with Relax has no tvmc.
+            tvmc = self.layout.bin / "tvmc"
+            write_atomic(tvmc, _TVMC)
+            tvmc.chmod(0o755)
+        self.stamp().write(self.key())
 
 
 class Packages(Step):
@@ -169,9 +167,9 @@ class Packages(Step):
 
     title = "Python packages"
 
-    def __init__(self, runner, layout, groups=GROUPS):
+    def __init__(self, runner, layout, groups=None):
         super().__init__(runner, layout)
-        self.groups = groups
+        self.groups = groups or layout.groups
 
     def _file(self, group):
         return self.layout.requirements / f"{group}.txt"
@@ -312,34 +310,41 @@ class PackageModels(OneDNN):
 
 
 class CopyOverlay(Step):
-    """Copy the overlay's Python over the prebuilt tree."""
+    """Copy the overlay's Python over the prebuilt tree, or the plug-in's to its package."""
 
-    title = "overlay"
     after = 1.0
 
+    @property
+    def title(self):
+        return "overlay" if self.layout.has_tree else "package tvm_dnnl"
+
     def _overlay(self):
+        layout = self.layout
+        if not layout.has_tree:
+            return tree.Overlay(lambda: tree.for_relax(layout.root), layout.plugin)
+
         def original(name):
-            return wheels.read_member(PrebuiltTree(self.runner, self.layout).wheel(), name)
+            return wheels.read_member(PrebuiltTree(self.runner, layout).wheel(), name)
 
-        def wanted():
-            return tree.for_relay(self.layout.root)
-
-        return tree.Overlay(wanted, self.layout.prebuilt, original)
+        return tree.Overlay(lambda: tree.for_relay(layout.root), layout.prebuilt, original)
 
     def current(self):
         return self._overlay().changes() == ([], [])
 
     def run(self):
-        if self.runner.plan(f"copy {self.layout.overlay} over {self.layout.prebuilt}"):
-            return
-        self._overlay().sync()
+        overlay = self._overlay()
+        if not self.runner.plan(f"copy the {self.title} to {overlay.target}"):
+            overlay.sync()
 
 
 class CompileLibrary(Step):
-    """Compile libtvm_dnnl.so. Ninja knows what is due if a file is newer than the library."""
+    """Compile the library. Ninja knows what is due if a file is newer than the library."""
 
-    title = "compile libtvm_dnnl.so"
     after = 1.0
+
+    @property
+    def title(self):
+        return f"compile {self.layout.library.name}"
 
     def busy(self):
         """Return the mark of a build that runs, or did not end: half a library is newer, too."""
@@ -361,8 +366,9 @@ class CompileLibrary(Step):
 class SmokeTest(Step):
     """Import TVM with our library once, so that a broken tree is found here and not later."""
 
-    title = "import tvm"
-    module = "tvm.relay"
+    @property
+    def title(self):
+        return f"import {self.layout.module}"
 
     def stamp(self):
         return Stamp(self.layout.native / ".imported")
@@ -371,14 +377,11 @@ class SmokeTest(Step):
         library = self.layout.library
         stat = library.stat() if library.exists() else None
         seen = stat and (stat.st_mtime_ns, stat.st_size)
-        return digest(self.tree() / ".stamp", str(seen))
-
-    def tree(self):
-        """Return the folder with the TVM that is imported."""
-        return self.layout.prebuilt
+        tvm = self.layout.prebuilt if self.layout.has_tree else self.layout.venv
+        return digest(tvm / ".stamp", str(seen))
 
     def run(self):
-        command = [str(self.layout.python), "-c", f"import {self.module}"]
+        command = [str(self.layout.python), "-c", f"import {self.layout.module}"]
         if self.runner.dry_run:
             self.runner.show(command)
             return

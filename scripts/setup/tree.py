@@ -91,6 +91,23 @@ def for_relay(root):
     return {name: path for name, path in files if not f"python/{name}".startswith(left_out)}
 
 
+# The package tvm_dnnl has its own files, and what of python/ is for Relax: the folders of the
+# checkout, and their places in the package's parent.
+PLUGIN_FOLDERS = {
+    "scripts/plugin": "",
+    "python/tvm/relax/backend/contrib": "tvm_dnnl/",
+    "python/tvm/contrib": "tvm_dnnl/contrib/",
+}
+
+
+def for_relax(root):
+    """Return the Python files of the package tvm_dnnl by their names beside it."""
+    wanted = {}
+    for folder, place in PLUGIN_FOLDERS.items():
+        wanted.update((place + name, path) for name, path in sources(root / folder).items())
+    return wanted
+
+
 class Overlay:
     """Keeps copies of files in a tree up to date.
 
@@ -104,7 +121,7 @@ class Overlay:
         Gives the bytes of a file that the tree had without us by its name, or None.
     """
 
-    def __init__(self, wanted, target, original):
+    def __init__(self, wanted, target, original=lambda name: None):
         self._wanted = wanted
         self.target = target
         self.original = original

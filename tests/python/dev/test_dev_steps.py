@@ -159,7 +159,7 @@ def test_only_the_changed_group_is_installed_again(layout):
     with (layout.requirements / "test.txt").open("a") as file:
         file.write("another==1.0\n")
     runner = Recorder(layout)
-    packages = steps.Packages(runner, layout, (*steps.GROUPS, "lint"))
+    packages = steps.Packages(runner, layout, (*layout.groups, "lint"))
     assert not packages.current()
     packages.run()
     (command,) = runner.commands

@@ -44,7 +44,7 @@ from scripts.errors import SetupError
 from scripts.layout import PluginLayout
 from scripts.patchset.patch_set import RELAX, PatchSet
 from scripts.runner import clean_environment
-from scripts.setup import plugin
+from scripts.setup import tree
 from scripts.wheel import wheel
 
 LAYOUT = PluginLayout()
@@ -136,7 +136,7 @@ def test_without_the_library_of_onednn(tmp_path):
 
 
 def test_the_package_is_this_checkouts():
-    wanted = plugin.contents(LAYOUT.root)
+    wanted = tree.for_relax(LAYOUT.root)
     assert "tvm_dnnl/__init__.py" in wanted and "tvm_dnnl/dnnl.py" in wanted
     for name, source in wanted.items():
         assert (LAYOUT.plugin / name).read_bytes() == source.read_bytes()
