@@ -184,6 +184,8 @@ def compare(models, precisions, backends, args, console):
             groups = [[peers.Case(model, args.threads, each, args.cache) for each in precisions]]
         for cases in groups:
             results = peers.measure_cases(cases, backends, args.repeat, console, beside)
+            # All of a shape below each other.
+            results.sort(key=lambda result: result.get("number", 0))
             labels += rows.labels_of(results)
             measured += rows.rows_of(results, backends[0].name, with_high=bool(args.busy))
     if args.callers:

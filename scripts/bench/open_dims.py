@@ -109,7 +109,7 @@ class OpenCase(peers.Case):
         results = []
         for i, shape in enumerate(self.network.shapes):
             facts = {name: facts[i] for name, facts in result["facts"].items()}
-            each = {**result, "facts": {**facts, "shape": list(shape)}}
+            each = {**result, "number": i, "facts": {**facts, "shape": list(shape)}}
             each["rounds"] = [[seconds[i] for seconds in turn] for turn in result["rounds"]]
             results.append({**each, "accuracy": result["accuracy"][i]})
         return results

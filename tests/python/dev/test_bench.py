@@ -190,7 +190,7 @@ def test_bench_has_a_row_for_each_precision_and_runtime():
     assert other == ["float32", "OTHER *", "8.00", "8.00..8.00", "0.50", *accurate]
     # A quarter of its float32.
     assert int8[4:] == ["0.25", "0.99800", "1.2e-02", "75.0%"]
-    assert missing[:4] == ["int8", "OTHER", "-", "-"]
+    assert missing == ["int8", "OTHER", "-"]
     assert rows.reasons(measured) == ["other, int8: it has no kernels (m)"]
     assert measured[2]["is_default"] and measured[3]["float32_ratio"] == 0.25
 
@@ -455,7 +455,7 @@ def test_bench_of_open_dims_has_rows_for_precisions(network, monkeypatch):
     labels, measured = bench.compare([network], ["float32", "bfloat16"], backends, args, Console())
     assert labels[:2] == [
         ("Small 1x3x8x8", "float32", "DNNL"),
-        ("Small 2x3x8x8", "float32", "DNNL"),
+        ("Small 1x3x8x8", "float32", "DNNL, one shape"),
     ]
     known = {(row["precision"], row["backend"], *row.get("shape", ())): row for row in measured}
     assert len(known) == 6 + 3
