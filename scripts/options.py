@@ -22,6 +22,9 @@ library is imported here, and at the top of the modules that add arguments.
 
 import argparse
 import os
+import sys
+
+from scripts.errors import SetupError
 
 # A quantized model is another file, with unsigned or signed activations; the others are what
 # partition_for_dnnl makes of a float32 model.
@@ -144,3 +147,34 @@ def add_runs(parser, repeat):
         metavar="N",
         help=f"threads of one run (default: the CPUs, here {cpus()})",
     )
+
+
+def choose(option, text, rows):
+    """Return the rows that a comma-separated option names; all of them if it is empty."""
+    chosen = names(text)
+    for name in chosen:
+        if name not in rows:
+            raise SetupError(f"--{option}: there is no {name!r}", f"there are {', '.join(rows)}.")
+    return [row for name, row in rows.items() if not chosen or name in chosen]
+
+
+def check_writable(path):
+    """Find out before the measurements that a file cannot be written."""
+    is_new = not os.path.exists(path)
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise SetupError(
+            f"--json: cannot write {path}: {error.strerror}", "name another file."
+        ) from error
+    if is_new:
+        os.unlink(os.path.realpath(path))
+
+
+def limit_threads(threads):
+    """Set the number of threads. Thread pools read this when their libraries are loaded."""
+    if "tvm" in sys.modules:
+        raise RuntimeError("threads must be set before tvm is imported")
+    for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
+        os.environ[variable] = str(threads)

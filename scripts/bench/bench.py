@@ -33,7 +33,7 @@ import functools
 import json
 
 from scripts import options
-from scripts.bench import common, measure, plot
+from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_atomically
@@ -110,7 +110,7 @@ def check(args):
     if args.tvm_alone and not args.relax:
         raise SetupError("--tvm-alone goes with --relax", "add that.")
     if args.json:
-        common.check_writable(args.json)
+        options.check_writable(args.json)
     if args.plot:
         plot.check_path("--plot", args.plot)
 
@@ -129,14 +129,14 @@ def chosen_models(args):
     if args.relax and not args.open_dims:
         names = names or ",".join(relax.MODELS)
     known = open_dims.NETWORKS if args.open_dims else workloads.WORKLOADS
-    return common.choose("models", names, known)
+    return options.choose("models", names, known)
 
 
 def chosen_precisions(args):
     """Return the precisions that the user named, or those that are measured else."""
     default = PRECISIONS[:1] if args.model else PRECISIONS
     known = {precision: precision for precision in options.PRECISIONS}
-    return common.choose("precision", args.precision or ",".join(default), known)
+    return options.choose("precision", args.precision or ",".join(default), known)
 
 
 def chosen_backends(args, relax_rows):
@@ -166,7 +166,7 @@ def chosen_backends(args, relax_rows):
         always = [relax.OURS] + [relax.STATIC] * args.open_dims + [relax.ALONE] * args.tvm_alone
         names = relax.PEERS
     names = options.names(args.backends) or names
-    common.choose("backends", ",".join(names), known)
+    options.choose("backends", ",".join(names), known)
     return [known[name] for name in dict.fromkeys([*always, *names])]
 
 
@@ -195,7 +195,7 @@ def compare(models, precisions, backends, args, console):
 
 def main(args):
     """Run the benchmark; return the exit code."""
-    common.limit_threads(args.threads)
+    options.limit_threads(args.threads)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl

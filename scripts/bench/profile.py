@@ -28,7 +28,7 @@ import functools
 import json
 
 from scripts import options, table
-from scripts.bench import common, measure, plot
+from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_atomically
@@ -143,7 +143,7 @@ def choose(model, shapes):
 
     if model.endswith(".onnx"):
         return own.workload(model, shapes)
-    chosen = common.choose("model", model, workloads.WORKLOADS)
+    chosen = options.choose("model", model, workloads.WORKLOADS)
     if "," in model or len(chosen) != 1:
         raise SetupError(f"MODEL: {model!r} is not one model", "name one.")
     return chosen[0]
@@ -172,7 +172,7 @@ def prepare_relax(case, stack):
 
 def main(args):
     """Print the profile; return the exit code."""
-    common.limit_threads(args.threads)
+    options.limit_threads(args.threads)
     # After the threads are set: these import tvm.
     from scripts.bench import peers
     from scripts.passes import shown
@@ -181,7 +181,7 @@ def main(args):
         raise SetupError("--cache is for Relay", "leave it or --relax away.")
     workload = choose(args.model, args.shape)
     if args.json:
-        common.check_writable(args.json)
+        options.check_writable(args.json)
     if args.plot:
         plot.check_path("--plot", args.plot)
     console = Console()

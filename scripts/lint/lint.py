@@ -102,7 +102,6 @@ def main(args):
             "forbidden strings",
             text_rules.check_forbidden(root, files, tables / "forbidden.txt"),
         ),
-        ("the core without TVM", includes.check_core(root)),
         ("the shared package without TVM", includes.check_package(root)),
         (
             f"compiles with oneDNN {newest_onednn.newest_version(layout)}",

@@ -22,11 +22,11 @@ import subprocess
 import sys
 
 from scripts.errors import SetupError
+from scripts.files import Stamp, digest, write_atomic
 from scripts.runner import explain_pip_failure, tail
 from scripts.setup import machine, tree, wheels
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
-from scripts.setup.stamps import Stamp, digest, write_atomic
 from scripts.setup.variables import variables
 
 # The commands that a step waits for which would remove files under them.

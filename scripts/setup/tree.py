@@ -21,8 +21,8 @@ import re
 import shutil
 
 from scripts.errors import SetupError
+from scripts.files import is_source, write_atomic
 from scripts.setup import wheels
-from scripts.setup.stamps import is_source, write_atomic
 
 # Files of the wheel that our overlay replaces as a whole. They are never unpacked.
 REPLACED = ("tvm/relay/op/contrib/dnnl.py",)

@@ -26,8 +26,8 @@ import json
 import shutil
 import sys
 
+from scripts.files import write_atomic
 from scripts.layout import Layout
-from scripts.setup.stamps import write_atomic
 
 CREATE = "runtime.DNNLJSONRuntimeCreate"
 # Networks are left out: what is damaged in them is damaged in small graphs, too, and sooner.

@@ -34,7 +34,6 @@ import time
 from typing import NamedTuple
 
 from scripts import options, table
-from scripts.bench.common import limit_threads
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -282,7 +281,7 @@ def grown(turns):
 
 def main(args):
     """Soak; print a table; return the exit code."""
-    limit_threads(args.threads)
+    options.limit_threads(args.threads)
     # A process that was forked has one thread of TVM's pool: it would wait for the others.
     os.environ["TVM_NUM_THREADS"] = "1"
     console = Console()

@@ -37,7 +37,6 @@ from scripts import options
 from scripts.bench import (
     bench,
     codegens,
-    common,
     coverage,
     measure,
     own,
@@ -79,10 +78,10 @@ def test_bench_takes_turns_and_runs_as_often_as_asked():
 
 def test_bench_names_what_there_is():
     with pytest.raises(SetupError, match="no 'vgg'") as error:
-        common.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
+        options.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
     assert "there are mobilenet, rec" in said(error)
-    assert common.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
-    assert common.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
+    assert options.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
+    assert options.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
 
 
 def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):

@@ -24,7 +24,8 @@ import onnx
 import pytest
 from tvm.contrib.onednn.policy import cpu
 
-from scripts.bench import bench, common, own, peers, profile, relax, relax_worker, rows
+from scripts import options
+from scripts.bench import bench, own, peers, profile, relax, relax_worker, rows
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -125,7 +126,7 @@ def test_open_dimensions(network, monkeypatch):
 
 def test_profile(network, tmp_path, monkeypatch, capsys):
     onnx.save(network.model(), tmp_path / "m.onnx")
-    monkeypatch.setattr(common, "limit_threads", lambda threads: None)
+    monkeypatch.setattr(options, "limit_threads", lambda threads: None)
     monkeypatch.setattr(profile, "peak_gflops", lambda repeat, precision: 1000.0)
     parser = argparse.ArgumentParser()
     profile.add_arguments(parser)

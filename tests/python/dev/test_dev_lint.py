@@ -126,33 +126,6 @@ def test_the_newest_headers_are_compiled_without_a_warning(tmp_path, layout):
     assert "NEWEST" in message
 
 
-CORE = "src/runtime/contrib/dnnl/core/"
-
-
-@pytest.mark.parametrize(
-    "name, text, way",
-    [
-        ("plan.cc", "#include <tvm/runtime/logging.h>", "tvm/runtime/logging.h"),
-        ("plan.h", "#  include <dmlc/json.h>", "dmlc/json.h"),
-        ("ops/conv.cc", '#include "tvm/runtime/ndarray.h"', "tvm/runtime/ndarray.h"),
-        ("ops/conv.cc", '#include "../../shell.h"', "../../shell.h > tvm/runtime/module.h"),
-    ],
-)
-def test_the_core_includes_no_tvm(tmp_path, name, text, way):
-    write(
-        tmp_path,
-        "src/runtime/contrib/dnnl/shell.h",
-        '#include "shell.h"\n#include <tvm/runtime/module.h>\n',
-    )
-    write(tmp_path, CORE + "error.h", "#include <string>\n#include <dlpack/dlpack.h>\n")
-    write(
-        tmp_path, CORE + "ops/pool.cc", '#include "../error.h"\n#include "dnnl.hpp"\n// tvm/x.h\n'
-    )
-    assert list(includes.check_core(tmp_path)) == []
-    write(tmp_path, CORE + name, f"#include <vector>\n{text}\n")
-    assert list(includes.check_core(tmp_path)) == [f"{CORE}{name}: the core includes TVM: {way}"]
-
-
 @pytest.mark.parametrize(
     ("text", "name"),
     [

@@ -28,12 +28,12 @@ import pytest
 
 from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.files import Stamp, digest, is_source
 from scripts.layout import Layout
 from scripts.runner import Runner
 from scripts.setup import environment, steps, tree, wheels
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
-from scripts.setup.stamps import Stamp, digest, is_source
 
 
 class Recorder(Runner):
