@@ -119,10 +119,10 @@ def chosen_models(args):
     """Return the models that the user named, or those of the mode."""
     from dnnl_tests.models import open_dims, workloads
 
-    from scripts.bench import codegens, own, relax
+    from scripts.bench import codegens, peers, relax
 
     if args.model:
-        return [own.workload(args.model, args.shape)]
+        return [peers.own_workload(args.model, args.shape)]
     names = args.models
     if args.codegen:
         names = names or codegens.MODEL
@@ -174,7 +174,7 @@ def compare(models, precisions, backends, args, console):
     """Measure models on backends; return the labels of the rows of a table, and the rows."""
     from scripts.bench import open_dims, peers, rows, throughput
 
-    beside = functools.partial(peers.busy, args.busy) if args.busy else contextlib.nullcontext
+    beside = functools.partial(measure.busy, args.busy) if args.busy else contextlib.nullcontext
     labels, measured = [], []
     for model in models:
         if args.open_dims:

@@ -28,7 +28,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import table
-from scripts.bench import measure, own, peers, rows
+from scripts.bench import measure, peers, rows
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.layout import ROOT
@@ -128,7 +128,7 @@ def measured(path, shapes, args):
     """
     from dnnl_tests.models import work, workloads
 
-    case = peers.Case(own.workload(str(path), shapes), args.threads)
+    case = peers.Case(peers.own_workload(str(path), shapes), args.threads)
     inputs = case.inputs = inputs_of(case.workload.model)
     expected = workloads.onnx_session(str(path), args.threads).run(None, inputs)
     partitioned = dnnl.partition_for_dnnl(*case.workload.load())

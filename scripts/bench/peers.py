@@ -23,10 +23,8 @@ peer, write such a function and add its row.
 import contextlib
 import dataclasses
 import functools
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from pathlib import Path
 
 import tvm
 from dnnl_tests.models import accuracy, workloads
@@ -35,6 +33,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts.bench import measure
+from scripts.onnx_model import OnnxModel
 from scripts.options import INT8
 from scripts.passes import shown
 
@@ -77,6 +76,39 @@ def _expected(workload, threads):
     inputs = accuracy.examples(workload)
     reference = prepare_onnxruntime(Case(workload, threads))
     return inputs, [reference.run(each)[0] for each in inputs]
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnFile(workloads.Workload):
+    """An ONNX file, with any number of inputs.
+
+    Attributes
+    ----------
+    model : OnnxModel
+        The file.
+    """
+
+    model: OnnxModel = None
+
+    def inputs(self, seed=0):
+        """Return random inputs."""
+        return self.model.example(seed)
+
+
+def own_workload(path, shapes):
+    """Make a row of an ONNX file and shapes of inputs by name."""
+    model = OnnxModel(path, shapes)
+    (name, value), *_ = model.example().items()
+    return OwnFile(
+        name=str(path),
+        title=Path(path).name,
+        load=model.to_relay,
+        input_name=name,
+        shape=value.shape,
+        onnx_path=lambda: path,
+        has_classes=False,
+        model=model,
+    )
 
 
 class Case:
@@ -205,12 +237,6 @@ def prepare_onnxruntime(case):
     return Prepared(run=run, call=run)
 
 
-def openvino_settings(hint, threads, precision=None):
-    """Return OpenVINO's settings of a model; without a precision that is OpenVINO's choice."""
-    settings = {"PERFORMANCE_HINT": hint, "INFERENCE_NUM_THREADS": threads}
-    return settings | ({"INFERENCE_PRECISION_HINT": precision} if precision else {})
-
-
 def compile_openvino(case, hint):
     """Compile a case with OpenVINO, for the shapes of its inputs unless those stay open.
 
@@ -228,7 +254,7 @@ def compile_openvino(case, hint):
     model = core.read_model(onnx_path(case))
     if not case.is_open:
         model.reshape({name: value.shape for name, value in case.inputs.items()})
-    precision = None
+    settings = {"PERFORMANCE_HINT": hint, "INFERENCE_NUM_THREADS": case.threads}
     default = core.get_property("CPU", "INFERENCE_PRECISION_HINT").get_type_name()
     is_default = case.is_int8
     if not case.is_int8:
@@ -236,7 +262,7 @@ def compile_openvino(case, hint):
         if capability not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
             raise NotMeasured(f"OpenVINO has no {case.precision} kernels for this CPU")
         is_default = precision == default
-    settings = openvino_settings(hint, case.threads, precision)
+        settings["INFERENCE_PRECISION_HINT"] = precision
     try:
         return core.compile_model(model, "CPU", settings), is_default
     except RuntimeError as error:
@@ -345,23 +371,3 @@ def measure_cases(cases, backends, repeat, console, beside=contextlib.nullcontex
         for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
             results[number]["rounds"] = rounds
     return [each for result in results for each in result["case"].results(result)]
-
-
-@contextlib.contextmanager
-def busy(count):
-    """Keep so many processes computing as long as the body runs.
-
-    On a machine with other work a thread of a run may lose its CPU for milliseconds, and the run
-    waits for it: the median is what a run usually takes, the 90th percentile what it takes then.
-    """
-    processes = []
-    try:
-        for _ in range(count):
-            processes.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
-        # Until the scheduler has put them on the CPUs.
-        time.sleep(0.2)
-        yield processes
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()

@@ -139,10 +139,10 @@ def choose(model, shapes):
     """Return the workload of a name, or of an ONNX file."""
     from dnnl_tests.models import workloads
 
-    from scripts.bench import own
+    from scripts.bench import peers
 
     if model.endswith(".onnx"):
-        return own.workload(model, shapes)
+        return peers.own_workload(model, shapes)
     chosen = options.choose("model", model, workloads.WORKLOADS)
     if "," in model or len(chosen) != 1:
         raise SetupError(f"MODEL: {model!r} is not one model", "name one.")

@@ -25,8 +25,10 @@ import sys
 
 from scripts import options
 from scripts.console import Console
-from scripts.demo.defaults import MODELS, TEXT
 from scripts.errors import SetupError
+
+MODELS = ("mobilenet", "cls", "rec")
+TEXT = "Reading text with oneDNN 3"
 
 
 def models(text):
@@ -48,7 +50,11 @@ def add_arguments(parser):
     line.add_argument("--text", help=f"draw and read this line (default: {TEXT!r})")
     parser.add_argument("--font", metavar="FILE", help="draw --text with this TrueType font")
     parser.add_argument(
-        "--models", type=models, metavar="A,B", help=f"some of {','.join(MODELS)} (default: all)"
+        "--models",
+        type=models,
+        default=MODELS,
+        metavar="A,B",
+        help=f"some of {','.join(MODELS)} (default: all)",
     )
     parser.add_argument(
         "--repeat",
@@ -73,6 +79,8 @@ def main(args):
         )
     if args.font and args.text is None:
         raise SetupError("--font is for --text", "give the text, too.")
+    if args.text is None and args.image is None and not args.load:
+        args.text = TEXT
     # These import tvm.
     from tvm.relay.op.contrib import dnnl
 

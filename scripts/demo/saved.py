@@ -58,7 +58,7 @@ def check_target(folder):
 
 
 def save(folder, results, image):
-    """Write the libraries of `results` (list of compared.Result) and the line's image."""
+    """Write the libraries of `results` (list of show.Result) and the line's image."""
     try:
         _save(Path(folder), results, image)
     except (OSError, RuntimeError) as error:  # the second is what TVM says of the linker

@@ -25,7 +25,7 @@ import re
 import subprocess
 
 from scripts.layout import Layout
-from scripts.lint import includes, newest_onednn, text_rules
+from scripts.lint import newest_onednn, text_rules
 from scripts.setup import steps
 from scripts.setup.environment import prepare
 
@@ -102,7 +102,7 @@ def main(args):
             "forbidden strings",
             text_rules.check_forbidden(root, files, tables / "forbidden.txt"),
         ),
-        ("the shared package without TVM", includes.check_package(root)),
+        ("the shared package without TVM", text_rules.check_package(root)),
         (
             f"compiles with oneDNN {newest_onednn.newest_version(layout)}",
             newest_onednn.check_compiles(runner, layout),

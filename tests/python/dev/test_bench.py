@@ -19,10 +19,8 @@
 import argparse
 import os
 import re
-import shutil
 import types
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,10 +35,7 @@ from scripts import options
 from scripts.bench import (
     bench,
     codegens,
-    coverage,
     measure,
-    own,
-    packages,
     peers,
     rows,
     throughput,
@@ -211,10 +206,10 @@ def test_bench_compares_the_90th_percentiles_beside_other_work():
 
 
 def test_bench_keeps_the_machine_busy_only_while_it_measures():
-    with peers.busy(2) as processes:
+    with measure.busy(2) as processes:
         assert [process.poll() for process in processes] == [None, None]
     assert all(process.poll() is not None for process in processes)
-    with pytest.raises(KeyError), peers.busy(1) as processes:
+    with pytest.raises(KeyError), measure.busy(1) as processes:
         raise KeyError
     assert processes[0].poll() is not None
 
@@ -247,36 +242,8 @@ def test_bench_names_the_precisions():
     assert set(bench.PRECISIONS) < set(options.PRECISIONS)
 
 
-@pytest.fixture(scope="module")
-def own_model(tmp_path_factory):
-    """Write a model of two inputs, one of them with an open batch; return its path."""
-    import onnx
-    from onnx import TensorProto, helper
-
-    def info(name, dtype, shape):
-        return helper.make_tensor_value_info(name, dtype, shape)
-
-    weight = np.random.default_rng(0).standard_normal((8, 4)).astype("float32")
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["y"]),
-        helper.make_node("Gather", ["y", "index"], ["z"], axis=1),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "own",
-        [info("x", TensorProto.FLOAT, ["n", 8]), info("index", TensorProto.INT64, [2])],
-        [info("z", TensorProto.FLOAT, ["n", 2])],
-        [onnx.numpy_helper.from_array(weight, "w")],
-    )
-    path = tmp_path_factory.mktemp("own") / "rec-own.onnx"
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
-    model.ir_version = 8
-    onnx.save(model, path)
-    return str(path)
-
-
 def test_bench_measures_a_file_of_the_user(own_model, capsys):
-    workload = own.workload(own_model, [("x", (3, 8))])
+    workload = peers.own_workload(own_model, [("x", (3, 8))])
     assert workload.title == "rec-own.onnx"
     inputs = accuracy.examples(workload)[0]
     assert inputs["x"].shape == (3, 8) and set(inputs["index"]) <= {0, 1}
@@ -288,7 +255,7 @@ def test_bench_measures_a_file_of_the_user(own_model, capsys):
 
 
 def test_bench_takes_a_compiled_model_from_the_cache(own_model, tmp_path, monkeypatch):
-    workload = own.workload(own_model, [("x", (3, 8))])
+    workload = peers.own_workload(own_model, [("x", (3, 8))])
     inputs = accuracy.examples(workload)[0]
     cases = [peers.Case(workload, 1, cache=tmp_path / folder) for folder in ("a", "a", "b")]
     expected = cases[0].runner(inputs)
@@ -302,7 +269,7 @@ def test_bench_takes_a_compiled_model_from_the_cache(own_model, tmp_path, monkey
 
 def test_bench_says_what_a_file_needs(own_model):
     with pytest.raises(SetupError, match="no fixed shape") as error:
-        own.workload(own_model, [])
+        peers.own_workload(own_model, [])
     assert "--shape x=?,8" in said(error)
 
 
@@ -363,88 +330,6 @@ def test_a_model_that_the_importer_cannot_read(tmp_path):
     with pytest.raises(SetupError, match="TVM's ONNX importer cannot read") as error:
         OnnxModel(str(tmp_path / "m.onnx")).to_relay()
     assert "NoSuchOp" in said(error) and "docs/trouble_shooting.md" in said(error)
-
-
-def test_models_of_packages(own_model, monkeypatch):
-    # OpenVINO is a package of the benchmark's alone.
-    monkeypatch.setattr(packages, "PEERS", packages.PEERS[:1])
-    args = argparse.Namespace(threads=1, repeat=2, time=True)
-    cells, report, primitives = packages.measured(own_model, {"x": (3, 8)}, args)
-    assert len(cells) == len(packages.HEADER + packages.TIMES) - 1
-    assert cells[:3] == [report.total, report.offloaded, report.partitions]
-    assert cells[1] >= 1 and float(cells[4]) < 1e-6 and float(cells[5]) > 0 and cells[7] == "-"
-    assert "nn.dense" in {row["op"] for row in primitives}
-
-
-def test_coverage_says_which_pass_runs(own_model, tmp_path, monkeypatch, capsys):
-    notes = []
-    monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
-    flags = dict.fromkeys(["write", "time", "report", "packages"], False)
-    args = argparse.Namespace(models="", threads=1, repeat=1, **flags)
-    monkeypatch.setattr(workloads, "WORKLOADS", {"a": own.workload(own_model, [("x", (3, 8))])})
-    assert coverage.main(args) == 0 and any("passes, now" in note for note in notes)
-    notes.clear()
-    monkeypatch.setitem(packages.SHAPES, "rec-own.onnx", {"x": (3, 8)})
-    (tmp_path / "package").mkdir()
-    shutil.copy(own_model, tmp_path / "package")
-    assert packages.main(args, tmp_path, Console()) == 0
-    assert any("passes, now" in note for note in notes)
-    assert capsys.readouterr().out.count("rec-own") == 2
-
-
-def test_models_of_packages_that_are_slow_or_cut_are_explained():
-    def why(ours, theirs, partitions=1, reasons=None):
-        report = types.SimpleNamespace(partitions=partitions, reasons=reasons or {})
-        cells = [9, 9, partitions, "100%", "0", ours, theirs, "-"]
-        return packages.explanation(cells, report, [row(*each) for each in times])
-
-    def row(op, time):
-        return {"op": op, "microseconds": time}
-
-    dense = "75% of oneDNN's time in 2 x nn.dense"
-    times = [("nn.dense", 1.0), ("nn.dense", 2.0), ("exp", 1.0)]
-
-    logarithm = {"log": {"no rule for this op": 2}, "relu": {}}
-    assert why("1.5", "2.5", 4, logarithm) == why("1.5", "-") == ""
-    assert why("2.5", "1.5", 2, logarithm) == f"2 x log: no rule for this op; {dense}"
-    assert why("1.5", "2.5", 5, logarithm) == "2 x log: no rule for this op"
-    assert why("2.5", "1.5") == dense
-    many = {f"op{i}": {"no": i} for i in range(1, 7)}
-    assert (
-        why("1.5", "2.5", 5, many) == "6 x op6: no; 5 x op5: no; 4 x op4: no; 3 x op3: no; 2 more"
-    )
-
-
-def test_the_table_of_models_of_packages_goes_into_the_docs(tmp_path):
-    cells = [9, 8, 1, "99.00%", "1.0e-07", "1.50", "2.50", "-", ""]
-    text = packages.markdown([("a: x/one", cells), ("a: x/two", cells), ("b: y/one", cells)])
-    titles, _, *rows = text.splitlines()
-    assert titles.startswith(
-        "| package | model | ops | on oneDNN | partitions | floating-point work"
-    )
-    assert all(row.count("|") == titles.count("|") for row in rows)
-    assert [row.split("|")[1] for row in rows] == [" a ", "  ", " b "]
-    path = tmp_path / "coverage.md"
-    path.write_text("before\n" + packages.MARKS[0] + "old\n" + packages.MARKS[1] + "after\n")
-    packages.write(text, path)
-    packages.write(text, path)
-    assert path.read_text() == "before\n" + text.join(packages.MARKS) + "after\n"
-    path.write_text("before\n")
-    with pytest.raises(SetupError, match="no place for the table"):
-        packages.write(text, path)
-    assert packages.PATH.read_text().count(packages.MARKS[0]) == 1
-
-
-def test_shapes_of_models_of_packages():
-    def shapes(text):
-        return packages.shapes_of(Path(text))
-
-    assert shapes("openwakeword/openwakeword/resources/models/silero_vad.onnx")["h"] == (2, 1, 64)
-    assert "h" not in shapes("silero-vad/silero_vad/data/silero_vad.onnx")
-    assert shapes("speechmos/dnsmos_models/sig.onnx") != shapes("speechmos/a/sig_bak_ovr.onnx")
-    assert shapes("timer.onnx") == {}
-    path = Path("speechmos/speechmos/dnsmos_models/sig.onnx")
-    assert packages.named(path) == "speechmos: dnsmos_models/sig"
 
 
 def test_bench_of_open_dims_has_rows_for_precisions(network, monkeypatch):

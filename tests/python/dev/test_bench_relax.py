@@ -25,7 +25,7 @@ import pytest
 from tvm.contrib.onednn.policy import cpu
 
 from scripts import options
-from scripts.bench import bench, own, peers, profile, relax, relax_worker, rows
+from scripts.bench import bench, peers, profile, relax, relax_worker, rows
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -89,38 +89,38 @@ def measured(network, *words):
     bench.add_arguments(parser)
     args = parser.parse_args(["--relax", *words, "--threads", "1", "--repeat", "2"])
     backends = bench.chosen_backends(args, relax.Relax(Process(None)).backends())
-    labels, found = bench.compare([network], ["float32", "bfloat16"], backends, args, Console())
-    known = {(row["precision"], row["backend"], *row.get("shape", ())): row for row in found}
-    return labels, found, known
+    labels, results = bench.compare([network], ["float32", "bfloat16"], backends, args, Console())
+    known = {(row["precision"], row["backend"], *row.get("shape", ())): row for row in results}
+    return labels, results, known
 
 
 def test_models(network, tmp_path, monkeypatch):
     monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
     path = str(tmp_path / "m.onnx")
     onnx.save(network.model(), path)
-    workload = own.workload(path, [("x", (2, 3, 8, 8))])
+    workload = peers.own_workload(path, [("x", (2, 3, 8, 8))])
     words = ["--backends", "dnnl,onnxruntime", "--tvm-alone"]
-    labels, found, known = measured(workload, *words)
-    lines = rows.render("batch 1", labels, found).splitlines()
+    labels, results, known = measured(workload, *words)
+    lines = rows.render("batch 1", labels, results).splitlines()
     assert lines[-8].split()[:5] == ["m.onnx", "float32", "Relax", "2/3", "1"]
     assert "TVM's Relax alone" in lines[-7]
     assert known["float32", "relax"]["median_ms"] == known["float32", relax.ALONE]["median_ms"]
     assert known["float32", "relax"]["median_ms"] == 500.0
     assert known["float32", "relax"]["error"] < 1e-6
     assert known["float32", "dnnl"]["ratio"] > 0
-    assert all("reason" in row for row in found if row["precision"] == "bfloat16")
+    assert all("reason" in row for row in results if row["precision"] == "bfloat16")
 
 
 def test_open_dimensions(network, monkeypatch):
     monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
     words = ["--open-dims", "--backends", "dnnl,onnxruntime"]
-    _, found, known = measured(network, *words)
+    _, results, known = measured(network, *words)
     ours, static, relay = (
         known["float32", name, 2, 3, 8, 8] for name in ("relax", "relax-static", "dnnl")
     )
     assert (ours["median_ms"], ours["first_ms"], static["first_ms"]) == (500.0, 250.0, 125.0)
     assert ours["error"] < 1e-5 and ours["total"] == 3 and relay["ratio"] > 0
-    first, *_ = rows.reasons(found)
+    first, *_ = rows.reasons(results)
     assert first.startswith("relax, bfloat16: oneDNN has no bfloat16 kernels for this CPU")
 
 
@@ -143,7 +143,7 @@ def test_profile(network, tmp_path, monkeypatch, capsys):
 def test_tvm_alone_runs_once_in_a_turn(network, tmp_path):
     path = str(tmp_path / "m.onnx")
     onnx.save(network.model(), path)
-    case = peers.Case(own.workload(path, [("x", (1, 3, 8, 8))]), 1)
+    case = peers.Case(peers.own_workload(path, [("x", (1, 3, 8, 8))]), 1)
     process = Process(None)
     assert relax.Relax(process).prepare_alone(case).sample(25) == [0.5]
     (_, _, _, shapes, _, precision), (_, [(_, inputs)], *times) = process.asked

@@ -23,7 +23,7 @@ import pytest
 
 from scripts.console import Console
 from scripts.layout import ROOT, Layout
-from scripts.lint import includes, newest_onednn, text_rules
+from scripts.lint import newest_onednn, text_rules
 from scripts.runner import Runner
 
 TABLES = ROOT / "scripts" / "lint"
@@ -137,7 +137,7 @@ def test_the_newest_headers_are_compiled_without_a_warning(tmp_path, layout):
     ],
 )
 def test_the_shared_package_imports_no_tvm(tmp_path, text, name):
-    folder = includes.PACKAGE
+    folder = text_rules.PACKAGE
     write(tmp_path, f"{folder}/policy/cpu.py", "import functools\n\nimport numpy as np\n")
     write(
         tmp_path,
@@ -145,8 +145,8 @@ def test_the_shared_package_imports_no_tvm(tmp_path, text, name):
         "import math\n\nfrom .. import cpu\nfrom ..cpu import x\nfrom ...options import y\n",
     )
     write(tmp_path, f"{folder}/options.py", "from .policy import cpu\n")
-    assert list(includes.check_package(tmp_path)) == []
+    assert list(text_rules.check_package(tmp_path)) == []
     write(tmp_path, f"{folder}/partition/fuse.py", f"{text}\n")
-    (message,) = includes.check_package(tmp_path)
+    (message,) = text_rules.check_package(tmp_path)
     assert message.startswith(f"{folder}/partition/fuse.py:")
     assert message.endswith(f": the shared package imports {name}")
