@@ -28,6 +28,8 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import psutil
+
 from scripts.bench import measure, rows
 
 MODEL = "mobilenet"
@@ -88,9 +90,7 @@ def peak_megabytes():
 
 def resident_megabytes():
     """Return the memory that this process has now, files that are mapped included."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        pages = int(statm.read().split()[1])
-    return pages * resource.getpagesize() / 1e6
+    return psutil.Process().memory_info().rss / 1e6
 
 
 def load(name, path):

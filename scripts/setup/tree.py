@@ -18,7 +18,6 @@
 
 import json
 import re
-import shutil
 
 from scripts.errors import SetupError
 from scripts.files import is_source, write_atomic
@@ -67,14 +66,11 @@ def patch(package, path):
     file.write_text(text)
 
 
-def unpack(wheel, target, patches=()):
-    """Unpack the wheel and patch it, beside `target` first, so that `target` is never half done."""
-    new = target.with_name(target.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
-    wheels.unpack_tree(wheel, new, skip=REPLACED)
+def unpack(wheel, folder, patches=()):
+    """Unpack the wheel into a folder and patch it there."""
+    wheels.unpack_tree(wheel, folder, skip=REPLACED)
     for path in patches:
-        patch(new, path)
-    return new
+        patch(folder, path)
 
 
 def sources(folder):

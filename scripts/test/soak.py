@@ -76,8 +76,9 @@ def resident_mb():
     """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    import psutil
+
+    return psutil.Process().memory_info().rss / 1e6
 
 
 def network(batch):

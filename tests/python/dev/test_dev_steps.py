@@ -189,10 +189,10 @@ def test_an_interrupted_unpacking_leaves_no_tree(layout, monkeypatch):
         step.run()
     assert not layout.prebuilt.exists() and not step.current()
 
-    def unpacked(wheel, target, patches):
-        new = target.with_name("prebuilt.new")
-        new.mkdir(exist_ok=True)
-        return new
+    # What is left of it is swept away.
+    def unpacked(wheel, folder, patches):
+        assert not folder.exists()
+        folder.mkdir()
 
     monkeypatch.setattr(tree, "unpack", unpacked)
     step.run()
