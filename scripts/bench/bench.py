@@ -37,7 +37,6 @@ from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_atomically
-from scripts.layout import PluginLayout
 
 # The precisions that are measured when none is named.
 PRECISIONS = ("float32", "bfloat16", "int8")
@@ -201,7 +200,6 @@ def main(args):
     from tvm.relay.op.contrib import dnnl
 
     from scripts.bench import codegens, relax, rows
-    from scripts.bench.relax_worker import Worker
 
     check(args)
     models, precisions = chosen_models(args), chosen_precisions(args)
@@ -211,7 +209,7 @@ def main(args):
     with contextlib.ExitStack() as stack:
         relax_rows = {}
         if args.relax:
-            worker = stack.enter_context(Worker(PluginLayout()))
+            worker = stack.enter_context(relax.worker())
             relax_rows = relax.Relax(worker).backends()
             versions["relax"] = worker.ask("versions")
             heading += f" and {versions['relax']['tvm']}"

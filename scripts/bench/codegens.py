@@ -21,16 +21,16 @@ neither hides in the other's. Those that run take turns.
 """
 
 import contextlib
-import multiprocessing
 import resource
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import psutil
 
 from scripts.bench import measure, rows
+from scripts.bench.worker import Worker
+from scripts.layout import Layout
 
 MODEL = "mobilenet"
 CODEGENS = ("JSON", "C_SRC")
@@ -126,8 +126,8 @@ def sample(repeat):
 
 
 def process():
-    """Return an executor of one process, which starts without what this one has imported."""
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    """Start a process that calls the functions above, without what this one has imported."""
+    return Worker(Layout(), __name__)
 
 
 def measure_workload(name, repeat, console):
@@ -139,14 +139,14 @@ def measure_workload(name, repeat, console):
         for codegen, path in paths.items():
             with console.step(f"{name}: compile with {codegen}"), process() as child:
                 row = {"model": name, "precision": "float32", "backend": codegen}
-                figures[codegen] = row | child.submit(build, name, codegen, path).result()
+                figures[codegen] = row | child.ask("build", name, codegen, path)
         children = {codegen: stack.enter_context(process()) for codegen in CODEGENS}
         with console.step(f"{name}: load"):
             for codegen, child in children.items():
-                figures[codegen].update(child.submit(load, name, paths[codegen]).result())
+                figures[codegen].update(child.ask("load", name, paths[codegen]))
         with console.step(f"{name}: measure"):
             samplers = {
-                codegen: lambda repeat, child=child: child.submit(sample, repeat).result()
+                codegen: lambda repeat, child=child: child.ask("sample", repeat)
                 for codegen, child in children.items()
             }
             turns = measure.take_turns(samplers, repeat, note=console.note)

@@ -32,7 +32,6 @@ from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_atomically
-from scripts.layout import PluginLayout
 
 HEADER = [
     "primitive",
@@ -163,9 +162,8 @@ def prepare(case):
 def prepare_relax(case, stack):
     """Compile a case with Relax in a process that ends with `stack`; return the same."""
     from scripts.bench import relax
-    from scripts.bench.relax_worker import Worker
 
-    worker = stack.enter_context(Worker(PluginLayout()))
+    worker = stack.enter_context(relax.worker())
     prepared = relax.Relax(worker).prepare(case)
     return prepared.sample, functools.partial(worker.ask, "primitives", case.precision)
 

@@ -16,7 +16,7 @@
 # under the License.
 """The plug-in for Relax as a runtime of the benchmark, beside Relay and others.
 
-Relax runs in a process of its own, see `relax_worker`; the others in this one. All take turns.
+Relax runs in a process of its own, see `relax_models`; the others in this one. All take turns.
 """
 
 import functools
@@ -24,11 +24,18 @@ import functools
 from tvm.testing import dnnl as testing
 
 from scripts.bench import peers
+from scripts.bench.worker import Worker
+from scripts.layout import PluginLayout
 
 MODELS = ("mobilenet_v2", "resnet50", "bert", "vit")
 OURS, ALONE, STATIC = "relax", "relax-tvm", "relax-static"
 # The other runtimes that are measured when none is named.
 PEERS = ("dnnl", "openvino", "onnxruntime")
+
+
+def worker():
+    """Start the plug-in's process."""
+    return Worker(PluginLayout(), "scripts.bench.relax_models")
 
 
 def host_cpu():

@@ -17,10 +17,8 @@
 """The benchmark: what it measures, what it prints, and what it says when something is wrong."""
 
 import argparse
-import os
 import re
 import types
-from concurrent.futures.process import BrokenProcessPool
 
 import numpy as np
 import pytest
@@ -96,10 +94,12 @@ def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
 
 
 def test_bench_says_that_a_process_failed():
-    with codegens.process() as child, pytest.raises(KeyError, match="no-such-model"):
-        child.submit(codegens.build, "no-such-model", "JSON", "x.so").result()
-    with codegens.process() as child, pytest.raises(BrokenProcessPool):
-        child.submit(os._exit, 1).result()
+    with codegens.process() as child, pytest.raises(SetupError, match="failed: build") as error:
+        child.ask("build", "no-such-model", "JSON", "x.so")
+    assert "no-such-model" in said(error)
+    with codegens.process() as child, pytest.raises(SetupError, match="ended with code -9"):
+        child._process.kill()
+        child.ask("sample", 1)
 
 
 def test_timing_is_in_milliseconds():

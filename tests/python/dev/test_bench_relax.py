@@ -25,7 +25,7 @@ import pytest
 from tvm.contrib.onednn.policy import cpu
 
 from scripts import options
-from scripts.bench import bench, peers, profile, relax, relax_worker, rows
+from scripts.bench import bench, peers, profile, relax, rows
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -38,7 +38,7 @@ PRIMITIVE |= {"src": "abcd", "dst": "abcd", "flops": 1e6}
 class Process:
     """Answers as the plug-in's process does, with onnxruntime in its place."""
 
-    def __init__(self, layout):
+    def __init__(self, layout=None, module=None):
         self.sessions, self.asked = {}, []
 
     def __enter__(self):
@@ -80,7 +80,7 @@ class Process:
 
 @pytest.fixture(autouse=True)
 def process(monkeypatch):
-    monkeypatch.setattr(relax_worker, "Worker", Process)
+    monkeypatch.setattr(relax, "Worker", Process)
 
 
 def measured(network, *words):
@@ -88,7 +88,7 @@ def measured(network, *words):
     parser = argparse.ArgumentParser()
     bench.add_arguments(parser)
     args = parser.parse_args(["--relax", *words, "--threads", "1", "--repeat", "2"])
-    backends = bench.chosen_backends(args, relax.Relax(Process(None)).backends())
+    backends = bench.chosen_backends(args, relax.Relax(Process()).backends())
     labels, results = bench.compare([network], ["float32", "bfloat16"], backends, args, Console())
     known = {(row["precision"], row["backend"], *row.get("shape", ())): row for row in results}
     return labels, results, known
@@ -144,7 +144,7 @@ def test_tvm_alone_runs_once_in_a_turn(network, tmp_path):
     path = str(tmp_path / "m.onnx")
     onnx.save(network.model(), path)
     case = peers.Case(peers.own_workload(path, [("x", (1, 3, 8, 8))]), 1)
-    process = Process(None)
+    process = Process()
     assert relax.Relax(process).prepare_alone(case).sample(25) == [0.5]
     (_, _, _, shapes, _, precision), (_, [(_, inputs)], *times) = process.asked
     assert (shapes, precision, times) == ({"x": (1, 3, 8, 8)}, None, [1, 0])

@@ -38,7 +38,7 @@ from dnnl_tests.models import onnx_networks
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts import cli
-from scripts.bench.relax_worker import Worker
+from scripts.bench.worker import Worker
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import PluginLayout
@@ -47,6 +47,7 @@ from scripts.runner import clean_environment
 from scripts.setup import tree
 from scripts.wheel import wheel
 
+MODELS = "scripts.bench.relax_models"
 LAYOUT = PluginLayout()
 
 
@@ -237,7 +238,7 @@ def test_report_says_what_it_does(tmp_path, monkeypatch):
 
 def test_the_process_that_the_benchmark_asks(tmp_path, environment):
     inputs = {"x": rand(2, 6, 9, 9, seed=1)}
-    with Worker(LAYOUT) as worker:
+    with Worker(LAYOUT, MODELS) as worker:
         assert worker.ask("versions")["onednn"] == tvm_dnnl.dnnl_version()
         facts = worker.ask("load", "a", onnx_model(tmp_path), {}, "x86-64-v3", "float32")
         assert facts == {"total": 2, "offloaded": 1, "partitions": 1}
@@ -259,7 +260,7 @@ def test_the_process_that_the_benchmark_asks(tmp_path, environment):
 @pytest.mark.parametrize("last", ["Relu", "Sin"])
 def test_primitives_in_the_process(tmp_path, environment, last):
     """Of models that are on oneDNN as a whole, which TVM links before they run, and of others."""
-    with Worker(LAYOUT) as worker:
+    with Worker(LAYOUT, MODELS) as worker:
         worker.ask("load", "a", onnx_model(tmp_path, last), {}, "x86-64-v3", "float32")
         worker.ask("sample", [("a", {"x": rand(2, 6, 9, 9)})], 1, 0)
         for name in ("profile_primitives", "measure_primitives"):
@@ -269,7 +270,7 @@ def test_primitives_in_the_process(tmp_path, environment, last):
 
 
 def test_the_process_ends_on_its_own(environment):
-    with Worker(LAYOUT) as worker:
+    with Worker(LAYOUT, MODELS) as worker:
         worker._process.kill()
         with pytest.raises(SetupError, match="ended with code -9"):
             worker.ask("versions")
