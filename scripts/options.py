@@ -59,6 +59,31 @@ def names(text):
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def some_of(known, what):
+    """Return a parser of names separated by commas, which returns them in the order of `known`.
+
+    Parameters
+    ----------
+    known : sequence of str
+        The names that there are.
+    what : str
+        What they name, for the message about another one.
+    """
+
+    def parse(text):
+        chosen = names(text)
+        for name in chosen:
+            if name not in known:
+                raise argparse.ArgumentTypeError(
+                    f"no {what} {name!r}; there are {', '.join(known)}"
+                )
+        if not chosen:
+            raise argparse.ArgumentTypeError(f"name at least one of {', '.join(known)}")
+        return [name for name in known if name in chosen]
+
+    return parse
+
+
 def cpus():
     """Return how many CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -68,7 +68,7 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--precision",
-        default="",
+        type=options.some_of(options.PRECISIONS, "precision"),
         metavar="A,B",
         help=f"only these of {', '.join(options.PRECISIONS)} (default: {', '.join(PRECISIONS)})",
     )
@@ -131,13 +131,6 @@ def chosen_models(args):
     return options.choose("models", names, known)
 
 
-def chosen_precisions(args):
-    """Return the precisions that the user named, or those that are measured else."""
-    default = PRECISIONS[:1] if args.model else PRECISIONS
-    known = {precision: precision for precision in options.PRECISIONS}
-    return options.choose("precision", args.precision or ",".join(default), known)
-
-
 def chosen_backends(args, relax_rows):
     """Return what is measured, ours first.
 
@@ -194,6 +187,7 @@ def compare(models, precisions, backends, args, console):
 
 def main(args):
     """Run the benchmark; return the exit code."""
+    check(args)
     options.limit_threads(args.threads)
     # After the threads are set: these import tvm.
     import tvm
@@ -201,8 +195,8 @@ def main(args):
 
     from scripts.bench import codegens, relax, rows
 
-    check(args)
-    models, precisions = chosen_models(args), chosen_precisions(args)
+    models = chosen_models(args)
+    precisions = args.precision or (PRECISIONS[:1] if args.model else PRECISIONS)
     console, note = Console(), measure.busy_note()
     versions = {"tvm": tvm.__version__, "onednn": dnnl.dnnl_version()}
     heading = f"oneDNN {versions['onednn']}, TVM {tvm.__version__}"

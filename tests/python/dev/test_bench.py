@@ -237,8 +237,8 @@ def test_bench_measures_what_a_runtime_can_run(monkeypatch):
 def test_bench_names_the_precisions():
     parser = argparse.ArgumentParser()
     bench.add_arguments(parser)
-    assert parser.parse_args([]).precision == ""
-    assert parser.parse_args(["--precision", "int8,float32"]).precision == "int8,float32"
+    assert parser.parse_args([]).precision is None
+    assert parser.parse_args(["--precision", "int8,float32"]).precision == ["float32", "int8"]
     assert set(bench.PRECISIONS) < set(options.PRECISIONS)
 
 
