@@ -27,8 +27,13 @@ import stat
 from pathlib import Path
 
 
-def write_atomically(path, content):
-    """Write a text or bytes: the file has the old content or the new, also on a full disk."""
+def write_atomically(path, content, parents=False):
+    """Write a text or bytes: the file has the old content or the new, also on a full disk.
+
+    With `parents`, the folders that it lies in are made if need be.
+    """
+    if parents:
+        path.parent.mkdir(parents=True, exist_ok=True)
     with replaced_at_end(path) as file:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
@@ -97,12 +102,6 @@ def digest(*parts):
     return state.hexdigest()
 
 
-def write_atomic(path, content):
-    """Write a file so that a reader sees the old content or the new, and its folder if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, content)
-
-
 class Stamp:
     """A file that holds the hash of the inputs that a product was made from.
 
@@ -121,4 +120,4 @@ class Stamp:
 
     def write(self, key):
         """Mark the product as finished."""
-        write_atomic(self.path, key)
+        write_atomically(self.path, key, parents=True)

@@ -82,18 +82,13 @@ def main(args):
 
     checks = [(name, run_tool(name, command, root)) for name, command in tools]
     tables = root / "scripts" / "lint"
+    newest = newest_onednn.newest_version(layout)
     checks += [
         ("licence headers", text_rules.check_headers(root, files)),
         ("file sizes", text_rules.check_sizes(root, files, tables / "sizes.txt")),
-        (
-            "forbidden strings",
-            text_rules.check_forbidden(root, files, tables / "forbidden.txt"),
-        ),
+        ("forbidden strings", text_rules.check_forbidden(root, files, tables / "forbidden.txt")),
         ("the shared package without TVM", text_rules.check_package(root)),
-        (
-            f"compiles with oneDNN {newest_onednn.newest_version(layout)}",
-            newest_onednn.check_compiles(runner, layout),
-        ),
+        (f"compiles with oneDNN {newest}", newest_onednn.check_compiles(runner, layout)),
     ]
     failed = 0
     for name, messages in checks:

@@ -26,10 +26,7 @@ from scripts.setup.native import NativeBuild
 def newest_version(layout):
     """Return "major.minor" of the newest headers."""
     text = (layout.onednn_newest / "include/oneapi/dnnl/dnnl_version.h").read_text()
-    parts = [
-        re.search(rf"DNNL_VERSION_{part}\s+(\d+)", text).group(1) for part in ("MAJOR", "MINOR")
-    ]
-    return ".".join(parts)
+    return ".".join(re.findall(r"#define DNNL_VERSION_(?:MAJOR|MINOR)\s+(\d+)", text))
 
 
 class NewestBuild(NativeBuild):

@@ -22,7 +22,7 @@ import subprocess
 import sys
 
 from scripts.errors import SetupError
-from scripts.files import Stamp, digest, write_atomic
+from scripts.files import Stamp, digest, write_atomically
 from scripts.runner import explain_pip_failure, tail
 from scripts.setup import machine, tree, wheels
 from scripts.setup.lock import exclusive
@@ -157,7 +157,7 @@ class VirtualEnvironment(Step):
         if self.layout.has_tree:
             # TVM with Relax has no tvmc.
             tvmc = self.layout.bin / "tvmc"
-            write_atomic(tvmc, _TVMC)
+            write_atomically(tvmc, _TVMC, parents=True)
             tvmc.chmod(0o755)
         self.stamp().write(self.key())
 
@@ -196,7 +196,7 @@ class Packages(Step):
         if not self.runner.dry_run:
             # pip does not install atomically. While this mark is there, the environment counts
             # as broken, and the next run makes a new one.
-            write_atomic(busy, "")
+            write_atomically(busy, "", parents=True)
         self.runner.run(command, "pip-packages", explain=explain_pip_failure)
         if not self.runner.dry_run:
             for group, stamp in stale:
@@ -348,7 +348,7 @@ class CompileLibrary(Step):
 
     def run(self):
         if not self.runner.dry_run:
-            write_atomic(self.busy(), "")
+            write_atomically(self.busy(), "", parents=True)
         NativeBuild(self.runner, self.layout).build(self.layout.target)
         if not self.runner.dry_run:
             self.busy().unlink()

@@ -20,7 +20,7 @@ import json
 import re
 
 from scripts.errors import SetupError
-from scripts.files import is_source, write_atomic
+from scripts.files import is_source, write_atomically
 from scripts.setup import wheels
 
 # Files of the wheel that our overlay replaces as a whole. They are never unpacked.
@@ -144,7 +144,8 @@ class Overlay:
         wanted = self._wanted()
         copy, gone = self.changes()
         # Names are recorded before files change: an interrupted sync forgets none of them.
-        write_atomic(self.manifest, json.dumps(sorted(self._known() | set(wanted))))
+        names = json.dumps(sorted(self._known() | set(wanted)))
+        write_atomically(self.manifest, names, parents=True)
         for name in copy:
             self._put(name, wanted[name].read_bytes())
         for name in gone:
@@ -153,8 +154,8 @@ class Overlay:
                 (self.target / name).unlink(missing_ok=True)
             else:
                 self._put(name, original)
-        write_atomic(self.manifest, json.dumps(sorted(wanted)))
+        write_atomically(self.manifest, json.dumps(sorted(wanted)))
         return copy, gone
 
     def _put(self, name, data):
-        write_atomic(self.target / name, data)
+        write_atomically(self.target / name, data, parents=True)

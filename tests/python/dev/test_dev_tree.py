@@ -223,6 +223,11 @@ def test_a_tree_is_patched(tmp_path):
     assert {name: (new / name).read_text() for name in after} == after
 
 
+def test_no_patched_file_is_overlaid():
+    patched = {sides(path)[0] for path in tree.patches(ROOT)}
+    assert HOOKED in patched and not patched & set(tree.for_relay(ROOT))
+
+
 def test_a_patch_that_does_not_fit_is_an_error(tmp_path):
     patch = tmp_path / "a.patch"
     patch.write_text(PATCH)
