@@ -25,6 +25,7 @@ not, bit by bit, that of the first run, if a process does not end, or if the mem
 import contextlib
 import ctypes
 import gc
+import multiprocessing
 import os
 import random
 import statistics
@@ -226,25 +227,17 @@ class Soak:
         model = self.random.choice(self.models)
         runner = self.testing.Runner(model.library, "graph")
         self.check(runner, model)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                self.check(runner, model)
-                status = 0
-            finally:
-                os._exit(status)
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                if status:
-                    raise SoakError(f"a forked process ended with status {status}")
-                return 2
-            time.sleep(0.001)
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        raise SoakError(f"a forked process did not end within {PATIENCE:.0f} s")
+        child = multiprocessing.get_context("fork").Process(target=self.check, args=(runner, model))
+        child.start()
+        child.join(PATIENCE)
+        if child.is_alive():
+            child.kill()
+            child.join()
+            raise SoakError(f"a forked process did not end within {PATIENCE:.0f} s")
+        if child.exitcode:
+            raise SoakError(f"a forked process ended with status {child.exitcode}")
+        child.close()
+        return 2
 
 
 def compare(got, expected):
