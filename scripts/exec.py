@@ -78,10 +78,8 @@ def _start(runner, layout, command, is_newer, folder=None):
     return replace_process(command, environ)
 
 
-# Packages that commands need beside the usual ones.
-GROUPS = {"bench": ("bench",), "profile": ("bench",)}
-# With --relax these run beside Relay, and start a process beside the plug-in.
-BOTH = ("bench", "profile")
+# They need the packages of other runtimes. With --relax they start a process beside the plug-in.
+MEASURE = ("bench", "profile")
 
 
 def use_tree(folder):
@@ -98,11 +96,11 @@ def run_command(args, words):
     if args.tvm is not None:
         use_tree(args.tvm)
     layout, also = Layout(), []
+    measures = args.command in MEASURE
     if getattr(args, "relax", False):
-        layout, also = (layout, [PluginLayout()]) if args.command in BOTH else (PluginLayout(), [])
+        layout, also = (layout, [PluginLayout()]) if measures else (PluginLayout(), [])
     more = [PackageModels] if getattr(args, "packages", False) else []
-    # OpenVINO is measured, too.
-    groups = GROUPS["bench"] if more and args.time else GROUPS.get(args.command, ())
+    groups = ("bench",) if measures or (more and args.time) else ()
     runner = prepare(args, layout, groups, more, also)
     words = [word for word in words if word not in ("--dry-run", "--no-build")]
     command = [str(layout.python), "-m", "scripts", args.command, *words]

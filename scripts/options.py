@@ -30,6 +30,7 @@ from scripts.errors import SetupError
 # partition_for_dnnl makes of a float32 model.
 INT8 = ("int8", "int8-s8")
 PRECISIONS = ("float32", "bfloat16", "float16", *INT8)
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def shared():
@@ -82,6 +83,26 @@ def some_of(known, what):
         return [name for name in known if name in chosen]
 
     return parse
+
+
+def writable(path):
+    """Find out before the measurements that a file cannot be written; leave none behind."""
+    is_new = not os.path.exists(path)
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot write {path}: {error.strerror}") from error
+    if is_new:
+        os.unlink(os.path.realpath(path))
+    return path
+
+
+def picture(path):
+    """Find out the same of a file for a plot, whose suffix tells its format."""
+    if not path.endswith(PICTURES):
+        raise argparse.ArgumentTypeError(f"{path} must end in {', '.join(PICTURES)}")
+    return writable(path)
 
 
 def cpus():
@@ -152,8 +173,12 @@ def add_cache(parser):
 def add_measurement(parser, repeat):
     """Add what the commands that measure share; `repeat` is the default of --repeat."""
     add_runs(parser, repeat)
-    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
-    parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")
+    parser.add_argument(
+        "--json", type=writable, metavar="FILE", help="write the figures to FILE too"
+    )
+    parser.add_argument(
+        "--plot", type=picture, metavar="FILE", help=f"draw them: {', '.join(PICTURES)}"
+    )
 
 
 def add_runs(parser, repeat):
@@ -181,20 +206,6 @@ def choose(option, text, rows):
         if name not in rows:
             raise SetupError(f"--{option}: there is no {name!r}", f"there are {', '.join(rows)}.")
     return [row for name, row in rows.items() if not chosen or name in chosen]
-
-
-def check_writable(path):
-    """Find out before the measurements that a file cannot be written."""
-    is_new = not os.path.exists(path)
-    try:
-        with open(path, "a", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise SetupError(
-            f"--json: cannot write {path}: {error.strerror}", "name another file."
-        ) from error
-    if is_new:
-        os.unlink(os.path.realpath(path))
 
 
 def limit_threads(threads):

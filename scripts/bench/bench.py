@@ -48,6 +48,7 @@ CONFLICTS = (
     ("model", "open_dims"),
     ("relax", "codegen"),
     ("relax", "callers"),
+    ("codegen", "precision"),
     ("cache", "relax"),
     ("cache", "open_dims"),
     ("cache", "codegen"),
@@ -99,7 +100,7 @@ def add_arguments(parser):
 
 
 def check(args):
-    """Raise a SetupError for options that do not go together, and files that cannot be written."""
+    """Raise a SetupError for options that do not go together."""
     for pair in CONFLICTS:
         if all(getattr(args, name) for name in pair):
             first, second = (
@@ -108,10 +109,6 @@ def check(args):
             raise SetupError(f"{first} does not go with {second}", "leave one of them away.")
     if args.tvm_alone and not args.relax:
         raise SetupError("--tvm-alone goes with --relax", "add that.")
-    if args.json:
-        options.check_writable(args.json)
-    if args.plot:
-        plot.check_path("--plot", args.plot)
 
 
 def chosen_models(args):
@@ -141,7 +138,7 @@ def chosen_backends(args, relax_rows):
     relax_rows : dict of str to peers.Backend
         Those of the plug-in for Relax; empty without --relax.
     """
-    from scripts.bench import open_dims, peers, relax, throughput
+    from scripts.bench import codegens, open_dims, peers, relax, throughput
 
     known, always = peers.BACKENDS, [peers.OURS]
     names = [name for name, backend in known.items() if backend.by_default]
@@ -150,6 +147,9 @@ def chosen_backends(args, relax_rows):
         names = list(known)
     elif args.open_dims:
         known, always = open_dims.BACKENDS, [peers.OURS, open_dims.STATIC]
+        names = list(known)
+    elif args.codegen:
+        known, always = codegens.BACKENDS, [codegens.OURS]
         names = list(known)
     elif args.busy:
         names = ["onnxruntime", "openvino"]
@@ -193,10 +193,11 @@ def main(args):
     import tvm
     from tvm.relay.op.contrib import dnnl
 
-    from scripts.bench import codegens, relax, rows
+    from scripts.bench import relax, rows
 
     models = chosen_models(args)
-    precisions = args.precision or (PRECISIONS[:1] if args.model else PRECISIONS)
+    is_one = args.model or args.codegen
+    precisions = args.precision or (PRECISIONS[:1] if is_one else PRECISIONS)
     console, note = Console(), measure.busy_note()
     versions = {"tvm": tvm.__version__, "onednn": dnnl.dnnl_version()}
     heading = f"oneDNN {versions['onednn']}, TVM {tvm.__version__}"
@@ -207,11 +208,8 @@ def main(args):
             relax_rows = relax.Relax(worker).backends()
             versions["relax"] = worker.ask("versions")
             heading += f" and {versions['relax']['tvm']}"
-        if args.codegen:
-            labels, measured = codegens.compare(models, args.repeat, console)
-        else:
-            backends = chosen_backends(args, relax_rows)
-            labels, measured = compare(models, precisions, backends, args, console)
+        backends = chosen_backends(args, relax_rows)
+        labels, measured = compare(models, precisions, backends, args, console)
     host = measure.host()
     print(f"\n{heading}, {host['cpu']}, {args.threads} threads")
     print(f"{note}\n" if note else "")

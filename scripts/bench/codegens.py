@@ -21,6 +21,7 @@ neither hides in the other's. Those that run take turns.
 """
 
 import contextlib
+import functools
 import resource
 import tempfile
 import time
@@ -28,7 +29,7 @@ from pathlib import Path
 
 import psutil
 
-from scripts.bench import measure, rows
+from scripts.bench import measure, peers
 from scripts.bench.worker import Worker
 from scripts.layout import Layout
 
@@ -130,34 +131,21 @@ def process():
     return Worker(Layout(), __name__)
 
 
-def measure_workload(name, repeat, console):
-    """Return the figures of each code generator for a model, as a list of dict."""
-    figures = {}
+def prepare(codegen, case):
+    """Compile a case with a code generator in one process, and load it in another one."""
+    name = case.original.name
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        paths = {codegen: str(folder / f"{codegen}.so") for codegen in CODEGENS}
-        for codegen, path in paths.items():
-            with console.step(f"{name}: compile with {codegen}"), process() as child:
-                row = {"model": name, "precision": "float32", "backend": codegen}
-                figures[codegen] = row | child.ask("build", name, codegen, path)
-        children = {codegen: stack.enter_context(process()) for codegen in CODEGENS}
-        with console.step(f"{name}: load"):
-            for codegen, child in children.items():
-                figures[codegen].update(child.ask("load", name, paths[codegen]))
-        with console.step(f"{name}: measure"):
-            samplers = {
-                codegen: lambda repeat, child=child: child.ask("sample", repeat)
-                for codegen, child in children.items()
-            }
-            turns = measure.take_turns(samplers, repeat, note=console.note)
-            for codegen, rounds in turns.items():
-                rows.timed(figures[codegen], rounds)
-    return list(figures.values())
+        path = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model.so")
+        with process() as child:
+            facts = child.ask("build", name, codegen, path)
+        child = stack.enter_context(process())
+        facts.update(child.ask("load", name, path))
+        sample = functools.partial(child.ask, "sample")
+        return peers.Prepared(sample, facts=facts, close=stack.pop_all().close)
 
 
-def compare(workloads, repeat, console):
-    """Measure workloads; return the labels of the rows of a table, and the rows."""
-    measured = [row for w in workloads for row in measure_workload(w.name, repeat, console)]
-    titles = {workload.name: workload.title for workload in workloads}
-    labels = [(titles[row["model"]], row["precision"], row["backend"]) for row in measured]
-    return labels, measured
+OURS, *_ = CODEGENS
+BACKENDS = {
+    codegen: peers.Backend(codegen, codegen, functools.partial(prepare, codegen))
+    for codegen in CODEGENS
+}

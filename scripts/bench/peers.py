@@ -23,6 +23,7 @@ peer, write such a function and add its row.
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,6 +62,8 @@ class Prepared:
         Takes the inputs by name, and runs the model, for the case to time it.
     facts : dict
         More figures of the row.
+    close : callable
+        Ends what runs the model, once all is measured.
     """
 
     sample: Callable = None
@@ -68,6 +71,7 @@ class Prepared:
     is_default: bool = False
     call: Callable = None
     facts: dict = dataclasses.field(default_factory=dict)
+    close: Callable = lambda: None
 
 
 @functools.lru_cache(maxsize=1)
@@ -353,21 +357,22 @@ def measure_cases(cases, backends, repeat, console, beside=contextlib.nullcontex
         samples, "accuracy", "is_default" and "facts".
     """
     name, results, samplers = cases[0].original.name, [], {}
-    for case in cases:
-        for backend in backends:
+    with contextlib.ExitStack() as stack:
+        for case, backend in itertools.product(cases, backends):
             result = {"case": case, "backend": backend}
             results.append(result)
             with console.step(f"{name}, {case.precision}: prepare {backend.name}"), shown(console):
                 try:
                     case.check()
                     prepared = backend.prepare(case)
+                    stack.callback(prepared.close)
                     result["accuracy"] = case.compared(prepared)
                 except NotMeasured as error:
                     result["reason"] = str(error)
                     continue
             result.update(is_default=prepared.is_default, facts=prepared.facts)
             samplers[len(results) - 1] = case.sampler(prepared)
-    with console.step(f"{name}: measure"), beside():
-        for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
-            results[number]["rounds"] = rounds
+        with console.step(f"{name}: measure"), beside():
+            for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
+                results[number]["rounds"] = rounds
     return [each for result in results for each in result["case"].results(result)]

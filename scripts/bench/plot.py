@@ -17,24 +17,11 @@
 """Plots of measurements. matplotlib is imported when one is drawn."""
 
 import textwrap
-from pathlib import Path
 
-from scripts.errors import SetupError
 from scripts.files import replaced_at_end
 
 # So that bars of one backend, or of one kind of primitive, look alike in all plots.
 COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#787774", "#c4554d", "#cb912f")
-SUFFIXES = (".png", ".svg", ".pdf")
-
-
-def check_path(option, path):
-    """Find out before the measurements that a plot cannot be written."""
-    if Path(path).suffix not in SUFFIXES:
-        raise SetupError(
-            f"{option}: {path} must end in {', '.join(SUFFIXES)}", "name another file."
-        )
-    if not Path(path).absolute().parent.is_dir():
-        raise SetupError(f"{option}: there is no folder {Path(path).parent}", "make it first.")
 
 
 def _figure(width, height, panels=1):

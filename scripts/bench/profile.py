@@ -148,24 +148,21 @@ def choose(model, shapes):
     return chosen[0]
 
 
-def prepare(case):
-    """Compile a case with Relay; return what samples runs, and what times the primitives."""
+def prepare(case, stack, with_relax):
+    """Compile a case; return what samples runs, and what times the primitives.
+
+    With Relax it is in a process that ends with `stack`.
+    """
     from tvm.testing import dnnl as testing
 
-    runner = case.runner
-    return (
-        functools.partial(measure.sample, runner.invoke),
-        functools.partial(testing.primitives, runner),
-    )
+    from scripts.bench import peers, relax
 
-
-def prepare_relax(case, stack):
-    """Compile a case with Relax in a process that ends with `stack`; return the same."""
-    from scripts.bench import relax
-
+    if not with_relax:
+        sample = peers.prepare_dnnl(case).sample
+        return sample, functools.partial(testing.primitives, case.runner)
     worker = stack.enter_context(relax.worker())
-    prepared = relax.Relax(worker).prepare(case)
-    return prepared.sample, functools.partial(worker.ask, "primitives", case.precision)
+    sample = relax.Relax(worker).prepare(case).sample
+    return sample, functools.partial(worker.ask, "primitives", case.precision)
 
 
 def main(args):
@@ -178,23 +175,18 @@ def main(args):
     if args.cache and args.relax:
         raise SetupError("--cache is for Relay", "leave it or --relax away.")
     workload = choose(args.model, args.shape)
-    if args.json:
-        options.check_writable(args.json)
-    if args.plot:
-        plot.check_path("--plot", args.plot)
     console = Console()
     case = peers.Case(workload, args.threads, args.precision, args.cache)
     with contextlib.ExitStack() as stack:
         with console.step(f"{workload.name}, {args.precision}: compile"), shown(console):
             try:
                 case.check()
-                ready = prepare_relax(case, stack) if args.relax else prepare(case)
+                sample, primitives = prepare(case, stack, args.relax)
             except peers.NotMeasured as error:
                 raise SetupError(
                     f"--precision {args.precision}: {error}", "choose another."
                 ) from error
         with console.step(f"{workload.name}: measure"):
-            sample, primitives = ready
             run = measure.Timing.of(sample(args.repeat))
             in_turn = primitives("profile_primitives", args.repeat)
             alone = primitives("measure_primitives", args.repeat)

@@ -17,6 +17,7 @@
 """The benchmark: what it measures, what it prints, and what it says when something is wrong."""
 
 import argparse
+import contextlib
 import re
 import types
 
@@ -77,20 +78,39 @@ def test_bench_names_what_there_is():
     assert options.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
 
 
-def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
-    named = {"model": "m", "precision": "float32"}
-    measured = [
-        {**named, "backend": codegen, "compile_s": 1.25, "weights_mb": 123.4, "median_ms": 4.0}
-        for codegen in codegens.CODEGENS
+def test_bench_measures_each_code_generator_in_a_process_of_its_own(monkeypatch):
+    asked = []
+
+    class Process(contextlib.nullcontext):
+        def ask(self, what, *words):
+            asked.append((self, what))
+            figures = {"build": {"compile_s": 1.25, "weights_mb": 123.4}, "load": {"load_ms": 2.0}}
+            return figures.get(what) or [0.004] * words[0]
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            asked.append((self, "end"))
+
+    monkeypatch.setattr(codegens, "process", Process)
+    args = parsed("--codegen", "--repeat", "1")
+    backends = bench.chosen_backends(args, {})
+    models = [workloads.WORKLOADS["cls"]]
+    labels, measured = bench.compare(models, ["float32"], backends, args, Console())
+    title = models[0].title
+    assert labels == [(title, "float32", "JSON"), (title, "float32", "C_SRC")]
+    lines = rows.render("batch 1", labels, measured).splitlines()
+    figures = ["1.25", "2.00", "4.00", "4.00..4.00", "1.00", "123"]
+    assert cells_of(lines)[-2:] == [
+        [title, "float32", "JSON", *figures[:-2], figures[-1]],
+        ["float32", "C_SRC", *figures],
     ]
-    monkeypatch.setattr(codegens, "measure_workload", lambda *_: measured)
-    workload = types.SimpleNamespace(name="m", title="a model")
-    labels, shown = codegens.compare([workload], 5, Console())
-    assert shown == measured
-    assert labels == [("a model", "float32", "JSON"), ("a model", "float32", "C_SRC")]
-    lines = rows.render("batch 1", labels, shown).splitlines()
-    assert lines[-2].split() == ["a", "model", "float32", "JSON", "1.25", "4.00", "123"]
-    assert lines[-1].split() == ["float32", "C_SRC", "1.25", "4.00", "123"]
+    assert [what for _, what in asked] == [
+        *("build", "end", "load") * 2,
+        *("sample", "sample", "end", "end"),
+    ]
+    assert len({process for process, _ in asked}) == 4
 
 
 def test_bench_says_that_a_process_failed():
@@ -289,7 +309,7 @@ def parsed(*words):
         (["--cache", "x", "--relax"], "--cache does not go with --relax"),
         (["--relax", "--open-dims", "--tvm-alone"], "--tvm-alone does not go with --open-dims"),
         (["--tvm-alone"], "--tvm-alone goes with --relax"),
-        (["--plot", "a.gif"], "must end in"),
+        (["--codegen", "--precision", "int8"], "--codegen does not go with --precision"),
     ],
 )
 def test_bench_refuses_options_that_do_not_go_together(words, told):

@@ -16,10 +16,12 @@
 # under the License.
 """The profile's table and the plots."""
 
+import argparse
+
 import pytest
 
+from scripts import options
 from scripts.bench import plot, profile
-from scripts.errors import SetupError
 
 
 def row(node="dnnl_0, node 3 nn.conv2d", impl="brgconv:avx512_core", flops=2e6, time=20.0):
@@ -64,10 +66,12 @@ def test_totals_by_code_begin_with_the_largest():
     ]
 
 
-@pytest.mark.parametrize("name, part", [("x.gif", "must end in .png"), ("no/x.png", "no folder")])
+@pytest.mark.parametrize(
+    "name, part", [("x.gif", "must end in .png"), ("no/x.png", "cannot write")]
+)
 def test_a_plot_that_cannot_be_written_is_refused_before_the_measurement(tmp_path, name, part):
-    with pytest.raises(SetupError, match=part):
-        plot.check_path("--plot", str(tmp_path / name))
+    with pytest.raises(argparse.ArgumentTypeError, match=part):
+        options.picture(str(tmp_path / name))
 
 
 def test_a_full_disk_leaves_the_old_plot(tmp_path, monkeypatch):
