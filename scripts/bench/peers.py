@@ -356,7 +356,7 @@ def measure_cases(cases, backends, repeat, console, beside=contextlib.nullcontex
         For each precision and backend: the case, the backend, and either "reason" or "rounds" of
         samples, "accuracy", "is_default" and "facts".
     """
-    name, results, samplers = cases[0].original.name, [], {}
+    name, results, samplers = cases[0].original.title, [], {}
     with contextlib.ExitStack() as stack:
         for case, backend in itertools.product(cases, backends):
             result = {"case": case, "backend": backend}

@@ -178,7 +178,7 @@ def main(args):
     console = Console()
     case = peers.Case(workload, args.threads, args.precision, args.cache)
     with contextlib.ExitStack() as stack:
-        with console.step(f"{workload.name}, {args.precision}: compile"), shown(console):
+        with console.step(f"{workload.title}, {args.precision}: compile"), shown(console):
             try:
                 case.check()
                 sample, primitives = prepare(case, stack, args.relax)
@@ -186,7 +186,7 @@ def main(args):
                 raise SetupError(
                     f"--precision {args.precision}: {error}", "choose another."
                 ) from error
-        with console.step(f"{workload.name}: measure"):
+        with console.step(f"{workload.title}: measure"):
             run = measure.Timing.of(sample(args.repeat))
             in_turn = primitives("profile_primitives", args.repeat)
             alone = primitives("measure_primitives", args.repeat)
