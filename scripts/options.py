@@ -86,7 +86,7 @@ def some_of(known, what):
 
 
 def writable(path):
-    """Find out before the measurements that a file cannot be written; leave none behind."""
+    """Parse the path of an output file, which must be writable; a file that is new is not left."""
     is_new = not os.path.exists(path)
     try:
         with open(path, "a", encoding="utf-8"):
@@ -99,7 +99,7 @@ def writable(path):
 
 
 def picture(path):
-    """Find out the same of a file for a plot, whose suffix tells its format."""
+    """Parse the path of a plot, whose suffix is its format."""
     if not path.endswith(PICTURES):
         raise argparse.ArgumentTypeError(f"{path} must end in {', '.join(PICTURES)}")
     return writable(path)
