@@ -24,8 +24,9 @@ import re
 import signal
 import sys
 
-from scripts import in_environment, options
+from scripts import options
 from scripts.errors import SetupError
+from scripts.exec import run_command
 
 # By command: its module, and what it does.
 COMMANDS = {
@@ -153,7 +154,7 @@ def dispatch(argv):
         make_parser(None)[0].print_help()
         return 2
     if command in IN_ENVIRONMENT:
-        return in_environment.main(args, rest)
+        return run_command(args, rest)
     return module_of(command).main(args)
 
 

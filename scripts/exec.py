@@ -28,6 +28,7 @@ from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import Layout, PluginLayout
 from scripts.setup.environment import prepare
+from scripts.setup.steps import PackageModels
 from scripts.setup.variables import newer_onednn, variables
 
 
@@ -61,9 +62,47 @@ def main(args):
     if not command:
         raise SetupError("exec needs a command", "for example: ./dev.py exec -- python my.py")
     layout = PluginLayout() if args.relax else Layout()
-    runner = prepare(args, layout)
-    if args.dry_run:
+    return _start(prepare(args, layout), layout, command, args.onednn_newer)
+
+
+def _start(runner, layout, command, is_newer, folder=None):
+    """Become `command` in the environment, which finds modules in `folder`, too; or print it."""
+    if runner.dry_run:
         runner.show(command)
         return 0
     environ = variables(layout)
-    return replace_process(command, newer_onednn(layout, environ) if args.onednn_newer else environ)
+    if is_newer:
+        environ = newer_onednn(layout, environ)
+    if folder:
+        environ["PYTHONPATH"] += os.pathsep + str(folder)
+    return replace_process(command, environ)
+
+
+# They need the packages of other runtimes. With --relax they start a process beside the plug-in.
+MEASURE = ("bench", "profile")
+
+
+def use_tree(folder):
+    """Let TVM_HOME name the tree that --tvm names."""
+    if not os.path.isdir(folder):
+        raise SetupError(
+            f"--tvm: there is no directory {folder!r}", "name the TVM tree that you built."
+        )
+    os.environ["TVM_HOME"] = os.path.abspath(folder)
+
+
+def run_command(args, words):
+    """Run the command of `args`, whose words are `words`, in the environment."""
+    if args.tvm is not None:
+        use_tree(args.tvm)
+    layout, also = Layout(), []
+    measures = args.command in MEASURE
+    if getattr(args, "relax", False):
+        layout, also = (layout, [PluginLayout()]) if measures else (PluginLayout(), [])
+    more = [PackageModels] if getattr(args, "packages", False) else []
+    groups = ("bench",) if measures or (more and args.time) else ()
+    runner = prepare(args, layout, groups, more, also)
+    words = [word for word in words if word not in ("--dry-run", "--no-build")]
+    command = [str(layout.python), "-m", "scripts", args.command, *words]
+    # The working directory stays the caller's, so that relative paths mean what they say.
+    return _start(runner, layout, command, args.onednn_newer, layout.root)

@@ -14,19 +14,28 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Files that are written as a whole or not at all."""
+"""Files that are written as a whole or not at all, and stamps.
+
+A step of set-up is skipped when the hash of its inputs, which its stamp holds, has not changed.
+"""
 
 import contextlib
+import hashlib
 import os
 import shutil
 import stat
 from pathlib import Path
 
 
-def write_atomically(path, text):
-    """Write a text so that the file has the old text or the new, also where the disk is full."""
+def write_atomically(path, content, parents=False):
+    """Write a text or bytes: the file has the old content or the new, also on a full disk.
+
+    With `parents`, the folders that it lies in are made if need be.
+    """
+    if parents:
+        path.parent.mkdir(parents=True, exist_ok=True)
     with replaced_at_end(path) as file:
-        file.write_text(text, encoding="utf-8")
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
 @contextlib.contextmanager
@@ -50,3 +59,65 @@ def replaced_at_end(path):
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _feed(state, part):
+    """Add a value or a file's content to the hash."""
+    if isinstance(part, Path):
+        data = part.read_bytes() if part.is_file() else b"<missing>"
+    else:
+        data = str(part).encode()
+    # The length keeps ("ab", "c") and ("a", "bc") apart.
+    state.update(f"{len(data)}:".encode())
+    state.update(data)
+
+
+def is_source(path):
+    """Tell if `path` is a file that people wrote, not one that Python or an editor left."""
+    return (
+        path.is_file()
+        and "__pycache__" not in path.parts
+        and path.suffix != ".pyc"
+        and not path.name.startswith((".", "#"))
+        and not path.name.endswith("~")
+    )
+
+
+def digest(*parts):
+    """Return one hash for values and files.
+
+    Parameters
+    ----------
+    parts : Path, or anything with a text form
+        A path stands for its content. A missing file has a hash of its own.
+
+    Returns
+    -------
+    str
+        Hexadecimal digest.
+    """
+    state = hashlib.sha256()
+    for part in parts:
+        _feed(state, part)
+    return state.hexdigest()
+
+
+class Stamp:
+    """A file that holds the hash of the inputs that a product was made from.
+
+    It lies inside the product, so that removing the product removes its stamp.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    def matches(self, key):
+        """Tell if the product was made from these inputs."""
+        try:
+            return self.path.read_text() == key
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def write(self, key):
+        """Mark the product as finished."""
+        write_atomically(self.path, key, parents=True)

@@ -35,6 +35,13 @@ class Layout:
         Which of CODEGENS the library has as its default. Each has a library of its own.
     """
 
+    # Of the environment: what set-up calls it, the groups of packages that every command needs,
+    # the module that is imported once it is ready, and whether TVM is the prebuilt tree.
+    title = ""
+    groups = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
+    module = "tvm.relay"
+    has_tree = True
+
     def __init__(self, root=ROOT, codegen=CODEGENS[0]):
         self.root = Path(root)
         self.requirements = self.root / "requirements"
@@ -77,7 +84,12 @@ class Layout:
 
 
 class PluginLayout(Layout):
-    """Paths of the same checkout for the plug-in, beside TVM of today as pip installs it."""
+    """Paths of the same checkout for the plug-in, beside `apache-tvm` as pip installs it."""
+
+    title = " of the plug-in"
+    groups = ("relax", "relax-models", "build", "test", "report", "wheel-build")
+    module = "tvm_dnnl"
+    has_tree = False
 
     def __init__(self, root=ROOT):
         super().__init__(root)

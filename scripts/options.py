@@ -22,11 +22,15 @@ library is imported here, and at the top of the modules that add arguments.
 
 import argparse
 import os
+import sys
+
+from scripts.errors import SetupError
 
 # A quantized model is another file, with unsigned or signed activations; the others are what
 # partition_for_dnnl makes of a float32 model.
 INT8 = ("int8", "int8-s8")
 PRECISIONS = ("float32", "bfloat16", "float16", *INT8)
+PICTURES = (".png", ".svg", ".pdf")
 
 
 def shared():
@@ -54,6 +58,51 @@ def count(text):
 def names(text):
     """Parse names that are separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def some_of(known, what):
+    """Return a parser of names separated by commas, which returns them in the order of `known`.
+
+    Parameters
+    ----------
+    known : sequence of str
+        The names that there are.
+    what : str
+        What they name, for the message about another one.
+    """
+
+    def parse(text):
+        chosen = names(text)
+        for name in chosen:
+            if name not in known:
+                raise argparse.ArgumentTypeError(
+                    f"no {what} {name!r}; there are {', '.join(known)}"
+                )
+        if not chosen:
+            raise argparse.ArgumentTypeError(f"name at least one of {', '.join(known)}")
+        return [name for name in known if name in chosen]
+
+    return parse
+
+
+def writable(path):
+    """Parse the path of an output file, which must be writable; a file that is new is not left."""
+    is_new = not os.path.exists(path)
+    try:
+        with open(path, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot write {path}: {error.strerror}") from error
+    if is_new:
+        os.unlink(os.path.realpath(path))
+    return path
+
+
+def picture(path):
+    """Parse the path of a plot, whose suffix is its format."""
+    if not path.endswith(PICTURES):
+        raise argparse.ArgumentTypeError(f"{path} must end in {', '.join(PICTURES)}")
+    return writable(path)
 
 
 def cpus():
@@ -124,8 +173,12 @@ def add_cache(parser):
 def add_measurement(parser, repeat):
     """Add what the commands that measure share; `repeat` is the default of --repeat."""
     add_runs(parser, repeat)
-    parser.add_argument("--json", metavar="FILE", help="write the figures to FILE too")
-    parser.add_argument("--plot", metavar="FILE", help="draw them: .png, .svg or .pdf")
+    parser.add_argument(
+        "--json", type=writable, metavar="FILE", help="write the figures to FILE too"
+    )
+    parser.add_argument(
+        "--plot", type=picture, metavar="FILE", help=f"draw them: {', '.join(PICTURES)}"
+    )
 
 
 def add_runs(parser, repeat):
@@ -144,3 +197,20 @@ def add_runs(parser, repeat):
         metavar="N",
         help=f"threads of one run (default: the CPUs, here {cpus()})",
     )
+
+
+def choose(option, text, rows):
+    """Return the rows that a comma-separated option names; all of them if it is empty."""
+    chosen = names(text)
+    for name in chosen:
+        if name not in rows:
+            raise SetupError(f"--{option}: there is no {name!r}", f"there are {', '.join(rows)}.")
+    return [row for name, row in rows.items() if not chosen or name in chosen]
+
+
+def limit_threads(threads):
+    """Set the number of threads. Thread pools read this when their libraries are loaded."""
+    if "tvm" in sys.modules:
+        raise RuntimeError("threads must be set before tvm is imported")
+    for variable in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
+        os.environ[variable] = str(threads)

@@ -16,13 +16,6 @@
 # under the License.
 """Tables of text for the terminal."""
 
-import unicodedata
-
-
-def width(text):
-    """Return the columns that a text takes on a terminal: wide characters take two."""
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
-
 
 def render(header, rows, left=1):
     """Lay out a table.
@@ -31,7 +24,7 @@ def render(header, rows, left=1):
     ----------
     header : list of str
         Titles of the columns. A newline breaks a title into lines.
-    rows : list of list of str
+    rows : list of list
         The cells.
     left : int
         So many of the first columns are aligned to the left, the others to the right.
@@ -41,17 +34,8 @@ def render(header, rows, left=1):
     str
         The table, with a rule under the header and no newline at the end.
     """
-    titles = [title.split("\n") for title in header]
-    height = max(map(len, titles))
-    top = [[column[i] if i < len(column) else "" for column in titles] for i in range(height)]
-    cells = top + [[str(cell) for cell in row] for row in rows]
-    widths = [max(width(row[i]) for row in cells) for i in range(len(header))]
-    lines = []
-    for row in cells:
-        padded = []
-        for i, cell in enumerate(row):
-            gap = " " * (widths[i] - width(cell))
-            padded.append(cell + gap if i < left else gap + cell)
-        lines.append("  ".join(padded).rstrip())
-    lines.insert(height, "-" * (sum(widths) + 2 * (len(widths) - 1)))
-    return "\n".join(lines)
+    # Here: --help runs without the environment, which has it.
+    from tabulate import tabulate
+
+    sides = ["left"] * left
+    return tabulate(rows, header, colalign=sides, colglobalalign="right", disable_numparse=True)

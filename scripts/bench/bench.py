@@ -28,31 +28,33 @@ plug-in for Relax, beside Relay. With --busy it is beside processes that keep th
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
-import dataclasses
+import contextlib
+import functools
 import json
 
-from scripts import options, table
-from scripts.bench import common, measure, plot
+from scripts import options
+from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 
 # The precisions that are measured when none is named.
 PRECISIONS = ("float32", "bfloat16", "int8")
-TITLES = [
-    "batch 1",
-    "precision",
-    "runtime",
-    "median\nms",
-    "10%..90%",
-    "ours /\ntheirs",
-    "of its\nfloat32",
-    "cosine",
-    "largest\nerror",
-    "same\ntop-1",
-]
-DEFAULT_MARK = " *"
-FORMAT = "dnnl-bench-2"
+FORMAT = "dnnl-bench-3"
+# Options that do not go together.
+CONFLICTS = (
+    ("model", "models"),
+    ("model", "codegen"),
+    ("model", "open_dims"),
+    ("relax", "codegen"),
+    ("relax", "callers"),
+    ("codegen", "precision"),
+    ("cache", "relax"),
+    ("cache", "open_dims"),
+    ("cache", "codegen"),
+    ("tvm_alone", "open_dims"),
+    ("plot", "callers"),
+)
 
 
 def add_arguments(parser):
@@ -63,11 +65,11 @@ def add_arguments(parser):
     options.add_shape(parser)
     parser.add_argument("--models", default="", metavar="A,B", help="only these (default: all)")
     parser.add_argument(
-        "--backends", default="", metavar="A,B", help="only these (default: all but tvm)"
+        "--backends", default="", metavar="A,B", help="only these beside ours (default: most)"
     )
     parser.add_argument(
         "--precision",
-        default="",
+        type=options.some_of(options.PRECISIONS, "precision"),
         metavar="A,B",
         help=f"only these of {', '.join(options.PRECISIONS)} (default: {', '.join(PRECISIONS)})",
     )
@@ -89,7 +91,7 @@ def add_arguments(parser):
         "--busy",
         type=options.count,
         metavar="N",
-        help="measure beside N processes that compute all the time: ours, onnxruntime, OpenVINO",
+        help="measure beside N processes that compute all the time",
     )
     options.add_relax(parser, "measure the plug-in for Relax beside Relay")
     parser.add_argument(
@@ -97,194 +99,131 @@ def add_arguments(parser):
     )
 
 
-def own_file(args):
-    """Return the workload of the file that the user named."""
-    from scripts.bench import own
-
-    if args.models or args.codegen or args.open_dims:
-        raise SetupError(
-            f"{args.model} cannot be measured with --models, --codegen or --open-dims",
-            "leave that out.",
-        )
-    args.precision = args.precision or PRECISIONS[0]
-    return own.workload(args.model, args.shape)
-
-
-def _find(results, backend, precision):
-    """Return the rounds of a backend in a precision, or None."""
-    for result in results:
-        if (result["backend"].name, result["case"].precision) == (backend, precision):
-            return result.get("rounds")
-    return None
+def check(args):
+    """Raise a SetupError for options that do not go together."""
+    for pair in CONFLICTS:
+        if all(getattr(args, name) for name in pair):
+            first, second = (
+                args.model if name == "model" else f"--{name.replace('_', '-')}" for name in pair
+            )
+            raise SetupError(f"{first} does not go with {second}", "leave one of them away.")
+    if args.tvm_alone and not args.relax:
+        raise SetupError("--tvm-alone goes with --relax", "add that.")
 
 
-def json_rows(results, ours):
-    """Return a dict for each result of a workload, ready for JSON."""
-    rows = []
-    for result in results:
-        case, name = result["case"], result["backend"].name
-        row = {"model": case.original.name, "precision": case.precision, "backend": name}
-        rows.append(row)
-        if "reason" in result:
-            row["reason"] = result["reason"]
-            continue
-        timing = measure.Timing.of(sum(result["rounds"], []))
-        row.update(median_ms=timing.median, low_ms=timing.low, high_ms=timing.high)
-        row.update(samples=timing.count, is_default=result["is_default"])
-        mine = _find(results, ours, case.precision)
-        if name != ours and mine:
-            row["dnnl_ratio"] = measure.ratio(mine, result["rounds"])
-        base = _find(results, name, "float32")
-        if case.precision != "float32" and base:
-            row["float32_ratio"] = measure.ratio(result["rounds"], base)
-        if result["accuracy"]:
-            row.update(dataclasses.asdict(result["accuracy"]))
-    return rows
+def chosen_models(args):
+    """Return the models that the user named, or those of the mode."""
+    from dnnl_tests.models import open_dims, workloads
+
+    from scripts.bench import codegens, peers, relax
+
+    if args.model:
+        return [peers.own_workload(args.model, args.shape)]
+    names = args.models
+    if args.codegen:
+        names = names or codegens.MODEL
+    if args.relax and not args.open_dims:
+        names = names or ",".join(relax.MODELS)
+    known = open_dims.NETWORKS if args.open_dims else workloads.WORKLOADS
+    return options.choose("models", names, known)
 
 
-def table_row(row, model, backend):
-    """Return the cells of one of `json_rows`."""
-    cells = [model, row["precision"], backend]
-    if "reason" in row:
-        return [*cells, "-", *[""] * (len(TITLES) - len(cells) - 1)]
+def chosen_backends(args, relax_rows):
+    """Return what is measured, ours first.
 
-    def text(key, style):
-        return "" if row.get(key) is None else format(row[key], style)
+    Parameters
+    ----------
+    args : argparse.Namespace
+        The options.
+    relax_rows : dict of str to peers.Backend
+        Those of the plug-in for Relax; empty without --relax.
+    """
+    from scripts.bench import codegens, open_dims, peers, relax, throughput
 
-    cells[2] += DEFAULT_MARK if row["is_default"] else ""
-    return [
-        *cells,
-        common.digits(row["median_ms"]),
-        f"{common.digits(row['low_ms'])}..{common.digits(row['high_ms'])}",
-        text("dnnl_ratio", ".2f"),
-        text("float32_ratio", ".2f"),
-        text("cosine", ".5f"),
-        text("error", ".1e"),
-        text("top1", ".1%"),
-    ]
+    known, always = peers.BACKENDS, [peers.OURS]
+    names = [name for name, backend in known.items() if backend.by_default]
+    if args.callers:
+        known, always = throughput.backends(args.threads), [throughput.OURS]
+        names = list(known)
+    elif args.open_dims:
+        known, always = open_dims.BACKENDS, [peers.OURS, open_dims.STATIC]
+        names = list(known)
+    elif args.codegen:
+        known, always = codegens.BACKENDS, [codegens.OURS]
+        names = list(known)
+    elif args.busy:
+        names = ["onnxruntime", "openvino"]
+    if args.relax:
+        known = relax_rows | known
+        always = [relax.OURS] + [relax.STATIC] * args.open_dims + [relax.ALONE] * args.tvm_alone
+        names = relax.PEERS
+    names = options.names(args.backends) or names
+    options.choose("backends", ",".join(names), known)
+    return [known[name] for name in dict.fromkeys([*always, *names])]
 
 
-def compare(workloads, precisions, backends, args, console):
-    """Measure workloads on backends; return the titles and rows of a table, and rows for JSON."""
-    from scripts.bench import peers
+def compare(models, precisions, backends, args, console):
+    """Measure models on backends; return the labels of the rows of a table, and the rows."""
+    from scripts.bench import open_dims, peers, rows, throughput
 
-    cells, rows, models = [], [], []
-    for workload in workloads:
-        cases = [peers.Case(workload, args.threads, each, args.cache) for each in precisions]
-        results = peers.measure_workload(cases, backends, args.repeat, console)
-        ours = json_rows(results, peers.OURS)
-        rows += ours
-        cells += [
-            table_row(row, "" if number else workload.title, result["backend"].title)
-            for number, (row, result) in enumerate(zip(ours, results))
-        ]
-        pooled = {
-            (result["backend"].name, result["case"].precision): sum(result["rounds"], [])
-            for result in results
-            if "rounds" in result
-        }
-        models.append((workload.title, pooled))
-    if args.plot:
-        titles = {backend.name: backend.title for backend in backends}
-        subtitle = f"batch 1, {args.threads} threads"
-        plot.backends(models, titles, precisions, args.plot, subtitle)
-    return TITLES, cells, rows
+    beside = functools.partial(measure.busy, args.busy) if args.busy else contextlib.nullcontext
+    labels, measured = [], []
+    for model in models:
+        if args.open_dims:
+            # One precision after the other: each shape has libraries of its own.
+            groups = [[open_dims.OpenCase(model, args.threads, each)] for each in precisions]
+        else:
+            groups = [[peers.Case(model, args.threads, each, args.cache) for each in precisions]]
+        for cases in groups:
+            results = peers.measure_cases(cases, backends, args.repeat, console, beside)
+            # All of a shape below each other.
+            results.sort(key=lambda result: result.get("number", 0))
+            labels += rows.labels_of(results)
+            measured += rows.rows_of(results, backends[0].name, with_high=bool(args.busy))
+    if args.callers:
+        throughput.as_rates(measured)
+    return labels, measured
 
 
 def main(args):
     """Run the benchmark; return the exit code."""
-    common.limit_threads(args.threads)
+    check(args)
+    options.limit_threads(args.threads)
     # After the threads are set: these import tvm.
     import tvm
-    from dnnl_tests.models import open_dims as open_networks
-    from dnnl_tests.models import workloads
     from tvm.relay.op.contrib import dnnl
 
-    from scripts.bench import busy, codegens, open_dims, peers, relax, relax_open, throughput
+    from scripts.bench import relax, rows
 
-    if args.model:
-        chosen = [own_file(args)]
-    else:
-        if args.codegen and not args.models:
-            args.models = codegens.MODEL
-        if args.relax and not args.open_dims and not args.models:
-            args.models = ",".join(relax.MODELS)
-        known_models = open_networks.NETWORKS if args.open_dims else workloads.WORKLOADS
-        chosen = common.choose("models", args.models, known_models)
-    if args.cache and (args.relax or args.open_dims or args.codegen):
-        raise SetupError(
-            "--cache keeps models that Relay compiled for one shape and codegen",
-            "leave it away, or --relax, --open-dims or --codegen.",
-        )
-    if args.busy:
-        busy.check(args)
-    if args.tvm_alone and not args.relax:
-        raise SetupError("--tvm-alone goes with --relax", "add that.")
-    names = []
-    if args.relax:
-        names = relax.check(args)
-    elif args.open_dims:
-        names = open_dims.chosen_peers(options.names(args.backends))
-    backends = common.choose("backends", args.backends, peers.BACKENDS)
-    known = {precision: precision for precision in options.PRECISIONS}
-    precisions = common.choose("precision", args.precision or ",".join(PRECISIONS), known)
-    if not args.backends:
-        backends = [backend for backend in backends if backend.by_default]
-    if args.open_dims and args.plot:
-        raise SetupError("--open-dims draws nothing", "leave --plot away.")
-    if args.json:
-        common.check_writable(args.json)
-    if args.plot:
-        plot.check_path("--plot", args.plot)
-    console = Console()
-    note = measure.busy_note()
-    if args.codegen:
-        titles, cells, rows = codegens.compare(chosen, args.repeat, console)
-    elif args.relax:
-        module = relax_open if args.open_dims else relax
-        titles, cells, rows = module.compare(chosen, precisions, names, args, console)
-    elif args.open_dims:
-        titles, cells, rows = open_dims.compare(chosen, precisions, names, args, console)
-    elif args.busy:
-        titles, cells, rows = busy.compare(chosen, precisions, args, console)
-    elif args.callers:
-        cases = [
-            peers.Case(workload, args.threads, precision, args.cache)
-            for workload in chosen
-            for precision in precisions
-        ]
-        titles, cells, rows = throughput.compare(cases, args.repeat, console)
-    else:
-        titles, cells, rows = compare(chosen, precisions, backends, args, console)
-    host = measure.host()
+    models = chosen_models(args)
+    is_one = args.model or args.codegen
+    precisions = args.precision or (PRECISIONS[:1] if is_one else PRECISIONS)
+    console, note = Console(), measure.busy_note()
     versions = {"tvm": tvm.__version__, "onednn": dnnl.dnnl_version()}
-    if args.relax:
-        versions["relax"] = relax.versions()
-    print(
-        f"\noneDNN {versions['onednn']}, TVM {tvm.__version__}"
-        f"{' and {tvm}'.format(**versions['relax']) if args.relax else ''}, {host['cpu']}, "
-        f"{args.threads} threads"
-    )
+    heading = f"oneDNN {versions['onednn']}, TVM {tvm.__version__}"
+    with contextlib.ExitStack() as stack:
+        relax_rows = {}
+        if args.relax:
+            worker = stack.enter_context(relax.worker())
+            relax_rows = relax.Relax(worker).backends()
+            versions["relax"] = worker.ask("versions")
+            heading += f" and {versions['relax']['tvm']}"
+        backends = chosen_backends(args, relax_rows)
+        labels, measured = compare(models, precisions, backends, args, console)
+    host = measure.host()
+    print(f"\n{heading}, {host['cpu']}, {args.threads} threads")
     print(f"{note}\n" if note else "")
-    print(
-        table.render(
-            titles,
-            cells,
-            left=1 if args.codegen else 2 if args.relax or args.open_dims or args.callers else 3,
-        )
+    first = (
+        f"busy processes: {args.busy}" if args.busy else "model" if args.open_dims else "batch 1"
     )
-    print("\n".join(common.reasons(rows)))
-    if any(row.get("is_default") for row in rows):
+    print(rows.render(first, labels, measured))
+    print("\n".join(rows.reasons(measured)))
+    if any(row.get("is_default") for row in measured):
         print("* the precision that this runtime chooses by itself on this CPU")
+    if args.plot:
+        plot.backends(labels, measured, args.plot, f"{first}, {args.threads} threads")
     if args.json:
-        figures = {
-            "format": FORMAT,
-            "host": host,
-            "versions": versions,
-            "threads": args.threads,
-            "repeat": args.repeat,
-            "note": note,
-            "rows": rows,
-        }
+        figures = {"format": FORMAT, "host": host, "versions": versions, "threads": args.threads}
+        figures.update(repeat=args.repeat, note=note, rows=measured)
         write_atomically(args.json, json.dumps(figures, indent=1) + "\n")
     return 0

@@ -21,30 +21,20 @@ neither hides in the other's. Those that run take turns.
 """
 
 import contextlib
-import multiprocessing
+import functools
 import resource
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from scripts.bench import common, measure
+import psutil
+
+from scripts.bench import measure, peers
+from scripts.bench.worker import Worker
+from scripts.layout import Layout
 
 MODEL = "mobilenet"
 CODEGENS = ("JSON", "C_SRC")
-# The titles of the columns by the figure that they show.
-_COLUMNS = {
-    "partition_s": "partition\ns",
-    "compile_s": "compile\ns",
-    "export_s": "export\ns",
-    "library_mb": "library\nMB",
-    "load_ms": "load\nms",
-    "first_ms": "first run\nms",
-    "median_ms": "median run\nms",
-    "peak_mb": "peak memory\nMB",
-    "resident_mb": "after the\nfirst run MB",
-    "weights_mb": "weights\nMB",
-}
 
 
 def megabytes_of_constants(mod):
@@ -101,9 +91,7 @@ def peak_megabytes():
 
 def resident_megabytes():
     """Return the memory that this process has now, files that are mapped included."""
-    with open("/proc/self/statm", encoding="ascii") as statm:
-        pages = int(statm.read().split()[1])
-    return pages * resource.getpagesize() / 1e6
+    return psutil.Process().memory_info().rss / 1e6
 
 
 def load(name, path):
@@ -139,46 +127,25 @@ def sample(repeat):
 
 
 def process():
-    """Return an executor of one process, which starts without what this one has imported."""
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    """Start a process that calls the functions above, without what this one has imported."""
+    return Worker(Layout(), __name__)
 
 
-def measure_workload(name, repeat, console):
-    """Return the figures of each code generator for a model, as a list of dict."""
-    rows = {}
+def prepare(codegen, case):
+    """Compile a case with a code generator in one process, and load it in another one."""
+    name = case.original.name
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        paths = {codegen: str(folder / f"{codegen}.so") for codegen in CODEGENS}
-        for codegen, path in paths.items():
-            with console.step(f"{name}: compile with {codegen}"), process() as child:
-                figures = child.submit(build, name, codegen, path).result()
-                rows[codegen] = {"model": name, "codegen": codegen, **figures}
-        children = {codegen: stack.enter_context(process()) for codegen in CODEGENS}
-        with console.step(f"{name}: load"):
-            for codegen, child in children.items():
-                rows[codegen].update(child.submit(load, name, paths[codegen]).result())
-        with console.step(f"{name}: measure"):
-            samplers = {
-                codegen: lambda repeat, child=child: child.submit(sample, repeat).result()
-                for codegen, child in children.items()
-            }
-            turns = measure.take_turns(samplers, repeat, note=console.note)
-            for codegen, rounds in turns.items():
-                timing = measure.Timing.of(sum(rounds, []))
-                rows[codegen].update(
-                    median_ms=timing.median,
-                    low_ms=timing.low,
-                    high_ms=timing.high,
-                    samples=timing.count,
-                )
-    return list(rows.values())
+        path = str(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "model.so")
+        with process() as child:
+            facts = child.ask("build", name, codegen, path)
+        child = stack.enter_context(process())
+        facts.update(child.ask("load", name, path))
+        sample = functools.partial(child.ask, "sample")
+        return peers.Prepared(sample, facts=facts, close=stack.pop_all().close)
 
 
-def compare(workloads, repeat, console):
-    """Measure workloads; return the titles and rows of a table, and rows for JSON."""
-    rows = [row for w in workloads for row in measure_workload(w.name, repeat, console)]
-    cells = []
-    for row in rows:
-        figures = [common.digits(row[name]) for name in _COLUMNS]
-        cells.append([f"{row['model']}, {row['codegen']}", *figures])
-    return ["batch 1, float32", *_COLUMNS.values()], cells, rows
+OURS, *_ = CODEGENS
+BACKENDS = {
+    codegen: peers.Backend(codegen, codegen, functools.partial(prepare, codegen))
+    for codegen in CODEGENS
+}

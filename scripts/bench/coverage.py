@@ -22,7 +22,6 @@ outputs compared with those of onnxruntime.
 """
 
 from scripts import options, table
-from scripts.bench import common
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import Layout
@@ -57,7 +56,7 @@ def main(args):
     if (args.time or args.write) and not args.packages:
         raise SetupError("--time and --write are about models of packages", "add --packages.")
     if args.packages:
-        common.limit_threads(args.threads)
+        options.limit_threads(args.threads)
         from scripts.bench import packages
 
         return packages.main(args, Layout().build / "models", Console())
@@ -70,7 +69,7 @@ def main(args):
     console, rows, reports = Console(), [], []
     # The quantized ones take minutes to import: only when they are named.
     known = {**workloads.WORKLOADS, **(workloads.INT8 if args.models else {})}
-    for workload in common.choose("models", args.models, known):
+    for workload in options.choose("models", args.models, known):
         with console.step(f"{workload.name}: partition for oneDNN"), shown(console):
             partitioned = dnnl.partition_for_dnnl(*workload.load())
             report, share = dnnl.offload_report(partitioned), work.work(partitioned).share

@@ -16,11 +16,14 @@
 # under the License.
 """Timing on a shared machine: warm up, sample, report the median and the spread."""
 
+import contextlib
 import ctypes
 import dataclasses
 import os
 import platform
 import statistics
+import subprocess
+import sys
 import time
 
 from scripts.options import cpus
@@ -87,6 +90,23 @@ def sample(call, repeat, warmup=3, budget=None):
         if end is not None and now > end:
             break
     return seconds
+
+
+def sample_rounds(calls, repeat, warmup=1):
+    """Time functions one after the other, in rounds.
+
+    Returns
+    -------
+    list of tuple of float
+        The seconds of each function, for each of `repeat` rounds.
+    """
+
+    def timed(call):
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    return [tuple(map(timed, calls)) for _ in range(warmup + repeat)][warmup:]
 
 
 def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
@@ -163,3 +183,23 @@ def forget_primitives():
         onednn.dnnl_get_primitive_cache_capacity(ctypes.byref(capacity))
         for each in (0, capacity):
             onednn.dnnl_set_primitive_cache_capacity(each)
+
+
+@contextlib.contextmanager
+def busy(count):
+    """Keep so many processes computing as long as the body runs.
+
+    On a machine with other work a thread of a run may lose its CPU for milliseconds, and the run
+    waits for it: the median is what a run usually takes, the 90th percentile what it takes then.
+    """
+    processes = []
+    try:
+        for _ in range(count):
+            processes.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+        # Until the scheduler has put them on the CPUs.
+        time.sleep(0.2)
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()

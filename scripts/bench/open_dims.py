@@ -16,250 +16,165 @@
 # under the License.
 """Libraries with open dimensions, called with one shape after the other.
 
-Beside ours are our own libraries for one shape each, and onnxruntime and OpenVINO with the same
-dimensions open. All take turns. In one's turn its shapes go round several times, of which the
-first is not counted: the threads of the one before are still spinning then.
+Beside ours are our own libraries for one shape each, and other runtimes with the same dimensions
+open. All take turns. In one's turn its shapes go round several times, of which the first is not
+counted: the threads of the one before are still spinning then.
 """
 
 import dataclasses
+import functools
 import os
-import statistics
 import tempfile
 import time
 
 import numpy as np
+import onnx
+import tvm
+from dnnl_tests.models import accuracy, int8, open_dims, workloads
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
 
-from scripts.bench.measure import forget_primitives, take_turns
-from scripts.errors import SetupError
-
-TITLES = [
-    "shape",
-    "precision",
-    "ours\nms",
-    "over a static\nlibrary, us",
-    "ours /\nstatic",
-    "onnxruntime\nms",
-    "ours /\ntheirs",
-    "OpenVINO\nms",
-    "ours /\ntheirs",
-    "first run,\nms",
-    "static load and\nfirst run, ms",
-]
-# The names that --backends accepts; ours is always measured.
-PEERS = ("onnxruntime", "openvino")
+from scripts.bench import measure, peers
 
 
-def _timed(call):
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
-
-
-class Ours:
-    """One library with open dimensions, or one for each shape.
-
-    Parameters
-    ----------
-    model : onnx.ModelProto
-        The network.
-    inputs : list of numpy.ndarray
-        An input of each shape.
-    is_static : bool
-        Whether each shape has a library of its own.
-    precision : str
-        Of what is not quantized.
-    """
-
-    def __init__(self, model, inputs, is_static, precision):
-        from tvm import relay
-        from tvm.relay.op.contrib import dnnl
-        from tvm.testing import dnnl as testing
-
-        self.name = model.graph.input[0].name
-        self.first, self.runners = [], []
-        for i, x in enumerate(inputs):
-            if is_static or i == 0:
-                shape = {"shape": {self.name: x.shape}} if is_static else {}
-                mod, params = relay.frontend.from_onnx(model, freeze_params=True, **shape)
-                partitioned = dnnl.partition_for_dnnl(mod, params, precision=precision)
-                runner, seconds = self._loaded(testing.build(partitioned, executor="vm"))
-            begin = time.perf_counter()
-            runner.set_inputs({self.name: x})
-            runner.invoke()
-            self.first.append(time.perf_counter() - begin + seconds)
-            self.runners.append(runner)
-            seconds = 0
-
-    @staticmethod
-    def _loaded(lib):
-        """Export a library and load it; return what runs it, and the seconds that loading took.
-
-        In the process that compiled it, LLVM would compile TVM's shape functions in the first run.
-        """
-        import tvm
-        from tvm.testing import dnnl as testing
-
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "model.so")
-            testing.export(lib, path)
-            forget_primitives()
-            begin = time.perf_counter()
-            runner = testing.Runner(tvm.runtime.load_module(path), "vm")
-            return runner, time.perf_counter() - begin
-
-    def time(self, i, x):
-        """Run with the i-th input; return the seconds that it took."""
-        self.runners[i].set_inputs({self.name: x})
-        return _timed(self.runners[i].invoke)
-
-
-class Peer:
-    """Another runtime, of which `run` takes an input."""
-
-    def __init__(self, run):
-        self.run = run
-
-    def time(self, i, x):
-        """Run with the i-th input; return the seconds that it took."""
-        return _timed(lambda: self.run(x))
-
-
-def _onnxruntime(case, name):
-    from dnnl_tests.models import workloads
-
-    from scripts.bench import peers
-
-    peers.check_onnxruntime(case)
-    session = workloads.onnx_session(peers.onnx_path(case), case.threads)
-    return Peer(lambda x: session.run(None, {name: x}))
-
-
-def _openvino(case, name):
-    from scripts.bench import peers
-
-    request = peers.compile_openvino(case, "LATENCY", is_open=True)[0].create_infer_request()
-    return Peer(lambda x: request.infer({name: x}, share_inputs=True))
-
-
-def peers_of(case, model, names):
-    """Return by name the runtimes that are ready, and why others are not."""
-    import onnx
-
-    from scripts.bench import peers
-
-    ready, reasons = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "model.onnx")
-        onnx.save(model, path)
-        case.workload = dataclasses.replace(case.workload, onnx_path=lambda: path)
-        for name, prepare in zip(PEERS, (_onnxruntime, _openvino)):
-            if name in names:
-                try:
-                    ready[name] = prepare(case, model.graph.input[0].name)
-                except peers.NotMeasured as error:
-                    reasons[name] = str(error)
-    return ready, reasons
-
-
-def prepared(network, case):
-    """Return a network in the precision of a case as an ONNX model, and an input of each shape.
-
-    What oneDNN has no kernels for raises NotMeasured.
-    """
-    from dnnl_tests.models import int8, open_dims
-
-    from scripts.bench import peers
-
-    peers.check_onednn(case)
-    model = network.model()
-    if case.is_int8:
-        activations = {suffix: name for name, suffix in int8.SUFFIXES.items()}[case.precision]
-        model = open_dims.in_int8(network.name, activations)
-    random = np.random.default_rng(0)
-    return model, [random.uniform(-1, 1, shape).astype("float32") for shape in network.shapes]
-
-
-def measure(network, precision, names, threads, repeat):
-    """Measure a network in a precision.
+class OpenCase(peers.Case):
+    """A network with open dimensions in a precision. Its inputs are a list, one for each shape.
 
     Parameters
     ----------
     network : dnnl_tests.models.open_dims.OpenNetwork
         The network.
+    threads : int
+        Threads for one run.
     precision : str
         One of `options.PRECISIONS`.
-    names : list of str
-        Those of `PEERS` to measure, too.
-    threads, repeat : int
-        The threads of a run, and the runs of each shape.
-
-    Returns
-    -------
-    list of dict
-        For each shape: the median milliseconds of each runtime, of our first runs, and "reasons".
     """
-    from dnnl_tests.models import workloads
 
-    from scripts.bench import peers
+    is_open = True
 
-    case = peers.Case(workloads.WORKLOADS[network.name], threads, precision)
-    row = {"model": network.name, "precision": precision}
-    try:
-        model, inputs = prepared(network, case)
-    except peers.NotMeasured as error:
-        return [{**row, "reasons": {peers.OURS: str(error)}}]
-    # A process starts its threads and reads oneDNN's code once: that is no library's time.
-    Ours(model, inputs[:1], True, case.own_precision)
-    ours, static = (Ours(model, inputs, each, case.own_precision) for each in (False, True))
-    ready, reasons = peers_of(case, model, names)
-    runtimes = {"dnnl": ours, "static": static, **ready}
+    def __init__(self, network, threads, precision="float32"):
+        super().__init__(workloads.WORKLOADS[network.name], threads, precision)
+        self.network = network
+        self.original = dataclasses.replace(self.original, title=network.title)
+        self.workload = dataclasses.replace(self.original, onnx_path=lambda: self.path)
+        random = np.random.default_rng(0)
+        self.inputs = [
+            {self.name: random.uniform(-1, 1, shape).astype("float32")} for shape in network.shapes
+        ]
 
-    def sampler(runtime):
-        def call():
-            return [runtime.time(i, x) for i, x in enumerate(inputs)]
+    @property
+    def name(self):
+        """The name of the input."""
+        return self.model.graph.input[0].name
 
-        return lambda count: [call() for _ in range(1 + count)][1:]
+    @functools.cached_property
+    def model(self):
+        """The network as an ONNX model in this precision."""
+        if not self.is_int8:
+            return self.network.model()
+        suffixes = {suffix: name for name, suffix in int8.SUFFIXES.items()}
+        return open_dims.in_int8(self.network.name, suffixes[self.precision])
 
-    turns = take_turns({name: sampler(each) for name, each in runtimes.items()}, repeat)
-    seconds = {name: list(zip(*sum(rounds, []))) for name, rounds in turns.items()}
-    rows = []
-    for i, shape in enumerate(network.shapes):
-        row = {**row, "shape": list(shape)}
-        row.update((f"{name}_ms", 1e3 * statistics.median(s[i])) for name, s in seconds.items())
-        row.update(first_ms=1e3 * ours.first[i], static_first_ms=1e3 * static.first[i])
-        rows.append({**row, "reasons": reasons})
-    return rows
+    @functools.cached_property
+    def path(self):
+        """The file of the model."""
+        self._folder = tempfile.TemporaryDirectory()
+        path = os.path.join(self._folder.name, "model.onnx")
+        onnx.save(self.model, path)
+        return path
+
+    @functools.cached_property
+    def expected(self):
+        """For each shape, onnxruntime's output in float32."""
+        run = peers.prepare_onnxruntime(OpenCase(self.network, self.threads)).run
+        return [run(each)[0] for each in self.inputs]
+
+    def sampler(self, prepared):
+        """Return a function that takes a number of rounds through the shapes and samples them."""
+        if prepared.sample:
+            return prepared.sample
+        calls = [functools.partial(prepared.call, each) for each in self.inputs]
+        return functools.partial(measure.sample_rounds, calls)
+
+    def compared(self, prepared):
+        """Return for each shape the accuracy of what is ready to run."""
+        pairs = zip(self.inputs, self.expected)
+        return [accuracy.Accuracy.of([prepared.run(x)[0]], [y], False) for x, y in pairs]
+
+    def results(self, result):
+        """Return a result for each shape."""
+        if "reason" in result:
+            return [result]
+        results = []
+        for i, shape in enumerate(self.network.shapes):
+            facts = {name: facts[i] for name, facts in result["facts"].items()}
+            each = {**result, "number": i, "facts": {**facts, "shape": list(shape)}}
+            each["rounds"] = [[seconds[i] for seconds in turn] for turn in result["rounds"]]
+            results.append({**each, "accuracy": result["accuracy"][i]})
+        return results
 
 
-def _cells(row, title):
-    cells = [f"{title} {'x'.join(map(str, row.get('shape', ())))}".strip(), row["precision"]]
-    if "dnnl_ms" not in row:
-        return [*cells, "-", *[""] * (len(TITLES) - len(cells) - 1)]
-    ours = row["dnnl_ms"]
-    cells += [f"{ours:#.3g}", f"{1e3 * (ours - row['static_ms']):.0f}"]
-    cells.append(f"{ours / row['static_ms']:.2f}")
-    for name in PEERS:
-        theirs = row.get(f"{name}_ms")
-        cells += [f"{theirs:#.3g}", f"{ours / theirs:.2f}"] if theirs else ["-", ""]
-    return [*cells, f"{row['first_ms']:.0f}", f"{row['static_first_ms']:.0f}"]
+def _loaded(case, shape):
+    """Compile for a shape, or any; return what runs the library, and the seconds of its loading.
+
+    In the process that compiled it, LLVM would compile TVM's shape functions in the first run.
+    """
+    mod, params = relay.frontend.from_onnx(case.model, shape=shape, freeze_params=True)
+    partitioned = dnnl.partition_for_dnnl(mod, params, precision=case.own_precision)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.so")
+        testing.export(testing.build(partitioned, executor="vm"), path)
+        measure.forget_primitives()
+        begin = time.perf_counter()
+        runner = testing.Runner(tvm.runtime.load_module(path), "vm")
+        return runner, time.perf_counter() - begin
 
 
-def chosen_peers(names, peers=PEERS, ours="dnnl", option="--open-dims"):
-    """Return those of `peers` that --backends names, all if it is empty; raise for others."""
-    known = (ours, *peers)
-    for name in names:
-        if name not in known:
-            raise SetupError(f"{option} does not measure {name}", f"it does: {', '.join(known)}.")
-    return [name for name in peers if not names or name in names]
+def _first(runner, inputs):
+    begin = time.perf_counter()
+    runner.set_inputs(inputs)
+    runner.invoke()
+    return time.perf_counter() - begin
 
 
-def compare(networks, precisions, names, args, console):
-    """Measure networks; return the titles and rows of a table, and rows for JSON."""
-    cells, rows = [], []
-    for network in networks:
-        for precision in precisions:
-            with console.step(f"{network.name}, {precision}: prepare and measure"):
-                measured = measure(network, precision, names, args.threads, args.repeat)
-            cells += [_cells(row, "" if k else network.title) for k, row in enumerate(measured)]
-            rows += measured
-    return TITLES, cells, rows
+def prepare(case, is_static=False):
+    """Run a library with open dimensions, or one for each shape."""
+    peers.check_onednn(case)
+    if not is_static:
+        # A process starts its threads and reads oneDNN's code once: that is no library's time.
+        _first(_loaded(case, {case.name: case.network.shapes[0]})[0], case.inputs[0])
+    runners, first = {}, []
+    for i, (shape, inputs) in enumerate(zip(case.network.shapes, case.inputs)):
+        seconds = 0
+        if is_static or i == 0:
+            runner, seconds = _loaded(case, {case.name: shape} if is_static else None)
+        first.append(1e3 * (seconds + _first(runner, inputs)))
+        runners[shape] = runner
+
+    def runner_of(inputs):
+        return runners[inputs[case.name].shape]
+
+    def run(inputs):
+        return runner_of(inputs)(inputs)
+
+    def sample(repeat):
+        # The inputs are set before a run, whose time this is not.
+        rounds = []
+        for _ in range(1 + repeat):
+            seconds = []
+            for inputs in case.inputs:
+                runner_of(inputs).set_inputs(inputs)
+                seconds += measure.sample(runner_of(inputs).invoke, 1, warmup=0)
+            rounds.append(seconds)
+        return rounds[1:]
+
+    return peers.Prepared(sample, run, facts={"first_ms": first})
+
+
+STATIC = "static"
+BACKENDS = {
+    **{name: peers.BACKENDS[name] for name in ("onnxruntime", "openvino")},
+    peers.OURS: peers.Backend(peers.OURS, "DNNL", prepare),
+    STATIC: peers.Backend(STATIC, "DNNL, one shape", functools.partial(prepare, is_static=True)),
+}

@@ -28,7 +28,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import table
-from scripts.bench import common, measure, own, peers
+from scripts.bench import measure, peers, rows
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.layout import ROOT
@@ -128,7 +128,7 @@ def measured(path, shapes, args):
     """
     from dnnl_tests.models import work, workloads
 
-    case = peers.Case(own.workload(str(path), shapes), args.threads)
+    case = peers.Case(peers.own_workload(str(path), shapes), args.threads)
     inputs = case.inputs = inputs_of(case.workload.model)
     expected = workloads.onnx_session(str(path), args.threads).run(None, inputs)
     partitioned = dnnl.partition_for_dnnl(*case.workload.load())
@@ -147,13 +147,13 @@ def measured(path, shapes, args):
         for place, prepare in enumerate(PEERS, 1):
             # A model that a peer cannot read or run has a dash.
             with contextlib.suppress(peers.NotMeasured, RuntimeError):
-                samplers[place] = prepare(case).sample
+                samplers[place] = case.sampler(prepare(case))
         samples = measure.take_turns(samplers, args.repeat)
         times = {
             place: measure.Timing.of(sum(rounds, [])).median for place, rounds in samples.items()
         }
         cells += [
-            common.digits(times[place]) if place in times else "-" for place in range(len(TIMES))
+            rows.digits(times[place]) if place in times else "-" for place in range(len(TIMES))
         ]
     primitives = testing.primitives(runner, "profile_primitives", 5) if args.time else []
     return cells, report, primitives

@@ -23,7 +23,9 @@ peer, write such a function and add its row.
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import tvm
 from dnnl_tests.models import accuracy, workloads
@@ -32,6 +34,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts.bench import measure
+from scripts.onnx_model import OnnxModel
 from scripts.options import INT8
 from scripts.passes import shown
 
@@ -45,21 +48,71 @@ class NotMeasured(Exception):
 
 @dataclasses.dataclass
 class Prepared:
-    """A model that a backend is ready to run.
+    """A model that a backend is ready to run: either `sample` or `call` is there.
 
     Attributes
     ----------
-    sample : callable
+    sample : callable, optional
         Takes a number of runs; returns so many samples in seconds.
     run : callable, optional
         Takes the inputs by name; returns the outputs.
     is_default : bool
         Whether the backend chooses this precision by itself on this CPU.
+    call : callable, optional
+        Takes the inputs by name, and runs the model, for the case to time it.
+    facts : dict
+        More figures of the row.
+    close : callable
+        Ends what runs the model, once all is measured.
     """
 
-    sample: Callable
+    sample: Callable = None
     run: Callable = None
     is_default: bool = False
+    call: Callable = None
+    facts: dict = dataclasses.field(default_factory=dict)
+    close: Callable = lambda: None
+
+
+@functools.lru_cache(maxsize=1)
+def _expected(workload, threads):
+    """Return inputs to compare outputs on, and onnxruntime's outputs of a model in float32."""
+    inputs = accuracy.examples(workload)
+    reference = prepare_onnxruntime(Case(workload, threads))
+    return inputs, [reference.run(each)[0] for each in inputs]
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnFile(workloads.Workload):
+    """An ONNX file, with any number of inputs.
+
+    Attributes
+    ----------
+    model : OnnxModel
+        The file.
+    """
+
+    model: OnnxModel = None
+
+    def inputs(self, seed=0):
+        """Return random inputs."""
+        return self.model.example(seed)
+
+
+def own_workload(path, shapes):
+    """Make a row of an ONNX file and shapes of inputs by name."""
+    model = OnnxModel(path, shapes)
+    (name, value), *_ = model.example().items()
+    return OwnFile(
+        name=str(path),
+        title=Path(path).name,
+        load=model.to_relay,
+        input_name=name,
+        shape=value.shape,
+        onnx_path=lambda: path,
+        has_classes=False,
+        model=model,
+    )
 
 
 class Case:
@@ -77,6 +130,8 @@ class Case:
         The folder of compiled models, as `dnnl.cached_library` has it.
     """
 
+    is_open = False
+
     def __init__(self, workload, threads, precision="float32", cache=None):
         self.original = workload
         self.threads = threads
@@ -92,6 +147,24 @@ class Case:
         """Raise NotMeasured if the model is not to be had in this precision."""
         if self.workload is None:
             raise NotMeasured("there is no recipe for a QDQ model of it")
+
+    def sampler(self, prepared):
+        """Return a function that takes a number of runs and samples them."""
+        if prepared.sample:
+            return prepared.sample
+        return functools.partial(measure.sample, lambda: prepared.call(self.inputs))
+
+    def compared(self, prepared):
+        """Return the accuracy of what is ready to run, None if it has no outputs."""
+        if not prepared.run:
+            return None
+        inputs, expected = _expected(self.original, self.threads)
+        outputs = [prepared.run(each)[0] for each in inputs]
+        return accuracy.Accuracy.of(outputs, expected, self.original.has_classes)
+
+    def results(self, result):
+        """Return what was measured as one result, or more."""
+        return [result]
 
     @property
     def own_precision(self):
@@ -165,16 +238,10 @@ def prepare_onnxruntime(case):
     check_onnxruntime(case)
     session = workloads.onnx_session(onnx_path(case), case.threads)
     run = functools.partial(session.run, None)
-    return Prepared(functools.partial(measure.sample, lambda: run(case.inputs)), run)
+    return Prepared(run=run, call=run)
 
 
-def openvino_settings(hint, threads, precision=None):
-    """Return OpenVINO's settings of a model; without a precision that is OpenVINO's choice."""
-    settings = {"PERFORMANCE_HINT": hint, "INFERENCE_NUM_THREADS": threads}
-    return settings | ({"INFERENCE_PRECISION_HINT": precision} if precision else {})
-
-
-def compile_openvino(case, hint, is_open=False):
+def compile_openvino(case, hint):
     """Compile a case with OpenVINO, for the shapes of its inputs unless those stay open.
 
     Returns
@@ -189,9 +256,9 @@ def compile_openvino(case, hint, is_open=False):
 
     core = openvino.Core()
     model = core.read_model(onnx_path(case))
-    if not is_open:
+    if not case.is_open:
         model.reshape({name: value.shape for name, value in case.inputs.items()})
-    precision = None
+    settings = {"PERFORMANCE_HINT": hint, "INFERENCE_NUM_THREADS": case.threads}
     default = core.get_property("CPU", "INFERENCE_PRECISION_HINT").get_type_name()
     is_default = case.is_int8
     if not case.is_int8:
@@ -199,7 +266,7 @@ def compile_openvino(case, hint, is_open=False):
         if capability not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
             raise NotMeasured(f"OpenVINO has no {case.precision} kernels for this CPU")
         is_default = precision == default
-    settings = openvino_settings(hint, case.threads, precision)
+        settings["INFERENCE_PRECISION_HINT"] = precision
     try:
         return core.compile_model(model, "CPU", settings), is_default
     except RuntimeError as error:
@@ -216,10 +283,8 @@ def prepare_openvino(case):
     def run(inputs):
         return list(request.infer(inputs).values())
 
-    def invoke():
-        request.infer(case.inputs, share_inputs=True)
-
-    return Prepared(functools.partial(measure.sample, invoke), run, is_default)
+    call = functools.partial(request.infer, share_inputs=True)
+    return Prepared(run=run, call=call, is_default=is_default)
 
 
 def check_tvm(case):
@@ -269,13 +334,13 @@ _ROWS = (
 BACKENDS = {row.name: row for row in _ROWS}
 
 
-def measure_workload(cases, backends, repeat, console, beside=contextlib.nullcontext):
-    """Measure one workload in several precisions, all in turns.
+def measure_cases(cases, backends, repeat, console, beside=contextlib.nullcontext):
+    """Measure a model in several precisions, all in turns.
 
     Parameters
     ----------
     cases : list of Case
-        The workload in each precision.
+        The model in each precision.
     backends : list of Backend
         What runs it.
     repeat : int
@@ -289,32 +354,25 @@ def measure_workload(cases, backends, repeat, console, beside=contextlib.nullcon
     -------
     list of dict
         For each precision and backend: the case, the backend, and either "reason" or "rounds" of
-        samples, "accuracy" and "is_default".
+        samples, "accuracy", "is_default" and "facts".
     """
-    name, results, samplers = cases[0].original.name, [], {}
-    inputs = accuracy.examples(cases[0].original)
-    with console.step(f"{name}: float32 outputs of onnxruntime"):
-        reference = prepare_onnxruntime(Case(cases[0].original, cases[0].threads))
-        expected = [reference.run(each)[0] for each in inputs]
-    for case in cases:
-        for backend in backends:
+    name, results, samplers = cases[0].original.title, [], {}
+    with contextlib.ExitStack() as stack:
+        for case, backend in itertools.product(cases, backends):
             result = {"case": case, "backend": backend}
             results.append(result)
             with console.step(f"{name}, {case.precision}: prepare {backend.name}"), shown(console):
                 try:
                     case.check()
                     prepared = backend.prepare(case)
-                    outputs = prepared.run and [prepared.run(each)[0] for each in inputs]
+                    stack.callback(prepared.close)
+                    result["accuracy"] = case.compared(prepared)
                 except NotMeasured as error:
                     result["reason"] = str(error)
-            if "reason" in result:
-                continue
-            result["is_default"] = prepared.is_default
-            result["accuracy"] = outputs and accuracy.Accuracy.of(
-                outputs, expected, case.original.has_classes
-            )
-            samplers[len(results) - 1] = prepared.sample
-    with console.step(f"{name}: measure"), beside():
-        for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
-            results[number]["rounds"] = rounds
-    return results
+                    continue
+            result.update(is_default=prepared.is_default, facts=prepared.facts)
+            samplers[len(results) - 1] = case.sampler(prepared)
+        with console.step(f"{name}: measure"), beside():
+            for number, rounds in measure.take_turns(samplers, repeat, note=console.note).items():
+                results[number]["rounds"] = rounds
+    return [each for result in results for each in result["case"].results(result)]

@@ -16,26 +16,12 @@
 # under the License.
 """Plots of measurements. matplotlib is imported when one is drawn."""
 
-import statistics
 import textwrap
-from pathlib import Path
 
-from scripts.errors import SetupError
 from scripts.files import replaced_at_end
 
 # So that bars of one backend, or of one kind of primitive, look alike in all plots.
 COLOURS = ("#0b6e99", "#d9730d", "#448361", "#9065b0", "#787774", "#c4554d", "#cb912f")
-SUFFIXES = (".png", ".svg", ".pdf")
-
-
-def check_path(option, path):
-    """Find out before the measurements that a plot cannot be written."""
-    if Path(path).suffix not in SUFFIXES:
-        raise SetupError(
-            f"{option}: {path} must end in {', '.join(SUFFIXES)}", "name another file."
-        )
-    if not Path(path).absolute().parent.is_dir():
-        raise SetupError(f"{option}: there is no folder {Path(path).parent}", "make it first.")
 
 
 def _figure(width, height, panels=1):
@@ -55,52 +41,52 @@ def _save(figure, path):
         figure.savefig(file, dpi=150)
 
 
-def backends(models, titles, precisions, path, subtitle):
-    """Draw the time of each backend on each model, relative to the first backend.
+def backends(labels, rows, path, subtitle):
+    """Draw the time of each runtime on each model, relative to the first runtime.
 
-    There is a panel for each precision, in which that of the first backend is 1.
+    There is a panel for each precision, in which that of the first runtime is 1.
 
     Parameters
     ----------
-    models : list of (str, dict of (str, str) to list of float)
-        The title of each model, and by backend and precision its samples in seconds.
-    titles : dict of str to str
-        The titles of the backends in their order; the first one is what the others are compared to.
-    precisions : list of str
-        The precisions in the order of their panels.
+    labels : list of (str, str, str)
+        Of each row: the model, the precision and the runtime.
+    rows : list of dict
+        The rows of `scripts.bench.rows`.
     path : str
         The file; its suffix says the format.
     subtitle : str
         How it was measured.
     """
+    models, precisions, titles = (list(dict.fromkeys(names)) for names in zip(*labels))
+    times = {label: row["median_ms"] for label, row in zip(labels, rows) if "median_ms" in row}
     width = max(6, (0.16 * len(titles) + 0.4) * len(models) + 1)
     figure, _ = _figure(width, 0.8 + 2.7 * len(precisions), len(precisions))
     from matplotlib.patches import Patch
 
     colours = [COLOURS[number % len(COLOURS)] for number in range(len(titles))]
-    first = next(iter(titles))
     share = 0.8 / len(titles)
     for axes, precision in zip(figure.axes, precisions):
-        for number, name in enumerate(titles):
-            positions, heights, texts = [], [], []
-            for position, (_, samples) in enumerate(models):
-                if not {(name, precision), (first, precision)} <= set(samples):
-                    continue
-                median = statistics.median(samples[name, precision])
-                positions.append(position + (number - (len(titles) - 1) / 2) * share)
-                heights.append(median / statistics.median(samples[first, precision]))
-                texts.append(f"{median * 1e3:.3g}")
+        for number, title in enumerate(titles):
+            places = [
+                (position, times[model, precision, title], times[model, precision, titles[0]])
+                for position, model in enumerate(models)
+                if {(model, precision, title), (model, precision, titles[0])} <= times.keys()
+            ]
+            offset = (number - (len(titles) - 1) / 2) * share
+            positions = [position + offset for position, _, _ in places]
+            heights = [time / first for _, time, first in places]
             bars = axes.bar(positions, heights, share, color=colours[number])
+            texts = [f"{time:.3g}" for _, time, _ in places]
             axes.bar_label(bars, texts, fontsize=7, rotation=90, padding=2)
         axes.axhline(1, color="lightgrey", linewidth=0.8, zorder=0)
         axes.set_title(precision, fontsize=9, loc="left")
         axes.margins(x=0.01, y=0.2)
-    names = [textwrap.fill(title, 16) for title, _ in models]
+    names = [textwrap.fill(title, 16) for title in models]
     figure.axes[-1].set_xticks(range(len(models)), names, fontsize=8)
-    figure.supylabel(f"time, {titles[first]} = 1; the numbers are ms", fontsize=9)
+    figure.supylabel(f"time, {titles[0]} = 1; the numbers are ms", fontsize=9)
     figure.suptitle(subtitle, fontsize=9)
-    # Not the bars' own labels: a panel may lack a backend.
-    handles = [Patch(color=colour, label=title) for colour, title in zip(colours, titles.values())]
+    # Not the bars' own labels: a panel may lack a runtime.
+    handles = [Patch(color=colour, label=title) for colour, title in zip(colours, titles)]
     place = dict(loc="outside lower center", ncols=len(titles))
     figure.legend(handles=handles, fontsize=8, frameon=False, **place)
     _save(figure, path)

@@ -28,11 +28,10 @@ import functools
 import json
 
 from scripts import options, table
-from scripts.bench import common, measure, plot
+from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_atomically
-from scripts.layout import PluginLayout
 
 HEADER = [
     "primitive",
@@ -139,39 +138,36 @@ def choose(model, shapes):
     """Return the workload of a name, or of an ONNX file."""
     from dnnl_tests.models import workloads
 
-    from scripts.bench import own
+    from scripts.bench import peers
 
     if model.endswith(".onnx"):
-        return own.workload(model, shapes)
-    chosen = common.choose("model", model, workloads.WORKLOADS)
+        return peers.own_workload(model, shapes)
+    chosen = options.choose("model", model, workloads.WORKLOADS)
     if "," in model or len(chosen) != 1:
         raise SetupError(f"MODEL: {model!r} is not one model", "name one.")
     return chosen[0]
 
 
-def prepare(case):
-    """Compile a case with Relay; return what samples runs, and what times the primitives."""
+def prepare(case, stack, with_relax):
+    """Compile a case; return what samples runs, and what times the primitives.
+
+    With Relax it is in a process that ends with `stack`.
+    """
     from tvm.testing import dnnl as testing
 
-    runner = case.runner
-    return (
-        functools.partial(measure.sample, runner.invoke),
-        functools.partial(testing.primitives, runner),
-    )
+    from scripts.bench import peers, relax
 
-
-def prepare_relax(case, stack):
-    """Compile a case with Relax in a process that ends with `stack`; return the same."""
-    from scripts.bench import relax
-
-    worker = stack.enter_context(relax.Worker(PluginLayout()))
-    prepared = relax.Relax(worker).prepare(case)
-    return prepared.sample, functools.partial(worker.ask, "primitives", case.precision)
+    if not with_relax:
+        sample = peers.prepare_dnnl(case).sample
+        return sample, functools.partial(testing.primitives, case.runner)
+    worker = stack.enter_context(relax.worker())
+    sample = relax.Relax(worker).prepare(case).sample
+    return sample, functools.partial(worker.ask, "primitives", case.precision)
 
 
 def main(args):
     """Print the profile; return the exit code."""
-    common.limit_threads(args.threads)
+    options.limit_threads(args.threads)
     # After the threads are set: these import tvm.
     from scripts.bench import peers
     from scripts.passes import shown
@@ -179,23 +175,18 @@ def main(args):
     if args.cache and args.relax:
         raise SetupError("--cache is for Relay", "leave it or --relax away.")
     workload = choose(args.model, args.shape)
-    if args.json:
-        common.check_writable(args.json)
-    if args.plot:
-        plot.check_path("--plot", args.plot)
     console = Console()
     case = peers.Case(workload, args.threads, args.precision, args.cache)
     with contextlib.ExitStack() as stack:
-        with console.step(f"{workload.name}, {args.precision}: compile"), shown(console):
+        with console.step(f"{workload.title}, {args.precision}: compile"), shown(console):
             try:
                 case.check()
-                ready = prepare_relax(case, stack) if args.relax else prepare(case)
+                sample, primitives = prepare(case, stack, args.relax)
             except peers.NotMeasured as error:
                 raise SetupError(
                     f"--precision {args.precision}: {error}", "choose another."
                 ) from error
-        with console.step(f"{workload.name}: measure"):
-            sample, primitives = ready
+        with console.step(f"{workload.title}: measure"):
             run = measure.Timing.of(sample(args.repeat))
             in_turn = primitives("profile_primitives", args.repeat)
             alone = primitives("measure_primitives", args.repeat)

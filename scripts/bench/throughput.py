@@ -22,30 +22,19 @@ many sessions with one thread as there are callers, OpenVINO its hint THROUGHPUT
 chooses by itself how many requests it runs at once.
 """
 
-import statistics
+import functools
 import threading
 import time
 
-from scripts.bench import common, measure
+from dnnl_tests.models import workloads
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
 
-TITLES = [
-    "runs per second",
-    "precision",
-    "1 caller,\n{threads} threads",
-    "{threads} callers,\n1 thread each",
-    "\nratio",
-    "onnxruntime,\n{threads} sessions",
-    "ours /\ntheirs",
-    "OpenVINO\nTHROUGHPUT",
-    "ours /\ntheirs",
-]
+from scripts.bench import peers
 
 
 def runners(case, callers, threads):
     """Compile a model, prepare it for a number of threads, and return a call for each caller."""
-    from tvm.relay.op.contrib import dnnl
-    from tvm.testing import dnnl as testing
-
     lib = case.compiled()
     # A library keeps the number of threads that there is at its first run.
     dnnl.set_num_threads(threads)
@@ -83,26 +72,17 @@ def runs_per_second(calls, runs):
 
 def ours(case, callers, threads):
     """Return a function that measures the rate of our callers."""
-    from tvm.contrib.onednn.policy import cpu
-
-    from scripts.bench import peers
-
-    if not case.is_int8 and not cpu.computes(case.precision):
-        raise peers.NotMeasured(f"oneDNN has no {case.precision} kernels for this CPU")
+    peers.check_onednn(case)
     calls = runners(case, callers, threads)
     return lambda runs: runs_per_second(calls, runs)
 
 
 def onnxruntime_sessions(case):
     """Return a function that measures as many sessions of onnxruntime as there are threads."""
-    from dnnl_tests.models import workloads
-
-    from scripts.bench import peers
-
     peers.check_onnxruntime(case)
     path = peers.onnx_path(case)
     sessions = [workloads.onnx_session(path, 1) for _ in range(case.threads)]
-    calls = [lambda session=session: session.run(None, case.inputs) for session in sessions]
+    calls = [functools.partial(session.run, None, case.inputs) for session in sessions]
     for call in calls:
         call()
     return lambda runs: runs_per_second(calls, runs)
@@ -111,8 +91,6 @@ def onnxruntime_sessions(case):
 def openvino_throughput(case):
     """Return a function that measures OpenVINO with the hint THROUGHPUT."""
     import openvino
-
-    from scripts.bench import peers
 
     model, _ = peers.compile_openvino(case, "THROUGHPUT")
     queue = openvino.AsyncInferQueue(model)
@@ -129,63 +107,33 @@ def openvino_throughput(case):
     return rate
 
 
-def measure_case(case, repeat, console):
-    """Return by way the median rate, or a text that says why it was not measured."""
-    from scripts.bench import peers
-    from scripts.passes import shown
+def _backend(name, title, prepare):
+    """Return a backend whose samples are the seconds between the ends of runs of all callers."""
 
-    name = f"{case.original.name}, {case.precision}"
-    ways = {
-        "one_caller": lambda: ours(case, 1, case.threads),
-        "many_callers": lambda: ours(case, case.threads, 1),
-        "onnxruntime": lambda: onnxruntime_sessions(case),
-        "openvino": lambda: openvino_throughput(case),
-    }
-    figures, rates = {}, {}
-    for way, prepare in ways.items():
-        with console.step(f"{name}: prepare {way}"), shown(console):
-            try:
-                case.check()
-                rates[way] = prepare()
-            except peers.NotMeasured as error:
-                figures[way] = str(error)
-    samplers = {way: lambda runs, rate=rate: [rate(runs)] for way, rate in rates.items()}
-    with console.step(f"{name}: measure"):
-        turns = measure.take_turns(samplers, repeat, note=console.note)
-    figures.update((way, statistics.median(sum(rounds, []))) for way, rounds in turns.items())
-    return {way: figures[way] for way in ways}
+    def prepared(case):
+        rate = prepare(case)
+        return peers.Prepared(lambda runs: [1 / rate(runs)])
+
+    return peers.Backend(name, title, prepared)
 
 
-def _over(rates, way, other):
-    pair = (rates[way], rates[other])
-    return "" if any(isinstance(rate, str) for rate in pair) else f"{pair[0] / pair[1]:.2f}"
+OURS = "many_callers"
 
 
-def compare(cases, repeat, console):
-    """Measure cases; return the titles and rows of a table, and rows for JSON."""
-    cells, rows, last = [], [], None
-    for case in cases:
-        rates = measure_case(case, repeat, console)
-        one, many, onnxruntime, openvino = (
-            "-" if isinstance(rate, str) else common.digits(rate) for rate in rates.values()
-        )
-        title = "" if case.original is last else case.original.title
-        last = case.original
-        cells.append(
-            [
-                title,
-                case.precision,
-                one,
-                many,
-                _over(rates, "many_callers", "one_caller"),
-                onnxruntime,
-                _over(rates, "many_callers", "onnxruntime"),
-                openvino,
-                _over(rates, "many_callers", "openvino"),
-            ]
-        )
-        row = {"model": case.original.name, "precision": case.precision, "callers": case.threads}
-        texts = {way: rate for way, rate in rates.items() if isinstance(rate, str)}
-        numbers = {way: rate for way, rate in rates.items() if way not in texts}
-        rows.append({**row, **numbers, **({"reasons": texts} if texts else {})})
-    return [title.format(threads=cases[0].threads) for title in TITLES], cells, rows
+def backends(threads):
+    """Return the rows of the table by name."""
+    rows = (
+        (OURS, f"DNNL, {threads} callers", lambda case: ours(case, threads, 1)),
+        ("one_caller", f"DNNL, 1 caller, {threads} threads", lambda case: ours(case, 1, threads)),
+        ("onnxruntime", f"onnxruntime, {threads} sessions", onnxruntime_sessions),
+        ("openvino", "OpenVINO THROUGHPUT", openvino_throughput),
+    )
+    return {row[0]: _backend(*row) for row in rows}
+
+
+def as_rates(rows):
+    """Turn the times of rows into rates."""
+    for row in rows:
+        if "median_ms" in row:
+            row["runs_per_second"] = 1e3 / row.pop("median_ms")
+            del row["low_ms"], row["high_ms"]

@@ -20,25 +20,15 @@ It prints how much of them ran there, how fast, how far the results are from tho
 DNNL and of onnxruntime, and the text that was read.
 """
 
-import argparse
 import sys
 
 from scripts import options
 from scripts.console import Console
-from scripts.demo.defaults import MODELS, TEXT
 from scripts.errors import SetupError
 
-
-def models(text):
-    """Parse the value of --models."""
-    names = options.names(text)
-    for name in names:
-        if name not in MODELS:
-            raise argparse.ArgumentTypeError(f"no model {name!r}; there are {', '.join(MODELS)}")
-    if not names:
-        raise argparse.ArgumentTypeError(f"name at least one of {', '.join(MODELS)}")
-    # Always in this order: the angle of the line decides how the recogniser sees it.
-    return [name for name in MODELS if name in names]
+# Always in this order: the angle of the line decides how the recogniser sees it.
+MODELS = ("mobilenet", "cls", "rec")
+TEXT = "Reading text with oneDNN 3"
 
 
 def add_arguments(parser):
@@ -48,7 +38,11 @@ def add_arguments(parser):
     line.add_argument("--text", help=f"draw and read this line (default: {TEXT!r})")
     parser.add_argument("--font", metavar="FILE", help="draw --text with this TrueType font")
     parser.add_argument(
-        "--models", type=models, metavar="A,B", help=f"some of {','.join(MODELS)} (default: all)"
+        "--models",
+        type=options.some_of(MODELS, "model"),
+        default=MODELS,
+        metavar="A,B",
+        help=f"some of {','.join(MODELS)} (default: all)",
     )
     parser.add_argument(
         "--repeat",
@@ -73,6 +67,8 @@ def main(args):
         )
     if args.font and args.text is None:
         raise SetupError("--font is for --text", "give the text, too.")
+    if args.text is None and args.image is None and not args.load:
+        args.text = TEXT
     # These import tvm.
     from tvm.relay.op.contrib import dnnl
 

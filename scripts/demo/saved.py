@@ -58,7 +58,7 @@ def check_target(folder):
 
 
 def save(folder, results, image):
-    """Write the libraries of `results` (list of compared.Result) and the line's image."""
+    """Write the libraries of `results` (list of show.Result) and the line's image."""
     try:
         _save(Path(folder), results, image)
     except (OSError, RuntimeError) as error:  # the second is what TVM says of the linker
@@ -106,10 +106,9 @@ def _save(folder, results, image):
 def read_index(folder):
     """Return the index of a saved directory, checked, or raise SetupError."""
     folder = Path(folder)
-    remedy = "save one with `./dev.py demo --save DIR`."
+    path, remedy = folder / INDEX, "save one with `./dev.py demo --save DIR`."
     if not folder.is_dir():
         raise SetupError(f"--load: there is no directory {folder}", remedy)
-    path = folder / INDEX
     if not path.is_file():
         raise SetupError(f"--load: {folder} was not saved by the demo: it has no {INDEX}", remedy)
     try:
@@ -118,9 +117,8 @@ def read_index(folder):
         raise SetupError(f"--load: cannot read {path}: {error}", remedy) from error
     if not isinstance(index, dict) or index.get("format") != FORMAT:
         raise SetupError(f"--load: {path} is not of the format {FORMAT}", remedy)
-    models = index.get("models")
-    complete = all(key in index for key in KEYS) and isinstance(models, list) and models
-    if not complete or not all(isinstance(m, dict) and set(MODEL_KEYS) <= m.keys() for m in models):
+    entries = [(index, KEYS), *((model, MODEL_KEYS) for model in index.get("models", ()))]
+    if len(entries) == 1 or not all(set(keys) <= set(entry) for entry, keys in entries):
         raise SetupError(f"--load: {path} is damaged: entries are missing", remedy)
     if index["machine"] != platform.machine():
         raise SetupError(
@@ -128,10 +126,9 @@ def read_index(folder):
             f"but this machine is {platform.machine()}",
             "save it again on this machine.",
         )
-    for model in models:
-        for suffix in (".so", ".npz"):
-            if not (folder / (model["name"] + suffix)).is_file():
-                raise SetupError(f"--load: {folder} lacks {model['name']}{suffix}", remedy)
+    for name in (model["name"] + suffix for model in index["models"] for suffix in (".so", ".npz")):
+        if not (folder / name).is_file():
+            raise SetupError(f"--load: {folder} lacks {name}", remedy)
     return index
 
 

@@ -16,6 +16,8 @@
 # under the License.
 """Runs the demo: models are run and their results printed, or those that it saved."""
 
+import dataclasses
+
 import tvm
 from dnnl_tests.models import ocr, workloads
 from tvm.relay.op.contrib import dnnl
@@ -23,10 +25,106 @@ from tvm.testing import dnnl as testing
 
 from scripts import table
 from scripts.bench import measure
-from scripts.demo import compared, saved, text_line
-from scripts.demo.defaults import MODELS, TEXT
+from scripts.demo import saved, text_line
 from scripts.errors import SetupError
 from scripts.options import cpus
+from scripts.passes import shown
+
+# Outputs of the models are probabilities; float32 sums in another order differ by far less.
+TOLERANCE = 1e-4
+# On a busy machine the timed runs could take minutes.
+SECONDS = 10.0
+
+
+@dataclasses.dataclass
+class Result:
+    """The results of running one model.
+
+    Attributes
+    ----------
+    workload : dnnl_tests.models.workloads.Workload
+        The model.
+    inputs : dict of str to numpy.ndarray
+        What it ran on.
+    report : tvm.relay.op.contrib.dnnl.OffloadReport
+        What runs on oneDNN.
+    lib : GraphExecutorFactoryModule
+        The compiled library.
+    outputs, reference, onnx : list of numpy.ndarray
+        Of oneDNN, of TVM without DNNL, of onnxruntime (None if the model is not an ONNX file).
+    timing : scripts.bench.measure.Timing
+        Of one run on oneDNN.
+    """
+
+    workload: workloads.Workload
+    inputs: dict
+    report: dnnl.OffloadReport
+    lib: object
+    outputs: list
+    reference: list
+    onnx: list
+    timing: measure.Timing
+
+    def differences(self):
+        """Return the differences from TVM without DNNL, and from onnxruntime or None."""
+        from_onnx = testing.difference(self.outputs, self.onnx) if self.onnx else None
+        return testing.difference(self.outputs, self.reference), from_onnx
+
+    def problems(self):
+        """Return what is wrong with the result as a list of sentences."""
+        problems = []
+        title = self.workload.title
+        if not self.report.offloaded:
+            problems.append(f"{title}: nothing ran on oneDNN")
+        peers = ("TVM without DNNL", "onnxruntime")
+        for peer, diff in zip(peers, self.differences()):
+            if diff and not diff.relative <= TOLERANCE:
+                problems.append(
+                    f"{title}: differs from {peer} by {diff.relative:.1e} of the largest"
+                )
+        return problems
+
+
+def compare(workload, inputs, repeat, console):
+    """Compile a model with DNNL and without, run both, and time the first.
+
+    Parameters
+    ----------
+    workload : dnnl_tests.models.workloads.Workload
+        The model.
+    inputs : dict of str to numpy.ndarray
+        Its inputs.
+    repeat : int
+        How many runs are timed.
+    console : scripts.console.Console
+        Shows the steps.
+
+    Returns
+    -------
+    Result
+        All that was seen.
+    """
+    name = workload.name
+    with console.step(f"{name}: import"):
+        mod, params = workload.load()
+    with console.step(f"{name}: partition for oneDNN"), shown(console):
+        partitioned = dnnl.partition_for_dnnl(mod, params)
+        report = dnnl.offload_report(partitioned)
+    with console.step(f"{name}: compile with DNNL"), shown(console):
+        lib = testing.build(partitioned, params)
+    with console.step(f"{name}: run {repeat} times"):
+        runner = testing.Runner(lib)
+        outputs = runner(inputs)
+        timing = measure.Timing.of(measure.sample(runner.invoke, repeat, budget=SECONDS))
+    with console.step(f"{name}: compile and run without DNNL"), shown(console):
+        # Level 1 fuses ops. More would take longer to compile; nobody times this one.
+        reference = testing.run(mod, inputs, params, opt_level=1)
+    onnx = None
+    if workload.onnx_path:
+        with console.step(f"{name}: run on onnxruntime"):
+            session = workloads.onnx_session(workload.onnx_path())
+            onnx = session.run(None, inputs)
+    return Result(workload, inputs, report, lib, outputs, reference, onnx, timing)
 
 
 def get_line(args):
@@ -65,7 +163,7 @@ def check_models(names):
 def run_all(args, line, console):
     """Compile and run the models; return the results and the line as it was recognised."""
     results = []
-    for name in args.models or MODELS:
+    for name in args.models:
         if name == "mobilenet":
             workload = workloads.WORKLOADS[name]
             inputs = workload.inputs()
@@ -73,7 +171,7 @@ def run_all(args, line, console):
             width = line.width() if name == "rec" else ocr.CLS_WIDTH
             workload = workloads.ocr(name, width)
             inputs = {workload.input_name: ocr.to_input(line.image, width)}
-        result = compared.run(workload, inputs, args.repeat, console)
+        result = compare(workload, inputs, args.repeat, console)
         results.append(result)
         if name == "cls" and ocr.is_upside_down(result.outputs[0]):
             line = line.turned()
@@ -112,8 +210,8 @@ def print_reading(line, readers):
 
 def compile_and_run(args, console):
     """Do the main job; return what is wrong with the results as a list of sentences."""
-    line = get_line(args) or text_line.draw(TEXT)
-    check_models(args.models or MODELS)
+    line = get_line(args)
+    check_models(args.models)
     if args.save:
         saved.check_target(args.save)
     note = measure.busy_note()
@@ -146,7 +244,7 @@ def compile_and_run(args, console):
 def load_and_run(args, console):
     """Run saved libraries; return what is wrong with the results as a list of sentences."""
     index = saved.read_index(args.load)
-    wanted = args.models or MODELS
+    wanted = args.models
     entries = [model for model in index["models"] if model["name"] in wanted]
     if not entries:
         raise SetupError(
@@ -168,13 +266,13 @@ def load_and_run(args, console):
             if line is not None and model.name != "mobilenet":
                 inputs = ocr.to_input(line.image, model.shape[3])
                 outputs = model.runner({model.input_name: inputs})
-            samples = measure.sample(model.runner.invoke, args.repeat, budget=compared.SECONDS)
+            samples = measure.sample(model.runner.invoke, args.repeat, budget=SECONDS)
             timing = measure.Timing.of(samples)
         if line is not None and model.name == "cls" and ocr.is_upside_down(outputs[0]):
             line = line.turned()
         if model.name == "rec":
             read = outputs
-        if not diff.relative <= compared.TOLERANCE or model.partitions != entry["partitions"]:
+        if not diff.relative <= TOLERANCE or model.partitions != entry["partitions"]:
             problems.append(f"{model.title}: not the same as when it was saved")
         rows.append([model.title, model.partitions, f"{timing.median:.2f} ms", difference(diff)])
     print_heading(note)

@@ -22,7 +22,7 @@ No warning and no broken link between pages is allowed.
 import os
 import shutil
 
-from scripts.browser import find_browser
+from scripts.docs.picture import find_browser
 from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.setup.environment import prepare

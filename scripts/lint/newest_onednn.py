@@ -26,27 +26,18 @@ from scripts.setup.native import NativeBuild
 def newest_version(layout):
     """Return "major.minor" of the newest headers."""
     text = (layout.onednn_newest / "include/oneapi/dnnl/dnnl_version.h").read_text()
-    parts = [
-        re.search(rf"DNNL_VERSION_{part}\s+(\d+)", text).group(1) for part in ("MAJOR", "MINOR")
-    ]
-    return ".".join(parts)
+    return ".".join(re.findall(r"#define DNNL_VERSION_(?:MAJOR|MINOR)\s+(\d+)", text))
 
 
 class NewestBuild(NativeBuild):
     """A build that stops at the objects: there is no library for the newest headers."""
 
     def __init__(self, runner, layout):
-        super().__init__(runner, layout, layout.build / "newest")
-
-    def configure_command(self):
-        """Return CMake's command line."""
-        replaced = {
-            f"-DUSE_DNNL={self.layout.onednn}": f"-DUSE_DNNL={self.layout.onednn_newest}",
-            "-DCMAKE_BUILD_TYPE=Release": "-DCMAKE_BUILD_TYPE=Debug",
+        definitions = {
+            "USE_DNNL": layout.onednn_newest,
+            "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
         }
-        command = [replaced.get(word, word) for word in super().configure_command()]
-        flags = ["-DCMAKE_CXX_FLAGS_DEBUG=-O0 -Werror", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
-        return [*command, *flags]
+        super().__init__(runner, layout, layout.build / "newest", "-O0 -Werror", definitions)
 
     def objects(self):
         """Return the targets of our sources; those of the tests are left out."""

@@ -14,15 +14,17 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Checks of text: licence headers, the length of files, and strings that must not appear.
+"""Checks of text: licence headers, the length of files, strings that must not appear, imports.
 
 Our own, as no tool that others keep has the first two for all kinds of files. pre-commit's hook for
 blanks at the end of lines repairs files, where `./dev.py lint` must only tell; and as there is a
 table of forbidden strings, such blanks and the marks of a merge are two rows of it.
 """
 
+import ast
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 from scripts.errors import SetupError
@@ -35,6 +37,10 @@ WITH_HEADER |= {"CMakeLists.txt", "run", ".clang-format"}
 # Kinds of files whose length counts: what people read as code.
 WITH_LIMIT = {".py", ".cc", ".h", ".c", ".cmake", ".sh", "CMakeLists.txt"}
 BINARY = {".png", ".jpg", ".onnx", ".npz", ".npy", ".ttf"}
+
+PACKAGE = "python/tvm/contrib/onednn"
+# What it may import beside the standard library. The last one writes the page of a report.
+_PACKAGES = {"ml_dtypes", "numpy", "dnnl_report_page"}
 
 
 def list_files(root):
@@ -105,3 +111,31 @@ def check_forbidden(root, files, table):
             for pattern, kinds, why in rules:
                 if (kinds is None or _is_of(path, kinds)) and pattern.search(line):
                     yield f"{path}:{number}: {why}: {line.strip()[:80]}"
+
+
+def check_package(root):
+    """Yield a message for each forbidden import in the package that Relay and Relax share.
+
+    It may import itself, the standard library, and the packages in `_PACKAGES`.
+    """
+    folder = root / PACKAGE
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for name in _foreign(path, node, folder):
+                yield f"{path.relative_to(root)}:{node.lineno}: the shared package imports {name}"
+
+
+def _foreign(path, node, folder):
+    """Return what an import names outside of the package and what that may use."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.level:
+        base = path.parents[node.level - 1]
+        is_inside = base == folder or folder in base.parents
+        return [] if is_inside else ["." * node.level + (node.module or "")]
+    elif isinstance(node, ast.ImportFrom):
+        names = [node.module]
+    else:
+        return []
+    known = sys.stdlib_module_names | _PACKAGES
+    return [name for name in names if name.split(".")[0] not in known]

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from scripts.errors import SetupError
+from scripts.files import is_source
 from scripts.layout import ROOT
 from scripts.patchset.tree import ABSENT, STATE_DIR, State, Tree, file_state
-from scripts.setup.stamps import is_source
 
 
 class Kind(NamedTuple):

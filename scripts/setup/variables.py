@@ -20,10 +20,11 @@ import os
 from pathlib import Path
 
 from scripts.errors import SetupError
-from scripts.layout import PluginLayout
 from scripts.runner import prepend
 
 LIBRARY_PLACES = ("build", "lib", "build/Release", "python/tvm")
+# Variables that lead to a tree with Relay.
+_OF_TREE = ("TVM_HOME", "TVM_LIBRARY_PATH", "TVM_DNNL_LIBRARY")
 
 
 def tvm_home(environ=None):
@@ -59,23 +60,25 @@ def find_libtvm(home):
 def variables(layout, environ=None):
     """Return the environment variables of commands that run in the prepared environment."""
     environ = dict(os.environ if environ is None else environ)
-    if isinstance(layout, PluginLayout):
-        return _of_plugin(layout, environ)
-    home = tvm_home(environ)
-    package = home / "python" if home else layout.prebuilt
-    library = find_libtvm(home) if home else layout.tvm
-
+    home = tvm_home(environ) if layout.has_tree else None
+    for name in ("PYTHONHOME", *(() if layout.has_tree else _OF_TREE)):
+        environ.pop(name, None)
     prepend(environ, "PATH", layout.bin)
+    if not layout.has_tree:
+        # Before any TVM that is on the caller's path.
+        prepend(environ, "PYTHONPATH", layout.packages)
     prepend(environ, "PYTHONPATH", layout.report_page)
     # What the commands share with the tests: networks, random graphs, the table of ops.
     prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "contrib")
-    prepend(environ, "PYTHONPATH", package)
     environ["VIRTUAL_ENV"] = str(layout.venv)
+    if not layout.has_tree:
+        prepend(environ, "PYTHONPATH", layout.plugin)
+        return environ
+    prepend(environ, "PYTHONPATH", home / "python" if home else layout.prebuilt)
     # The tree's own libtvm.so, whatever else LD_LIBRARY_PATH or PATH may offer.
-    environ["TVM_LIBRARY_PATH"] = str(library)
+    environ["TVM_LIBRARY_PATH"] = str(find_libtvm(home) if home else layout.tvm)
     if layout.native != layout.build:
         environ["TVM_DNNL_LIBRARY"] = str(layout.library)
-    environ.pop("PYTHONHOME", None)
     return environ
 
 
@@ -83,18 +86,3 @@ def newer_onednn(layout, environ):
     """Return the variables with which a process opens the newer library of oneDNN."""
     first = [str(layout.onednn_newer / "lib"), *filter(None, [environ.get("LD_LIBRARY_PATH")])]
     return {**environ, "LD_LIBRARY_PATH": os.pathsep.join(first)}
-
-
-def _of_plugin(layout, environ):
-    """Return the environment variables of commands that run in the plug-in's environment."""
-    prepend(environ, "PATH", layout.bin)
-    # Before any TVM that is on the caller's path.
-    prepend(environ, "PYTHONPATH", layout.packages)
-    prepend(environ, "PYTHONPATH", layout.report_page)
-    # What its tests share with those of the other.
-    prepend(environ, "PYTHONPATH", layout.root / "tests" / "python" / "contrib")
-    prepend(environ, "PYTHONPATH", layout.plugin)
-    environ["VIRTUAL_ENV"] = str(layout.venv)
-    for name in ("PYTHONHOME", "TVM_HOME", "TVM_LIBRARY_PATH", "TVM_DNNL_LIBRARY"):
-        environ.pop(name, None)
-    return environ

@@ -26,8 +26,8 @@ import json
 import shutil
 import sys
 
+from scripts.files import write_atomically
 from scripts.layout import Layout
-from scripts.setup.stamps import write_atomic
 
 CREATE = "runtime.DNNLJSONRuntimeCreate"
 # Networks are left out: what is damaged in them is damaged in small graphs, too, and sooner.
@@ -47,7 +47,7 @@ def keep(symbol, text):
     text = json.dumps(json.loads(text.replace(symbol, "main")), separators=(",", ":"))
     path = Layout().corpus / f"{name_of(text)}.json"
     if not path.exists():
-        write_atomic(path, text)
+        write_atomically(path, text, parents=True)
 
 
 def pytest_collection_finish():
@@ -125,7 +125,7 @@ def main():
     fixed = read_fixed(layout) if layout.gate_graphs.exists() else []
     texts = [path.read_text("utf-8") for path in layout.corpus.glob("*.json")]
     lines = sorted({*fixed, *choose(texts, fixed)})
-    write_atomic(layout.gate_graphs, "".join(f"{line}\n" for line in lines))
+    write_atomically(layout.gate_graphs, "".join(f"{line}\n" for line in lines))
     print(f"{len(lines)} graphs, {len(lines) - len(fixed)} of them new")
 
 

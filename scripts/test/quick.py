@@ -32,7 +32,7 @@ RELAX = "tests/python/relax"
 RULES = (
     (r"tests/python/.*/test_\w+\.py$", ("{path}",)),
     (r"tests/python/relax/|src/runtime/extra/|python/tvm/relax/", (RELAX,)),
-    (r"scripts/plugin/|scripts/setup/plugin", (RELAX,)),
+    (r"scripts/plugin/", (RELAX,)),
     (rf"{STAGES}(\w+)/(rows/)?\w+\.\w+$", (STAGES + "{0}",)),
     (rf"{STAGES}malformed", (STAGES + "runtime", RELAX)),
     (rf"{STAGES}\w+\.py$", (FIRST, STAGES + "fusion")),

@@ -38,15 +38,9 @@ class SanitizedBuild(NativeBuild):
     """
 
     def __init__(self, runner, layout, name):
-        super().__init__(runner, layout, layout.build / name / "cmake")
-        self.name = name
+        flags = f"-fsanitize={SANITIZERS[name]} {FLAGS}"
+        super().__init__(runner, layout, layout.build / name / "cmake", flags)
         self.suppressions = layout.root / "scripts" / "test" / "suppressions"
-
-    def configure_command(self):
-        """Return CMake's command line."""
-        command = super().configure_command()
-        command[command.index("-DCMAKE_BUILD_TYPE=Release")] = "-DCMAKE_BUILD_TYPE=Debug"
-        return [*command, f"-DCMAKE_CXX_FLAGS_DEBUG=-fsanitize={SANITIZERS[self.name]} {FLAGS}"]
 
     def variables(self, environ):
         """Return the environment of the programs; what the caller has set comes last and counts."""

@@ -25,6 +25,7 @@ not, bit by bit, that of the first run, if a process does not end, or if the mem
 import contextlib
 import ctypes
 import gc
+import multiprocessing
 import os
 import random
 import statistics
@@ -34,7 +35,6 @@ import time
 from typing import NamedTuple
 
 from scripts import options, table
-from scripts.bench.common import limit_threads
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -77,8 +77,9 @@ def resident_mb():
     """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    import psutil
+
+    return psutil.Process().memory_info().rss / 1e6
 
 
 def network(batch):
@@ -226,25 +227,17 @@ class Soak:
         model = self.random.choice(self.models)
         runner = self.testing.Runner(model.library, "graph")
         self.check(runner, model)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                self.check(runner, model)
-                status = 0
-            finally:
-                os._exit(status)
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                if status:
-                    raise SoakError(f"a forked process ended with status {status}")
-                return 2
-            time.sleep(0.001)
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        raise SoakError(f"a forked process did not end within {PATIENCE:.0f} s")
+        child = multiprocessing.get_context("fork").Process(target=self.check, args=(runner, model))
+        child.start()
+        child.join(PATIENCE)
+        if child.is_alive():
+            child.kill()
+            child.join()
+            raise SoakError(f"a forked process did not end within {PATIENCE:.0f} s")
+        if child.exitcode:
+            raise SoakError(f"a forked process ended with status {child.exitcode}")
+        child.close()
+        return 2
 
 
 def compare(got, expected):
@@ -282,7 +275,7 @@ def grown(turns):
 
 def main(args):
     """Soak; print a table; return the exit code."""
-    limit_threads(args.threads)
+    options.limit_threads(args.threads)
     # A process that was forked has one thread of TVM's pool: it would wait for the others.
     os.environ["TVM_NUM_THREADS"] = "1"
     console = Console()

@@ -25,7 +25,7 @@ import tempfile
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from scripts.browser import find_browser
+from scripts.docs.picture import find_browser
 
 # By name: where it is, or None, and its words. The size of Firefox is in variables. (A `firefox` of
 # Ubuntu is a snap, which has no access to our profile.)

@@ -44,3 +44,32 @@ def layout(tmp_path):
     (tmp_path / "src").mkdir()
     (tmp_path / "src/a.cc").write_text("int a;")
     return Layout(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def own_model(tmp_path_factory):
+    """Write a model of two inputs, one of them with an open batch; return its path."""
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper
+
+    def info(name, dtype, shape):
+        return helper.make_tensor_value_info(name, dtype, shape)
+
+    weight = np.random.default_rng(0).standard_normal((8, 4)).astype("float32")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        helper.make_node("Gather", ["y", "index"], ["z"], axis=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "own",
+        [info("x", TensorProto.FLOAT, ["n", 8]), info("index", TensorProto.INT64, [2])],
+        [info("z", TensorProto.FLOAT, ["n", 2])],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    path = tmp_path_factory.mktemp("own") / "rec-own.onnx"
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    onnx.save(model, path)
+    return str(path)

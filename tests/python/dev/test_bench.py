@@ -17,11 +17,9 @@
 """The benchmark: what it measures, what it prints, and what it says when something is wrong."""
 
 import argparse
-import os
-import shutil
+import contextlib
+import re
 import types
-from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,13 +34,9 @@ from scripts import options
 from scripts.bench import (
     bench,
     codegens,
-    common,
-    coverage,
     measure,
-    open_dims,
-    own,
-    packages,
     peers,
+    rows,
     throughput,
 )
 from scripts.console import Console
@@ -78,27 +72,54 @@ def test_bench_takes_turns_and_runs_as_often_as_asked():
 
 def test_bench_names_what_there_is():
     with pytest.raises(SetupError, match="no 'vgg'") as error:
-        common.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
+        options.choose("models", "vgg", {"mobilenet": 1, "rec": 2})
     assert "there are mobilenet, rec" in said(error)
-    assert common.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
-    assert common.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
+    assert options.choose("models", "", {"mobilenet": 1, "rec": 2}) == [1, 2]
+    assert options.choose("models", "rec", {"mobilenet": 1, "rec": 2}) == [2]
 
 
-def test_bench_shows_the_code_generators_one_below_the_other(monkeypatch):
-    figures = dict.fromkeys(codegens._COLUMNS, 12.3)
-    rows = [{"model": "m", "codegen": codegen, **figures} for codegen in codegens.CODEGENS]
-    monkeypatch.setattr(codegens, "measure_workload", lambda *_: rows)
-    titles, cells, shown = codegens.compare([types.SimpleNamespace(name="m")], 5, Console())
-    assert shown == rows
-    assert [row[0] for row in cells] == ["m, JSON", "m, C_SRC"]
-    assert all(len(row) == len(titles) for row in cells)
+def test_bench_measures_each_code_generator_in_a_process_of_its_own(monkeypatch):
+    asked = []
+
+    class Process(contextlib.nullcontext):
+        def ask(self, what, *words):
+            asked.append((self, what))
+            figures = {"build": {"compile_s": 1.25, "weights_mb": 123.4}, "load": {"load_ms": 2.0}}
+            return figures.get(what) or [0.004] * words[0]
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            asked.append((self, "end"))
+
+    monkeypatch.setattr(codegens, "process", Process)
+    args = parsed("--codegen", "--repeat", "1")
+    backends = bench.chosen_backends(args, {})
+    models = [workloads.WORKLOADS["cls"]]
+    labels, measured = bench.compare(models, ["float32"], backends, args, Console())
+    title = models[0].title
+    assert labels == [(title, "float32", "JSON"), (title, "float32", "C_SRC")]
+    lines = rows.render("batch 1", labels, measured).splitlines()
+    figures = ["1.25", "2.00", "4.00", "4.00..4.00", "1.00", "123"]
+    assert cells_of(lines)[-2:] == [
+        [title, "float32", "JSON", *figures[:-2], figures[-1]],
+        ["float32", "C_SRC", *figures],
+    ]
+    assert [what for _, what in asked] == [
+        *("build", "end", "load") * 2,
+        *("sample", "sample", "end", "end"),
+    ]
+    assert len({process for process, _ in asked}) == 4
 
 
 def test_bench_says_that_a_process_failed():
-    with codegens.process() as child, pytest.raises(KeyError, match="no-such-model"):
-        child.submit(codegens.build, "no-such-model", "JSON", "x.so").result()
-    with codegens.process() as child, pytest.raises(BrokenProcessPool):
-        child.submit(os._exit, 1).result()
+    with codegens.process() as child, pytest.raises(SetupError, match="failed: build") as error:
+        child.ask("build", "no-such-model", "JSON", "x.so")
+    assert "no-such-model" in said(error)
+    with codegens.process() as child, pytest.raises(SetupError, match="ended with code -9"):
+        child._process.kill()
+        child.ask("sample", 1)
 
 
 def test_timing_is_in_milliseconds():
@@ -132,19 +153,19 @@ def test_each_number_of_threads_has_a_library():
 
 
 def test_bench_compares_one_caller_with_many(monkeypatch):
-    rates = {"one_caller": 100.0, "many_callers": 150.0, "onnxruntime": 120.0, "openvino": "none"}
-    monkeypatch.setattr(throughput, "measure_case", lambda *_: rates)
-    workload = types.SimpleNamespace(name="m", title="a model")
-    case = types.SimpleNamespace(original=workload, threads=2, precision="float32")
-    titles, cells, rows = throughput.compare([case], 5, Console())
-    assert cells == [
-        ["a model", "float32", "100", "150", "1.50", "120", "1.25", "-", ""],
+    monkeypatch.setattr(throughput, "ours", lambda case, callers, threads: lambda runs: 50 * runs)
+    backends = throughput.backends(2)
+    assert [backend.title for backend in backends.values()][:2] == [
+        "DNNL, 2 callers",
+        "DNNL, 1 caller, 2 threads",
     ]
-    assert len(titles) == 9 and titles[2] == "1 caller,\n2 threads"
-    del rates["openvino"]
-    row = {"model": "m", "precision": "float32", "callers": 2, "reasons": {"openvino": "none"}}
-    assert rows == [{**row, **rates}]
-    assert common.reasons(rows) == ["openvino, float32: none (m)"]
+    assert backends[throughput.OURS].prepare(None).sample(2) == [0.01]
+    measured = [
+        {"median_ms": 10.0, "low_ms": 9.0, "high_ms": 11.0, "ratio": 0.5},
+        {"reason": "no kernels"},
+    ]
+    throughput.as_rates(measured)
+    assert measured == [{"runs_per_second": 100.0, "ratio": 0.5}, {"reason": "no kernels"}]
 
 
 def bench_results():
@@ -167,18 +188,50 @@ def bench_results():
     ]
 
 
+def cells_of(lines):
+    """Return the cells of the lines of a table, whose columns are apart by two blanks or more."""
+    return [re.split(r"\s{2,}", line.strip()) for line in lines]
+
+
 def test_bench_has_a_row_for_each_precision_and_runtime():
     results = bench_results()
-    rows = bench.json_rows(results, "dnnl")
-    cells = [bench.table_row(row, "a model", r["backend"].title) for row, r in zip(rows, results)]
-    assert all(len(row) == len(bench.TITLES) for row in cells)
-    assert cells[0][3:] == ["4.00", "4.00..4.00", "", "", "1.00000", "0.0e+00", "100.0%"]
-    assert cells[1][3:] == ["3.00", "3.00..3.00", "1.33", "", "", "", ""], "no outputs"
-    assert cells[2][1:7] == ["float32", "OTHER *", "8.00", "8.00..8.00", "0.50", ""]
-    assert cells[3][5:] == ["", "0.25", "0.99800", "1.2e-02", "75.0%"], "a quarter of its float32"
-    assert cells[4][1:5] == ["int8", "OTHER", "-", ""]
-    assert common.reasons(rows) == ["other, int8: it has no kernels (m)"]
-    assert rows[2]["is_default"] and rows[3]["float32_ratio"] == 0.25
+    measured = rows.rows_of(results, "dnnl")
+    lines = rows.render("batch 1", rows.labels_of(results), measured).splitlines()
+    *_, ours, limit, other, int8, missing = cells_of(lines)
+    accurate = ["1.00000", "0.0e+00", "100.0%"]
+    assert ours == ["a model", "float32", "DNNL", "4.00", "4.00..4.00", *accurate]
+    assert limit == ["float32", "LIMIT", "3.00", "3.00..3.00", "1.33"], "no outputs"
+    assert other == ["float32", "OTHER *", "8.00", "8.00..8.00", "0.50", *accurate]
+    # A quarter of its float32.
+    assert int8[4:] == ["0.25", "0.99800", "1.2e-02", "75.0%"]
+    assert missing == ["int8", "OTHER", "-"]
+    assert rows.reasons(measured) == ["other, int8: it has no kernels (m)"]
+    assert measured[2]["is_default"] and measured[3]["float32_ratio"] == 0.25
+
+
+def test_a_table_has_the_columns_that_a_row_fills():
+    labels = [("a model", "float32", "DNNL")]
+    row = {"runs_per_second": 1234.5, "offloaded": 2, "total": 3}
+    lines = rows.render("batch 1", labels, [row]).splitlines()
+    assert cells_of(lines)[-1] == ["a model", "float32", "DNNL", "2/3", "1234"]
+
+
+def test_bench_compares_the_90th_percentiles_beside_other_work():
+    results = bench_results()[:3]
+    for result, seconds in zip(results, ([2.0, 2.0, 8.0], [1.0], [1.0, 4.0, 4.0])):
+        result["rounds"] = [seconds]
+    measured = rows.rows_of(results, "dnnl", with_high=True)
+    assert measured[2]["high_ratio"] == pytest.approx(6.8 / 4.0)
+    assert "high_ratio" not in measured[0]
+
+
+def test_bench_keeps_the_machine_busy_only_while_it_measures():
+    with measure.busy(2) as processes:
+        assert [process.poll() for process in processes] == [None, None]
+    assert all(process.poll() is not None for process in processes)
+    with pytest.raises(KeyError), measure.busy(1) as processes:
+        raise KeyError
+    assert processes[0].poll() is not None
 
 
 def test_bench_measures_what_a_runtime_can_run(monkeypatch):
@@ -188,67 +241,41 @@ def test_bench_measures_what_a_runtime_can_run(monkeypatch):
         outputs = [np.array([[1.0, 2.0, 4.0]]) + (case.precision == "float16")]
         return peers.Prepared(lambda repeat: [0.5] * repeat, lambda inputs: outputs)
 
+    peers._expected.cache_clear()
     monkeypatch.setattr(peers, "prepare_onnxruntime", prepare)
     workload = workloads.WORKLOADS["cls"]
     cases = [peers.Case(workload, 1, name) for name in ("float32", "float16", "int8")]
     backend = peers.Backend("fake", "Fake", prepare)
-    results = peers.measure_workload(cases, [backend], 4, Console())
+    results = peers.measure_cases(cases, [backend], 4, Console())
     assert [result.get("reason") for result in results] == [None, None, NO_RECIPE]
     assert [len(sum(result.get("rounds", []), [])) for result in results] == [4, 4, 0]
     assert results[0]["accuracy"] == accuracy.Accuracy(pytest.approx(1.0), 0.0, 1.0)
     assert results[1]["accuracy"].error == 0.25 and results[1]["accuracy"].top1 == 1.0
+    peers._expected.cache_clear()
 
 
 def test_bench_names_the_precisions():
     parser = argparse.ArgumentParser()
     bench.add_arguments(parser)
-    assert parser.parse_args([]).precision == ""
-    assert parser.parse_args(["--precision", "int8,float32"]).precision == "int8,float32"
+    assert parser.parse_args([]).precision is None
+    assert parser.parse_args(["--precision", "int8,float32"]).precision == ["float32", "int8"]
     assert set(bench.PRECISIONS) < set(options.PRECISIONS)
 
 
-@pytest.fixture(scope="module")
-def own_model(tmp_path_factory):
-    """Write a model of two inputs, one of them with an open batch; return its path."""
-    import onnx
-    from onnx import TensorProto, helper
-
-    def info(name, dtype, shape):
-        return helper.make_tensor_value_info(name, dtype, shape)
-
-    weight = np.random.default_rng(0).standard_normal((8, 4)).astype("float32")
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["y"]),
-        helper.make_node("Gather", ["y", "index"], ["z"], axis=1),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "own",
-        [info("x", TensorProto.FLOAT, ["n", 8]), info("index", TensorProto.INT64, [2])],
-        [info("z", TensorProto.FLOAT, ["n", 2])],
-        [onnx.numpy_helper.from_array(weight, "w")],
-    )
-    path = tmp_path_factory.mktemp("own") / "rec-own.onnx"
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
-    model.ir_version = 8
-    onnx.save(model, path)
-    return str(path)
-
-
 def test_bench_measures_a_file_of_the_user(own_model, capsys):
-    workload = own.workload(own_model, [("x", (3, 8))])
+    workload = peers.own_workload(own_model, [("x", (3, 8))])
     assert workload.title == "rec-own.onnx"
     inputs = accuracy.examples(workload)[0]
     assert inputs["x"].shape == (3, 8) and set(inputs["index"]) <= {0, 1}
     backends = [peers.BACKENDS[name] for name in ("dnnl", "onnxruntime")]
     cases = [peers.Case(workload, 1, name) for name in ("float32", "int8")]
-    results = peers.measure_workload(cases, backends, 2, Console())
+    results = peers.measure_cases(cases, backends, 2, Console())
     assert [result.get("reason") for result in results] == [None, None, NO_RECIPE, NO_RECIPE]
     assert results[0]["accuracy"].error < 1e-6
 
 
 def test_bench_takes_a_compiled_model_from_the_cache(own_model, tmp_path, monkeypatch):
-    workload = own.workload(own_model, [("x", (3, 8))])
+    workload = peers.own_workload(own_model, [("x", (3, 8))])
     inputs = accuracy.examples(workload)[0]
     cases = [peers.Case(workload, 1, cache=tmp_path / folder) for folder in ("a", "a", "b")]
     expected = cases[0].runner(inputs)
@@ -262,11 +289,50 @@ def test_bench_takes_a_compiled_model_from_the_cache(own_model, tmp_path, monkey
 
 def test_bench_says_what_a_file_needs(own_model):
     with pytest.raises(SetupError, match="no fixed shape") as error:
-        own.workload(own_model, [])
+        peers.own_workload(own_model, [])
     assert "--shape x=?,8" in said(error)
-    args = argparse.Namespace(model=own_model, models="rec", codegen=False, open_dims=False)
-    with pytest.raises(SetupError, match="cannot be measured with --models"):
-        bench.own_file(args)
+
+
+def parsed(*words):
+    parser = argparse.ArgumentParser()
+    bench.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["m.onnx", "--models", "rec"], "m.onnx does not go with --models"),
+        (["m.onnx", "--open-dims"], "m.onnx does not go with --open-dims"),
+        (["--relax", "--codegen"], "--relax does not go with --codegen"),
+        (["--relax", "--callers"], "--relax does not go with --callers"),
+        (["--cache", "x", "--relax"], "--cache does not go with --relax"),
+        (["--relax", "--open-dims", "--tvm-alone"], "--tvm-alone does not go with --open-dims"),
+        (["--tvm-alone"], "--tvm-alone goes with --relax"),
+        (["--codegen", "--precision", "int8"], "--codegen does not go with --precision"),
+    ],
+)
+def test_bench_refuses_options_that_do_not_go_together(words, told):
+    with pytest.raises(SetupError) as error:
+        bench.check(parsed(*words))
+    assert told in said(error)
+
+
+def test_bench_chooses_backends_by_mode():
+    def names(*words, relax=()):
+        rows = {name: peers.Backend(name, name, None) for name in relax}
+        return [backend.name for backend in bench.chosen_backends(parsed(*words), rows)]
+
+    assert names() == ["dnnl", "limit", "onnxruntime", "openvino"]
+    assert names("--backends", "tvm") == ["dnnl", "tvm"]
+    assert names("--busy", "2") == ["dnnl", "onnxruntime", "openvino"]
+    assert names("--open-dims", "--backends", "openvino") == ["dnnl", "static", "openvino"]
+    assert names("--callers")[:2] == ["many_callers", "one_caller"]
+    plugin = ("relax", "relax-tvm", "relax-static")
+    assert names("--relax", "--tvm-alone", relax=plugin)[:3] == ["relax", "relax-tvm", "dnnl"]
+    assert names("--relax", "--open-dims", relax=plugin)[:2] == ["relax", "relax-static"]
+    with pytest.raises(SetupError, match="--backends: there is no 'limit'"):
+        names("--open-dims", "--backends", "limit")
 
 
 def test_a_shape_may_have_commas_or_an_x_between_sizes():
@@ -286,108 +352,21 @@ def test_a_model_that_the_importer_cannot_read(tmp_path):
     assert "NoSuchOp" in said(error) and "docs/trouble_shooting.md" in said(error)
 
 
-def test_models_of_packages(own_model, monkeypatch):
-    # OpenVINO is a package of the benchmark's alone.
-    monkeypatch.setattr(packages, "PEERS", packages.PEERS[:1])
-    args = argparse.Namespace(threads=1, repeat=2, time=True)
-    cells, report, primitives = packages.measured(own_model, {"x": (3, 8)}, args)
-    assert len(cells) == len(packages.HEADER + packages.TIMES) - 1
-    assert cells[:3] == [report.total, report.offloaded, report.partitions]
-    assert cells[1] >= 1 and float(cells[4]) < 1e-6 and float(cells[5]) > 0 and cells[7] == "-"
-    assert "nn.dense" in {row["op"] for row in primitives}
-
-
-def test_coverage_says_which_pass_runs(own_model, tmp_path, monkeypatch, capsys):
-    notes = []
-    monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
-    flags = dict.fromkeys(["write", "time", "report", "packages"], False)
-    args = argparse.Namespace(models="", threads=1, repeat=1, **flags)
-    monkeypatch.setattr(workloads, "WORKLOADS", {"a": own.workload(own_model, [("x", (3, 8))])})
-    assert coverage.main(args) == 0 and any("passes, now" in note for note in notes)
-    notes.clear()
-    monkeypatch.setitem(packages.SHAPES, "rec-own.onnx", {"x": (3, 8)})
-    (tmp_path / "package").mkdir()
-    shutil.copy(own_model, tmp_path / "package")
-    assert packages.main(args, tmp_path, Console()) == 0
-    assert any("passes, now" in note for note in notes)
-    assert capsys.readouterr().out.count("rec-own") == 2
-
-
-def test_models_of_packages_that_are_slow_or_cut_are_explained():
-    def why(ours, theirs, partitions=1, reasons=None):
-        report = types.SimpleNamespace(partitions=partitions, reasons=reasons or {})
-        cells = [9, 9, partitions, "100%", "0", ours, theirs, "-"]
-        return packages.explanation(cells, report, [row(*each) for each in times])
-
-    def row(op, time):
-        return {"op": op, "microseconds": time}
-
-    dense = "75% of oneDNN's time in 2 x nn.dense"
-    times = [("nn.dense", 1.0), ("nn.dense", 2.0), ("exp", 1.0)]
-
-    logarithm = {"log": {"no rule for this op": 2}, "relu": {}}
-    assert why("1.5", "2.5", 4, logarithm) == why("1.5", "-") == ""
-    assert why("2.5", "1.5", 2, logarithm) == f"2 x log: no rule for this op; {dense}"
-    assert why("1.5", "2.5", 5, logarithm) == "2 x log: no rule for this op"
-    assert why("2.5", "1.5") == dense
-    many = {f"op{i}": {"no": i} for i in range(1, 7)}
-    assert (
-        why("1.5", "2.5", 5, many) == "6 x op6: no; 5 x op5: no; 4 x op4: no; 3 x op3: no; 2 more"
-    )
-
-
-def test_the_table_of_models_of_packages_goes_into_the_docs(tmp_path):
-    cells = [9, 8, 1, "99.00%", "1.0e-07", "1.50", "2.50", "-", ""]
-    text = packages.markdown([("a: x/one", cells), ("a: x/two", cells), ("b: y/one", cells)])
-    titles, _, *rows = text.splitlines()
-    assert titles.startswith(
-        "| package | model | ops | on oneDNN | partitions | floating-point work"
-    )
-    assert all(row.count("|") == titles.count("|") for row in rows)
-    assert [row.split("|")[1] for row in rows] == [" a ", "  ", " b "]
-    path = tmp_path / "coverage.md"
-    path.write_text("before\n" + packages.MARKS[0] + "old\n" + packages.MARKS[1] + "after\n")
-    packages.write(text, path)
-    packages.write(text, path)
-    assert path.read_text() == "before\n" + text.join(packages.MARKS) + "after\n"
-    path.write_text("before\n")
-    with pytest.raises(SetupError, match="no place for the table"):
-        packages.write(text, path)
-    assert packages.PATH.read_text().count(packages.MARKS[0]) == 1
-
-
-def test_shapes_of_models_of_packages():
-    def shapes(text):
-        return packages.shapes_of(Path(text))
-
-    assert shapes("openwakeword/openwakeword/resources/models/silero_vad.onnx")["h"] == (2, 1, 64)
-    assert "h" not in shapes("silero-vad/silero_vad/data/silero_vad.onnx")
-    assert shapes("speechmos/dnsmos_models/sig.onnx") != shapes("speechmos/a/sig_bak_ovr.onnx")
-    assert shapes("timer.onnx") == {}
-    path = Path("speechmos/speechmos/dnsmos_models/sig.onnx")
-    assert packages.named(path) == "speechmos: dnsmos_models/sig"
-
-
-def test_bench_of_open_dims_measures_some_runtimes_only():
-    assert open_dims.chosen_peers([]) == ["onnxruntime", "openvino"]
-    assert open_dims.chosen_peers(["dnnl", "openvino"]) == ["openvino"]
-    with pytest.raises(SetupError, match="--open-dims does not measure limit"):
-        open_dims.chosen_peers(["limit"])
-
-
 def test_bench_of_open_dims_has_rows_for_precisions(network, monkeypatch):
     monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
-    args = argparse.Namespace(threads=1, repeat=1)
-    titles, cells, rows = open_dims.compare(
-        [network], ["float32", "bfloat16"], ["onnxruntime"], args, Console()
-    )
-    assert [(row["precision"], row.get("shape")) for row in rows] == [
-        ("float32", [1, 3, 8, 8]),
-        ("float32", [2, 3, 8, 8]),
-        ("bfloat16", None),
+    args = parsed("--open-dims", "--backends", "onnxruntime", "--threads", "1", "--repeat", "1")
+    backends = bench.chosen_backends(args, {})
+    labels, measured = bench.compare([network], ["float32", "bfloat16"], backends, args, Console())
+    assert labels[:2] == [
+        ("Small 1x3x8x8", "float32", "DNNL"),
+        ("Small 1x3x8x8", "float32", "DNNL, one shape"),
     ]
-    assert all(len(row) == len(titles) for row in cells)
-    assert rows[0]["onnxruntime_ms"] > 0 and "openvino_ms" not in rows[0]
-    assert cells[0][0] == "Small 1x3x8x8" and cells[2][2] == "-"
-    (reason,) = common.reasons(rows)
-    assert reason.startswith("dnnl, bfloat16: oneDNN has no bfloat16 kernels for this CPU")
+    known = {(row["precision"], row["backend"], *row.get("shape", ())): row for row in measured}
+    assert len(known) == 6 + 3
+    ours, static, theirs = (
+        known["float32", name, 2, 3, 8, 8] for name in ("dnnl", "static", "onnxruntime")
+    )
+    assert ours["median_ms"] > 0 and ours["error"] < 1e-5 and ours["first_ms"] > 0
+    assert static["ratio"] > 0 and theirs["ratio"] > 0 and "first_ms" not in theirs
+    first, *_ = rows.reasons(measured)
+    assert first == "dnnl, bfloat16: oneDNN has no bfloat16 kernels for this CPU (mobilenet_v2)"

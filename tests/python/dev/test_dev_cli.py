@@ -109,10 +109,10 @@ def fresh(tmp_path, monkeypatch):
     for name in ("requirements", "patches", "python", "src", "cmake", "CMakeLists.txt"):
         (tmp_path / name).symlink_to(ROOT / name)
     layout = Layout(tmp_path)
-    for name in ("exec", "test.test", "in_environment", "setup.setup", "lint.lint"):
+    for name in ("exec", "test.test", "setup.setup", "lint.lint"):
         module = __import__(f"scripts.{name}", fromlist=["main"])
         monkeypatch.setattr(module, "Layout", lambda: layout)
-    for name in ("exec", "test.test", "in_environment"):
+    for name in ("exec", "test.test"):
         module = __import__(f"scripts.{name}", fromlist=["main"])
         monkeypatch.setattr(module, "PluginLayout", lambda: PluginLayout(tmp_path))
     monkeypatch.delenv("TVM_HOME", raising=False)

@@ -23,7 +23,7 @@ import pytest
 
 from scripts.console import Console
 from scripts.layout import ROOT, Layout
-from scripts.lint import includes, newest_onednn, text_rules
+from scripts.lint import newest_onednn, text_rules
 from scripts.runner import Runner
 
 TABLES = ROOT / "scripts" / "lint"
@@ -126,33 +126,6 @@ def test_the_newest_headers_are_compiled_without_a_warning(tmp_path, layout):
     assert "NEWEST" in message
 
 
-CORE = "src/runtime/contrib/dnnl/core/"
-
-
-@pytest.mark.parametrize(
-    "name, text, way",
-    [
-        ("plan.cc", "#include <tvm/runtime/logging.h>", "tvm/runtime/logging.h"),
-        ("plan.h", "#  include <dmlc/json.h>", "dmlc/json.h"),
-        ("ops/conv.cc", '#include "tvm/runtime/ndarray.h"', "tvm/runtime/ndarray.h"),
-        ("ops/conv.cc", '#include "../../shell.h"', "../../shell.h > tvm/runtime/module.h"),
-    ],
-)
-def test_the_core_includes_no_tvm(tmp_path, name, text, way):
-    write(
-        tmp_path,
-        "src/runtime/contrib/dnnl/shell.h",
-        '#include "shell.h"\n#include <tvm/runtime/module.h>\n',
-    )
-    write(tmp_path, CORE + "error.h", "#include <string>\n#include <dlpack/dlpack.h>\n")
-    write(
-        tmp_path, CORE + "ops/pool.cc", '#include "../error.h"\n#include "dnnl.hpp"\n// tvm/x.h\n'
-    )
-    assert list(includes.check_core(tmp_path)) == []
-    write(tmp_path, CORE + name, f"#include <vector>\n{text}\n")
-    assert list(includes.check_core(tmp_path)) == [f"{CORE}{name}: the core includes TVM: {way}"]
-
-
 @pytest.mark.parametrize(
     ("text", "name"),
     [
@@ -164,7 +137,7 @@ def test_the_core_includes_no_tvm(tmp_path, name, text, way):
     ],
 )
 def test_the_shared_package_imports_no_tvm(tmp_path, text, name):
-    folder = includes.PACKAGE
+    folder = text_rules.PACKAGE
     write(tmp_path, f"{folder}/policy/cpu.py", "import functools\n\nimport numpy as np\n")
     write(
         tmp_path,
@@ -172,8 +145,8 @@ def test_the_shared_package_imports_no_tvm(tmp_path, text, name):
         "import math\n\nfrom .. import cpu\nfrom ..cpu import x\nfrom ...options import y\n",
     )
     write(tmp_path, f"{folder}/options.py", "from .policy import cpu\n")
-    assert list(includes.check_package(tmp_path)) == []
+    assert list(text_rules.check_package(tmp_path)) == []
     write(tmp_path, f"{folder}/partition/fuse.py", f"{text}\n")
-    (message,) = includes.check_package(tmp_path)
+    (message,) = text_rules.check_package(tmp_path)
     assert message.startswith(f"{folder}/partition/fuse.py:")
     assert message.endswith(f": the shared package imports {name}")

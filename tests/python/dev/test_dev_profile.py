@@ -16,10 +16,12 @@
 # under the License.
 """The profile's table and the plots."""
 
+import argparse
+
 import pytest
 
+from scripts import options
 from scripts.bench import plot, profile
-from scripts.errors import SetupError
 
 
 def row(node="dnnl_0, node 3 nn.conv2d", impl="brgconv:avx512_core", flops=2e6, time=20.0):
@@ -64,10 +66,12 @@ def test_totals_by_code_begin_with_the_largest():
     ]
 
 
-@pytest.mark.parametrize("name, part", [("x.gif", "must end in .png"), ("no/x.png", "no folder")])
+@pytest.mark.parametrize(
+    "name, part", [("x.gif", "must end in .png"), ("no/x.png", "cannot write")]
+)
 def test_a_plot_that_cannot_be_written_is_refused_before_the_measurement(tmp_path, name, part):
-    with pytest.raises(SetupError, match=part):
-        plot.check_path("--plot", str(tmp_path / name))
+    with pytest.raises(argparse.ArgumentTypeError, match=part):
+        options.picture(str(tmp_path / name))
 
 
 def test_a_full_disk_leaves_the_old_plot(tmp_path, monkeypatch):
@@ -87,14 +91,15 @@ def test_a_full_disk_leaves_the_old_plot(tmp_path, monkeypatch):
 def test_the_plots(tmp_path):
     pytest.importorskip("matplotlib", reason="the benchmark's packages are not installed")
     plot.primitives([row(), row(time=5.0)], str(tmp_path / "a.svg"), "a model")
-    first = {
-        ("dnnl", "float32"): [0.001],
-        ("other", "float32"): [0.002],
-        ("dnnl", "int8"): [0.0005],
-    }
-    models = [("a model", first), ("another", {("dnnl", "float32"): [0.004]})]
-    titles = {"dnnl": "DNNL", "other": "other"}
-    plot.backends(models, titles, ["float32", "int8"], str(tmp_path / "b.svg"), "2 threads")
+    labels = [
+        ("a model", "float32", "DNNL"),
+        ("a model", "float32", "other"),
+        ("a model", "int8", "DNNL"),
+        ("another", "float32", "DNNL"),
+        ("another", "float32", "other"),
+    ]
+    rows = [{"median_ms": each} for each in (1.0, 2.0, 0.5, 4.0)] + [{"reason": "no kernels"}]
+    plot.backends(labels, rows, str(tmp_path / "b.svg"), "2 threads")
     assert "<svg" in (tmp_path / "a.svg").read_text()
     # matplotlib writes each text beside its outlines, as a comment.
     drawn = (tmp_path / "b.svg").read_text()

@@ -28,12 +28,12 @@ import pytest
 
 from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.files import Stamp, digest, is_source
 from scripts.layout import Layout
 from scripts.runner import Runner
 from scripts.setup import environment, steps, tree, wheels
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
-from scripts.setup.stamps import Stamp, digest, is_source
 
 
 class Recorder(Runner):
@@ -159,7 +159,7 @@ def test_only_the_changed_group_is_installed_again(layout):
     with (layout.requirements / "test.txt").open("a") as file:
         file.write("another==1.0\n")
     runner = Recorder(layout)
-    packages = steps.Packages(runner, layout, (*steps.GROUPS, "lint"))
+    packages = steps.Packages(runner, layout, (*layout.groups, "lint"))
     assert not packages.current()
     packages.run()
     (command,) = runner.commands
@@ -189,10 +189,10 @@ def test_an_interrupted_unpacking_leaves_no_tree(layout, monkeypatch):
         step.run()
     assert not layout.prebuilt.exists() and not step.current()
 
-    def unpacked(wheel, target, patches):
-        new = target.with_name("prebuilt.new")
-        new.mkdir(exist_ok=True)
-        return new
+    # What is left of it is swept away.
+    def unpacked(wheel, folder, patches):
+        assert not folder.exists()
+        folder.mkdir()
 
     monkeypatch.setattr(tree, "unpack", unpacked)
     step.run()

@@ -19,6 +19,7 @@
 import hashlib
 import os
 import pickle
+import re
 import subprocess
 import sys
 import zipfile
@@ -26,6 +27,7 @@ import zipfile
 import pytest
 
 from scripts.errors import SetupError
+from scripts.layout import ROOT
 from scripts.setup import tree, wheels
 
 LOADER = '''import ctypes
@@ -47,24 +49,33 @@ _LIB = _load_lib()
 '''
 
 
-def test_the_hook_is_added_once():
-    once = tree.add_hook(LOADER)
-    assert once.count("def _load_dnnl_library():") == 1
-    assert once.index("ctypes.CDLL(lib_path[0]") < once.index("    _load_dnnl_library()\n")
-    assert tree.add_hook(once) == once
+HOOKED = "tvm/_ffi/base.py"
+HOOK = ROOT / "patches/prebuilt/load-dnnl-library.patch"
 
 
-@pytest.mark.parametrize("line", ["def _load_lib():\n", tree._ANCHOR_LOAD])
-def test_a_loader_without_the_anchor_is_an_error(line):
-    with pytest.raises(SetupError, match="0 times"):
-        tree.add_hook(LOADER.replace(line, ""))
+def hooked(package, text=LOADER):
+    """Write a loader as TVM's package has it, and hook it; return its path."""
+    path = package / HOOKED
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    tree.patch(package, HOOK)
+    return path
+
+
+def test_the_library_is_opened_behind_libtvm(tmp_path):
+    text = hooked(tmp_path).read_text()
+    assert text.index("ctypes.CDLL(lib_path[0]") < text.index("    _load_dnnl_library()\n")
+
+
+@pytest.mark.parametrize("line", ["def _load_lib():\n", "    lib = ctypes.CDLL(lib_path[0], "])
+def test_a_loader_without_the_anchor_is_an_error(tmp_path, line):
+    with pytest.raises(SetupError, match="does not fit tvm/_ffi/base.py"):
+        hooked(tmp_path, LOADER.replace(line, ""))
 
 
 def run_loader(tmp_path, **environ):
     """Run a hooked loader as build/prebuilt/tvm/_ffi/base.py would run."""
-    path = tmp_path / "prebuilt/tvm/_ffi/base.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(tree.add_hook(LOADER))
+    path = hooked(tmp_path / "prebuilt")
     return subprocess.run(
         [sys.executable, path], capture_output=True, text=True, env={"PATH": "", **environ}
     )
@@ -168,13 +179,6 @@ def test_caches_and_hidden_files_are_not_overlaid(overlay):
     assert overlay.changes() == (["tvm/a.py"], [])
 
 
-def test_the_overlay_must_not_hold_the_hooked_file(overlay):
-    (source(overlay) / tree.HOOKED).parent.mkdir()
-    (source(overlay) / tree.HOOKED).write_text("")
-    with pytest.raises(SetupError, match="must not hold"):
-        overlay.sync()
-
-
 def make_wheel(path, files):
     """Write a zip file with these names and contents."""
     with zipfile.ZipFile(path, "w") as archive:
@@ -195,47 +199,50 @@ Forwarded: no
 +second
  third
 """
-WRONG, RIGHT = (
-    {name: "".join(pair[k] for pair in pairs) for name, pairs in tree.MENDED.items()}
-    for k in (0, 1)
-)
-WHEEL = {tree.HOOKED: LOADER, **WRONG}
 
 
-def test_a_tree_is_patched_and_mended(tmp_path):
-    patch = tmp_path / "a.patch"
-    patch.write_text(PATCH)
-    wheel = make_wheel(tmp_path / "t.whl", {**WHEEL, "tvm/relay/x.py": "first\nthird\n"})
-    new = tree.unpack(wheel, tmp_path / "prebuilt", [patch])
-    assert (new / "tvm/relay/x.py").read_text() == "first\nsecond\nthird\n"
-    for name, mended in RIGHT.items():
-        assert (new / name).read_text() == mended
+def sides(path):
+    """Return the name of a patched file, and the lines of the hunks before and after."""
+    head, *hunks = re.split("^@@ .*\n", path.read_text(), flags=re.MULTILINE)
+    lines = [line for hunk in hunks for line in hunk.splitlines(keepends=True)]
+    old, new = ("".join(line[1:] for line in lines if line[0] != mark) for mark in "+-")
+    return re.search("^--- a/python/(.+)$", head, re.MULTILINE).group(1), old, new
+
+
+def test_a_tree_is_patched(tmp_path):
+    (tmp_path / "a.patch").write_text(PATCH)
+    ours = sorted((ROOT / "patches/prebuilt").glob("*.patch"))
+    before, after = (
+        {"tvm/relay/x.py": text} for text in ("first\nthird\n", "first\nsecond\nthird\n")
+    )
+    for name, old, new in map(sides, ours):
+        before[name], after[name] = before.get(name, "") + old, after.get(name, "") + new
+    wheel = make_wheel(tmp_path / "t.whl", before)
+    new = tmp_path / "new"
+    tree.unpack(wheel, new, [tmp_path / "a.patch", *ours])
+    assert {name: (new / name).read_text() for name in after} == after
+
+
+def test_no_patched_file_is_overlaid():
+    patched = {sides(path)[0] for path in tree.patches(ROOT)}
+    assert HOOKED in patched and not patched & set(tree.for_relay(ROOT))
 
 
 def test_a_patch_that_does_not_fit_is_an_error(tmp_path):
     patch = tmp_path / "a.patch"
     patch.write_text(PATCH)
-    wheel = make_wheel(tmp_path / "t.whl", {**WHEEL, "tvm/relay/x.py": "third\n"})
+    wheel = make_wheel(tmp_path / "t.whl", {"tvm/relay/x.py": "third\n"})
     with pytest.raises(SetupError, match="a.patch: does not fit"):
         tree.unpack(wheel, tmp_path / "prebuilt", [patch])
 
 
 def test_a_tree_is_unpacked_without_what_ours_replaces(tmp_path):
-    files = {**WHEEL, tree.REPLACED[0]: "old", "tvm/relay/x.py": "x"}
+    files = {tree.REPLACED[0]: "old", "tvm/relay/x.py": "x"}
     wheel = make_wheel(tmp_path / "t.whl", files)
-    new = tree.unpack(wheel, tmp_path / "prebuilt")
-    assert new.name == "prebuilt.new" and not (tmp_path / "prebuilt").exists()
+    new = tmp_path / "new"
+    tree.unpack(wheel, new)
     assert (new / "tvm/relay/x.py").read_text() == "x"
-    assert "_load_dnnl_library" in (new / tree.HOOKED).read_text()
     assert not (new / tree.REPLACED[0]).exists()
-
-
-def test_what_an_interrupted_unpacking_left_is_swept_away(tmp_path):
-    wheel = make_wheel(tmp_path / "t.whl", WHEEL)
-    left = tmp_path / "prebuilt.new/left.py"
-    left.parent.mkdir()
-    left.write_text("half")
-    assert not (tree.unpack(wheel, tmp_path / "prebuilt") / "left.py").exists()
 
 
 def test_a_library_under_three_names_becomes_one_file(tmp_path):

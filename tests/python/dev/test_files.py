@@ -22,7 +22,7 @@ import sys
 
 import pytest
 
-from scripts.bench import common
+from scripts import options
 from scripts.files import write_atomically
 from scripts.layout import ROOT
 
@@ -70,8 +70,8 @@ def test_what_is_no_file_stays_what_it_is(tmp_path):
 
 
 def test_the_check_before_a_measurement_leaves_no_file(tmp_path):
-    common.check_writable(tmp_path / "a.json")
+    options.writable(tmp_path / "a.json")
     assert not list(tmp_path.iterdir())
     (tmp_path / "b.json").write_text("old")
-    common.check_writable(tmp_path / "b.json")
+    options.writable(tmp_path / "b.json")
     assert (tmp_path / "b.json").read_text() == "old"

@@ -33,9 +33,10 @@ import sys
 import zipfile
 from pathlib import Path
 
+from scripts.files import Stamp, digest
 from scripts.layout import Layout
 from scripts.patchset.patch_set import RELAX, RELAY, PatchSet
-from scripts.setup import stamps, wheels
+from scripts.setup import wheels
 
 LAYOUT = Layout()
 REQUIREMENTS = LAYOUT.requirements / "wheel-tvm-0.19.txt"
@@ -116,8 +117,8 @@ def wheel() -> Path:
 def wheel_tree() -> Path:
     """Lay the wheel out as a TVM tree if that is not done yet."""
     upstream = PatchSet().upstream
-    stamp = stamps.Stamp(WHEEL_TREE / ".stamp")
-    key = stamps.digest(REQUIREMENTS, Path(__file__), *sorted(upstream))
+    stamp = Stamp(WHEEL_TREE / ".stamp")
+    key = digest(REQUIREMENTS, Path(__file__), *sorted(upstream))
     if stamp.matches(key):
         return WHEEL_TREE
     new = WHEEL_TREE.with_name(WHEEL_TREE.name + ".new")
@@ -133,7 +134,7 @@ def wheel_tree() -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             # Nobody needs the text of the files that ours replace: empty ones do for all tests.
             target.write_bytes(b"" if path in upstream else archive.read(info))
-    stamps.Stamp(new / ".stamp").write(key)
+    Stamp(new / ".stamp").write(key)
     wheels.replace_directory(new, WHEEL_TREE)
     return WHEEL_TREE
 

@@ -25,7 +25,9 @@ from scripts.layout import ROOT
 from scripts.patchset.patch_set import RELAX, RELAY, Patch, PatchSet, read_list
 
 PATCH_SETS = {"relay": PatchSet(), "relax": PatchSet(kind=RELAX)}
-PATCHES = sorted((ROOT / "patches").rglob("*.patch"))
+# Those of the prebuilt tree mend what TVM's releases have mended, and are in no series.
+PREBUILT = ROOT / "patches" / "prebuilt"
+PATCHES = [p for p in sorted((ROOT / "patches").rglob("*.patch")) if p.parent != PREBUILT]
 
 ONEDNN = {"dnnl.h", "dnnl.hpp", "dnnl_config.h", "dnnl_debug.h"}
 

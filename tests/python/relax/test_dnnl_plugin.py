@@ -38,15 +38,16 @@ from dnnl_tests.models import onnx_networks
 from onnx import TensorProto, helper, numpy_helper
 
 from scripts import cli
-from scripts.bench.relax_worker import Worker
+from scripts.bench.worker import Worker
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.layout import PluginLayout
 from scripts.patchset.patch_set import RELAX, PatchSet
 from scripts.runner import clean_environment
-from scripts.setup import plugin
+from scripts.setup import tree
 from scripts.wheel import wheel
 
+MODELS = "scripts.bench.relax_models"
 LAYOUT = PluginLayout()
 
 
@@ -136,7 +137,7 @@ def test_without_the_library_of_onednn(tmp_path):
 
 
 def test_the_package_is_this_checkouts():
-    wanted = plugin.contents(LAYOUT.root)
+    wanted = tree.for_relax(LAYOUT.root)
     assert "tvm_dnnl/__init__.py" in wanted and "tvm_dnnl/dnnl.py" in wanted
     for name, source in wanted.items():
         assert (LAYOUT.plugin / name).read_bytes() == source.read_bytes()
@@ -237,7 +238,7 @@ def test_report_says_what_it_does(tmp_path, monkeypatch):
 
 def test_the_process_that_the_benchmark_asks(tmp_path, environment):
     inputs = {"x": rand(2, 6, 9, 9, seed=1)}
-    with Worker(LAYOUT) as worker:
+    with Worker(LAYOUT, MODELS) as worker:
         assert worker.ask("versions")["onednn"] == tvm_dnnl.dnnl_version()
         facts = worker.ask("load", "a", onnx_model(tmp_path), {}, "x86-64-v3", "float32")
         assert facts == {"total": 2, "offloaded": 1, "partitions": 1}
@@ -245,8 +246,9 @@ def test_the_process_that_the_benchmark_asks(tmp_path, environment):
         (ours,), (alone,) = (worker.ask("run", key, inputs) for key in "ab")
         # Sums of six products in another order.
         np.testing.assert_allclose(ours, alone, rtol=1e-5, atol=1e-5)
-        seconds = worker.ask("sample", "a", inputs, 3, 1)
-        assert len(seconds) == 3 and min(seconds) > 0
+        seconds = worker.ask("sample", [("a", inputs), ("b", inputs)], 3, 1)
+        assert len(seconds) == 3 and min(map(min, seconds)) > 0
+        assert len(worker.ask("first", "a", [inputs, inputs])) == 2
         assert worker.ask("primitives", "b", "profile_primitives", 2) == []
         with pytest.raises(SetupError, match="failed: load") as error:
             worker.ask("load", "c", "no-such.onnx", {}, "x86-64-v3", None)
@@ -258,9 +260,9 @@ def test_the_process_that_the_benchmark_asks(tmp_path, environment):
 @pytest.mark.parametrize("last", ["Relu", "Sin"])
 def test_primitives_in_the_process(tmp_path, environment, last):
     """Of models that are on oneDNN as a whole, which TVM links before they run, and of others."""
-    with Worker(LAYOUT) as worker:
+    with Worker(LAYOUT, MODELS) as worker:
         worker.ask("load", "a", onnx_model(tmp_path, last), {}, "x86-64-v3", "float32")
-        worker.ask("sample", "a", {"x": rand(2, 6, 9, 9)}, 1, 0)
+        worker.ask("sample", [("a", {"x": rand(2, 6, 9, 9)})], 1, 0)
         for name in ("profile_primitives", "measure_primitives"):
             rows = worker.ask("primitives", "a", name, 2)
             assert "convolution" in [row["kind"] for row in rows]
@@ -268,7 +270,7 @@ def test_primitives_in_the_process(tmp_path, environment, last):
 
 
 def test_the_process_ends_on_its_own(environment):
-    with Worker(LAYOUT) as worker:
+    with Worker(LAYOUT, MODELS) as worker:
         worker._process.kill()
         with pytest.raises(SetupError, match="ended with code -9"):
             worker.ask("versions")

@@ -1,0 +1,145 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Models on Relax and the plug-in, in a worker process that keeps them by their keys."""
+
+import json
+import time
+
+import tvm
+import tvm_dnnl
+from tvm import relax
+
+from scripts.bench import measure
+from scripts.onnx_model import OnnxModel
+
+# Threads wait for more work in a loop before they sleep: oneDNN's for some 4 ms behind a run.
+REST = 0.05
+
+
+class Model:
+    """An ONNX model, compiled for Relax's virtual machine.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    shapes : dict of str to tuple of int
+        Shapes of inputs; those of others, and what is open, are as in the file.
+    cpu : str
+        The CPU that LLVM compiles for.
+    precision : str or None
+        What oneDNN computes in; None for TVM without oneDNN.
+
+    Attributes
+    ----------
+    facts : dict of str to int
+        The ops, those on oneDNN, and the partitions.
+    partitions : list of tvm.runtime.Module
+        Those on oneDNN.
+    load_seconds : float
+        What it took to load the compiled model, with no primitive of oneDNN in its cache.
+    """
+
+    def __init__(self, path, shapes, cpu, precision):
+        model = OnnxModel(path, shapes)
+        self._names = list(model.shapes)
+        self.facts = {}
+        mod = model.to_relax()
+        if precision is None:
+            mod = relax.get_pipeline("zero")(mod)
+        else:
+            mod = tvm_dnnl.partition_for_dnnl(mod, precision=precision)
+            report = tvm_dnnl.offload_report(mod)
+            for name in ("total", "offloaded", "partitions"):
+                self.facts[name] = getattr(report, name)
+            mod = relax.transform.RunCodegen()(mod)
+        target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
+        # Linked, as TVM does before it runs C: the partitions are others then.
+        linked = tvm.compile(mod, target).jit()
+        self.partitions = list(_imported(linked, "dnnl_json"))
+        measure.forget_primitives()
+        begin = time.perf_counter()
+        machine = relax.VirtualMachine(linked, tvm.cpu())
+        self.load_seconds = time.perf_counter() - begin
+        self._main, self._tensor = machine["main"], tvm.runtime.tensor
+
+    def call(self, inputs):
+        """Return a function that runs the model on inputs by name."""
+        tensors = [self._tensor(inputs[name]) for name in self._names]
+        return lambda: self._main(*tensors)
+
+
+def _imported(module, kind):
+    """Yield the modules of a kind that a module has."""
+    if module.kind == kind:
+        yield module
+    for each in module.imports:
+        yield from _imported(each, kind)
+
+
+_MODELS: dict[str, Model] = {}
+
+
+def versions():
+    """Return the versions of TVM and oneDNN."""
+    return {"tvm": tvm.__version__, "onednn": tvm_dnnl.dnnl_version()}
+
+
+def load(key, *words):
+    """Make a Model; return its facts."""
+    _MODELS[key] = Model(*words)
+    return _MODELS[key].facts
+
+
+def run(key, inputs):
+    """Run a model once; return the outputs."""
+    result = _MODELS[key].call(inputs)()
+    return [each.numpy() for each in (result if hasattr(result, "__len__") else [result])]
+
+
+def first(key, inputs):
+    """Return the seconds of each input's first run, that of the first with the loading."""
+    seconds = [measure.sample(_MODELS[key].call(each), 1, warmup=0)[0] for each in inputs]
+    return [seconds[0] + _MODELS[key].load_seconds, *seconds[1:]]
+
+
+def primitives(key, function, repeat):
+    """Time the primitives of a model that was run, as `tvm.testing.dnnl.primitives` does."""
+    rows = (each[function](repeat) for each in _MODELS[key].partitions)
+    return [row for text in rows for row in json.loads(text)]
+
+
+def sample(runs, repeat, warmup):
+    """Time rounds of runs, once the threads of other processes sleep.
+
+    Parameters
+    ----------
+    runs : list of (str, dict)
+        The runs of a round: the key of a model and inputs by name.
+    repeat, warmup : int
+        The rounds that are timed, and those before them.
+
+    Returns
+    -------
+    list of tuple of float
+        The seconds of each run of each round.
+    """
+    calls = [_MODELS[key].call(inputs) for key, inputs in runs]
+    time.sleep(REST)
+    seconds = measure.sample_rounds(calls, repeat, warmup)
+    time.sleep(REST)
+    return seconds

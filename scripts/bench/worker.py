@@ -1,0 +1,94 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""A process that calls functions of a module for another one, which asks over a pipe.
+
+The benchmark has models in such processes: those of Relax, as two TVMs cannot be in one process,
+and those whose memory it measures. While nobody asks, the process waits, and its threads sleep.
+"""
+
+import importlib
+import multiprocessing.connection
+import signal
+import subprocess
+import sys
+import traceback
+
+from scripts.errors import SetupError
+
+
+class Worker:
+    """The process, seen from the one that asks. It ends with the context.
+
+    Parameters
+    ----------
+    layout : Layout
+        Where its environment is.
+    module : str
+        The module whose functions it calls.
+    """
+
+    def __init__(self, layout, module):
+        # After the set-up: what it imports runs on any Python.
+        from scripts.setup.variables import variables
+
+        self._pipe, theirs = multiprocessing.Pipe()
+        command = [str(layout.python), "-m", __name__, module, str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            command, env=variables(layout), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+        )
+        theirs.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._pipe.close()
+        self._process.wait()
+
+    def ask(self, what, *words):
+        """Return what a function of the module returns; raise SetupError with what it raised."""
+        try:
+            self._pipe.send((what, words))
+            failure, answer = self._pipe.recv()
+        except (EOFError, OSError) as error:
+            code = self._process.wait()
+            raise SetupError(f"the worker process ended with code {code}") from error
+        if failure:
+            raise SetupError(f"the worker process failed: {what}", "", failure)
+        return answer
+
+
+def main(name, descriptor):
+    """Call functions of a module until the other process closes the pipe."""
+    # Ctrl-C is for the process that asks; this one then ends with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    module, pipe = importlib.import_module(name), multiprocessing.connection.Connection(descriptor)
+    while True:
+        try:
+            what, words = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = None, getattr(module, what)(*words)
+        except Exception as error:
+            last = traceback.format_exception_only(error)
+            answer = "".join(last).strip(), None
+        pipe.send(answer)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

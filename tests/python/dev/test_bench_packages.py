@@ -1,0 +1,113 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Models of packages: their table, its explanations, and its place in the documentation."""
+
+import argparse
+import shutil
+import types
+from pathlib import Path
+
+import pytest
+from dnnl_tests.models import workloads
+
+from scripts.bench import coverage, packages, peers
+from scripts.console import Console
+from scripts.errors import SetupError
+
+
+def test_models_of_packages(own_model, monkeypatch):
+    # OpenVINO is a package of the benchmark's alone.
+    monkeypatch.setattr(packages, "PEERS", packages.PEERS[:1])
+    args = argparse.Namespace(threads=1, repeat=2, time=True)
+    cells, report, primitives = packages.measured(own_model, {"x": (3, 8)}, args)
+    assert len(cells) == len(packages.HEADER + packages.TIMES) - 1
+    assert cells[:3] == [report.total, report.offloaded, report.partitions]
+    assert cells[1] >= 1 and float(cells[4]) < 1e-6 and float(cells[5]) > 0 and cells[7] == "-"
+    assert "nn.dense" in {row["op"] for row in primitives}
+
+
+def test_coverage_says_which_pass_runs(own_model, tmp_path, monkeypatch, capsys):
+    notes = []
+    monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
+    flags = dict.fromkeys(["write", "time", "report", "packages"], False)
+    args = argparse.Namespace(models="", threads=1, repeat=1, **flags)
+    monkeypatch.setattr(
+        workloads, "WORKLOADS", {"a": peers.own_workload(own_model, [("x", (3, 8))])}
+    )
+    assert coverage.main(args) == 0 and any("passes, now" in note for note in notes)
+    notes.clear()
+    monkeypatch.setitem(packages.SHAPES, "rec-own.onnx", {"x": (3, 8)})
+    (tmp_path / "package").mkdir()
+    shutil.copy(own_model, tmp_path / "package")
+    assert packages.main(args, tmp_path, Console()) == 0
+    assert any("passes, now" in note for note in notes)
+    assert capsys.readouterr().out.count("rec-own") == 2
+
+
+def test_models_of_packages_that_are_slow_or_cut_are_explained():
+    def why(ours, theirs, partitions=1, reasons=None):
+        report = types.SimpleNamespace(partitions=partitions, reasons=reasons or {})
+        cells = [9, 9, partitions, "100%", "0", ours, theirs, "-"]
+        return packages.explanation(cells, report, [row(*each) for each in times])
+
+    def row(op, time):
+        return {"op": op, "microseconds": time}
+
+    dense = "75% of oneDNN's time in 2 x nn.dense"
+    times = [("nn.dense", 1.0), ("nn.dense", 2.0), ("exp", 1.0)]
+
+    logarithm = {"log": {"no rule for this op": 2}, "relu": {}}
+    assert why("1.5", "2.5", 4, logarithm) == why("1.5", "-") == ""
+    assert why("2.5", "1.5", 2, logarithm) == f"2 x log: no rule for this op; {dense}"
+    assert why("1.5", "2.5", 5, logarithm) == "2 x log: no rule for this op"
+    assert why("2.5", "1.5") == dense
+    many = {f"op{i}": {"no": i} for i in range(1, 7)}
+    assert (
+        why("1.5", "2.5", 5, many) == "6 x op6: no; 5 x op5: no; 4 x op4: no; 3 x op3: no; 2 more"
+    )
+
+
+def test_the_table_of_models_of_packages_goes_into_the_docs(tmp_path):
+    cells = [9, 8, 1, "99.00%", "1.0e-07", "1.50", "2.50", "-", ""]
+    text = packages.markdown([("a: x/one", cells), ("a: x/two", cells), ("b: y/one", cells)])
+    titles, _, *rows = text.splitlines()
+    assert titles.startswith(
+        "| package | model | ops | on oneDNN | partitions | floating-point work"
+    )
+    assert all(row.count("|") == titles.count("|") for row in rows)
+    assert [row.split("|")[1] for row in rows] == [" a ", "  ", " b "]
+    path = tmp_path / "coverage.md"
+    path.write_text("before\n" + packages.MARKS[0] + "old\n" + packages.MARKS[1] + "after\n")
+    packages.write(text, path)
+    packages.write(text, path)
+    assert path.read_text() == "before\n" + text.join(packages.MARKS) + "after\n"
+    path.write_text("before\n")
+    with pytest.raises(SetupError, match="no place for the table"):
+        packages.write(text, path)
+    assert packages.PATH.read_text().count(packages.MARKS[0]) == 1
+
+
+def test_shapes_of_models_of_packages():
+    def shapes(text):
+        return packages.shapes_of(Path(text))
+
+    assert shapes("openwakeword/openwakeword/resources/models/silero_vad.onnx")["h"] == (2, 1, 64)
+    assert "h" not in shapes("silero-vad/silero_vad/data/silero_vad.onnx")
+    assert shapes("speechmos/dnsmos_models/sig.onnx") != shapes("speechmos/a/sig_bak_ovr.onnx")
+    assert shapes("timer.onnx") == {}
+    path = Path("speechmos/speechmos/dnsmos_models/sig.onnx")
+    assert packages.named(path) == "speechmos: dnsmos_models/sig"
