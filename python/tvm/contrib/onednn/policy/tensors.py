@@ -113,7 +113,7 @@ def tensor_reason(
     if dtype not in dtypes:
         return f"{name} is {dtype}, not {list_of(dtypes)}"
     if dtype in cpu.REAL and not cpu.computes(dtype):
-        return f"{name} is {dtype}, which oneDNN cannot compute with on this CPU"
+        return f"{name} is {dtype}, which oneDNN does not support on this CPU"
     if any(dim is not None and dim < 0 for dim in shape):
         text = text_of_shape(shape)
         return f"{name} has shape {text}; import the model with relay.Any() for what is open"

@@ -140,7 +140,7 @@ def _check_floats(node: Node, name: str = "data") -> str:
     """Return the type of the data if oneDNN computes with it."""
     dtype = node.args[0].dtype
     if dtype not in cpu.REAL or not cpu.computes(dtype):
-        raise UnsupportedOp(f"{name} is {dtype}, which oneDNN cannot compute with on this CPU")
+        raise UnsupportedOp(f"{name} is {dtype}, which oneDNN does not support on this CPU")
     return dtype
 
 
