@@ -41,8 +41,8 @@ class TestPrune:
         report = dnnl.offload_report(partition(module(op(X))))
         assert report.offloaded == 0
         (reasons,) = report.reasons.values()
-        text = f"counts as 288 elements, fewer than {LIGHT_ELEMENTS}"
-        assert reasons == {f"pruned: too small to win: {text}": 1}
+        text = f"cost of 288 elements, below {LIGHT_ELEMENTS}"
+        assert reasons == {f"pruned: too small to be faster: {text}": 1}
 
     def test_kept_without_pruning(self):
         assert dnnl.offload_report(partition(module(relu(X)), prune=False)).offloaded == 1
@@ -70,7 +70,7 @@ class TestPrune:
         report = dnnl.offload_report(partition(module(op(var("x", 1, 64, 128, 128)))))
         assert report.offloaded == 0
         ((reason,),) = report.reasons.values()
-        assert reason == "pruned: pools, reductions and resizing win nothing without a heavy op"
+        assert reason == "pruned: pools, reductions and resizes are no faster without a heavy op"
 
     def test_elements_of_all_ops_count(self):
         half = var("x", LIGHT_ELEMENTS // 2)
