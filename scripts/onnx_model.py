@@ -117,5 +117,5 @@ class OnnxModel:
             elif dtype.kind in "iub":
                 values[name] = random.integers(0, 2, shape).astype(dtype)
             else:
-                raise SetupError(f"input {name} of {self.path} is no tensor of numbers")
+                raise SetupError(f"input {name} of {self.path} is not a tensor of numbers")
         return values

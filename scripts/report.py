@@ -41,7 +41,7 @@ def add_arguments(parser):
         help="Relay ops and composites that stay on TVM",
     )
     parser.add_argument(
-        "--no-prune", action="store_true", help="keep partitions that are too small to win"
+        "--no-prune", action="store_true", help="keep partitions that are too small to be faster"
     )
     options.add_relax(parser, "of TVM's Relax, by the plug-in for Relax")
 

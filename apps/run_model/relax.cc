@@ -78,7 +78,7 @@ ffi::Tensor ReadTensor(const Input& input) {
   for (std::string size; std::getline(sizes, size, ',');) {
     const bool is_number = !size.empty() && size.find_first_not_of("0123456789") == size.npos;
     if (!is_number || size.size() > 9) {
-      Fail(input.name + ": " + sizes.str() + " is no shape like 1,3,224,224");
+      Fail(input.name + ": " + sizes.str() + " is not a shape like 1,3,224,224");
     }
     shape.push_back(std::stoll(size));
   }
@@ -95,7 +95,7 @@ void Collect(const ffi::Any& result, std::vector<ffi::Tensor>* tensors) {
   } else if (auto fields = result.as<ffi::Array<ffi::Any>>()) {
     for (const ffi::Any& field : *fields) Collect(field, tensors);
   } else {
-    Fail("an output is no tensor, but " + result.GetTypeKey());
+    Fail("an output is not a tensor, but " + result.GetTypeKey());
   }
 }
 

@@ -102,9 +102,9 @@ TEST(JSONGraphCheck, Text) {
   EXPECT_THROWS(Check("[]"), "cannot be read");
   EXPECT_THROWS(Check("null"), "cannot be read");
   EXPECT_THROWS(Check("{}"), "\"nodes\" is missing");
-  EXPECT_THROWS(Check(std::string(kGood) + "x"), "behind the end");
-  EXPECT_THROWS(Check(std::string(kGood) + "}"), "behind the end");
-  EXPECT_THROWS(Check(std::string(kGood) + std::string(1, '\0')), "behind the end");
+  EXPECT_THROWS(Check(std::string(kGood) + "x"), "after the end");
+  EXPECT_THROWS(Check(std::string(kGood) + "}"), "after the end");
+  EXPECT_THROWS(Check(std::string(kGood) + std::string(1, '\0')), "after the end");
   EXPECT_THROWS(Check(With("\"symbol\"", "\"other\": 1, \"symbol\"")), "Unknown key \"other\"");
   EXPECT_THROWS(Check(With("\"symbol\"", "\"symbol\": \"a\", \"symbol\"")), "appears twice");
   EXPECT_THROWS(Check(With("\"symbol\"", "\"format_version\": 2, \"symbol\"")),

@@ -278,7 +278,7 @@ TEST(JSONSerializer, Errors) {
     %0 = fn (%p: Tensor[(2), float32]) -> Tensor[(2), float32] { nn.relu(%p) };
     %0(%x)
   })"),
-                "'sym'", "no composite");
+                "'sym'", "not a composite");
   EXPECT_THROWS(Serialized(R"(def @main(%c: Tensor[(), bool], %x: Tensor[(2), float32]) {
     if (%c) { nn.relu(%x) } else { %x }
   })"),

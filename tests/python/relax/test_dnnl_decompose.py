@@ -191,9 +191,9 @@ def test_pixel_shuffle(batch, height):
     "index_map, reason",
     [
         (lambda n, c, h, w: (n, c // 4, h, w, c % 4), "blocks of 4 do not divide axis 1"),
-        (lambda n, c, h, w: (n * 6 + c, h, w), "neither an axis nor a part of one"),
-        (lambda n, c, h, w: (n, c // 2, h, w, c % 3), "neither an axis nor a part of one"),
-        (lambda n, c, h, w: (w, c, n, c // 2, h, c % 2), "neither an axis nor a part of one"),
+        (lambda n, c, h, w: (n * 6 + c, h, w), "neither an axis nor a block of one"),
+        (lambda n, c, h, w: (n, c // 2, h, w, c % 3), "neither an axis nor a block of one"),
+        (lambda n, c, h, w: (w, c, n, c // 2, h, c % 2), "neither an axis nor a block of one"),
     ],
     ids=["padded", "joined", "of-two-sizes", "twice"],
 )
@@ -212,5 +212,5 @@ def test_attention_of_fewer_heads_of_keys_stays(key, value):
     mod = module(lambda b, q, k, v: op.nn.attention(q, k, v), *params)
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
     (text,) = tvm_dnnl.offload_report(partitioned).reasons["nn.attention"]
-    assert text == f"4 heads of queries, {key} of keys and {value} of values"
+    assert text == f"4 query heads, {key} key heads and {value} value heads"
     compiled(partitioned)

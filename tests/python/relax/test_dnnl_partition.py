@@ -50,7 +50,7 @@ REFUSED = {
         lambda b, x: op.nn.layer_norm(x, const(2, 5), const(2, 5), axes=[0, 1]),
         [X3],
         "layer_norm",
-        "axes=[0, 1] are not the last in order",
+        "axes=[0, 1] are not the last axes in order",
     ),
     "dtype": (lambda b, x: op.nn.relu(x), [var("x", 4, 8, dtype="float64")], "nn.relu", "float64"),
     "virtual-op": (
@@ -90,7 +90,7 @@ REFUSED = {
         "take",
         "index -1 may be out of range",
     ),
-    "small": (lambda b, x: op.nn.relu(x), [X3], "nn.relu", "too small to win"),
+    "small": (lambda b, x: op.nn.relu(x), [X3], "nn.relu", "too small to be faster"),
 }
 
 
@@ -281,7 +281,7 @@ def test_report_of_a_weight_in_float32():
     mod = module(build, var("x", 2, 6, 9, 9, dtype="uint8"))
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
     assert composites(partitioned) == {"dnnl.dequantize": 1, "dnnl.conv2d": 1}
-    text = "nn.conv2d: the weight less its zero point does not fit into int8"
+    text = "nn.conv2d: the weight minus its zero point does not fit into int8"
     assert tvm_dnnl.offload_report(partitioned).in_float32 == {text: 1}
     np.testing.assert_allclose(
         run(compiled(partitioned), x)[0], run(compiled(mod), x)[0], rtol=1e-5, atol=1e-5

@@ -108,7 +108,7 @@ REFUSED = {
     "an op without a rule": (
         lambda _, x: op.sin(x),
         is_op("relax.sin")(wildcard()),
-        "dnnl.any is no kernel of oneDNN: sin: no rule for this op",
+        "dnnl.any is not a oneDNN kernel: sin: no rule for this op",
     ),
     "two kernels": (
         lambda builder, x: op.nn.softmax(builder.emit(op.matmul(x, const(8, 3)))),

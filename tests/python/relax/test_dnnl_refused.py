@@ -56,7 +56,7 @@ CASES = {
             lambda b, x, name=name: op.nn.relu(b.emit(getattr(op, name)(x, []))),
             [X3],
             name,
-            "axis=[] is none",
+            "axis=[] reduces no axis",
         )
         for name in ("max", "mean", "min", "prod", "sum")
     },
@@ -64,13 +64,13 @@ CASES = {
         lambda b, x: _quantized(b, x, op.dequantize, np.float16(0.5)),
         [var("x", 4, 8, dtype="int8")],
         "dequantize",
-        "the zero point is no integer",
+        "the zero point is not an integer",
     ),
     "rounded-to-other-integers": (
         _rounded,
         [var("x", 4, 8)],
         "dequantize",
-        "the zero point is no integer",
+        "the zero point is not an integer",
     ),
 }
 

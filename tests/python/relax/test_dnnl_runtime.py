@@ -206,7 +206,7 @@ def test_open_batch():
 
 def test_measurements():
     module = graphs.create(graphs.conv())
-    with pytest.raises(Exception, match="is there after the first run or __init_f"):
+    with pytest.raises(Exception, match="is available after the first run or __init_f"):
         module["get_plan"]()
     module = graphs.initialised(graphs.conv())
     for name in ("measure_primitives", "profile_primitives"):

@@ -143,4 +143,4 @@ def test_concat_of_what_a_call_returns():
     )
     partitioned = check(mod, {"dnnl.relu": 1}, rand(2, 10, 8))
     reasons = tvm_dnnl.offload_report(partitioned).reasons["concat"]
-    assert list(reasons) == ["the tensors are given as the result of another call"]
+    assert list(reasons) == ["the tuple of tensors is the result of another call"]

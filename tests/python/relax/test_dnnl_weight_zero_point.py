@@ -23,7 +23,7 @@ from dnnl_modules import compiled, composites, const, module, run, var
 from tvm import relax
 from tvm.relax import op
 
-TEXT = "nn.conv2d: the weight less its zero point does not fit into int8"
+TEXT = "nn.conv2d: the weight minus its zero point does not fit into int8"
 
 
 def dequantize(builder, x, scale, zero_point, axis=-1):

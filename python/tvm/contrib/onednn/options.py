@@ -48,20 +48,20 @@ class Options:
     Parameters
     ----------
     mod_name : str
-        Goes into the names of the partitions.
+        Prefix of the partitions' names.
     prune : bool
-        Whether small partitions go back to TVM.
+        Whether small partitions stay on TVM.
     exclude : frozenset[str]
         Ops and composites that stay on TVM.
     precision : str
-        The type of real numbers to compute in.
+        The floating-point type to compute in.
     keep_bias_order : bool
         Whether a bias is added where the module adds it.
     exact_nan : bool
-        Whether ops that select a value, such as relu, give NaN for NaN.
+        Whether ops that select a value, such as relu, propagate NaN.
     num_threads : int | None
-        How many threads the partitions run on, 0 for what the process says; None if it is for the
-        PassContext of the compilation to say.
+        Number of threads that the partitions run on; 0 if the process decides, None if the
+        PassContext of the compilation does.
     """
 
     mod_name: str = "default"
@@ -85,15 +85,15 @@ def make_options(
     Parameters
     ----------
     mod_name : str
-        As the caller gave it.
+        As passed by the caller.
     given : dict
-        The other arguments by name. None stands for what the PassContext says, or the default.
+        The other arguments by name. None stands for the PassContext's value, or the default.
     rows : Sequence[str]
         The names of the policy's rows.
     op_names : Callable[[], Iterable[str]]
-        Returns the names of all of TVM's ops, which `exclude` may have, too.
+        Returns the names of all of TVM's ops, which `exclude` may also contain.
     context : dict | None
-        The options that the PassContext has, by name.
+        The options in the PassContext, by name.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def make_options(
     if not isinstance(mod_name, str):
         raise TypeError(f"mod_name must be a string, not {mod_name!r}")
     if not mod_name:
-        raise ValueError("mod_name must not be empty; it begins the names of the partitions")
+        raise ValueError("mod_name must not be empty; it is the prefix of the partitions' names")
     given = {key: value for key, value in given.items() if value is not None}
     chosen = {**DEFAULTS, **_of_bf16(dict(context or {})), **_of_bf16(given)}
     for name, default in DEFAULTS.items():
@@ -116,14 +116,14 @@ def make_options(
 
 
 def _of_bf16(options: dict) -> dict:
-    """Put `precision` into the place of `bf16`, as the option was before."""
+    """Replace the deprecated option `bf16` by `precision`."""
     if "bf16" not in options:
         return options
     bf16 = options.pop("bf16")
     if not isinstance(bf16, bool):
         raise TypeError(f"bf16 must be True or False, not {bf16!r}")
     precision = "bfloat16" if bf16 else "float32"
-    text = f'bf16 is deprecated; write precision="{precision}"'
+    text = f'bf16 is deprecated; use precision="{precision}"'
     warnings.warn(text, DeprecationWarning, stacklevel=4)
     if options.setdefault("precision", precision) != precision:
         raise ValueError(f"bf16={bf16} contradicts precision={options['precision']!r}")
@@ -131,7 +131,7 @@ def _of_bf16(options: dict) -> dict:
 
 
 def _check_precision(precision) -> str:
-    """Return the type of real numbers that `precision` stands for."""
+    """Return the floating-point type that `precision` stands for."""
     if not isinstance(precision, str):
         raise TypeError(f"precision must be a string, not {precision!r}")
     if precision not in PRECISIONS:
@@ -140,7 +140,7 @@ def _check_precision(precision) -> str:
         return "bfloat16" if cpu.prefers_bfloat16() else "float32"
     if not cpu.computes(precision):
         raise ValueError(
-            f"precision={precision!r}: oneDNN cannot compute with {precision} on this CPU"
+            f"precision={precision!r}: oneDNN does not support {precision} on this CPU"
         )
     return precision
 
@@ -149,17 +149,17 @@ def _check_threads(number) -> None:
     if number is None:
         return
     if not isinstance(number, int) or isinstance(number, bool):
-        raise TypeError(f"num_threads must be a whole number, not {number!r}")
+        raise TypeError(f"num_threads must be an integer, not {number!r}")
     if not 0 <= number <= _MAX_THREADS:
         raise ValueError(
-            f"num_threads must be a number from 1 to {_MAX_THREADS}, or 0 for what the process "
-            f"says, but is {number}"
+            f"num_threads must be a number from 1 to {_MAX_THREADS}, or 0 to let the process "
+            f"decide, but is {number}"
         )
 
 
 def _check_exclude(exclude, rows: Sequence[str], op_names: Callable) -> frozenset[str]:
     if isinstance(exclude, str):
-        raise TypeError(f"exclude must be a sequence of names; write exclude=({exclude!r},)")
+        raise TypeError(f"exclude must be a sequence of names; use exclude=({exclude!r},)")
     try:
         names = list(exclude)
     except TypeError:
@@ -168,9 +168,9 @@ def _check_exclude(exclude, rows: Sequence[str], op_names: Callable) -> frozense
     known = {*rows, *map(str, op_names())} if names else rows
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"exclude must hold names of ops or composites, not {name!r}")
+            raise TypeError(f"exclude must contain names of ops or composites, not {name!r}")
         if name not in known:
             close = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"oneDNN has {sorted(rows)}"
-            raise ValueError(f"exclude has '{name}', no Relay op or composite; {hint}")
+            hint = f"did you mean '{close[0]}'?" if close else f"oneDNN runs {sorted(rows)}"
+            raise ValueError(f"exclude has '{name}', which is not an op or composite; {hint}")
     return frozenset(names)

@@ -154,7 +154,7 @@ class JSONGraphChecker {
 
   void CheckRowPtr() const {
     JSON_CHECK_EQ(g_.node_row_ptr.size(), g_.nodes.size() + 1)
-        << Where() << ": \"node_row_ptr\" must have one number more than there are nodes";
+        << Where() << ": \"node_row_ptr\" must have one more entry than there are nodes";
     uint64_t entries = 0;
     for (size_t nid = 0; nid <= g_.nodes.size(); ++nid) {
       JSON_CHECK_EQ(g_.node_row_ptr[nid], entries)
@@ -169,7 +169,7 @@ class JSONGraphChecker {
       JSON_CHECK_LT(nid, g_.nodes.size())
           << Where() << ": \"arg_nodes\" names a node that is not there";
       JSON_CHECK(g_.nodes[nid].IsLeaf()) << Where(nid) << " is in \"arg_nodes\", but is a kernel";
-      JSON_CHECK(!listed[nid]) << Where(nid) << " is twice in \"arg_nodes\"";
+      JSON_CHECK(!listed[nid]) << Where(nid) << " appears twice in \"arg_nodes\"";
       listed[nid] = true;
     }
     for (size_t nid = 0; nid < g_.nodes.size(); ++nid) {
@@ -183,7 +183,7 @@ class JSONGraphChecker {
     JSON_CHECK_LE(g_.heads.size(), JSONGraphLimits::kHeads) << Where() << " has too many heads";
     for (const JSONGraphNodeEntry& head : g_.heads) {
       JSON_CHECK_LT(head.id_, g_.nodes.size())
-          << Where() << ": a head names a node that is not there";
+          << Where() << ": a head refers to a node that does not exist";
       JSON_CHECK_LT(head.index_, g_.nodes[head.id_].GetNumOutput())
           << Where(head.id_) << ": a head names output " << head.index_ << " of it";
     }

@@ -79,10 +79,10 @@ class JSONReader {
   void Read(int64_t* out) {
     Peek();
     const std::from_chars_result result = std::from_chars(next_, end_, *out);
-    JSON_CHECK(result.ec == std::errc()) << "Expected a number of 64 bits" << Where();
+    JSON_CHECK(result.ec == std::errc()) << "Expected a 64-bit number" << Where();
     next_ = result.ptr;
     JSON_CHECK(next_ == end_ || std::strchr(",]} \t\n\r", *next_) != nullptr)
-        << "Expected a whole number" << Where();
+        << "Expected an integer" << Where();
   }
 
   template <typename T>
@@ -103,7 +103,7 @@ class JSONReader {
 
   /*! \brief Fail if anything but blanks follows. */
   void ExpectEnd() {
-    JSON_CHECK(Peek() == '\0' && next_ == end_) << "There is text behind the end" << Where();
+    JSON_CHECK(Peek() == '\0' && next_ == end_) << "There is text after the end" << Where();
   }
 
  private:

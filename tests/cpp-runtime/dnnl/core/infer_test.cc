@@ -122,7 +122,7 @@ TEST(DNNLInfer, WindowsThatRoundUp) {
   EXPECT_EQ(Inferred(pool, 4), Shape({1, 4, 4, 4}));
   // Nor is a first one.
   pool.attrs["padding"] = {"1", "1"};
-  EXPECT_THROWS(Inferred(pool, 4), "main, node 9 nn.max_pool2d", "do not each hold some of 8");
+  EXPECT_THROWS(Inferred(pool, 4), "main, node 9 nn.max_pool2d", "do not each contain some of 8");
 }
 
 TEST(DNNLInfer, DepthwiseWeightsWithMultiplier) {
@@ -153,7 +153,7 @@ TEST(DNNLInfer, PartsOfASplit) {
   EXPECT_EQ(split({"2"}, {Float32({2, 2}), open}), Shape({2, 4}));
   EXPECT_THROWS(split({"4"}, {open, open, open, open}), "4 sections of an axis of 6");
   EXPECT_THROWS(split({"3", "3"}, {open, open, open}), "do not ascend");
-  EXPECT_THROWS(split({"2147483647"}, {open}), "make no 1 parts");
+  EXPECT_THROWS(split({"2147483647"}, {open}), "do not give 1 parts");
 }
 
 /*! \brief Dense, a reshape of its rows and a bias, with an open number of rows. */

@@ -306,7 +306,7 @@ TEST(DNNLInt8Pool, StaysInEightBits) {
 
 TEST(DNNLInt8Pool, OthersAreInFloat32) {
   EXPECT_EQ(CountPools(CheckPool({"nn.avg_pool2d", kUInt8, 100, true, true, kUInt8}),
-                       "in float32: the padding is no zero point"),
+                       "in float32: the padding is not the zero point"),
             1);
   EXPECT_EQ(CountPools(CheckPool({"nn.avg_pool2d", kUInt8, 0, true, true, kUInt8}), ""), 1);
   EXPECT_EQ(CountPools(CheckPool({"nn.avg_pool2d", kUInt8, 9, false, true, kFloat}), "in float32"),

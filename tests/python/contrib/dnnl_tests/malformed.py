@@ -141,7 +141,7 @@ MUTATIONS = {
     "arg-node-huge": (put(top, "arg_nodes", [10**6]), "not there"),
     "arg-node-negative": (put(top, "arg_nodes", [-1]), "not a 32 bit index"),
     "heads-empty": (put(top, "heads", []), "no heads"),
-    "head-behind-end": (name_a_head_behind_the_end, "a head names a node that is not there"),
+    "head-behind-end": (name_a_head_behind_the_end, "a head refers to a node that does not exist"),
     "head-no-output": (put(top, "heads", [[0, 5, 0]]), "a head names output 5"),
     "row-ptr-short": (put(top, "node_row_ptr", [0, 1]), '"node_row_ptr" must have'),
     "row-ptr-wrong": (lambda g: g["node_row_ptr"].__setitem__(-1, 99), '"node_row_ptr" does not'),

@@ -52,15 +52,15 @@ def why_prune(calls: list[OpView], rules: Rules) -> str | None:
         The policy, which tells the heavy ops.
     """
     if not calls:
-        return "pruned: no op"
+        return "pruned: no ops"
     if not rules.options.prune or any(rules.is_heavy(call.name) for call in calls):
         return None
     computed = [call for call in calls if not rules.moves(call.name)]
     if not computed:
-        return "pruned: nothing to compute, elements are only moved"
+        return "pruned: it only moves data"
     elements = sum(rules.cost_weight(call.name) * result_elements(call) for call in computed)
     if elements >= LIGHT_ELEMENTS:
         return None
     if elements == 0:
-        return "pruned: pools, reductions and resizing win nothing without a heavy op"
-    return f"pruned: too small to win: counts as {elements} elements, fewer than {LIGHT_ELEMENTS}"
+        return "pruned: pools, reductions and resizes are no faster without a heavy op"
+    return f"pruned: too small to be faster: cost of {elements} elements, below {LIGHT_ELEMENTS}"

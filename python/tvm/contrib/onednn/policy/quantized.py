@@ -103,8 +103,8 @@ def _why_no_weight(weight: OpView, spec: OpSpec) -> str | None:
         is_one = is_per_tensor(weight)
         return None if is_one else f"{unknown[0]} is not constant, and there are several scales"
     if weight.args[2].value.any():
-        return "the weight less its zero point does not fit into int8"
-    return "the scales of the weight lie along another axis than the output channels"
+        return "the weight minus its zero point does not fit into int8"
+    return "the scales of the weight are not along the axis of the output channels"
 
 
 def goes_before_rounding(graph: Graph, rules: Rules, relu: int) -> bool:

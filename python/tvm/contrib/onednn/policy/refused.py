@@ -19,8 +19,8 @@
 from __future__ import annotations
 
 REFUSED = {
-    "erf": "oneDNN has it only as a part of gelu",
-    "power": "only a constant exponent can be run",
-    "round": "oneDNN rounds halves to even, Relay away from zero",
-    "where": "oneDNN 3.2 cannot choose between two tensors",
+    "erf": "oneDNN supports it only as a part of GELU",
+    "power": "oneDNN requires a constant exponent",
+    "round": "oneDNN rounds half to even, Relay half away from zero",
+    "where": "oneDNN 3.2 cannot select between two tensors",
 }

@@ -59,7 +59,7 @@ def open_reason(name: str, dim: str, size: int | None, shape) -> str | None:
     """
     if size is not None:
         return None
-    return f"{name} of shape {text_of_shape(shape)} has open {dim}, which oneDNN must know"
+    return f"{name} of shape {text_of_shape(shape)} has open {dim}; oneDNN requires a fixed size"
 
 
 def ints(values) -> tuple[int, ...] | None:
@@ -108,21 +108,21 @@ def tensor_reason(
         None if the tensor is fine.
     """
     if not isinstance(tensor, Tensor):
-        return f"{name} is not a tensor but of {getattr(tensor, 'kind', 'TupleType')}"
+        return f"{name} is of {getattr(tensor, 'kind', 'TupleType')}, not a tensor"
     shape, dtype = tensor.shape, tensor.dtype
     if dtype not in dtypes:
         return f"{name} is {dtype}, not {list_of(dtypes)}"
     if dtype in cpu.REAL and not cpu.computes(dtype):
-        return f"{name} is {dtype}, which oneDNN cannot compute with on this CPU"
+        return f"{name} is {dtype}, which oneDNN does not support on this CPU"
     if any(dim is not None and dim < 0 for dim in shape):
         text = text_of_shape(shape)
-        return f"{name} has shape {text}; import the model with relay.Any() for what is open"
+        return f"{name} has shape {text}; import the model with relay.Any() for open dimensions"
     if len(shape) < min_rank:
-        return f"{name} has shape {text_of_shape(shape)}; at least rank {min_rank} is needed"
+        return f"{name} has shape {text_of_shape(shape)}; at least rank {min_rank} is required"
     if len(shape) > MAX_RANK:
-        return f"{name} has rank {len(shape)}; oneDNN has at most {MAX_RANK} dimensions"
+        return f"{name} has rank {len(shape)}; oneDNN supports at most {MAX_RANK} dimensions"
     if 0 in shape:
-        return f"{name} has shape {text_of_shape(shape)} and so no elements"
+        return f"{name} has shape {text_of_shape(shape)}, which has no elements"
     return None
 
 
@@ -130,7 +130,7 @@ def shape_function_reason(call: OpView) -> str | None:
     """Say that TVM cannot tell the shape of a call's result, if that is open."""
     if call.has_shape_function or all(None not in result.shape for result in call.results):
         return None
-    return "the result is open, and TVM has no shape function for this op"
+    return "the result has open dimensions, and TVM has no shape function for this op"
 
 
 def tensors_reason(

@@ -256,7 +256,7 @@ class OffloadReport:
             items = (f"{self._left[name]} x {name}" for name in sorted(left))
             lines.append(
                 f"quantized ops that stay on TVM: {', '.join(items)}. Others between them run in "
-                "float32; docs/int8.md tells which quantization oneDNN reads"
+                "float32; docs/int8.md describes the quantization that oneDNN supports"
             )
         lines.extend(f"function {name}: {text}" for name, text in sorted(self.failures.items()))
         return "\n".join(lines)

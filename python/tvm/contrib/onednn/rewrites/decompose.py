@@ -133,14 +133,14 @@ def decompose(graph: Graph, rules: Rules) -> None:
 
 def _check_tensors(node: Node) -> None:
     if not all(isinstance(value, Tensor) for value in (*node.args, node.type)):
-        raise UnsupportedOp("the rank or the shape of a tensor is not known")
+        raise UnsupportedOp("the rank or the shape of a tensor is unknown")
 
 
 def _check_floats(node: Node, name: str = "data") -> str:
     """Return the type of the data if oneDNN computes with it."""
     dtype = node.args[0].dtype
     if dtype not in cpu.REAL or not cpu.computes(dtype):
-        raise UnsupportedOp(f"{name} is {dtype}, which oneDNN cannot compute with on this CPU")
+        raise UnsupportedOp(f"{name} is {dtype}, which oneDNN does not support on this CPU")
     return dtype
 
 
@@ -158,12 +158,12 @@ def _attention(make: Maker, node: Node) -> Node:
     lengths = [dims[1] for dims in sizes[:2]]
     if not all(is_same(dims[2], sizes[0][2]) for dims in sizes[1:]):
         heads = [dims[2] for dims in sizes]
-        raise UnsupportedOp("{} heads of queries, {} of keys and {} of values".format(*heads))
+        raise UnsupportedOp("{} query heads, {} key heads and {} value heads".format(*heads))
     if attrs.window_size is not None:
         raise UnsupportedOp(f"window_size={attrs.window_size}: oneDNN has no sliding window")
     dtype = _check_floats(node, "query")
     if attrs.scale is None and number(sizes[0][3]) is None:
-        raise UnsupportedOp("the size of the heads is open")
+        raise UnsupportedOp("the head size is open")
     if mask not in (None, "TopLeft", "BottomRight"):
         raise UnsupportedOp(f"causal_mask={mask}")
     if mask == "BottomRight" and None in map(number, lengths) and not is_same(*lengths):
@@ -200,10 +200,10 @@ def _take(make: Maker, node: Node) -> Node:
     """Write a `take` of one constant index, or of some at equal steps, as a slice."""
     data, indices = node.operands
     if not indices.is_constant:
-        raise UnsupportedOp("the indices are not constant, and oneDNN has no look-up")
+        raise UnsupportedOp("the indices are not constant, and oneDNN has no gather")
     shape = data.type.shape
     if (node.attrs.axis is None and len(shape) > 1) or getattr(node.attrs, "batch_dims", 0):
-        raise UnsupportedOp("axis or batch_dims is none that a slice has")
+        raise UnsupportedOp("a slice cannot express axis or batch_dims")
     axis = int(node.attrs.axis or 0) % len(shape)
     size, rank = shape[axis], indices.value.ndim
     # In the mode "fast" any element may be read for an index out of range. PyTorch's importer
@@ -213,12 +213,12 @@ def _take(make: Maker, node: Node) -> Node:
         index + size if index < 0 and wraps else index for index in indices.value.ravel().tolist()
     ]
     if not values:
-        raise UnsupportedOp("0 indices, and oneDNN has no look-up")
+        raise UnsupportedOp("0 indices, and oneDNN has no gather")
     first, *others = values
     steps = {after - before for before, after in zip(values, others)}
     is_slice = len(steps) == 1 and min(steps) > 0 and rank == 1
     if (others and not is_slice) or (rank > 1 and None in shape):
-        raise UnsupportedOp(f"{len(values)} indices, and oneDNN has no look-up")
+        raise UnsupportedOp(f"{len(values)} indices, and oneDNN has no gather")
     # Others depend on the mode. Where the size is open, there is one element at least.
     for each in values:
         if not 0 <= each < (size or 1):
@@ -265,7 +265,7 @@ def _along_one_axis(name: str, make: Maker, node: Node) -> Node:
     data, *params = node.operands
     dims, axes = data.type.dims, [int(axis) for axis in node.attrs.axes]
     if [axis % len(dims) for axis in axes] != list(range(len(dims)))[-len(axes) :]:
-        raise UnsupportedOp(f"axes={axes} are not the last in order")
+        raise UnsupportedOp(f"axes={axes} are not the last axes in order")
     if None in data.type.shape[-len(axes) :]:
         raise UnsupportedOp(f"the sizes of axes={axes} are open")
     size = product(dims[-len(axes) :])
@@ -284,7 +284,7 @@ def _group_norm(make: Maker, node: Node) -> Node:
     attrs = {key: value for key, value in vars(node.attrs).items() if key != "axes"}
     channel, axes = attrs["axis"] % rank, node.attrs.axes
     if len({channel, *axes}) != 1 + len(axes):
-        raise UnsupportedOp(f"axes={axes} name one twice, or that of the channels")
+        raise UnsupportedOp(f"axes={axes} have duplicates, or include the channel axis")
     order = [a for a in range(rank) if a != channel and a not in axes]
     first = len(order)
     order += [channel, *axes]
@@ -307,7 +307,7 @@ def _variance(make: Maker, node: Node) -> Node:
     (data,) = node.operands
     _check_floats(node)
     if node.attrs.axis == []:
-        raise UnsupportedOp("axis=[] is none, which is all of them in the table")
+        raise UnsupportedOp("axis=[] reduces no axis")
     attrs = {"axis": node.attrs.axis, "exclude": False}
     mean = make("mean", data, **attrs, keepdims=True)
     square = make("dnnl.pow", make("subtract", data, mean), alpha=1.0, beta=2.0)
@@ -338,7 +338,7 @@ def _layout_transform(make: Maker, node: Node) -> Node:
     dims = data.type.dims
     wanted = [(axis, inner) for axis in range(len(dims)) for inner in range(1 + (axis in blocks))]
     if sorted(parts) != wanted:
-        raise UnsupportedOp("the index map is more than an order of axes and blocks of them")
+        raise UnsupportedOp("the index map is not a permutation of axes and their blocks")
     for axis, block in blocks.items():
         if isinstance(dims[axis], Dim) or dims[axis] % block:
             raise UnsupportedOp(f"blocks of {block} do not divide axis {axis} of {list(dims)}")

@@ -14,9 +14,9 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""oneDNN for Relax: what oneDNN can run moves into functions that the DNNL runtime executes.
+"""oneDNN for Relax: offloads the ops that oneDNN can run to the DNNL runtime.
 
-``partition_for_dnnl`` chooses and fuses; ``relax.transform.RunCodegen`` then compiles what it made.
+``partition_for_dnnl`` selects and fuses ops; ``relax.transform.RunCodegen`` compiles partitions.
 The table and the rules in ``tvm.contrib.onednn`` say which ops, shapes and types oneDNN runs.
 """
 
@@ -70,50 +70,52 @@ def partition_for_dnnl(
     exact_nan: bool | None = None,
     num_threads: int | None = None,
 ) -> tvm.IRModule:
-    """Move what oneDNN can run into functions that the DNNL code generator compiles.
+    """Offload the ops that oneDNN can run to functions for the DNNL code generator.
 
     Constants are folded. A batch_norm that follows a convolution or matmul is folded into its
-    weight and bias, as are constant factors and summands of channels; any other becomes one factor
-    and one summand of each channel. What oneDNN cannot run stays as it is; `offload_report` tells
-    what and why. Compile with ``relax.transform.RunCodegen()`` and ``tvm.compile``.
+    weight and bias, as are constants that scale or shift channels. Any other batch_norm becomes a
+    multiply and an add per channel. Ops that oneDNN cannot run stay on TVM; `offload_report` tells
+    which, and why. Compile with ``relax.transform.RunCodegen()`` and ``tvm.compile``.
 
     Parameters
     ----------
     mod : tvm.IRModule
-        The Relax module to partition. It is not changed.
+        The Relax module to partition. It is not modified.
     params : dict[str, tvm.runtime.Tensor] | None
-        Values by name for parameters of functions, which become constants.
+        Values for parameters of functions, by name. They become constants.
     mod_name : str
-        Goes into the names of the partitions.
+        Prefix of the partitions' names.
     prune : bool | None
-        Whether partitions that are too small to win go back to TVM; True by default.
+        Whether to leave partitions on TVM that are too small to be faster with oneDNN. Default:
+        True.
     exclude : Sequence[str] | None
-        Ops by Relax's names or the table's, or composites ("nn.conv2d", "permute_dims",
-        "dnnl.conv2d_bias") that are to stay on TVM; none by default.
+        Ops, by their names in Relax or in the table, or composites to leave on TVM, such as
+        "nn.conv2d", "permute_dims" or "dnnl.conv2d_bias". Default: none.
     precision : str | None
-        What convolutions and matmuls of float32, and the ops between them, compute in: "float32",
-        the default, "bfloat16", "float16", or "auto", bfloat16 where this CPU is faster in it and
-        else float32. The arguments and results of functions keep their types.
+        Data type in which float32 convolutions and matmuls, and the ops between them, compute:
+        "float32", "bfloat16", "float16", or "auto", which is bfloat16 if that is faster on this
+        CPU and float32 otherwise. The arguments and results of functions keep their types.
+        Default: "float32".
     exact_nan : bool | None
         Whether `nn.relu`, `clip`, `maximum`, `minimum`, `max`, `min`, hard sigmoid and max pools
-        give NaN where an operand is NaN, as NumPy does; by default they may drop it, as in TVM.
-        It costs two or three ops more for each of these, so it is for finding where NaN appears.
+        propagate NaN, as NumPy does. Otherwise they may drop it, as in TVM. This costs two or
+        three additional ops for each of them; use it to find where NaN appears. Default: False.
     num_threads : int | None
-        The number of threads that oneDNN runs the partitions on, or 0 for what the process says
-        when they are first run, which is the default.
+        Number of threads that oneDNN runs the partitions on. With 0, the default, the process
+        decides at the first run.
 
     Returns
     -------
     partitioned : tvm.IRModule
-        The module with a function of `Codegen` "dnnl" for each partition.
+        The module, with a function with `Codegen` "dnnl" for each partition.
 
     Raises
     ------
     TypeError
-        An argument is of the wrong type.
+        An argument has the wrong type.
     ValueError
-        An argument has a value that makes no sense, such as a name in `exclude` that no op has, or
-        a `precision` that this CPU lacks.
+        An argument has an invalid value, such as a name in `exclude` that no op has, or a
+        `precision` that this CPU does not support.
     """
     _check_module(mod)
     if isinstance(exclude, (list, tuple)):
@@ -141,35 +143,35 @@ def cached_library(
 ) -> str:
     """Partition and compile a module once for all processes that share a folder.
 
-    The library is there under the digest of the module, parameters, target, options and
-    PassContext, of the content of TVM and of this backend, and of what the CPU can do. It is read
-    again only if it is as it was written. Tuning databases and instruments of the PassContext are
-    not looked at: compile by hand what depends on these. Nothing is ever removed for being old.
+    The cache key is a digest of the module, parameters, target, options and PassContext, the
+    contents of TVM and this backend, and the features of the CPU. A cached library is used only if
+    its file is intact. Tuning databases and instruments of the PassContext are not part of the key:
+    compile models that depend on them without the cache. Old libraries are never removed.
 
     Parameters
     ----------
     mod : tvm.IRModule
         The module, not partitioned.
     params : dict[str, tvm.runtime.Tensor] | None
-        As `partition_for_dnnl` has them.
+        As for `partition_for_dnnl`.
     folder : str | os.PathLike
-        The cache. Libraries are code: let nobody write there whom you would not let run programs.
+        The cache. Libraries are code: give write access only to users who may run code as you.
     target : tvm.target.Target | str
-        What TVM compiles for.
+        The target that TVM compiles for.
     options
         Those of `partition_for_dnnl`.
 
     Returns
     -------
     path : str
-        The library, for `tvm.runtime.load_module`.
+        Path of the library, for `tvm.runtime.load_module`.
 
     Raises
     ------
     TypeError, ValueError
-        As `partition_for_dnnl`.
+        As for `partition_for_dnnl`.
     OSError
-        The library is not there and cannot be written.
+        The library is not cached and cannot be written.
     """
     _check_module(mod)
     # The text has names and no values of constants; the hash has these. Both are the same in each
@@ -185,13 +187,13 @@ def cached_library(
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:
-    """Tell which ops of a Relax module run on oneDNN, and why the others do not.
+    """Report which ops of a Relax module run on oneDNN, and why the others do not.
 
     Parameters
     ----------
     mod : tvm.IRModule
-        A module, partitioned or not, before ``RunCodegen``. Before partitioning nothing is
-        offloaded, and the report tells what would be refused.
+        A module, partitioned or not, before ``RunCodegen``. Before partitioning, nothing is
+        offloaded, and the report lists the ops that would be refused.
     """
     return make_report(mod, TABLE)
 
@@ -207,10 +209,10 @@ def dnnl_version() -> str:
 
 
 def num_threads() -> int:
-    """Return the number of threads for models whose first run is still to come."""
+    """Return the number of threads for models that have not run yet."""
     return int(tvm.get_global_func("runtime.contrib.dnnl.get_num_threads")())
 
 
 def set_num_threads(number: int) -> None:
-    """Choose the number of threads for models whose first run is still to come; 0 takes it back."""
+    """Set the number of threads for models that have not run yet; 0 undoes earlier calls."""
     tvm.get_global_func("runtime.contrib.dnnl.set_num_threads")(number)

@@ -76,32 +76,32 @@ shape_functions.register()
 
 @register_pattern_table("dnnl")
 def pattern_table() -> list[tuple[str, DFPattern, Callable[[relay.Call], bool]]]:
-    """Return (name, pattern, check) of each composite, for MergeComposite.
+    """Return a tuple (name, pattern, check) for each composite, for MergeComposite.
 
-    The checks are those of `partition_for_dnnl`. Composites of 8 bits are matched in what
+    The checks are those of `partition_for_dnnl`. The int8 composites match the modules that
     `legalize_qnn_for_dnnl` returns.
     """
     return patterns.pattern_table(TABLE)
 
 
 def legalize_qnn_for_dnnl(mod: tvm.IRModule) -> tvm.IRModule:
-    """Rewrite QNN ops as float ops between 8-bit tensors, as `pattern_table` matches them.
+    """Rewrite QNN ops as float ops between 8-bit tensors, which `pattern_table` matches.
 
-    For pipelines of TVM's own passes, right before MergeComposite: what folds constants would
-    compute the real numbers of the weights. `partition_for_dnnl` does the same and more by itself.
-    Each result in 8 bits is rounded once, halves to even, where TVM's QNN ops round at each step.
+    This is for pipelines of TVM's own passes. Run it immediately before MergeComposite, because
+    constant folding would dequantize the weights. `partition_for_dnnl` includes it. Each 8-bit
+    result is rounded once, half to even, whereas TVM's QNN ops round at each step.
 
     Parameters
     ----------
     mod : tvm.IRModule
-        A module whose weights, scales and zero points are constants. It is not changed. Models
-        with `qnn.quantize` and `qnn.dequantize` around float ops may be given, too.
+        A module whose weights, scales and zero points are constants. It is not modified. It may
+        also have `qnn.quantize` and `qnn.dequantize` around float ops.
 
     Returns
     -------
     legalized : tvm.IRModule
-        The module, with `qnn.quantize` and `qnn.dequantize` as the only QNN ops where oneDNN runs
-        what it was. Other QNN ops stay, for TVM.
+        The module. The QNN ops that oneDNN can run are rewritten with `qnn.quantize` and
+        `qnn.dequantize`; the others stay, for TVM.
 
     Raises
     ------
@@ -124,71 +124,74 @@ def partition_for_dnnl(
     exact_nan: bool | None = None,
     num_threads: int | None = None,
 ) -> tvm.IRModule:
-    """Move what oneDNN can run into functions that the DNNL code generator compiles.
+    """Offload the ops that oneDNN can run to functions for the DNNL code generator.
 
-    Dropout is removed and constants are folded. A batch_norm, and constants of channels with a
-    factor among them, that follow a convolution or a dense are folded into its weight and bias;
-    any other batch_norm into one factor and one summand of each channel. These are rounded once, so
-    that the results may differ in the last bits. Where only strided 1x1 convolutions read an image,
-    no more than what they read is computed. What oneDNN cannot run stays as it is; `offload_report`
-    tells what and why. A function that a pass of TVM cannot cope with stays, with a warning.
+    Dropout is removed and constants are folded. If a convolution or a dense is followed by a
+    batch_norm, or by per-channel constants that include a factor, they are folded into its weight
+    and bias. Any other batch_norm becomes a multiply and an add per channel. The folded constants
+    are rounded once, so the results may differ in the last bits. If only strided 1x1 convolutions
+    read a feature map, the spatial positions that they skip are not computed. Ops that oneDNN
+    cannot run stay on TVM; `offload_report` tells which, and why. A function that one of TVM's
+    passes fails on is left unchanged, with a warning.
 
-    An option that is not given here may be given to the PassContext, as one of
-    `relay.ext.dnnl.options`: `{"prune": False, "exclude": "nn.dense,nn.softmax"}`.
+    Options that are not passed here are read from `relay.ext.dnnl.options` of the PassContext:
+    `{"prune": False, "exclude": "nn.dense,nn.softmax"}`.
 
     Parameters
     ----------
     mod : tvm.IRModule
-        The module to partition. It is not changed.
+        The module to partition. It is not modified.
     params : dict[str, tvm.nd.NDArray] | None
-        Values by name for parameters of main, which become constants. Names that main does not
+        Values for parameters of `main`, by name. They become constants. Names that `main` does not
         have are ignored with a warning.
     mod_name : str
-        Goes into the names of the partitions: give each module that is linked into one program
-        a name of its own.
+        Prefix of the partitions' names. If several modules are linked into one program, give each
+        its own.
     prune : bool | None
-        Whether partitions that are too small to win go back to TVM; True unless the PassContext
-        says otherwise.
+        Whether to leave partitions on TVM that are too small to be faster with oneDNN. Default:
+        the PassContext's, or True.
     exclude : Sequence[str] | None
-        Relay ops or composites ("nn.dense", "dnnl.conv2d_relu") that are to stay on TVM; none
-        unless the PassContext names some. Without a composite its ops may still be in a smaller
-        composite or on their own.
+        Relay ops or composites to leave on TVM, such as "nn.dense" or "dnnl.conv2d_relu". The ops
+        of an excluded composite may still be offloaded one by one, or in a smaller composite.
+        Default: the PassContext's, or none.
     precision : str | None
-        What convolutions and matmuls of float32, and the ops between them, compute in: "float32",
-        "bfloat16", "float16", or "auto", which is bfloat16 where this CPU is faster in it and else
-        float32. The arguments and results of main keep their types.
-        "float32" unless the PassContext says otherwise.
+        Data type in which float32 convolutions and matmuls, and the ops between them, compute:
+        "float32", "bfloat16", "float16", or "auto", which is bfloat16 if that is faster on this
+        CPU and float32 otherwise. The arguments and results of `main` keep their types. Default:
+        the PassContext's, or "float32".
     bf16 : bool | None
-        Deprecated: True is `precision="bfloat16"`, and False "float32".
+        Deprecated. True is `precision="bfloat16"`, False is `precision="float32"`.
     keep_bias_order : bool | None
-        Whether a bias is added where the module adds it, as it is by default. With False, one
-        behind a residual is added first, as the convolution's own; the last bits may differ.
+        Whether a bias is added where the module adds it. If False, a bias that follows a residual
+        is added before it, as the convolution's own bias; the last bits may differ. Default: the
+        PassContext's, or True.
     exact_nan : bool | None
         Whether `nn.relu`, `clip`, `maximum`, `minimum`, `max`, `min`, hard sigmoid and max pools
-        give NaN where an operand is NaN, as NumPy does; by default they may drop it, as in TVM.
-        It costs two or three ops more for each of these, so it is for finding where NaN appears.
+        propagate NaN, as NumPy does. Otherwise they may drop it, as in TVM. This costs two or
+        three additional ops for each of them; use it to find where NaN appears. Default: the
+        PassContext's, or False.
     num_threads : int | None
-        The number of threads that oneDNN runs the partitions on, or 0 for what the process says
-        when they are first run; by default what the PassContext says, here or when the module is
-        compiled. The exported library keeps the number. `set_num_threads` and the environment's
-        `TVM_DNNL_NUM_THREADS` go before it, `OMP_NUM_THREADS` does not.
+        Number of threads that oneDNN runs the partitions on, stored in the exported library. With
+        0, the process decides at the first run. Default: the PassContext's, here or when the
+        module is compiled. `set_num_threads` and the environment variable `TVM_DNNL_NUM_THREADS`
+        take precedence over it, `OMP_NUM_THREADS` does not.
 
     Returns
     -------
     partitioned : tvm.IRModule
-        The module with a function of `Compiler` "dnnl" for each partition.
+        The module, with a function with `Compiler` "dnnl" for each partition.
 
     Raises
     ------
     TypeError
-        An argument is of the wrong type.
+        An argument has the wrong type.
     ValueError
-        An argument has a value that makes no sense: a name in `exclude` that no op has, a value
-        in `params` that does not fit its parameter, a `precision` that this CPU lacks.
+        An argument has an invalid value: a name in `exclude` that no op has, a value in `params`
+        that does not match its parameter, a `precision` that this CPU does not support.
 
     Notes
     -----
-    What oneDNN fuses in reduced precision is rounded once; there a clip makes a bound of NaN.
+    In reduced precision, fused ops are rounded once, and a fused clip turns NaN into a bound.
     """
     given = dict(
         prune=prune,
@@ -206,19 +209,19 @@ def partition_for_dnnl(
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:
-    """Tell which ops of a module run on oneDNN, and why the others do not.
+    """Report which ops of a module run on oneDNN, and why the others do not.
 
     Parameters
     ----------
     mod : tvm.IRModule
-        A module, partitioned or not. Before partitioning nothing is offloaded, and the report
-        tells what would be refused.
+        A module, partitioned or not. Before partitioning, nothing is offloaded, and the report
+        lists the ops that would be refused.
 
     Returns
     -------
     report : OffloadReport
-        Its text is a table; `to_dict()` has the same for programs, `to_json()` each op of the
-        module as well.
+        It prints as a table. `to_dict()` returns the same data, and `to_json()` also has each op
+        of the module.
     """
     return make_report(_check_module(mod), TABLE)
 
@@ -234,21 +237,21 @@ def cached_library(
 ) -> str:
     """Partition and compile a module once for all processes that share a folder.
 
-    The library is there under the digest of the module, parameters, target, executor, options and
-    PassContext, of the content of TVM and of this backend, and of what the CPU can do. It is read
-    again only if it is as it was written. Tuning logs and instruments of the PassContext are not
-    looked at: compile by hand what depends on these. Nothing is ever removed for being old.
+    The cache key is a digest of the module, parameters, target, executor, options and PassContext,
+    the contents of TVM and this backend, and the features of the CPU. A cached library is used only
+    if its file is intact. Tuning logs and instruments of the PassContext are not part of the key:
+    compile models that depend on them without the cache. Old libraries are never removed.
 
     Parameters
     ----------
     mod : tvm.IRModule
         The module, not partitioned.
     params : dict[str, tvm.nd.NDArray] | None
-        As `partition_for_dnnl` has them.
+        As for `partition_for_dnnl`.
     folder : str | os.PathLike
-        The cache. Libraries are code: let nobody write there whom you would not let run programs.
+        The cache. Libraries are code: give write access only to users who may run code as you.
     target : tvm.target.Target | str
-        What TVM compiles for.
+        The target that TVM compiles for.
     executor : str
         "graph" or "vm".
     options
@@ -257,14 +260,14 @@ def cached_library(
     Returns
     -------
     path : str
-        The library, for `tvm.runtime.load_module`.
+        Path of the library, for `tvm.runtime.load_module`.
 
     Raises
     ------
     ValueError
-        `executor` is something else, or an option has a value that makes no sense.
+        `executor` or an option has an invalid value.
     OSError
-        The library is not there and cannot be written.
+        The library is not cached and cannot be written.
     """
     if executor not in ("graph", "vm"):
         raise ValueError(f'executor must be "graph" or "vm", but is {executor!r}')
@@ -287,7 +290,7 @@ def _check_module(mod) -> tvm.IRModule:
     if not isinstance(mod, tvm.IRModule):
         raise TypeError(
             f"mod must be a tvm.IRModule, not {type(mod).__name__}; "
-            "tvm.IRModule.from_expr makes one of an expression"
+            "tvm.IRModule.from_expr makes one from an expression"
         )
     return mod
 
@@ -301,7 +304,7 @@ def _texts_of(mod: tvm.IRModule) -> Iterator[str]:
 
 
 def is_dnnl_available() -> bool:
-    """Whether this TVM has the DNNL code generator."""
+    """Return whether this TVM has the DNNL code generator."""
     return tvm.get_global_func("relay.ext.dnnl", allow_missing=True) is not None
 
 
@@ -317,11 +320,12 @@ def dnnl_version() -> str:
 
 
 def num_threads() -> int:
-    """Return the number of threads for models whose first run is still to come.
+    """Return the number of threads for models that have not run yet.
 
-    It is what `set_num_threads` was given, or else the environment's `TVM_DNNL_NUM_THREADS`, or
-    else what the model was compiled for, which is not known here, or else what OpenMP gives a new
-    thread, not TVM's, which may have another: `OMP_NUM_THREADS`, or the CPUs.
+    It is the number that was passed to `set_num_threads`, else the environment variable
+    `TVM_DNNL_NUM_THREADS`, else the number that the model was compiled for, which is not known
+    here, else OpenMP's default for a new thread: `OMP_NUM_THREADS`, or the number of CPUs. TVM's
+    threads may have another default.
 
     Raises
     ------
@@ -332,15 +336,16 @@ def num_threads() -> int:
 
 
 def set_num_threads(number: int) -> None:
-    """Choose the number of threads for models whose first run is still to come.
+    """Set the number of threads for models that have not run yet.
 
-    oneDNN divides the work at a model's first run, whose number it keeps. Where several threads run
-    models, one each is usually best. The same is ``runtime.contrib.dnnl.set_num_threads``.
+    oneDNN divides the work at a model's first run, and the model keeps that number of threads. If
+    several threads run models, one oneDNN thread for each is usually best. In C++, call
+    ``runtime.contrib.dnnl.set_num_threads``.
 
     Parameters
     ----------
     number : int
-        The number of threads, or 0 to take the choice back.
+        The number of threads, or 0 to undo earlier calls.
 
     Raises
     ------
@@ -362,10 +367,10 @@ def _runtime_function(name):
 
 
 def dnnl_codegen() -> str:
-    """Return what the DNNL code generator of this TVM makes: "JSON" or "C_SRC".
+    """Return what this TVM's DNNL code generator emits: "JSON" or "C_SRC".
 
-    The option of the build, `USE_DNNL_CODEGEN`, decides. For one compilation the option
-    `relay.ext.dnnl.codegen` of the `PassContext` may name the other.
+    The build option `USE_DNNL_CODEGEN` selects it. For one compilation, the `PassContext` option
+    `relay.ext.dnnl.codegen` overrides it.
 
     Raises
     ------

@@ -72,7 +72,7 @@ class CCompilerCodegen : public GraphCodegenC {
     for (const CTensor& tensor : {kernel.inputs[0], kernel.inputs[1], out}) {
       CHECK(IsNumberOfC(tensor.dtype))
           << symbol() << ": the ccompiler codegen has no " << kernel.node->GetOpName() << " of "
-          << tensor.dtype << ", which is no number of C";
+          << tensor.dtype << ", which is not a C number type";
     }
     const std::string type = GetDtypeString(out.dtype);
     code_stream_ << "\nstatic void op_" << kernel.id << "(const " << type << "* lhs, const " << type

@@ -93,7 +93,7 @@ static int32_t $1_take_(
     codes[at] = kTVMArgInt;
     status = TVMFuncCall(get, args, codes, at + 1, &value, &code);
     if (status == 0 && code != kTVMNDArrayHandle) {
-      TVMAPISetLastError("$1: a constant is no tensor");
+      TVMAPISetLastError("$1: a constant is not a tensor");
       status = -1;
     }
     if (status == 0) values[i] = (DLTensor*)value.v_handle;
@@ -261,7 +261,7 @@ void CodegenCBase::PrintPackedFunc(const std::string& func_name, size_t num_args
       << "    if (type_codes[i] != kTVMDLTensorHandle && type_codes[i] != "
          "kTVMNDArrayHandle &&\n"
       << "        type_codes[i] != kTVMOpaqueHandle) {\n"
-      << "      TVMAPISetLastError(\"" << func_name << ": an argument is no tensor\");\n"
+      << "      TVMAPISetLastError(\"" << func_name << ": an argument is not a tensor\");\n"
       << "      return -1;\n"
       << "    }\n"
       << "  }\n";
@@ -291,7 +291,7 @@ std::string CodegenCBase::GetDtypeString(DataType dtype) {
 
 std::string CodegenCBase::GetDtypeString(const Var& var) {
   const auto* type = var->checked_type().as<TensorTypeNode>();
-  ICHECK(type != nullptr) << "parameter " << var->name_hint() << " is no tensor";
+  ICHECK(type != nullptr) << "parameter " << var->name_hint() << " is not a tensor";
   return GetDtypeString(type);
 }
 

@@ -321,8 +321,8 @@ std::string GraphCodegenC::Generate() {
   DeclareKernels();
   PrintFunction();
   if (is_unpacked_) {
-    CHECK(array.empty()) << symbol_ << " has constants. Nobody would hand them in: with the "
-                         << "unpacked API keep them out of the partitions, by "
+    CHECK(array.empty()) << symbol_ << " has constants, which the unpacked API cannot pass. "
+                         << "Keep them out of the partitions with "
                          << "PartitionGraph(bind_constants=False)";
     EndExternC();
     return JIT({});

@@ -176,7 +176,8 @@ class JSONSerializer
       name = op->name;
     } else if (const auto* func = call->op.as<FunctionNode>()) {
       Optional<String> composite = func->GetAttr<String>(attr::kComposite);
-      CHECK(composite) << Where() << " cannot serialise a call of a function that is no composite";
+      CHECK(composite) << Where()
+                       << " cannot serialise a call of a function that is not a composite";
       name = composite.value();
       for (const Constant& constant : ConstantsIn(func->body)) Append(VisitExpr(constant), &inputs);
     } else {

@@ -180,7 +180,7 @@ bool HasOpenDimension(const Type& type) {
 runtime::Module CompileToCSource(const Function& function) {
   for (const Var& param : function->params) {
     CHECK(!HasOpenDimension(param->checked_type()))
-        << "C source is made for static shapes, but " << param->name_hint() << " is "
+        << "C source requires static shapes, but " << param->name_hint() << " is "
         << param->checked_type() << ". Give the shapes when you import the model, or use the JSON "
         << "codegen and TVM's VM executor: PassContext(config={\"relay.ext.dnnl.codegen\": "
         << "\"JSON\"})";

@@ -89,10 +89,11 @@ runtime::Module DNNLCompiler(const ObjectRef& ref) {
       << "the DNNL codegen compiles one Relay function, but got " << ref->GetTypeKey();
   const auto function = Downcast<Function>(ref);
   if (CurrentCodegen() == "C_SRC") return CompileToCSource(function);
-  CHECK(!IsForAOT(function))
-      << "the AOT executor calls functions by their address, and a JSON module of dnnl has none. "
-         "Compile with PassContext(config={\""
-      << kCodegenOption << "\": \"C_SRC\"}), or take the graph or VM executor";
+  CHECK(!IsForAOT(function)) << "the AOT executor calls functions by address, but functions of a "
+                                "dnnl JSON module have none. "
+                                "Compile with PassContext(config={\""
+                             << kCodegenOption
+                             << "\": \"C_SRC\"}), or use the graph or VM executor";
   return CompileToJSON(function);
 }
 

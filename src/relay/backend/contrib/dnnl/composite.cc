@@ -176,7 +176,7 @@ std::string OpNameOf(const CallNode* call) {
   if (const auto* function = call->op.as<FunctionNode>()) {
     const std::string name = CompositeName(function);
     ICHECK(runtime::contrib::dnnl_backend::FindOp(name) != nullptr)
-        << "the DNNL codegen got a call of a function that is no op: " << name;
+        << "the DNNL codegen got a call of a function that is not an op: " << name;
     return name;
   }
   const auto* op = call->op.as<OpNode>();

@@ -161,7 +161,7 @@ struct PackedFuncValueConverter<relay::contrib::dnnl::Threads> {
     const std::optional<int64_t> number = relay::contrib::dnnl::NumberIn(value);
     CHECK(number.has_value() && *number >= 0 && *number <= kMaxThreads)
         << "ValueError: num_threads of relay.ext.dnnl.options must be a number from 1 to "
-        << kMaxThreads << ", or 0 for what the process says"
+        << kMaxThreads << ", or 0 to let the process decide"
         << (number ? ", but is " + std::to_string(*number) : relay::contrib::dnnl::Given(value));
     return relay::contrib::dnnl::Threads(*number);
   }
@@ -176,7 +176,7 @@ namespace dnnl {
 inline constexpr char kOptions[] = "relay.ext.dnnl.options";
 inline constexpr char kPrune[] = "prune";
 inline constexpr char kExclude[] = "exclude";
-inline constexpr char kNames[] = " of names with commas between them";
+inline constexpr char kNames[] = " of names separated by commas";
 inline constexpr char kPrecision[] = "precision";
 inline constexpr char kWord[] = "";
 inline constexpr char kBf16[] = "bf16";
@@ -195,25 +195,25 @@ struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
 
   TVM_DECLARE_ATTRS(DNNLOptionsNode, "ext.attrs.DNNLOptions") {
     TVM_ATTR_FIELD(prune)
-        .describe("Whether partitions that are too small to win go back to TVM.")
+        .describe("Whether partitions that are too small to be faster stay on TVM.")
         .set_default(Flag<kPrune>(true));
     TVM_ATTR_FIELD(exclude)
         .describe("Relay ops and composites that stay on TVM, such as nn.dense,nn.softmax.")
         .set_default(Text<kExclude, kNames>(""));
     TVM_ATTR_FIELD(precision)
-        .describe("What convolutions and matmuls of float32 compute in: auto, bfloat16, ...")
+        .describe("Data type of float32 convolutions and matmuls: auto, bfloat16, ...")
         .set_default(Text<kPrecision, kWord>("float32"));
     TVM_ATTR_FIELD(bf16)
         .describe("Deprecated: 1 is precision=bfloat16.")
         .set_default(Flag<kBf16>(false));
     TVM_ATTR_FIELD(keep_bias_order)
-        .describe("Whether a bias is added where the module adds it, also behind a residual.")
+        .describe("Whether a bias is added where the module adds it, also after a residual.")
         .set_default(Flag<kKeepBiasOrder>(true));
     TVM_ATTR_FIELD(exact_nan)
-        .describe("Whether relu, clip, max pools and the like give NaN for NaN; slower.")
+        .describe("Whether relu, clip, max pools and the like propagate NaN; slower.")
         .set_default(Flag<kExactNan>(false));
     TVM_ATTR_FIELD(num_threads)
-        .describe("Threads of one run of a partition; 0 for what the process says.")
+        .describe("Threads of one run of a partition; 0 lets the process decide.")
         .set_default(Threads(0));
   }
 };

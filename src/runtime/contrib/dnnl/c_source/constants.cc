@@ -63,7 +63,7 @@ class DNNLConstants : public ModuleNode {
     if (name != "get_constant_" + symbol_) return nullptr;
     return TypedPackedFunc<NDArray(int)>([self, this](int index) {
       ICHECK(index >= 0 && index < static_cast<int>(values_.size()))
-          << symbol_ << " has " << values_.size() << " constants, and none of number " << index;
+          << symbol_ << " has " << values_.size() << " constants, but none with index " << index;
       return values_[index];
     });
   }

@@ -116,7 +116,7 @@ void* ConstantData(const TVMDNNLOp& op, int index, const DLTensor* value) {
                        std::equal(value->shape, value->shape + value->ndim, expected.shape) &&
                        DLDataType2String(value->dtype) == expected.dtype;
   ICHECK(is_same) << WhereIs(op) << ": the constant of input " << index
-                  << " has another type or shape than the op's input";
+                  << " has a different type or shape than the op's input";
   return static_cast<char*>(value->data) + value->byte_offset;
 }
 

@@ -68,7 +68,7 @@ void CheckExact(const NodeReader& node, PlanBuilder* plan, const Tensor& src, co
   if (!SumsIn16Bits()) return;
   // For source elements below zero oneDNN's convolutions halve the weights, and lose a bit.
   if (is_convolution && src.dtype() == Type::s8)
-    Refuse("this CPU's int8 kernels would halve weights");
+    Refuse("this CPU's int8 kernels would halve the weights");
   constexpr int kLargest = 64;  // 2 * 255 * 64 < 2^15
   const char* const reason = "this CPU's int8 kernels would saturate";
   if (!plan->IsConstant(weights)) Refuse(reason);
@@ -132,7 +132,7 @@ void MakeSigned(const NodeReader& node, PlanBuilder* plan, Int8Operands* operand
   if (!zero_point.defined() && !is_unsigned) return;
   if (zero_point.defined() &&
       (!plan->IsConstant(zero_point) || Quantization::IsAlongAxis(zero_point))) {
-    if (is_unsigned) Refuse("the zero points of unsigned weights are not one constant");
+    if (is_unsigned) Refuse("the zero point of unsigned weights is not a single constant");
     return;
   }
   const int zero = zero_point.defined() ? plan->ValuesOf<int32_t>(node, zero_point)[0] : 0;
@@ -244,12 +244,12 @@ std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
   operands.weights = weights;
   operands.weights_are = Quantization::Read(node.Dequantization(1), plan, weights.dims());
   if (!IsByte(src.dtype()) || !IsByte(weights.dtype())) Refuse("an operand has more than 8 bits");
-  if (!operands.src.IsPerTensor()) Refuse("the scales of the source differ along an axis");
+  if (!operands.src.IsPerTensor()) Refuse("the source does not have a single scale");
   MakeSigned(node, plan, &operands);
   if (Quantization::IsAlongAxis(operands.weights_are.scale) &&
       (operands.weights_are.axis != kernel.axis ||
        NumElements(operands.weights_are.scale.dims()) != kernel.channels)) {
-    Refuse("the scales of the weights differ along another axis than the output channels");
+    Refuse("the scales of the weights are not along the axis of the output channels");
   }
   if (Quantization::IsAlongAxis(operands.weights_are.zero_point) ||
       (kernel.is_convolution && operands.weights_are.HasZeroPoint())) {

@@ -43,10 +43,10 @@ namespace {
 void LowerFused(const NodeReader& node, PlanBuilder* plan) {
   const Family& family = SpecOf(node).family;
   if (node.IsQuantized() && family.fuses != Fuses::kQuantizations) {
-    throw dnnl::error(dnnl_unimplemented, "the op is not fused to quantizations");
+    throw dnnl::error(dnnl_unimplemented, "the op cannot be fused with quantization");
   }
   if (node.NumPostOps() > 0 && family.fuses == Fuses::kNothing) {
-    throw dnnl::error(dnnl_unimplemented, "nothing is fused to the op");
+    throw dnnl::error(dnnl_unimplemented, "the op does not support post-ops");
   }
   family.lower(node, plan);
 }
@@ -140,7 +140,7 @@ void LowerUpToFunction(const NodeReader& node, PlanBuilder* plan) {
   int count = 0;
   while (count < node.NumPostOps() && SpecOf(node.PostOp(count)).function == nullptr) ++count;
   if (count == 0 || count == node.NumPostOps() || node.IsQuantized()) {
-    throw dnnl::error(dnnl_unimplemented, "there is nothing to fuse before a function of ours");
+    throw dnnl::error(dnnl_unimplemented, "no post-op precedes the first of our functions");
   }
   LowerFused(node.WithFirstPostOps(count), plan);
   for (int i = count; i < node.NumPostOps(); ++i) LowerPostOp(node, i, plan);

@@ -116,7 +116,7 @@ void CheckFunction(const NodeReader& node, const OpSpec& op) {
   if (op.function == nullptr) return;
   const int last = node.NumPostOps() - 1;
   if (last < 0 || node.PostOp(last).OpName() != "qnn.quantize") {
-    throw dnnl::error(dnnl_unimplemented, "oneDNN's function is not as accurate as ours");
+    throw dnnl::error(dnnl_unimplemented, "oneDNN's function is less accurate than ours");
   }
 }
 
@@ -229,7 +229,7 @@ void CheckKept(const NodeReader& post_op, size_t kept, Dims* dims) {
   const bool is_view = FindOp(post_op.OpName())->family.as_post_op == PostOp::kView;
   if (!is_view || kept == 0 || before.size() < kept || dims->size() < kept ||
       !std::equal(before.end() - kept, before.end(), dims->end() - kept)) {
-    throw dnnl::error(dnnl_unimplemented, "a post-op gives the result other dimensions");
+    throw dnnl::error(dnnl_unimplemented, "a post-op changes the shape of the result");
   }
 }
 
@@ -239,7 +239,7 @@ Quantization AppendQuantization(const NodeReader& quantize, PlanBuilder* plan,
   const Quantization destination = Quantization::Read(quantize, plan, quantize.OutDims());
   fused->names.push_back("quantize");
   if (!destination.IsPerTensor()) {
-    throw dnnl::error(dnnl_unimplemented, "the scales of the result differ along an axis");
+    throw dnnl::error(dnnl_unimplemented, "the result does not have a single scale");
   }
   if (destination.IsConstant(*plan)) fused->RoundTo(destination.Values(quantize, plan).first);
   // As a linear function it may become one with what the chain begins with.
@@ -324,7 +324,7 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
       const bool is_last = i + 1 == node.NumPostOps();
       if (post_op.OpName() != "qnn.quantize" ||
           (!is_last && node.PostOp(i + 1).OpName() != "qnn.dequantize")) {
-        throw dnnl::error(dnnl_unimplemented, "quantized numbers are computed with");
+        throw dnnl::error(dnnl_unimplemented, "an op computes with quantized values");
       }
       if (is_last) {
         destination = AppendQuantization(post_op, plan, view, &chain, &fused);
@@ -339,7 +339,7 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
     const OpSpec* op = FindOp(post_op.OpName());
     switch (op->family.as_post_op) {
       case PostOp::kNone:
-        throw dnnl::error(dnnl_unimplemented, "an op is none that can be fused");
+        throw dnnl::error(dnnl_unimplemented, "an op cannot be fused");
       case PostOp::kView:
         // The primitive computes the elements in the same order, whatever their dimensions are.
         break;

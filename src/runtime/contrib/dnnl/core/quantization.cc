@@ -131,7 +131,7 @@ Quantization Quantization::Read(const NodeReader& op, PlanBuilder* plan, const D
 }
 
 std::pair<double, double> Quantization::Values(const NodeReader& node, PlanBuilder* plan) const {
-  if (!IsConstant(*plan)) throw dnnl::error(dnnl_unimplemented, "a scale is computed");
+  if (!IsConstant(*plan)) throw dnnl::error(dnnl_unimplemented, "a scale is not constant");
   if (!IsPerTensor()) throw dnnl::error(dnnl_unimplemented, "scales differ along an axis");
   const int32_t zero = HasZeroPoint() ? plan->ValuesOf<int32_t>(node, zero_point)[0] : 0;
   return {scale.defined() ? plan->ValuesOf<float>(node, scale)[0] : 1.f, zero};

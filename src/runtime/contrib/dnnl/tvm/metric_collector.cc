@@ -204,7 +204,7 @@ TVM_REGISTER_GLOBAL("runtime.profiling.DNNLMetricCollector").set_body_typed([]()
 TVM_REGISTER_GLOBAL("runtime.profiling.DNNLReport")
     .set_body_typed([](profiling::MetricCollector collector) {
       const auto* node = collector.as<DNNLMetricCollectorNode>();
-      ICHECK(node != nullptr) << "DNNLReport wants a DNNLMetricCollector, but got "
+      ICHECK(node != nullptr) << "DNNLReport expects a DNNLMetricCollector, but got "
                               << collector->GetTypeKey();
       return node->Report();
     });

@@ -38,7 +38,7 @@ def test_attribute(name):
 
 
 def test_import():
-    """Python replaces the text of an AttributeError here."""
+    """Python replaces the message of an AttributeError here."""
     with pytest.raises(ImportError, match="call `partition_for_dnnl") as error:
         from tvm.relay.op.contrib.dnnl import (  # noqa: F401  # pylint: disable=no-name-in-module
             rewrite_layer_norm,
@@ -73,7 +73,7 @@ def test_page():
     assert set(rows) - set(REPLACED) == kept <= set(dnnl.__all__)
     for name, text in section("Packed functions").items():
         function = tvm.get_global_func(name, allow_missing=True)
-        assert (function is not None) == (text == "as before"), name
+        assert (function is not None) == (text == "unchanged"), name
 
 
 if __name__ == "__main__":

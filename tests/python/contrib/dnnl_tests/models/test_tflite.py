@@ -249,7 +249,7 @@ COMPOSITES = {
 # a sum of the data; the depthwise one stays in float32.
 IN_FLOAT32 = {
     "int8": {},
-    "uint8": {"nn.conv2d: the weight less its zero point does not fit into int8": 1},
+    "uint8": {"nn.conv2d: the weight minus its zero point does not fit into int8": 1},
 }
 
 

@@ -133,10 +133,10 @@ def refused(op, lhs, rhs, dtype="float32"):
 
 
 REFUSED = {
-    "both": (refused("add", (4, 1), (1, 5)), "both operands broadcast"),
-    "alternating": (refused("add", (2, 3, 4, 5), (3, 1, 5)), "axes that are not neighbours"),
-    "alternating-first": (refused("maximum", (2, 1, 4, 1), (2, 3, 4, 5)), "are not neighbours"),
-    "divide": (refused("divide", (5,), (4, 5)), "divides by a broadcast operand only"),
+    "both": (refused("add", (4, 1), (1, 5)), "both operands are broadcast"),
+    "alternating": (refused("add", (2, 3, 4, 5), (3, 1, 5)), "along non-adjacent axes"),
+    "alternating-first": (refused("maximum", (2, 1, 4, 1), (2, 3, 4, 5)), "non-adjacent axes"),
+    "divide": (refused("divide", (5,), (4, 5)), "oneDNN can broadcast only the divisor"),
     "scalars": (refused("multiply", (), ()), "the result is a scalar"),
     "float64": (
         refused("subtract", (4,), (4,), "float64"),

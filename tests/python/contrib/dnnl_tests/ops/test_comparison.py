@@ -95,7 +95,10 @@ REFUSED = {
         "lhs is int32",
     ),
     "scalar": (relay.less(var("a", ()), var("b", ())), "the result is a scalar"),
-    "both-broadcast": (relay.less(var("a", (4, 1)), var("b", (1, 4))), "both operands broadcast"),
+    "both-broadcast": (
+        relay.less(var("a", (4, 1)), var("b", (1, 4))),
+        "both operands are broadcast",
+    ),
 }
 
 

@@ -273,9 +273,7 @@ class TestPartitions:
         arrays, variables = values((512, 512), (512, 512))
         mod = partition(module(relay.concatenate(variables, 1)))
         report = dnnl.offload_report(mod)
-        assert report.reasons["concatenate"] == {
-            "pruned: nothing to compute, elements are only moved": 1
-        }
+        assert report.reasons["concatenate"] == {"pruned: it only moves data": 1}
 
     def test_does_not_cut(self):
         x = var("x", X.shape)
@@ -323,11 +321,11 @@ REFUSED = {
     ),
     "last-step": (
         relay.strided_slice(var("x", (3, 5)), [0, 0], [3, 5], [1, 2]),
-        "3 steps of 2 reach beyond the 5 values of an axis",
+        "3 steps of 2 extend beyond the 5 values of an axis",
     ),
     "backwards": (
         relay.strided_slice(var("x", (8,)), [7], [0], [-1]),
-        "strides=[-1] go backwards",
+        "strides=[-1] are not all positive",
     ),
 }
 

@@ -347,12 +347,12 @@ REFUSED = {
             kernel_size=(3, 3),
             kernel_layout="GIOHW",
         ),
-        "kernel_layout=GIOHW is not an order of the letters OIHW",
+        "kernel_layout=GIOHW is not a permutation of OIHW",
     ),
     # Without `channels`, Relay takes the outputs of one group for all.
     "groups-without-channels": (
         lambda: typed("conv2d_transpose", (1, 8, 5, 5), (8, 4, 3, 3), groups=2),
-        "the weight has O, I = (4, 8), but 8 input and 4 output channels in groups=2 need (2, 8)",
+        "the weight has O, I = (4, 8), but 8 input and 4 output channels with groups=2 need (2, 8)",
     ),
     "negative-padding": (
         lambda: typed("conv3d", (1, 8, 5, 5, 5), (4, 8, 3, 3, 3), padding=(0, 0, -1, 0, 0, 0)),

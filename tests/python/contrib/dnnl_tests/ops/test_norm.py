@@ -335,15 +335,15 @@ DOUBLE = relay.var("x", shape=(2, 6), dtype="float64")
 REFUSED = {
     "softmax-float64": (relay.nn.softmax(DOUBLE), "float64, not float32, bfloat16 or float16"),
     "lrn-power": (relay.nn.lrn(X, beta=0.5), "beta=0.5 is not 0.75 or 1"),
-    "lrn-rank": (relay.nn.lrn(var("x", (2, 6, 5))), "1 or 3 of 4 are needed"),
+    "lrn-rank": (relay.nn.lrn(var("x", (2, 6, 5))), "is not 1 or 3 of rank 4"),
     "lrn-axis": (relay.nn.lrn(X, axis=2), "axis=2 of data"),
     "lrn-window": (relay.nn.lrn(X, size=4), "size=4 is not odd"),
     "group_norm": (
         relay.nn.group_norm(X, var("g", (6,)), var("b", (6,)), num_groups=4),
         "num_groups=4 does not divide 6 channels",
     ),
-    "l2-one-value": (relay.nn.l2_normalize(var("x", (2, 1, 5)), 1e-5, [1]), "is one value"),
-    "l2-all-of-one-value": (relay.nn.l2_normalize(var("x", (1, 1)), 1e-5), "is one value"),
+    "l2-one-value": (relay.nn.l2_normalize(var("x", (2, 1, 5)), 1e-5, [1]), "has a single value"),
+    "l2-all-of-one-value": (relay.nn.l2_normalize(var("x", (1, 1)), 1e-5), "has a single value"),
     "l2-axis": (relay.nn.l2_normalize(X, 1e-5, [7]), "axis=7 is out of range"),
 }
 

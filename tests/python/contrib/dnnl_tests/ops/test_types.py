@@ -117,7 +117,7 @@ CALLS = {
 def test_refused_where_the_cpu_has_no_such_numbers(name, dtype, monkeypatch):
     monkeypatch.setattr(cpu, "computes", lambda dtype: dtype == "float32")
     (reason,) = reasons(CALLS[name](dtype))
-    assert reason.endswith(f"is {dtype}, which oneDNN cannot compute with on this CPU")
+    assert reason.endswith(f"is {dtype}, which oneDNN does not support on this CPU")
 
 
 @pytest.mark.parametrize("dtype", SHORT)

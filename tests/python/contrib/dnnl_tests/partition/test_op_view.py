@@ -53,10 +53,13 @@ def read(expr):
     ("call", "reason"),
     [
         (conv(), None),
-        (conv((1, None, 8, 8)), "data of shape (1, ?, 8, 8) has open channels, which oneDNN must"),
+        (conv((1, None, 8, 8)), "data of shape (1, ?, 8, 8) has open channels; oneDNN requires"),
         (conv(strides=(1, "n")), "strides=[1, 'n'] is not 2 positive integers"),
         (conv(groups=2), "groups=2 does not divide 3 input channels"),
-        (OpView("nn.relu", [NoTensor("TupleType")], ()), "argument 0 is not a tensor but of Tuple"),
+        (
+            OpView("nn.relu", [NoTensor("TupleType")], ()),
+            "argument 0 is of TupleType, not a tensor",
+        ),
         (OpView("sin", [], ()), "no rule for this op"),
         (None, "no rule for this op"),
     ],
@@ -81,7 +84,7 @@ def test_an_open_result_needs_a_shape_function():
     call = OpView("nn.relu", [tensor], (tensor,))
     assert Rules(TABLE).refusal(call) is None
     call.has_shape_function = False
-    reason = "the result is open, and TVM has no shape function for this op"
+    reason = "the result has open dimensions, and TVM has no shape function for this op"
     assert Rules(TABLE).refusal(call) == reason
 
 
@@ -162,5 +165,5 @@ def test_partitions_need_no_ir():
     choice = Choice(Units(Chain(), excluded))
     assert choice.partitions == []
     assert choice.reasons == {
-        3: "pruned: too small to win: counts as 256 elements, fewer than 65536"
+        3: "pruned: too small to be faster: cost of 256 elements, below 65536"
     }

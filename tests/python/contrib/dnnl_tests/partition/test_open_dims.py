@@ -93,7 +93,7 @@ def test_accepted(make):
 REFUSED = {
     "conv-channels": (
         lambda: nn.conv2d(image(1, ANY, 8, 8), var("w", 4, 8, 3, 3), padding=(1, 1)),
-        "data of shape (1, ?, 8, 8) has open channels, which oneDNN must know",
+        "data of shape (1, ?, 8, 8) has open channels; oneDNN requires a fixed size",
     ),
     "conv-weight": (
         lambda: nn.conv2d(
@@ -103,15 +103,15 @@ REFUSED = {
     ),
     "dense-columns": (
         lambda: nn.dense(image(2, ANY), var("w", 4, 8)),
-        "data of shape (2, ?) has open columns, which oneDNN must know",
+        "data of shape (2, ?) has open columns; oneDNN requires a fixed size",
     ),
     "dense-weight": (
         lambda: nn.dense(image(2, 8), var("w", ANY, 8)),
-        "weight of shape (?, 8) has open dimensions, which oneDNN must know",
+        "weight of shape (?, 8) has open dimensions; oneDNN requires a fixed size",
     ),
     "max_pool-ceil": (
         lambda: nn.max_pool2d(image(1, 8, ANY, 8), (2, 2), (2, 2), padding=(1, 1), ceil_mode=True),
-        "along H, the last window of 2 may hold nothing but padding: the size is open",
+        "along H, the last window of 2 may contain only padding: the size is open",
     ),
     "avg_pool-counts": (
         lambda: nn.avg_pool2d(
@@ -125,15 +125,15 @@ REFUSED = {
     ),
     "group_norm": (
         lambda: nn.group_norm(image(1, ANY, 8), var("g", ANY), var("b", ANY), 2),
-        "data of shape (1, ?, 8) has open channels, which oneDNN must know",
+        "data of shape (1, ?, 8) has open channels; oneDNN requires a fixed size",
     ),
     "l2_normalize": (
         lambda: nn.l2_normalize(image(8, ANY), 1e-5, [1]),
-        "axis=[1] of (8, ?) may be one value; oneDNN does not sum one",
+        "axis=[1] of (8, ?) may have a single value, which oneDNN does not reduce",
     ),
     "add-both-broadcast": (
         lambda: image(ANY, 1) + var("y", 1, ANY),
-        "both operands broadcast: (?, 1) and (1, ?) to (?, ?); oneDNN needs one of the full shape",
+        "both operands are broadcast: (?, 1) and (1, ?) to (?, ?); oneDNN needs one of full shape",
     ),
     "concatenate": (
         lambda: relay.concatenate([image(2, 8), var("y", ANY, 8)], 0),
@@ -141,23 +141,23 @@ REFUSED = {
     ),
     "strided_slice": (
         lambda: relay.strided_slice(image(ANY, 8), [2], [4], axes=[0]),
-        "the part along axis 0, the size of which is open, may be empty",
+        "the slice along axis 0, whose size is open, may be empty",
     ),
     "strided_slice-steps": (
         lambda: relay.strided_slice(image(ANY, 8), [0], [2**31 - 1], [2], axes=[0]),
-        "steps of 2 along axis 0, the size of which is open",
+        "stride 2 along axis 0, whose size is open",
     ),
     "layout_transform": (
         lambda: relay.layout_transform(image(1, ANY, 4, 4), "NCHW", "NCHW8c"),
-        "data of shape (1, ?, 4, 4) has open C, which oneDNN must know",
+        "data of shape (1, ?, 4, 4) has open C; oneDNN requires a fixed size",
     ),
     "resize-nearest": (
         lambda: relay.image.resize2d(image(1, 3, ANY, 8), (16, 16), method="nearest_neighbor"),
-        "which values nearest_neighbor reads depends on H, which is open",
+        "the values that nearest_neighbor reads depend on H, which is open",
     ),
     "no-shape-function": (
         lambda: relay.reverse_reshape(image(ANY, 8, 2), (-1, 0)),
-        "the result is open, and TVM has no shape function for this op",
+        "the result has open dimensions, and TVM has no shape function for this op",
     ),
 }
 

@@ -41,8 +41,8 @@ class TestPrune:
         report = dnnl.offload_report(partition(module(op(X))))
         assert report.offloaded == 0
         (reasons,) = report.reasons.values()
-        text = f"counts as 288 elements, fewer than {LIGHT_ELEMENTS}"
-        assert reasons == {f"pruned: too small to win: {text}": 1}
+        text = f"cost of 288 elements, below {LIGHT_ELEMENTS}"
+        assert reasons == {f"pruned: too small to be faster: {text}": 1}
 
     def test_kept_without_pruning(self):
         assert dnnl.offload_report(partition(module(relu(X)), prune=False)).offloaded == 1
@@ -70,7 +70,7 @@ class TestPrune:
         report = dnnl.offload_report(partition(module(op(var("x", 1, 64, 128, 128)))))
         assert report.offloaded == 0
         ((reason,),) = report.reasons.values()
-        assert reason == "pruned: pools, reductions and resizing win nothing without a heavy op"
+        assert reason == "pruned: pools, reductions and resizes are no faster without a heavy op"
 
     def test_elements_of_all_ops_count(self):
         half = var("x", LIGHT_ELEMENTS // 2)
@@ -233,7 +233,7 @@ class TestPrecision:
     @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
     def test_cpu_without_it(self, precision, monkeypatch):
         self.set_cpu(monkeypatch, preferred=False)
-        text = f"precision='{precision}': oneDNN cannot compute with {precision} on this CPU"
+        text = f"precision='{precision}': oneDNN does not support {precision} on this CPU"
         with pytest.raises(ValueError, match=text):
             self.type_of(precision=precision)
         with pytest.raises(ValueError, match=text):
@@ -241,7 +241,7 @@ class TestPrecision:
 
     @pytest.mark.parametrize("bf16, precision", [(True, "bfloat16"), (False, "float32")])
     def test_bf16_is_deprecated(self, bf16, precision):
-        text = f'bf16 is deprecated; write precision="{precision}"'
+        text = f'bf16 is deprecated; use precision="{precision}"'
         with pytest.warns(DeprecationWarning, match=text) as caught:
             assert self.type_of(bf16=bf16) == precision
         assert caught[0].filename == __file__
@@ -332,7 +332,7 @@ WRONG = {
     "num_threads": (
         dict(num_threads=2.0),
         TypeError,
-        "num_threads must be a whole number, not 2.0",
+        "num_threads must be an integer, not 2.0",
     ),
     "num_threads-negative": (
         dict(num_threads=-1),
@@ -344,14 +344,14 @@ WRONG = {
     "exclude-string": (
         dict(exclude="nn.relu"),
         TypeError,
-        r"exclude must be a sequence of names; write exclude=\('nn.relu',\)",
+        r"exclude must be a sequence of names; use exclude=\('nn.relu',\)",
     ),
     "exclude-number": (dict(exclude=1), TypeError, "exclude must be a sequence of names, not 1"),
-    "exclude-numbers": (dict(exclude=[1]), TypeError, "exclude must hold names .*, not 1"),
+    "exclude-numbers": (dict(exclude=[1]), TypeError, "exclude must contain names .*, not 1"),
     "exclude-typo": (
         dict(exclude=["nn.conv2"]),
         ValueError,
-        "exclude has 'nn.conv2', no Relay op or composite; did you mean 'nn.conv2d'",
+        "exclude has 'nn.conv2', which is not an op or composite; did you mean 'nn.conv2d'",
     ),
     "exclude-unknown-composite": (
         dict(exclude=["dnnl.conv2d_tanh"]),
@@ -361,7 +361,7 @@ WRONG = {
     "exclude-nonsense": (
         dict(exclude=["qqq"]),
         ValueError,
-        r"exclude has 'qqq', no Relay op or composite; oneDNN has \['abs', ",
+        r"exclude has 'qqq', which is not an op or composite; oneDNN runs \['abs', ",
     ),
 }
 

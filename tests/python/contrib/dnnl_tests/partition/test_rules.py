@@ -144,15 +144,15 @@ REFUSED = {
     ),
     "conv2d-minus-one": (
         lambda: conv2d((-1, 8, 6, 6)),
-        "data has shape (-1, 8, 6, 6); import the model with relay.Any() for what is open",
+        "data has shape (-1, 8, 6, 6); import the model with relay.Any() for open dimensions",
     ),
     "conv2d-no-batch": (
         lambda: conv2d((0, 8, 6, 6)),
-        "data has shape (0, 8, 6, 6) and so no elements",
+        "data has shape (0, 8, 6, 6), which has no elements",
     ),
     "conv2d-no-output": (
         lambda: conv2d((1, 8, 2, 6)),
-        "result has shape (1, 4, 0, 4) and so no elements",
+        "result has shape (1, 4, 0, 4), which has no elements",
     ),
     "conv2d-blocked": (
         lambda: conv2d((1, 2, 6, 6, 4), (1, 2, 3, 3, 4, 4), **BLOCKED),
@@ -160,7 +160,7 @@ REFUSED = {
     ),
     "conv2d-blocked-weight": (
         lambda: conv2d(weight=(1, 2, 3, 3, 4, 4), kernel_layout="OIHW4i4o"),
-        "kernel_layout=OIHW4i4o is not an order of the letters OIHW",
+        "kernel_layout=OIHW4i4o is not a permutation of OIHW",
     ),
     "conv2d-data-layout": (
         lambda: conv2d((8, 6, 6, 1), data_layout="CHWN"),
@@ -193,11 +193,11 @@ REFUSED = {
     ),
     "dense-rank-1": (
         lambda: dense((8,), (4, 8)),
-        "data has shape (8,); at least rank 2 is needed",
+        "data has shape (8,); at least rank 2 is required",
     ),
     "dense-no-inputs": (
         lambda: dense((2, 0), (4, 0)),
-        "data has shape (2, 0) and so no elements",
+        "data has shape (2, 0), which has no elements",
     ),
     "batch-norm-float64": (
         lambda: batch_norm(1, 8, 4, 4, dtype="float64"),
@@ -205,18 +205,18 @@ REFUSED = {
     ),
     "batch-norm-rank-1": (
         lambda: batch_norm(8, axis=0),
-        "data has shape (8,); at least rank 2 is needed",
+        "data has shape (8,); at least rank 2 is required",
     ),
     "relu-int32": (
         lambda: relu(8, dtype="int32"),
         "data is int32, not float32, bfloat16 or float16",
     ),
-    "relu-scalar": (lambda: relu(), "data has shape (); at least rank 1 is needed"),
+    "relu-scalar": (lambda: relu(), "data has shape (); at least rank 1 is required"),
     "relu-rank-13": (
         lambda: relu(*[1] * 13),
-        "data has rank 13; oneDNN has at most 12 dimensions",
+        "data has rank 13; oneDNN supports at most 12 dimensions",
     ),
-    "relu-empty": (lambda: relu(3, 0), "data has shape (3, 0) and so no elements"),
+    "relu-empty": (lambda: relu(3, 0), "data has shape (3, 0), which has no elements"),
     "bias-add-int32": (
         lambda: bias_add(2, 8, dtype="int32"),
         "data is int32, not float32, bfloat16 or float16",
@@ -232,12 +232,12 @@ REFUSED = {
     "add-scalars": (lambda: binary(relay.add, (), ()), "the result is a scalar"),
     "add-both-broadcast": (
         lambda: binary(relay.add, (3, 1), (1, 4)),
-        "both operands broadcast: (3, 1) and (1, 4) to (3, 4); oneDNN needs one of the full shape",
+        "both operands are broadcast: (3, 1) and (1, 4) to (3, 4); oneDNN needs one of full shape",
     ),
     "multiply-both-broadcast": (
         lambda: binary(relay.multiply, (2, 3, 1), (4,)),
-        "both operands broadcast: (2, 3, 1) and (4,) to (2, 3, 4); "
-        "oneDNN needs one of the full shape",
+        "both operands are broadcast: (2, 3, 1) and (4,) to (2, 3, 4); "
+        "oneDNN needs one of full shape",
     ),
     "multiply-float64": (
         lambda: binary(relay.multiply, (2,), (2,), dtype="float64"),

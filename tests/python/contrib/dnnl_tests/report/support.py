@@ -48,30 +48,29 @@ LAYOUTS = {"data_layout": 0, "kernel_layout": 1, "layout": 0}
 
 HEAD = """# What runs on oneDNN
 
-This file is written by `./dev.py ops --write`, which asks the rules of the policy about calls of
-each op that are drawn at random; with `--run` it also runs them and compares the results. A test
-fails when it is out of date.
+`./dev.py ops --write` generates this page from the rules of the policy, by asking them about random
+calls of each op; with `--run`, it also runs these calls and compares the results. A test fails if
+the page is out of date.
 
-- **types**: those that are accepted, `bfloat16` and `float16` on a CPU that has them. All rows
-  refuse other types and tensors of no elements, with a reason, and
-  [open dimensions](open_dimensions.md#what-is-offloaded) where oneDNN must know the size.
-- **8 bits**: which operands may be `uint8` or `int8` behind a `qnn.dequantize`, which is done as
-  they are read. A `qnn.quantize` can be fused behind such an op.
-- **layouts**: those that are accepted, of the data and of the weight; ops without an entry have no
-  such attribute.
-- **fuses**: what may be fused behind the op, each used by the next alone: `eltwise` and `binary`
-  are the ops that have this entry in the column **fused as**.
-- **fused as**: what the op is when it is fused behind another.
-- **Relax**: the ops of [Relax](relax.md) that are read as this one, with the same rules.
-  Where there is none, Relax has no such op, or writes it as others, which are read together.
+- **types**: the accepted data types; `bfloat16` and `float16` require a CPU that supports them. All
+  rows refuse, with a reason, other types, empty tensors, and
+  [open dimensions](open_dimensions.md#what-is-offloaded) whose size oneDNN must know.
+- **8 bits**: the operands that may be `uint8` or `int8`. The `qnn.dequantize` that precedes them is
+  fused into the op, and a `qnn.quantize` that follows it can be.
+- **layouts**: the accepted layouts of the data and the weight, for ops that have such an attribute.
+- **fuses**: what can be fused after the op, if nothing else uses the results in between: `eltwise`
+  and `binary` are the ops with this entry in the column **fused as**.
+- **fused as**: what the op is when it is fused after another.
+- **Relax**: the ops of [Relax](relax.md) that are read as this one, with the same rules. If the
+  field is empty, Relax has no such op, or expresses it by several ops, which are read together.
 
-Names that begin with `dnnl.` are no ops of Relay: the first of them are written as several ops, in
-any of the ways that exporters do, and those at the end are names of composites.
+Names that begin with `dnnl.` are not Relay ops: the first ones stand for several Relay ops, in any
+of the forms that exporters write, and those at the end are composites.
 """
 
-REFUSED_HEAD = """## Refused, as seen with random calls in float32
+REFUSED_HEAD = """## Reasons for a refusal
 
-Numbers are left out here; `offload_report` tells each call's.
+Collected from random calls in float32, without numbers; `offload_report` has those of each call.
 """
 
 # What rows say of the operands in 8 bits, for people.
@@ -85,11 +84,11 @@ IN_8_BITS = {
 
 QNN_HEAD = """## QNN ops
 
-These are read as [float ops between dequantize and quantize](how_it_works.md#quantized-models),
-where oneDNN runs what comes of it; `offload_report` tells which of a model were not.
+These are read as [float ops between dequantize and quantize](how_it_works.md#quantized-models) if
+oneDNN can run the result; `offload_report` lists the QNN ops of a model that stay on TVM.
 """
 
-ALWAYS_HEAD = """## Without a row, on purpose
+ALWAYS_HEAD = """## Not supported
 """
 
 
@@ -288,7 +287,7 @@ def qnn_ops():
     """Return the QNN ops that have no row and are read as others, by kind."""
     # pylint: disable=protected-access
     kinds = {
-        "sums in int32, with the requantize, dequantize or cast of each": ACCUMULATING,
+        "int32 accumulation, with the requantize, dequantize or cast that follows": ACCUMULATING,
         "others": READERS,
     }
     # The reader names some by those of the float ops, which need not be there.

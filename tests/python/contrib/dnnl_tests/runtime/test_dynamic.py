@@ -80,7 +80,7 @@ def test_what_a_plan_tells():
 @pytest.mark.parametrize("name", ["measure_primitives", "profile_primitives"])
 def test_primitives_of_the_latest_shape_are_measured(name):
     module = DynamicModule((0,))
-    with pytest.raises(tvm.TVMError, match=f"{name} tells of the shape that was called last"):
+    with pytest.raises(tvm.TVMError, match=f"{name} requires a run first"):
         module[name](1)
     module.run(rand(2, 3, 6, 6))
     measured = json.loads(module[name](2))

@@ -190,5 +190,5 @@ def test_another_batch_than_the_static_one():
 
 def test_c_source_says_that_it_is_static():
     partitioned = partition(module(nn.relu(conv(image()))), prune=False)
-    with pytest.raises(tvm.TVMError, match="C source is made for static shapes.*JSON"):
+    with pytest.raises(tvm.TVMError, match="C source requires static shapes.*JSON"):
         testing.build(partitioned, executor="vm", codegen="C_SRC", opt_level=1)

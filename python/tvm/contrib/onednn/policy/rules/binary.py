@@ -84,14 +84,14 @@ def _broadcast_reason(call: OpView) -> str | None:
     full = [(1,) * (len(out) - len(shape)) + shape == out for shape in (lhs, rhs)]
     if not any(full):
         return (
-            f"both operands broadcast: {text_of_shape(lhs)} and {text_of_shape(rhs)} "
-            f"to {text_of_shape(out)}; oneDNN needs one of the full shape"
+            f"both operands are broadcast: {text_of_shape(lhs)} and {text_of_shape(rhs)} "
+            f"to {text_of_shape(out)}; oneDNN needs one of full shape"
         )
     broadcast = lhs if full[1] else rhs
     if runs_of_axes(broadcast, out) > MAX_RUNS:
         return (
-            f"an operand of shape {text_of_shape(broadcast)} broadcasts to {text_of_shape(out)} "
-            "along axes that are not neighbours; oneDNN is slow at that"
+            f"an operand of shape {text_of_shape(broadcast)} is broadcast to {text_of_shape(out)} "
+            "along non-adjacent axes, which is slow in oneDNN"
         )
     return None
 
@@ -104,8 +104,8 @@ def divide_reason(call: OpView) -> str | None:
     out, data = call.result.shape, call.args[0].shape
     if (1,) * (len(out) - len(data)) + data != out:
         return (
-            f"the first operand, of shape {text_of_shape(data)}, broadcasts "
-            f"to {text_of_shape(out)}; oneDNN divides by a broadcast operand only"
+            f"the first operand, of shape {text_of_shape(data)}, is broadcast "
+            f"to {text_of_shape(out)}; oneDNN can broadcast only the divisor"
         )
     return None
 

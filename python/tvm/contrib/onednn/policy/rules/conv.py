@@ -125,7 +125,7 @@ def conv_reason(call: OpView) -> str | None:
         return reason
     letters = "OI" + SPATIAL[3 - spatial :]
     if sorted(attrs.kernel_layout) != sorted(letters):
-        return f"kernel_layout={attrs.kernel_layout} is not an order of the letters {letters}"
+        return f"kernel_layout={attrs.kernel_layout} is not a permutation of {letters}"
     if attrs.out_layout not in ("", attrs.data_layout):
         return f"out_layout={attrs.out_layout} differs from data_layout={attrs.data_layout}"
     reason = window_reason(attrs, spatial) or tensors_reason(call)
@@ -134,7 +134,7 @@ def conv_reason(call: OpView) -> str | None:
     for name, arg in zip(("data", "weight"), call.args):
         if len(arg.shape) != spatial + 2:
             shape = text_of_shape(arg.shape)
-            return f"{name} has shape {shape}, of rank other than {spatial + 2}"
+            return f"{name} has shape {shape}; rank {spatial + 2} is required"
     reason = _channels_reason(call)
     if reason is None and is_transposed(call.name):
         reason = _output_padding_reason(attrs, spatial)
@@ -166,7 +166,7 @@ def _channels_reason(call: OpView) -> str | None:
     if actual != expected:
         return (
             f"the weight has O, I = {actual}, but {conv.in_channels} input and "
-            f"{conv.out_channels} output channels in groups={conv.groups} need {expected}"
+            f"{conv.out_channels} output channels with groups={conv.groups} need {expected}"
         )
     return None
 
@@ -175,7 +175,7 @@ def _output_padding_reason(attrs, spatial: int) -> str | None:
     """Check what is added to the end of a transposed convolution's result."""
     extra = ints(attrs.output_padding)
     if extra is None or len(extra) != spatial or min(extra) < 0:
-        return f"output_padding={list(attrs.output_padding)} is not {spatial} integers of 0 or more"
+        return f"output_padding={list(attrs.output_padding)} is not {spatial} non-negative integers"
     strides = ints(attrs.strides)
     strides = strides * spatial if len(strides) == 1 else strides
     if any(end >= stride for end, stride in zip(extra, strides)):

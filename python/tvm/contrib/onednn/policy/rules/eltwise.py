@@ -56,7 +56,7 @@ def prelu_reason(call: OpView) -> str | None:
     # An open size is compared at each call.
     if len(slopes) != 1 or None not in (data[axis], *slopes) and slopes[0] not in (1, data[axis]):
         text = text_of_shape(slopes)
-        return f"slopes of shape {text} are not one, or {data[axis]} along axis {axis}"
+        return f"slopes have shape {text}; one, or {data[axis]} along axis {axis}, are required"
     return None
 
 

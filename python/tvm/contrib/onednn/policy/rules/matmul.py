@@ -32,9 +32,9 @@ def last_axis(call: OpView) -> int:
 def _rewritten_reason(attrs) -> str | None:
     """Refuse weights that one of TVM's tuners has put into a layout of its own."""
     if getattr(attrs, "auto_scheduler_rewritten_layout", ""):
-        return "the weight has a layout of TVM's auto scheduler"
+        return "TVM's auto scheduler has rewritten the weight's layout"
     if len(getattr(attrs, "meta_schedule_original_shape", None) or ()):
-        return "the weight has a layout of TVM's meta schedule"
+        return "TVM's meta schedule has rewritten the weight's layout"
     return None
 
 
@@ -54,7 +54,7 @@ def _product_reason(call: OpView, transpose_a: bool, transpose_b: bool) -> str |
         wanted = f"(units, {inner})" if transpose_b else f"({inner}, units)"
         return (
             f"weight has shape {text_of_shape(weight)}, "
-            f"not {wanted} to go with data of shape {text_of_shape(data)}"
+            f"but data of shape {text_of_shape(data)} requires {wanted}"
         )
     return None
 

@@ -56,7 +56,7 @@ def _layout_reason(call: OpView, dtypes: tuple[str, ...]) -> str | None:
         return reason
     data = call.args[0].shape
     if len(data) != spatial + 2:
-        return f"data has shape {text_of_shape(data)}, of rank other than {spatial + 2}"
+        return f"data has shape {text_of_shape(data)}; rank {spatial + 2} is required"
     return None
 
 
@@ -86,12 +86,12 @@ def pool_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | None:
         values * spatial if len(values) == 1 else values for values in (kernel, strides)
     )
     if max(dilation) > 1:
-        return f"dilation={list(dilation)}: oneDNN has only slow code for dilated windows"
+        return f"dilation={list(dilation)}: dilated windows are slow in oneDNN"
     padding = padding * (2 * spatial // len(padding))
     both = [before + after for before, after in zip(padding, padding[spatial:])]
     data = math.prod(max(size - most, 0) for size, most in zip(kernel, both))
     if math.prod(kernel) - data > _MOST_PADDING:
-        return f"padding={list(padding)}: oneDNN goes through it value by value"
+        return f"padding={list(padding)}: oneDNN is slow for windows with much padding"
     for axis, (letter, size, out) in enumerate(_sizes(call)):
         window = _Window(kernel[axis], strides[axis], padding[axis], padding[axis + spatial])
         counts_padding = bool(getattr(attrs, "count_include_pad", False))
@@ -113,15 +113,15 @@ class _Window:
     def reason(self, data: int, out: int, counts_padding: bool) -> str | None:
         """Say why oneDNN would not compute what TVM does for `out` windows over `data` values."""
         if self.size > self.before + data + self.after:
-            return f"a window of {self.size} does not fit on {data} values and the padding"
+            return f"a window of {self.size} does not fit into {data} values plus padding"
         last = (out - 1) * self.stride - self.before
         if self.before >= self.size or last >= data:
             where = "first" if self.before >= self.size else "last"
-            return f"the {where} window of {self.size} holds nothing but padding"
+            return f"the {where} window of {self.size} contains only padding"
         # TVM divides by the part of the window that is on data and padding, oneDNN by all of it.
         over = last + self.size - data - self.after
         if counts_padding and over > 0:
-            return f"ceil_mode moves the last window {over} beyond the padding, which it counts"
+            return f"ceil_mode moves the last window {over} beyond the padding, which is counted"
         return None
 
     def open_reason(self, ceil_mode: bool, counts_padding: bool) -> str | None:
@@ -129,9 +129,9 @@ class _Window:
         # Rounded up, the last window may begin so much later.
         late = self.stride - 1 if ceil_mode else 0
         if self.before >= self.size:
-            return f"the first window of {self.size} holds nothing but padding"
+            return f"the first window of {self.size} contains only padding"
         if self.after + late >= self.size:
-            return f"the last window of {self.size} may hold nothing but padding: the size is open"
+            return f"the last window of {self.size} may contain only padding: the size is open"
         if counts_padding and late:
             return "ceil_mode may move the last window beyond the padding: the size is open"
         return None
@@ -151,7 +151,9 @@ def adaptive_reason(call: OpView, dtypes: tuple[str, ...] = cpu.REAL) -> str | N
         sizes = {-(-(i + 1) * size // out) - start for i, start in enumerate(starts)}
         steps = {b - a for a, b in zip(starts, starts[1:])}
         if len(sizes) > 1 or len(steps) > 1 or 0 in steps:
-            return f"{size} values along {letter} make no {out} windows of one size and distance"
+            return (
+                f"{size} values along {letter} do not give {out} windows of equal size and stride"
+            )
     return None
 
 

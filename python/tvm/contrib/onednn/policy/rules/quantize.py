@@ -61,7 +61,8 @@ def _parameters_reason(call: OpView) -> str | None:
             continue
         if not -len(data) <= axis < len(data) or shape != (data[axis],):
             return (
-                f"{name} has shape {text_of_shape(shape)} for axis={axis} of {text_of_shape(data)}"
+                f"{name} has shape {text_of_shape(shape)}, which does not match axis={axis} "
+                f"of data of shape {text_of_shape(data)}"
             )
     return None
 

@@ -53,7 +53,7 @@ def axes_reason(axes, exclude: bool, data: tuple[int, ...]) -> str | None:
         if not -len(data) <= axis < len(data):
             return f"axis={axis} is out of range for data of shape {text_of_shape(data)}"
     if len({axis % len(data) for axis in listed}) != len(listed):
-        return f"axis={listed} names an axis of {text_of_shape(data)} twice"
+        return f"axis={listed} has duplicates for data of shape {text_of_shape(data)}"
     if exclude and len(listed) == len(data):
         return f"axis={listed} excludes all axes of {text_of_shape(data)}"
     return None
@@ -102,7 +102,7 @@ def batch_norm_reason(call: OpView) -> str | None:
         return reason
     data = call.args[0].shape
     if len(data) < 2:
-        return f"data has shape {text_of_shape(data)}; at least rank 2 is needed"
+        return f"data has shape {text_of_shape(data)}; at least rank 2 is required"
     return None
 
 
@@ -127,16 +127,16 @@ def l2_normalize_reason(call: OpView) -> str | None:
     if reason:
         return reason
     if math.isnan(call.attrs.eps):
-        return "eps is not a number"
+        return "eps is NaN"
     data = call.args[0].shape
     reason = axes_reason(call.attrs.axis, False, data)
     if reason:
         return reason
     axes = [int(axis) for axis in call.attrs.axis or ()] or range(len(data))
     if known_product(data[axis] for axis in axes) == 1:
-        is_or_may = "may be" if None in (data[axis] for axis in axes) else "is"
+        has_or_may = "may have" if None in (data[axis] for axis in axes) else "has"
         text = f"axis={list(axes)} of {text_of_shape(data)}"
-        return f"{text} {is_or_may} one value; oneDNN does not sum one"
+        return f"{text} {has_or_may} a single value, which oneDNN does not reduce"
     return None
 
 
@@ -150,7 +150,7 @@ def rms_norm_reason(call: OpView) -> str | None:
     if data[-1] in (None, 1):
         has_or_may = "may have" if data[-1] is None else "has"
         text = f"the last axis of {text_of_shape(data)}"
-        return f"{text} {has_or_may} one value; oneDNN does not sum one"
+        return f"{text} {has_or_may} a single value, which oneDNN does not reduce"
     return None
 
 
@@ -161,11 +161,11 @@ def lrn_reason(call: OpView) -> str | None:
         return reason
     attrs, data = call.attrs, call.args[0].shape
     if len(data) != 4 or int(attrs.axis) not in (1, 3):
-        return f"axis={attrs.axis} of data of shape {text_of_shape(data)}; 1 or 3 of 4 are needed"
+        return f"axis={attrs.axis} of data of shape {text_of_shape(data)} is not 1 or 3 of rank 4"
     if int(attrs.size) < 1 or int(attrs.size) % 2 == 0:
         return f"size={attrs.size} is not odd"
     if float(attrs.beta) not in LRN_BETAS:
-        return f"beta={attrs.beta:g} is not 0.75 or 1; oneDNN is slow at that"
+        return f"beta={attrs.beta:g} is not 0.75 or 1; oneDNN is slow for others"
     return None
 
 

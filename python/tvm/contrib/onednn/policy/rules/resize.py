@@ -114,9 +114,9 @@ def resize_reason(call: OpView) -> str | None:
         return reason
     method, mode, rounding = sampling(call.name, attrs)
     if method not in ("nearest_neighbor", "linear", "bilinear", "trilinear"):
-        return f"method={method} is none that oneDNN has"
+        return f"oneDNN does not support method={method}"
     if coordinates(mode, 1, 1, "float32") is None or rounding not in ROUND:
-        return f"coordinate_transformation_mode={mode} is none that oneDNN has"
+        return f"oneDNN does not support coordinate_transformation_mode={mode}"
     for letter in SPATIAL[5 - len(data) :]:
         axis = str(attrs.layout).index(letter)
         size, out = data[axis], result[axis]
@@ -126,11 +126,11 @@ def resize_reason(call: OpView) -> str | None:
             factor = getattr(attrs, f"scale_{letter.lower()}", None)
             if method == "nearest_neighbor" and _repeats(mode, rounding, factor):
                 continue
-            return f"which values {method} reads depends on {letter}, which is open"
+            return f"the values that {method} reads depend on {letter}, which is open"
         if method == "nearest_neighbor" and not _is_same_nearest(mode, rounding, size, out):
-            how = f"{mode} and {rounding} read other values than oneDNN's nearest ones"
+            how = f"{mode} with {rounding} reads other values than oneDNN's nearest mode"
         elif method != "nearest_neighbor" and not _is_same_linear(mode, size, out):
-            how = f"{mode} reads at other coordinates than oneDNN"
+            how = f"{mode} samples at other coordinates than oneDNN"
         else:
             continue
         return f"{how}, from {letter}={size} to {out}"

@@ -116,20 +116,20 @@ def layout_transform_reason(call: OpView) -> str | None:
     source, target = (_layout(text) for text in texts)
     for text, layout in zip(texts, (source, target)):
         if layout is None:
-            return f"{text} is not a layout of axes with at most one block each"
+            return f"{text} is not a layout with at most one block per axis"
     if set(source) != set(target):
-        return f"{texts[0]} and {texts[1]} have other axes"
+        return f"{texts[0]} and {texts[1]} have different axes"
     data = call.args[0].shape
     letters = re.findall(r"[A-Za-z]", texts[0])
     if len(letters) != len(data):
-        return f"data of shape {text_of_shape(data)} has another rank than {texts[0]}"
+        return f"data of shape {text_of_shape(data)} does not have the rank of {texts[0]}"
     for axis, block in target.items():
         parts = [dim for letter, dim in zip(letters, data) if letter.upper() == axis]
         if block > 1 and None in parts:
             return open_reason("data", axis, None, data)
         size = known_product(parts)
         if size % block:
-            return f"{texts[1]} has blocks of {block}, which does not divide {axis}={size}"
+            return f"{texts[1]} has blocks of {block}, which do not divide {axis}={size}"
     return None
 
 
@@ -142,7 +142,7 @@ _MAX_LINES = 64
 def concat_reason(call: OpView) -> str | None:
     """Accept tensors that are given one by one."""
     if not isinstance(call.args[0], tuple):
-        return "the tensors are given as the result of another call"
+        return "the tuple of tensors is the result of another call"
     axis = int(call.attrs.axis)
     # Along its own axis a stack has as many as there are tensors.
     is_open = call.result.shape[axis] is None
@@ -165,21 +165,21 @@ def pad_reason(call: OpView) -> str | None:
     if mode not in ("constant", "edge", "reflect"):
         return f"pad_mode={mode} is not supported"
     if None in widths or any(min(width) < 0 for width in widths):
-        return "pad_width is not known, or negative"
+        return "pad_width is not constant, or is negative"
     lines = sum(map(sum, widths))
     if mode != "constant" and lines > _MAX_LINES:
-        return f"pad_mode={mode} copies {lines} lines, one by one; at most {_MAX_LINES} pay"
+        return f"pad_mode={mode} copies {lines} lines one by one; more than {_MAX_LINES} are slow"
     dims = call.args[0].shape
     if mode == "reflect" and any(dim and max(width) >= dim for dim, width in zip(dims, widths)):
-        return "pad_width is larger than what is reflected"
+        return "pad_width is too large for the reflected data"
     data, value = call.args
     reason = tensor_reason("data", data, 1, MOVED) or tensor_reason("result", call.result, 1, MOVED)
     if reason:
         return reason
     if not value.is_constant or known_product(value.shape) != 1:
-        return "pad_value is no constant of one element"
+        return "pad_value is not a constant with one element"
     if mode == "constant" and not _becomes(value, data.dtype):
-        return f"pad_value of {value.dtype} is no {data.dtype}"
+        return f"pad_value of type {value.dtype} is not a value of {data.dtype}"
     return None
 
 
@@ -201,9 +201,9 @@ def strided_slice_reason(call: OpView) -> str | None:
     attrs = call.attrs
     for name in ("begin", "end", "strides", "axes"):
         if getattr(attrs, name) is not None and ints(getattr(attrs, name)) is None:
-            return f"{name} is not known"
+            return f"{name} is not constant"
     if attrs.begin is None:
-        return "begin is not known"
+        return "begin is not constant"
     steps = ints(attrs.strides) if attrs.strides is not None else ()
     begin, end = ints(attrs.begin), ints(attrs.end or ())
     axes = ints(attrs.axes) if attrs.axes is not None else range(len(begin))
@@ -211,17 +211,19 @@ def strided_slice_reason(call: OpView) -> str | None:
     for axis, first, last in zip(axes, begin, end):
         keeps_all = first == 0 and (last >= _TO_THE_END or str(attrs.slice_mode) != "end")
         if result[axis] is None and not keeps_all:
-            return f"the part along axis {axis}, the size of which is open, may be empty"
+            return f"the slice along axis {axis}, whose size is open, may be empty"
     if str(attrs.slice_mode) != "end":
         return None
     if any(step < 1 for step in steps):
-        return f"strides={list(steps)} go backwards"
+        return f"strides={list(steps)} are not all positive"
     for axis, step in zip(axes, steps):
         # oneDNN counts memory behind an element, up to the next one, as the tensor's.
         if step > 1 and None in (data[axis], result[axis]):
-            return f"steps of {step} along axis {axis}, the size of which is open"
+            return f"stride {step} along axis {axis}, whose size is open"
         if step > 1 and step * result[axis] > data[axis]:
-            return f"{result[axis]} steps of {step} reach beyond the {data[axis]} values of an axis"
+            return (
+                f"{result[axis]} steps of {step} extend beyond the {data[axis]} values of an axis"
+            )
     return None
 
 

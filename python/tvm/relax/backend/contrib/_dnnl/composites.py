@@ -52,7 +52,7 @@ def kernel_of_composite(func: relax.Function) -> Kernel:
         if i not in inside and node.kind == CALL:
             reason = node.unread or rules.refusal(node) or "not fused with what follows"
             raise ValueError(
-                f"{func.attrs['Composite']} is no kernel of oneDNN: {node.name}: {reason}"
+                f"{func.attrs['Composite']} is not a oneDNN kernel: {node.name}: {reason}"
             )
     kernel = kernel_of(units, last)
     return kernel._replace(inputs=[graph.nodes[i].origin.native.value for i in kernel.inputs])

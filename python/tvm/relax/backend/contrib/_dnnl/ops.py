@@ -81,7 +81,7 @@ def _reduction(name: str) -> Row:
     def read(call):
         axis = None if call.attrs.axis is None else numbers(call.attrs.axis)
         if axis == []:
-            raise Unread("axis=[] is none, which is all of them in the table")
+            raise Unread("axis=[] reduces no axis")
         attrs = {"axis": axis, "exclude": False, "keepdims": bool(call.attrs.keepdims)}
         return ReadOp(name, [call.args[0]], attrs)
 
@@ -91,7 +91,7 @@ def _reduction(name: str) -> Row:
 def _clip(call: relax.Call) -> ReadOp:
     low, high = (number(arg) for arg in call.args[1:])
     if low is None or high is None:
-        raise Unread("the bounds are not known")
+        raise Unread("the bounds are not constant")
     return ReadOp("clip", [call.args[0]], {"a_min": float(low), "a_max": float(high)})
 
 
@@ -131,7 +131,7 @@ def _quantization(name: str) -> Row:
         dtype = call.ty.dtype
         if str(zero_point.ty.dtype) != "int32":
             if not isinstance(zero_point, Constant):
-                raise Unread("the zero point is not known")
+                raise Unread("the zero point is not constant")
             zero_point = relax.const(_integers(value_of(zero_point)))
         attrs = {"axis": int(call.attrs.axis), "out_dtype": str(dtype)}
         return ReadOp(name, [data, scale, zero_point], attrs)
@@ -144,7 +144,7 @@ def _integers(zero_points: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         integers = zero_points.astype("int32")
     if (integers != zero_points).any():
-        raise Unread("the zero point is no integer")
+        raise Unread("the zero point is not an integer")
     return integers
 
 

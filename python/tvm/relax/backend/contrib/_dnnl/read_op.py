@@ -59,7 +59,7 @@ def numbers(values) -> list:
     """Return numbers that are known."""
     known = [number(value) for value in values]
     if None in known:
-        raise Unread(f"{list(values)} is not known")
+        raise Unread(f"{list(values)} is not constant")
     return known
 
 
@@ -117,7 +117,7 @@ def factor(before, after) -> float:
                 after = before if times is None or times % 1 else before * int(times)
     if times and times % 1 == 0 and analyzer.can_prove_equal(after, before * int(times)):
         return float(times)
-    raise Unread(f"the size {after} is no multiple of {before} that is known")
+    raise Unread(f"the size {after} is not a known multiple of {before}")
 
 
 def same(name: str, *attrs: str, **fixed) -> Row:

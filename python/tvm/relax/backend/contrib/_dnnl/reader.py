@@ -319,8 +319,8 @@ def _check_types(operands: list[Node], type_: Value) -> None:
     """Raise Unread where a tensor's shape is not known."""
     for operand in operands:
         if isinstance(operand.type, tuple) and operand.kind != TUPLE:
-            raise Unread("the tensors are given as the result of another call")
+            raise Unread("the tuple of tensors is the result of another call")
     for value in (*(operand.type for operand in operands), type_):
         for tensor in value if isinstance(value, tuple) else (value,):
             if isinstance(tensor, NoTensor):
-                raise Unread(f"one of its tensors is {tensor.kind}")
+                raise Unread(f"one of its tensors is of {tensor.kind}")

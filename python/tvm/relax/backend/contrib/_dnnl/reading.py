@@ -64,7 +64,7 @@ def dims(expr: relax.Expr) -> list:
     if values is None:
         values = getattr(getattr(shape, "ty", None), "values", None)
     if values is None:
-        raise Unread("the rank or the shape of a tensor is not known")
+        raise Unread("the rank or the shape of a tensor is unknown")
     return list(values)
 
 

@@ -129,7 +129,7 @@ def _layout_transform(call: relax.Call) -> ReadOp:
         var = index if block is None else index.a
         axes = [k for k, own in enumerate(index_map.initial_indices) if own.same_as(var)]
         if not axes or blocks.setdefault(axes[0], block) != block:
-            raise Unread(f"{index} is neither an axis nor a part of one")
+            raise Unread(f"{index} is neither an axis nor a block of one")
         parts.append((axes[0], isinstance(index, tirx.FloorMod)))
     blocks = {axis: block for axis, block in blocks.items() if block is not None}
     raise Composed(blocks=blocks, parts=parts)

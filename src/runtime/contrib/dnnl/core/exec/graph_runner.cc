@@ -194,8 +194,9 @@ std::string GraphRunner::Measure(const char* name, int repeat, bool is_alone) co
     plan = only_plan_->plan;
   } else {
     const auto plans = plans_.values();
-    CORE_CHECK(!plans.empty()) << symbol_ << ": " << name << " tells of the shape that was called "
-                               << "last, and there is a plan of none";
+    CORE_CHECK(!plans.empty()) << symbol_ << ": " << name
+                               << " requires a run first: it describes the "
+                               << "shape that was called last";
     plan = plans.front()->plan;
   }
   return CallWithOpenMP([&]() { return MeasurePrimitives(plan, repeat, is_alone); });
@@ -210,8 +211,8 @@ void GraphRunner::SetPlanCacheSize(int size) {
 
 void GraphRunner::CheckInitialised(const char* name) const {
   // Not the plan, which another thread may be about to make.
-  CORE_CHECK(initialised_) << symbol_ << ": " << name << " is there after the first run or __init_"
-                           << symbol_;
+  CORE_CHECK(initialised_) << symbol_ << ": " << name
+                           << " is available after the first run or __init_" << symbol_;
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -93,7 +93,7 @@ void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan) {
   std::vector<std::string> fused;
   if (node.NumPostOps() > 0) {
     if (node.NumPostOps() > 1 || node.PostOp(0).OpName() != "nn.relu") {
-      throw dnnl::error(dnnl_unimplemented, "a batch_norm accepts a relu and nothing else");
+      throw dnnl::error(dnnl_unimplemented, "only a relu can be fused to a batch_norm");
     }
     flags = flags | dnnl::normalization_flags::fuse_norm_relu;
     fused.push_back("eltwise_relu");

@@ -32,7 +32,7 @@ Types InferCast(const NodeReader& node, const Types& inputs) {
   const DLDataType dtype = ReadType(node, "dtype", node.Output().dtype);
   // To integers oneDNN rounds and saturates, where Relay does as C does.
   CORE_CHECK(IsReal(dtype) || dtype == inputs[0].dtype)
-      << node.Where() << ": dtype is " << ToText(dtype) << ", expected: real numbers, or "
+      << node.Where() << ": dtype is " << ToText(dtype) << ", expected: a floating-point type, or "
       << ToText(inputs[0].dtype);
   return {{inputs[0].shape, dtype}};
 }

@@ -115,8 +115,8 @@ Types InferConcat(const NodeReader& node, const Types& inputs) {
       fits = dims == result.shape;
     }
     CORE_CHECK(fits) << node.Where() << ": input " << i << ", " << ToText(inputs[i])
-                     << ", does not fit behind input 0, " << ToText(inputs[0]) << ", along axis "
-                     << axis;
+                     << ", cannot be concatenated to input 0, " << ToText(inputs[0])
+                     << ", along axis " << axis;
   }
   return {result};
 }
@@ -127,7 +127,7 @@ Types InferStack(const NodeReader& node, const Types& inputs) {
   for (size_t i = 1; i < inputs.size(); ++i) {
     CORE_CHECK(inputs[i].shape == result.shape && inputs[i].dtype == result.dtype)
         << node.Where() << ": input " << i << ", " << ToText(inputs[i])
-        << ", is of another type than input 0, " << ToText(inputs[0]);
+        << ", has a different type than input 0, " << ToText(inputs[0]);
   }
   result.shape.insert(result.shape.begin() + axis, static_cast<int64_t>(inputs.size()));
   return {result};

@@ -260,7 +260,7 @@ void CheckOperands(const ConvTensors& conv, const FusedOps& fused) {
   constexpr int64_t kVector = 16;  // of AVX-512, the longest
   if (!conv.int8 || !IsDepthwise(conv) || fused.operands.empty()) return;
   if (conv.dst_dims[1] >= kVector) return;
-  throw dnnl::error(dnnl_unimplemented, "operands of few channels are read wrongly");
+  throw dnnl::error(dnnl_unimplemented, "the kernel reads operands with few channels incorrectly");
 }
 
 /*!
@@ -314,7 +314,8 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
       is_right = desc.next_impl() && SkipWrong(&desc, {has_dilated_border});
     }
     if (is_right) return desc;
-    if (!allow_empty) throw dnnl::error(dnnl_unimplemented, "all that accept this are wrong");
+    if (!allow_empty)
+      throw dnnl::error(dnnl_unimplemented, "all implementations that accept this are incorrect");
     return Desc();
   };
   Desc desc;

@@ -87,7 +87,7 @@ void LowerDequantized(const NodeReader& node, PlanBuilder* plan) {
 /*! \brief The op by our own function, in float32. */
 void LowerFunction(const NodeReader& node, PlanBuilder* plan, FloatFunction function) {
   if (node.NumPostOps() > 0) {
-    throw dnnl::error(dnnl_unimplemented, "nothing is fused to a function of ours");
+    throw dnnl::error(dnnl_unimplemented, "our functions do not support post-ops");
   }
   // Iterations of the loop, and how many of them are worth a thread.
   constexpr int64_t kElements = 1024, kGrain = 4;
@@ -118,8 +118,7 @@ Types InferEltwise(const NodeReader& node, const Types& inputs) {
   CheckReal(node, inputs);
   const OpSpec& op = *FindOp(node.OpName());
   const auto [alpha, beta] = op.AlphaBeta(node);
-  CORE_CHECK(!std::isnan(alpha) && !std::isnan(beta))
-      << node.Where() << ": a parameter is not a number";
+  CORE_CHECK(!std::isnan(alpha) && !std::isnan(beta)) << node.Where() << ": a parameter is NaN";
   CORE_CHECK(op.algorithm != dnnl::algorithm::eltwise_clip || alpha <= beta)
       << node.Where() << ": a_min " << alpha << " is above a_max " << beta;
   return inputs;

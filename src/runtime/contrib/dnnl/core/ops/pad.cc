@@ -50,7 +50,7 @@ Dims ReadWidths(const NodeReader& node, size_t rank) {
 Tensor ReadValue(const NodeReader& node, PlanBuilder* plan, dnnl::memory::data_type dtype) {
   if (node.NumRootInputs() == 1) return plan->NewNumber(node.Get<double>("pad_value"), 1);
   const Tensor value = plan->Input(node, 1);
-  CORE_CHECK(plan->IsConstant(value)) << node.Where() << ": what it pads with is no constant";
+  CORE_CHECK(plan->IsConstant(value)) << node.Where() << ": pad_value is not constant";
   if (value.dtype() != dnnl::memory::data_type::s32 || value.dtype() == dtype) return value;
   // oneDNN copies no such integers into data of reduced precision.
   return plan->NewNumber(plan->ValuesOf<int32_t>(node, value).at(0), 1);
@@ -69,16 +69,18 @@ void CheckValue(const NodeReader& node, const Types& inputs) {
     const auto value = node.Get<double>("pad_value");
     CORE_CHECK(std::isfinite(value)) << node.Where() << ": pad_value is " << value;
     CORE_CHECK(IsReal(inputs[0].dtype))
-        << node.Where() << ": the data are " << ToText(inputs[0]) << ", what pads them is not";
+        << node.Where() << ": pad_value is a number, but the data has type " << ToText(inputs[0]);
     return;
   }
   const TensorType& value = inputs[1];
   // The value that pads data of reduced precision is rounded where it is copied.
   CORE_CHECK(value.dtype == inputs[0].dtype || value.dtype == kInt32 ||
              (value.dtype == kFloat32 && IsReal(inputs[0].dtype)))
-      << node.Where() << ": the data are " << ToText(inputs[0]) << ", what pads them is not";
+      << node.Where() << ": pad_value has type " << ToText(value) << ", but the data has type "
+      << ToText(inputs[0]);
   for (int64_t size : value.shape) {
-    CORE_CHECK(size == 1) << node.Where() << ": pads with " << ToText(value);
+    CORE_CHECK(size == 1) << node.Where() << ": pad_value is not a single element, but "
+                          << ToText(value);
   }
 }
 

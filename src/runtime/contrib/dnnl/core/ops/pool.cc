@@ -92,8 +92,8 @@ void CheckPadding(const NodeReader& node, const PoolWindow& window) {
     data *= std::max<int64_t>(window.kernel[i] - padding, 0);
   }
   CORE_CHECK(values - data <= kMaxPadding)
-      << node.Where() << ": a window of " << ToText(window.kernel) << " may hold more than "
-      << kMaxPadding << " values of the padding";
+      << node.Where() << ": a window of " << ToText(window.kernel) << " may contain more than "
+      << kMaxPadding << " values of padding";
 }
 
 /*!
@@ -116,9 +116,9 @@ Dims CountWindows(const NodeReader& node, const Dims& in) {
     int64_t count = last < 0 ? 0 : (last + (is_ceiled ? stride - 1 : 0)) / stride + 1;
     if (is_ceiled && count > 1 && (count - 1) * stride >= size + before) --count;
     CORE_CHECK(count > 0 && before < span && (count - 1) * stride < size + before)
-        << node.Where() << ": " << count << " windows over " << span << " values, " << stride
-        << " apart, do not each hold some of " << size << " values with a padding of " << before
-        << " and " << behind;
+        << node.Where() << ": " << count << " windows over " << span << " values, with stride "
+        << stride << ", do not each contain some of " << size << " values with a padding of "
+        << before << " and " << behind;
     out.push_back(count);
   }
   CheckPadding(node, window);
@@ -137,8 +137,8 @@ Dims AdaptiveCounts(const NodeReader& node, const Dims& in) {
   for (size_t i = 0; i < out.size(); ++i) {
     // With one value more the windows overlap by that.
     CORE_CHECK(out[i] <= sizes[i] && sizes[i] % out[i] <= 1)
-        << node.Where() << ": " << sizes[i] << " values make no " << out[i]
-        << " windows of one size at even distances";
+        << node.Where() << ": " << sizes[i] << " values do not give " << out[i]
+        << " windows of equal size and stride";
   }
   return out;
 }
@@ -150,13 +150,13 @@ Dims AdaptiveCounts(const NodeReader& node, const Dims& in) {
 FusedOps ReadFused(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm algorithm,
                    ResultView view) {
   if (!node.IsQuantized()) return FusePostOps(node, plan, view);
-  if (!node.IsDequantized(0)) throw dnnl::error(dnnl_unimplemented, "pools have one type");
+  if (!node.IsDequantized(0)) throw dnnl::error(dnnl_unimplemented, "pooling has a single type");
   const NodeReader dequantize = node.Dequantization(0);
   const Dims dims = plan->Input(node, 0).dims();
   const auto from = Quantization::Read(dequantize, plan, dims).Values(dequantize, plan);
   const auto [scale, zero_point] = from;
   if (algorithm == dnnl::algorithm::pooling_avg_include_padding && zero_point != 0) {
-    throw dnnl::error(dnnl_unimplemented, "the padding is no zero point");
+    throw dnnl::error(dnnl_unimplemented, "the padding is not the zero point");
   }
   if (node.NumPostOps() == 1) {
     const NodeReader last = node.PostOp(0);

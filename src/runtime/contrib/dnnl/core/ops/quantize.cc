@@ -104,7 +104,7 @@ bool IsBeyondReorder(const Quantization& quantization) {
 Types InferDequantize(const NodeReader& node, const Types& inputs) {
   const bool is_integer = IsByte(inputs[0].dtype) || inputs[0].dtype == kInt32;
   CORE_CHECK(is_integer) << node.Where() << ": " << ToText(inputs[0])
-                         << " is not of int8, uint8 or int32";
+                         << " is not int8, uint8 or int32";
   CORE_CHECK(ReadType(node, "out_dtype", kFloat32) == kFloat32)
       << node.Where() << ": out_dtype is not float32";
   CheckQuantization(node, inputs);
@@ -113,7 +113,7 @@ Types InferDequantize(const NodeReader& node, const Types& inputs) {
 
 Types InferQuantize(const NodeReader& node, const Types& inputs) {
   CORE_CHECK(inputs[0].dtype == kFloat32)
-      << node.Where() << ": " << ToText(inputs[0]) << " is not of float32";
+      << node.Where() << ": " << ToText(inputs[0]) << " is not float32";
   const DLDataType dtype = ReadType(node, "out_dtype", kInt8);
   CORE_CHECK(IsByte(dtype) || dtype == kInt32)
       << node.Where() << ": out_dtype is " << ToText(dtype) << ", expected: uint8, int8 or int32";

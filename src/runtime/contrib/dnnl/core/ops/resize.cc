@@ -39,7 +39,7 @@ int64_t Scaled(const NodeReader& node, int64_t size, char dimension) {
   // As Relay's type relation computes it.
   const float result = std::nearbyint(static_cast<float>(size) * node.Get<float>(key, 1));
   CORE_CHECK(result >= 1 && result < static_cast<float>(kMaxSize))
-      << node.Where() << ": " << key << " makes " << result << " values of " << size;
+      << node.Where() << ": " << key << " gives " << result << " values from " << size;
   return static_cast<int64_t>(result);
 }
 
@@ -74,7 +74,7 @@ Reading Reading::Of(const NodeReader& node) {
   reading.rounding = node.Get<std::string>("rounding_method", is_aligned ? "round" : "floor");
   const auto check = [&](const char* name, const std::string& word, const Words& known) {
     CORE_CHECK(std::count(known.begin(), known.end(), word) > 0)
-        << node.Where() << ": " << name << " " << word << " is none that oneDNN has";
+        << node.Where() << ": oneDNN does not support " << name << " " << word;
   };
   check(
       key, reading.mode,
@@ -127,9 +127,9 @@ void CheckReading(const NodeReader& node, const Reading& reading, int64_t size, 
   for (int64_t i = 0; i < out; ++i) {
     const double difference = std::abs(reading.Read(i, size, out) - ours.Read(i, size, out));
     CORE_CHECK(difference <= kTolerance)
-        << node.Where() << ": " << reading.mode << (reading.is_nearest ? " and " : "")
+        << node.Where() << ": " << reading.mode << (reading.is_nearest ? " with " : "")
         << (reading.is_nearest ? reading.rounding : "")
-        << " read other values than oneDNN does, from " << size << " to " << out;
+        << " reads other values than oneDNN does, from " << size << " to " << out;
   }
 }
 
@@ -142,7 +142,7 @@ Types InferResize(const NodeReader& node, const Types& inputs) {
   const auto method = node.Get<std::string>("method");
   CORE_CHECK(method == "nearest_neighbor" || method == "linear" || method == "bilinear" ||
              method == "trilinear")
-      << node.Where() << ": method " << method << " is none that oneDNN has";
+      << node.Where() << ": oneDNN does not support method " << method;
   const Reading reading = Reading::Of(node);
   const std::vector<int> axes = ImageAxes(node);
   const Dims from = PermutedDims(inputs[0].shape, axes);

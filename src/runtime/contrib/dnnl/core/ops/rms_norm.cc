@@ -63,7 +63,7 @@ Types InferRMSNorm(const NodeReader& node, const Types& inputs) {
     const Dims gamma = inputs[1].shape;
     CORE_CHECK(!gamma.empty() && gamma.back() == inputs[0].shape.back() &&
                NumElements(gamma) == gamma.back())
-        << node.Where() << ": factors of shape " << ToText(gamma) << " do not fit rows of "
+        << node.Where() << ": a scale of shape " << ToText(gamma) << " does not fit rows of "
         << inputs[0].shape.back();
   }
   return {inputs[0]};

@@ -48,8 +48,8 @@ Dims SplitEnds(const NodeReader& node, int64_t size, int axis) {
   if (is_number) {
     const int64_t sections = listed[0];
     CORE_CHECK(sections == node.NumOutputs() && size % sections == 0)
-        << node.Where() << ": " << sections << " sections of an axis of " << size << " make no "
-        << node.NumOutputs() << " parts of one size";
+        << node.Where() << ": " << sections << " sections of an axis of " << size << " do not give "
+        << node.NumOutputs() << " parts of equal size";
     ends.clear();
     for (int64_t i = 1; i < sections; ++i) ends.push_back(size / sections * i);
   }
@@ -96,13 +96,13 @@ Slice ReadSlice(const NodeReader& node, const Dims& dims) {
       last = end[i] < 0 ? size : std::min(size, first + std::min(end[i], size));
     }
     CheckSizes(node, "strides", {step}, 1);
-    CORE_CHECK(first < last) << node.Where() << ": nothing is left of " << size << " from " << first
-                             << " to " << last;
+    CORE_CHECK(first < last) << node.Where() << ": the slice of " << size
+                             << " values is empty, from " << first << " to " << last;
     slice.begin[axis] = first;
     const int64_t count = (last - first + step - 1) / step;
     // oneDNN counts the memory behind an element, up to the next one, as the tensor's.
     CORE_CHECK(count == 1 || count * step <= size)
-        << node.Where() << ": " << count << " steps of " << step << " reach beyond the " << size
+        << node.Where() << ": " << count << " steps of " << step << " extend beyond the " << size
         << " values of an axis";
     slice.dims[axis] = count;
     // The step behind a single element is never made.

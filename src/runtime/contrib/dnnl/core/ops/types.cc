@@ -55,27 +55,27 @@ bool IsByte(DLDataType dtype) {
 void CheckReal(const NodeReader& node, const Types& inputs, bool or_bytes) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     CORE_CHECK(IsReal(inputs[i].dtype) || (or_bytes && IsByte(inputs[i].dtype)))
-        << node.Where() << ": " << InputText(inputs, i) << " is not of real numbers";
+        << node.Where() << ": " << InputText(inputs, i) << " is not floating-point";
     CORE_CHECK(inputs[i].dtype == inputs[0].dtype)
-        << node.Where() << ": " << InputText(inputs, i) << " is of another type than input 0, "
+        << node.Where() << ": " << InputText(inputs, i) << " has a different type than input 0, "
         << ToText(inputs[0]);
   }
 }
 
 void CheckRank(const NodeReader& node, const Types& inputs, int index, size_t rank) {
   CORE_CHECK(inputs.at(index).shape.size() == rank)
-      << node.Where() << ": " << InputText(inputs, index) << " is not of rank " << rank;
+      << node.Where() << ": " << InputText(inputs, index) << " does not have rank " << rank;
 }
 
 void CheckMinRank(const NodeReader& node, const Types& inputs, int index, size_t rank) {
   CORE_CHECK(inputs.at(index).shape.size() >= rank)
-      << node.Where() << ": " << InputText(inputs, index) << " is not of rank " << rank
+      << node.Where() << ": " << InputText(inputs, index) << " does not have rank " << rank
       << " or more";
 }
 
 void CheckVector(const NodeReader& node, const Types& inputs, int index, int64_t size) {
   CORE_CHECK(inputs.at(index).shape == std::vector<int64_t>{size})
-      << node.Where() << ": " << InputText(inputs, index) << " is no vector of " << size
+      << node.Where() << ": " << InputText(inputs, index) << " is not a vector of " << size
       << " elements";
 }
 
@@ -139,7 +139,7 @@ void CheckFlags(const NodeReader& node, const std::vector<std::string>& keys) {
 double ReadEpsilon(const NodeReader& node, const std::string& key, double otherwise) {
   const double value = node.Get<double>(key, otherwise);
   CORE_CHECK(value >= 0 && std::isfinite(value)) << node.Where() << ": " << key << " is " << value
-                                                 << ", which is no finite number of zero or more";
+                                                 << ", which is not a finite non-negative number";
   return value;
 }
 

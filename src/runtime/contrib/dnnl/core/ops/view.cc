@@ -69,7 +69,7 @@ std::vector<LayoutPart> ReadLayout(const NodeReader& node, const std::string& ke
   }
   CORE_CHECK(is_valid && size == 0 && !parts.empty())
       << node.Where() << ": " << key << " " << text
-      << " is not a layout of axes with at most one block each";
+      << " is not a layout with at most one block per axis";
   return parts;
 }
 
@@ -280,7 +280,7 @@ Types InferLayoutTransform(const NodeReader& node, const Types& inputs) {
   const auto is_axis = [](const LayoutPart& part) { return !part.is_block(); };
   CORE_CHECK(sizes.size() == num_axes &&
              static_cast<size_t>(std::count_if(to.begin(), to.end(), is_axis)) == num_axes)
-      << node.Where() << ": src_layout and dst_layout have other axes";
+      << node.Where() << ": src_layout and dst_layout have different axes";
   return {{dims, inputs[0].dtype}};
 }
 

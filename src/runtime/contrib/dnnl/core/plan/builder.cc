@@ -147,8 +147,8 @@ Tensor PlanBuilder::Weights(const NodeReader& node, const Tensor& value,
 Tensor PlanBuilder::Reordered(const NodeReader& node, const Tensor& value,
                               const dnnl::memory::desc& want, bool is_weight) {
   CORE_CHECK(value.dims() == want.get_dims())
-      << node.Where() << ": a tensor of shape " << ToText(value.dims()) << " is wanted as "
-      << ToText(want.get_dims());
+      << node.Where() << ": a tensor of shape " << ToText(value.dims())
+      << " cannot be reordered to " << ToText(want.get_dims());
   if (value.md == want) return value;
   auto& copies = reordered_[value.buffer];
   for (const Copy& copy : copies) {
@@ -171,8 +171,8 @@ Tensor PlanBuilder::Plain(const NodeReader& node, const Tensor& value) {
 
 Tensor PlanBuilder::Reshaped(const NodeReader& node, const Tensor& value, const Dims& dims) {
   CORE_CHECK(NumElements(dims) == NumElements(value.dims()))
-      << node.Where() << ": a tensor of shape " << ToText(value.dims())
-      << " has other elements than one of " << ToText(dims);
+      << node.Where() << ": a tensor of shape " << ToText(value.dims()) << " cannot be reshaped to "
+      << ToText(dims);
   const Tensor view = value.Reshaped(dims);
   return view.defined() ? view : Plain(node, value).Reshaped(dims);
 }
@@ -273,7 +273,7 @@ void PlanBuilder::EmitKernel(const NodeReader& node, const std::string& kind, Ho
 void PlanBuilder::AppendKernel(HostKernel kernel) {
   Step& step = plan_->steps.back();
   CORE_CHECK(!step.kernel && step.args.size() <= Step::kMaxKernelArgs)
-      << step.info.node << ": a kernel of " << step.args.size() << " tensors";
+      << step.info.node << ": a kernel cannot have " << step.args.size() << " tensors";
   step.kernel = std::move(kernel);
 }
 

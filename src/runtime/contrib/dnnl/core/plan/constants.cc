@@ -164,7 +164,7 @@ Tensor PlanBuilder::NewConstant(const std::vector<float>& values) {
 
 Tensor PlanBuilder::Filled(const NodeReader& node, const Tensor& element, const Dims& dims) {
   CORE_CHECK(IsConstant(element) && NumElements(element.dims()) == 1)
-      << node.Where() << ": what it fills with is no constant of one element";
+      << node.Where() << ": the fill value is not a constant with one element";
   const auto md = PlainDesc(dims, element.dtype());
   const size_t bytes = dnnl::memory::data_type_size(element.dtype());
   Buffer buffer(BufferKind::kConstant, md.get_size());

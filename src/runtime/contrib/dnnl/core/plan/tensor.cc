@@ -59,8 +59,7 @@ bool WouldShowPadding(const dnnl::memory::desc& md, const Dims& dims) {
 Tensor Tensor::Reshaped(const Dims& dims) const {
   if (dims == md.get_dims()) return *this;
   CORE_CHECK(NumElements(dims) == NumElements(md.get_dims()))
-      << "a tensor of shape " << ToText(md.get_dims()) << " has other elements than one of "
-      << ToText(dims);
+      << "a tensor of shape " << ToText(md.get_dims()) << " cannot be reshaped to " << ToText(dims);
   // oneDNN gives new dimensions of size one strides that its own kernels do not recognise.
   if (IsPlain(md)) return Tensor{buffer, PlainDesc(dims, md.get_data_type())};
   if (WouldShowPadding(md, dims)) return Tensor{};

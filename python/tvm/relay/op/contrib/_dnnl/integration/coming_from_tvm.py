@@ -14,29 +14,35 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Names the replacements of functions that only TVM's own module for DNNL has."""
+"""Replacements for names that exist only in TVM's own `dnnl` module."""
 
 from __future__ import annotations
 
 import dis
 from types import FrameType
 
-_PATTERNS = "the policy's rows say what is fused; `pattern_table()` has the patterns of them"
-_CHECKS = "the policy's rules check each call; `offload_report(mod)` shows what they say"
-_LAYOUTS = "nothing: oneDNN chooses the layouts when it prepares the model"
-_READERS = "read the `relay.Call` itself"
-_QNN = "`pattern_table()` has the patterns of what `legalize_qnn_for_dnnl(mod)` returns"
-_LEGAL = (
-    "`legalize_qnn_for_dnnl(mod)`, right before MergeComposite; `partition_for_dnnl` needs neither"
+_PATTERNS = (
+    "the rows in `onednn/policy/table.py` define what is fused; "
+    "`pattern_table()` returns the patterns"
 )
-_PRUNE = "`partition_for_dnnl` does it, unless it is called with `prune=False`"
-_NORM = "`partition_for_dnnl` recognizes layer normalizations that are written out"
-_GELU = "`partition_for_dnnl` recognizes gelu and fuses it, with a reshape in between too"
-_STRIDES = "`partition_for_dnnl` computes only what strided 1x1 convolutions read"
+_CHECKS = (
+    "the rules in `onednn/policy/rules/` check each op; `offload_report(mod)` lists their reasons"
+)
+_LAYOUTS = "none needed: oneDNN chooses the layouts when the runtime prepares the model"
+_READERS = "read it from the `relay.Call` directly"
+_QNN = "`pattern_table()` has patterns for the modules that `legalize_qnn_for_dnnl(mod)` returns"
+_LEGAL = (
+    "`legalize_qnn_for_dnnl(mod)`, immediately before `MergeComposite`; "
+    "`partition_for_dnnl` requires neither"
+)
+_PRUNE = "`partition_for_dnnl` prunes small partitions, unless `prune=False` is set"
+_NORM = "`partition_for_dnnl` recognizes layer normalizations composed of elementary ops"
+_GELU = "`partition_for_dnnl` recognizes GELU and fuses it, also across a reshape"
+_STRIDES = "`partition_for_dnnl` skips spatial positions that strided 1x1 convolutions do not read"
 
-# By name. docs/coming_from_tvm.md has the same table.
+# docs/coming_from_tvm.md contains the same table.
 REPLACED = {
-    "_register_external_op_helper": "a row of the policy in `onednn/policy/table.py`",
+    "_register_external_op_helper": "a row in `onednn/policy/table.py`",
     "append_eltwise_ops": _PATTERNS,
     "make_conv_pattern": _PATTERNS,
     "make_conv_bias_sum_relu_pattern": _PATTERNS,
@@ -57,7 +63,7 @@ REPLACED = {
     "alter_conv": _LAYOUTS,
     "alter_conv_transpose": _LAYOUTS,
     "legalize_pad_avg_pool": "`partition_for_dnnl` folds a pad into the pool where that is exact",
-    "legalize_group_conv": "nothing: grouped convolutions run as they are",
+    "legalize_group_conv": "none needed: grouped convolutions are supported",
     "IsComputeIntensiveGraph": _PRUNE,
     "is_valid_subgraph": _PRUNE,
     "prune_dnnl_subgraphs": _PRUNE,
@@ -74,22 +80,22 @@ REPLACED = {
 
 
 def missing(module: str, name: str, caller: FrameType) -> Exception:
-    """Return the error for a name that a module does not have.
+    """Return the exception for an attribute that a module does not have.
 
     Parameters
     ----------
     module, name : str
-        What was asked for.
+        The module and the missing attribute.
     caller : FrameType
-        The code that asked. Python makes an ImportError with a text of its own of an
-        AttributeError, so that `from module import name` gets an ImportError of ours.
+        The frame that accessed it. For `from module import name`, Python replaces the message of
+        an AttributeError, so an ImportError is returned instead.
     """
     text = f"module {module!r} has no attribute {name!r}"
     if name not in REPLACED:
         return AttributeError(text)
     text += (
-        f", which TVM's own module has: call `partition_for_dnnl(mod, params)` instead of its "
-        f"passes. In place of {name!r}: {REPLACED[name]}"
+        f", which is part of TVM's own dnnl module: call `partition_for_dnnl(mod, params)` instead "
+        f"of its passes. Replacement for {name!r}: {REPLACED[name]}"
     )
     is_import = caller.f_code.co_code[caller.f_lasti] == dis.opmap["IMPORT_FROM"]
     return ImportError(text, name=name) if is_import else AttributeError(text)
