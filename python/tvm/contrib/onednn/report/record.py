@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 
 from ..options import Options
 from ..policy.op_spec import OpSpec, Rules
@@ -61,7 +61,7 @@ class Record:
 
     def describe(self, function: Description) -> None:
         """Note where each op of a function runs, and why."""
-        self.functions[function.function] = [asdict(node) for node in function.nodes]
+        self.functions[function.function] = [vars(node) for node in function.nodes]
         self.in_8_bits[function.function] = dict(function.in_8_bits)
 
     def update(self, other: Record) -> None:

@@ -42,6 +42,7 @@ from .ir.dataflow_graph import (
 from .ir.relay_view import (
     arg_names,
     callee_name,
+    callee_of,
     has_shape_function,
     op_name,
     plain_attrs,
@@ -135,7 +136,7 @@ class RelayGraph(Graph):
 
     def closed_ops(self, node: Node) -> tuple[str, list[str], str | None] | None:
         """Return the title of a call that is not looked into, the ops in it, and why."""
-        callee = getattr(node.origin.native, "op", None)
+        callee = callee_of(node.origin.native)
         if isinstance(callee, relay.GlobalVar):
             return callee.name_hint, [], None
         if is_opaque(callee):

@@ -34,7 +34,7 @@ from tvm.relay import transform
 
 from .body import span_of
 from .ir.dataflow_graph import is_opaque, is_partition, op_calls, why_opaque
-from .ir.relay_view import callee_name, has_shape_function, op_name, value_of_type
+from .ir.relay_view import callee_name, callee_of, has_shape_function, op_name, value_of_type
 from .reader import RelayGraph
 
 NOT_COMPILED = "; TVM cannot compile it with open dimensions"
@@ -109,7 +109,8 @@ class RelayDescription(Description):
         is_closed = _is_closed(node)
         calls = op_calls(_native(node).op.body) if is_closed else ()
         for span in [call.span for call in calls] if is_closed else [span_of(node)]:
-            for each in getattr(span, "spans", None) or [span] if span is not None else ():
+            several = isinstance(span, tvm.ir.SequentialSpan)
+            for each in span.spans if several else () if span is None else [span]:
                 # Before the name of the node, an importer puts that of the model's output.
                 yield each.source_name.name.rpartition("@@")[2]
 
@@ -139,7 +140,7 @@ class RelayDescription(Description):
 
     def native(self, node: Node) -> list[int]:
         """Describe an expression that is no call of an op; in the place of a partition, its ops."""
-        callee = getattr(_native(node), "op", None)
+        callee = callee_of(_native(node))
         func = self._mod[callee] if isinstance(callee, relay.GlobalVar) else None
         if not is_partition(func):
             return super().native(node)
@@ -169,7 +170,7 @@ def _native(node: Node) -> relay.Expr | None:
 
 def _is_closed(node: Node) -> bool:
     """Whether a node is the call of a composite."""
-    return is_opaque(getattr(_native(node), "op", None))
+    return is_opaque(callee_of(_native(node)))
 
 
 def _op_names(expr: relay.Expr) -> list[str]:

@@ -43,12 +43,22 @@ def op_name(expr) -> str | None:
     return _NAMES[address]
 
 
+def callee_of(expr) -> relay.Expr | None:
+    """Return what `expr` calls, None for no call.
+
+    `getattr(expr, "op", None)` would do, but TVM's error for a missing field is a cycle of
+    references: it keeps the frames above it, and with them a model, until the garbage collector
+    runs.
+    """
+    return expr.op if isinstance(expr, relay.Call) else None
+
+
 def callee_name(expr) -> str | None:
     """Return the Relay op or the composite that `expr` calls, or None for anything else.
 
     A virtual op is a composite that has a row of its own.
     """
-    func = expr.op if isinstance(expr, relay.Call) else None
+    func = callee_of(expr)
     if not isinstance(func, relay.Function):
         return op_name(expr)
     attrs = func.attrs
@@ -116,7 +126,7 @@ def _plain(value):
         return [_plain(item) for item in value]
     if isinstance(value, str):
         return str(value)
-    return getattr(value, "value", value)
+    return value.value if isinstance(value, tir.expr.ConstExpr) else value
 
 
 class _CallView(OpView):
