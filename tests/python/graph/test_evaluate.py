@@ -169,7 +169,7 @@ class TestConstantValue:
     def test_a_call_that_was_not_read(self):
         r = Reader()
         node = r.call("abs", r.constant(X))
-        node.unread = "a reason"
+        node.unsupported = "a reason"
         np.testing.assert_array_equal(constant_value(node), np.abs(X))
         node.name = "relax.abs"
         np.testing.assert_array_equal(constant_value(node), np.abs(X))

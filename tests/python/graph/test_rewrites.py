@@ -209,7 +209,7 @@ def qnn_sum(r):
 def selu(r):
     x = r.input(2, 3)
     node = r.call("relax.nn.selu", x, type_=x.type)
-    node.unread = COMPOSED
+    node.unsupported = COMPOSED
     return [node]
 
 

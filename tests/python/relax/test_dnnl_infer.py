@@ -38,7 +38,7 @@ from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import op
 from tvm_dnnl._dnnl.codegen import compile_partitions
 from tvm_dnnl._dnnl.ops import ROWS
-from tvm_dnnl._dnnl.reading import Unread, is_constant, value_of
+from tvm_dnnl._dnnl.reading import UnsupportedOp, is_constant, value_of
 
 SEEDS = 48
 # Each such case gets a plan.
@@ -196,7 +196,7 @@ def value_type(type_, value=None):
     if isinstance(type_, relax.TupleType):
         return tuple(map(value_type, type_.fields))
     if type_.shape is None:
-        raise Unread("the shape is not known")
+        raise UnsupportedOp("the shape is not known")
     dims = (
         int(dim) if isinstance(dim, tirx.IntImm) else Dim.symbol(str(dim))
         for dim in type_.shape.values
@@ -216,7 +216,7 @@ def view_of(call):
             for each in read.operands
         ]
         result = value_type(call.ty)
-    except Unread:
+    except UnsupportedOp:
         return None
     results = result if isinstance(result, tuple) else (result,)
     return OpView(read.name, args, results, read.namespace, None, isinstance(result, tuple))

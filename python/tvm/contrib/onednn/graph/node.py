@@ -94,7 +94,7 @@ class Node(OpView):
         in the graph, and are written in its place where it stays on TVM.
     template : Node | None
         A node of the same op and attributes, with other operands, that was read.
-    unread : str | None
+    unsupported : str | None
         Why a call has no counterpart in the table.
     compute_type : Callable[[], Value] | None
         Tells the type when it is asked for, if it has not been.
@@ -122,7 +122,7 @@ class Node(OpView):
         self.origin: Origin | None = None
         self.expansion: Node | None = None
         self.template: Node | None = None
-        self.unread: str | None = None
+        self.unsupported: str | None = None
         self.index: int | None = None
         # Counts the changes of the operands.
         self.version = 0
@@ -181,7 +181,7 @@ class Node(OpView):
     @property
     def is_call(self) -> bool:
         """Whether it is a call of an op that was read as the table has it."""
-        return self.kind == CALL and self.unread is None
+        return self.kind == CALL and self.unsupported is None
 
     @property
     def is_constant(self) -> bool:

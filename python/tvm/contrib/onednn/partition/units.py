@@ -107,7 +107,7 @@ class Units:
         return [call for k in self.chain(i) for call in self.ops.calls(k)]
 
 
-class Choice:
+class OffloadDecision:
     """The ops that go into partitions, and why other ops that oneDNN could run do not.
 
     Parameters

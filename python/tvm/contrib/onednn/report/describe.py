@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..graph.graph import Graph
 from ..graph.node import CALL, FIELD, INPUT, NATIVE, TUPLE
 from ..graph.node import Node as GraphNode
-from ..partition.units import Choice, Units
+from ..partition.units import OffloadDecision, Units
 from ..policy.op_spec import Rules
 from ..policy.op_view import OpView, Tensor, Value
 from ..policy.rules.quantize import DEQUANTIZE
@@ -43,7 +43,7 @@ class Description:
         The policy.
     function : str
         Its name.
-    units, choice : Units, Choice
+    units, decision : Units, OffloadDecision
         What is fused, and what goes into partitions; None for a function that is not partitioned.
     partitions : Sequence[str]
         The names of the partitions.
@@ -64,7 +64,7 @@ class Description:
         rules: Rules,
         function: str,
         units: Units | None = None,
-        choice: Choice | None = None,
+        decision: OffloadDecision | None = None,
         partitions: Sequence[str] = (),
         default: str | None = None,
     ):
@@ -72,17 +72,17 @@ class Description:
         self._rules, self._units = rules, units
         self.nodes: list[Node] = []
         self.in_8_bits: Counter = Counter()
-        self._default = default or (UNPARTITIONED if choice is None else LEFT)
+        self._default = default or (UNPARTITIONED if decision is None else LEFT)
         # By number of a member of a partition, its last op for one that is fused: the name.
         self._partition_of: dict[int, str] = {}
         # What is in a partition only.
         self._offloaded: set[GraphNode] = set()
         self._reasons: dict[int, str] = {}
-        if choice is not None:
-            for name, members in zip(partitions, choice.partitions):
+        if decision is not None:
+            for name, members in zip(partitions, decision.partitions):
                 self._partition_of.update(dict.fromkeys(members, name))
                 self._offloaded.update(graph.nodes[k] for k in units.hidden(members))
-            for i, reason in choice.reasons.items():
+            for i, reason in decision.reasons.items():
                 self._reasons.update(dict.fromkeys(units.members(i), reason))
         # By node: the nodes of the report that its value comes from.
         self.sources: dict[GraphNode, list[int]] = {}
@@ -210,7 +210,7 @@ class Description:
     def _refusals(self, parts: list[GraphNode]) -> Iterator[str | None]:
         """Yield why an op that was read as several nodes may stay on TVM."""
         for node in parts:
-            yield node.unread
+            yield node.unsupported
         for node in parts:
             yield from map(self._rules.refusal, self._calls(node))
         for node in parts:

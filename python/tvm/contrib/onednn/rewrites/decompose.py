@@ -114,7 +114,7 @@ def decompose(graph: Graph, rules: Rules) -> None:
     """Write each op that can be written as others so."""
     for node in graph.nodes:
         # Relax's ops say so where they are read; those of Relay have no row.
-        is_composed = node.unread == COMPOSED or (node.is_call and node.name not in rules.ops)
+        is_composed = node.unsupported == COMPOSED or (node.is_call and node.name not in rules.ops)
         if not is_composed or node.name not in DECOMPOSITIONS:
             continue
         if rules.excludes(node.name.removeprefix("relax.")):
@@ -125,7 +125,7 @@ def decompose(graph: Graph, rules: Rules) -> None:
             if rules.excludes(*(each.name for each in made_below(new))):
                 raise UnsupportedOp(EXCLUDED)
         except UnsupportedOp as error:
-            node.unread = str(error)
+            node.unsupported = str(error)
             continue
         if new is not None:
             graph.reread(node, new)
@@ -192,7 +192,7 @@ def _causal_mask(make: Maker, scores: Node, is_at_end: bool) -> Node:
     type_ = Tensor(tuple(lengths), dtype)
     filled = make.graph.call("full", [make.scalar(lowest, dtype)], make.node, type_)
     mask = make.graph.call("triu", [filled], make.node, type_, k=1)
-    filled.unread = mask.unread = "no rule for this op"
+    filled.unsupported = mask.unsupported = "no rule for this op"
     return mask
 
 

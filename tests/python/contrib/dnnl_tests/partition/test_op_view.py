@@ -23,7 +23,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.contrib.onednn.options import Options
-from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 from tvm.contrib.onednn.policy.graph import Graph, users_of
 from tvm.contrib.onednn.policy.op_spec import OpSpec, Rules
 from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor
@@ -155,15 +155,15 @@ class Chain(Graph):
 
 def test_partitions_need_no_ir():
     units = Units(Chain(), Rules(TABLE))
-    choice = Choice(units)
+    decision = OffloadDecision(units)
     assert [(fused.name, fused.chain) for fused in units.fused.values()] == [
         ("dnnl.conv2d_relu", [2, 3])
     ]
-    assert choice.partitions == [[3]] and not choice.reasons
-    assert choice.regions.inputs([3]) == [0]
+    assert decision.partitions == [[3]] and not decision.reasons
+    assert decision.regions.inputs([3]) == [0]
     excluded = Rules(TABLE, Options(exclude=frozenset(["nn.conv2d"])))
-    choice = Choice(Units(Chain(), excluded))
-    assert choice.partitions == []
-    assert choice.reasons == {
+    decision = OffloadDecision(Units(Chain(), excluded))
+    assert decision.partitions == []
+    assert decision.reasons == {
         3: "pruned: too small to be faster: cost of 256 elements, below 65536"
     }

@@ -50,7 +50,7 @@ def kernel_of_composite(func: relax.Function) -> Kernel:
     inside = set(units.members(last) if is_supported[last] else ())
     for i, node in enumerate(graph.nodes[:-1]):
         if i not in inside and node.kind == CALL:
-            reason = node.unread or rules.refusal(node) or "not fused with what follows"
+            reason = node.unsupported or rules.refusal(node) or "not fused with what follows"
             raise ValueError(
                 f"{func.attrs['Composite']} is not a oneDNN kernel: {node.name}: {reason}"
             )

@@ -21,7 +21,7 @@ from __future__ import annotations
 from tvm import relax
 
 from .read_op import Composed, ReadOp, Row, attrs_of, same
-from .reading import Unread, dims, is_constant, value_of
+from .reading import UnsupportedOp, dims, is_constant, value_of
 
 
 def _only_axis(call: relax.Call) -> int:
@@ -42,14 +42,16 @@ def _affine(call: relax.Call) -> dict:
     for name, arg, neutral in (("scale", call.args[1], 1), ("center", call.args[2], 0)):
         switches[name] = bool(getattr(call.attrs, name))
         if not switches[name] and not (is_constant(arg) and (value_of(arg) == neutral).all()):
-            raise Unread(f"{name}=False, but the values are not {neutral}, and TVM applies them")
+            raise UnsupportedOp(
+                f"{name}=False, but the values are not {neutral}, and TVM applies them"
+            )
     return switches
 
 
 def _rms_norm(call: relax.Call) -> ReadOp:
     axis, rank = _only_axis(call), len(dims(call.args[0]))
     if axis % rank != rank - 1:
-        raise Unread(f"axis={axis} is not the last axis")
+        raise UnsupportedOp(f"axis={axis} is not the last axis")
     return ReadOp("dnnl.rms_norm", list(call.args), {"epsilon": float(call.attrs.epsilon)})
 
 
@@ -68,7 +70,7 @@ def _instance_norm(call: relax.Call) -> ReadOp:
     rank, axis = len(dims(call.args[0])), int(call.attrs.channel_axis)
     axes = list(call.attrs.axes)
     if sorted(int(a) % rank for a in axes) != [a for a in range(1, rank) if a != axis % rank]:
-        raise Unread(f"axes={axes} are not all except batch and channels")
+        raise UnsupportedOp(f"axes={axes} are not all except batch and channels")
     return ReadOp("nn.instance_norm", list(call.args), _channels(call))
 
 
@@ -80,7 +82,7 @@ def _channels(call: relax.Call) -> dict:
 def _batch_norm(call: relax.Call) -> ReadOp:
     """Read a normalization by given statistics."""
     if call.attrs.training:
-        raise Unread("training=True normalizes by the mean and variance of the data")
+        raise UnsupportedOp("training=True normalizes by the mean and variance of the data")
     attrs = attrs_of(call, ("axis", "epsilon", "center", "scale"))
     return ReadOp("nn.batch_norm", list(call.args), attrs)
 

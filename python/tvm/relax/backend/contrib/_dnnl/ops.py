@@ -38,9 +38,9 @@ from .read_op import (
     same,
     shape_argument,
     unary,
-    unread,
+    unsupported,
 )
-from .reading import Constant, Unread, dims, number, short_name, value_of
+from .reading import Constant, UnsupportedOp, dims, number, short_name, value_of
 
 
 def _window(*attrs: str) -> Row:
@@ -81,7 +81,7 @@ def _reduction(name: str) -> Row:
     def read(call):
         axis = None if call.attrs.axis is None else numbers(call.attrs.axis)
         if axis == []:
-            raise Unread("axis=[] reduces no axis")
+            raise UnsupportedOp("axis=[] reduces no axis")
         attrs = {"axis": axis, "exclude": False, "keepdims": bool(call.attrs.keepdims)}
         return ReadOp(name, [call.args[0]], attrs)
 
@@ -91,13 +91,13 @@ def _reduction(name: str) -> Row:
 def _clip(call: relax.Call) -> ReadOp:
     low, high = (number(arg) for arg in call.args[1:])
     if low is None or high is None:
-        raise Unread("the bounds are not constant")
+        raise UnsupportedOp("the bounds are not constant")
     return ReadOp("clip", [call.args[0]], {"a_min": float(low), "a_max": float(high)})
 
 
 def _softplus(call: relax.Call) -> ReadOp:
     if float(call.attrs.beta) != 1.0 or float(call.attrs.threshold) < 15.0:
-        raise Unread(f"beta={call.attrs.beta}, threshold={call.attrs.threshold}")
+        raise UnsupportedOp(f"beta={call.attrs.beta}, threshold={call.attrs.threshold}")
     return ReadOp("dnnl.softplus", [call.args[0]], {})
 
 
@@ -131,7 +131,7 @@ def _quantization(name: str) -> Row:
         dtype = call.ty.dtype
         if str(zero_point.ty.dtype) != "int32":
             if not isinstance(zero_point, Constant):
-                raise Unread("the zero point is not constant")
+                raise UnsupportedOp("the zero point is not constant")
             zero_point = relax.const(_integers(value_of(zero_point)))
         attrs = {"axis": int(call.attrs.axis), "out_dtype": str(dtype)}
         return ReadOp(name, [data, scale, zero_point], attrs)
@@ -144,7 +144,7 @@ def _integers(zero_points: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
         integers = zero_points.astype("int32")
     if (integers != zero_points).any():
-        raise Unread("the zero point is not an integer")
+        raise UnsupportedOp("the zero point is not an integer")
     return integers
 
 
@@ -187,5 +187,7 @@ ROWS: dict[str, Row] = {
     "relax.dequantize": _quantization("qnn.dequantize"),
     "relax.image.resize2d": _resize,
     "relax.image.resize3d": _resize,
-    "relax.nn.attention_var_len": unread("the lengths of its sequences are known at run time only"),
+    "relax.nn.attention_var_len": unsupported(
+        "the lengths of its sequences are known at run time only"
+    ),
 }

@@ -22,7 +22,7 @@ import re
 
 import tvm
 from tvm import relax
-from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.contrib.onednn.report.record import ATTR, Record
@@ -51,11 +51,11 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         outcome = rewrite(graph, rules, var.name_hint, record.failures)
         decided.folded, decided.in_float32 = outcome
         units = Units(graph, rules)
-        choice = Choice(units)
+        decision = OffloadDecision(units)
         name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
-        writer = FunctionWriter(builder, units, choice, name)
+        writer = FunctionWriter(builder, units, decision, name)
         written = writer.write()
-        args = graph, rules, var.name_hint, units, choice, writer.names
+        args = graph, rules, var.name_hint, units, decision, writer.names
         decided.describe(RelaxDescription(*args))
         record.update(decided)
         return written

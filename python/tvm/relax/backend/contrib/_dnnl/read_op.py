@@ -26,7 +26,7 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.contrib.onednn.rewrites.decompose import COMPOSED
 
-from .reading import Analyzer, Unread, number
+from .reading import Analyzer, UnsupportedOp, number
 
 
 class ReadOp(NamedTuple):
@@ -59,7 +59,7 @@ def numbers(values) -> list:
     """Return numbers that are known."""
     known = [number(value) for value in values]
     if None in known:
-        raise Unread(f"{list(values)} is not constant")
+        raise UnsupportedOp(f"{list(values)} is not constant")
     return known
 
 
@@ -67,7 +67,7 @@ def shape_argument(arg: relax.Expr) -> list:
     """Return the dimensions that are given as an argument."""
     if isinstance(arg, relax.ShapeExpr):
         return list(arg.values)
-    raise Unread("the shape is computed at run time")
+    raise UnsupportedOp("the shape is computed at run time")
 
 
 def tuple_argument(arg: relax.Expr) -> list:
@@ -117,7 +117,7 @@ def factor(before, after) -> float:
                 after = before if times is None or times % 1 else before * int(times)
     if times and times % 1 == 0 and analyzer.can_prove_equal(after, before * int(times)):
         return float(times)
-    raise Unread(f"the size {after} is not a known multiple of {before}")
+    raise UnsupportedOp(f"the size {after} is not a known multiple of {before}")
 
 
 def same(name: str, *attrs: str, **fixed) -> Row:
@@ -125,7 +125,7 @@ def same(name: str, *attrs: str, **fixed) -> Row:
     return lambda call: ReadOp(name, list(call.args), {**attrs_of(call, attrs), **fixed})
 
 
-class Composed(Unread):
+class Composed(UnsupportedOp):
     """An op that has no row, and is written as several that have some.
 
     Parameters
@@ -148,11 +148,11 @@ def composed(*names: str) -> Row:
     return read
 
 
-def unread(reason: str) -> Row:
+def unsupported(reason: str) -> Row:
     """Read an op that never has a counterpart in the table."""
 
     def read(call):
-        raise Unread(reason)
+        raise UnsupportedOp(reason)
 
     return read
 

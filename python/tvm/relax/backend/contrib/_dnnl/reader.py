@@ -36,7 +36,7 @@ from tvm.contrib.onednn.policy.tensors import MOST_FILLED
 from .ops import ROWS
 from .read_op import attributes
 from .reading import (
-    Unread,
+    UnsupportedOp,
     constant_of,
     is_constant,
     number,
@@ -183,18 +183,18 @@ class RelaxGraph(Graph):
         call = relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
         try:
             if short_name(call) in self._excluded:
-                raise Unread(EXCLUDED)
+                raise UnsupportedOp(EXCLUDED)
             if name == "relax.call_tir":
                 read = read_tir(self._mod, call, self._excluded)
             elif name in ROWS:
                 read = ROWS[name](call)
             else:
-                raise Unread("no rule for this op")
+                raise UnsupportedOp("no rule for this op")
             operands = self._operands(read.operands, scope)
             type_ = value_from(call)
             _check_types(operands, type_)
-        except Unread as error:
-            node = self._unread(call, scope, error)
+        except UnsupportedOp as error:
+            node = self._unsupported(call, scope, error)
         else:
             attrs = SimpleNamespace(**read.attrs)
             node = Node(CALL, read.name, operands, type_, attrs, scope)
@@ -207,7 +207,7 @@ class RelaxGraph(Graph):
         node = self._nodes.get(arg)
         return node.origin.native.value if node is not None and node.is_constant else arg
 
-    def _unread(self, call: relax.Call, scope: int, error: Unread) -> Node:
+    def _unsupported(self, call: relax.Call, scope: int, error: UnsupportedOp) -> Node:
         """Read a call that has no counterpart in the table, under its own name."""
         name = op_name(call) if op_name(call) in ROWS else short_name(call)
         args = [
@@ -218,14 +218,14 @@ class RelaxGraph(Graph):
         attrs = getattr(error, "attrs", None)
         attrs = SimpleNamespace(**attrs) if attrs is not None else lambda: attributes(call)
         node = Node(CALL, name, args, value_from(call), attrs, scope)
-        node.unread = str(error)
+        node.unsupported = str(error)
         return node
 
     def _leave(self, node: Node, reason: str) -> None:
         """Let a call be one that has no counterpart in the table."""
         name = op_name(node.origin.native.value)
         node.name = name if name in ROWS else name.removeprefix("relax.")
-        node.unread = reason
+        node.unsupported = reason
 
     def _native(self, value, scope: int, binding=None, is_pinned: bool = False) -> Node:
         """Read an expression that is no call of an op."""
@@ -316,11 +316,11 @@ def known_value(call: relax.Call) -> np.ndarray | None:
 
 
 def _check_types(operands: list[Node], type_: Value) -> None:
-    """Raise Unread where a tensor's shape is not known."""
+    """Raise UnsupportedOp where a tensor's shape is not known."""
     for operand in operands:
         if isinstance(operand.type, tuple) and operand.kind != TUPLE:
-            raise Unread("the tuple of tensors is the result of another call")
+            raise UnsupportedOp("the tuple of tensors is the result of another call")
     for value in (*(operand.type for operand in operands), type_):
         for tensor in value if isinstance(value, tuple) else (value,):
             if isinstance(tensor, NoTensor):
-                raise Unread(f"one of its tensors is of {tensor.kind}")
+                raise UnsupportedOp(f"one of its tensors is of {tensor.kind}")

@@ -35,7 +35,7 @@ TensorLoad = getattr(ir, "TensorLoad", None) or tirx.BufferLoad
 OPAQUE = ("Codegen", "Composite", "Primitive")
 
 
-class Unread(Exception):
+class UnsupportedOp(Exception):
     """An op is called in a way that has no counterpart in the table; the text says why."""
 
 
@@ -64,7 +64,7 @@ def dims(expr: relax.Expr) -> list:
     if values is None:
         values = getattr(getattr(shape, "ty", None), "values", None)
     if values is None:
-        raise Unread("the rank or the shape of a tensor is unknown")
+        raise UnsupportedOp("the rank or the shape of a tensor is unknown")
     return list(values)
 
 

@@ -28,7 +28,7 @@ from tvm.contrib.onednn.policy.op_view import OpView, Tensor
 from tvm.contrib.onednn.policy.table import TABLE
 
 from .read_op import ReadOp, factor
-from .reading import Analyzer, TensorLoad, Unread, buffer_of, buffers_of, dims, number
+from .reading import Analyzer, TensorLoad, UnsupportedOp, buffer_of, buffers_of, dims, number
 from .reading import sizes as sizes_of
 
 # TIR's names of operations on an element and a number.
@@ -73,7 +73,7 @@ def read_tir(mod: tvm.IRModule, call: relax.Call, excluded: Collection[str]) -> 
             op = None if name in excluded else read(func, call)
             if op is not None:
                 return op
-    raise Unread("no rule for this op")
+    raise UnsupportedOp("no rule for this op")
 
 
 def bound_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:
@@ -114,7 +114,7 @@ def pad_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:
         return None
     try:
         sizes = list(zip(dims(data), dims(call)))
-    except Unread:
+    except UnsupportedOp:
         return None
     analyzer = Analyzer()
     more = [number(analyzer.simplify(after - before)) for before, after in sizes]
@@ -157,7 +157,7 @@ def resize_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:
     out = number(dims(call)[2])
     try:
         sizes = {"size": [out]} if out else {"scale_w": factor(dims(data)[2], dims(call)[2])}
-    except Unread:
+    except UnsupportedOp:
         return None
     for method, mode, rounding in _RESIZES:
         attrs = dict(method=method, coordinate_transformation_mode=mode, rounding_method=rounding)

@@ -23,7 +23,7 @@ import itertools
 from tvm import relax, tirx
 
 from .read_op import Composed, ReadOp, Row, plain, tuple_argument
-from .reading import Analyzer, Unread, axes_of, dims, is_same, number, sizes
+from .reading import Analyzer, UnsupportedOp, axes_of, dims, is_same, number, sizes
 
 
 def _reshape(call: relax.Call) -> ReadOp:
@@ -53,7 +53,7 @@ def _of_ones(data: relax.Expr, given: list, target: list) -> ReadOp:
         return ReadOp("squeeze", [data], {"axis": old})
     if new is not None and new == list(range(new[0], new[-1] + 1)):
         return ReadOp("expand_dims", [data], {"axis": new[0], "num_newaxis": len(new)})
-    raise Unread(f"more than one open dimension of {target} is computed")
+    raise UnsupportedOp(f"more than one open dimension of {target} is computed")
 
 
 def _ones(longer: list, shorter: list) -> list[int] | None:
@@ -75,7 +75,7 @@ def _transpose(call: relax.Call) -> ReadOp:
 
 def _concat(call: relax.Call) -> ReadOp:
     if call.attrs.axis is None:
-        raise Unread("axis is not given")
+        raise UnsupportedOp("axis is not given")
     return ReadOp(_CONCATS[call.op.name], [call.args[0]], {"axis": int(call.attrs.axis)})
 
 
@@ -92,9 +92,11 @@ def _split(call: relax.Call) -> ReadOp:
     elif len(parts) == 1:
         given = 1
     elif isinstance(given, list):
-        raise Unread(f"a part may be empty: the size along axis {axis} is open")
+        raise UnsupportedOp(f"a part may be empty: the size along axis {axis} is open")
     elif not Analyzer().can_prove_equal(tirx.floormod(size, given), 0):
-        raise Unread(f"{given} parts may be of unequal sizes: the size along axis {axis} is open")
+        raise UnsupportedOp(
+            f"{given} parts may be of unequal sizes: the size along axis {axis} is open"
+        )
     return ReadOp("split", [call.args[0]], {"indices_or_sections": given, "axis": axis})
 
 
@@ -129,7 +131,7 @@ def _layout_transform(call: relax.Call) -> ReadOp:
         var = index if block is None else index.a
         axes = [k for k, own in enumerate(index_map.initial_indices) if own.same_as(var)]
         if not axes or blocks.setdefault(axes[0], block) != block:
-            raise Unread(f"{index} is neither an axis nor a block of one")
+            raise UnsupportedOp(f"{index} is neither an axis nor a block of one")
         parts.append((axes[0], isinstance(index, tirx.FloorMod)))
     blocks = {axis: block for axis, block in blocks.items() if block is not None}
     raise Composed(blocks=blocks, parts=parts)

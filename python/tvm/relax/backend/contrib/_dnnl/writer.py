@@ -23,7 +23,7 @@ import json
 
 from tvm import relax
 from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node
-from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .body import Body, name_of, substituted
@@ -40,7 +40,7 @@ class FunctionWriter:
         Has the module; the partitions are added to it.
     units : Units
         The function, with what is fused.
-    choice : Choice
+    decision : OffloadDecision
         What goes into partitions.
     prefix : str
         What the names of the partitions begin with.
@@ -51,10 +51,12 @@ class FunctionWriter:
         The names of the partitions.
     """
 
-    def __init__(self, builder: relax.BlockBuilder, units: Units, choice: Choice, prefix: str):
-        self._builder, self._units, self._regions = builder, units, choice.regions
+    def __init__(
+        self, builder: relax.BlockBuilder, units: Units, decision: OffloadDecision, prefix: str
+    ):
+        self._builder, self._units, self._regions = builder, units, decision.regions
         self._graph: RelaxGraph = units.ops
-        self._partitions = choice.partitions
+        self._partitions = decision.partitions
         used = {var.name_hint for var in builder.get().get_global_vars()}
         names = (f"{prefix}_{number}" for number in itertools.count())
         free = (name for name in names if name not in used)

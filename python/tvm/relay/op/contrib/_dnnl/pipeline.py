@@ -23,7 +23,7 @@ from collections.abc import Callable
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import interrupts
-from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import EIGHT_BITS, tensor_reason
 from tvm.contrib.onednn.report.failures import note_failure
@@ -123,10 +123,10 @@ def offload(function: TypedFunction, rules: Rules) -> Rewritten:
     outcome = rewrite(graph, rules, function.name, record.failures)
     record.folded, record.in_float32 = outcome
     units = Units(graph, rules)
-    choice = Choice(units)
-    rewritten = partitioned(function, units, choice)
+    decision = OffloadDecision(units)
+    rewritten = partitioned(function, units, decision)
     names = [var.name_hint for var in rewritten.partitions]
-    args = function.mod, function.func, graph, rules, function.name, units, choice, names
+    args = function.mod, function.func, graph, rules, function.name, units, decision, names
     record.describe(RelayDescription(*args))
     func = rewritten.func
     if has_dynamic_shapes:

@@ -106,11 +106,11 @@ class RelayGraph(Graph):
         node = RelayNode(CALL, name, operands, None, lambda: plain_attrs(expr), scope)
         node.compute_type = lambda: _named(_types_of(expr), self._inferred(node), id(node))
         if is_excluded:
-            node.unread = EXCLUDED
+            node.unsupported = EXCLUDED
         elif op_name(expr):
             node.arg_names = arg_names(name)
         elif not is_composite(expr):
-            node.unread = why_opaque(expr.op)
+            node.unsupported = why_opaque(expr.op)
         return node
 
     def _inferred(self, node: Node) -> Value | None:

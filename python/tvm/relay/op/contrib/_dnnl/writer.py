@@ -24,7 +24,7 @@ import re
 from tvm import relay, tir
 from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, Node
 from tvm.contrib.onednn.partition.fuse import Fused
-from tvm.contrib.onednn.partition.units import Choice, Units
+from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .body import Body, type_of
@@ -50,7 +50,7 @@ class FunctionWriter:
         The function that was read.
     units : Units
         The graph, with what is fused.
-    choice : Choice
+    decision : OffloadDecision
         What goes into partitions.
 
     Attributes
@@ -59,8 +59,8 @@ class FunctionWriter:
         The functions of the partitions.
     """
 
-    def __init__(self, function: TypedFunction, units: Units, choice: Choice):
-        self._units, self._regions = units, choice.regions
+    def __init__(self, function: TypedFunction, units: Units, decision: OffloadDecision):
+        self._units, self._regions = units, decision.regions
         self._graph: RelayGraph = units.ops
         options = units.rules.options
         prefix = re.sub(r"\W", "_", f"tvmgen_{options.mod_name}_{COMPILER}_{function.name}")
@@ -71,7 +71,7 @@ class FunctionWriter:
         offloaded = set()
         # By number of a member.
         self._part_of: dict[int, _Partition] = {}
-        for name, members in zip(free, choice.partitions):
+        for name, members in zip(free, decision.partitions):
             part = _Partition(name, units, self._regions, members, options.num_threads)
             self.partitions[part.var] = part.func
             self._part_of.update(dict.fromkeys(members, part))
@@ -211,13 +211,13 @@ def _composite(fused: Fused, graph: RelayGraph, outer: Body) -> relay.Call:
     return relay.Call(func.with_attr(attrs), args)
 
 
-def partitioned(function: TypedFunction, units: Units, choice: Choice) -> Rewritten:
+def partitioned(function: TypedFunction, units: Units, decision: OffloadDecision) -> Rewritten:
     """Move what oneDNN runs of a function into new functions.
 
     TVM's AnnotateTarget, MergeCompilerRegions and PartitionGraph do this for functions that are
     nothing but data flow. Their regions may hold tuples and may not meet a let, a reference or a
     nested tuple, and they work on a whole module, other compilers' functions included.
     """
-    writer = FunctionWriter(function, units, choice)
+    writer = FunctionWriter(function, units, decision)
     func = writer.write()
     return Rewritten(func, writer.partitions)
