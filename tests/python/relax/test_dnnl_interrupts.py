@@ -27,6 +27,14 @@ from tvm import relax
 from tvm.relax import op
 
 
+@pytest.fixture(autouse=True)
+def sigint_is_handled():
+    """A shell starts background jobs, and with them these tests, with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def model():
     def build(builder, x):
         weight = builder.emit(op.multiply(relax.const(rand(8, 3, 3, 3)), relax.const(rand(1))))

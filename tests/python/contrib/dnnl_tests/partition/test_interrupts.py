@@ -30,6 +30,14 @@ from tvm.testing import dnnl as testing
 from dnnl_tests.relay import const, module, var
 
 
+@pytest.fixture(autouse=True)
+def sigint_is_handled():
+    """A shell starts background jobs, and with them these tests, with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def model():
     """Return a module with constants to fold: TVM's strategies are Python, which C++ calls."""
     weight = relay.multiply(const(8, 3, 3, 3), relay.exp(relay.const(0.5)))
