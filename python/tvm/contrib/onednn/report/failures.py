@@ -25,6 +25,13 @@ class PartitionWarning(UserWarning):
     """A function, or an op of it, was left as it was because a pass could not cope with it."""
 
 
+def add_failure(failures: dict[str, str], function: str, reason: str) -> None:
+    """Add a reason to the failures by function, once."""
+    known = failures.get(function, "")
+    if reason not in known:
+        failures[function] = f"{known}; {reason}" if known else reason
+
+
 def note_failure(
     failures: dict[str, str], function: str, what: str, error: Exception, stacklevel: int
 ) -> None:
@@ -43,8 +50,6 @@ def note_failure(
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = f"{what} failed: {lines[-1] if lines else type(error).__name__}"
-    known = failures.get(function, "")
-    if reason not in known:
-        failures[function] = f"{known}; {reason}" if known else reason
+    add_failure(failures, function, reason)
     text = f"oneDNN: function {function}: {reason}"
     warnings.warn(text, PartitionWarning, stacklevel=stacklevel + 1)

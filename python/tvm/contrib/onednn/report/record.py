@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, fields
 from ..options import Options
 from ..policy.op_spec import OpSpec, Rules
 from .describe import Description
+from .failures import add_failure
 from .offload_report import LEFT, UNPARTITIONED, Node, OffloadReport
 
 # The attribute of a partitioned module that has its record as JSON text.
@@ -71,8 +72,7 @@ class Record:
         self.folded.update(other.folded)
         self.in_float32.update(other.in_float32)
         for name, text in other.failures.items():
-            known = self.failures.get(name)
-            self.failures[name] = f"{known}; {text}" if known else text
+            add_failure(self.failures, name, text)
 
     def to_json(self) -> str:
         """Return the record as the attribute of a module."""
@@ -120,11 +120,10 @@ def make_report(
     report = OffloadReport(partitions=partitions, failures=dict(record.failures))
     report.folded, report.in_float32 = record.folded, record.in_float32
     for name, func in functions.items():
-        ops = closed(func)
         if name in record.functions:
             report.add(Node(**node) for node in record.functions[name])
             report.in_8_bits.update(record.in_8_bits[name])
-        elif ops is not None:
+        elif (ops := closed(func)) is not None:
             names, reason = ops
             report.add([Node("tvm", name, name, names, reason=reason, model_ops=names)])
         else:

@@ -26,11 +26,10 @@ from collections.abc import Callable
 
 from ..graph.graph import Graph
 from ..graph.node import Node
+from ..policy import cpu
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor
 from ..policy.rules.quantize import QUANTIZE
-
-_FLOATS = ("float32", "bfloat16", "float16")
 
 
 def propagate_nan(graph: Graph, rules: Rules) -> None:
@@ -42,7 +41,7 @@ def propagate_nan(graph: Graph, rules: Rules) -> None:
         nan_of = _ROWS.get(node.name)
         if nan_of is None or not node.is_call or rules.excludes(node.name):
             continue
-        is_float = isinstance(node.type, Tensor) and node.type.dtype in _FLOATS
+        is_float = isinstance(node.type, Tensor) and node.type.dtype in cpu.REAL
         if not is_float or all(user.name == QUANTIZE for user in node.users):
             continue
         new = graph.with_operands(node, node.operands, node.type)

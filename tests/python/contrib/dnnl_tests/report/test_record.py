@@ -27,7 +27,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.contrib.onednn.report.offload_report import LEFT
-from tvm.contrib.onednn.report.record import ATTR
+from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.relay.dataflow_pattern import is_op, wildcard
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.qnn import op as qnn
@@ -218,3 +218,10 @@ class TestWhatARecordHas:
         y = relay.nn.correlation(X, X, 3, 1, 1, 1, 1, True, "NCHW")
         nodes = dnnl.offload_report(module(y)).nodes
         assert nodes[1].details == "3"
+
+
+def test_a_later_run_adds_a_failure_once():
+    record = Record(failures={"main": "decompose failed: a"})
+    for text in ("decompose failed: a", "fold_pad failed: b"):
+        record.update(Record(failures={"main": text}))
+    assert record.failures == {"main": "decompose failed: a; fold_pad failed: b"}

@@ -43,13 +43,11 @@ NOT_COMPILED = "; TVM cannot compile it with open dimensions"
 @interrupts.deferred()
 def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
     """Return what was recorded of a module, or what the policy says of it; see `offload_report`."""
-    noted, mod = record.Record.of(mod), transform.InferType()(mod)
-    functions = {var.name_hint: func for var, func in mod.functions.items()}
-    own = {
-        name: func
-        for name, func in functions.items()
-        if isinstance(func, relay.Function) and not is_partition(func)
-    }
+    noted, own = record.Record.of(mod), _own_functions(mod)
+    # The record needs no types.
+    if not own.keys() <= noted.functions.keys():
+        mod = transform.InferType()(mod)
+        own = _own_functions(mod)
 
     def closed(func):
         return (_op_names(func.body), why_opaque(func)) if is_opaque(func) else None
@@ -57,8 +55,17 @@ def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
     def described(func, *args, **fields):
         return RelayDescription(mod, func, RelayGraph(func, noted.excluded), *args, **fields)
 
-    partitions = sum(map(is_partition, functions.values()))
+    partitions = sum(map(is_partition, mod.functions.values()))
     return record.make_report(noted, own, partitions, rows, closed, described)
+
+
+def _own_functions(mod: tvm.IRModule) -> dict[str, relay.Function]:
+    """Return the functions of a module by name, partitions left out."""
+    return {
+        var.name_hint: func
+        for var, func in mod.functions.items()
+        if isinstance(func, relay.Function) and not is_partition(func)
+    }
 
 
 class RelayDescription(Description):
