@@ -34,6 +34,7 @@ RULES = (
     (r"tests/python/relax/|src/runtime/extra/|python/tvm/relax/", (RELAX,)),
     (r"scripts/plugin/", (RELAX,)),
     (rf"{STAGES}(\w+)/(rows/)?\w+\.\w+$", (STAGES + "{0}",)),
+    (rf"{STAGES}interrupted", (STAGES + "partition", RELAX)),
     (rf"{STAGES}malformed", (STAGES + "runtime", RELAX)),
     (rf"{STAGES}\w+\.py$", (FIRST, STAGES + "fusion")),
     (r"tests/python/(dev|patches|apps|graph)/", ("tests/python/{0}",)),

@@ -17,22 +17,14 @@
 """Ctrl-C while a module is partitioned: a KeyboardInterrupt, wherever in Python it arrives."""
 
 import signal
-import sys
 
 import numpy as np
 import pytest
 import tvm_dnnl
 from dnnl_modules import composites, module, rand, var
+from dnnl_tests.interrupted import interrupted_at, sigint_is_handled  # noqa: F401
 from tvm import relax
 from tvm.relax import op
-
-
-@pytest.fixture(autouse=True)
-def sigint_is_handled():
-    """A shell starts background jobs, and with them these tests, with SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def model():
@@ -42,25 +34,6 @@ def model():
         return builder.emit(op.nn.relu(conv))
 
     return module(build, var("x", "n", 3, 8, 8))
-
-
-def interrupted_at(number, run):
-    """Run with an interrupt at a call of a Python function, by its number; return how many came."""
-    calls = 0
-
-    def profile(_frame, event, _arg):
-        nonlocal calls
-        if event == "call":
-            calls += 1
-            if calls == number:
-                signal.raise_signal(signal.SIGINT)
-
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 @pytest.mark.parametrize("function", [tvm_dnnl.partition_for_dnnl, tvm_dnnl.offload_report])

@@ -17,7 +17,6 @@
 """Ctrl-C while a module is partitioned: a KeyboardInterrupt, wherever in Python it arrives."""
 
 import signal
-import sys
 import threading
 
 import numpy as np
@@ -27,40 +26,14 @@ from tvm.contrib.onednn import interrupts
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.interrupted import interrupted_at, sigint_is_handled  # noqa: F401
 from dnnl_tests.relay import const, module, var
-
-
-@pytest.fixture(autouse=True)
-def sigint_is_handled():
-    """A shell starts background jobs, and with them these tests, with SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def model():
     """Return a module with constants to fold: TVM's strategies are Python, which C++ calls."""
     weight = relay.multiply(const(8, 3, 3, 3), relay.exp(relay.const(0.5)))
     return module(relay.nn.relu(relay.nn.conv2d(var("x", 1, 3, 8, 8), weight, padding=(1, 1))))
-
-
-def interrupted_at(number, run):
-    """Run with an interrupt at a call of a Python function, by its number; return how many came."""
-    calls = 0
-
-    def profile(_frame, event, _arg):
-        nonlocal calls
-        if event == "call":
-            calls += 1
-            if calls == number:
-                signal.raise_signal(signal.SIGINT)
-
-    sys.setprofile(profile)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 @pytest.mark.parametrize("function", [dnnl.partition_for_dnnl, dnnl.offload_report])
