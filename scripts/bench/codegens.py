@@ -27,8 +27,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil
-
 from scripts.bench import measure, peers
 from scripts.bench.worker import Worker
 from scripts.layout import Layout
@@ -89,18 +87,13 @@ def peak_megabytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def resident_megabytes():
-    """Return the memory that this process has now, files that are mapped included."""
-    return psutil.Process().memory_info().rss / 1e6
-
-
 def load(name, path):
     """Load a model and run it once, for `sample` to run it again; return the figures."""
     import tvm
     from tvm.testing import dnnl as testing
 
     inputs = workload_of(name).inputs()
-    before, resident = peak_megabytes(), resident_megabytes()
+    resident, before = measure.resident_megabytes(), peak_megabytes()
     start = time.perf_counter()
     runner = testing.Runner(tvm.runtime.load_module(path), "graph")
     loaded = time.perf_counter()
@@ -113,7 +106,7 @@ def load(name, path):
         "load_ms": (loaded - start) * 1e3,
         "first_ms": (end - begin) * 1e3,
         "peak_mb": peak_megabytes() - before,
-        "resident_mb": resident_megabytes() - resident,
+        "resident_mb": measure.resident_megabytes() - resident,
     }
 
 

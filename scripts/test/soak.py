@@ -35,6 +35,7 @@ import time
 from typing import NamedTuple
 
 from scripts import options, table
+from scripts.bench import measure
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -77,9 +78,7 @@ def resident_mb():
     """
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
-    import psutil
-
-    return psutil.Process().memory_info().rss / 1e6
+    return measure.resident_megabytes()
 
 
 def network(batch):
