@@ -48,6 +48,7 @@ __all__ = [
     "cached_library",
     "dnnl_version",
     "export_library",
+    "from_onnx",
     "num_threads",
     "offload_report",
     "partition_for_dnnl",
@@ -57,6 +58,31 @@ __all__ = [
 cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
 check_writes_of(tvm_ffi.Module, "write_to_file")
 tvm.register_global_func("relax.ext.dnnl", compile_partitions, override=True)
+
+
+def from_onnx(model, shape: dict[str, Sequence[int]] | None = None) -> tvm.IRModule:
+    """Import an ONNX model, also with ops that TVM's importer does not support.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        The model.
+    shape : dict[str, Sequence[int]] | None
+        Shapes of inputs by name. Other inputs keep the shapes of the model, whose named dimensions
+        become symbols.
+
+    Returns
+    -------
+    mod : tvm.IRModule
+        The module, whose weights are constants.
+    """
+    from tvm.relax.frontend import onnx as frontend  # requires the package onnx
+
+    from ._dnnl.onnx import registration
+
+    registration.register()
+    shapes = {name: list(sizes) for name, sizes in (shape or {}).items()}
+    return frontend.from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
 
 
 def partition_for_dnnl(
