@@ -96,6 +96,7 @@ def main(args):
         except ValueError as error:
             raise SetupError(str(error)) from error
         report = dnnl.offload_report(mod)
+        report.next_step = ""
     print(report)
     if args.json:
         write(args.json, report.to_json() + "\n")

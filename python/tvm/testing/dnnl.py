@@ -43,14 +43,12 @@ from tvm.contrib import cc, graph_executor
 from tvm.relay.backend import Executor, te_compiler
 from tvm.relay.backend.executor_factory import AOTExecutorFactoryModule
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib.dnnl import host_target
 from tvm.runtime import vm as vm_runtime
 from tvm.runtime.executor import AotModule
 
 COMPILER = "dnnl"
 
-# The LLVM target of this machine. A prebuilt TVM may be made for another one, and then has this
-# function; one that was built from source is for this machine.
-host_target = getattr(dnnl, "host_target", lambda: tvm.target.Target("llvm"))
 # TVM asks for its table of build options once for each dimension of each operand that it lowers.
 # Making the table took most of the time of compiling a small module.
 te_compiler.libinfo = functools.cache(te_compiler.libinfo)

@@ -146,7 +146,7 @@ def test_marked_lines_are_those_that_use_what_is_left_out(series):
             names = re.compile(r"\b(" + "|".join(modules) + r")\b")
             assert all(names.search(line) for line in marked), path
             assert not names.search(rest), f"{path} still uses one of {modules}"
-    assert set(imports) >= ({"host_target"} if series is RELAY_SERIES else {"to_html"})
+    assert set(imports) >= {"to_html"}
 
 
 def test_long_commits_say_why(series):

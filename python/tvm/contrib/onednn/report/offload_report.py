@@ -125,6 +125,8 @@ class OffloadReport:
         By function: why it, or an op of it, was left as it was.
     nodes : list[Node]
         The module as a graph: each op, where it runs, what it reads and, if it stayed, why.
+    next_step : str
+        How to compile the module, if that is easily forgotten.
     """
 
     ops: dict[str, int] = field(default_factory=Counter)
@@ -136,6 +138,7 @@ class OffloadReport:
     partitions: int = 0
     folded: dict[str, int] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
+    next_step: str = ""
     nodes: list[Node] = field(default_factory=list, repr=False)
     to_html = to_html  # not for TVM
 
@@ -259,6 +262,8 @@ class OffloadReport:
                 "float32; docs/int8.md describes the quantization that oneDNN supports"
             )
         lines.extend(f"function {name}: {text}" for name, text in sorted(self.failures.items()))
+        if self.next_step:
+            lines.append(f"next: {self.next_step}")
         return "\n".join(lines)
 
 

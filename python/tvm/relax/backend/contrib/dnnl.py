@@ -31,6 +31,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.contrib.onednn import cache, interrupts
+from tvm.contrib.onednn.compiled_model import CompiledModel
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy import cpu
@@ -38,17 +39,22 @@ from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 
-from ._dnnl import pipeline
+from ._dnnl import compiled, pipeline
 from ._dnnl.codegen import compile_partitions
+from ._dnnl.compiled import host_target, load_model
 from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
 
 __all__ = [
+    "CompiledModel",
     "OffloadReport",
     "cached_library",
+    "compile",
     "dnnl_version",
     "export_library",
     "from_onnx",
+    "host_target",
+    "load_model",
     "num_threads",
     "offload_report",
     "partition_for_dnnl",
@@ -76,11 +82,14 @@ def from_onnx(model, shape: dict[str, Sequence[int]] | None = None) -> tvm.IRMod
     mod : tvm.IRModule
         The module, whose weights are constants.
     """
-    from tvm.relax.frontend import onnx as frontend  # requires the package onnx
+    import onnx
+    from tvm.relax.frontend import onnx as frontend
 
     from ._dnnl.onnx import registration
 
     registration.register()
+    if isinstance(model, (str, os.PathLike)):
+        model = onnx.load(model)
     shapes = {name: list(sizes) for name, sizes in (shape or {}).items()}
     return frontend.from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
 
@@ -157,6 +166,57 @@ def partition_for_dnnl(
     options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
     with interrupts.deferred():
         return pipeline.partition(mod, params, Rules(TABLE, options))
+
+
+def compile(  # pylint: disable=redefined-builtin
+    model,
+    params: dict[str, tvm.runtime.Tensor] | None = None,
+    *,
+    shape: dict[str, Sequence[int]] | None = None,
+    target: tvm.target.Target | str | None = None,
+    **options,
+) -> CompiledModel:
+    """Import, partition and compile a model.
+
+    Parameters
+    ----------
+    model : str | os.PathLike | onnx.ModelProto | tvm.IRModule
+        An ONNX model or its file, or a module, partitioned or not.
+    params : dict[str, tvm.runtime.Tensor] | None
+        As for `partition_for_dnnl`.
+    shape : dict[str, Sequence[int]] | None
+        Shapes of an ONNX model's inputs; see `from_onnx`.
+    target : tvm.target.Target | str | None
+        The target that TVM compiles for. Default: `host_target()`.
+    options
+        Those of `partition_for_dnnl`, such as `precision="auto"`.
+
+    Returns
+    -------
+    model : CompiledModel
+        The model, to be called with arrays, or exported.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `from_onnx` and `partition_for_dnnl`.
+
+    Examples
+    --------
+    >>> model = tvm_dnnl.compile("model.onnx", shape={"x": (1, 3, 224, 224)})
+    >>> probabilities = model(np.zeros((1, 3, 224, 224), "float32"))
+    >>> model.export_library("model.so")
+    """
+    if not isinstance(model, tvm.IRModule):
+        model = from_onnx(model, shape)
+    elif shape is not None:
+        raise TypeError("shape is for ONNX models: a module has the shapes of its inputs")
+    if not compiled.is_partitioned(model):
+        model = partition_for_dnnl(model, params, **options)
+    elif params or options:
+        given = "params" if params else next(iter(options))
+        raise TypeError(f"{given}: the module is partitioned already")
+    return compiled.compile_partitioned(model, target, offload_report(model))
 
 
 def cached_library(

@@ -31,6 +31,7 @@ from pathlib import Path
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import cache
+from tvm.contrib.onednn.compiled_model import CompiledModel
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy import cpu
@@ -40,10 +41,19 @@ from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.ir import Op
 from tvm.relay.dataflow_pattern import DFPattern
 
-from ._dnnl.integration import coming_from_tvm, shape_functions
+from ._dnnl.integration import coming_from_tvm, compiled, shape_functions
 from ._dnnl.integration.c_source import c_source_options
+from ._dnnl.integration.compiled import load_model
 from ._dnnl.integration.profiling import DNNLMetricCollector
-from ._dnnl.integration.target import host_target  # not for TVM
+from ._dnnl.integration.runtime import (
+    codegen_in_context,
+    dnnl_codegen,
+    dnnl_version,
+    is_dnnl_available,
+    num_threads,
+    set_num_threads,
+)
+from ._dnnl.integration.target import host_target
 from ._dnnl.partition import pattern_table as patterns
 from ._dnnl.pass_context import options_of_pass_context
 from ._dnnl.pipeline import legalize_qnn, partition
@@ -51,16 +61,20 @@ from ._dnnl.relay_report import make_report
 from .register import register_pattern_table
 
 __all__ = [
+    "CompiledModel",
     "DNNLMetricCollector",
     "OffloadReport",
     "c_source_options",
     "cached_library",
+    "compile",
     "dnnl_codegen",
     "dnnl_version",
     "export_library",
-    "host_target",  # not for TVM
+    "from_onnx",
+    "host_target",
     "is_dnnl_available",
     "legalize_qnn_for_dnnl",
+    "load_model",
     "num_threads",
     "offload_report",
     "partition_for_dnnl",
@@ -208,6 +222,30 @@ def partition_for_dnnl(
     return partition(_check_module(mod), params, Rules(TABLE, options))
 
 
+def from_onnx(
+    model, shape: dict[str, Sequence[int]] | None = None
+) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
+    """Import an ONNX model.
+
+    Parameters
+    ----------
+    model : str | os.PathLike | onnx.ModelProto
+        The model or its file.
+    shape : dict[str, Sequence[int]] | None
+        Shapes of inputs by name. Other inputs keep the shapes of the model.
+
+    Returns
+    -------
+    mod, params : tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]
+        The module, whose weights are constants, and parameters that are not constants.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        import onnx
+
+        model = onnx.load(model)
+    return relay.frontend.from_onnx(model, shape=shape, freeze_params=True)
+
+
 def offload_report(mod: tvm.IRModule) -> OffloadReport:
     """Report which ops of a module run on oneDNN, and why the others do not.
 
@@ -224,6 +262,62 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
         of the module.
     """
     return make_report(_check_module(mod), TABLE)
+
+
+def compile(  # pylint: disable=redefined-builtin
+    model,
+    params: dict[str, tvm.nd.NDArray] | None = None,
+    *,
+    shape: dict[str, Sequence[int]] | None = None,
+    target: tvm.target.Target | str | None = None,
+    **options,
+) -> CompiledModel:
+    """Import, partition and compile a model.
+
+    A model with open dimensions or control flow is compiled for the VM executor, any other one for
+    the graph executor.
+
+    Parameters
+    ----------
+    model : str | os.PathLike | onnx.ModelProto | tvm.IRModule
+        An ONNX model or its file, or a module, partitioned or not.
+    params : dict[str, tvm.nd.NDArray] | None
+        As for `partition_for_dnnl`.
+    shape : dict[str, Sequence[int]] | None
+        Shapes of an ONNX model's inputs; see `from_onnx`.
+    target : tvm.target.Target | str | None
+        The target that TVM compiles for. Default: `host_target()`.
+    options
+        Those of `partition_for_dnnl`, such as `precision="auto"`.
+
+    Returns
+    -------
+    model : CompiledModel
+        The model, to be called with arrays, or exported.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `from_onnx` and `partition_for_dnnl`.
+
+    Examples
+    --------
+    >>> model = dnnl.compile("model.onnx", shape={"x": (1, 3, 224, 224)})
+    >>> probabilities = model(np.zeros((1, 3, 224, 224), "float32"))
+    >>> model.export_library("model.so")
+    """
+    if not isinstance(model, tvm.IRModule):
+        model, weights = from_onnx(model, shape)
+        params = {**weights, **(params or {})}
+    elif shape is not None:
+        raise TypeError("shape is for ONNX models: a module has the shapes of its inputs")
+    if not compiled.is_partitioned(model):
+        model = partition_for_dnnl(model, params, **options)
+    elif params or options:
+        given = "params" if params else next(iter(options))
+        raise TypeError(f"{given}: the module is partitioned already")
+    export = {"options": c_source_options()} if codegen_in_context() == "C_SRC" else None
+    return compiled.compile_partitioned(model, target, offload_report(model), export)
 
 
 def cached_library(
@@ -277,9 +371,7 @@ def cached_library(
     def write(path):
         compile_ = relay.build if executor == "graph" else relay.vm.compile
         compiled = compile_(partition_for_dnnl(mod, params, **options), target=target)
-        context = tvm.transform.PassContext.current()
-        codegen = context.config.get("relay.ext.dnnl.codegen", dnnl_codegen())
-        export = {"options": c_source_options()} if codegen == "C_SRC" else {}
+        export = {"options": c_source_options()} if codegen_in_context() == "C_SRC" else {}
         getattr(compiled, "mod", compiled).export_library(path, **export)
 
     return cache.library(folder, key, write)
@@ -301,89 +393,6 @@ def _texts_of(mod: tvm.IRModule) -> Iterator[str]:
         for var, value in sorted(kind.items(), key=lambda item: item[0].name_hint):
             yield var.name_hint
             yield tvm.ir.save_json(value)
-
-
-def is_dnnl_available() -> bool:
-    """Return whether this TVM has the DNNL code generator."""
-    return tvm.get_global_func("relay.ext.dnnl", allow_missing=True) is not None
-
-
-def dnnl_version() -> str:
-    """Return the version of the oneDNN library that the runtime uses, such as "3.2.0".
-
-    Raises
-    ------
-    RuntimeError
-        This TVM has no DNNL runtime.
-    """
-    return str(_runtime_function("version")())
-
-
-def num_threads() -> int:
-    """Return the number of threads for models that have not run yet.
-
-    It is the number that was passed to `set_num_threads`, else the environment variable
-    `TVM_DNNL_NUM_THREADS`, else the number that the model was compiled for, which is not known
-    here, else OpenMP's default for a new thread: `OMP_NUM_THREADS`, or the number of CPUs. TVM's
-    threads may have another default.
-
-    Raises
-    ------
-    RuntimeError
-        This TVM has no DNNL runtime.
-    """
-    return int(_runtime_function("get_num_threads")())
-
-
-def set_num_threads(number: int) -> None:
-    """Set the number of threads for models that have not run yet.
-
-    oneDNN divides the work at a model's first run, and the model keeps that number of threads. If
-    several threads run models, one oneDNN thread for each is usually best. In C++, call
-    ``runtime.contrib.dnnl.set_num_threads``.
-
-    Parameters
-    ----------
-    number : int
-        The number of threads, or 0 to undo earlier calls.
-
-    Raises
-    ------
-    RuntimeError
-        This TVM has no DNNL runtime.
-    TVMError
-        The number is negative, or this oneDNN does not run on OpenMP.
-    """
-    _runtime_function("set_num_threads")(number)
-
-
-def _runtime_function(name):
-    function = tvm.get_global_func(f"runtime.contrib.dnnl.{name}", allow_missing=True)
-    if function is None:
-        raise RuntimeError(
-            "this TVM has no DNNL runtime; build it with USE_DNNL_CODEGEN set to ON in config.cmake"
-        )
-    return function
-
-
-def dnnl_codegen() -> str:
-    """Return what this TVM's DNNL code generator emits: "JSON" or "C_SRC".
-
-    The build option `USE_DNNL_CODEGEN` selects it. For one compilation, the `PassContext` option
-    `relay.ext.dnnl.codegen` overrides it.
-
-    Raises
-    ------
-    RuntimeError
-        This TVM has no DNNL code generator.
-    """
-    codegen = tvm.get_global_func("relay.ext.dnnl.codegen", allow_missing=True)
-    if codegen is None:
-        raise RuntimeError(
-            "this TVM has no DNNL code generator; build it with USE_DNNL_CODEGEN set to ON or "
-            "C_SRC in config.cmake"
-        )
-    return str(codegen())
 
 
 def __getattr__(name: str):

@@ -60,7 +60,12 @@ def make_report(mod: tvm.IRModule, rows: Mapping[str, OpSpec]) -> OffloadReport:
         decompose(graph, rules)
         return RelaxDescription(graph, rules, *args, **fields)
 
-    return record.make_report(noted, own, len(functions) - len(own), rows, closed, described)
+    partitions = len(functions) - len(own)
+    report = record.make_report(noted, own, partitions, rows, closed, described)
+    if partitions:
+        # Without it, tvm.compile fails with an internal error.
+        report.next_step = "relax.transform.RunCodegen(), then tvm.compile"
+    return report
 
 
 class RelaxDescription(Description):

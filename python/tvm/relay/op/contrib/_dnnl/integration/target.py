@@ -14,66 +14,20 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The LLVM target of this machine, for a TVM whose default may be another machine's."""
+"""The target that models are compiled for when they run on this machine."""
 
 import functools
-import platform
 
 import tvm
+from tvm.contrib.onednn import host
 from tvm.target import codegen
-
-# CPU features whose instructions LLVM emits on its own. A virtual machine may hide some of what
-# its CPU model has, and code built for the model's full set then dies of an illegal instruction.
-_VECTOR_FEATURES = ("sse", "ssse3", "avx", "fma", "f16c", "bmi", "movbe", "lzcnt", "amx")
-_CPUINFO_NAMES = {"sse3": "pni", "bmi": "bmi1", "lzcnt": "abm"}
-_X86_LEVELS = ("x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64")
-
-
-def _cpu_flags():
-    """Return the feature flags of the first core in /proc/cpuinfo, or None if there are none."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
-            for line in cpuinfo:
-                if line.startswith("flags"):
-                    return {flag.replace("_", "") for flag in line.split(":", 1)[1].split()}
-    except OSError:
-        pass
-    return None
-
-
-def _host_has(features, flags):
-    """Tell whether the host's flags cover all vector features that LLVM would use."""
-    for feature in map(str, features):
-        if feature.startswith(_VECTOR_FEATURES):
-            name = _CPUINFO_NAMES.get(feature, feature)
-            if name.replace(".", "").replace("-", "").replace("_", "") not in flags:
-                return False
-    return True
 
 
 @functools.cache
-def host_target():
-    """Return the LLVM target of this machine.
+def host_target() -> tvm.target.Target:
+    """Return the LLVM target of this machine, such as `llvm -mtriple=... -mcpu=znver4`."""
 
-    The triple is named in full because a TVM build may default to another machine's. The CPU is
-    the one that LLVM detects, or the highest x86-64 level that LLVM knows and the host has.
+    def make(triple, cpu=None):
+        return tvm.target.Target(f"llvm -mtriple={triple}" + (f" -mcpu={cpu}" if cpu else ""))
 
-    Returns
-    -------
-    tvm.target.Target
-        For example ``llvm -mtriple=x86_64-linux-gnu -mcpu=znver4``.
-    """
-    machine = platform.machine()
-    triple = str(codegen.llvm_get_system_triple())
-    if triple.split("-")[0] != machine:
-        triple = f"{machine}-linux-gnu"
-    prefix = f"llvm -mtriple={triple}"
-    known = set(map(str, codegen.llvm_get_cpu_archlist(tvm.target.Target(prefix))))
-    flags = _cpu_flags() if machine == "x86_64" else None
-    levels = _X86_LEVELS if machine == "x86_64" else ()
-    for cpu in (str(codegen.llvm_get_system_cpu()), *levels):
-        if cpu in known:
-            target = tvm.target.Target(f"{prefix} -mcpu={cpu}")
-            if flags is None or _host_has(codegen.llvm_get_cpu_features(target), flags):
-                return target
-    return tvm.target.Target(prefix)
+    return host.host_target(codegen, make)

@@ -1,0 +1,188 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""A compiled model that is called with arrays, for either TVM."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from .export import export_library
+from .report.offload_report import OffloadReport
+
+
+class CompiledModel:
+    """A model that can be called and exported; the result of `compile` and `load_model`.
+
+    One model must not run on several threads at once: its executor has one set of inputs and
+    outputs. Load the library once for each thread.
+
+    Parameters
+    ----------
+    library : object
+        The result of TVM's compiler, or a loaded library.
+    run : Callable
+        Runs the model on a list of arrays, and returns its results as NumPy arrays.
+    inputs : Mapping[str, tuple | None]
+        The shape and dtype of each input by name, in order, or None where TVM checks them. Open
+        dimensions are None.
+    report : OffloadReport | None
+        Which ops run on oneDNN; None if the library was loaded.
+    export_options : Mapping | None
+        Options that `export_library` of this library needs.
+
+    Attributes
+    ----------
+    library : object
+        As passed, for TVM's own API.
+    input_names : list[str]
+        The names of the inputs, in order.
+    report : OffloadReport | None
+        As passed.
+    """
+
+    def __init__(
+        self,
+        library,
+        run: Callable,
+        inputs: Mapping[str, tuple | None],
+        report: OffloadReport | None = None,
+        export_options: Mapping | None = None,
+    ):
+        self.library, self.report = library, report
+        self._export_options = dict(export_options or {})
+        self.input_names = list(inputs)
+        self._run, self._inputs = run, dict(inputs)
+
+    def __call__(self, *args, **kwargs):
+        """Run the model once.
+
+        Parameters
+        ----------
+        args, kwargs
+            Arrays, in the order of `input_names` or by name. Anything that `numpy.asarray`
+            accepts will do, if it has the input's dtype.
+
+        Returns
+        -------
+        results : numpy.ndarray | tuple
+            The result, or a tuple of them. The arrays are copies.
+
+        Raises
+        ------
+        TypeError
+            An input is missing or has the wrong dtype, or there is no input of that name.
+        ValueError
+            An input has the wrong shape.
+        """
+        values = dict(zip(self.input_names, args))
+        twice = sorted(values.keys() & kwargs.keys())
+        values.update(kwargs)
+        unknown = sorted(values.keys() - self._inputs.keys())
+        missing = [name for name in self.input_names if name not in values]
+        if len(args) > len(self.input_names) or twice or unknown or missing:
+            problem = (
+                f"{twice[0]} is passed twice"
+                if twice
+                else (
+                    f"there is no input {unknown[0]}"
+                    if unknown
+                    else (
+                        f"input {missing[0]} is missing"
+                        if missing
+                        else f"{len(args)} inputs are passed"
+                    )
+                )
+            )
+            raise TypeError(f"{problem}; the inputs are: {', '.join(self.input_names) or 'none'}")
+        return self._run([self._checked(name, values[name]) for name in self.input_names])
+
+    def _checked(self, name: str, value) -> np.ndarray:
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        if self._inputs[name] is None:
+            return array
+        shape, dtype = self._inputs[name]
+        if str(array.dtype) != dtype:
+            raise TypeError(f"input {name}: dtype {array.dtype}, but the model expects {dtype}")
+        fits = len(shape) == array.ndim and all(
+            size in (None, given) for size, given in zip(shape, array.shape)
+        )
+        if not fits:
+            expected = ", ".join("any" if size is None else str(size) for size in shape)
+            raise ValueError(
+                f"input {name}: shape {array.shape}, but the model expects ({expected})"
+            )
+        return array
+
+    def export_library(self, path: str | os.PathLike, **options) -> None:
+        """Export the model to a file, which `load_model` and TVM's own API load.
+
+        Parameters
+        ----------
+        path : str | os.PathLike
+            The file, such as "model.so".
+        options
+            Those of TVM's `export_library`.
+
+        Raises
+        ------
+        OSError
+            The file cannot be written; the old one, if any, is unchanged.
+        """
+        export_library(self.library, path, **{**self._export_options, **options})
+
+    def __repr__(self):
+        offloaded = ""
+        if self.report is not None:
+            partitions = self.report.partitions
+            offloaded = (
+                f", {self.report.offloaded} of {self.report.total} ops on oneDNN in {partitions} "
+                f"partition{'s' if partitions != 1 else ''}"
+            )
+        return f"CompiledModel(inputs: {', '.join(self.input_names) or 'none'}{offloaded})"
+
+
+def load_library(path: str | os.PathLike, load_module: Callable):
+    """Load a library from a file.
+
+    Parameters
+    ----------
+    path : str | os.PathLike
+        The file.
+    load_module : Callable
+        `tvm.runtime.load_module`.
+
+    Raises
+    ------
+    OSError
+        There is no such file, or it cannot be read.
+    RuntimeError
+        The file has replaced one that this process has loaded: the dynamic loader, which compares
+        names, would return the old library.
+    """
+    path = Path(path).resolve()
+    with path.open("rb"):  # TVM's errors do not say so.
+        pass
+    if f" {path} (deleted)\n" in Path("/proc/self/maps").read_text(encoding="utf-8"):
+        raise RuntimeError(
+            f"{path} has replaced a library that this process has loaded: export to another file, "
+            "or load it in a new process"
+        )
+    return load_module(str(path))

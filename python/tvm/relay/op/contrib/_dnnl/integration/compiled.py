@@ -1,0 +1,177 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Models that are compiled in one call, and loaded again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
+from tvm.contrib.onednn.report.offload_report import OffloadReport
+from tvm.relay.ty import is_dynamic
+from tvm.runtime import vm as vm_runtime
+
+from ..ir.dataflow_graph import is_partition
+from .target import host_target
+
+
+def is_partitioned(mod: tvm.IRModule) -> bool:
+    """Tell whether a module has functions for the DNNL code generator."""
+    return any(map(is_partition, mod.functions.values()))
+
+
+def _needs_vm(mod: tvm.IRModule) -> bool:
+    """Tell whether a module has open dimensions or control flow, which only the VM runs."""
+    reasons = []
+
+    def visit(expr):
+        if isinstance(expr, (relay.If, relay.Match)):
+            reasons.append(expr)
+        elif isinstance(expr, relay.Call) and is_dynamic(expr.checked_type):
+            reasons.append(expr)
+
+    mod = relay.transform.InferType()(mod)
+    for param in mod["main"].params:
+        if is_dynamic(param.checked_type):
+            return True
+    relay.analysis.post_order_visit(mod["main"], visit)
+    return bool(reasons)
+
+
+def compile_partitioned(
+    mod: tvm.IRModule,
+    target: tvm.target.Target | str | None,
+    report: OffloadReport,
+    export_options: dict | None,
+) -> CompiledModel:
+    """Compile a partitioned module.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module.
+    target : tvm.target.Target | str | None
+        The target; by default this machine.
+    report : OffloadReport
+        Its report.
+    export_options : dict | None
+        Options of `export_library`, if the library must be exported before it can run, as one with
+        C source.
+    """
+    target = host_target() if target is None else target
+    inputs = {each.name_hint: _spec(each.checked_type) for each in mod["main"].params}
+    context = tvm.transform.PassContext.current()
+    with tvm.transform.PassContext(
+        max(context.opt_level, 3),
+        list(context.required_pass),
+        list(context.disabled_pass),
+        list(context.instruments or ()),
+        dict(context.config),
+    ):
+        is_vm = _needs_vm(mod)
+        library = (relay.vm.compile if is_vm else relay.build)(mod, target=target)
+    if export_options is None:
+        run = (_vm if is_vm else _graph_executor)(library, inputs)
+        return CompiledModel(library, run, inputs, report)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model.so")
+        getattr(library, "mod", library).export_library(path, **export_options)
+        run = (_vm if is_vm else _graph_executor)(tvm.runtime.load_module(path), inputs)
+    return CompiledModel(library, run, inputs, report, export_options)
+
+
+def _spec(type_) -> tuple | None:
+    """Return the shape and dtype of an input, or None if it is a tuple."""
+    if not isinstance(type_, relay.TensorType):
+        return None
+    shape = [int(each) if isinstance(each, tvm.tir.IntImm) else None for each in type_.shape]
+    return shape, type_.dtype
+
+
+def _vm(library, _inputs):
+    """Return a function that runs a library on the VM."""
+    vm = vm_runtime.VirtualMachine(library, tvm.cpu())
+    return lambda arrays: _arrays(vm.invoke("main", *map(tvm.nd.array, arrays)))
+
+
+def _graph_executor(library, inputs):
+    """Return a function that runs a library with the graph executor."""
+    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    indices = [executor.get_input_index(name) for name in inputs]
+
+    def run(arrays):
+        for index, array in zip(indices, arrays):
+            # -1: no op reads this input.
+            if index >= 0:
+                executor.set_input(index, array)
+        executor.run()
+        count = executor.get_num_outputs()
+        results = tuple(executor.get_output(i).numpy() for i in range(count))
+        return results if count != 1 else results[0]
+
+    return run
+
+
+def _arrays(value):
+    """Return a result of the VM as NumPy arrays."""
+    if isinstance(value, tvm.nd.NDArray):
+        return value.numpy()
+    return tuple(map(_arrays, value))
+
+
+def load_model(path: str | os.PathLike) -> CompiledModel:
+    """Load a model from a file that `export_library` wrote.
+
+    Parameters
+    ----------
+    path : str | os.PathLike
+        The file. Libraries are code: load only those that you trust.
+
+    Returns
+    -------
+    model : CompiledModel
+        The model, without a report.
+
+    Raises
+    ------
+    OSError
+        There is no such file.
+    RuntimeError
+        TVM cannot load it, or it has replaced a file that this process has loaded.
+    ValueError
+        The file is a library for neither the graph executor nor the VM.
+    """
+    library = load_library(path, tvm.runtime.load_module)
+    if library.type_key == "VMExecutable":
+        names = map(str, vm_runtime.Executable(library).get_function_params("main"))
+        inputs = dict.fromkeys(names)
+        return CompiledModel(library, _vm(library, inputs), inputs)
+    try:
+        executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+        shapes, dtypes = executor.get_input_info()
+    except AttributeError as error:
+        raise ValueError(
+            f"{path} is a library for neither the graph executor nor the VM"
+        ) from error
+    names = sorted(map(str, shapes), key=executor.get_input_index)
+    inputs = {name: (list(map(int, shapes[name])), str(dtypes[name])) for name in names}
+    return CompiledModel(library, _graph_executor(library, inputs), inputs)

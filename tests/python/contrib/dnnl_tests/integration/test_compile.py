@@ -1,0 +1,138 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""`compile` and `load_model` of Relay, for each executor and codegen."""
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+from onnx import TensorProto, helper
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+X = np.random.default_rng(0).standard_normal((2, 8), "float32")
+
+
+def dense(batch=2, width=4):
+    """Return a module with one dense and an activation."""
+    weight = np.random.default_rng(1).standard_normal((width, 8), "float32")
+    out = relay.nn.dense(relay.var("x", shape=(batch, 8)), relay.const(weight))
+    return tvm.IRModule.from_expr(relay.nn.relu(out))
+
+
+def is_json():
+    return dnnl.dnnl_codegen() == "JSON"
+
+
+@pytest.mark.parametrize("batch", [2, None], ids=["graph", "vm"])
+def test_module_to_results_and_back_from_a_file(batch, tmp_path):
+    if batch is None and not is_json():
+        pytest.skip("C source needs static shapes")
+    mod = dense(relay.Any() if batch is None else batch)
+    model = dnnl.compile(mod, prune=False)
+    assert (model.report.offloaded, model.report.partitions) == (2, 1)
+    (expected,) = testing.run(dense(), {"x": X})
+    np.testing.assert_allclose(model(X), expected, rtol=1e-5, atol=1e-6)
+    model.export_library(tmp_path / "model.so")
+    loaded = dnnl.load_model(tmp_path / "model.so")
+    assert loaded.input_names == ["x"] and loaded.report is None
+    np.testing.assert_array_equal(loaded(x=X), model(X))
+
+
+def test_c_source_in_a_pass_context(tmp_path):
+    config = {"relay.ext.dnnl.codegen": "C_SRC"}
+    with tvm.transform.PassContext(opt_level=3, config=config):
+        model = dnnl.compile(dense(), prune=False)
+    assert testing.c_sources(model.library)
+    (expected,) = testing.run(dense(), {"x": X})
+    np.testing.assert_allclose(model(X), expected, rtol=1e-5, atol=1e-6)
+    model.export_library(tmp_path / "model.so")
+    np.testing.assert_array_equal(dnnl.load_model(tmp_path / "model.so")(X), model(X))
+
+
+@pytest.mark.parametrize("as_file", [False, True], ids=["model", "file"])
+def test_onnx_model_with_a_shape(as_file, tmp_path):
+    weight = np.random.default_rng(1).standard_normal((8, 4), "float32")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
+        "dense",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in "yz"],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    if as_file:
+        onnx.save(source, tmp_path / "model.onnx")
+        source = tmp_path / "model.onnx"
+    model = dnnl.compile(source, shape={"x": (2, 8)}, prune=False)
+    assert model.report.offloaded == 2
+    y, z = model(X)
+    np.testing.assert_allclose(y, X @ weight, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(z, np.maximum(y, 0))
+
+
+@pytest.mark.parametrize(
+    "value, error, message",
+    [
+        (X.astype("float64"), TypeError, "input x: dtype float64, but the model expects float32"),
+        (X[:1], ValueError, r"input x: shape \(1, 8\), but the model expects \(2, 8\)"),
+        (None, TypeError, "input x is missing; the inputs are: x"),
+    ],
+    ids=["dtype", "shape", "missing"],
+)
+def test_wrong_inputs_are_named(value, error, message):
+    model = dnnl.compile(dense(), prune=False)
+    with pytest.raises(error, match=message):
+        model(**({} if value is None else {"x": value}))
+
+
+def test_inputs_that_nothing_reads():
+    x, y = relay.var("x", shape=(2, 8)), relay.var("y", shape=(2, 8))
+    mod = tvm.IRModule.from_expr(relay.Function([y, x], relay.nn.relu(x)))
+    model = dnnl.compile(mod, prune=False)
+    assert model.input_names == ["y", "x"]
+    np.testing.assert_array_equal(model(-X, X), np.maximum(X, 0))
+
+
+def test_control_flow_runs_on_the_vm():
+    x = relay.var("x", shape=(2, 8))
+    largest = relay.max(x)
+    body = relay.If(relay.greater(largest, relay.const(0.0)), relay.nn.relu(x), relay.negative(x))
+    model = dnnl.compile(tvm.IRModule.from_expr(relay.Function([x], body)))
+    np.testing.assert_array_equal(model(X), np.maximum(X, 0))
+    np.testing.assert_array_equal(model(-abs(X)), abs(X))
+
+
+def test_what_cannot_be_compiled_or_loaded(tmp_path):
+    mod = dnnl.partition_for_dnnl(dense(), prune=False)
+    with pytest.raises(TypeError, match="precision: the module is partitioned already"):
+        dnnl.compile(mod, precision="auto")
+    with pytest.raises(TypeError, match="shape is for ONNX models"):
+        dnnl.compile(mod, shape={"x": (2, 8)})
+    with pytest.raises(FileNotFoundError):
+        dnnl.load_model(tmp_path / "none.so")
+
+
+def test_a_replaced_file_is_not_mistaken_for_the_old_one(tmp_path):
+    path = tmp_path / "model.so"
+    dnnl.compile(dense(width=4)).export_library(path)
+    old = dnnl.load_model(path)
+    assert old(X).shape == (2, 4)
+    dnnl.compile(dense(width=6)).export_library(path)
+    with pytest.raises(RuntimeError, match="has replaced a library"):
+        dnnl.load_model(path)

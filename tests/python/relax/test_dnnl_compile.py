@@ -1,0 +1,127 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""`compile` and `load_model` of Relax."""
+
+import numpy as np
+import onnx
+import pytest
+import tvm
+import tvm_dnnl
+from dnnl_modules import module, rand, run, var
+from onnx import TensorProto, helper
+from tvm import relax, tirx
+from tvm.relax import op
+
+X = rand(2, 8)
+
+
+def dense(width=4, batch="n"):
+    """Return a module with one matmul and an activation."""
+    weight = relax.const(rand(8, width, seed=1))
+    return module(
+        lambda builder, x: op.nn.relu(builder.emit(op.matmul(x, weight))), var("x", batch, 8)
+    )
+
+
+def onnx_model():
+    """Return two results of one input, as an ONNX model."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        helper.make_node("Relu", ["y"], ["z"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "dense",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yz"],
+        [onnx.numpy_helper.from_array(rand(8, 4, seed=1), "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_module_to_results_and_back_from_a_file(tmp_path):
+    model = tvm_dnnl.compile(dense(), prune=False)
+    assert (model.report.offloaded, model.report.partitions) == (2, 1)
+    assert repr(model) == "CompiledModel(inputs: x, 2 of 2 ops on oneDNN in 1 partition)"
+    expected = run(dense(), X)[0]
+    np.testing.assert_allclose(model(X), expected, rtol=1e-5, atol=1e-6)
+    model.export_library(tmp_path / "model.so")
+    loaded = tvm_dnnl.load_model(tmp_path / "model.so")
+    assert loaded.input_names == ["x"] and loaded.report is None
+    np.testing.assert_array_equal(loaded(x=X), model(X))
+
+
+@pytest.mark.parametrize("as_file", [False, True], ids=["model", "file"])
+def test_onnx_model_with_a_shape(as_file, tmp_path):
+    source = onnx_model()
+    if as_file:
+        onnx.save(source, tmp_path / "model.onnx")
+        source = tmp_path / "model.onnx"
+    model = tvm_dnnl.compile(source, shape={"x": (2, 8)}, prune=False, target="llvm")
+    assert model.report.offloaded == 2
+    y, z = model(X)
+    np.testing.assert_allclose(y, X @ rand(8, 4, seed=1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(z, np.maximum(y, 0))
+
+
+def test_a_partitioned_module_is_not_partitioned_again():
+    mod = tvm_dnnl.partition_for_dnnl(dense(), prune=False)
+    assert tvm_dnnl.compile(mod).report.offloaded == 2
+    with pytest.raises(TypeError, match="precision: the module is partitioned already"):
+        tvm_dnnl.compile(mod, precision="auto")
+    with pytest.raises(TypeError, match="shape is for ONNX models"):
+        tvm_dnnl.compile(mod, shape={"x": (2, 8)})
+
+
+@pytest.mark.parametrize(
+    "args, kwargs, message",
+    [
+        ((), {}, "input x is missing"),
+        ((X, X), {}, "2 inputs are passed"),
+        ((X,), {"x": X}, "x is passed twice"),
+        ((X,), {"y": X}, "there is no input y"),
+    ],
+    ids=["missing", "too-many", "twice", "unknown"],
+)
+def test_wrong_inputs_are_named(args, kwargs, message):
+    model = tvm_dnnl.compile(dense(), prune=False)
+    with pytest.raises(TypeError, match=f"{message}; the inputs are: x"):
+        model(*args, **kwargs)
+
+
+def test_files_that_cannot_be_loaded(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        tvm_dnnl.load_model(tmp_path / "none.so")
+    nothing = tirx.PrimFunc([], tirx.Evaluate(0)).with_attr("global_symbol", "main")
+    tvm.compile(nothing, target="llvm").export_library(tmp_path / "other.so")
+    with pytest.raises(ValueError, match="is not a library of a Relax module"):
+        tvm_dnnl.load_model(tmp_path / "other.so")
+
+
+def test_a_replaced_file_is_not_mistaken_for_the_old_one(tmp_path):
+    path = tmp_path / "model.so"
+    tvm_dnnl.compile(dense(4)).export_library(path)
+    assert tvm_dnnl.load_model(path)(X).shape == (2, 4)
+    tvm_dnnl.compile(dense(6)).export_library(path)
+    with pytest.raises(RuntimeError, match="has replaced a library"):
+        tvm_dnnl.load_model(path)
+
+
+def test_compiling_without_run_codegen_is_explained():
+    report = str(tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(dense(), prune=False)))
+    assert report.endswith("next: relax.transform.RunCodegen(), then tvm.compile")
+    assert "RunCodegen" not in str(tvm_dnnl.offload_report(dense()))
