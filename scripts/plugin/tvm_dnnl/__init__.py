@@ -21,6 +21,7 @@ wheel is installed, `import tvm` does so.
 """
 
 import ctypes
+import importlib
 import importlib.util
 import re
 from pathlib import Path
@@ -106,12 +107,34 @@ if _LIBRARY is None:
     _check_tvm()
     _LIBRARY = _load_library()
 
+import tvm.contrib  # noqa: E402
+
+# tvm.contrib.onednn lies in this package.
+_CONTRIB = str(Path(__file__).resolve().parent / "contrib")
+if _CONTRIB not in tvm.contrib.__path__:
+    tvm.contrib.__path__.append(_CONTRIB)
+
 if not _is_runtime_only():
-    import tvm.contrib
+    from ._dnnl import registration
 
-    # tvm.contrib.onednn lies in this package.
-    _CONTRIB = str(Path(__file__).resolve().parent / "contrib")
-    if _CONTRIB not in tvm.contrib.__path__:
-        tvm.contrib.__path__.append(_CONTRIB)
+    registration.register()
 
-    from .dnnl import *  # noqa: F403
+
+def __getattr__(name):
+    """Import the API at its first use: `import tvm` imports this package, and may not need it.
+
+    What loads and runs models is there without TVM's compiler, too.
+    """
+    if name.startswith("__") and name != "__all__":
+        raise AttributeError(name)
+    for part in ("._dnnl.loaded", ".dnnl")[: 1 if _is_runtime_only() else 2]:
+        api = importlib.import_module(part, package=__name__)
+        if name in api.__all__:
+            return getattr(api, name)
+    if name == "__all__":
+        return api.__all__
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *__getattr__("__all__")])

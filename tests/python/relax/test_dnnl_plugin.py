@@ -281,11 +281,10 @@ def test_runtime_without_a_compiler(tmp_path):
     path = exported(tmp_path)
     program = (
         "import sys, numpy, tvm, tvm_dnnl\n"
-        "from tvm.runtime.vm import VirtualMachine\n"
         "assert tvm._RUNTIME_ONLY and not hasattr(tvm_dnnl, 'partition_for_dnnl')\n"
-        "machine = VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())\n"
-        "x = tvm.runtime.tensor(numpy.ones((2, 6, 9, 9), 'float32'))\n"
-        "numpy.save(sys.argv[2], machine['main'](x).numpy())"
+        "assert 'load_model' in dir(tvm_dnnl) and tvm_dnnl.dnnl_version()\n"
+        "model = tvm_dnnl.load_model(sys.argv[1])\n"
+        "numpy.save(sys.argv[2], model(numpy.ones((2, 6, 9, 9), 'float32')))"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program, path, tmp_path / "y.npy"],
@@ -298,6 +297,24 @@ def test_runtime_without_a_compiler(tmp_path):
     assert done.returncode == 0, done.stderr
     (wanted,) = run(module(conv_bias_relu, X4), np.ones((2, 6, 9, 9), "float32"))
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_the_compiler_side_is_imported_at_its_first_use():
+    """It takes a third of a second, which a process that only runs a library has no use for."""
+    program = (
+        "import sys, tvm, tvm_dnnl\n"
+        "tvm_dnnl.load_model\n"
+        "assert 'tvm.contrib.onednn.policy' not in sys.modules\n"
+        "assert tvm.get_global_func('relax.ext.dnnl')\n"
+        "from tvm_dnnl import *\n"
+        "partition_for_dnnl, load_model\n"
+        "assert 'tvm.contrib.onednn.policy' in sys.modules\n"
+        "assert not hasattr(tvm_dnnl, 'no_such_name')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def exported(folder):

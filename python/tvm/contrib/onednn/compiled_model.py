@@ -21,11 +21,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .export import export_library
-from .report.offload_report import OffloadReport
+
+if TYPE_CHECKING:
+    from .report.offload_report import OffloadReport
 
 
 class CompiledModel:

@@ -39,9 +39,9 @@ from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 
-from ._dnnl import compiled, pipeline
-from ._dnnl.codegen import compile_partitions
-from ._dnnl.compiled import host_target, load_model
+from ._dnnl import compiled, pipeline, registration
+from ._dnnl.compiled import host_target
+from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
 from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
 
@@ -63,7 +63,7 @@ __all__ = [
 
 cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
 check_writes_of(tvm_ffi.Module, "write_to_file")
-tvm.register_global_func("relax.ext.dnnl", compile_partitions, override=True)
+registration.register()
 
 
 def from_onnx(model, shape: dict[str, Sequence[int]] | None = None) -> tvm.IRModule:
@@ -287,18 +287,3 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
 def _check_module(mod) -> None:
     if not isinstance(mod, tvm.IRModule):
         raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")
-
-
-def dnnl_version() -> str:
-    """Return the version of the oneDNN library that is loaded, such as "3.2.0"."""
-    return str(tvm.get_global_func("runtime.contrib.dnnl.version")())
-
-
-def num_threads() -> int:
-    """Return the number of threads for models that have not run yet."""
-    return int(tvm.get_global_func("runtime.contrib.dnnl.get_num_threads")())
-
-
-def set_num_threads(number: int) -> None:
-    """Set the number of threads for models that have not run yet; 0 undoes earlier calls."""
-    tvm.get_global_func("runtime.contrib.dnnl.set_num_threads")(number)

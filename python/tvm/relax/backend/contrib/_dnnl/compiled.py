@@ -14,21 +14,21 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Models that are compiled in one call, and loaded again."""
+"""Modules that are compiled in one call."""
 
 from __future__ import annotations
 
 import functools
-import os
 
-import numpy as np
 import tvm
 from tvm import relax
 from tvm.contrib.onednn import host
-from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
+from tvm.contrib.onednn.compiled_model import CompiledModel
 from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.target import codegen
+
+from .loaded import machine
 
 
 @functools.cache
@@ -57,62 +57,3 @@ def compile_partitioned(
     """Compile a partitioned module."""
     target = host_target() if target is None else target
     return machine(tvm.compile(relax.transform.RunCodegen()(mod), target=target), report)
-
-
-def machine(library, report: OffloadReport | None = None) -> CompiledModel:
-    """Return a model that runs the function `main` of a library on the virtual machine.
-
-    Parameters
-    ----------
-    library : tvm.relax.VMExecutable | tvm.runtime.Module
-        The library, compiled or loaded.
-    report : OffloadReport | None
-        That of the module it was compiled from.
-    """
-    vm = relax.VirtualMachine(library, tvm.cpu())
-    main, module = vm["main"], vm.module
-    count = int(module["get_function_arity"]("main"))
-    names = [str(module["get_function_param_name"]("main", i)) for i in range(count)]
-
-    def run(arrays):
-        return _arrays(main(*[tvm.runtime.tensor(np.ascontiguousarray(each)) for each in arrays]))
-
-    # The virtual machine checks the arguments.
-    return CompiledModel(library, run, dict.fromkeys(names), report)
-
-
-def _arrays(value):
-    """Return a result as NumPy arrays."""
-    if isinstance(value, tvm.runtime.Tensor):
-        return value.numpy()
-    if isinstance(value, tvm.runtime.ShapeTuple):
-        return tuple(value)
-    return tuple(map(_arrays, value))
-
-
-def load_model(path: str | os.PathLike) -> CompiledModel:
-    """Load a model from a file that `export_library` wrote.
-
-    Parameters
-    ----------
-    path : str | os.PathLike
-        The file. Libraries are code: load only those that you trust.
-
-    Returns
-    -------
-    model : CompiledModel
-        The model, without a report.
-
-    Raises
-    ------
-    OSError
-        There is no such file.
-    RuntimeError
-        TVM cannot load it, or it has replaced a file that this process has loaded.
-    ValueError
-        The file is not a library of Relax, or has no function `main`.
-    """
-    library = load_library(path, tvm.runtime.load_module)
-    if not library.implements_function("vm_load_executable"):
-        raise ValueError(f"{path} is not a library of a Relax module")
-    return machine(library)

@@ -30,4 +30,4 @@ def _compile_partitions(functions, options, const_names) -> list:
 def register() -> None:
     """Register the code generator if the runtime of what it makes is there."""
     if tvm.get_global_func("runtime.DNNLJSONRuntimeCreate", allow_missing=True) is not None:
-        tvm.register_global_func("relax.ext.dnnl", _compile_partitions)
+        tvm.register_global_func("relax.ext.dnnl", _compile_partitions, override=True)
