@@ -22,12 +22,12 @@ import functools
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from . import quantized
+from . import quantized, quantized_contrib, quantized_matmul
 
 #: Files of this folder. Each has `CONVERTERS`, a dict from the ONNX op to its converter, which is
 #: used if TVM has none. A file may also have `REPLACEMENTS`, converters that are used in place of
 #: TVM's own because these are wrong; a comment there says how.
-_FAMILIES = (quantized,)
+_FAMILIES = (quantized, quantized_contrib, quantized_matmul)
 
 
 @functools.cache
