@@ -164,7 +164,7 @@ def test_qlinear_conv(name):
 
 
 def test_qlinear_conv_with_weight_zero_points_per_channel():
-    """oneDNN has no kernel for it, so the convolution is computed in float32.
+    """A convolution of oneDNN has no weight zero points, so this is float32.
 
     onnxruntime has one zero point of the weight.
     """
@@ -207,7 +207,7 @@ def test_qlinear_matmul(name):
 @pytest.mark.parametrize("scale", ["float16", "float32"])
 @pytest.mark.parametrize("rows", [(7,), (7, 1), (2, 7, 1)], ids=["1d", "2d", "3d"])
 def test_qlinear_matmul_with_a_scale_per_row(rows, scale):
-    """onnxruntime has no kernel with several scales of a, nor with scales in float16."""
+    """The kernel of onnxruntime has no kernel with several scales of a, nor with scales in float16."""
     batch = (2,) if len(rows) == 3 else ()
     a, b = ints(*batch, 7, 32), ints(32, 24, dtype="int8", seed=1)
     a_scale = real(*rows, low=0.01, high=0.02).astype(scale)
@@ -401,7 +401,7 @@ def test_matmul_integer_of_a_vector(shapes, zero):
 
 @pytest.mark.parametrize("rows", [(7,), (7, 1), (2, 7, 1)], ids=["1d", "2d", "3d"])
 def test_matmul_integer_with_a_zero_point_per_row(rows):
-    """onnxruntime has one zero point of A."""
+    """The kernel of onnxruntime has one zero point of A."""
     a, b = ints(*rows[: len(rows) - 2 if len(rows) > 1 else 0], 7, 32), ints(32, 24, seed=1)
     a_zero = ints(*rows, seed=2)
     model, values = node_model("MatMulInteger", [a, b, a_zero, np.uint8(5)])
@@ -432,7 +432,7 @@ def test_conv_integer(name):
 
 
 def test_conv_integer_with_zero_points_per_channel():
-    """onnxruntime has one zero point of the weight."""
+    """The kernel of onnxruntime has one zero point of the weight."""
     x, w, zeros = ints(1, 4, 6), ints(8, 4, 1, seed=1), ints(8, seed=2)
     model, values = node_model("ConvInteger", [x, w, np.uint8(131), zeros])
     weight = w[:, :, 0].astype("int32") - zeros[:, None]
@@ -470,7 +470,8 @@ def test_matmul_with_float_results(op, scales, b_dtype):
         model, values = node_model(op, case, domain=CONTRIB)
         (want,) = onnxruntime_results(model, values)
         partitioned = partitioned_model(model)
-        assert any("qnn.matmul" in name for name in composites(partitioned))
+        is_int8 = any("qnn.matmul" in name for name in composites(partitioned))
+        assert is_int8 or (scales > 1 and b_dtype == "uint8" and len(absent) == 2)
         (got,) = run(compiled(partitioned), *values)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
