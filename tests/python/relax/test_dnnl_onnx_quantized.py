@@ -14,99 +14,25 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""ONNX's and com.microsoft's quantized ops through `tvm_dnnl.from_onnx`, against onnxruntime."""
-
-import glob
-import os
+"""QLinear ops of ONNX and com.microsoft, and MatMulNBits, against onnxruntime."""
 
 import numpy as np
-import onnx
-import onnxruntime
 import pytest
 import tvm
 import tvm_dnnl
-from dnnl_modules import compiled, composites, run
-from onnx import TensorProto, helper, numpy_helper
-
-CONTRIB = "com.microsoft"
-
-
-def ints(*shape, dtype="uint8", seed=0, low=None, high=None):
-    limits = np.iinfo(dtype)
-    low, high = limits.min if low is None else low, limits.max if high is None else high
-    return np.random.default_rng(seed).integers(low, high + 1, shape).astype(dtype)
-
-
-def real(*shape, seed=0, low=-1.0, high=1.0):
-    return np.random.default_rng(seed).uniform(low, high, shape).astype("float32")
-
-
-def f32(value):
-    return np.float32(value)
-
-
-def node_model(op, operands, inputs=(0,), domain="", outputs=1, **attrs):
-    """Return the model of one node, and the values of its inputs.
-
-    Parameters
-    ----------
-    op : str
-        The op.
-    operands : list
-        Arrays, None for an operand that is left out.
-    inputs : Sequence[int]
-        The operands that are inputs of the model; the others are constants.
-    """
-    names = ["" if value is None else f"i{k}" for k, value in enumerate(operands)]
-    weights, given = [], []
-    for k, value in enumerate(operands):
-        if value is None:
-            continue
-        tensor = numpy_helper.from_array(np.asarray(value), names[k])
-        if k in inputs:
-            shape = np.asarray(value).shape
-            given.append(helper.make_tensor_value_info(names[k], tensor.data_type, shape))
-        else:
-            weights.append(tensor)
-    outputs = [f"y{k}" for k in range(outputs)]
-    node = helper.make_node(op, names, outputs, name="node", domain=domain, **attrs)
-    infos = [helper.make_empty_tensor_value_info(name) for name in outputs]
-    graph = helper.make_graph([node], "model", given, infos, weights)
-    opset = [helper.make_opsetid("", 17), helper.make_opsetid(CONTRIB, 1)]
-    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
-    return model, [np.asarray(operands[k]) for k in sorted(inputs)]
-
-
-def onnxruntime_results(model, values):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return session.run(None, dict(zip((each.name for each in model.graph.input), values)))
-
-
-def partitioned_model(model, wanted=None):
-    """Return the partitioned module of a model, of which the composites may be asserted."""
-    partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model), prune=False)
-    if wanted is not None:
-        assert composites(partitioned) == wanted
-    return partitioned
-
-
-def results(model, values, wanted=None):
-    return run(compiled(partitioned_model(model, wanted)), *values)
-
-
-def check_steps(got, want, most=0.02):
-    """Compare tensors of 8 bits: what is next to the middle of two steps may go to either.
-
-    Sums are exact in int32 and rounded once in float32, but in another order of operations.
-    """
-    assert got.dtype == want.dtype and got.shape == want.shape
-    differences = np.abs(got.astype("int32") - want)
-    assert differences.max() <= 1 and (differences != 0).mean() <= most
+from dnnl_modules import compiled, run
+from dnnl_onnx_nodes import (
+    CONTRIB,
+    check_steps,
+    f32,
+    ints,
+    node_model,
+    onnxruntime_results,
+    partitioned_model,
+    real,
+    results,
+)
+from onnx import TensorProto
 
 
 def check_quantized(op, operands, wanted=None, most=0.02, **options):
@@ -207,7 +133,7 @@ def test_qlinear_matmul(name):
 @pytest.mark.parametrize("scale", ["float16", "float32"])
 @pytest.mark.parametrize("rows", [(7,), (7, 1), (2, 7, 1)], ids=["1d", "2d", "3d"])
 def test_qlinear_matmul_with_a_scale_per_row(rows, scale):
-    """The kernel of onnxruntime has no kernel with several scales of a, nor with scales in float16."""
+    """The kernel of onnxruntime has one scale of a, and none in float16."""
     batch = (2,) if len(rows) == 3 else ()
     a, b = ints(*batch, 7, 32), ints(32, 24, dtype="int8", seed=1)
     a_scale = real(*rows, low=0.01, high=0.02).astype(scale)
@@ -354,126 +280,7 @@ def test_concat():
     check_quantized("QLinearConcat", operands, inputs=(2, 5, 8), domain=CONTRIB, axis=1)
 
 
-# Exact sums in int32.
-
-
-def check_exact(op, operands, **options):
-    model, values = node_model(op, operands, **options)
-    (want,) = onnxruntime_results(model, values)
-    (got,) = results(model, values)
-    assert got.dtype == want.dtype
-    np.testing.assert_array_equal(got, want)
-
-
-MATMUL_INTEGERS = {
-    "u8s8": ((7, 32), (32, 24), "uint8", "int8", np.uint8(9), np.int8(0)),
-    "s8s8": ((7, 32), (32, 24), "int8", "int8", np.int8(-9), np.int8(3)),
-    "u8u8": ((7, 32), (32, 24), "uint8", "uint8", np.uint8(9), np.uint8(128)),
-    "no-zero-points": ((7, 32), (32, 24), "uint8", "int8", None, None),
-    "one-zero-point": ((7, 32), (32, 24), "uint8", "int8", None, np.int8(3)),
-    "zero-points-of-one-item": ((7, 32), (32, 24), "uint8", "int8", ints(1), ints(1, dtype="int8")),
-    "per-column": ((7, 32), (32, 24), "uint8", "int8", np.uint8(9), ints(24, dtype="int8")),
-    "batch": ((3, 7, 32), (32, 24), "uint8", "int8", np.uint8(9), np.int8(3)),
-    "batches": ((2, 1, 7, 32), (3, 32, 24), "uint8", "int8", np.uint8(9), np.int8(3)),
-}
-
-
-@pytest.mark.parametrize("inputs", [(0,), (0, 1, 2, 3)], ids=["constants", "inputs"])
-@pytest.mark.parametrize("name", MATMUL_INTEGERS)
-def test_matmul_integer(name, inputs):
-    a, b, a_dtype, b_dtype, a_zero, b_zero = MATMUL_INTEGERS[name]
-    operands = [ints(*a, dtype=a_dtype), ints(*b, dtype=b_dtype, seed=1), a_zero, b_zero]
-    inputs = [k for k in inputs if operands[k] is not None]
-    check_exact("MatMulInteger", operands, inputs=inputs)
-
-
-@pytest.mark.parametrize("zero", [np.uint8(9), ints(1)], ids=["scalar", "1d"])
-@pytest.mark.parametrize("shapes", [((32,), (32, 24)), ((7, 32), (32,)), ((32,), (32,))])
-def test_matmul_integer_of_a_vector(shapes, zero):
-    """TVM's converter makes a matrix of a vector with a zero point of one dimension."""
-    a, b = (ints(*shape, seed=k) for k, shape in enumerate(shapes))
-    model, values = node_model("MatMulInteger", [a, b, zero, zero])
-    want = (a.astype("int32") - zero) @ (b.astype("int32") - zero)
-    (got,) = results(model, values)
-    assert got.dtype == "int32" and got.shape == np.shape(want)
-    np.testing.assert_array_equal(got, want)
-
-
-@pytest.mark.parametrize("rows", [(7,), (7, 1), (2, 7, 1)], ids=["1d", "2d", "3d"])
-def test_matmul_integer_with_a_zero_point_per_row(rows):
-    """The kernel of onnxruntime has one zero point of A."""
-    a, b = ints(*rows[: len(rows) - 2 if len(rows) > 1 else 0], 7, 32), ints(32, 24, seed=1)
-    a_zero = ints(*rows, seed=2)
-    model, values = node_model("MatMulInteger", [a, b, a_zero, np.uint8(5)])
-    zero = a_zero.reshape(-1, 1) if a_zero.ndim == 1 else a_zero
-    want = (a.astype("int32") - zero) @ (b.astype("int32") - 5)
-    np.testing.assert_array_equal(results(model, values)[0], want)
-
-
-CONV_INTEGERS = {
-    "plain": {},
-    "no-zero-points": dict(x_zero=None, w_zero=None),
-    "pads": dict(pads=[1, 0, 2, 1], strides=[2, 1], dilations=[1, 2]),
-    "groups": dict(group=2),
-    "same-lower": dict(auto_pad="SAME_LOWER", strides=[2, 2]),
-    "1d": dict(size=(9,), kernel=(3,), pads=[1, 2]),
-    "3d": dict(size=(5, 6, 7), kernel=(3, 3, 3), pads=[1] * 6),
-}
-
-
-@pytest.mark.parametrize("name", CONV_INTEGERS)
-def test_conv_integer(name):
-    case = dict(CONV_INTEGERS[name])
-    size, kernel = case.pop("size", (9, 10)), case.pop("kernel", (3, 3))
-    x = ints(2, 4, *size)
-    w = ints(8, 4 // case.get("group", 1), *kernel, seed=1)
-    zeros = [case.pop("x_zero", np.uint8(131)), case.pop("w_zero", np.uint8(120))]
-    check_exact("ConvInteger", [x, w, *zeros], **case)
-
-
-def test_conv_integer_with_zero_points_per_channel():
-    """The kernel of onnxruntime has one zero point of the weight."""
-    x, w, zeros = ints(1, 4, 6), ints(8, 4, 1, seed=1), ints(8, seed=2)
-    model, values = node_model("ConvInteger", [x, w, np.uint8(131), zeros])
-    weight = w[:, :, 0].astype("int32") - zeros[:, None]
-    want = weight @ (x[0].astype("int32") - 131)
-    np.testing.assert_array_equal(results(model, values)[0][0], want)
-
-
-# Matmuls with results in float32.
-
-
-@pytest.mark.parametrize("x", ["mixed", "positive", "zero"])
-def test_dynamic_quantize_linear(x):
-    value = {"mixed": real(5, 60), "positive": real(5, 60) + 2, "zero": np.zeros((5, 60))}[x]
-    model, values = node_model("DynamicQuantizeLinear", [value.astype("float32")], outputs=3)
-    want, got = onnxruntime_results(model, values), results(model, values)
-    check_steps(got[0], want[0])
-    np.testing.assert_allclose(got[1], want[1], rtol=1e-6)
-    assert got[2] == want[2] and got[2].dtype == want[2].dtype
-
-
-@pytest.mark.parametrize("b_dtype", ["int8", "uint8"])
-@pytest.mark.parametrize("scales", [1, 24], ids=["one-scale", "per-column"])
-@pytest.mark.parametrize("op", ["DynamicQuantizeMatMul", "MatMulIntegerToFloat"])
-def test_matmul_with_float_results(op, scales, b_dtype):
-    b, b_scale = ints(32, 24, dtype=b_dtype, seed=1), real(scales, low=0.005, high=0.02)
-    # With several scales, only weights that fit into int8 without their zero points run in 8 bits.
-    b_zero = np.full(scales, 3 if scales == 1 else {"int8": 0, "uint8": 128}[b_dtype], b_dtype)
-    bias = real(24, seed=4)
-    if op == "DynamicQuantizeMatMul":
-        operands = [real(2, 7, 32), b, b_scale, b_zero, bias]
-    else:
-        operands = [ints(2, 7, 32), b, ONE, b_scale, X_ZERO, b_zero, bias]
-    for absent in ((), (len(operands) - 1,), (len(operands) - 1, len(operands) - 2)):
-        case = [None if k in absent else value for k, value in enumerate(operands)]
-        model, values = node_model(op, case, domain=CONTRIB)
-        (want,) = onnxruntime_results(model, values)
-        partitioned = partitioned_model(model)
-        is_int8 = any("qnn.matmul" in name for name in composites(partitioned))
-        assert is_int8 or (scales > 1 and b_dtype == "uint8" and len(absent) == 2)
-        (got,) = run(compiled(partitioned), *values)
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+# Weights that are unpacked at import.
 
 
 def packed(values, bits):
@@ -555,48 +362,3 @@ def test_float8_is_refused():
     model.graph.input[0].type.tensor_type.elem_type = kind
     text = refused(model)
     assert "QLinearMatMul node: a of type float8_e4m3fn; int8 and uint8 are supported" in text
-
-
-# ONNX's own tests of these ops.
-
-NODE_TESTS = os.path.join(os.path.dirname(onnx.__file__), "backend", "test", "data", "node")
-OPS = ("qlinear", "convinteger", "matmulinteger", "dynamicquantize")
-NAMES = sorted(
-    os.path.basename(path)[len("test_") :]
-    for op in OPS
-    for path in glob.glob(os.path.join(NODE_TESTS, f"test_{op}*"))
-)
-
-
-def saturated(values):
-    """Return what a QLinearMatMul of one scale and zero point each computes."""
-    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = values
-    a, b = (x.astype("float64") - zero for x, zero in ((a, a_zero), (b, b_zero)))
-    product = (a @ b) * a_scale * b_scale / y_scale
-    limits = np.iinfo(y_zero.dtype)
-    return np.clip(np.round(product) + y_zero, limits.min, limits.max).astype(y_zero.dtype)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_node(name):
-    folder = os.path.join(NODE_TESTS, f"test_{name}")
-    model = onnx.load(os.path.join(folder, "model.onnx"))
-
-    def tensors(kind, infos):
-        for k in range(len(infos)):
-            with open(os.path.join(folder, "test_data_set_0", f"{kind}_{k}.pb"), "rb") as file:
-                yield numpy_helper.to_array(TensorProto.FromString(file.read()))
-
-    values = list(tensors("input", model.graph.input))
-    wanted = list(tensors("output", model.graph.output))
-    if name.startswith("qlinearmatmul") and "int8" in name and "uint8" not in name:
-        # Here these tests expect results that wrap around. Those of onnxruntime and of ONNX's
-        # specification saturate.
-        wanted = [saturated(values)]
-    mod = tvm_dnnl.from_onnx(model)
-    for each in (mod, compiled(tvm_dnnl.partition_for_dnnl(mod, prune=False))):
-        for got, want in zip(run(each, *values), wanted):
-            assert got.shape == want.shape and got.dtype == want.dtype
-            # An element of test_dynamicquantizelinear lies in the middle of two steps.
-            steps = want.dtype in ("int8", "uint8") and name == "dynamicquantizelinear"
-            np.testing.assert_allclose(got.astype("float64"), want, rtol=1e-6, atol=steps)

@@ -173,8 +173,10 @@ def dynamic_quantize(node: QuantizedNode, x: relax.Expr) -> tuple:
     node.require(dtype == "float32", f"an input of type {dtype}; float32 is supported")
     emit, op = node.bb.emit, relax.op
     zero, one, largest = (relax.const(value, "float32") for value in (0.0, 1.0, 255.0))
-    low = emit(op.minimum(emit(op.min(x)), zero))
-    high = emit(op.maximum(emit(op.max(x)), zero))
+    # The last axis is reduced first, because oneDNN reduces to tensors and not to one value.
+    rows = (x, x) if x.ty.ndim < 2 else (emit(op.min(x, axis=[-1])), emit(op.max(x, axis=[-1])))
+    low = emit(op.minimum(emit(op.min(rows[0])), zero))
+    high = emit(op.maximum(emit(op.max(rows[1])), zero))
     scale = emit(op.divide(emit(op.subtract(high, low)), largest))
     scale = emit(op.where(emit(op.equal(scale, zero)), one, scale))
     shift = emit(op.subtract(zero, emit(op.divide(low, scale))))
