@@ -171,9 +171,9 @@ class Model:
             if not isinstance(value, str):
                 names[k] = f"w{len(self._weights)}"
                 self._weights.append(numpy_helper.from_array(np.asarray(value), names[k]))
-        made = [f"y{len(self._nodes)}_{k}" for k in range(outputs)]
-        self._nodes.append(helper.make_node(op, names, made, **attrs))
-        return made[0] if outputs == 1 else made
+        produced = [f"y{len(self._nodes)}_{k}" for k in range(outputs)]
+        self._nodes.append(helper.make_node(op, names, produced, **attrs))
+        return produced[0] if outputs == 1 else made
 
     def done(self, shape, *outputs, dtype=TensorProto.FLOAT):
         x = helper.make_tensor_value_info("x", dtype, shape)
