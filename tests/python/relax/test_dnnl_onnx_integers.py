@@ -173,7 +173,7 @@ class Model:
                 self._weights.append(numpy_helper.from_array(np.asarray(value), names[k]))
         produced = [f"y{len(self._nodes)}_{k}" for k in range(outputs)]
         self._nodes.append(helper.make_node(op, names, produced, **attrs))
-        return produced[0] if outputs == 1 else made
+        return produced[0] if outputs == 1 else produced
 
     def done(self, shape, *outputs, dtype=TensorProto.FLOAT):
         x = helper.make_tensor_value_info("x", dtype, shape)

@@ -89,6 +89,23 @@ def test_qlinear_conv(name):
     assert not report.in_float32
 
 
+def open_sizes(model):
+    """Let the sizes of the input of a model be open."""
+    for name, dim in zip("nchw", model.graph.input[0].type.tensor_type.shape.dim):
+        if name != "c":
+            dim.dim_param = name
+    return model
+
+
+@pytest.mark.parametrize("mode", ["NOTSET", "SAME_UPPER", "SAME_LOWER"])
+def test_qlinear_conv_of_open_sizes(mode):
+    operands, attrs = conv_operands(scales=8, bias=True, auto_pad=mode, kernel=(3, 2))
+    model, values = node_model("QLinearConv", operands, **attrs)
+    (want,) = onnxruntime_results(model, values)
+    (got,) = results(open_sizes(model), values, {"dnnl.qnn.conv2d_bias_quantize": 1})
+    check_steps(got, want)
+
+
 def test_qlinear_conv_with_weight_zero_points_per_channel():
     """A convolution of oneDNN has no weight zero points, so this is float32.
 
@@ -352,6 +369,13 @@ def test_refused():
     assert "MatMulNBits node: bits=3; 2, 4 and 8 are supported" in refused(model)
     model, _ = node_model("MatMulNBits", [real(2, 16), *weight], inputs=(0, 1), bits=4, **attrs)
     assert "MatMulNBits node: B is not constant" in refused(model)
+
+
+def test_auto_pad_of_open_sizes_is_refused():
+    operands, attrs = conv_operands(auto_pad="SAME_UPPER", strides=[2, 2])
+    model, _ = node_model("QLinearConv", operands, **attrs)
+    text = refused(open_sizes(model))
+    assert "QLinearConv node: auto_pad=SAME_UPPER with an open size" in text
 
 
 def test_float8_is_refused():

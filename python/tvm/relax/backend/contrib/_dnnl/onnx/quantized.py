@@ -22,13 +22,15 @@ into a kernel that computes in int8. An op whose result is int32 is computed in 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
-from ..reading import is_constant, value_of
-from .quantized_node import QuantizedNode, static_shape
+from ..reading import is_constant, sizes, value_of
+from .quantized_node import QuantizedNode
 
 
 def convert_as(op: str, bb, inputs: list, attr: dict, params, opset: int = 13) -> relax.Expr:
@@ -38,23 +40,44 @@ def convert_as(op: str, bb, inputs: list, attr: dict, params, opset: int = 13) -
     return bb.normalize(result)
 
 
-def with_explicit_pads(attr: dict, x: relax.Expr, weight: relax.Expr) -> dict:
-    """Return the attributes of a convolution with `pads` for `auto_pad` where sizes are static.
+def with_explicit_pads(node: QuantizedNode, x: relax.Expr, kernel: Sequence[int | None]) -> dict:
+    """Return a node's attributes with `pads` for an `auto_pad` that depends on sizes.
 
-    A padding that is a part of the convolution does not separate it from the dequantize.
+    A padding that is a part of a convolution does not separate it from the dequantize of its data.
+
+    Parameters
+    ----------
+    node : QuantizedNode
+        The convolution or pool.
+    x : relax.Expr
+        Its data, (batch, channels, ...).
+    kernel : Sequence[int | None]
+        The size of its kernel, None for an open one.
     """
+    attr, count = node.attr, len(kernel)
     mode = attr.get("auto_pad", b"NOTSET").decode("utf-8")
-    shape, kernel = static_shape(x), static_shape(weight)
-    if mode not in ("SAME_UPPER", "SAME_LOWER") or shape is None or kernel is None:
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
         return attr
-    size, kernel = np.array(shape[2:]), np.array(kernel[2:])
-    strides = np.array(attr.get("strides", [1] * len(size)))
-    extent = (kernel - 1) * np.array(attr.get("dilations", [1] * len(size))) + 1
-    total = np.maximum((-(-size // strides) - 1) * strides + extent - size, 0)
-    less, more = total // 2, total - total // 2
-    pads = (less, more) if mode == "SAME_UPPER" else (more, less)
+    strides, dilations = (attr.get(name, (1,) * count) for name in ("strides", "dilations"))
+    shape = sizes(x.ty)
+    given = (None,) * count if shape is None else shape[2:]
+    pads = []
+    for size, length, stride, dilation in zip(given, kernel, strides, dilations):
+        is_known = length is not None and (size is not None or stride == 1)
+        node.require(is_known, f"auto_pad={mode} with an open size; fix the shape of the input")
+        extent = (length - 1) * dilation + 1
+        # With a stride of 1 the result has the size of the input, whatever that is.
+        total = extent - 1 if stride == 1 else (-(-size // stride) - 1) * stride + extent - size
+        less = max(total, 0) // 2
+        more = max(total, 0) - less
+        pads.append((less, more) if mode == "SAME_UPPER" else (more, less))
     others = {name: value for name, value in attr.items() if name != "auto_pad"}
-    return {**others, "pads": tuple(int(pad) for each in pads for pad in each)}
+    return {**others, "pads": tuple(pad for ends in zip(*pads) for pad in ends)}
+
+
+def kernel_of(node: QuantizedNode, weight: relax.Expr) -> tuple:
+    """Return the size of the kernel of a convolution, None for an open one."""
+    return (sizes(weight.ty) or (None,) * node.rank("w", weight))[2:]
 
 
 class QLinearConv(OnnxOpConverter):
@@ -77,7 +100,7 @@ class QLinearConv(OnnxOpConverter):
         real = node.dequantize("x", x, x_scale, x_zero)
         weight = node.dequantize("w", w, w_scale, w_zero, axis=0)
         node.require(rank in (3, 4, 5), f"x of rank {rank}; 3, 4 and 5 are supported")
-        attr = with_explicit_pads(attr, x, w)
+        attr = with_explicit_pads(node, x, kernel_of(node, w))
         result = convert_as("Conv", bb, [real, weight, bias], attr, params)
         return node.quantize(result, y_scale, y_zero, str(y_zero.ty.dtype))
 
@@ -94,7 +117,7 @@ def dequantized_bias(
         scales = scales.reshape(()) if scales.size == 1 else scales
         return relax.const((value_of(bias) * (scales * np.float64(alpha))).astype("float32"))
     scale = node.scalar("the scale of the input", scale, "float32")
-    if all(size == 1 for size in static_shape(weight_scale) or (0,)):
+    if all(size == 1 for size in sizes(weight_scale.ty) or (0,)):
         weight_scale = node.scalar("the scale of the weight", weight_scale, "float32")
     product = relax.op.multiply(scale, node.cast(weight_scale, "float32"))
     if alpha != 1.0:
@@ -147,7 +170,7 @@ class ConvInteger(OnnxOpConverter):
         node = QuantizedNode("ConvInteger", bb, attr)
         x = node.subtract_zero_point("x", inputs[0], inputs[2])
         w = node.subtract_zero_point("w", inputs[1], inputs[3], axis=0)
-        attr = with_explicit_pads(attr, inputs[0], inputs[1])
+        attr = with_explicit_pads(node, inputs[0], kernel_of(node, inputs[1]))
         return convert_as("Conv", bb, [x, w, None], attr, params)
 
 

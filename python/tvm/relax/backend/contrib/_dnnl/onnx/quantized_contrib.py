@@ -26,7 +26,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from ..reading import is_constant, value_of
-from .quantized import convert_as, dequantized_bias
+from .quantized import convert_as, dequantized_bias, with_explicit_pads
 from .quantized_node import QuantizedNode
 
 
@@ -83,7 +83,8 @@ class QLinearAveragePool(_Unary):
     @classmethod
     def convert(cls, node, x, params):
         node.require(not node.attr.get("channels_last", 0), "channels_last=1 is not supported")
-        return convert_as("AveragePool", node.bb, [x], node.attr, params)
+        attr = with_explicit_pads(node, x, node.attr["kernel_shape"])
+        return convert_as("AveragePool", node.bb, [x], attr, params)
 
 
 class QLinearGlobalAveragePool(_Unary):

@@ -22,7 +22,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from ..reading import is_constant, number, sizes, value_of
+from ..reading import is_constant, sizes, value_of
 
 #: The data types of quantized tensors that the converters support.
 EIGHT_BITS = ("int8", "uint8")
@@ -167,9 +167,3 @@ class QuantizedNode:
             shape is not None and None not in shape, f"the shape of the {kind} of {name} is unknown"
         )
         return all(size == 1 for size in shape)
-
-
-def static_shape(x: relax.Expr) -> tuple[int, ...] | None:
-    """Return the shape of a tensor, None if a dimension is open."""
-    shape = sizes(x.ty)
-    return None if shape is None or None in map(number, shape) else shape
