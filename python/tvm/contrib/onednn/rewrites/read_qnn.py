@@ -51,7 +51,7 @@ def read_qnn(graph: Graph, rules: Rules) -> None:
 
 def read_dequantize(graph: Graph, rules: Rules) -> None:
     """Replace what importers write for a dequantize, before constants are folded into floats."""
-    _read(graph, rules, {"subtract": _Reader.difference})
+    _read(graph, rules, {"subtract": _Reader.difference, "cast": _Reader.integer_product})
 
 
 def _read(graph: Graph, rules: Rules, readers: Mapping[str, Callable]) -> None:
@@ -251,6 +251,11 @@ class _Reader:
             return None
         if weight.type.dtype != "float32" or data.operands[0].type.dtype not in EIGHT_BITS:
             return None
+        real = self._integers(values)
+        return real and [self._call(node.name, data, real, **vars(node.attrs)), data]
+
+    def _integers(self, values: np.ndarray) -> Node | None:
+        """Return the dequantize of a constant with these values, None if 8 bits do not hold it."""
         low, high = values.min(), values.max()
         if not high - low <= 255 or (values != np.round(values)).any():
             return None
@@ -258,8 +263,44 @@ class _Reader:
         shift = 0 if low >= -128 and high <= 127 else int(low)
         integers = self._constant(values - shift, "uint8" if shift else "int8")
         one, zero = self._constant(1.0, "float32"), self._constant(-shift, "int32")
-        real = self._dequantize(integers, one, zero)
-        return [self._call(node.name, data, real, **vars(node.attrs)), data]
+        return self._dequantize(integers, one, zero)
+
+    def integer_product(self, node: Node) -> Reading | None:
+        """Read a cast to float32 of a matmul or convolution in int32 of 8-bit operands.
+
+        Relax's importer writes ONNX's ConvInteger and MatMulInteger so. The sums are exact in
+        int32, and rounded to float32 as the cast does.
+        """
+        (product,) = node.operands
+        if not isinstance(node.type, Tensor) or node.type.dtype != "float32":
+            return None
+        if product.name not in _PRODUCTS or not product.is_call or product.type.dtype != "int32":
+            return None
+        real, inputs = [], []
+        for operand in product.operands:
+            reading = self._dequantized_operand(operand)
+            if reading is None:
+                return None
+            real.append(reading[0])
+            inputs += reading[1:]
+        attrs = dict(vars(product.attrs))
+        if "out_dtype" in attrs:
+            attrs["out_dtype"] = "float32"
+        return [self._call(product.name, *real, **attrs), *inputs]
+
+    def _dequantized_operand(self, node: Node) -> Reading | None:
+        """Read an 8-bit tensor that was cast to int32, less its zero point if it has one."""
+        zero = self._constant(0, "int32")
+        if node.name == "subtract" and node.is_call:
+            node, zero = node.operands
+        data = self._bytes(node)
+        if (node if data is None else data).is_constant and zero.is_constant:
+            values = (node if data is None else data).value.astype("int32") - zero.value
+            real = self._integers(values) if values.size else None
+            return real and [real]
+        if data is None or zero.type.dtype != "int32" or zero.type.shape:
+            return None
+        return [self._dequantize(data, self._constant(1.0, "float32"), zero), data, zero]
 
     def binary(self, node: Node) -> Reading | None:
         """Read qnn.add, qnn.subtract or qnn.mul."""
@@ -307,6 +348,9 @@ class _Reader:
         return [result, *parts, *scales, *zeros, out_scale, out_zero]
 
 
+# The float ops of which integers are read: matmuls and convolutions.
+_PRODUCTS = frozenset(row.name for row in ACCUMULATING.values())
+
 _BINARY = {"qnn.add": "add", "qnn.subtract": "subtract", "qnn.mul": "multiply"}
 
 # The float op of one operand, with the same attributes.
@@ -322,7 +366,7 @@ READERS: dict[str, Callable[[_Reader, Node], Reading | None]] = {
     "qnn.dequantize": _Reader.dequantized_sum,
     "qnn.concatenate": _Reader.concatenated,
     "cast": _Reader.cast,
-    **dict.fromkeys((row.name for row in ACCUMULATING.values()), _Reader.integer_weight),
+    **dict.fromkeys(_PRODUCTS, _Reader.integer_weight),
     **dict.fromkeys(_BINARY, _Reader.binary),
     **dict.fromkeys((*_UNARY, "qnn.hardswish"), _Reader.unary),
 }

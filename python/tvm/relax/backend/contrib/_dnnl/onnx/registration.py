@@ -22,13 +22,20 @@ import functools
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-#: Files of this folder. Each has `CONVERTERS`, a dict from the ONNX op to its converter.
-_FAMILIES = ()
+from . import quantized, quantized_contrib, quantized_matmul
+
+#: Files of this folder. Each has `CONVERTERS`, a dict from the ONNX op to its converter, which is
+#: used if TVM has none. A file may also have `REPLACEMENTS`, converters that are used in place of
+#: TVM's own because these are wrong; a comment there says how.
+_FAMILIES = (quantized, quantized_contrib, quantized_matmul)
 
 
 @functools.cache
 def register():
-    """Let TVM's Relax importer use the converters for ops that it has none for."""
+    """Let TVM's Relax importer use the converters for ops that it has none for, or wrong ones."""
     converters = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
+    replacements = {}
+    for family in _FAMILIES:
+        replacements.update(getattr(family, "REPLACEMENTS", {}))
     own = onnx_frontend._get_convert_map
-    onnx_frontend._get_convert_map = lambda: {**converters, **own()}
+    onnx_frontend._get_convert_map = lambda: {**converters, **own(), **replacements}
