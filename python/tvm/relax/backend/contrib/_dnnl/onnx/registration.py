@@ -22,13 +22,19 @@ import functools
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-#: Files of this folder. Each has `CONVERTERS`, a dict from the ONNX op to its converter.
-_FAMILIES = ()
+from . import attention, group_query_attention, rotary, transformer
+
+#: Files of this folder. `CONVERTERS` is a dict from the ONNX op to its converter, `SUPERSEDES` the
+#: same for ops whose converter of TVM fails or returns wrong results; docs/onnx_importers.md tells.
+_FAMILIES = (attention, group_query_attention, rotary, transformer)
 
 
 @functools.cache
 def register():
-    """Let TVM's Relax importer use the converters for ops that it has none for."""
-    converters = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
+    """Let TVM's Relax importer use the converters for ops that it has none or a wrong one for."""
+    converters, supersedes = (
+        {name: each for family in _FAMILIES for name, each in getattr(family, table, {}).items()}
+        for table in ("CONVERTERS", "SUPERSEDES")
+    )
     own = onnx_frontend._get_convert_map
-    onnx_frontend._get_convert_map = lambda: {**converters, **own()}
+    onnx_frontend._get_convert_map = lambda: {**converters, **own(), **supersedes}
