@@ -21,7 +21,6 @@ from __future__ import annotations
 from tvm import relax, te, tirx
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
-from ..reading import number
 from .attention_parts import (
     Node,
     attend,
@@ -77,22 +76,12 @@ def _padding_mask(node: Node, mask, batch, queries, keys, value: float, dtype: s
     return node.compute(hide, mask)
 
 
-def _broadcast(node: Node, bias, shape, what: str):
-    """Return what is added to scores, each of whose dimensions is one or that of the scores."""
-    given = node.shape(bias)
-    if len(given) > len(shape):
-        node.refuse(f"{what} of rank {len(given)}")
-    wanted = shape[len(shape) - len(given) :]
-    sizes = [1 if number(size) == 1 else size_of for size, size_of in zip(given, wanted)]
-    return node.checked(bias, sizes, what)
-
-
 def _masks(node: Node, query, keys, past_length, mask, bias):
     """Return what the attributes and masks of com.microsoft's ops add to the scores."""
     batch, heads, queries, _ = node.shape(query)
     value, dtype = node.attr.get("mask_filter_value", -10000.0), query.ty.dtype.dtype
     if bias is not None:
-        bias = _broadcast(node, bias, [batch, heads, queries, keys], "attention_bias")
+        bias = node.broadcast(bias, [batch, heads, queries, keys], "attention_bias")
     if mask is not None:
         mask = _padding_mask(node, mask, batch, queries, keys, value, dtype)
     causal = None
@@ -165,7 +154,7 @@ def _standard_attention(node: Node, inputs):
     batch, heads, queries, _ = node.shape(query)
     keys, causal = node.shape(key)[2], None
     if mask is not None:
-        mask = _broadcast(node, mask, [batch, heads, queries, keys], "attn_mask")
+        mask = node.broadcast(mask, [batch, heads, queries, keys], "attn_mask")
         if mask.ty.dtype.dtype == "bool":
             values = (relax.const(each, dtype) for each in (0.0, lowest(dtype)))
             mask = node.emit(relax.op.where(mask, *values))

@@ -113,6 +113,15 @@ class Node:
             return x
         return self._builder.match_cast(x, relax.TensorType(list(shape), x.ty.dtype))
 
+    def broadcast(self, x, shape, what: str):
+        """Return what broadcasts to a shape: a dimension is one, or that of the shape."""
+        given = self.shape(x)
+        if len(given) > len(shape):
+            self.refuse(f"{what} of rank {len(given)} instead of {len(shape)}")
+        wanted = shape[len(shape) - len(given) :]
+        sizes = [1 if number(size) == 1 else want for size, want in zip(given, wanted)]
+        return self.checked(x, sizes, what)
+
     def check_scalar(self, x, wanted, what: str):
         """Check an integer of one element: now if it is constant, otherwise at run time."""
         if tvm.ir.is_prim_expr(x) or isinstance(x, Constant):

@@ -31,7 +31,7 @@ from .attention_parts import (
     split_heads,
     with_past,
 )
-from .rotary import angles, counted, rotate
+from .rotary import counted, factors_of, rotate, rows_of
 
 
 class GroupQueryAttention(OnnxOpConverter):
@@ -59,14 +59,14 @@ class GroupQueryAttention(OnnxOpConverter):
         if number(batch) != 1 and number(past_length) != 0:
             pasts = _past_lengths(node, node.checked(lengths, [batch], "seqlens_k"), queries)
         if attr.get("do_rotary", 0):
-            positions = (
-                counted(node, past_length, queries)
-                if pasts is None
-                else _positions(node, pasts, queries)
-            )
-            cos, sin = (angles(node, cache, positions) for cache in (cos, sin))
+            if pasts is None:
+                positions = counted(node, past_length, queries)
+            else:
+                positions = _positions(node, pasts, queries)
+            rows = (rows_of(node, cache, positions) for cache in (cos, sin))
             is_interleaved = bool(attr.get("rotary_interleaved", 0))
-            query, key = (rotate(node, x, cos, sin, is_interleaved) for x in (query, key))
+            factors = factors_of(node, *rows, is_interleaved)
+            query, key = (rotate(node, x, factors, is_interleaved) for x in (query, key))
         append = with_past if pasts is None else lambda *args: _insert(*args, pasts)
         key = append(node, past_key, key, "past_key")
         value = append(node, past_value, value, "past_value")
@@ -76,8 +76,7 @@ class GroupQueryAttention(OnnxOpConverter):
         else:
             mask = _mask(node, pasts, queries, keys, dtype, window)
         if bias is not None:
-            sizes = [1 if number(size) == 1 else n for size, n in zip(node.shape(bias), (batch, heads))]
-            bias = node.checked(bias, [*sizes, queries, keys], "attention_bias")
+            bias = node.broadcast(bias, [batch, heads, queries, keys], "attention_bias")
         out = attend(
             node, query, key, value, (bias, mask), attr.get("scale"), attr.get("softcap", 0.0)
         )
@@ -98,13 +97,13 @@ def _past_lengths(node: Node, lengths, queries):
     """Return where the past of each sequence ends: (batch), from its last position."""
     lengths = node.emit(relax.op.astype(lengths, "int64"))
 
-    def subtract(last):
+    def subtract(last, count):
         def element(item):
-            return tirx.max(last[item] + 1 - queries, tirx.const(0, "int64"))
+            return tirx.max(last[item] + 1 - count, tirx.const(0, "int64"))
 
         return te.compute(last.shape, element, name="past_lengths")
 
-    return node.compute(subtract, lengths)
+    return node.compute(subtract, lengths, queries)
 
 
 def _positions(node: Node, pasts, queries):

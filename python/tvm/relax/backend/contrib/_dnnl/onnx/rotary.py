@@ -24,55 +24,64 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 from .attention_parts import HEADS_FIRST, Node
 
 
-def rotate(node: Node, x, cos, sin, is_interleaved: bool):
-    """Rotate pairs of the last axis by angles; elements behind these stay.
+def factors_of(node: Node, cos, sin, is_interleaved: bool):
+    """Return angles as factors of the data and of the data with its pairs swapped.
 
-    It is x * cos + swapped(x) * sin, with each angle for both of its elements and the sign in sin,
-    so that nothing but the swap reads parts of the data.
+    The rotation is x * cos + swapped(x) * sin, with each angle for both elements of its pair and
+    the sign in sin, so that nothing but the swap reads parts of the data.
+
+    Parameters
+    ----------
+    cos, sin : relax.Expr
+        One angle for each pair in the last axis.
+    is_interleaved : bool
+        Whether a pair is adjacent; otherwise it is an element of each half.
+    """
+    negative = node.emit(relax.op.negative(sin))
+    combine = _alternating if is_interleaved else _joined
+    return combine(node, cos, cos), combine(node, negative, sin)
+
+
+def _joined(node: Node, first, second):
+    return node.emit(relax.op.concat([first, second], -1))
+
+
+def _alternating(node: Node, first, second):
+    *outer, size = node.shape(first)
+    stacked = node.emit(relax.op.stack([first, second], len(outer)))
+    return node.reshape(stacked, [*outer, 2 * size])
+
+
+def rotate(node: Node, x, factors, is_interleaved: bool):
+    """Rotate pairs of the first elements of the last axis; elements after these stay.
 
     Parameters
     ----------
     x : relax.Expr
         The data, of rank 4.
-    cos, sin : relax.Expr
-        What broadcasts to the data, with half as many elements as are rotated in the last axis.
-    is_interleaved : bool
-        Whether a pair is adjacent; otherwise it is an element of each half.
+    factors : tuple[relax.Expr, relax.Expr]
+        The angles as `factors_of` returns them; they broadcast to the data.
     """
     *outer, size = node.shape(x)
-    rotated = 2 * node.static(node.shape(cos)[-1], "a rotary dimension")
+    rotated = node.static(node.shape(factors[0])[-1], "a rotary dimension")
     size = node.static(size, "a head size")
     if rotated > size:
         node.refuse(f"{rotated} rotated of {size} elements")
     rest = None
     if rotated < size:
         x, rest = node.split(x, [rotated], -1)
-    negative = node.emit(relax.op.negative(sin))
     if is_interleaved:
-        cos, sin = (
-            _paired(node, *pair) for pair in ((cos, cos), (negative, sin))
-        )
         pairs = node.split(node.reshape(x, [*outer, rotated // 2, 2]), 2, -1)
-        swapped = node.reshape(node.emit(relax.op.concat(pairs[::-1], -1)), [*outer, rotated])
+        swapped = node.reshape(_joined(node, *pairs[::-1]), [*outer, rotated])
     else:
-        cos, sin = (
-            node.emit(relax.op.concat(list(pair), -1)) for pair in ((cos, cos), (negative, sin))
-        )
-        swapped = node.emit(relax.op.concat(node.split(x, 2, -1)[::-1], -1))
-    x, swapped = (node.emit(relax.op.multiply(*pair)) for pair in ((x, cos), (swapped, sin)))
-    x = node.emit(relax.op.add(x, swapped))
-    return x if rest is None else node.emit(relax.op.concat([x, rest], -1))
+        swapped = _joined(node, *node.split(x, 2, -1)[::-1])
+    products = [node.emit(relax.op.multiply(*pair)) for pair in zip((x, swapped), factors)]
+    x = node.emit(relax.op.add(*products))
+    return x if rest is None else _joined(node, x, rest)
 
 
-def _paired(node: Node, first, second):
-    """Return two tensors whose elements alternate along the last axis."""
-    *outer, size = node.shape(first)
-    stacked = node.emit(relax.op.stack([first, second], len(outer) + 1))
-    return node.reshape(stacked, [*outer, 2 * size])
-
-
-def angles(node: Node, cache, positions):
-    """Return the rows of a cache at positions (batch, length), for one head more in front.
+def rows_of(node: Node, cache, positions):
+    """Return the rows of a cache at positions (batch, length), the same for all heads.
 
     A position beyond the cache, which onnxruntime refuses at run time, reads its last row.
     """
@@ -81,13 +90,13 @@ def angles(node: Node, cache, positions):
 
 
 def counted(node: Node, first, length):
-    """Return the positions from one, which is a number or a tensor of one element, on."""
+    """Return the positions from one, which is a size or a tensor of one element, on."""
 
-    def count(*start):
-        value = start[0](*[0] * len(start[0].shape)) if start else first
-        return te.compute((1, length), lambda _, k: (value + k).astype("int64"), name="positions")
+    def count(start, size):
+        value = start(*[0] * len(start.shape)) if isinstance(start, te.Tensor) else start
+        return te.compute((1, size), lambda _, k: (value + k).astype("int64"), name="positions")
 
-    return node.compute(count, *([first] if isinstance(first, relax.Expr) else []))
+    return node.compute(count, first, length)
 
 
 class RotaryEmbedding(OnnxOpConverter):
@@ -126,7 +135,7 @@ class RotaryEmbedding(OnnxOpConverter):
                 if places not in ([], [1]):
                     node.refuse(f"position_ids of the shape {places}")
                 positions = counted(node, positions, length)
-            cos, sin = (angles(node, cache, positions) for cache in (cos, sin))
+            cos, sin = (rows_of(node, cache, positions) for cache in (cos, sin))
         else:
             cos, sin = (
                 node.emit(
@@ -134,7 +143,9 @@ class RotaryEmbedding(OnnxOpConverter):
                 )
                 for each, name in ((cos, "cos_cache"), (sin, "sin_cache"))
             )
-        out = rotate(node, data, cos, sin, bool(attr.get("interleaved", 0)))
+        is_interleaved = bool(attr.get("interleaved", 0))
+        factors = factors_of(node, cos, sin, is_interleaved)
+        out = rotate(node, data, factors, is_interleaved)
         if len(shape) == 3:
             out = node.reshape(node.transpose(out, HEADS_FIRST), shape)
         return out

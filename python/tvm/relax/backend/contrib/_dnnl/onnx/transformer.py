@@ -105,12 +105,8 @@ class SimplifiedLayerNormalization(OnnxOpConverter):
 
 def _skip_sum(node: Node, x, skip, bias):
     """Return the sum of the data, the residual and the bias."""
-    given, wanted = node.shape(skip), node.shape(x)
-    if len(given) > len(wanted):
-        node.refuse(f"a skip of rank {len(given)} for an input of rank {len(wanted)}")
-    wanted = wanted[len(wanted) - len(given) :]
-    sizes = [1 if number(size) == 1 else want for size, want in zip(given, wanted)]
-    x = node.emit(relax.op.add(x, node.checked(skip, sizes, "a skip")))
+    skip = node.broadcast(skip, node.shape(x), "a skip")
+    x = node.emit(relax.op.add(x, skip))
     return x if bias is None else node.emit(relax.op.add(x, bias))
 
 
