@@ -86,6 +86,9 @@ def _masks(node: Node, query, keys, past_length, mask, bias):
         mask = _padding_mask(node, mask, batch, queries, keys, value, dtype)
     causal = None
     if node.attr.get("unidirectional", 0):
+        if not is_equal(keys, past_length + queries):
+            # onnxruntime then hides later positions from all queries but the last.
+            node.refuse(f"unidirectional=1 with {queries} queries and {keys} keys")
         causal = causal_mask(node, queries, keys, past_length, dtype)
     return bias, mask, causal
 

@@ -48,7 +48,7 @@ def _joined(node: Node, first, second):
 
 def _alternating(node: Node, first, second):
     *outer, size = node.shape(first)
-    stacked = node.emit(relax.op.stack([first, second], len(outer)))
+    stacked = node.emit(relax.op.stack([first, second], len(outer) + 1))
     return node.reshape(stacked, [*outer, 2 * size])
 
 

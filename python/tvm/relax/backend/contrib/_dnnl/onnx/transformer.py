@@ -160,9 +160,11 @@ class EmbedLayerNormalization(OnnxOpConverter):
         batch, length = node.shape(ids)
         if positions is None:
             positions = counted(node, 0, length)
+        positions = node.broadcast(positions, [batch, length], "position_ids")
         x = node.emit(relax.op.take(words, ids, axis=0))
         x = node.emit(relax.op.add(x, node.emit(relax.op.take(places, positions, axis=0))))
         if segments is not None:
+            segments = node.checked(segments, [batch, length], "segment_ids")
             x = node.emit(relax.op.add(x, node.emit(relax.op.take(kinds, segments, axis=0))))
         epsilon = attr.get("epsilon", 1e-12)
         out = node.emit(relax.op.nn.layer_norm(x, gamma, beta, [-1], epsilon))
