@@ -20,7 +20,14 @@ import numpy as np
 import pytest
 import tvm
 import tvm_dnnl
-from dnnl_onnx_nodes import check_node, node_model, normal, onnxruntime_results, results
+from dnnl_modules import compiled, run
+from dnnl_onnx_nodes import (
+    assert_close,
+    check_node,
+    node_model,
+    normal,
+    onnxruntime_results,
+)
 
 BATCH, LENGTH, HEADS, SIZE, PAST = 2, 4, 2, 8, 3
 HIDDEN, TOTAL = HEADS * SIZE, PAST + LENGTH
@@ -126,7 +133,7 @@ def test_a_row_without_positions():
 
 @pytest.mark.parametrize("count", [3, 2], ids=["qkv", "kv"])
 def test_packed(count):
-    """onnxruntime has no such kernel for CPUs: the same as with parts."""
+    """Without a kernel of onnxruntime for CPUs: the same as with parts."""
     parts = [normal(BATCH, LENGTH, HEADS, SIZE, seed=k) for k in range(3)]
     merged = [part.reshape(BATCH, LENGTH, HIDDEN) for part in parts]
     operands = queries(**dict(zip("qkv", merged)))
@@ -164,11 +171,33 @@ def test_an_empty_past():
     check_core(check_node("MultiHeadAttention", operands, outputs=3, num_heads=HEADS))
 
 
-def test_a_mask_of_another_length_is_an_error_at_run_time():
-    operands = queries(mask=padding(BATCH, LENGTH))
-    model = node_model("MultiHeadAttention", operands, num_heads=HEADS, dims=OPEN)
-    with pytest.raises(Exception, match="shape"):
-        results(model, {**operands, "mask": padding(BATCH, LENGTH + 1)})
+@pytest.mark.parametrize(
+    "name, others",
+    [
+        ("mask", padding(BATCH, LENGTH + 1)),
+        ("mask", padding(BATCH, 1)),
+        ("mask", padding(1, LENGTH)),
+        ("add", normal(1, HEADS, LENGTH, 1)),
+        ("past_value", normal(BATCH, HEADS, PAST - 1, SIZE)),
+    ],
+    ids=["longer-mask", "mask-of-one", "mask-of-one-batch", "add", "values"],
+)
+def test_sizes_of_other_names_are_compared_at_run_time(name, others):
+    """Also those that would broadcast, and where one name is known to be another."""
+    operands = queries(mask=padding(BATCH, LENGTH), add=normal(1, HEADS, LENGTH, LENGTH))
+    dims = {**OPEN, "mask": ["c", "t"], "add": [1, HEADS, "s", "u"]}
+    if name == "past_value":
+        operands, dims = queries(**PASTS), {**OPEN, name: ["b", HEADS, "o", SIZE]}
+    # Without the outputs of the present, onnxruntime ignores the past.
+    attrs = dict(num_heads=HEADS, dims=dims, outputs=3 if "past" in name else 1)
+    model = node_model("MultiHeadAttention", operands, **attrs)
+    partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model), prune=False)
+    machine = compiled(partitioned)
+    values = [operands[each.name] for each in model.graph.input]
+    assert_close(run(machine, *values), onnxruntime_results(model, operands))
+    values = [{**operands, name: others}[each.name] for each in model.graph.input]
+    with pytest.raises(Exception, match="match_cast error"):
+        run(machine, *values)
 
 
 def embedded(**others):
@@ -213,7 +242,7 @@ def test_attention(case, unidirectional):
 
 
 def test_attention_without_a_bias():
-    """onnxruntime 1.23 crashes without one: the same as one of zeros."""
+    """The same as one of zeros; onnxruntime 1.23 crashes without one."""
     zeros = embedded(bias=np.zeros(3 * HIDDEN, "float32"))
     expected = onnxruntime_results(node_model("Attention", zeros, num_heads=HEADS), zeros)
     check_node("Attention", embedded(bias=None), expected, parts=1, num_heads=HEADS)

@@ -62,7 +62,7 @@ def test_skip_norms(case, op, outputs):
 
 @pytest.mark.parametrize("op", ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"])
 def test_statistics_of_skip_norms(op):
-    """onnxruntime computes them only for training."""
+    """Compared with numpy: onnxruntime computes them only for training."""
     operands = skipped()
     total = (X + SKIP + BIAS).astype("float64")
     mean = total.mean(-1, keepdims=True)
@@ -206,7 +206,7 @@ def erf(x):
 
 
 def test_ops_without_a_kernel_for_cpus():
-    """onnxruntime has them for GPUs only."""
+    """Compared with numpy: onnxruntime has them for GPUs only."""
     x, gate = np.split(X + BIAS, 2, -1)
     expected = x * 0.5 * gate * (1 + erf(gate / math.sqrt(2)))
     operands = {"x": X, "bias": BIAS}

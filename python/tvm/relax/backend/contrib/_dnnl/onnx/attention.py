@@ -124,8 +124,8 @@ class Attention(OnnxOpConverter):
             past_key, past_value = (
                 node.emit(relax.op.squeeze(part, [0])) for part in node.split(past, 2, 0)
             )
-            key = with_past(node, past_key, key, "past")
-            value = with_past(node, past_value, value, "past")
+            key = with_past(node, past_key, key, past_length, "past")
+            value = with_past(node, past_value, value, past_length, "past")
         masks = _masks(node, query, node.shape(key)[2], past_length, mask, attention_bias)
         out = merge_heads(node, attend(node, query, key, value, masks, attr.get("scale")))
         if node.num_outputs == 1:
@@ -152,8 +152,8 @@ def _standard_attention(node: Node, inputs):
         query = split_heads(node, query, attr["q_num_heads"])
         key, value = (split_heads(node, each, attr["kv_num_heads"]) for each in (key, value))
     past_length = 0 if past_key is None else node.shape(past_key)[2]
-    key = with_past(node, past_key, key, "past_key")
-    value = with_past(node, past_value, value, "past_value")
+    key = with_past(node, past_key, key, past_length, "past_key")
+    value = with_past(node, past_value, value, past_length, "past_value")
     batch, heads, queries, _ = node.shape(query)
     keys, causal = node.shape(key)[2], None
     if mask is not None:
@@ -179,8 +179,8 @@ class MultiHeadAttention(OnnxOpConverter):
         mask, bias, past_key, past_value = inputs[4:8]
         query, key, value = cls._heads(node, *inputs[:4])
         past_length = 0 if past_key is None else node.shape(past_key)[2]
-        key = with_past(node, past_key, key, "past_key")
-        value = with_past(node, past_value, value, "past_value")
+        key = with_past(node, past_key, key, past_length, "past_key")
+        value = with_past(node, past_value, value, past_length, "past_value")
         masks = _masks(node, query, node.shape(key)[2], past_length, mask, bias)
         out = attend(node, query, key, value, masks, attr.get("scale"))
         return node.outputs(merge_heads(node, out), key, value)

@@ -102,7 +102,7 @@ class Node:
         return int(number(dim))
 
     def checked(self, x, shape, what: str):
-        """Return a tensor of a shape; sizes that are not provably equal are compared at run time."""
+        """Return a tensor of a shape; sizes not provably equal are compared at run time."""
         given = self.shape(x)
         if len(given) != len(shape):
             self.refuse(f"{what} of rank {len(given)} instead of {len(shape)}")
@@ -111,6 +111,9 @@ class Node:
                 self.refuse(f"{what} of the shape {given} instead of {list(shape)}")
         if all(map(is_equal, given, shape)):
             return x
+        # CanonicalizeBindings would drop the check of one symbol for another if it saw both.
+        any_shape = relax.TensorType(dtype=x.ty.dtype, ndim=len(shape))
+        x = self._builder.match_cast(x, any_shape)
         return self._builder.match_cast(x, relax.TensorType(list(shape), x.ty.dtype))
 
     def broadcast(self, x, shape, what: str):
@@ -182,12 +185,11 @@ def merge_heads(node: Node, x):
     return node.reshape(node.transpose(x, HEADS_FIRST), [batch, length, heads * size])
 
 
-def with_past(node: Node, past, x, what: str):
-    """Append the keys or values of new positions to those of the past, if there are some."""
+def with_past(node: Node, past, x, length, what: str):
+    """Append the keys or values of new positions to those of the past, if there is one."""
     if past is None:
         return x
     batch, heads, _, size = node.shape(x)
-    length = node.shape(past)[2]
     past = node.checked(past, [batch, heads, length, size], what)
     return x if number(length) == 0 else node.emit(relax.op.concat([past, x], 2))
 

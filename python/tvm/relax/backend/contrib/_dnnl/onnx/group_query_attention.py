@@ -68,8 +68,8 @@ class GroupQueryAttention(OnnxOpConverter):
             factors = factors_of(node, *rows, is_interleaved)
             query, key = (rotate(node, x, factors, is_interleaved) for x in (query, key))
         append = with_past if pasts is None else lambda *args: _insert(*args, pasts)
-        key = append(node, past_key, key, "past_key")
-        value = append(node, past_value, value, "past_value")
+        key = append(node, past_key, key, past_length, "past_key")
+        value = append(node, past_value, value, past_length, "past_value")
         dtype, window = query.ty.dtype.dtype, attr.get("local_window_size", -1)
         if pasts is None:
             mask = causal_mask(node, queries, keys, past_length, dtype, window)
@@ -129,10 +129,9 @@ def _mask(node: Node, pasts, queries, keys, dtype: str, window: int):
     return node.compute(mask, pasts)
 
 
-def _insert(node: Node, past, x, what: str, pasts):
+def _insert(node: Node, past, x, old, what: str, pasts):
     """Put keys or values of new positions where the past of each sequence ends; zeros follow."""
     batch, heads, new, size = node.shape(x)
-    old = node.shape(past)[2]
     past = node.checked(past, [batch, heads, old, size], what)
 
     def insert(before, after, ends):

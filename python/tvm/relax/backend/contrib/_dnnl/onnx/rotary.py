@@ -138,9 +138,7 @@ class RotaryEmbedding(OnnxOpConverter):
             cos, sin = (rows_of(node, cache, positions) for cache in (cos, sin))
         else:
             cos, sin = (
-                node.emit(
-                    relax.op.expand_dims(node.checked(each, [batch, length, half], name), 1)
-                )
+                node.emit(relax.op.expand_dims(node.checked(each, [batch, length, half], name), 1))
                 for each, name in ((cos, "cos_cache"), (sin, "sin_cache"))
             )
         is_interleaved = bool(attr.get("interleaved", 0))

@@ -18,7 +18,6 @@
 
 from __future__ import annotations
 
-
 import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
