@@ -261,11 +261,13 @@ def attend(node: Node, query, key, value, masks=(), scale=None, softcap: float =
     factor = scale or 1.0 / math.sqrt(node.static(size, "a head size"))
     if heads % groups or node.shape(value)[1] != groups:
         node.refuse(f"{heads} query heads of {groups} key heads, {node.shape(value)[1]} of values")
+    keys, depth = node.shape(key)[2], node.shape(value)[3]
+    key = node.checked(key, [batch, groups, keys, size], "a key")
+    value = node.checked(value, [batch, groups, keys, depth], "a value")
     # The queries of a group are rows of one matmul, so the keys are not repeated.
     grouped = [batch, groups, heads // groups * queries]
     query = query if groups == heads else node.reshape(query, [*grouped, size])
     scores = node.emit(relax.op.matmul(query, node.transpose(key, [0, 1, 3, 2])))
-    keys = node.shape(scores)[3]
     scores = node.emit(relax.op.multiply(scores, relax.const(factor, dtype)))
     if softcap:
         scores = node.emit(relax.op.multiply(scores, relax.const(1.0 / softcap, dtype)))
@@ -281,5 +283,5 @@ def attend(node: Node, query, key, value, masks=(), scale=None, softcap: float =
         weights = node.reshape(weights, [*grouped, keys])
     out = node.emit(relax.op.matmul(weights, value))
     if groups != heads:
-        out = node.reshape(out, [batch, heads, queries, node.shape(value)[3]])
+        out = node.reshape(out, [batch, heads, queries, depth])
     return out

@@ -59,6 +59,8 @@ class GroupQueryAttention(OnnxOpConverter):
         if number(batch) != 1 and number(past_length) != 0:
             pasts = _past_lengths(node, node.checked(lengths, [batch], "seqlens_k"), queries)
         if attr.get("do_rotary", 0):
+            if cos is None or sin is None:
+                node.refuse("do_rotary=1 without cos_cache and sin_cache")
             if pasts is None:
                 positions = counted(node, past_length, queries)
             else:
@@ -87,6 +89,11 @@ class GroupQueryAttention(OnnxOpConverter):
         """Return queries, keys and values with the heads first."""
         heads, groups = node.attr["num_heads"], node.attr["kv_num_heads"]
         if key is not None:
+            rows = node.shape(query)[:2]
+            key, value = (
+                node.checked(x, [*rows, node.shape(x)[2]], name)
+                for x, name in ((key, "a key"), (value, "a value"))
+            )
             each = (query, heads), (key, groups), (value, groups)
             return [split_heads(node, x, count) for x, count in each]
         packed = split_heads(node, query, heads + 2 * groups)

@@ -160,11 +160,11 @@ class EmbedLayerNormalization(OnnxOpConverter):
         if positions is None:
             positions = counted(node, 0, length)
         positions = node.broadcast(positions, [batch, length], "position_ids")
-        x = node.emit(relax.op.take(words, ids, axis=0))
-        x = node.emit(relax.op.add(x, node.emit(relax.op.take(places, positions, axis=0))))
+        x = cls._rows(node, words, ids)
+        x = node.emit(relax.op.add(x, cls._rows(node, places, positions)))
         if segments is not None:
             segments = node.checked(segments, [batch, length], "segment_ids")
-            x = node.emit(relax.op.add(x, node.emit(relax.op.take(kinds, segments, axis=0))))
+            x = node.emit(relax.op.add(x, cls._rows(node, kinds, segments)))
         epsilon = attr.get("epsilon", 1e-12)
         out = node.emit(relax.op.nn.layer_norm(x, gamma, beta, [-1], epsilon))
         if node.num_outputs == 1:
@@ -174,6 +174,11 @@ class EmbedLayerNormalization(OnnxOpConverter):
         else:
             count = node.emit(relax.op.sum(mask, axis=1))
         return node.outputs(out, count, x)
+
+    @staticmethod
+    def _rows(node: Node, table, indices):
+        """Return rows of a table; for an index out of range, its nearest one."""
+        return node.emit(relax.op.take(table, indices, axis=0, mode="clip"))
 
 
 class GemmFastGelu(OnnxOpConverter):
