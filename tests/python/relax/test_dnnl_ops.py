@@ -131,13 +131,6 @@ def _batches_bias_relu(builder, x):
 
 HEADS = [0, 2, 1, 3]
 
-def _gated_parts(builder, x):
-    """An op and what is fused to it read different results of one split."""
-    parts = builder.emit(op.split(builder.emit(op.nn.relu(x)), 2, axis=-1))
-    data, gate = (builder.emit(relax.TupleGetItem(parts, k)) for k in range(2))
-    return op.multiply(data, builder.emit(op.nn.gelu(gate)))
-
-
 CASES = {
     "matmul-of-one-matrix": (_one_matrix, [X3], {"dnnl.dense": 1}),
     "mask-of-constants": (_written_mask, [X3], {"dnnl.add": 1}),
@@ -318,11 +311,6 @@ CASES = {
         _split,
         [var("x", 2, 6, 8)],
         {"dnnl.split": 1, "dnnl.concatenate": 1, "dnnl.relu": 1},
-    ),
-    "split-gated": (
-        _gated_parts,
-        [X3],
-        {"dnnl.relu": 1, "dnnl.split": 1, "dnnl.gelu_erf_multiply": 1},
     ),
     "split-at": (
         lambda b, x: op.tanh(b.emit(relax.TupleGetItem(b.emit(op.split(x, [1, 4], axis=1)), 1))),
