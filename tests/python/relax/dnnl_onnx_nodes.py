@@ -14,90 +14,95 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""ONNX models of one node for tests, and what onnxruntime and the plug-in compute."""
+"""ONNX models of one node for tests: imported, partitioned, and compared with onnxruntime."""
 
 import numpy as np
 import onnxruntime
 import tvm_dnnl
-from dnnl_modules import compiled, composites, run
+from dnnl_modules import compiled, composites, partitions, run
 from onnx import helper, numpy_helper
 
 CONTRIB = "com.microsoft"
 
 
-def ints(*shape, dtype="uint8", seed=0, low=None, high=None):
-    limits = np.iinfo(dtype)
-    low, high = limits.min if low is None else low, limits.max if high is None else high
-    return np.random.default_rng(seed).integers(low, high + 1, shape).astype(dtype)
+def normal(*shape, seed=0):
+    """Return an array of normally distributed numbers."""
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def real(*shape, seed=0, low=-1.0, high=1.0):
-    return np.random.default_rng(seed).uniform(low, high, shape).astype("float32")
-
-
-def f32(value):
-    return np.float32(value)
-
-
-def node_model(op, operands, inputs=(0,), domain="", outputs=1, **attrs):
-    """Return the model of one node, and the values of its inputs.
+def node_model(op, operands, outputs=1, domain=CONTRIB, opset=17, consts=(), dims=None, **attrs):
+    """Return the model of one node.
 
     Parameters
     ----------
     op : str
         The op.
-    operands : list
-        Arrays, None for an operand that is left out.
-    inputs : Sequence[int]
-        The operands that are inputs of the model; the others are constants.
+    operands : dict[str, numpy.ndarray | None]
+        The inputs by name, None for one that is left out.
+    outputs : int | str
+        The number of outputs, or a digit for each: 0 for one that is left out.
+    consts : Sequence[str]
+        The inputs that are constants.
+    dims : dict[str, Sequence[int | str]] | None
+        Shapes with open dimensions by input.
     """
-    names = ["" if value is None else f"i{k}" for k, value in enumerate(operands)]
-    weights, given = [], []
-    for k, value in enumerate(operands):
+    names = [name if value is not None else "" for name, value in operands.items()]
+    flags = "1" * outputs if isinstance(outputs, int) else outputs
+    results = [f"y{k}" if flag == "1" else "" for k, flag in enumerate(flags)]
+    node = helper.make_node(op, names, results, domain=domain, name="node", **attrs)
+    given, weights = [], []
+    for name, value in operands.items():
         if value is None:
             continue
-        tensor = numpy_helper.from_array(np.asarray(value), names[k])
-        if k in inputs:
-            shape = np.asarray(value).shape
-            given.append(helper.make_tensor_value_info(names[k], tensor.data_type, shape))
-        else:
+        tensor = numpy_helper.from_array(value, name)
+        if name in consts:
             weights.append(tensor)
-    outputs = [f"y{k}" for k in range(outputs)]
-    node = helper.make_node(op, names, outputs, name="node", domain=domain, **attrs)
-    infos = [helper.make_empty_tensor_value_info(name) for name in outputs]
+        else:
+            shape = (dims or {}).get(name, value.shape)
+            given.append(helper.make_tensor_value_info(name, tensor.data_type, shape))
+    infos = [helper.make_empty_tensor_value_info(name) for name in results if name]
     graph = helper.make_graph([node], "model", given, infos, weights)
-    opset = [helper.make_opsetid("", 17), helper.make_opsetid(CONTRIB, 1)]
-    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
-    return model, [np.asarray(operands[k]) for k in sorted(inputs)]
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(CONTRIB, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def onnxruntime_results(model, values):
+def onnxruntime_results(model, operands):
+    """Return what onnxruntime computes without optimizations."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return session.run(None, dict(zip((each.name for each in model.graph.input), values)))
+    return session.run(None, {each.name: operands[each.name] for each in model.graph.input})
 
 
-def partitioned_model(model, wanted=None):
-    """Return the partitioned module of a model, of which the composites may be asserted."""
+def results(model, operands):
+    """Return what the partitioned module computes, and the module."""
     partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model), prune=False)
-    if wanted is not None:
-        assert composites(partitioned) == wanted
-    return partitioned
+    values = [operands[each.name] for each in model.graph.input]
+    return run(compiled(partitioned), *values), partitioned
 
 
-def results(model, values, wanted=None):
-    return run(compiled(partitioned_model(model, wanted)), *values)
+def assert_close(got, expected, tolerance=1e-5):
+    """Compare float32 tensors relative to the largest element, as sums have another order."""
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected):
+        assert (one.dtype, one.shape) == (other.dtype, other.shape)
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance * np.abs(other).max())
 
 
-def check_steps(got, want, most=0.02):
-    """Compare tensors of 8 bits: what is next to the middle of two steps may go to either.
+def check_node(op, operands, expected=None, tolerance=1e-5, parts=None, **options):
+    """Compare a node with onnxruntime, or with results that are given.
 
-    Sums are exact in int32 and rounded once in float32, but in another order of operations.
+    Returns
+    -------
+    counts : dict[str, int]
+        The composites; `parts` is how many partitions have them.
     """
-    assert got.dtype == want.dtype and got.shape == want.shape
-    differences = np.abs(got.astype("int32") - want)
-    assert differences.max() <= 1 and (differences != 0).mean() <= most
+    model = node_model(op, operands, **options)
+    expected = onnxruntime_results(model, operands) if expected is None else expected
+    got, partitioned = results(model, operands)
+    assert_close(got, expected, tolerance)
+    assert parts is None or partitions(partitioned) == parts
+    return composites(partitioned)

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import tvm_dnnl
 from dnnl_modules import compiled, composites, run
-from dnnl_onnx_nodes import (
+from dnnl_quantized_nodes import (
     CONTRIB,
     check_steps,
     f32,

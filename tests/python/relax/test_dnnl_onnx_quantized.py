@@ -21,7 +21,7 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, run
-from dnnl_onnx_nodes import (
+from dnnl_quantized_nodes import (
     CONTRIB,
     check_steps,
     f32,

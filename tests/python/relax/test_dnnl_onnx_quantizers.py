@@ -21,7 +21,7 @@ import onnx
 import pytest
 import tvm_dnnl
 from dnnl_modules import compiled, composites, run
-from dnnl_onnx_nodes import onnxruntime_results, real
+from dnnl_quantized_nodes import onnxruntime_results, real
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime import quantization
 

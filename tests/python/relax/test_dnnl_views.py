@@ -58,6 +58,16 @@ def test_split(size, given, parts):
     check(mod, {"dnnl.split": 1, "dnnl.relu": parts}, rand(2, size, 8))
 
 
+def test_an_op_and_its_post_op_read_two_parts():
+    def build(builder, x):
+        parts = builder.emit(op.split(x, 2, axis=-1))
+        data, gate = (builder.emit(relax.TupleGetItem(parts, k)) for k in range(2))
+        return op.multiply(data, builder.emit(op.nn.gelu(gate)))
+
+    wanted = {"dnnl.split": 1, "dnnl.gelu_erf_multiply": 1}
+    check(module(build, var("x", 2, 5, 8)), wanted, rand(2, 5, 8))
+
+
 def test_split_of_a_multiple():
     """It is open, but known to have parts of one size."""
     builder, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")

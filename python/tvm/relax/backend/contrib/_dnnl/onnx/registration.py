@@ -22,20 +22,35 @@ import functools
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from . import quantized, quantized_contrib, quantized_matmul
+from . import (
+    attention,
+    group_query_attention,
+    quantized,
+    quantized_contrib,
+    quantized_matmul,
+    rotary,
+    transformer,
+)
 
-#: Files of this folder. Each has `CONVERTERS`, a dict from the ONNX op to its converter, which is
-#: used if TVM has none. A file may also have `REPLACEMENTS`, converters that are used in place of
-#: TVM's own because these are wrong; a comment there says how.
-_FAMILIES = (quantized, quantized_contrib, quantized_matmul)
+#: Files of this folder. `CONVERTERS` is a dict from the ONNX op to its converter, `REPLACEMENTS` the
+#: same for ops whose converter of TVM fails or returns wrong results; docs/onnx_importers.md tells.
+_FAMILIES = (
+    attention,
+    group_query_attention,
+    quantized,
+    quantized_contrib,
+    quantized_matmul,
+    rotary,
+    transformer,
+)
 
 
 @functools.cache
 def register():
-    """Let TVM's Relax importer use the converters for ops that it has none for, or wrong ones."""
-    converters = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
-    replacements = {}
-    for family in _FAMILIES:
-        replacements.update(getattr(family, "REPLACEMENTS", {}))
+    """Let TVM's Relax importer use the converters for ops that it has none or a wrong one for."""
+    converters, replacements = (
+        {name: each for family in _FAMILIES for name, each in getattr(family, table, {}).items()}
+        for table in ("CONVERTERS", "REPLACEMENTS")
+    )
     own = onnx_frontend._get_convert_map
     onnx_frontend._get_convert_map = lambda: {**converters, **own(), **replacements}

@@ -1,0 +1,103 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""ONNX models of one node for tests, and what onnxruntime and the plug-in compute."""
+
+import numpy as np
+import onnxruntime
+import tvm_dnnl
+from dnnl_modules import compiled, composites, run
+from onnx import helper, numpy_helper
+
+CONTRIB = "com.microsoft"
+
+
+def ints(*shape, dtype="uint8", seed=0, low=None, high=None):
+    limits = np.iinfo(dtype)
+    low, high = limits.min if low is None else low, limits.max if high is None else high
+    return np.random.default_rng(seed).integers(low, high + 1, shape).astype(dtype)
+
+
+def real(*shape, seed=0, low=-1.0, high=1.0):
+    return np.random.default_rng(seed).uniform(low, high, shape).astype("float32")
+
+
+def f32(value):
+    return np.float32(value)
+
+
+def node_model(op, operands, inputs=(0,), domain="", outputs=1, **attrs):
+    """Return the model of one node, and the values of its inputs.
+
+    Parameters
+    ----------
+    op : str
+        The op.
+    operands : list
+        Arrays, None for an operand that is left out.
+    inputs : Sequence[int]
+        The operands that are inputs of the model; the others are constants.
+    """
+    names = ["" if value is None else f"i{k}" for k, value in enumerate(operands)]
+    weights, given = [], []
+    for k, value in enumerate(operands):
+        if value is None:
+            continue
+        tensor = numpy_helper.from_array(np.asarray(value), names[k])
+        if k in inputs:
+            shape = np.asarray(value).shape
+            given.append(helper.make_tensor_value_info(names[k], tensor.data_type, shape))
+        else:
+            weights.append(tensor)
+    outputs = [f"y{k}" for k in range(outputs)]
+    node = helper.make_node(op, names, outputs, name="node", domain=domain, **attrs)
+    infos = [helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = helper.make_graph([node], "model", given, infos, weights)
+    opset = [helper.make_opsetid("", 17), helper.make_opsetid(CONTRIB, 1)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    return model, [np.asarray(operands[k]) for k in sorted(inputs)]
+
+
+def onnxruntime_results(model, values):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, dict(zip((each.name for each in model.graph.input), values)))
+
+
+def partitioned_model(model, wanted=None):
+    """Return the partitioned module of a model, of which the composites may be asserted."""
+    partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model), prune=False)
+    if wanted is not None:
+        assert composites(partitioned) == wanted
+    return partitioned
+
+
+def results(model, values, wanted=None):
+    return run(compiled(partitioned_model(model, wanted)), *values)
+
+
+def check_steps(got, want, most=0.02):
+    """Compare tensors of 8 bits: what is next to the middle of two steps may go to either.
+
+    Sums are exact in int32 and rounded once in float32, but in another order of operations.
+    """
+    assert got.dtype == want.dtype and got.shape == want.shape
+    differences = np.abs(got.astype("int32") - want)
+    assert differences.max() <= 1 and (differences != 0).mean() <= most
