@@ -69,9 +69,10 @@ class _KernelReader:
     def __init__(self, units: Units, i: int):
         self.graph: RelaxGraph = units.ops
         self.fused = units.fused.get(i)
+        self.chain = units.chain(i)
         # The first of several results is read, which is no op.
-        self.root, *rest = (k for k in units.chain(i) if self.graph.field(k) is None)
-        parts = dict(zip(units.chain(i), self.fused.parts if self.fused else ()))
+        self.root, *rest = (k for k in self.chain if self.graph.field(k) is None)
+        parts = dict(zip(self.chain, self.fused.parts if self.fused else ()))
         self.rest = {k: parts[k] for k in rest}
         self.inputs: list[int] = []
         self.dequantized: dict[int, int] = {}
@@ -117,9 +118,8 @@ class _KernelReader:
         own = dict(vars(self.graph.nodes[i].attrs))
         if self.graph.ops[i] in (QUANTIZE, DEQUANTIZE):
             return own
-        inside = {self.root, *self.rest}
         for position, operand in enumerate(self.graph.operands[i]):
-            if operand not in inside and self.graph.field(operand) is None:
+            if operand not in self.chain:
                 own["operand"] = self._add(operand)
                 if position == 0:
                     own["operand_first"] = True
