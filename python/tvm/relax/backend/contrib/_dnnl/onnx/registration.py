@@ -22,8 +22,10 @@ import functools
 
 from tvm.relax.frontend.onnx import onnx_frontend
 
+from . import recurrent
+
 #: Files of this folder. Each has `CONVERTERS`, a dict from the ONNX op to its converter.
-_FAMILIES = ()
+_FAMILIES = (recurrent,)
 
 
 @functools.cache
