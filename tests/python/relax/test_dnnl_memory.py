@@ -29,7 +29,19 @@ import pytest
 import tvm
 import tvm_dnnl
 import tvm_ffi
-from dnnl_modules import X4, compiled, conv_bias_relu, imported, module, partitions, rand, run, var
+from dnnl_modules import (
+    X4,
+    check,
+    compiled,
+    const,
+    conv_bias_relu,
+    imported,
+    module,
+    partitions,
+    rand,
+    run,
+    var,
+)
 from tvm import relax
 from tvm.relax import op
 
@@ -247,3 +259,17 @@ def test_damaged_constants_that_are_in_no_library():
     errors = in_new_process("damaged_constants").split("\n")[:-1]
     of_sizes = [each for each in errors if "The constants of a library are cut off or dama" in each]
     assert len(of_sizes) > 1000 and len(errors) - len(of_sizes) < 300, (len(errors), len(of_sizes))
+
+
+def test_weight_of_several_matmuls():
+    """It is transposed once for all of them, such as the steps of an LSTM."""
+    weight = const(8, 8)
+
+    def build(builder, x):
+        for _ in range(3):
+            x = builder.emit(op.nn.relu(builder.emit(op.matmul(x, weight))))
+        return x
+
+    partitioned = check(module(build, var("x", 2, 8)), {"dnnl.dense_relu": 3}, rand(2, 8))
+    (library,) = compiled(partitioned).attrs["external_mods"]
+    assert library.inspect_source().count('"op": "const"') == 1

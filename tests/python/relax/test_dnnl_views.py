@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import tvm
 import tvm_dnnl
-from dnnl_modules import check, compiled, composites, module, rand, run, var
+from dnnl_modules import check, compiled, composites, const, module, rand, run, var
 from tvm import relax
 from tvm.relax import op
 
@@ -66,6 +66,19 @@ def test_an_op_and_its_post_op_read_two_parts():
 
     wanted = {"dnnl.split": 1, "dnnl.gelu_erf_multiply": 1}
     check(module(build, var("x", 2, 5, 8)), wanted, rand(2, 5, 8))
+
+
+def test_part_of_a_split_as_a_post_op():
+    """As in the steps of an LSTM, each of which adds its part of the data."""
+
+    def build(builder, x, y):
+        parts = builder.emit(op.split(y, 2, axis=0))
+        part = builder.emit(relax.TupleGetItem(parts, 1))
+        return op.add(builder.emit(op.matmul(x, const(8, 4))), part)
+
+    params = var("x", 1, 3, 8), var("y", 2, 3, 4)
+    wanted = {"dnnl.split": 1, "dnnl.dense_sum": 1}
+    check(module(build, *params), wanted, rand(1, 3, 8), rand(2, 3, 4))
 
 
 def test_split_of_a_multiple():

@@ -89,6 +89,8 @@ def weights_as_dense_has_them(graph: Graph, rules: Rules) -> None:
     """Read a matmul by a constant matrix as a dense, for which oneDNN has more kernels."""
     if rules.excludes("nn.dense"):
         return
+    # The steps of a recurrent layer multiply by the same weight.
+    weights: dict[tuple[Node, bool], Node] = {}
     for node in graph.nodes:
         if node.name not in ("nn.matmul", "nn.batch_matmul") or not node.is_call:
             continue
@@ -96,9 +98,11 @@ def weights_as_dense_has_them(graph: Graph, rules: Rules) -> None:
         attrs = node.attrs
         if not weight.is_constant or len(weight.type.dims) != 2 or attrs.transpose_a:
             continue
-        values = weight.value if attrs.transpose_b else weight.value.T
+        key = weight, attrs.transpose_b
+        if key not in weights:
+            weights[key] = graph.constant(weight.value if attrs.transpose_b else weight.value.T)
         out = {"out_dtype": attrs.out_dtype} if hasattr(attrs, "out_dtype") else {}
-        operands = [data, graph.constant(values)]
+        operands = [data, weights[key]]
         graph.reread(node, graph.call("nn.dense", operands, node, node.type, **out))
 
 

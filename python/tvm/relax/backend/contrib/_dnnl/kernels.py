@@ -69,8 +69,8 @@ class _KernelReader:
     def __init__(self, units: Units, i: int):
         self.graph: RelaxGraph = units.ops
         self.fused = units.fused.get(i)
-        # The first of several results is read, which is no op.
         self.chain = units.chain(i)
+        # The first of several results is read, which is no op.
         self.root, *rest = (k for k in self.chain if self.graph.field(k) is None)
         parts = dict(zip(self.chain, self.fused.parts if self.fused else ()))
         self.rest = {k: parts[k] for k in rest}

@@ -28,6 +28,7 @@ from . import (
     quantized,
     quantized_contrib,
     quantized_matmul,
+    recurrent,
     rotary,
     transformer,
 )
@@ -40,6 +41,7 @@ _FAMILIES = (
     quantized,
     quantized_contrib,
     quantized_matmul,
+    recurrent,
     rotary,
     transformer,
 )
