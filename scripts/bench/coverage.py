@@ -48,13 +48,16 @@ def add_arguments(parser):
     parser.add_argument(
         "--write", action="store_true", help="with --packages --time: write docs/coverage.md"
     )
+    options.add_relax(parser, "with --packages: TVM's Relax, by the plug-in for Relax")
     options.add_runs(parser, repeat=30)
 
 
 def main(args):
     """Print the table; return the exit code."""
-    if (args.time or args.write) and not args.packages:
-        raise SetupError("--time and --write are about models of packages", "add --packages.")
+    if (args.time or args.write or args.relax) and not args.packages:
+        raise SetupError(
+            "--time, --write and --relax are about models of packages", "add --packages."
+        )
     if args.packages:
         options.limit_threads(args.threads)
         from scripts.bench import packages

@@ -20,6 +20,7 @@ The packages are those of requirements/wheel-models.txt. Nothing of them is inst
 """
 
 import contextlib
+from types import SimpleNamespace
 
 import numpy as np
 import tvm
@@ -28,7 +29,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import table
-from scripts.bench import measure, peers, rows
+from scripts.bench import measure, peers, relax, rows
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.layout import ROOT
@@ -143,20 +144,45 @@ def measured(path, shapes, args):
     outputs = runner(inputs)
     cells.append(f"{testing.difference(outputs, expected).relative:.1e}")
     if args.time:
-        samplers = {0: lambda repeat: measure.sample(runner.invoke, repeat)}
-        for place, prepare in enumerate(PEERS, 1):
-            # A model that a peer cannot read or run has a dash.
-            with contextlib.suppress(peers.NotMeasured, RuntimeError):
-                samplers[place] = case.sampler(prepare(case))
-        samples = measure.take_turns(samplers, args.repeat)
-        times = {
-            place: measure.Timing.of(sum(rounds, [])).median for place, rounds in samples.items()
-        }
-        cells += [
-            rows.digits(times[place]) if place in times else "-" for place in range(len(TIMES))
-        ]
+        cells += timed(case, lambda repeat: measure.sample(runner.invoke, repeat), args.repeat)
     primitives = testing.primitives(runner, "profile_primitives", 5) if args.time else []
     return cells, report, primitives
+
+
+def timed(case, ours, repeat):
+    """Return the cells of the times of ours and of the peers, which take turns."""
+    samplers = {0: ours}
+    for place, prepare in enumerate(PEERS, 1):
+        # A model that a peer cannot read or run has a dash.
+        with contextlib.suppress(peers.NotMeasured, RuntimeError):
+            samplers[place] = case.sampler(prepare(case))
+    samples = measure.take_turns(samplers, repeat)
+    times = {place: measure.Timing.of(sum(rounds, [])).median for place, rounds in samples.items()}
+    return [rows.digits(times[place]) if place in times else "-" for place in range(len(TIMES))]
+
+
+def measured_by_relax(path, shapes, args):
+    """Return what `measured` does of Relax; it has no share of the work, and no primitives."""
+    from dnnl_tests.models import workloads
+
+    case = peers.Case(peers.own_workload(str(path), shapes), args.threads)
+    inputs = case.inputs = inputs_of(case.workload.model)
+    expected = workloads.onnx_session(str(path), args.threads).run(None, inputs)
+    # A process for each model: an importer that fails may leave what it began.
+    with relax.worker() as worker:
+        fixed = {name: value.shape for name, value in inputs.items()}
+        facts = worker.ask("load", "model", str(path), fixed, relax.host_cpu(), "float32")
+        outputs, told = worker.ask("run", "model", inputs), worker.ask("told", "model")
+        cells = [facts["total"], facts["offloaded"], facts["partitions"], "-"]
+        cells.append(f"{testing.difference(outputs, expected).relative:.1e}")
+        if args.time:
+
+            def sample(repeat):
+                turns = worker.ask("sample", [("model", inputs)], repeat, 3)
+                return [seconds for (seconds,) in turns]
+
+            cells += timed(case, sample, args.repeat)
+    return cells, SimpleNamespace(**facts, **told), []
 
 
 def explanation(cells, report, primitives):
@@ -207,28 +233,29 @@ def write(text, path=PATH):
 
 def main(args, folder, console):
     """Print the table of the models in a folder; return the exit code."""
-    if args.write and (args.models or not args.time):
+    if args.write and (args.models or args.relax or not args.time):
         raise SetupError(
             "the table of the docs has all models, with times",
-            "--write goes with --packages and --time, not with --models.",
+            "--write goes with --packages and --time, not with --models or --relax.",
         )
     titles, rows, reports, failures = HEADER + TIMES * args.time, [], [], []
     explained = []
     chosen = args.models.split(",") if args.models else [""]
+    measure_model = measured_by_relax if args.relax else measured
     for path in sorted(folder.rglob("*.onnx")):
         name = named(path.relative_to(folder))
         if not any(word in name for word in chosen):
             continue
         try:
             with console.step(name), shown(console):
-                cells, *rest = measured(path, shapes_of(path.relative_to(folder)), args)
+                cells, *rest = measure_model(path, shapes_of(path.relative_to(folder)), args)
         except (SetupError, tvm.TVMError) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             failures.append(f"{name}: {lines[0]}: {lines[-2] if len(lines) > 1 else ''}")
             continue
         rows.append([name, *cells])
         explained.append((name, [*cells, explanation(cells, *rest)]))
-        reports.append(f"\n{name}\n{rest[0]}")
+        reports.append(f"\n{name}\n{getattr(rest[0], 'report', rest[0])}")
     print(table.render(titles, rows))
     if args.write:
         write(markdown(explained))

@@ -66,6 +66,7 @@ class Model:
             report = tvm_dnnl.offload_report(mod)
             for name in ("total", "offloaded", "partitions"):
                 self.facts[name] = getattr(report, name)
+            self.told = {"reasons": report.reasons, "report": str(report)}
             mod = relax.transform.RunCodegen()(mod)
         target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
         # Linked, as TVM does before it runs C: the partitions are others then.
@@ -103,6 +104,11 @@ def load(key, *words):
     """Make a Model; return its facts."""
     _MODELS[key] = Model(*words)
     return _MODELS[key].facts
+
+
+def told(key):
+    """Return why ops of a model stay on TVM, and its report."""
+    return _MODELS[key].told
 
 
 def run(key, inputs):
