@@ -48,6 +48,7 @@ __all__ = [
     "cached_library",
     "dnnl_version",
     "export_library",
+    "from_exported_program",
     "from_onnx",
     "num_threads",
     "offload_report",
@@ -83,6 +84,36 @@ def from_onnx(model, shape: dict[str, Sequence[int]] | None = None) -> tvm.IRMod
     registration.register()
     shapes = {name: list(sizes) for name, sizes in (shape or {}).items()}
     return frontend.from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
+
+
+def from_exported_program(program) -> tvm.IRModule:
+    """Import a program of `torch.export`.
+
+    PyTorch decomposes it, and computes what depends on weights and constants only. Attention
+    stays one op, boolean masks become float masks, and heads that a model repeats for its queries
+    are broadcast. Ops that TVM's importer cannot read, or reads wrongly, have converters here.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The program of a model in `eval()` mode. It is not modified.
+
+    Returns
+    -------
+    mod : tvm.IRModule
+        The module, whose weights are constants. Its function `main` returns a tensor if the model
+        has one output, and a flat tuple otherwise.
+
+    Raises
+    ------
+    ValueError
+        The model was exported in training mode, or it changes its buffers or inputs.
+    AssertionError
+        The program has ops without a converter; the message names them.
+    """
+    from ._dnnl.torch.program import import_program  # requires the package torch
+
+    return import_program(program)
 
 
 def partition_for_dnnl(
