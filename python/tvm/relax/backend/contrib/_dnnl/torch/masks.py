@@ -22,6 +22,7 @@ import torch
 from torch.fx import Node
 
 from .graphs import argument, aten, call, shape
+from .simplify import is_true
 
 _ATTENTION = aten.scaled_dot_product_attention.default
 #: Added to the scores of masked positions: their softmax is exactly 0, and a row of them is finite.
@@ -49,9 +50,7 @@ def rewrite(program, values: dict[Node, torch.Tensor]) -> None:
 def _float_mask(node: Node, mask: Node, values: dict) -> None:
     """Add a mask to the scores. PyTorch defines the result of a row without any position as 0."""
     dtype = node.meta["val"].dtype
-    # A mask is broadcast anyway.
-    while mask.target is aten.expand.default and len(shape(mask.args[0])) == len(shape(mask)):
-        mask = mask.args[0]
+    mask = _not_broadcast(mask, values)
     axes, narrow = [], mask
     while narrow.target is aten.unsqueeze.default:
         axes.insert(0, narrow.args[1])
@@ -76,6 +75,18 @@ def _float_mask(node: Node, mask: Node, values: dict) -> None:
             guarded = node.graph.call_function(aten.mul.Tensor, (node, most))
         guarded.meta = {"val": node.meta["val"]}
         node.replace_all_uses_with(guarded, delete_user_cb=lambda user: user is not guarded)
+
+
+def _not_broadcast(mask: Node, values: dict) -> Node:
+    """Return what a mask is expanded from, or combined with True: attention broadcasts it anyway."""
+    operands = [mask.args[0]] if mask.target is aten.expand.default else []
+    if mask.target is aten.bitwise_and.Tensor:
+        pairs = mask.args, mask.args[::-1]
+        operands = [one for one, other in pairs if is_true(other, values)]
+    for each in operands:
+        if each.meta["val"].dtype == mask.meta["val"].dtype and len(shape(each)) >= 2:
+            return _not_broadcast(each, values)
+    return mask
 
 
 def _has_positions(mask: Node, values: dict) -> bool:

@@ -21,9 +21,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from .graphs import aten, call, constants, shape
-
-_RANGES = aten.arange.default, aten.arange.start, aten.arange.start_step
+from .graphs import argument, aten, call, shape
 
 
 def rewrite(program, values: dict[Node, torch.Tensor]) -> None:
@@ -31,30 +29,43 @@ def rewrite(program, values: dict[Node, torch.Tensor]) -> None:
     graph = program.graph
     for node in graph.find_nodes(op="call_function", target=aten.cat.default):
         _without_empty(node)
+    for node in graph.find_nodes(op="call_function", target=aten.slice.Tensor):
+        if argument(node, "step") == 1 and str(shape(node)) == str(shape(node.args[0])):
+            node.replace_all_uses_with(node.args[0])
     for node in graph.find_nodes(op="call_function", target=aten.index.Tensor):
         _indexed_by_ranges(node, values)
-    for node in graph.find_nodes(op="call_function", target=aten.bitwise_and.Tensor):
-        _and_true(node, values)
     graph.eliminate_dead_code()
 
 
 def _without_empty(node: Node) -> None:
     """Leave out tensors of shape (0,), which cat accepts with tensors of any rank."""
     kept = [each for each in node.args[0] if shape(each) != (0,)]
-    if kept and len(kept) < len(node.args[0]):
+    if len(kept) == 1:
+        node.replace_all_uses_with(kept[0])
+    elif kept and len(kept) < len(node.args[0]):
         node.args = (kept, *node.args[1:])
 
 
-def _and_true(node: Node, values: dict) -> None:
-    """Replace x & True by x; the mask that reads it is broadcast anyway."""
-    for one, other in (node.args, node.args[::-1]):
-        value = values.get(one)
-        is_true = value is not None and value.dtype == torch.bool and bool(value.all())
-        if is_true and other.meta["val"].dtype == torch.bool:
-            with node.graph.inserting_before(node):
-                same = call(aten.expand.default, other, shape(node))
-            node.replace_all_uses_with(same)
-            return
+def is_true(node: Node, values: dict) -> bool:
+    """Whether all elements of a node are known to be True, as those of range(n) >= 0."""
+    value = values.get(node)
+    if value is not None:
+        return value.dtype == torch.bool and bool(value.all())
+    if node.target is aten.bitwise_and.Tensor:
+        return all(is_true(each, values) for each in node.args)
+    if node.target is not aten.ge.Scalar or node.args[1] > 0:
+        return False
+    node = _range_of(node.args[0])
+    return node.target is aten.arange.start_step and argument(node, "start") == 0
+
+
+def _range_of(node: Node) -> Node:
+    """Return what a node is with other dimensions of one, and 0 added."""
+    while node.target is aten.unsqueeze.default or (
+        node.target is aten.add.Tensor and node.args[1] == 0
+    ):
+        node = node.args[0]
+    return node
 
 
 def _indexed_by_ranges(node: Node, values: dict) -> None:
@@ -90,10 +101,7 @@ def _is_range(node: Node | None, size, values: dict) -> bool:
     value = values.get(node)
     if value is not None:
         return isinstance(size, int) and torch.equal(value.flatten(), torch.arange(size))
-    while node.target is aten.unsqueeze.default or (
-        node.target is aten.add.Tensor and node.args[1] == 0
-    ):
-        node = node.args[0]
+    node = _range_of(node)
     if node.target is aten.arange.start_step and node.args[0] == 0 and len(node.args) == 2:
         return str(shape(node)[0]) == str(size)
     return False

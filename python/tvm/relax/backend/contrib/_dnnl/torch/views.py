@@ -18,7 +18,8 @@
 
 from __future__ import annotations
 
-from tvm import relax
+import torch
+from tvm import relax, tirx
 
 from .graphs import argument
 
@@ -43,6 +44,32 @@ def _roll(node, importer):
     return emit(relax.op.reshape(x, shape)) if len(shape) != len(x.ty.shape) else x
 
 
+def _slice(node, importer):
+    """Convert a slice. The size of an open one is what PyTorch says; TVM's is a formula of min."""
+    axis, start, step = (argument(node, name) for name in ("dim", "start", "step"))
+    axis, start, x = axis % len(node.meta["val"].shape), start or 0, importer.env[node.args[0]]
+    size = _exported_dims(node, importer)[axis]
+    if not isinstance(size, tirx.Var) or not isinstance(start, int) or start < 0:
+        return importer._slice(node)
+    emit = importer.block_builder.emit
+    indices = emit(relax.op.arange(0, size, 1, "int64"))
+    if step != 1:
+        indices = emit(relax.op.multiply(indices, relax.const(step, "int64")))
+    if start:
+        indices = emit(relax.op.add(indices, relax.const(start, "int64")))
+    return emit(relax.op.take(x, indices, axis, mode="clip"))
+
+
+def _exported_dims(node, importer):
+    """Return the shape that PyTorch gives a node; a size that is a formula is None."""
+    shapes = [var.ty.shape or () for each, var in importer.env.items() if each.op == "placeholder"]
+    symbols = {dim.name: dim for dims in shapes for dim in dims if isinstance(dim, tirx.Var)}
+    dims = []
+    for size in node.meta["val"].shape:
+        dims.append(symbols.get(str(size)) if isinstance(size, torch.SymInt) else int(size))
+    return dims
+
+
 def _reduction(op):
     def convert(node, importer):
         axes = argument(node, "dim") or None
@@ -52,8 +79,18 @@ def _reduction(op):
     return convert
 
 
+def _cumsum(node, importer):
+    """Convert a cumsum: that of booleans and integers is int64 in PyTorch."""
+    emit, x = importer.block_builder.emit, importer.env[node.args[0]]
+    dtype = importer._convert_data_type(node.meta["val"].dtype)
+    x = x if x.ty.dtype.dtype == dtype else emit(relax.op.astype(x, dtype))
+    return emit(relax.op.cumsum(x, argument(node, "dim"), dtype))
+
+
 CONVERTERS = {
+    "cumsum.default": _cumsum,
     "roll.default": _roll,
+    "slice.Tensor": _slice,
     "amax.default": _reduction(relax.op.max),
     "amin.default": _reduction(relax.op.min),
 }
