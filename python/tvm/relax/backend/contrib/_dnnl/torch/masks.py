@@ -84,7 +84,8 @@ def _not_broadcast(mask: Node, values: dict) -> Node:
         pairs = mask.args, mask.args[::-1]
         operands = [one for one, other in pairs if is_true(other, values)]
     for each in operands:
-        if each.meta["val"].dtype == mask.meta["val"].dtype and len(shape(each)) >= 2:
+        last = [str(shape(one)[-1:]) for one in (each, mask)]
+        if len(shape(each)) >= 2 and last[0] == last[1]:
             return _not_broadcast(each, values)
     return mask
 
