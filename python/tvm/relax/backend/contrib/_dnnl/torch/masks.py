@@ -111,7 +111,7 @@ def _share_heads(node: Node) -> None:
 
 def _not_repeated(node: Node) -> Node | None:
     """Return what view(expand(unsqueeze(x, 2))) repeats along axis 1, if that is what a node is."""
-    whole = node
+    repeated = node
     if node.target not in (aten.view.default, aten.reshape.default):
         return None
     node = node.args[0]
@@ -125,4 +125,4 @@ def _not_repeated(node: Node) -> Node | None:
     source = node.args[0]
     batch, heads, repeats, *rest = expanded
     same = (batch, heads, *rest) == shape(source) and shape(node)[2] == 1
-    return source if same and shape(whole) == (batch, heads * repeats, *rest) else None
+    return source if same and shape(repeated) == (batch, heads * repeats, *rest) else None
