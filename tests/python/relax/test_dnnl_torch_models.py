@@ -98,8 +98,8 @@ def step(batch, length):
     "with_cache, args, figures",
     [
         (False, prompt(2, 16), (118, 121, 1)),
-        (True, prompt(2, 16), (122, 125, 1)),
-        (True, step(2, 9), (126, 129, 1)),
+        (True, prompt(2, 16), (118, 121, 1)),
+        (True, step(2, 9), (122, 125, 1)),
     ],
     ids=["plain", "prefill", "decode"],
 )

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import math
 
-from tvm import relax
+import numpy as np
+from tvm import relax, tirx
 
 from .graphs import argument
 
@@ -73,10 +74,18 @@ def _shared_heads(emit, operands, bias, causal, scale):
         split = (b, 1, 1, *rest) if int(h) == 1 else (b, shared, groups, *rest)
         scores = emit(relax.op.add(scores, emit(relax.op.reshape(bias, split))))
     if causal:
-        ones = emit(relax.op.full((length, keys), relax.const(-1e30, str(scores.ty.dtype))))
-        scores = emit(relax.op.add(scores, emit(relax.op.triu(ones, 1))))
+        scores = emit(relax.op.add(scores, _causal_bias(emit, length, keys, scores.ty.dtype)))
     out = emit(relax.op.matmul(emit(relax.op.nn.softmax(scores, -1)), value))
     return emit(relax.op.reshape(out, (batch, heads, length, value.ty.shape[4])))
+
+
+def _causal_bias(emit, length, keys, dtype):
+    """Return what masks the keys after each query; a constant unless a length is open."""
+    if all(isinstance(size, tirx.IntImm) for size in (length, keys)):
+        bias = np.triu(np.full((int(length), int(keys)), -1e30), 1)
+        return relax.const(bias, str(dtype))
+    bias = emit(relax.op.full((length, keys), relax.const(-1e30, str(dtype))))
+    return emit(relax.op.triu(bias, 1))
 
 
 CONVERTERS = {"scaled_dot_product_attention.default": _attention}

@@ -65,14 +65,13 @@ def _float_mask(node: Node, mask: Node, values: dict) -> None:
         else:
             lowest = torch.finfo(mask.meta["val"].dtype).min
             bias = call(aten.clamp_min.default, mask, lowest)
+            kept = call(aten._to_copy.default, call(aten.ge.Scalar, mask, lowest), dtype=dtype)
         if not _has_positions(mask, values):
-            most = call(aten.amax.default, kept if is_bool else mask, [-1], True)
-            if not is_bool:
-                most = call(aten._to_copy.default, call(aten.ge.Scalar, most, lowest), dtype=dtype)
+            any_kept = call(aten.amax.default, kept, [-1], True)
     node.update_arg(3, bias) if len(node.args) > 3 else node.update_kwarg("attn_mask", bias)
     if not _has_positions(mask, values):
         with node.graph.inserting_after(node):
-            guarded = node.graph.call_function(aten.mul.Tensor, (node, most))
+            guarded = node.graph.call_function(aten.mul.Tensor, (node, any_kept))
         guarded.meta = {"val": node.meta["val"]}
         node.replace_all_uses_with(guarded, delete_user_cb=lambda user: user is not guarded)
 
