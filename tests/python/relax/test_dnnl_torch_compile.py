@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""`torch.compile` with this backend: what is compiled, when again, and what PyTorch runs instead."""
+"""`torch.compile`: what is compiled, what is compiled again, and what PyTorch runs instead."""
 
 import logging
 import subprocess
@@ -170,7 +170,9 @@ def test_fallback(model, reason):
         got = compiled(model)(x)
     want = model(given)
     assert torch.equal(x, given)
-    for one, other in zip(torch.utils._pytree.tree_leaves(got), torch.utils._pytree.tree_leaves(want)):
+    for one, other in zip(
+        torch.utils._pytree.tree_leaves(got), torch.utils._pytree.tree_leaves(want)
+    ):
         assert torch.equal(one, other)
 
 

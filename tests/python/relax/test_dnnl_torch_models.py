@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Models of transformers and torchvision with random weights; each is skipped without its package."""
+"""Models of transformers and torchvision, with random weights; skipped without these packages."""
 
 import pytest
 
