@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""PyTorch models for Relax: passes over exported programs, and converters that TVM's importer lacks.
+"""PyTorch models for Relax: passes over exported programs, and converters that TVM lacks.
 
 The files import `torch`, so nothing here is imported before a model is.
 """

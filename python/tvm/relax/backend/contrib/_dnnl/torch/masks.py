@@ -63,9 +63,11 @@ def _float_mask(node: Node, mask: Node, values: dict) -> None:
                 kept = call(aten.unsqueeze.default, kept, axis)
             bias = call(aten.mul.Tensor, call(aten.sub.Tensor, kept, 1.0), -_MASKED)
         else:
-            lowest = torch.finfo(mask.meta["val"].dtype).min
+            # The lowest of bfloat16, which these ops may run in, is one of float32, too.
+            lowest = torch.finfo(dtype if dtype == torch.float16 else torch.bfloat16).min
             bias = call(aten.clamp_min.default, mask, lowest)
-            kept = call(aten._to_copy.default, call(aten.ge.Scalar, mask, lowest), dtype=dtype)
+            is_kept = call(aten.gt.Scalar, mask, float("-inf"))
+            kept = call(aten._to_copy.default, is_kept, dtype=dtype)
         if not _has_positions(mask, values):
             any_kept = call(aten.amax.default, kept, [-1], True)
     node.update_arg(3, bias) if len(node.args) > 3 else node.update_kwarg("attn_mask", bias)
@@ -77,7 +79,7 @@ def _float_mask(node: Node, mask: Node, values: dict) -> None:
 
 
 def _not_broadcast(mask: Node, values: dict) -> Node:
-    """Return what a mask is expanded from, or combined with True: attention broadcasts it anyway."""
+    """Return what a mask is expanded from, or combined with True: attention broadcasts it."""
     operands = [mask.args[0]] if mask.target is aten.expand.default else []
     if mask.target is aten.bitwise_and.Tensor:
         pairs = mask.args, mask.args[::-1]
