@@ -19,6 +19,7 @@
 import pytest
 
 torch = pytest.importorskip("torch")
+import tvm  # noqa: E402
 import tvm_dnnl  # noqa: E402
 from dnnl_torch import check  # noqa: E402
 
@@ -108,6 +109,7 @@ def test_llama(with_cache, args, figures):
     assert check(Llama(with_cache).eval(), args)[0] == figures
 
 
+@pytest.mark.skipif(tvm.__version__.startswith("0.26"), reason="its importer adds no open sizes")
 def test_open_llama():
     dim = export.Dim.DYNAMIC
     past = [({0: dim, 2: dim},) * 2] * 2

@@ -34,7 +34,7 @@ def _roll(node, importer):
         x, axes = emit(relax.op.flatten(x)), [0]
     for shift, axis in zip(shifts, axes):
         size = x.ty.shape[axis]
-        if not isinstance(shift, int) or importer._static_dim(size) is None:
+        if not isinstance(shift, int) or not isinstance(size, tirx.IntImm):
             raise ValueError(f"{node.name}: a roll by {shift} along {size} is not supported")
         cut = -shift % int(size) if int(size) else 0
         if cut:
