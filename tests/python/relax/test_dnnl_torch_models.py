@@ -62,6 +62,14 @@ def test_bert():
     assert kinds["dnnl.softmax"] == 2
 
 
+def test_not_modified():
+    """A program can be imported again: what is folded is not added to it."""
+    program = export.export(Bert().eval(), sentences(2, 16))
+    before = set(program.constants), len(program.graph.nodes)
+    tvm_dnnl.from_exported_program(program)
+    assert (set(program.constants), len(program.graph.nodes)) == before
+
+
 def test_open_bert():
     dims = {0: export.Dim("batch", min=2, max=9), 1: export.Dim("length", min=2, max=64)}
     calls = sentences(3, 16), sentences(2, 7), sentences(5, 30)

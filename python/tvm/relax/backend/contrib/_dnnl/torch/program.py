@@ -44,6 +44,8 @@ def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
     for op in _KEPT:
         table.pop(op, None)
     program = program.run_decompositions(table)
+    # The passes add constants, and this dict is still that of the caller's program.
+    program._constants = dict(program.constants)
     _check(program)
     _drop_plain_inputs(program)
     simplify.rewrite(program, fold.fold(program))
