@@ -144,8 +144,11 @@ class Plugin:
     description = "oneDNN 3 for TVM with Relax: a plug-in beside apache-tvm, on x86_64 Linux"
     needs = "relax.txt"
     asks, refused, oldest = "~=", {"apache-tvm": "0.28"}, {"apache-tvm": "0.26.0"}
-    # `import tvm` calls what it finds in this group.
-    entry_points = '[project.entry-points."tvm.backends"]\ndnnl = "tvm_dnnl:autoload"'
+    # `import tvm` calls the first group's; `torch.compile(backend="tvm_dnnl")` loads the second's.
+    entry_points = (
+        '[project.entry-points."tvm.backends"]\ndnnl = "tvm_dnnl:autoload"\n\n'
+        '[project.entry-points."torch_dynamo_backends"]\ntvm_dnnl = "tvm_dnnl:torch_backend"'
+    )
     package = "tvm_dnnl"
     licenses, readme = "licenses_relax.md", "readme_relax.md"
 

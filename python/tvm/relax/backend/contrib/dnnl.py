@@ -23,6 +23,7 @@ The table and the rules in ``tvm.contrib.onednn`` say which ops, shapes and type
 from __future__ import annotations
 
 import functools
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,6 +53,7 @@ __all__ = [
     "compile",
     "dnnl_version",
     "export_library",
+    "from_exported_program",
     "from_onnx",
     "host_target",
     "load_model",
@@ -59,7 +61,10 @@ __all__ = [
     "offload_report",
     "partition_for_dnnl",
     "set_num_threads",
+    "torch_backend",
 ]
+
+_LOGGER = logging.getLogger("tvm_dnnl")
 
 cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
 check_writes_of(tvm_ffi.Module, "write_to_file")
@@ -92,6 +97,36 @@ def from_onnx(model, shape: dict[str, Sequence[int]] | None = None) -> tvm.IRMod
         model = onnx.load(model)
     shapes = {name: list(sizes) for name, sizes in (shape or {}).items()}
     return frontend.from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
+
+
+def from_exported_program(program) -> tvm.IRModule:
+    """Import a program of `torch.export`.
+
+    PyTorch decomposes it, and computes what depends on weights and constants only. Attention
+    stays one op, boolean masks become float masks, and heads that a model repeats for its queries
+    are broadcast. Ops that TVM's importer cannot read, or reads wrongly, have converters here.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The program of a model in `eval()` mode. It is not modified.
+
+    Returns
+    -------
+    mod : tvm.IRModule
+        The module, whose weights are constants. Its function `main` returns a tensor if the model
+        has one output, and a flat tuple otherwise.
+
+    Raises
+    ------
+    ValueError
+        The model was exported in training mode, or it changes its buffers or inputs.
+    AssertionError
+        The program has ops without a converter; the message names them.
+    """
+    from ._dnnl.torch.program import import_program  # requires the package torch
+
+    return import_program(program)
 
 
 def partition_for_dnnl(
@@ -270,6 +305,52 @@ def cached_library(
         tvm.compile(compiled, target=target).export_library(path)
 
     return cache.library(folder, key, write)
+
+
+def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
+    """Compile a graph of TorchDynamo: the backend "tvm_dnnl" of `torch.compile`.
+
+    Each graph is compiled when it is called, once for each set of weights and shapes, up to 16
+    times. PyTorch runs a graph that cannot be compiled, one whose results share memory with its
+    arguments, and calls that need gradients, with a RuntimeWarning that says why. The logger
+    "tvm_dnnl" reports the number of ops on oneDNN with the level INFO.
+
+    Parameters
+    ----------
+    graph_module : torch.fx.GraphModule
+        The graph.
+    example_inputs : list
+        Not used.
+    options : dict | None
+        Options of `partition_for_dnnl`, and "target": what TVM compiles for. Default: this CPU.
+
+    Returns
+    -------
+    compiled : callable
+        Accepts and returns the graph's tensors. They are passed without a copy if they are
+        contiguous and aligned to 64 bytes; results are contiguous.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An option is invalid, as for `partition_for_dnnl`.
+    """
+    from ._dnnl.torch.dynamo import Graph  # requires the package torch
+
+    given = dict(options or {})
+    target = given.pop("target", None)
+    if target is None:
+        cpu_name = str(tvm.target.codegen.llvm_get_system_cpu())
+        target = tvm.target.Target({"kind": "llvm", "mcpu": cpu_name})
+    partition_for_dnnl(tvm.IRModule(), **given)  # raises if an option is invalid
+
+    def build(program):
+        partitioned = partition_for_dnnl(from_exported_program(program), **given)
+        report = offload_report(partitioned)
+        _LOGGER.info("%d of %d ops run on oneDNN", report.offloaded, report.total)
+        return tvm.compile(relax.transform.RunCodegen()(partitioned), target=target)
+
+    return Graph(graph_module, build)
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:

@@ -1,0 +1,129 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Rewrites of attention: boolean masks, rows that are masked as a whole, and repeated heads."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Node
+
+from .graphs import argument, aten, call, shape
+from .simplify import is_true
+
+_ATTENTION = aten.scaled_dot_product_attention.default
+#: Added to the scores of masked positions: their softmax is exactly 0, and a row of them is finite.
+_MASKED = -1e30
+
+
+def rewrite(program, values: dict[Node, torch.Tensor]) -> None:
+    """Rewrite the attentions of a program in place.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The program, in which attention is not decomposed.
+    values : dict[Node, torch.Tensor]
+        Its constants.
+    """
+    for node in program.graph.find_nodes(op="call_function", target=_ATTENTION):
+        _share_heads(node)
+        mask = argument(node, "attn_mask")
+        if mask is not None:
+            _float_mask(node, mask, values)
+    program.graph.eliminate_dead_code()
+
+
+def _float_mask(node: Node, mask: Node, values: dict) -> None:
+    """Add a mask to the scores. PyTorch defines the result of a row without any position as 0."""
+    dtype = node.meta["val"].dtype
+    mask = _not_broadcast(mask, values)
+    axes, narrow = [], mask
+    while narrow.target is aten.unsqueeze.default:
+        axes.insert(0, narrow.args[1])
+        narrow = narrow.args[0]
+    is_bool = mask.meta["val"].dtype == torch.bool
+    with node.graph.inserting_before(node):
+        if is_bool:
+            kept = call(aten._to_copy.default, narrow, dtype=dtype)
+            for axis in axes:
+                kept = call(aten.unsqueeze.default, kept, axis)
+            bias = call(aten.mul.Tensor, call(aten.sub.Tensor, kept, 1.0), -_MASKED)
+        else:
+            # The lowest of bfloat16, which these ops may run in, is one of float32, too.
+            lowest = torch.finfo(dtype if dtype == torch.float16 else torch.bfloat16).min
+            bias = call(aten.clamp_min.default, mask, lowest)
+            is_kept = call(aten.gt.Scalar, mask, float("-inf"))
+            kept = call(aten._to_copy.default, is_kept, dtype=dtype)
+        if not _has_positions(mask, values):
+            any_kept = call(aten.amax.default, kept, [-1], True)
+    node.update_arg(3, bias) if len(node.args) > 3 else node.update_kwarg("attn_mask", bias)
+    if not _has_positions(mask, values):
+        with node.graph.inserting_after(node):
+            guarded = node.graph.call_function(aten.mul.Tensor, (node, any_kept))
+        guarded.meta = {"val": node.meta["val"]}
+        node.replace_all_uses_with(guarded, delete_user_cb=lambda user: user is not guarded)
+
+
+def _not_broadcast(mask: Node, values: dict) -> Node:
+    """Return what a mask is expanded from, or combined with True: attention broadcasts it."""
+    operands = [mask.args[0]] if mask.target is aten.expand.default else []
+    if mask.target is aten.bitwise_and.Tensor:
+        pairs = mask.args, mask.args[::-1]
+        operands = [one for one, other in pairs if is_true(other, values)]
+    for each in operands:
+        last = [str(shape(one)[-1:]) for one in (each, mask)]
+        if len(shape(each)) >= 2 and last[0] == last[1]:
+            return _not_broadcast(each, values)
+    return mask
+
+
+def _has_positions(mask: Node, values: dict) -> bool:
+    """Whether each row of a mask is known to have a position that is not masked."""
+    value = values.get(mask)
+    if value is None:
+        return False
+    kept = value if value.dtype == torch.bool else value > float("-inf")
+    return bool(kept.any(-1).all())
+
+
+def _share_heads(node: Node) -> None:
+    """Let queries share the heads of keys and values that a model repeats for them."""
+    query, key, value = node.args[:3]
+    pair = _not_repeated(key), _not_repeated(value)
+    if argument(node, "enable_gqa") or None in pair or shape(pair[0])[1] != shape(pair[1])[1]:
+        return
+    node.args = (query, *pair, *node.args[3:])
+    node.update_kwarg("enable_gqa", True)
+
+
+def _not_repeated(node: Node) -> Node | None:
+    """Return what view(expand(unsqueeze(x, 2))) repeats along axis 1, if that is what a node is."""
+    repeated = node
+    if node.target not in (aten.view.default, aten.reshape.default):
+        return None
+    node = node.args[0]
+    if node.target is aten.clone.default:
+        node = node.args[0]
+    if node.target is not aten.expand.default:
+        return None
+    expanded, node = shape(node), node.args[0]
+    if node.target is not aten.unsqueeze.default or node.args[1] != 2 or len(expanded) != 5:
+        return None
+    source = node.args[0]
+    batch, heads, repeats, *rest = expanded
+    same = (batch, heads, *rest) == shape(source) and shape(node)[2] == 1
+    return source if same and shape(repeated) == (batch, heads * repeats, *rest) else None

@@ -1,0 +1,86 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The import of exported programs: decomposition, passes, and TVM's importer."""
+
+from __future__ import annotations
+
+import torch
+import tvm
+from torch.export.graph_signature import ConstantArgument, OutputKind
+from tvm.relax.frontend import torch as frontend
+
+from . import fold, masks, registration, simplify
+from .graphs import argument, aten
+
+#: Ops that are converted as they are: this backend runs them as one kernel, or as fewer ops than
+#: PyTorch's decomposition has.
+_KEPT = (
+    aten.scaled_dot_product_attention.default,
+    aten.linear.default,
+    aten.silu.default,
+    aten.hardswish.default,
+    aten.roll.default,
+)
+_USER = OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT
+
+
+def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
+    """Import a program. See :py:func:`tvm.relax.backend.contrib.dnnl.from_exported_program`."""
+    table = torch.export.default_decompositions()
+    for op in _KEPT:
+        table.pop(op, None)
+    program = program.run_decompositions(table)
+    # The passes add constants, and this dict is still that of the caller's program.
+    program._constants = dict(program.constants)
+    _check(program)
+    _drop_plain_inputs(program)
+    simplify.rewrite(program, fold.fold(program))
+    masks.rewrite(program, fold.fold(program))
+    fold.fold(program)
+    return frontend.from_exported_program(
+        program,
+        unwrap_unit_return_tuple=True,
+        custom_convert_map=registration.convert_map(),
+        run_ep_decomposition=False,
+    )
+
+
+def _drop_plain_inputs(program) -> None:
+    """Leave out inputs that are no tensors, such as None or True: their values are in the graph."""
+    specs = program.graph_signature.input_specs
+    plain = [spec for spec in specs if isinstance(spec.arg, ConstantArgument)]
+    for node in program.graph.find_nodes(op="placeholder"):
+        if node.name in {spec.arg.name for spec in plain}:
+            program.graph.erase_node(node)
+    for spec in plain:
+        specs.remove(spec)
+
+
+def _check(program) -> None:
+    """Refuse what the importer reads as something else."""
+    for node in program.graph.find_nodes(op="call_function", target=aten.native_dropout.default):
+        if argument(node, "train") is not False:
+            raise ValueError(f"{node.name}: dropout in training mode; {_EVAL}")
+    for node in program.graph.nodes:
+        if node.target in (aten._native_batch_norm_legit_functional.default,):
+            raise ValueError(f"{node.name}: a batch norm in training mode; {_EVAL}")
+    for spec in program.graph_signature.output_specs:
+        if spec.kind not in _USER:
+            raise ValueError(f"the model changes {spec.target}, which a function of Relax cannot")
+
+
+_EVAL = "call model.eval() before torch.export.export"
