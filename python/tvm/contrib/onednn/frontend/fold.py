@@ -227,7 +227,8 @@ class _Folder:
         results = _evaluate(node, [positions, *values], self._opsets)
         if results is None or results[0].dtype not in ("int32", "int64"):
             return False
-        sizes = parts[node.output[0]] = parts[data].reshape(-1)[results[0]]
+        sizes = np.asarray(parts[data].reshape(-1)[results[0]], object)
+        parts[node.output[0]] = sizes
         if None in sizes.reshape(-1):
             return False
         self._values[node.output[0]] = np.array(sizes.tolist(), results[0].dtype)

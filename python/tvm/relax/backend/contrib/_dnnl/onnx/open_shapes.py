@@ -49,13 +49,30 @@ def import_model(model) -> tvm.IRModule:
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             mod = onnx_frontend.from_onnx(model, keep_params_in_input=False)
-            if not _has_shapes(mod["main"].ret_ty):
+            if _is_complete(mod["main"]):
                 return mod
         except tvm.error.OpNotImplemented:
             raise
         except Exception:  # of whatever kind: the importer checks little
-            pass
-        return OpenShapeImporter({}, "float32").from_onnx(model.graph, opset)
+            mod = None
+        try:
+            return OpenShapeImporter({}, "float32").from_onnx(model.graph, opset)
+        except Exception:
+            if mod is None:
+                raise
+            return mod
+
+
+def _is_complete(func) -> bool:
+    """Whether TVM knows the sizes of all tensors, and no result is a shape."""
+
+    def has_sizes(type_):
+        if isinstance(type_, relax.TupleType):
+            return all(map(has_sizes, type_.fields))
+        return not isinstance(type_, relax.TensorType) or type_.shape is not None
+
+    types = [binding.var.ty for block in func.body.blocks for binding in block.bindings]
+    return all(map(has_sizes, types)) and not _has_shapes(func.ret_ty)
 
 
 def _has_shapes(type_) -> bool:
@@ -174,17 +191,17 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
         if any(not isinstance(each.ty, relax.TensorType) or each.ty.shape is None for each in inputs):
             return inputs
         rank, analyzer = max(each.ty.ndim for each in inputs), Analyzer()
-        result: list = [1] * rank
+        result: list = [None] * rank
         for each in inputs:
-            sizes = list(each.ty.shape)
-            for axis, size in enumerate(sizes, rank - len(sizes)):
-                if not _is_one(size) and (_is_one(result[axis]) or isinstance(size, tirx.IntImm)):
+            for axis, size in enumerate(each.ty.shape, rank - each.ty.ndim):
+                is_broadcast = free_axis is None and _is_one(size)
+                if not is_broadcast and (result[axis] is None or isinstance(size, tirx.IntImm)):
                     result[axis] = size
         aligned = []
         for each in inputs:
             old = list(each.ty.shape)
             new = [
-                size if axis == free_axis or _is_one(size) else result[axis]
+                size if axis == free_axis or (free_axis is None and _is_one(size)) else result[axis]
                 for axis, size in enumerate(old, rank - len(old))
             ]
             is_same = all(analyzer.can_prove_equal(*pair) for pair in zip(old, new))
