@@ -109,7 +109,7 @@ def inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     return [value for value in model.graph.input if value.name not in weights]
 
 
-def describe(value: onnx.ValueInfoProto) -> str:
+def _text(value: onnx.ValueInfoProto) -> str:
     """Return the name, rank and shape of an input, such as "x of rank 2 (batch, 3)"."""
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
@@ -182,11 +182,12 @@ def _checked(values, shape) -> tuple[dict[str, Sequence[Dimension]], dict[str, D
     for name, given in shape.items():
         is_size = isinstance(given, int) or hasattr(given, "__index__")
         if name not in (named if is_size else values):
-            message = f"shape: the model has no {'dimension' if is_size else 'input'} {name!r}; "
-            message += f"its inputs are {'; '.join(map(describe, values.values()))}"
             if is_size and name in values:
-                message = f"shape: {given!r} is not a shape of the input {describe(values[name])}"
-            raise ValueError(message)
+                raise ValueError(f"shape: {given!r} is no shape of the input {_text(values[name])}")
+            raise ValueError(
+                f"shape: the model has no {'dimension' if is_size else 'input'} {name!r}; its "
+                f"inputs are {', '.join(map(_text, values.values()))}"
+            )
         if is_size:
             sizes[name] = _checked_size(name, given)
             continue
@@ -195,7 +196,7 @@ def _checked(values, shape) -> tuple[dict[str, Sequence[Dimension]], dict[str, D
         tensor = values[name].type.tensor_type
         if tensor.HasField("shape") and len(given) != len(tensor.shape.dim):
             raise ValueError(
-                f"shape: the input {describe(values[name])} cannot have the shape "
+                f"shape: the input {_text(values[name])} cannot have the shape "
                 f"({', '.join(map(str, given))}) of rank {len(given)}"
             )
         shapes[name] = [_checked_size(name, size) for size in given]

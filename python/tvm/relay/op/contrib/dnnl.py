@@ -42,6 +42,7 @@ from tvm.relay.dataflow_pattern import DFPattern
 
 from ._dnnl.integration import coming_from_tvm, shape_functions
 from ._dnnl.integration.c_source import c_source_options
+from ._dnnl.integration.onnx_models import from_onnx
 from ._dnnl.integration.profiling import DNNLMetricCollector
 from ._dnnl.integration.target import host_target  # not for TVM
 from ._dnnl.partition import pattern_table as patterns
@@ -58,6 +59,7 @@ __all__ = [
     "dnnl_codegen",
     "dnnl_version",
     "export_library",
+    "from_onnx",
     "host_target",  # not for TVM
     "is_dnnl_available",
     "legalize_qnn_for_dnnl",

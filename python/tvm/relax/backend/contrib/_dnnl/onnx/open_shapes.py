@@ -27,6 +27,7 @@ import contextlib
 import io
 from types import SimpleNamespace
 
+import numpy as np
 import tvm
 from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
@@ -55,12 +56,24 @@ def import_model(model) -> tvm.IRModule:
             raise
         except Exception:  # of whatever kind: the importer checks little
             mod = None
-        try:
-            return OpenShapeImporter({}, "float32").from_onnx(model.graph, opset)
-        except Exception:
-            if mod is None:
-                raise
-            return mod
+        # Each import but the last finds two names to be one.
+        for _ in (*_dimensions(model.graph), None):
+            try:
+                return OpenShapeImporter({}, "float32").from_onnx(model.graph, opset)
+            except _EqualSizes as error:
+                for dim in _dimensions(model.graph):
+                    if dim.dim_param == error.args[0]:
+                        dim.dim_param = error.args[1]
+            except Exception:
+                if mod is None:
+                    raise
+                break
+        return mod
+
+
+def _dimensions(graph) -> list:
+    """Return the dimensions of the inputs of a graph."""
+    return [dim for each in graph.input for dim in each.type.tensor_type.shape.dim]
 
 
 def _is_complete(func) -> bool:
@@ -92,12 +105,20 @@ def _name_node(error, node) -> None:
 class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
     """Imports a graph, with the shapes that `prepare` has inferred in its `value_info`."""
 
+    def _parse_graph_input(self, graph):
+        self._input_sizes = {dim.dim_param for dim in _dimensions(graph) if dim.dim_param}
+        super()._parse_graph_input(graph)
+
     def _construct_nodes(self, graph):
         infos = {info.name: info.type.tensor_type for info in (*graph.value_info, *graph.output)}
         for node in graph.node:
+            if node.op_type == "Split" and self._split(node):
+                continue
             # Node by node: what follows sees the sizes that are known after each.
             try:
                 super()._construct_nodes(SimpleNamespace(node=[node]))
+            except _EqualSizes:
+                raise
             except Exception as error:
                 _name_node(error, node)
                 raise
@@ -135,6 +156,21 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
             inputs = self._align(inputs, attrs.get("axis", 0) % inputs[0].ty.ndim)
         return super()._convert_operator(op_name, inputs, attrs, opset)
 
+    def _split(self, node) -> bool:
+        """Split a shape, which no converter can: a result of several values is a tuple of tensors."""
+        data = self._nodes.get(node.input[0])
+        if not isinstance(data, ShapeValue):
+            return False
+        attrs = self._parse_attr(node.attribute)
+        given = self._nodes[node.input[1]] if len(node.input) > 1 else None
+        sizes = value_of(given) if given is not None and is_constant(given) else attrs.get("split")
+        if sizes is None:
+            sizes = [-(-len(data.elements) // len(node.output))] * len(node.output)
+        parts = np.split(data.elements, np.cumsum(sizes)[:-1])
+        for name, part in zip(node.output, parts):
+            self._nodes[name] = ShapeValue.of(part, data.dtype)
+        return True
+
     def _tensor(self, value):
         return value.tensor(self.bb) if isinstance(value, ShapeValue) else value
 
@@ -169,7 +205,8 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
 
     def _cast(self, value, sizes):
         """Return a tensor with sizes that TVM does not know; they are checked at run time."""
-        return self.bb.match_cast(self.bb.emit(value), relax.TensorType(sizes, value.ty.dtype))
+        value = value if isinstance(value, relax.Var) else self.bb.emit(value)
+        return self.bb.match_cast(value, relax.TensorType(sizes, value.ty.dtype))
 
     def _squeezable(self, data, attrs, axes):
         """Return a tensor in which the axes to squeeze have the size 1."""
@@ -195,7 +232,7 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
         for each in inputs:
             for axis, size in enumerate(each.ty.shape, rank - each.ty.ndim):
                 is_broadcast = free_axis is None and _is_one(size)
-                if not is_broadcast and (result[axis] is None or isinstance(size, tirx.IntImm)):
+                if not is_broadcast and _precedence(size) > _precedence(result[axis]):
                     result[axis] = size
         aligned = []
         for each in inputs:
@@ -204,9 +241,31 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
                 size if axis == free_axis or (free_axis is None and _is_one(size)) else result[axis]
                 for axis, size in enumerate(old, rank - len(old))
             ]
+            new = [self._equal_size(*pair) for pair in zip(old, new)]
             is_same = all(analyzer.can_prove_equal(*pair) for pair in zip(old, new))
             aligned.append(each if is_same else self._cast(each, new))
         return aligned
+
+
+    def _equal_size(self, size, other):
+        """Return the size to check one for, given the other that it must be equal to."""
+        if size is other or not isinstance(other, tirx.Var):
+            return other
+        # A check against a symbol would redefine it, in CanonicalizeBindings.
+        names = [getattr(each, "name", None) for each in (size, other)]
+        if names[0] != names[1] and self._input_sizes.issuperset(names):
+            raise _EqualSizes(*names)
+        return size
+
+
+class _EqualSizes(Exception):
+    """Two named dimensions of inputs must be equal."""
+
+
+def _precedence(size) -> int:
+    """Return which of several sizes is kept: numbers, else expressions, else symbols."""
+    kinds = (size is not None, not isinstance(size, tirx.Var), isinstance(size, tirx.IntImm))
+    return sum(kinds) if size is not None else 0
 
 
 def _is_one(size) -> bool:

@@ -146,11 +146,8 @@ def _is_negative(size) -> bool | None:
     """Return whether a size is negative, given that dimensions are not; None if it may be."""
     if isinstance(size, int):
         return size < 0
-    analyzer, variables = Analyzer(), []
-    tirx.stmt_functor.post_order_visit(
-        size, lambda each: variables.append(each) if isinstance(each, tirx.Var) else None
-    )
-    for each in variables:
+    analyzer = Analyzer()
+    for each in tirx.analysis.undefined_vars(size):
         analyzer.bind(each, tvm.ir.Range.from_min_extent(0, tirx.IntImm("int64", 2**40)))
     if analyzer.can_prove(size >= 0):
         return False
