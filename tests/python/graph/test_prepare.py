@@ -196,7 +196,7 @@ def test_names_of_dimensions():
 
 
 def test_given_shapes():
-    proto = model("g (float[n, 3] x, float[n, k] z, float[3] c) => (float[n, 3] y) { y = Add(x, c) }")
+    proto = model("g (float[n, 3] x, float[n, k] z, float[3] c) => (float[n, 3] y) {y = Add(x, c)}")
     given = [shape(v) for v in prepare(proto, {"x": (2, None), "z": [2, "m"]}).graph.input]
     assert given == [[2, 3], [2, "m"], [3]]
     assert [shape(v) for v in prepare(proto, {"n": 4}).graph.input] == [[4, 3], [4, "k"], [3]]

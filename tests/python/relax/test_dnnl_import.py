@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""ONNX models whose shapes are computed: TVM's importer fails, `tvm_dnnl.from_onnx` imports them."""
+"""ONNX models that compute shapes: TVM's importer fails, `tvm_dnnl.from_onnx` does not."""
 
 import numpy as np
 import onnx
@@ -117,7 +117,12 @@ CASES = {
         {"zero": ZERO, "minus": MINUS, "w": W},
     ),
     "broadcast_to expects": (
-        ["k = ConstantOfShape<value = float[1] {2.0}>(e)", "a = Add(x, k)", "r = Reshape(a, t)", "y = MatMul(r, w)"],
+        [
+            "k = ConstantOfShape<value = float[1] {2.0}>(e)",
+            "a = Add(x, k)",
+            "r = Reshape(a, t)",
+            "y = MatMul(r, w)",
+        ],
         {"x": [2, 3, 4]},
         {"e": np.zeros(0, "int64"), "t": np.array([-1, 12]), "w": W},
     ),
@@ -215,8 +220,8 @@ def test_pyramid_whose_open_sizes_may_differ():
     """The upsampled half of an odd size is larger: the sizes are checked at run time."""
     nodes = [
         "a = Conv<pads=[1,1,1,1], strides=[2,2]>(x, w)",
-        "b = Resize<mode=\"nearest\", coordinate_transformation_mode=\"asymmetric\", "
-        "nearest_mode=\"floor\">(a, , scales)",
+        'b = Resize<mode="nearest", coordinate_transformation_mode="asymmetric", '
+        'nearest_mode="floor">(a, , scales)',
         "c = Add(b, x)",
         "d = Concat<axis=1>(b, c)",
         "e = GlobalAveragePool(d)",

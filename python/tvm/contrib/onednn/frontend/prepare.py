@@ -83,9 +83,7 @@ def _load(model) -> onnx.ModelProto:
         import onnx
         from google.protobuf.message import DecodeError
     except ImportError as error:
-        raise ImportError("importing ONNX models requires the package onnx: pip install onnx") from (
-            error
-        )
+        raise ImportError("ONNX models require the package onnx: pip install onnx") from error
     if isinstance(model, onnx.ModelProto):
         for tensor in model.graph.initializer:
             if tensor.data_location == onnx.TensorProto.EXTERNAL:

@@ -276,5 +276,5 @@ def test_inputs_without_a_fixed_shape_are_named(tmp_path, capsys):
     x = relay.var("x", shape=(relay.Any(), 3, 8, 8))
     mod = tvm.IRModule.from_expr(relay.nn.relu(x))
     get_codegen_by_target("dnnl")["pass_pipeline"](mod, {})
-    assert 'input x has no fixed shape' in (text := capsys.readouterr().err)
+    assert "input x has no fixed shape" in (text := capsys.readouterr().err)
     assert '--input-shapes "x:[?,3,8,8]"' in text

@@ -157,7 +157,7 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
         return super()._convert_operator(op_name, inputs, attrs, opset)
 
     def _split(self, node) -> bool:
-        """Split a shape, which no converter can: a result of several values is a tuple of tensors."""
+        """Split a shape into shapes; a converter could only return a tuple of tensors."""
         data = self._nodes.get(node.input[0])
         if not isinstance(data, ShapeValue):
             return False
@@ -225,7 +225,8 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
         TVM would not know the shape of the result, nor compile the op. Sizes that are 1 when the
         model is imported are broadcast; an open size that turns out to be 1 is not.
         """
-        if any(not isinstance(each.ty, relax.TensorType) or each.ty.shape is None for each in inputs):
+        types = [each.ty for each in inputs]
+        if any(not isinstance(each, relax.TensorType) or each.shape is None for each in types):
             return inputs
         rank, analyzer = max(each.ty.ndim for each in inputs), Analyzer()
         result: list = [None] * rank
@@ -245,7 +246,6 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
             is_same = all(analyzer.can_prove_equal(*pair) for pair in zip(old, new))
             aligned.append(each if is_same else self._cast(each, new))
         return aligned
-
 
     def _equal_size(self, size, other):
         """Return the size to check one for, given the other that it must be equal to."""

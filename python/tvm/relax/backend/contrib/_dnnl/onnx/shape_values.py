@@ -31,7 +31,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from ..reading import Analyzer, Constant, is_constant, value_of
+from ..reading import Analyzer, is_constant, value_of
 
 # Elements up to which a constant may be an operand: those of shapes, and of arithmetic on them.
 _MAX_ELEMENTS = 64
