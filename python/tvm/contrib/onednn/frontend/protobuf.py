@@ -39,27 +39,23 @@ def clone(message, without: Iterable[str] = ()):
         Fields to leave out.
     """
     new = type(message)()
+    _copy_fields(new, message, without)
+    return new
+
+
+def _copy_fields(new, message, without) -> None:
     for field, value in message.ListFields():
         name = field.name
         if name in without:
             continue
         if name == "graph":
-            inner = clone(value, without)
-            # Moved field by field, as above.
-            for part, content in inner.ListFields():
-                _set(new.graph, part.name, content)
+            _copy_fields(new.graph, value, without)
+        elif hasattr(value, "append"):
+            getattr(new, name).extend(value)
+        elif hasattr(value, "ListFields"):
+            getattr(new, name).CopyFrom(value)
         else:
-            _set(new, name, value)
-    return new
-
-
-def _set(message, name, value) -> None:
-    if hasattr(value, "append"):
-        getattr(message, name).extend(value)
-    elif hasattr(value, "ListFields"):
-        getattr(message, name).CopyFrom(value)
-    else:
-        setattr(message, name, value)
+            setattr(new, name, value)
 
 
 def initializer_names(graph: onnx.GraphProto) -> set[str]:
