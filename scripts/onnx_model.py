@@ -29,20 +29,21 @@ class OnnxModel:
     path : str
         The file.
     shapes : dict of str to tuple of int
-        Shapes of inputs that have no fixed one, or another.
+        Shapes of inputs that have no fixed one, or another; also sizes of named dimensions.
 
     Attributes
     ----------
     proto : onnx.ModelProto
-        The model.
+        The model, with the given shapes.
     shapes : dict of str to list
         By input its dimensions, "?" for an open one.
     """
 
     def __init__(self, path, shapes=()):
         import onnx
+        from tvm.contrib.onednn.frontend import prepare
 
-        self.path, self.given = path, dict(shapes)
+        self.path, self.given = path, {}
         try:
             self.proto = onnx.load(path)
         except OSError as error:
@@ -51,20 +52,20 @@ class OnnxModel:
             ) from error
         except Exception as error:  # protobuf's own, by whatever name
             raise SetupError(f"{path} is no ONNX model: {error}", "name another file.") from error
-        weights = {item.name for item in self.proto.graph.initializer}
-        inputs = [item for item in self.proto.graph.input if item.name not in weights]
+        inputs = prepare.inputs(self.proto)
         self._types = {item.name: item.type.tensor_type for item in inputs}
+        for name, shape in dict(shapes).items():
+            # One size may also be that of a dimension.
+            is_dimension = name not in self._types and len(shape) == 1
+            self.given[name] = shape[0] if is_dimension else shape
+        try:
+            prepare.set_shapes(self.proto, self.given)
+        except ValueError as error:
+            raise SetupError(f"--{error}", f"{path} is the model.") from error
         self.shapes = {
             name: [dim.dim_value or "?" for dim in each.shape.dim]
             for name, each in self._types.items()
         }
-        for name, shape in self.given.items():
-            if name not in self.shapes:
-                raise SetupError(
-                    f"--shape: {path} has no input {name!r}",
-                    f"its inputs: {', '.join(self.shapes)}.",
-                )
-            self.shapes[name] = list(shape)
 
     def open_inputs(self):
         """Yield for each input with an open dimension its name and how to give it a shape."""
@@ -74,21 +75,15 @@ class OnnxModel:
 
     def to_relay(self):
         """Import the model into Relay; return the module and its parameters."""
-        from tvm import relay
+        from tvm.relay.op.contrib.dnnl import from_onnx
 
-        return self._imported(
-            lambda: relay.frontend.from_onnx(
-                self.proto, shape=self.given or None, freeze_params=True
-            )
-        )
+        return self._imported(lambda: from_onnx(self.proto))
 
     def to_relax(self):
         """Import the model into Relax; return the module."""
-        from tvm.relax.frontend.onnx import from_onnx
+        from tvm_dnnl import from_onnx
 
-        return self._imported(
-            lambda: from_onnx(self.proto, shape_dict=self.given or None, keep_params_in_input=False)
-        )
+        return self._imported(lambda: from_onnx(self.proto))
 
     def _imported(self, load):
         try:

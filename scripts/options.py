@@ -130,7 +130,7 @@ def add_shape(parser):
         type=shape,
         action="append",
         default=[],
-        help="of an input that has no fixed one; may be repeated",
+        help="of an input that has no fixed one, or NAME=1 of a named dimension; may be repeated",
     )
 
 

@@ -39,8 +39,9 @@ WITH_LIMIT = {".py", ".cc", ".h", ".c", ".cmake", ".sh", "CMakeLists.txt"}
 BINARY = {".png", ".jpg", ".onnx", ".npz", ".npy", ".ttf"}
 
 PACKAGE = "python/tvm/contrib/onednn"
-# What it may import beside the standard library. The last one writes the page of a report.
-_PACKAGES = {"ml_dtypes", "numpy", "dnnl_report_page"}
+# What it may import beside the standard library. One writes the page of a report; onnx and protobuf
+# are imported with the first ONNX model only.
+_PACKAGES = {"ml_dtypes", "numpy", "dnnl_report_page", "google", "onnx"}
 
 
 def list_files(root):

@@ -83,11 +83,12 @@ def test_an_input_without_a_fixed_shape_is_named(model, capsys):
 @pytest.mark.parametrize(
     "options, error",
     [
-        (["--shape", "y=1,3,8,8"], "has no input 'y'.*its inputs: x"),
+        (["--shape", "y=1,3,8,8"], "has no input 'y'; its inputs are x of rank 4"),
+        (["--shape", "x=1,3,8"], "--shape: the input x of rank 4 .* of rank 3"),
         (["--shape", "x=1,3,8,8", "--exclude", "nn.con"], "exclude has 'nn.con'"),
         (["--shape", "x=1,3,8,8", "--json", "/no/such/folder/r.json"], "cannot write /no/such"),
     ],
-    ids=["input", "exclude", "output"],
+    ids=["input", "rank", "exclude", "output"],
 )
 def test_wrong_values(model, options, error):
     with pytest.raises(SetupError) as caught:

@@ -116,7 +116,7 @@ def tensor_reason(
         return f"{name} is {dtype}, which oneDNN does not support on this CPU"
     if any(dim is not None and dim < 0 for dim in shape):
         text = text_of_shape(shape)
-        return f"{name} has shape {text}; import the model with relay.Any() for open dimensions"
+        return f"{name} has shape {text}; give the input a size there, or leave it open"
     if len(shape) < min_rank:
         return f"{name} has shape {text_of_shape(shape)}; at least rank {min_rank} is required"
     if len(shape) > MAX_RANK:

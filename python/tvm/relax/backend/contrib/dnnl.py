@@ -25,8 +25,9 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tvm
 import tvm_ffi
@@ -34,6 +35,7 @@ from tvm import relax
 from tvm.contrib.onednn import cache, interrupts
 from tvm.contrib.onednn.compiled_model import CompiledModel
 from tvm.contrib.onednn.export import check_writes_of, export_library
+from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_spec import Rules
@@ -45,6 +47,9 @@ from ._dnnl.compiled import host_target
 from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
 from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
+
+if TYPE_CHECKING:
+    import onnx
 
 __all__ = [
     "CompiledModel",
@@ -71,32 +76,45 @@ check_writes_of(tvm_ffi.Module, "write_to_file")
 registration.register()
 
 
-def from_onnx(model, shape: dict[str, Sequence[int]] | None = None) -> tvm.IRModule:
-    """Import an ONNX model, also with ops that TVM's importer does not support.
+def from_onnx(
+    model: onnx.ModelProto | str | os.PathLike, shape: Mapping[str, Shape] | None = None
+) -> tvm.IRModule:
+    """Import an ONNX model, also with ops and shapes that TVM's importer does not support.
+
+    The model is prepared by `tvm.contrib.onednn.frontend.prepare`: its dimensions are fixed as
+    given, shapes are inferred, and constants and dead branches are folded.
 
     Parameters
     ----------
-    model : onnx.ModelProto
-        The model.
-    shape : dict[str, Sequence[int]] | None
-        Shapes of inputs by name. Other inputs keep the shapes of the model, whose named dimensions
-        become symbols.
+    model : onnx.ModelProto | str | os.PathLike
+        The model, or its file. It is not modified.
+    shape : Mapping[str, Sequence[int | str | None] | int] | None
+        Shapes of inputs by name, such as ``{"x": (1, 3, 48, "width")}``: a number fixes a
+        dimension, a name leaves it open, and None leaves it as it is in the model. Also sizes of
+        named dimensions, such as ``{"batch": 1}``. Other dimensions stay as they are.
 
     Returns
     -------
     mod : tvm.IRModule
-        The module, whose weights are constants.
-    """
-    import onnx
-    from tvm.relax.frontend import onnx as frontend
+        The module, whose weights are constants. Open dimensions are symbols.
 
-    from ._dnnl.onnx import registration
+    Raises
+    ------
+    ImportError
+        The package `onnx` is not installed.
+    OSError
+        The file cannot be read.
+    ValueError
+        The file is not an ONNX model; or `shape` names an input or dimension that the model does
+        not have, has another rank than the input, or is not a shape.
+    tvm.error.OpNotImplemented
+        An op of the model is not supported. TVM's importer has more errors, of various types.
+    """
+    prepared = prepare(model, shape)
+    from ._dnnl.onnx import open_shapes, registration  # require the package onnx
 
     registration.register()
-    if isinstance(model, (str, os.PathLike)):
-        model = onnx.load(model)
-    shapes = {name: list(sizes) for name, sizes in (shape or {}).items()}
-    return frontend.from_onnx(model, shape_dict=shapes, keep_params_in_input=False)
+    return open_shapes.import_model(prepared)
 
 
 def from_exported_program(program) -> tvm.IRModule:

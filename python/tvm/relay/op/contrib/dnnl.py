@@ -44,6 +44,7 @@ from tvm.relay.dataflow_pattern import DFPattern
 from ._dnnl.integration import coming_from_tvm, compiled, shape_functions
 from ._dnnl.integration.c_source import c_source_options
 from ._dnnl.integration.compiled import load_model
+from ._dnnl.integration.onnx_models import from_onnx
 from ._dnnl.integration.profiling import DNNLMetricCollector
 from ._dnnl.integration.runtime import (
     codegen_in_context,
@@ -220,30 +221,6 @@ def partition_for_dnnl(
         mod_name, given, patterns.names(TABLE), Op.list_op_names, options_of_pass_context()
     )
     return partition(_check_module(mod), params, Rules(TABLE, options))
-
-
-def from_onnx(
-    model, shape: dict[str, Sequence[int]] | None = None
-) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
-    """Import an ONNX model.
-
-    Parameters
-    ----------
-    model : str | os.PathLike | onnx.ModelProto
-        The model or its file.
-    shape : dict[str, Sequence[int]] | None
-        Shapes of inputs by name. Other inputs keep the shapes of the model.
-
-    Returns
-    -------
-    mod, params : tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]
-        The module, whose weights are constants, and parameters that are not constants.
-    """
-    if isinstance(model, (str, os.PathLike)):
-        import onnx
-
-        model = onnx.load(model)
-    return relay.frontend.from_onnx(model, shape=shape, freeze_params=True)
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:

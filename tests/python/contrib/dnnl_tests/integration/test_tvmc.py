@@ -270,3 +270,11 @@ def test_a_link_stays_one(model, tmp_path):
     link.symlink_to(package)
     assert not tvmc(["compile", f"--target={DNNL_AND_HOST}", "-o", str(link), str(model[0])])
     assert link.is_symlink() and tarfile.is_tarfile(package)
+
+
+def test_inputs_without_a_fixed_shape_are_named(tmp_path, capsys):
+    x = relay.var("x", shape=(relay.Any(), 3, 8, 8))
+    mod = tvm.IRModule.from_expr(relay.nn.relu(x))
+    get_codegen_by_target("dnnl")["pass_pipeline"](mod, {})
+    assert "input x has no fixed shape" in (text := capsys.readouterr().err)
+    assert '--input-shapes "x:[?,3,8,8]"' in text

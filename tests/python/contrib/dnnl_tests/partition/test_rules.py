@@ -144,7 +144,7 @@ REFUSED = {
     ),
     "conv2d-minus-one": (
         lambda: conv2d((-1, 8, 6, 6)),
-        "data has shape (-1, 8, 6, 6); import the model with relay.Any() for open dimensions",
+        "data has shape (-1, 8, 6, 6); give the input a size there, or leave it open",
     ),
     "conv2d-no-batch": (
         lambda: conv2d((0, 8, 6, 6)),

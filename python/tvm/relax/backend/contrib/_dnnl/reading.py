@@ -142,7 +142,9 @@ def buffer_of(load):
 def buffers_of(func: tirx.PrimFunc) -> list:
     """Return the parameters of a function of TIR that are buffers."""
     buffers = getattr(func, "buffer_map", None)
-    return list(func.params) if buffers is None else [buffers.get(each) for each in func.params]
+    if buffers is None:
+        return [each for each in func.params if not ir.is_prim_expr(each)]
+    return [buffers[each] for each in func.params if each in buffers]
 
 
 def constant_of(values: np.ndarray, dtype: str) -> Constant:

@@ -90,7 +90,9 @@ def bound_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:
     same = len(to) == len(value.a.indices) and all(
         isinstance(i, tirx.Var) and i.same_as(j) for i, j in zip(to, value.a.indices)
     )
-    return ReadOp(_ELEMENTWISE[type(value)], list(call.args[1].fields), {}) if same else None
+    # The function is given open sizes, too.
+    tensors = [each for each in call.args[1].fields if isinstance(each.ty, relax.TensorType)]
+    return ReadOp(_ELEMENTWISE[type(value)], tensors, {}) if same else None
 
 
 def pad_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:

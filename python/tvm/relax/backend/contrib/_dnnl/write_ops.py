@@ -77,6 +77,15 @@ def _conv(node: Node, args, emit) -> relax.Expr:
     return make(*args, **{name: _native(value) for name, value in attrs.items()})
 
 
+def _resize(node: Node, args, emit) -> relax.Expr:
+    make, names = _function(node.name)
+    attrs = {name: value for name, value in vars(node.attrs).items() if name in names}
+    # A factor of an open size was read in the place of the size.
+    axes = [axis for axis, letter in enumerate(node.attrs.layout) if letter in "DHW"]
+    attrs["size"] = tuple(dim_from(node.type.dims[axis]) for axis in axes)
+    return make(*args, **{name: _native(value) for name, value in attrs.items()})
+
+
 def _matmul(node: Node, args, emit) -> relax.Expr:
     args, attrs = list(args), node.attrs
     for k, name in enumerate(("transpose_a", "transpose_b")):
@@ -201,6 +210,7 @@ _WRITERS: dict[str, Writer] = {
     "concatenate": _concatenate,
     "dnnl.rms_norm": _rms_norm,
     "expand_dims": _expand_dims,
+    **dict.fromkeys(("image.resize2d", "image.resize3d"), _resize),
     "full": _full,
     "nn.layer_norm": _layer_norm,
     "nn.pad": _pad,

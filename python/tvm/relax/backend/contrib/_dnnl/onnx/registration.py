@@ -33,7 +33,7 @@ from . import (
     transformer,
 )
 
-#: Files of this folder. `CONVERTERS` is a dict from the ONNX op to its converter, `REPLACEMENTS` the
+#: Files of this folder. `CONVERTERS` is a dict from ONNX ops to converters, `REPLACEMENTS` the
 #: same for ops whose converter of TVM fails or returns wrong results; docs/onnx_importers.md tells.
 _FAMILIES = (
     attention,

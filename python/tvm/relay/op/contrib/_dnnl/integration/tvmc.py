@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Iterator
 
 import tvm
 from tvm.contrib.onednn.export import replaced_at_end
@@ -63,6 +64,12 @@ def partition_for_tvmc(
         raise TVMCException(
             "this TVM has no target dnnl; build it with USE_DNNL_CODEGEN set to ON in config.cmake"
         )
+    for name, sizes in _open_inputs(mod):
+        print(
+            f"target dnnl: input {name} has no fixed shape, so only the VM can run the model: pass "
+            f'--input-shapes "{name}:[{",".join(sizes)}]" with numbers',
+            file=sys.stderr,
+        )
     try:
         partitioned = dnnl.partition_for_dnnl(mod, params, mod_name)
     except ValueError as error:
@@ -70,6 +77,15 @@ def partition_for_tvmc(
     print(f"target dnnl: {dnnl.offload_report(partitioned).summary}", file=sys.stderr)
     _replace_packages_at_end(TVMCModel)
     return partitioned
+
+
+def _open_inputs(mod: tvm.IRModule) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and shape of each input with open dimensions, which are written as "?"."""
+    for param in mod["main"].params:
+        sizes = getattr(param.type_annotation, "shape", ())
+        if any(isinstance(size, tvm.tir.Any) for size in sizes):
+            texts = ["?" if isinstance(size, tvm.tir.Any) else str(size) for size in sizes]
+            yield param.name_hint, texts
 
 
 def _replace_packages_at_end(model: type) -> None:

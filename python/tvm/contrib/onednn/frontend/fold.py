@@ -1,0 +1,334 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Folds what is constant in an ONNX model, with the evaluator of the package `onnx`."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .pads import set_pads
+from .protobuf import clone, initializer_names, rename, subgraphs, uses
+
+if TYPE_CHECKING:
+    import onnx
+
+_DOMAINS = ("", "ai.onnx")
+
+# Quantized weights stay in 8 bits, and what is random differs in each run.
+_KEPT = {
+    *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
+    *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
+    *("RandomUniform", "RandomUniformLike"),
+}
+
+# Ops that only move the elements of their first input.
+_MOVES = {"Cast", "Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze"}
+
+# What may be added to the model in place of a node that is larger than its inputs, in bytes.
+_MAX_GROWTH = 2**20
+
+# Elements of weights that the inference of shapes may read: shapes are smaller.
+_MAX_SHAPE = 1024
+
+
+def fold(model: onnx.ModelProto) -> None:
+    """Fold constants and dead branches, and remove unused nodes, in place.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        The model, with its weights.
+
+    Notes
+    -----
+    A warning says if shapes cannot be inferred. Nodes that `onnx` cannot evaluate stay.
+    """
+    _inline_functions(model)
+    model.ir_version = max(model.ir_version, 4)  # so that weights are no inputs
+    folder = _Folder(model)
+    folder.fold()
+    inferred = _infer_shapes(model)
+    while folder.fold(_sizes(inferred)):
+        inferred = _infer_shapes(model)
+    set_pads(model.graph, _sizes(inferred))
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(inferred.value_info)
+
+
+def _inline_functions(model) -> None:
+    """Replace calls of the model's own functions with their nodes."""
+    if not model.functions:
+        return
+    import onnx.inliner
+
+    with contextlib.suppress(Exception):  # of whatever kind, such as a model of more than 2 GB
+        model.CopyFrom(onnx.inliner.inline_local_functions(model))
+
+
+def _infer_shapes(model) -> onnx.GraphProto:
+    """Return a copy of the graph that has the types of all values.
+
+    Large weights are left out, so models of any size can be inferred.
+    """
+    import onnx
+
+    skeleton = clone(model, without=("initializer", "functions"))
+    names = {value.name for value in skeleton.graph.input}
+    for tensor in model.graph.initializer:
+        if math.prod(tensor.dims) <= _MAX_SHAPE:
+            skeleton.graph.initializer.add().CopyFrom(tensor)
+        elif tensor.name not in names:
+            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            skeleton.graph.input.append(value)
+    try:
+        return onnx.shape_inference.infer_shapes(skeleton, data_prop=True).graph
+    except Exception as error:  # of whatever kind: it has several for inconsistent models
+        warnings.warn(f"shapes of the model cannot be inferred: {error}", stacklevel=2)
+        return skeleton.graph
+
+
+def _sizes(graph) -> dict[str, list[int | None]]:
+    """Return the sizes of values by name, None for those that are not known."""
+    return {
+        value.name: [dim.dim_value if dim.dim_value > 0 else None for dim in tensor.shape.dim]
+        for value in (*graph.input, *graph.value_info, *graph.output)
+        if (tensor := value.type.tensor_type).HasField("shape")
+    }
+
+
+class _Folder:
+    """Folds the nodes of a model's graph.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto
+        The model, which is modified.
+    """
+
+    def __init__(self, model):
+        self._model, self._graph = model, model.graph
+        self._opsets = {each.domain: each.version for each in model.opset_import}
+        self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
+        self._values: dict[str, np.ndarray] = {}
+
+    def fold(self, shapes: dict[str, list[int | None]] | None = None) -> bool:
+        """Fold what is constant, given the shapes of values; return whether anything was."""
+        shapes = shapes or {}
+        parts: dict[str, np.ndarray] = {}  # whose elements are int or None
+        kept: list = []
+        outputs = {value.name for value in self._graph.output}
+        aliases: dict[str, str] = {}
+        is_changed = False
+        for node in list(self._graph.node):
+            rename([node], aliases)
+            is_standard = node.domain in _DOMAINS
+            if is_standard and node.op_type == "Identity" and node.output[0] not in outputs:
+                aliases[node.output[0]] = node.input[0]
+            elif is_standard and self._is_constant_if(node):
+                kept += self._branch(node)
+            elif is_standard and self._fold_node(node, shapes, parts):
+                pass
+            else:
+                kept.append(node)
+                continue
+            is_changed = True
+        kept = list(_used(kept, outputs))
+        is_changed |= len(kept) < len(self._graph.node)
+        if is_changed:
+            del self._graph.node[:]
+            self._graph.node.extend(kept)
+            self._store_values(outputs)
+        return is_changed
+
+    def _value(self, name) -> np.ndarray | None:
+        """Return the value of a constant."""
+        import onnx
+
+        if name not in self._values and name in self._tensors:
+            tensor = self._tensors[name]
+            if tensor.data_type not in _numeric_types():
+                return None
+            self._values[name] = onnx.numpy_helper.to_array(tensor)
+        return self._values.get(name)
+
+    def _is_constant(self, name) -> bool:
+        return not name or name in self._values or name in self._tensors
+
+    def _fold_node(self, node, shapes, parts) -> bool:
+        """Compute the outputs of a node if they are constant."""
+        if node.op_type in _KEPT or any(subgraphs(node)):
+            return False
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            self._tensors[node.output[0]] = node.attribute[0].t
+            return True
+        if node.op_type in ("Shape", "Size"):
+            return self._fold_shape(node, shapes.get(node.input[0]), parts)
+        if node.op_type in _MOVES and node.input[0] in parts:
+            return self._fold_part(node, parts)
+        if not all(map(self._is_constant, node.input)):
+            return False
+        values = [self._value(name) if name else None for name in node.input]
+        if any(value is None for name, value in zip(node.input, values) if name):
+            return False
+        limit = _MAX_GROWTH + 2 * sum(value.nbytes for value in values if value is not None)
+        sizes = [shapes[name] for name in node.output if name in shapes]
+        if any(None not in each and math.prod(each) > limit for each in sizes):
+            return False
+        results = _evaluate(node, values, self._opsets)
+        if results is None or sum(each.nbytes for each in results) > limit:
+            return False
+        self._values.update(zip(node.output, results))
+        return True
+
+    def _fold_shape(self, node, sizes, parts) -> bool:
+        if sizes is None:
+            value = self._value(node.input[0])
+            sizes = None if value is None else list(value.shape)
+        if sizes is None:
+            return False
+        if node.op_type == "Shape":
+            bounds = {each.name: each.i for each in node.attribute}
+            sizes = sizes[bounds.get("start", 0) : bounds.get("end")]
+            parts[node.output[0]] = np.array(sizes, object)
+        if None in sizes:
+            return False
+        value = sizes if node.op_type == "Shape" else math.prod(sizes)
+        self._values[node.output[0]] = np.array(value, "int64")
+        return True
+
+    def _fold_part(self, node, parts) -> bool:
+        """Fold an op that moves sizes, of which some may be unknown, if it drops these."""
+        data, *others = node.input
+        values = [self._value(name) if name else None for name in others]
+        if any(value is None for name, value in zip(others, values) if name):
+            return False
+        # The same op on the positions of the sizes says where each is moved to.
+        positions = np.arange(parts[data].size).reshape(parts[data].shape)
+        results = _evaluate(node, [positions, *values], self._opsets)
+        if results is None or results[0].dtype not in ("int32", "int64"):
+            return False
+        sizes = np.asarray(parts[data].reshape(-1)[results[0]], object)
+        parts[node.output[0]] = sizes
+        if None in sizes.reshape(-1):
+            return False
+        self._values[node.output[0]] = np.array(sizes.tolist(), results[0].dtype)
+        return True
+
+    def _is_constant_if(self, node) -> bool:
+        return node.op_type == "If" and self._value(node.input[0]) is not None
+
+    def _branch(self, node) -> Iterator[onnx.NodeProto]:
+        """Yield the nodes in place of an `If` with a constant condition."""
+        import onnx
+
+        name = "then_branch" if bool(self._value(node.input[0]).reshape(-1)[0]) else "else_branch"
+        (branch,) = (each.g for each in node.attribute if each.name == name)
+        # Both branches of this and other nodes may use the same names.
+        names = {
+            inner: f"{node.output[0]}/{inner}"
+            for inner in (
+                *initializer_names(branch),
+                *(output for each in branch.node for output in each.output if output),
+            )
+        }
+        for tensor in branch.initializer:
+            self._tensors[names[tensor.name]] = tensor
+        for each in branch.node:
+            new = onnx.NodeProto()
+            new.CopyFrom(each)
+            rename([new], names)
+            yield new
+        for output, inner in zip(node.output, branch.output):
+            if output:
+                source = names.get(inner.name, inner.name)
+                yield onnx.helper.make_node("Identity", [source], [output])
+
+    def _store_values(self, outputs) -> None:
+        """Make weights of the constants that nodes use, and drop the weights that none uses."""
+        import onnx
+
+        used = {*uses(self._graph.node), *outputs}
+        needed = used | {value.name for value in self._graph.input}
+        present = initializer_names(self._graph)
+        for number in reversed(range(len(self._graph.initializer))):
+            if self._graph.initializer[number].name not in needed:
+                del self._graph.initializer[number]
+        for name in sorted(used - present):
+            if name in self._tensors:  # of a branch
+                tensor = self._graph.initializer.add()
+                tensor.CopyFrom(self._tensors[name])
+                tensor.name = name
+            elif name in self._values:
+                value = onnx.numpy_helper.from_array(self._values[name], name)
+                self._graph.initializer.append(value)
+        self._tensors.update({tensor.name: tensor for tensor in self._graph.initializer})
+
+
+def _evaluate(node, values: Sequence[np.ndarray | None], opsets) -> list[np.ndarray] | None:
+    """Return the outputs of a node, None if `onnx` cannot compute them."""
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    types = _numeric_types()
+    if any(each.name in ("to", "dtype") and each.i not in types for each in node.attribute):
+        return None
+    infos = {
+        name: onnx.helper.make_tensor_value_info(
+            name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
+        )
+        for name, value in zip(node.input, values)
+        if name
+    }
+    wanted = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = onnx.helper.make_graph([node], "node", list(infos.values()), wanted)
+    imports = [onnx.helper.make_opsetid(*each) for each in opsets.items()]
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=imports))
+            results = evaluator.run(None, {n: v for n, v in zip(node.input, values) if n})
+    except Exception:  # of whatever kind: it does not support all ops and attributes
+        return None
+    if len(results) != len(node.output):
+        return None
+    results = [np.asarray(each) for each in results if not isinstance(each, (list, dict))]
+    is_numeric = all(each.dtype.kind in "biuf" for each in results)
+    return results if is_numeric and len(results) == len(node.output) else None
+
+
+def _numeric_types() -> set[int]:
+    """Return the element types that numpy has; `onnx` has substitutes for the others."""
+    import onnx
+
+    names = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT16 FLOAT DOUBLE"
+    return {getattr(onnx.TensorProto, name) for name in names.split()}
+
+
+def _used(nodes, outputs) -> list[onnx.NodeProto]:
+    """Return the nodes that the outputs of a graph depend on."""
+    needed, kept = set(outputs), []
+    for node in reversed(nodes):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(filter(None, uses([node])))
+    return kept[::-1]

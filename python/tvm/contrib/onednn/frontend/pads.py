@@ -1,0 +1,80 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Explicit pads in place of ONNX's `auto_pad`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+
+_OPS = ("AveragePool", "Conv", "MaxPool")
+
+
+def set_pads(graph: onnx.GraphProto, shapes: Mapping[str, list[int | None]]) -> None:
+    """Replace `auto_pad` of convolutions and pools with `pads` where these are known, in place.
+
+    TVM's importers cannot compute them for open sizes, where they depend on the stride only, and
+    TVM 0.27 computes those of `SAME_LOWER` of a MaxPool incorrectly.
+
+    Parameters
+    ----------
+    graph : onnx.GraphProto
+        The graph.
+    shapes : Mapping[str, list[int | None]]
+        The sizes of values by name, None for those that are not known.
+    """
+    from onnx.helper import get_attribute_value, make_attribute
+
+    for node in graph.node:
+        attrs = {each.name: get_attribute_value(each) for each in node.attribute}
+        mode = attrs.get("auto_pad", b"NOTSET").decode()
+        if node.op_type not in _OPS or mode == "NOTSET" or node.domain not in ("", "ai.onnx"):
+            continue
+        pads = _pads(node, attrs, mode, shapes) if not attrs.get("ceil_mode") else None
+        if pads is None:
+            continue
+        kept = [each for each in node.attribute if each.name not in ("auto_pad", "pads")]
+        del node.attribute[:]
+        node.attribute.extend([*kept, make_attribute("pads", pads)])
+
+
+def _pads(node, attrs, mode, shapes) -> list[int] | None:
+    weight = shapes.get(node.input[1]) if node.op_type == "Conv" else None
+    kernel = attrs.get("kernel_shape") or (weight or [])[2:]
+    if not kernel or None in kernel:
+        return None
+    rank = len(kernel)
+    if mode == "VALID":
+        return [0] * (2 * rank)
+    sizes = (shapes.get(node.input[0]) or [None] * (rank + 2))[2:]
+    before, after = [], []
+    for axis, (length, size) in enumerate(zip(kernel, sizes)):
+        stride = attrs.get("strides", [1] * rank)[axis]
+        window = (length - 1) * attrs.get("dilations", [1] * rank)[axis] + 1
+        if stride == 1:
+            total = window - 1
+        elif size is None:
+            return None
+        else:
+            total = max((-(-size // stride) - 1) * stride + window - size, 0)
+        small, large = total // 2, total - total // 2
+        before.append(small if mode == "SAME_UPPER" else large)
+        after.append(large if mode == "SAME_UPPER" else small)
+    return before + after

@@ -1,0 +1,94 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Copies, names and uses of values in ONNX models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def clone(message, without: Iterable[str] = ()):
+    """Return a copy of a model or graph.
+
+    Models of any size can be copied, because messages are copied one by one: the protobuf library
+    serializes what it copies, up to 2 GB.
+
+    Parameters
+    ----------
+    message : onnx.ModelProto | onnx.GraphProto
+        The model or graph.
+    without : Iterable[str]
+        Fields to leave out.
+    """
+    new = type(message)()
+    _copy_fields(new, message, without)
+    return new
+
+
+def _copy_fields(new, message, without) -> None:
+    for field, value in message.ListFields():
+        name = field.name
+        if name in without:
+            continue
+        if name == "graph":
+            _copy_fields(new.graph, value, without)
+        elif hasattr(value, "append"):
+            getattr(new, name).extend(value)
+        elif hasattr(value, "ListFields"):
+            getattr(new, name).CopyFrom(value)
+        else:
+            setattr(new, name, value)
+
+
+def initializer_names(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of the weights of a graph."""
+    sparse = (tensor.values.name for tensor in graph.sparse_initializer)
+    return {*(tensor.name for tensor in graph.initializer), *sparse}
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs in the attributes of a node, such as the branches of an `If`."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def uses(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
+    """Yield the names of the values that nodes read, also in subgraphs."""
+    for node in nodes:
+        yield from node.input
+        for graph in subgraphs(node):
+            yield from uses(graph.node)
+            yield from (output.name for output in graph.output)
+
+
+def rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
+    """Rename values in nodes and their subgraphs, in place."""
+    for node in nodes:
+        for values in (node.input, node.output):
+            for number, name in enumerate(values):
+                if name in names:
+                    values[number] = names[name]
+        for graph in subgraphs(node):
+            rename(graph.node, names)
+            for value in graph.output:
+                value.name = names.get(value.name, value.name)

@@ -1,0 +1,70 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The import of ONNX models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import tvm
+from tvm import relay
+from tvm.contrib.onednn.frontend.prepare import Shape, prepare
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def from_onnx(
+    model: onnx.ModelProto | str | os.PathLike, shape: Mapping[str, Shape] | None = None
+) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
+    """Import an ONNX model.
+
+    The model is prepared by `tvm.contrib.onednn.frontend.prepare`: its dimensions are fixed as
+    given, shapes are inferred, and constants and dead branches are folded.
+
+    Parameters
+    ----------
+    model : onnx.ModelProto | str | os.PathLike
+        The model, or its file. It is not modified.
+    shape : Mapping[str, Sequence[int | str | None] | int] | None
+        Shapes of inputs by name, such as ``{"x": (1, 3, 48, "width")}``: a number fixes a
+        dimension, a name leaves it open, and None leaves it as it is in the model. Also sizes of
+        named dimensions, such as ``{"batch": 1}``. Other dimensions stay as they are.
+
+    Returns
+    -------
+    mod : tvm.IRModule
+        The module, whose weights are constants. Open dimensions are `relay.Any()`.
+    params : dict[str, tvm.nd.NDArray]
+        Values of parameters of `main`, for `partition_for_dnnl`. It is empty, because weights are
+        constants.
+
+    Raises
+    ------
+    ImportError
+        The package `onnx` is not installed.
+    OSError
+        The file cannot be read.
+    ValueError
+        The file is not an ONNX model; or `shape` names an input or dimension that the model does
+        not have, has another rank than the input, or is not a shape.
+    tvm.error.OpNotImplemented
+        An op of the model is not supported. TVM's importer has more errors, of various types.
+    """
+    return relay.frontend.from_onnx(prepare(model, shape), freeze_params=True)
