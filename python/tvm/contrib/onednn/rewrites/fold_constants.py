@@ -58,8 +58,7 @@ def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
         new = _filled(graph, node) if node.name in _FILLED else None
         if new is None and node.name == "where":
             new = _selected(node)
-        # A matrix that is broadcast to each of a batch is multiplied by once, see `simplify`.
-        if new is None and _is_known(node) and node.name != "broadcast_to":
+        if new is None and _is_known(node) and not _is_read_unbroadcast(node):
             new = _constant(graph, node)
         if new is not None:
             graph.replace(node, new)
@@ -76,6 +75,14 @@ def _read(node: Node) -> list[Node]:
 def _is_known(node: Node) -> bool:
     read = _read(node)
     return bool(read) and all(each.is_constant for each in read)
+
+
+def _is_read_unbroadcast(node: Node) -> bool:
+    """Whether what a broadcast reads may be read instead of it, see `simplify`.
+
+    A matrix that is broadcast to each of a batch is multiplied by once.
+    """
+    return node.name == "broadcast_to" and any(user.name != "reshape" for user in node.users)
 
 
 def _constant(graph: Graph, node: Node) -> Node | None:

@@ -25,6 +25,7 @@ take their place.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import tvm
 from tvm import te, tir, topi
@@ -42,22 +43,22 @@ from tvm.relay.op.op import OpPattern, register_shape_func
 _SPATIAL = "DHW"
 
 
-def _to_tensor(dims: list) -> te.Tensor:
-    """Return a tensor of these integers."""
+def _shape(shapes: list[te.Tensor], function: Callable) -> list[te.Tensor]:
+    """Return the shape whose dimensions a function computes of those of the operands.
 
-    def dim(i):
-        value = dims[-1]
-        for k in reversed(range(len(dims) - 1)):
-            value = tir.Select(i == k, dims[k], value)
-        return value
+    It is a stage of its own, which TVM does not inline. Each dimension reads several of the shape
+    before it, and inlined their number would be a power of the number of ops in a chain.
+    """
 
-    dims = [tir.const(dim, "int64") if isinstance(dim, int) else dim for dim in dims]
-    return te.compute((len(dims),), dim, name="shape")
+    def body(operands, results):
+        builder = tir.ir_builder.create()
+        result = builder.buffer_ptr(results[0])
+        dims = [[each.vload([i]) for i in range(int(each.shape[0]))] for each in operands]
+        for i, dim in enumerate(function(*dims)):
+            result[i] = tir.const(dim, "int64") if isinstance(dim, int) else dim
+        return builder.get()
 
-
-def _dims(shape: te.Tensor) -> list:
-    """Return the dimensions of the tensor that has a shape."""
-    return [shape[tir.const(i, "int32")] for i in range(int(shape.shape[0]))]
+    return [te.extern((int(shapes[0].shape[0]),), shapes, body, dtype="int64", name="shape")]
 
 
 def _axis_values(values, count: int) -> tuple[int, ...]:
@@ -83,9 +84,9 @@ def _same(count: int = 1) -> Callable:
     return shapes
 
 
-def _pool(attrs, inputs, out_ndims):
+def _pool(attrs, dims: list) -> list:
     """Return the shape of a pooling's result."""
-    layout, dims = str(attrs.layout), _dims(inputs[0])
+    layout = str(attrs.layout)
     letters = [letter for letter in _SPATIAL if letter in layout]
     count = len(letters)
     window = _axis_values(attrs.pool_size, count)
@@ -94,25 +95,25 @@ def _pool(attrs, inputs, out_ndims):
         axis, reach = layout.index(letter), (window[i] - 1) * dilation[i] + 1
         late = strides[i] - 1 if attrs.ceil_mode else 0
         dims[axis] = te.floordiv(dims[axis] + (padded - reach + late), strides[i]) + 1
-    return [_to_tensor(dims)]
+    return dims
 
 
-def _adaptive_pool(attrs, inputs, out_ndims):
+def _adaptive_pool(attrs, dims: list) -> list:
     """Return the shape of the result of a pooling to a size that is given."""
-    layout, dims = str(attrs.layout), _dims(inputs[0])
+    layout = str(attrs.layout)
     axes = [layout.index(letter) for letter in _SPATIAL if letter in layout]
     size = ints(attrs.output_size or ())
     for axis, out in zip(axes, size * len(axes) if len(size) == 1 else size):
         dims[axis] = out
-    return [_to_tensor(dims)]
+    return dims
 
 
-def _resize3d(attrs, inputs, out_ndims):
+def _resize3d(attrs, dims: list) -> list:
     """Return the shape of an image that is brought to a size."""
-    layout, dims = str(attrs.layout), _dims(inputs[0])
+    layout = str(attrs.layout)
     for letter, size in zip(_SPATIAL, ints(attrs.size)):
         dims[layout.index(letter)] = size
-    return [_to_tensor(dims)]
+    return dims
 
 
 def _channels(attrs, data, weight, is_transposed: bool):
@@ -131,10 +132,9 @@ def _channels(attrs, data, weight, is_transposed: bool):
 
 
 def _conv(is_transposed: bool) -> Callable:
-    """Return the shape function of convolutions."""
+    """Return the function of the dimensions of convolutions' results."""
 
-    def shapes(attrs, inputs, out_ndims):
-        data, weight = _dims(inputs[0]), _dims(inputs[1])
+    def shape(attrs, data: list, weight: list) -> list:
         layout, kernel = str(attrs.data_layout), str(attrs.kernel_layout)
         dims = list(data)
         dims[layout.index("C")] = _channels(attrs, data, weight, is_transposed)
@@ -151,7 +151,16 @@ def _conv(is_transposed: bool) -> Callable:
                 dims[axis] = (data[axis] - 1) * strides[i] + reach - padded + extra[i]
             else:
                 dims[axis] = te.floordiv(data[axis] + padded - reach, strides[i]) + 1
-        return [_to_tensor(dims)]
+        return dims
+
+    return shape
+
+
+def _of(function: Callable, count: int = 1) -> Callable:
+    """Return the shape function of a function of attributes and the first operands' dimensions."""
+
+    def shapes(attrs, inputs, out_ndims):
+        return _shape(list(inputs[:count]), partial(function, attrs))
 
     return shapes
 
@@ -183,11 +192,15 @@ def register() -> None:
     same = (*own, "cast", "qnn.quantize", "qnn.dequantize")
     for name in (*same, *filter(_is_unary, map(str, tvm.ir.Op.list_op_names()))):
         _register_missing(name, _same())
-    _register_missing("image.resize3d", _resize3d)
+    _register_missing("image.resize3d", _of(_resize3d))
     # TVM has one for those to a single element, which have no attribute with the size.
     for name in (*GLOBAL_POOLS, *ADAPTIVE_POOLS):
-        _register_missing(name, _adaptive_pool)
-    windows = ((POOLS, _pool), (CONVS, _conv(False)), (CONVS_TRANSPOSED, _conv(True)))
+        _register_missing(name, _of(_adaptive_pool))
+    windows = (
+        (POOLS, _of(_pool)),
+        (CONVS, _of(_conv(is_transposed=False), 2)),
+        (CONVS_TRANSPOSED, _of(_conv(is_transposed=True), 2)),
+    )
     for names, function in windows:
         for name in names:
             _register(name, function)
