@@ -82,6 +82,23 @@ def test_values_of_both_signs(op):
     run_alone(expr, {"x": x}, None, reference, kinds=["reduction"], rtol=RTOL)
 
 
+@pytest.mark.parametrize("then", [lambda y: y, relay.negative], ids=["alone", "post-op"])
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_rows_of_infinities(op, then):
+    """oneDNN begins with the lowest or highest float, which a mask may have, too."""
+    infinity, limit = np.float32(np.inf), np.finfo("float32").max
+    rows = [infinity, -infinity, limit, -limit]
+    x = np.stack([np.full(40, value, "float32") for value in rows] + [rand(40)])
+    x[0, 7], x[1, 7] = np.nan, np.nan
+    values = {"max": np.fmax, "min": np.fmin}[op].reduce(x, axis=1)
+    expr = then(getattr(relay, op)(var("x", x.shape), axis=1))
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
+    expected = values if then is not relay.negative else -values
+    (result,) = direct.run(mod, {"x": x})
+    np.testing.assert_array_equal(result, expected)
+    assert dnnl.offload_report(mod).partitions == 1
+
+
 POST_OPS = {
     "rsqrt": (lambda y, z: relay.rsqrt(y + relay.const(1.5))),
     "binary": (lambda y, z: relay.sqrt((y + z) * z)),

@@ -25,6 +25,7 @@
 #include <limits>
 #include <vector>
 
+#include "../exec/parallel.h"
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "rows.h"
@@ -59,6 +60,39 @@ Tensor ReduceRows(const NodeReader& node, PlanBuilder* plan, dnnl::algorithm alg
              fused.AddTo({{DNNL_ARG_SRC, matrix}, {DNNL_ARG_DST, dst}}, node, plan, desc),
              fused.names);
   return dst;
+}
+
+/*!
+ * \brief Have the latest step, a maximum or minimum of rows, return the infinity of a row that has
+ * nothing else.
+ *
+ * oneDNN begins with the lowest or highest float, and ends with it then. A mask may have that
+ * number, too, so the row tells.
+ *
+ * \param matrix The rows, in float32; the first argument of the step.
+ * \param sign 1 for a maximum, -1 for a minimum.
+ */
+void RestoreInfinities(PlanBuilder* plan, const Tensor& matrix, float sign) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  // Of rows: the time that it takes to wake up a thread.
+  constexpr int64_t kGrain = 4096;
+  const int64_t rows = matrix.dims()[0], columns = matrix.dims()[1];
+  const float begin = -sign * std::numeric_limits<float>::max(), wanted = -sign * kInfinity;
+  plan->AppendKernel([=](void* const* data) {
+    const float* src = static_cast<const float*>(data[0]);
+    float* dst = static_cast<float*>(data[1]);
+    ParallelFor(rows, kGrain, [&](int64_t first, int64_t last) {
+      for (int64_t row = first; row < last; ++row) {
+        if (dst[row] != begin) continue;
+        const float *it = src + row * columns, *end = it + columns;
+        // Of NaN alone it stays as it is.
+        if (std::none_of(it, end, [=](float x) { return sign * x > -kInfinity; }) &&
+            std::count(it, end, wanted) > 0) {
+          dst[row] = wanted;
+        }
+      }
+    });
+  });
 }
 
 }  // namespace
@@ -98,7 +132,15 @@ void LowerReduce(const NodeReader& node, PlanBuilder* plan) {
                                                         NumElements(operand.dims());
                                                     return plan->Reshaped(node, operand, {size, 1});
                                                   }});
-  const Tensor dst = ReduceRows(node, plan, FindOp(node.OpName())->algorithm, rows.matrix(), fused);
+  const dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
+  const bool is_max = algorithm == dnnl::algorithm::reduction_max;
+  const bool selects = (is_max || algorithm == dnnl::algorithm::reduction_min) &&
+                       rows.matrix().dtype() == dnnl::memory::data_type::f32;
+  if (selects && !fused.names.empty()) {
+    throw dnnl::error(dnnl_unimplemented, "infinities are restored before post-ops");
+  }
+  const Tensor dst = ReduceRows(node, plan, algorithm, rows.matrix(), fused);
+  if (selects) RestoreInfinities(plan, rows.matrix(), is_max ? 1.f : -1.f);
   plan->SetOutput(node, plan->Reshaped(node, dst, out_dims));
 }
 
