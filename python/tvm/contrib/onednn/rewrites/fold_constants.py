@@ -58,13 +58,22 @@ def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
         new = _filled(graph, node) if node.name in _FILLED else None
         if new is None and node.name == "where":
             new = _selected(node)
-        # A matrix that is broadcast to each of a batch is multiplied by once, see `simplify`.
-        if new is None and _is_known(node) and node.name != "broadcast_to":
+        if new is None and _is_known(node) and not _is_broadcast_by_users(rules, node):
             new = _constant(graph, node)
         if new is not None:
             graph.replace(node, new)
             folded += [node] if node.name == QUANTIZE else []
     return folded
+
+
+def _is_broadcast_by_users(rules: Rules, node: Node) -> bool:
+    """Whether a broadcast may be left to what reads it, see `simplify`.
+
+    A matmul by each matrix of a batch is one by the matrix, and a binary op broadcasts itself.
+    """
+    return node.name == "broadcast_to" and any(
+        rules.is_heavy(user.name) or user.name in rules.with_field("post") for user in node.users
+    )
 
 
 def _read(node: Node) -> list[Node]:
