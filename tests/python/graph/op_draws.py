@@ -293,6 +293,7 @@ def _numbers(*names):
 DRAWS = {
     **dict.fromkeys((*ELTWISE, "nn.batch_flatten"), _unary()),
     **dict.fromkeys(("ceil", "floor", "sign", "trunc", "dnnl.round"), _unary()),
+    **dict.fromkeys(("dnnl.masked_softmax", "dnnl.nan_safe_softmax"), _unary()),
     "where": _where,
     "broadcast_to": _broadcast_to,
     "take": _take,

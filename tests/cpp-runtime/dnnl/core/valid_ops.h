@@ -293,6 +293,9 @@ inline std::vector<ValidOp> ValidOps() {
                   {"bias", {"2"}}},
                  {image}});
   ops.push_back({"dnnl.rms_norm", {image, Float32({5})}, {{"epsilon", {"1e-05"}}}, {image}});
+  for (const char* name : {"dnnl.masked_softmax", "dnnl.nan_safe_softmax"}) {
+    ops.push_back({name, {image}, {}, {image}});
+  }
   for (const char* name : {"nn.softmax", "nn.fast_softmax", "nn.log_softmax"}) {
     ops.push_back({name, {image}, {{"axis", {"-1"}}}, {image}});
   }

@@ -123,6 +123,8 @@ TABLE: dict[str, OpSpec] = {
         function("nn.layer_norm", axis_reason),
         function("nn.lrn", lrn_reason, relax=""),
         function("dnnl.rms_norm", rms_norm_reason, relax="nn.rms_norm"),
+        function("dnnl.masked_softmax", virtual_reason, relax="", is_not_negative=always),
+        function("dnnl.nan_safe_softmax", virtual_reason, relax="", is_not_negative=always),
         function("nn.fast_softmax", axis_reason, relax=""),
         function("nn.log_softmax", axis_reason),
         function("nn.softmax", axis_reason, is_not_negative=always),

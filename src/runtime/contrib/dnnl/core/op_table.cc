@@ -112,6 +112,8 @@ const OpSpec kOps[] = {
     {"nn.layer_norm", 3, 3, {InferLayerNorm, LowerLayerNorm}},
     {"nn.lrn", 1, 1, {InferLRN, LowerLRN}},
     {"dnnl.rms_norm", 1, 2, {InferRMSNorm, LowerRMSNorm}},
+    {"dnnl.masked_softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
+    {"dnnl.nan_safe_softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
     {"nn.fast_softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
     {"nn.log_softmax", 1, 1, kSoftmax, algorithm::softmax_log},
     {"nn.softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
