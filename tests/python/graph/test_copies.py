@@ -19,6 +19,7 @@
 import numpy as np
 import pytest
 from graph_reader import Reader
+from tvm.contrib.onednn.graph.dim import Dim
 from tvm.contrib.onednn.graph.evaluate import evaluate
 from tvm.contrib.onednn.graph.node import CALL
 from tvm.contrib.onednn.policy.op_spec import Rules
@@ -93,3 +94,36 @@ def test_refused(name):
     decompose(graph, RULES)
     (node,) = (node for node in graph.nodes if node.kind == CALL)
     assert reason in node.unsupported
+
+
+def _concatenation(build):
+    """Return a concatenation along an axis whose sizes are open."""
+    r = Reader()
+    x = r.input(2, Dim.symbol("n"), 3)
+    token = r.call("nn.dense", x, r.constant(np.eye(3)))
+    token = r.call("nn.pad", token, r.constant(0.0), pad_width=[[0, 0]] * 3, pad_mode="constant")
+    fields = build(r, x, token)
+    node = r.call("concatenate", r.tuple(*fields), axis=1)
+    r.returns(node)
+    return node
+
+
+CONCATENATIONS = {
+    "computed": (lambda r, x, token: [token, token], None),
+    "input": (lambda r, x, token: [x, token], None),
+    "sum": (lambda r, x, token: [r.call("add", token, x), x], None),
+    "input-moved": (
+        lambda r, x, token: [r.call("nn.relu", x), token],
+        "tensor 0 may be empty: its size along axis 1 is open",
+    ),
+    "inputs": (
+        lambda r, x, token: [x, x],
+        "each tensor may be empty: their sizes along axis 1 are open",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CONCATENATIONS)
+def test_a_concatenation_of_open_sizes(case):
+    build, reason = CONCATENATIONS[case]
+    assert RULES.refusal(_concatenation(build)) == reason

@@ -101,6 +101,54 @@ def test_rows_by_index(mode, indices):
     np.testing.assert_allclose(got, rows @ rand(8, 4, seed=2), rtol=1e-5, atol=1e-5)
 
 
+def _cached(builder, past, x):
+    """Attention to the keys of a cache and a new one."""
+    key = builder.emit(op.matmul(x, const(8, 8)))
+    keys = builder.emit(op.concat([past, key], 1))
+    scores = builder.emit(op.matmul(x, builder.emit(op.permute_dims(keys, [0, 2, 1]))))
+    weights = builder.emit(op.nn.softmax(scores))
+    return relax.Tuple([builder.emit(op.matmul(weights, keys)), keys])
+
+
+def test_a_cache_that_is_empty_at_first():
+    past, x = var("past", 2, "n", 8), var("x", 2, 3, 8)
+    mod = tvm_dnnl.partition_for_dnnl(module(_cached, past, x))
+    assert partitions(mod) == 1
+    assert composites(mod)["dnnl.concatenate"] == 1
+    library = compiled(mod)
+    for size in (0, 1, 7, 0):
+        values = rand(2, size, 8, seed=size), rand(2, 3, 8)
+        keys = np.concatenate([values[0], values[1] @ rand(8, 8, seed=1)], 1)
+        exponential = np.exp(values[1] @ keys.transpose(0, 2, 1))
+        wanted = exponential / exponential.sum(-1, keepdims=True) @ keys
+        for got, want in zip(run(library, *values), (wanted, keys)):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def _moved(builder, past, x):
+    """A transpose reads the cache first, and oneDNN has no empty tensors."""
+    past = builder.emit(op.permute_dims(past, [0, 2, 1]))
+    return _cached(builder, past, x)
+
+
+def _of_caches(builder, past, x):
+    """Nothing tells that there is an element."""
+    return op.nn.relu(builder.emit(op.concat([past, past], 1)))
+
+
+@pytest.mark.parametrize(
+    "build, shape, reason",
+    [
+        (_moved, (2, 8, "n"), "tensor 0 may be empty: its size along axis 1 is open"),
+        (_of_caches, (2, "n", 8), "each tensor may be empty: their sizes along axis 1 are open"),
+    ],
+)
+def test_caches_that_stay_on_tvm(build, shape, reason):
+    mod = module(build, var("past", *shape), var("x", 2, 3, 8))
+    report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(mod, prune=False))
+    assert list(report.reasons["concat"]) == [reason]
+
+
 @pytest.mark.parametrize("name", ["ceil", "floor", "round", "sign", "trunc"])
 def test_special_values(name):
     """Halves, zeros of both signs, numbers without a fraction, infinities, and NaN."""

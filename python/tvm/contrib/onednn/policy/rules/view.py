@@ -147,13 +147,18 @@ def concat_reason(call: OpView) -> str | None:
     axis = int(call.attrs.axis)
     # Along its own axis a stack has as many as there are tensors.
     is_open = call.result.shape[axis] is None
+    filled = []
     for i, field in enumerate(call.args[0]):
         reason = tensor_reason(f"tensor {i}", field, 1, VIEWED)
         if reason:
             return reason
-        if is_open and field.shape[axis] is None:
-            # As what a loop collects is, before its first turn.
+        if is_open:
+            filled.append(field.shape[axis] is not None or call.is_filled(i, axis))
+        if False in filled:
             return f"tensor {i} may be empty: its size along axis {axis} is open"
+    if is_open and True not in filled:
+        # As what a loop collects is, before its first turn.
+        return f"each tensor may be empty: their sizes along axis {axis} are open"
     return tensor_reason("result", call.result, 1, VIEWED)
 
 
