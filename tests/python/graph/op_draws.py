@@ -16,74 +16,9 @@
 # under the License.
 """Draws a call of each op of the table without a TVM: operands and attributes."""
 
-import random
-from typing import NamedTuple
-
 import numpy as np
+from op_draw import LETTERS, SIZES, Call, Draw
 from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
-from tvm.contrib.onednn.policy.op_view import Tensor
-
-LETTERS = {1: "W", 2: "HW", 3: "DHW"}
-SIZES = (1, 2, 2, 3, 4, 5, 6, 7)
-
-
-class Call(NamedTuple):
-    """The values of the operands, a list for a tuple, and the attributes."""
-
-    values: list
-    attrs: dict
-
-    def types(self, opened=()):
-        """Return the types of the operands, with what a dictionary has in the place of sizes."""
-
-        def type_of(value):
-            if isinstance(value, list):
-                return tuple(map(type_of, value))
-            sizes = dict(opened)
-            return Tensor(tuple(sizes.get(n, n) for n in value.shape), str(value.dtype))
-
-        return [type_of(value) for value in self.values]
-
-
-class Draw:
-    """What an op is drawn with; the same seed draws the same."""
-
-    def __init__(self, seed):
-        self.random, self.numbers = random.Random(seed), np.random.default_rng(seed)
-
-    def choice(self, items):
-        return self.random.choice(list(items))
-
-    def integer(self, low, high):
-        return self.random.randint(low, high)
-
-    def shape(self, *ranks):
-        return [self.choice(SIZES) for _ in range(self.choice(ranks or range(1, 6)))]
-
-    def values(self, shape):
-        """Return positive values, which every function accepts."""
-        return self.numbers.uniform(0.5, 1.5, shape).astype("float32")
-
-    def axis(self, shape):
-        return self.integer(-len(shape), len(shape) - 1)
-
-    def axes(self, shape, least=0):
-        picked = self.random.sample(range(len(shape)), self.integer(least, len(shape)))
-        return [axis - len(shape) * self.integer(0, 1) for axis in picked]
-
-    def image(self, n):
-        """Return sizes by letter, and a layout."""
-        sizes = {letter: self.choice(SIZES) + 4 for letter in LETTERS[n]}
-        sizes.update(N=self.choice((1, 2)), C=self.choice((2, 4, 6)))
-        return sizes, self.choice((f"NC{LETTERS[n]}", f"N{LETTERS[n]}C"))
-
-    def window(self, n):
-        """Return strides, padding and dilation of n spatial axes."""
-        return dict(
-            strides=[self.choice((1, 1, 2, 3)) for _ in range(n)],
-            padding=[self.choice((0, 0, 1)) for _ in range(self.choice((1, n, 2 * n)))],
-            dilation=[self.choice((1, 1, 2)) for _ in range(n)],
-        )
 
 
 def _conv(n, transposed=False):
@@ -295,6 +230,28 @@ def _layout_transform(d):
     return Call([d.values(shape)], {"src_layout": source, "dst_layout": target})
 
 
+def _where(d):
+    shape = d.shape()
+    shapes = [[d.choice((n, n, 1)) for n in shape][d.integer(0, 1) :] for _ in "cxy"]
+    condition = d.numbers.integers(0, 2, shapes[0]).astype("bool")
+    return Call([condition, *map(d.values, shapes[1:])], {})
+
+
+def _broadcast_to(d):
+    shape = d.shape()
+    target = [d.choice((2, 3)) for _ in range(d.integer(0, 2))]
+    target += [d.choice((-1, 3)) if n == 1 else d.choice((-1, n)) for n in shape]
+    return Call([d.values(shape)], {"shape": target})
+
+
+def _take(d):
+    shape = d.shape(1, 2, 3)
+    axis = d.axis(shape)
+    indices = d.numbers.integers(0, shape[axis], d.shape(1, 2)).astype("int32")
+    attrs = {"axis": axis, "batch_dims": 0, "mode": d.choice(("clip", "wrap", "fast"))}
+    return Call([d.values(shape), indices], attrs)
+
+
 def _transpose(d):
     shape = d.shape()
     axes = d.choice((None, [], d.axes(shape, len(shape))))
@@ -335,6 +292,11 @@ def _numbers(*names):
 # By op: draws a call.
 DRAWS = {
     **dict.fromkeys((*ELTWISE, "nn.batch_flatten"), _unary()),
+    **dict.fromkeys(("ceil", "floor", "sign", "trunc", "dnnl.round"), _unary()),
+    **dict.fromkeys(("dnnl.masked_softmax", "dnnl.nan_safe_softmax"), _unary()),
+    "where": _where,
+    "broadcast_to": _broadcast_to,
+    "take": _take,
     **dict.fromkeys((*BINARY, *COMPARISONS), _binary),
     **{f"nn.conv{n}d": _conv(n) for n in LETTERS},
     **{f"nn.conv{n}d_transpose": _conv(n, True) for n in LETTERS},

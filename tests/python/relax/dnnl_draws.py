@@ -20,6 +20,7 @@ Sizes are small, often one and often equal; attributes are all that are legal, t
 kernels for among them.
 """
 
+import dnnl_copy_draws
 import numpy as np
 from dnnl_draw import BYTES, LETTERS, SIZES
 from dnnl_modules import rand
@@ -280,16 +281,6 @@ def _squeeze(d):
     return op.squeeze(d.data(shape), axes)
 
 
-def _take(d):
-    shape = d.shape()
-    axis = d.axis(shape)
-    first, step = d.integer(-1, shape[axis]), d.choice((1, 1, 2, -1))
-    indices = first + step * np.arange(d.integer(1, 3))
-    dtype = d.choice(("int32", "int64"))
-    indices = relax.const(d.choice((indices, indices[:1], indices[0])).astype(dtype), dtype)
-    return op.take(d.data(shape), indices, axis)
-
-
 def _attention(d):
     batch, heads, rows, keys, size, out = (d.choice((1, 1, 2, 3, 4)) for _ in range(6))
     query, key, value = (rows, size), (keys, size), (keys, out)
@@ -347,6 +338,7 @@ def _dequantize(d):
 
 # By name without "relax.": draws a call, or a function that makes one with a BlockBuilder.
 DRAWS = {
+    **dnnl_copy_draws.DRAWS,
     **{f"nn.conv{n}d": _conv(n) for n in LETTERS},
     **{f"nn.conv{n}d_transpose": _conv(n, True) for n in LETTERS},
     **{f"nn.{kind}_pool{n}d": _pool(kind, n) for kind in ("max", "avg") for n in LETTERS},
@@ -386,7 +378,6 @@ DRAWS = {
     "squeeze": _squeeze,
     "stack": _stack,
     "strided_slice": _strided_slice,
-    "take": _take,
 }
 
 # Relax makes the first of the second; the third is never read.

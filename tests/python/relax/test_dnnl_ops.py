@@ -17,6 +17,7 @@
 """Ops of Relax on oneDNN: what is offloaded, as which composites, and with which results."""
 
 import pytest
+from dnnl_copy_cases import CASES as COPY_CASES
 from dnnl_modules import (
     X3,
     X4,
@@ -336,13 +337,9 @@ CASES = {
         for name in ("max", "min", "prod")
     },
     "negative": (lambda b, x: op.negative(x), [X3], {"dnnl.negative": 1}),
+    **COPY_CASES,
     "log": (lambda b, x: op.log(b.emit(op.exp(x))), [X3], {"dnnl.exp": 1, "dnnl.log": 1}),
     "rsqrt": (lambda b, x: op.rsqrt(b.emit(op.exp(x))), [X3], {"dnnl.exp": 1, "dnnl.rsqrt": 1}),
-    "astype": (
-        lambda b, x: op.nn.relu(b.emit(op.astype(x, "float32"))),
-        [var("x", 4, 8, dtype="int8")],
-        {"dnnl.cast": 1, "dnnl.relu": 1},
-    ),
     "flatten": (
         lambda b, x: op.nn.relu(b.emit(op.flatten(b.emit(op.nn.batch_flatten(x))))),
         [X3],

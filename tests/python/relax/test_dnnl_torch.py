@@ -147,19 +147,19 @@ def test_resnet(is_open):
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
 def test_transformer(is_open):
-    """The look-up of the embedding stays, with a cast and a reshape of its indices."""
-    counts = check(transformer, is_open, by_tvm(False), (60, 63), 1)
+    """TVM casts and reshapes the indices of the embedding."""
+    counts = check(transformer, is_open, by_tvm(False), (61, 63), 1)
     assert counts["dnnl.softmax"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
-@pytest.mark.parametrize("build, offloaded", [(resnet, (26, 26)), (transformer, (60, 63))])
+@pytest.mark.parametrize("build, offloaded", [(resnet, (26, 26)), (transformer, (61, 63))])
 def test_from_exported_program(build, offloaded, is_open):
     counts = check(build, is_open, tvm_dnnl.from_exported_program, offloaded, 1)
     assert counts["dnnl.batch_norm"] == 0 and counts["dnnl.softmax"] == 2 * (build is transformer)
 
 
 def test_decomposed_transformer():
-    """PyTorch writes what guards rows that are masked as a whole, which stays on TVM."""
-    counts = check(transformer, True, by_tvm(True), (87, 105), 3)
-    assert counts["dnnl.softmax"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2
+    """PyTorch writes a guard for rows that are masked as a whole, which is fused to the softmax."""
+    counts = check(transformer, True, by_tvm(True), (99, 101), 1)
+    assert counts["dnnl.masked_softmax"] == 2 and counts["dnnl.dense_bias_gelu_erf"] == 2

@@ -59,6 +59,7 @@ inline TensorType Float32(std::vector<int64_t> shape) {
   return {std::move(shape), {kDLFloat, 32, 1}};
 }
 inline TensorType Int32(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 32, 1}}; }
+inline TensorType Bool(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 1, 1}}; }
 inline TensorType Int8(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 8, 1}}; }
 
 inline void AppendConvs(std::vector<ValidOp>* ops) {
@@ -121,9 +122,9 @@ inline void AppendConvs(std::vector<ValidOp>* ops) {
 
 inline void AppendElementwise(std::vector<ValidOp>* ops) {
   const TensorType x = Float32({2, 3, 4});
-  for (const char* name :
-       {"nn.relu", "abs", "exp", "log", "negative", "rsqrt", "sigmoid", "sqrt", "tanh",
-        "dnnl.gelu_erf", "dnnl.gelu_tanh", "dnnl.mish", "dnnl.rsqrt", "dnnl.softplus"}) {
+  for (const char* name : {"nn.relu", "abs", "exp", "log", "negative", "rsqrt", "sigmoid", "sqrt",
+                           "tanh", "dnnl.gelu_erf", "dnnl.gelu_tanh", "dnnl.mish", "dnnl.rsqrt",
+                           "dnnl.softplus", "ceil", "floor", "sign", "trunc", "dnnl.round"}) {
     ops->push_back({name, {x}, {}, {x}});
   }
   for (const char* name : {"nn.leaky_relu", "dnnl.elu", "dnnl.hard_sigmoid", "dnnl.hard_swish",
@@ -141,6 +142,7 @@ inline void AppendElementwise(std::vector<ValidOp>* ops) {
        {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"}) {
     ops->push_back({name, {x, Float32({4})}, {}, {{x.shape, {kDLUInt, 1, 1}}}});
   }
+  ops->push_back({"where", {Bool({3, 1}), x, Float32({4})}, {}, {x}});
   const TensorType q = Int8({2, 3, 4}), scale = Float32({3}), zero = Int32({3});
   ops->push_back(
       {"qnn.quantize", {x, scale, zero}, {{"axis", {"1"}}, {"out_dtype", {"int8"}}}, {q}});
@@ -170,6 +172,11 @@ inline void AppendViews(std::vector<ValidOp>* ops) {
                    {"axes", {"0", "2"}},
                    {"slice_mode", {"end"}}},
                   {Float32({2, 3, 2})}});
+  ops->push_back({"broadcast_to", {Float32({3, 1})}, {}, {Float32({2, 3, 4})}});
+  ops->push_back({"take",
+                  {x, Int32({5})},
+                  {{"axis", {"1"}}, {"batch_dims", {"0"}}, {"mode", {"clip"}}},
+                  {Float32({2, 5, 4})}});
   ops->push_back({"contrib_reverse_reshape", {x}, {{"newshape", {"-1", "0"}}}, {Float32({6, 4})}});
   ops->push_back(
       {"expand_dims", {x}, {{"axis", {"1"}}, {"num_newaxis", {"2"}}}, {Float32({2, 1, 1, 3, 4})}});
@@ -286,6 +293,9 @@ inline std::vector<ValidOp> ValidOps() {
                   {"bias", {"2"}}},
                  {image}});
   ops.push_back({"dnnl.rms_norm", {image, Float32({5})}, {{"epsilon", {"1e-05"}}}, {image}});
+  for (const char* name : {"dnnl.masked_softmax", "dnnl.nan_safe_softmax"}) {
+    ops.push_back({name, {image}, {}, {image}});
+  }
   for (const char* name : {"nn.softmax", "nn.fast_softmax", "nn.log_softmax"}) {
     ops.push_back({name, {image}, {{"axis", {"-1"}}}, {image}});
   }

@@ -30,7 +30,7 @@ from ..policy.op_view import Tensor, Value
 from ..policy.rules.binary import COMPARISON
 from ..policy.table import TABLE
 from . import infer_windows
-from .dim import Size, divided, product
+from .dim import Dim, Size, divided, product
 from .infer_windows import out_dtype
 
 # From the operands, the attributes, and the name of the op.
@@ -102,6 +102,29 @@ def _binary(args, attrs, name):
 
 def _comparison(args, attrs, name):
     return Tensor(broadcast(*(arg.dims for arg in args)), "bool")
+
+
+def _where(args, attrs, name):
+    return Tensor(broadcast(*(arg.dims for arg in args)), args[1].dtype)
+
+
+def _broadcast_to(args, attrs, name):
+    dims = args[0].dims
+    missing = len(attrs.shape) - len(dims)
+    sizes = [dims[k - missing] if size == -1 else size for k, size in enumerate(attrs.shape)]
+    return Tensor(tuple(size if _is_size(size) else None for size in sizes), args[0].dtype)
+
+
+def _is_size(size) -> bool:
+    return size is None or isinstance(size, (int, Dim))
+
+
+def _take(args, attrs, name):
+    (data, indices), axis = args, getattr(attrs, "axis", None)
+    if axis is None:
+        return Tensor(indices.dims, data.dtype)
+    axis = int(axis) % len(data.dims)
+    return Tensor((*data.dims[:axis], *indices.dims, *data.dims[axis + 1 :]), data.dtype)
 
 
 def _dense(args, attrs, name):
@@ -308,6 +331,7 @@ ELTWISE = [name for name, row in TABLE.items() if row.post == "eltwise"]
 # Ops whose result is of the shape and type of the first operand.
 UNARY = (
     *ELTWISE,
+    *"ceil floor sign trunc dnnl.round dnnl.masked_softmax dnnl.nan_safe_softmax".split(),
     *"nn.prelu nn.bias_add nn.softmax nn.fast_softmax nn.log_softmax nn.layer_norm".split(),
     *"nn.group_norm nn.instance_norm nn.l2_normalize nn.lrn dnnl.rms_norm".split(),
 )
@@ -318,6 +342,9 @@ _INFERENCES: dict[str, Inference] = {
     **dict.fromkeys(UNARY, _same),
     **dict.fromkeys(BINARY, _binary),
     **dict.fromkeys(COMPARISONS, _comparison),
+    "where": _where,
+    "broadcast_to": _broadcast_to,
+    "take": _take,
     "cast": _cast,
     "qnn.quantize": _converted,
     "qnn.dequantize": _converted,

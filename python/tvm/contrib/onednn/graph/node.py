@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..policy.op_view import NoTensor, OpView, Tensor, Value
+from .emptiness import is_filled
 from .numpy_types import rounded
 
 CALL, TUPLE, FIELD, CONSTANT, INPUT, NATIVE = (
@@ -192,6 +193,10 @@ class Node(OpView):
     def is_live(self) -> bool:
         """Whether it is in the graph."""
         return self.index is not None
+
+    def is_filled(self, k: int, axis: int) -> bool | None:
+        """Whether tensor `k` of the tuple that a call reads has elements along an axis."""
+        return is_filled(self.operands[0].operands[k], axis)
 
     @property
     def value(self) -> np.ndarray:

@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 
 from ..policy.rules.quantize import along
@@ -118,6 +120,19 @@ def _log_softmax(attrs, result_type, data):
     return shifted - np.log(np.exp(shifted).sum(int(attrs.axis), keepdims=True))
 
 
+def _nan_safe_softmax(attrs, result_type, data):
+    return np.nan_to_num(_along_last_axis(data), nan=0.0)
+
+
+def _masked_softmax(attrs, result_type, data):
+    masked = np.all(data == -np.inf, axis=-1, keepdims=True)
+    return np.where(masked, 0.0, _along_last_axis(data))
+
+
+def _along_last_axis(data):
+    return _softmax(SimpleNamespace(axis=-1), None, data)
+
+
 DEFINITIONS = {
     "nn.dense": _dense,
     "nn.matmul": _matmul,
@@ -133,5 +148,7 @@ DEFINITIONS = {
     "dnnl.rms_norm": _rms_norm,
     "nn.softmax": _softmax,
     "nn.fast_softmax": _softmax,
+    "dnnl.nan_safe_softmax": _nan_safe_softmax,
+    "dnnl.masked_softmax": _masked_softmax,
     "nn.log_softmax": _log_softmax,
 }

@@ -249,8 +249,12 @@ DEFINITIONS: dict[str, Definition] = {
         )
     },
     "divide": _elementwise(_divide),
-    # Halves away from zero.
+    # Relay's: halves away from zero.
     "round": _elementwise(ROUND["round"]),
+    # Relax's: halves to even.
+    "dnnl.round": _elementwise(np.rint),
+    # Zero for NaN, as TVM computes it.
+    "sign": _elementwise(lambda x: np.where(x > 0, 1.0, np.where(x < 0, -1.0, 0.0))),
     **numpy_windows.DEFINITIONS,
     **numpy_norms.DEFINITIONS,
     **numpy_moves.DEFINITIONS,

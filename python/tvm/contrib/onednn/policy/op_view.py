@@ -140,6 +140,17 @@ class OpView:
         self.arg_names = arg_names or [f"argument {i}" for i in range(len(args))]
         self.returns_tuple = returns_tuple
 
+    def is_filled(self, k: int, axis: int) -> bool | None:
+        """Whether tensor `k` of the first operand, a tuple, has elements along an axis in each run.
+
+        Returns
+        -------
+        is_filled : bool | None
+            None for one that may be empty, but is not computed by an op of the table. False also
+            for one of which nothing is known.
+        """
+        return False
+
     @property
     def result(self) -> Value:
         """The only result, or the first."""

@@ -22,5 +22,4 @@ REFUSED = {
     "erf": "oneDNN supports it only as a part of GELU",
     "power": "oneDNN requires a constant exponent",
     "round": "oneDNN rounds half to even, Relay half away from zero",
-    "where": "oneDNN 3.2 cannot select between two tensors",
 }

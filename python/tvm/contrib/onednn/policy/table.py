@@ -33,6 +33,7 @@ from .op_spec import (
 )
 from .rules.binary import BINARY, COMPARISON, DIVIDE
 from .rules.conv import CONV, CONV_TRANSPOSE
+from .rules.copies import broadcast_to_reason, take_reason, where_reason
 from .rules.eltwise import (
     CLIP,
     cast_reason,
@@ -122,6 +123,8 @@ TABLE: dict[str, OpSpec] = {
         function("nn.layer_norm", axis_reason),
         function("nn.lrn", lrn_reason, relax=""),
         function("dnnl.rms_norm", rms_norm_reason, relax="nn.rms_norm"),
+        function("dnnl.masked_softmax", virtual_reason, relax="", is_not_negative=always),
+        function("dnnl.nan_safe_softmax", virtual_reason, relax="", is_not_negative=always),
         function("nn.fast_softmax", axis_reason, relax=""),
         function("nn.log_softmax", axis_reason),
         function("nn.softmax", axis_reason, is_not_negative=always),
@@ -147,6 +150,8 @@ TABLE: dict[str, OpSpec] = {
         copy("concatenate", concat_reason, relax="concat"),
         copy("stack", concat_reason),
         copy("nn.pad", pad_reason),
+        copy("broadcast_to", broadcast_to_reason),
+        copy("take", take_reason, relax=""),
         view("split", **SPLIT),
         view("strided_slice", strided_slice_reason),
         view("layout_transform", layout_transform_reason, relax=""),
@@ -172,6 +177,10 @@ TABLE: dict[str, OpSpec] = {
         eltwise("sigmoid", eltwise_reason, cost_weight=FUNCTION, is_not_negative=always),
         eltwise("sqrt", eltwise_reason, is_not_negative=always),
         eltwise("tanh", eltwise_reason, cost_weight=FUNCTION),
+        OpSpec("ceil", eltwise_reason),
+        OpSpec("floor", eltwise_reason),
+        OpSpec("sign", eltwise_reason),
+        OpSpec("trunc", eltwise_reason),
         eltwise("dnnl.elu", virtual_reason, cost_weight=FUNCTION, relax=""),
         eltwise("dnnl.gelu_erf", virtual_reason, cost_weight=FUNCTION, relax="nn.gelu"),
         eltwise("dnnl.gelu_tanh", virtual_reason, cost_weight=FUNCTION, relax="nn.gelu_tanh"),
@@ -180,6 +189,7 @@ TABLE: dict[str, OpSpec] = {
         eltwise("dnnl.linear", virtual_reason, relax=""),
         eltwise("dnnl.mish", virtual_reason, cost_weight=FUNCTION, relax=""),
         eltwise("dnnl.pow", virtual_reason, cost_weight=FUNCTION, grows=True, relax="square"),
+        OpSpec("dnnl.round", virtual_reason, relax="round"),
         eltwise("dnnl.rsqrt", virtual_reason, grows=True, relax=""),
         eltwise("dnnl.softplus", virtual_reason, cost_weight=FUNCTION, relax="nn.softplus"),
         eltwise("dnnl.swish", virtual_reason, cost_weight=FUNCTION, relax="nn.silu"),
@@ -196,5 +206,6 @@ TABLE: dict[str, OpSpec] = {
         OpSpec("less_equal", **COMPARISON),
         OpSpec("greater", **COMPARISON),
         OpSpec("greater_equal", **COMPARISON),
+        OpSpec("where", where_reason, cost_weight=0),
     ]
 }

@@ -36,6 +36,9 @@ EIGHT_BITS = ("uint8", "int8")
 # The types that ops have which move elements and compute nothing.
 MOVED = (*cpu.REAL, *EIGHT_BITS)
 
+# Those of which elements may be moved, truths among them.
+VIEWED = (*MOVED, "bool")
+
 # A constant that is written out, instead of computed when the model runs, has no more elements.
 MOST_FILLED = 1 << 20
 

@@ -31,10 +31,11 @@ import numpy as np
 from ..graph.dim import Dim, is_same, number, product
 from ..graph.graph import Graph
 from ..graph.node import Node, made_below
-from ..policy import cpu
 from ..policy.op_spec import EXCLUDED, Rules
 from ..policy.op_view import Tensor
-from ..policy.tensors import MOVED
+from .copies import COPIES
+from .logic import LOGIC
+from .maker import Maker, UnsupportedOp, check_floats, check_moved
 
 # From (batch, length, heads, size) to (batch, heads, length, size), and back.
 _HEADS_FIRST = [0, 2, 1, 3]
@@ -47,74 +48,13 @@ _SELU = 1.6732632423543772848, 1.0507009873554804934
 COMPOSED = "partition_for_dnnl writes it as other ops"
 
 
-class UnsupportedOp(Exception):
-    """An op that cannot be written as others; the message is the reason for the report."""
-
-
-class Maker:
-    """Makes nodes in the place of one.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    node : Node
-        The node.
-    """
-
-    def __init__(self, graph: Graph, node: Node):
-        self.graph, self.node = graph, node
-
-    def __call__(self, op: str, *operands: Node, **attrs) -> Node:
-        return self.graph.call(op, operands, self.node, **attrs)
-
-    def scalar(self, value: float, dtype: str) -> Node:
-        """Make a constant of one number."""
-        return self.graph.constant(np.array(value), dtype)
-
-    def transpose(self, data: Node, axes: list[int]) -> Node:
-        """Make a transpose."""
-        return self("transpose", data, axes=axes)
-
-    def reshape(self, data: Node, dims) -> Node:
-        """Make a reshape to dimensions that may be open."""
-        codes = codes_of(data.type.dims, dims)
-        if codes is None:
-            raise UnsupportedOp(f"more than one open dimension of {list(dims)} is computed")
-        type_ = Tensor(tuple(dims), data.type.dtype)
-        return self.graph.call("reshape", [data], self.node, type_, newshape=codes, allowzero=False)
-
-    def squeeze(self, data: Node, axes: list[int]) -> Node:
-        """Leave out dimensions of 1."""
-        new = self("squeeze", data, axis=axes)
-        is_by_position = codes_of(data.type.dims, new.type.dims) is not None
-        return self.reshape(data, new.type.dims) if is_by_position else new
-
-    def expand_dims(self, data: Node, axis: int) -> Node:
-        """Put a dimension of 1 before an axis."""
-        new = self("expand_dims", data, axis=axis, num_newaxis=1)
-        is_by_position = codes_of(data.type.dims, new.type.dims) is not None
-        return self.reshape(data, new.type.dims) if is_by_position else new
-
-
-def codes_of(given, wanted) -> list[int] | None:
-    """Return Relay's codes for a reshape; None if they cannot say it by position."""
-    codes: list[int] = []
-    for axis, size in enumerate(wanted):
-        if isinstance(size, int):
-            codes.append(size)
-        elif axis < len(given) and is_same(size, given[axis]):
-            codes.append(0)
-        else:
-            codes.append(-1)
-    return codes if codes.count(-1) <= 1 else None
-
-
 def decompose(graph: Graph, rules: Rules) -> None:
     """Write each op that can be written as others so."""
     for node in graph.nodes:
         # Relax's ops say so where they are read; those of Relay have no row.
-        is_composed = node.unsupported == COMPOSED or (node.is_call and node.name not in rules.ops)
+        is_composed = node.unsupported == COMPOSED or (
+            node.is_call and (node.name not in rules.ops or node.name == "take")
+        )
         if not is_composed or node.name not in DECOMPOSITIONS:
             continue
         if rules.excludes(node.name.removeprefix("relax.")):
@@ -122,32 +62,19 @@ def decompose(graph: Graph, rules: Rules) -> None:
         try:
             _check_tensors(node)
             new = DECOMPOSITIONS[node.name](Maker(graph, node), node)
+            if new is None:
+                continue
             if rules.excludes(*(each.name for each in made_below(new))):
                 raise UnsupportedOp(EXCLUDED)
         except UnsupportedOp as error:
             node.unsupported = str(error)
             continue
-        if new is not None:
-            graph.reread(node, new)
+        graph.reread(node, new)
 
 
 def _check_tensors(node: Node) -> None:
     if not all(isinstance(value, Tensor) for value in (*node.args, node.type)):
         raise UnsupportedOp("the rank or the shape of a tensor is unknown")
-
-
-def _check_floats(node: Node, name: str = "data") -> str:
-    """Return the type of the data if oneDNN computes with it."""
-    dtype = node.args[0].dtype
-    if dtype not in cpu.REAL or not cpu.computes(dtype):
-        raise UnsupportedOp(f"{name} is {dtype}, which oneDNN does not support on this CPU")
-    return dtype
-
-
-def _check_moved(node: Node) -> None:
-    dtype = node.args[0].dtype
-    if dtype not in MOVED or (dtype in cpu.REAL and not cpu.computes(dtype)):
-        raise UnsupportedOp(f"data is {dtype}")
 
 
 def _attention(make: Maker, node: Node) -> Node:
@@ -161,7 +88,7 @@ def _attention(make: Maker, node: Node) -> Node:
         raise UnsupportedOp("{} query heads, {} key heads and {} value heads".format(*heads))
     if attrs.window_size is not None:
         raise UnsupportedOp(f"window_size={attrs.window_size}: oneDNN has no sliding window")
-    dtype = _check_floats(node, "query")
+    dtype = check_floats(node, "query")
     if attrs.scale is None and number(sizes[0][3]) is None:
         raise UnsupportedOp("the head size is open")
     if mask not in (None, "TopLeft", "BottomRight"):
@@ -194,51 +121,6 @@ def _causal_mask(make: Maker, scores: Node, is_at_end: bool) -> Node:
     mask = make.graph.call("triu", [filled], make.node, type_, k=1)
     filled.unsupported = mask.unsupported = "no rule for this op"
     return mask
-
-
-def _take(make: Maker, node: Node) -> Node:
-    """Write a `take` of one constant index, or of some at equal steps, as a slice."""
-    data, indices = node.operands
-    if not indices.is_constant:
-        raise UnsupportedOp("the indices are not constant, and oneDNN has no gather")
-    shape = data.type.shape
-    if (node.attrs.axis is None and len(shape) > 1) or getattr(node.attrs, "batch_dims", 0):
-        raise UnsupportedOp("a slice cannot express axis or batch_dims")
-    axis = int(node.attrs.axis or 0) % len(shape)
-    size, rank = shape[axis], indices.value.ndim
-    # In the mode "fast" any element may be read for an index out of range. PyTorch's importer
-    # writes -1 so, of which TVM's kernel reads what is before the tensor; so the last is read.
-    wraps = size and node.attrs.mode == "fast"
-    values = [
-        index + size if index < 0 and wraps else index for index in indices.value.ravel().tolist()
-    ]
-    if not values:
-        raise UnsupportedOp("0 indices, and oneDNN has no gather")
-    first, *others = values
-    steps = {after - before for before, after in zip(values, others)}
-    is_slice = len(steps) == 1 and min(steps) > 0 and rank == 1
-    if (others and not is_slice) or (rank > 1 and None in shape):
-        raise UnsupportedOp(f"{len(values)} indices, and oneDNN has no gather")
-    # Others depend on the mode. Where the size is open, there is one element at least.
-    for each in values:
-        if not 0 <= each < (size or 1):
-            raise UnsupportedOp(f"index {each} may be out of range")
-    _check_moved(node)
-    step = others[0] - first if others else 1
-    bounds = dict(begin=[first], end=[values[-1] + 1], strides=[step], axes=[axis])
-    dims = list(data.type.dims)
-    dims[axis] = len(values)
-    part = make.graph.call(
-        "strided_slice",
-        [data],
-        node,
-        Tensor(tuple(dims), data.type.dtype),
-        **bounds,
-        slice_mode="end",
-    )
-    if rank == 1:
-        return part
-    return make.reshape(part, node.type.dims) if rank else make.squeeze(part, [axis])
 
 
 def _matmul_of_vectors(make: Maker, node: Node) -> Node:
@@ -295,7 +177,7 @@ def _group_norm(make: Maker, node: Node) -> Node:
 
 def _selu(make: Maker, node: Node) -> Node:
     """Write a selu as an elu times a number: relu(x) - a * relu(1 - exp(x)) is one op of oneDNN."""
-    (data,), dtype = node.operands, _check_floats(node)
+    (data,), dtype = node.operands, check_floats(node)
     below = make("subtract", make.scalar(1.0, dtype), make("exp", data))
     below = make("multiply", make("nn.relu", below), make.scalar(_SELU[0], dtype))
     elu = make("subtract", make("nn.relu", data), below)
@@ -305,7 +187,7 @@ def _selu(make: Maker, node: Node) -> Node:
 def _variance(make: Maker, node: Node) -> Node:
     """Write a variance as the mean of squares, as TVM computes it."""
     (data,) = node.operands
-    _check_floats(node)
+    check_floats(node)
     if node.attrs.axis == []:
         raise UnsupportedOp("axis=[] reduces no axis")
     attrs = {"axis": node.attrs.axis, "exclude": False}
@@ -322,7 +204,7 @@ def _standard_deviation(make: Maker, node: Node) -> Node:
 def _pixel_shuffle(make: Maker, node: Node) -> Node:
     """Write a pixel shuffle: a step is a row and a column of the square that a position becomes."""
     (data,), step = node.operands, int(node.attrs.upscale_factor)
-    _check_moved(node)
+    check_moved(node)
     *batch, channels, height, width = data.type.dims
     if isinstance(channels, Dim) or data.type.shape[-2:].count(None) > 1:
         raise UnsupportedOp("channels, or height and width, are open")
@@ -334,7 +216,7 @@ def _pixel_shuffle(make: Maker, node: Node) -> Node:
 def _layout_transform(make: Maker, node: Node) -> Node:
     """Write a change of layout as a transpose of the blocks."""
     (data,), blocks, parts = node.operands, node.attrs.blocks, node.attrs.parts
-    _check_moved(node)
+    check_moved(node)
     dims = data.type.dims
     wanted = [(axis, inner) for axis in range(len(dims)) for inner in range(1 + (axis in blocks))]
     if sorted(parts) != wanted:
@@ -354,8 +236,8 @@ def _layout_transform(make: Maker, node: Node) -> Node:
 DECOMPOSITIONS: dict[str, Callable[[Maker, Node], Node | None]] = {
     "relax.nn.attention": _attention,
     "relax.nn.attention_bias": _attention,
-    "relax.take": _take,
-    "take": _take,
+    **LOGIC,
+    **COPIES,
     "relax.matmul": _matmul_of_vectors,
     "relax.nn.layer_norm": partial(_along_one_axis, "nn.layer_norm"),
     "relax.nn.rms_norm": partial(_along_one_axis, "dnnl.rms_norm"),

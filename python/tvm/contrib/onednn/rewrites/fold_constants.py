@@ -58,12 +58,22 @@ def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
         new = _filled(graph, node) if node.name in _FILLED else None
         if new is None and node.name == "where":
             new = _selected(node)
-        if new is None and _is_known(node) and not _is_read_unbroadcast(node):
+        if new is None and _is_known(node) and not _is_broadcast_by_users(rules, node):
             new = _constant(graph, node)
         if new is not None:
             graph.replace(node, new)
             folded += [node] if node.name == QUANTIZE else []
     return folded
+
+
+def _is_broadcast_by_users(rules: Rules, node: Node) -> bool:
+    """Whether a broadcast may be left to what reads it, see `simplify`.
+
+    A matmul by each matrix of a batch is one by the matrix, and a binary op broadcasts itself.
+    """
+    return node.name == "broadcast_to" and any(
+        rules.is_heavy(user.name) or user.name in rules.with_field("post") for user in node.users
+    )
 
 
 def _read(node: Node) -> list[Node]:
@@ -75,14 +85,6 @@ def _read(node: Node) -> list[Node]:
 def _is_known(node: Node) -> bool:
     read = _read(node)
     return bool(read) and all(each.is_constant for each in read)
-
-
-def _is_read_unbroadcast(node: Node) -> bool:
-    """Whether what a broadcast reads may be read instead of it, see `simplify`.
-
-    A matrix that is broadcast to each of a batch is multiplied by once.
-    """
-    return node.name == "broadcast_to" and any(user.name != "reshape" for user in node.users)
 
 
 def _constant(graph: Graph, node: Node) -> Node | None:

@@ -48,6 +48,7 @@ from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
 from .reduced_precision import reduce_precision
 from .simplify import simplify, weights_as_dense_has_them
+from .softmax_guards import fuse_softmax_guards
 from .static_reshape import static_reshape
 from .weight_zero_point import without_weight_zero_points
 
@@ -87,7 +88,8 @@ def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str])
         By function: which rewrites failed.
     """
     run = _Run(graph, rules, function, failures)
-    run.steps(simplify, static_reshape, read_dequantize, fold_constants, decompose)
+    run.steps(simplify, static_reshape, read_dequantize, fold_constants)
+    run.steps(fuse_softmax_guards, decompose)
     run.steps(fold_constants, simplify, weights_as_dense_has_them, hoist_input_products, read_qnn)
     _read_in_8_bits(run)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)

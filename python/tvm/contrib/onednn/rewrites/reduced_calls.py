@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import functools
+from itertools import filterfalse
 
 import ml_dtypes
 import numpy as np
@@ -30,16 +31,26 @@ from ..policy.quantized import dequantized_operands
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
 from ..policy.tensors import known_product
 
+# The types of conditions and indices, which stay as they are.
+KEPT = ("bool", "int32")
+
 
 def _is_float32(value: Value) -> bool:
     return isinstance(value, Tensor) and value.dtype == "float32"
+
+
+def _is_kept(value: Value) -> bool:
+    """Whether a tensor that a reduced call reads has no floating-point numbers."""
+    return isinstance(value, Tensor) and value.dtype in KEPT
 
 
 def _holds(dtype: str, constant: Tensor) -> bool:
     """Whether rounding to a type leaves no infinity of a constant, and no zero of a scalar."""
     values, limits = np.abs(constant.value), ml_dtypes.finfo(dtype)
     least = float(limits.tiny) if values.size == 1 and values.any() else 0.0
-    return bool((least <= values).all() and (values <= float(limits.max)).all())
+    # An infinity stays one.
+    is_held = (values <= float(limits.max)) | np.isinf(values)
+    return bool((least <= values).all() and is_held.all())
 
 
 class ReducedCalls:
@@ -111,7 +122,8 @@ class ReducedCalls:
         spec = self.rules.ops.get(graph.ops[i])
         if spec is None or spec.name == "cast" or (spec.grows and dtype == "float16"):
             return False
-        tensors = [self._result(v) for v in (*self.read(i), *self.results(i))]
+        read, results = (list(map(self._result, each)) for each in (self.read(i), self.results(i)))
+        tensors = [*filterfalse(_is_kept, read), *results]
         if not all(map(_is_float32, tensors)):
             return False
         if not all(_holds(dtype, tensor) for tensor in tensors if tensor.is_constant):
@@ -146,6 +158,8 @@ class ReducedCalls:
         return sum(map(self._elements_cast, set(values)))
 
     def _elements_cast(self, value: int) -> int:
+        if _is_kept(self._result(value)):
+            return 0
         producer, readers = self.producer(value), self.readers(value)
         is_cast = any((reader in self.inside) != (producer in self.inside) for reader in readers)
         if not is_cast or self._result(value).is_constant or self.writes_float32(producer):

@@ -26,7 +26,7 @@ from ..graph.graph import Graph
 from ..graph.node import FIELD, TUPLE, Node
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor, Value
-from .reduced_calls import ReducedCalls
+from .reduced_calls import KEPT, ReducedCalls
 
 
 def reduce_precision(graph: Graph, rules: Rules) -> None:
@@ -80,6 +80,8 @@ class _Casts:
         """Return an operand in the reduced type."""
         if node.kind == TUPLE:
             return self._graph.tuple([self._in_reduced(o, scope) for o in node.operands], node)
+        if getattr(node.type, "dtype", None) in KEPT:
+            return node
         node = self._source(node, scope)
         if (node, scope) not in self._reduced:
             if node.is_constant:

@@ -47,27 +47,27 @@ dnnl::memory::data_type ToDNNLType(DLDataType dtype, const std::string& where) {
   CORE_FAIL() << where << ": oneDNN has no data type " << ToText(dtype);
 }
 
-Dims ToDims(const std::vector<int64_t>& shape, const std::string& where) {
+Dims ToDims(const std::vector<int64_t>& shape, const std::string& where, bool may_be_empty) {
   CORE_CHECK(shape.size() <= DNNL_MAX_NDIMS)
       << where << ": rank " << shape.size() << " exceeds oneDNN's limit of " << DNNL_MAX_NDIMS;
   for (int64_t dim : shape) {
-    CORE_CHECK(dim > 0) << where << ": shape " << ToText(shape)
-                        << (dim < 0 ? " has a dimension that is not static"
-                                    : " has a dimension of size zero");
+    CORE_CHECK(dim > 0 || (may_be_empty && dim == 0))
+        << where << ": shape " << ToText(shape)
+        << (dim < 0 ? " has a dimension that is not static" : " has a dimension of size zero");
   }
   return shape.empty() ? Dims{1} : Dims(shape.begin(), shape.end());
 }
 
-void CheckType(const TensorType& type, const std::string& where) {
+void CheckType(const TensorType& type, const std::string& where, bool may_be_empty) {
   // With more, oneDNN 3.2 divides by zero in some primitives, and takes minutes to make others.
   constexpr int64_t kMaxElements = std::numeric_limits<int32_t>::max();
   ToDNNLType(type.dtype, where);
   int64_t elements = 1;
-  for (int64_t dim : ToDims(type.shape, where)) {
+  for (int64_t dim : ToDims(type.shape, where, may_be_empty)) {
     CORE_CHECK(dim <= kMaxElements / elements)
         << where << ": shape " << ToText(type.shape) << " exceeds the limit of " << kMaxElements
         << " elements";
-    elements *= dim;
+    elements *= std::max<int64_t>(dim, 1);
   }
 }
 

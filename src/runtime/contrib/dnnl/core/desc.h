@@ -43,14 +43,18 @@ using Dims = dnnl::memory::dims;
  */
 dnnl::memory::data_type ToDNNLType(DLDataType dtype, const std::string& where);
 
-/*! \brief The dims of a Relay shape. oneDNN has no tensors of rank 0, so a scalar becomes {1}. */
-Dims ToDims(const std::vector<int64_t>& shape, const std::string& where);
+/*!
+ * \brief The dims of a Relay shape. oneDNN has no tensors of rank 0, so a scalar becomes {1}.
+ * \param may_be_empty Whether a dimension may be zero.
+ */
+Dims ToDims(const std::vector<int64_t>& shape, const std::string& where, bool may_be_empty = false);
 
 /*!
  * \brief Refuse a tensor that cannot be: of an open dimension or one of size zero, of a data type
  * that oneDNN lacks, or of 2^31 elements or more.
+ * \param may_be_empty Whether a dimension may be zero.
  */
-void CheckType(const TensorType& type, const std::string& where);
+void CheckType(const TensorType& type, const std::string& where, bool may_be_empty = false);
 
 /*! \brief The descriptor of a dense row-major tensor. */
 dnnl::memory::desc PlainDesc(const Dims& dims, dnnl::memory::data_type dtype);

@@ -51,13 +51,28 @@ void CheckAgrees(const TensorType& inferred, const TensorType& said, const std::
       << where << " has type " << ToText(said) << " in the graph, but is " << ToText(inferred);
 }
 
+/*! \brief Whether concatenations read an input, such as that of a cache, and nothing else does. */
+bool IsConcatenatedOnly(const Graph& graph, const Entry& input) {
+  const auto is_input = [&input](const Entry& entry) {
+    return entry.node == input.node && entry.index == input.index;
+  };
+  const bool is_output = std::any_of(graph.outputs.begin(), graph.outputs.end(),
+                                     [&](const Edge& output) { return is_input(output.entry); });
+  return !is_output && std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return std::none_of(node.inputs.begin(), node.inputs.end(), is_input) ||
+           NodeReader(node, graph.symbol).OpName() == "concatenate";
+  });
+}
+
 /*! \brief Goes from node to node with the types of all values so far. */
 class Inference {
  public:
   explicit Inference(std::string symbol) : symbol_(std::move(symbol)) {}
 
-  void Set(const Entry& entry, const TensorType& type, const std::string& where) {
-    CheckType(type, where);
+  /*! \brief Set the type of an input or constant. Only a concatenation reads an empty input. */
+  void Set(const Entry& entry, const TensorType& type, const std::string& where,
+           bool may_be_empty = false) {
+    CheckType(type, where, may_be_empty);
     types_[entry] = type;
   }
   const TensorType& Of(const Entry& entry, const std::string& where) const {
@@ -146,7 +161,10 @@ Graph Infer(const Graph& graph, const std::vector<std::vector<int64_t>>& input_s
         << graph.symbol << ": " << input.name << " must have shape " << ToText(input.type.shape)
         << ", but has " << ToText(input_shapes[i]);
     input.type.shape = input_shapes[i];
-    inference.Set(result.inputs[i].entry, input.type, graph.symbol + ": " + input.name);
+    const Entry& entry = result.inputs[i].entry;
+    const bool is_empty = std::count(input_shapes[i].begin(), input_shapes[i].end(), 0) > 0;
+    inference.Set(entry, input.type, graph.symbol + ": " + input.name,
+                  is_empty && IsConcatenatedOnly(graph, entry));
   }
   for (const Constant& constant : graph.constants) {
     const Argument& value = constant.edge.argument;

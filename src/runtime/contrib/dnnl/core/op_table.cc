@@ -66,6 +66,8 @@ constexpr Family kSoftmax = {InferSoftmax, LowerSoftmax};
 constexpr Family kReduce = {InferReduce, LowerReduce, kAny, Fuses::kRealOps};
 constexpr Family kEltwise = {InferEltwise, LowerEltwise, Reads::kAnyWhenAlone,
                              Fuses::kQuantizations, PostOp::kEltwise};
+/*! \brief Unary functions that oneDNN lacks. */
+constexpr Family kFunction = {InferEltwise, LowerEltwise, kAny};
 constexpr Family kBinary = {InferBinary, LowerBinary, kCommon, Fuses::kQuantizations,
                             PostOp::kBinary};
 constexpr Family kDequantize = {InferDequantize, LowerDequantize, kCommon, Fuses::kQuantizations};
@@ -110,6 +112,8 @@ const OpSpec kOps[] = {
     {"nn.layer_norm", 3, 3, {InferLayerNorm, LowerLayerNorm}},
     {"nn.lrn", 1, 1, {InferLRN, LowerLRN}},
     {"dnnl.rms_norm", 1, 2, {InferRMSNorm, LowerRMSNorm}},
+    {"dnnl.masked_softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
+    {"dnnl.nan_safe_softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
     {"nn.fast_softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
     {"nn.log_softmax", 1, 1, kSoftmax, algorithm::softmax_log},
     {"nn.softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
@@ -132,6 +136,8 @@ const OpSpec kOps[] = {
     {"qnn.quantize", 3, 3, {InferQuantize, LowerQuantize}},
 
     {"concatenate", 1, kAnyNumber, {InferConcat, LowerConcat, kAny}},
+    {"broadcast_to", 1, 1, {InferBroadcastTo, LowerBroadcastTo, kAny}},
+    {"take", 2, 2, {InferTake, LowerTake, kAny}},
     {"nn.pad", 1, 2, {InferPad, LowerPad, kAny}},
     {"split", 1, 1, {InferSplit, LowerSplit, kAny}},
     {"stack", 1, kAnyNumber, {InferStack, LowerStack, kAny}},
@@ -156,6 +162,10 @@ const OpSpec kOps[] = {
     {"sigmoid", 1, 1, kEltwise, algorithm::eltwise_logistic},
     {"sqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt},
     {"tanh", 1, 1, kEltwise, algorithm::eltwise_tanh},
+    {"ceil", 1, 1, kFunction, algorithm::undef, nullptr, false, Ceil},
+    {"floor", 1, 1, kFunction, algorithm::undef, nullptr, false, Floor},
+    {"sign", 1, 1, kFunction, algorithm::undef, nullptr, false, Sign},
+    {"trunc", 1, 1, kFunction, algorithm::undef, nullptr, false, Trunc},
     {"nn.prelu", 2, 2, {InferPReLU, LowerPReLU}},
 
     // Virtual ops: functions that Relay writes as several ops.
@@ -167,6 +177,7 @@ const OpSpec kOps[] = {
     {"dnnl.linear", 1, 1, kEltwise, algorithm::eltwise_linear, SameNames},
     {"dnnl.mish", 1, 1, kEltwise, algorithm::eltwise_mish},
     {"dnnl.pow", 1, 1, kEltwise, algorithm::eltwise_pow, SameNames},
+    {"dnnl.round", 1, 1, kFunction, algorithm::undef, nullptr, false, Round},
     {"dnnl.rsqrt", 1, 1, kEltwise, algorithm::eltwise_sqrt, nullptr, /*is_reciprocal=*/true},
     {"dnnl.softplus", 1, 1, kEltwise, algorithm::eltwise_soft_relu, UnitSlope, false, Softplus},
     {"dnnl.swish", 1, 1, kEltwise, algorithm::eltwise_swish, SameNames},
@@ -184,6 +195,7 @@ const OpSpec kOps[] = {
     {"less_equal", 2, 2, kBinary, algorithm::binary_le},
     {"greater", 2, 2, kBinary, algorithm::binary_gt},
     {"greater_equal", 2, 2, kBinary, algorithm::binary_ge},
+    {"where", 3, 3, {InferWhere, LowerWhere, kAny}},
 };
 
 }  // namespace

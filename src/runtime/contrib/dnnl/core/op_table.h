@@ -41,6 +41,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 Types InferBatchFlatten(const NodeReader& node, const Types& inputs);
 Types InferBatchNorm(const NodeReader& node, const Types& inputs);
 Types InferBinary(const NodeReader& node, const Types& inputs);
+Types InferBroadcastTo(const NodeReader& node, const Types& inputs);
 Types InferCast(const NodeReader& node, const Types& inputs);
 Types InferConcat(const NodeReader& node, const Types& inputs);
 Types InferConv(const NodeReader& node, const Types& inputs);
@@ -70,11 +71,14 @@ Types InferSplit(const NodeReader& node, const Types& inputs);
 Types InferSqueeze(const NodeReader& node, const Types& inputs);
 Types InferStack(const NodeReader& node, const Types& inputs);
 Types InferStridedSlice(const NodeReader& node, const Types& inputs);
+Types InferTake(const NodeReader& node, const Types& inputs);
 Types InferTranspose(const NodeReader& node, const Types& inputs);
+Types InferWhere(const NodeReader& node, const Types& inputs);
 
 // The lowerings.
 void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerBinary(const NodeReader& node, PlanBuilder* plan);
+void LowerBroadcastTo(const NodeReader& node, PlanBuilder* plan);
 void LowerCast(const NodeReader& node, PlanBuilder* plan);
 void LowerConcat(const NodeReader& node, PlanBuilder* plan);
 void LowerConv(const NodeReader& node, PlanBuilder* plan);
@@ -100,7 +104,9 @@ void LowerSoftmax(const NodeReader& node, PlanBuilder* plan);
 void LowerSplit(const NodeReader& node, PlanBuilder* plan);
 void LowerStack(const NodeReader& node, PlanBuilder* plan);
 void LowerStridedSlice(const NodeReader& node, PlanBuilder* plan);
+void LowerTake(const NodeReader& node, PlanBuilder* plan);
 void LowerTranspose(const NodeReader& node, PlanBuilder* plan);
+void LowerWhere(const NodeReader& node, PlanBuilder* plan);
 
 /*! \brief The real numbers that a qnn.dequantize makes of its input; of constants at once. */
 Tensor Dequantized(const NodeReader& op, PlanBuilder* plan);

@@ -58,7 +58,8 @@ def offloaded(graph, name):
 
 
 # Graphs of 8-bit tensors are drawn in a way of their own: `graphs/quantized.py`.
-NAMES = [name for name in TABLE if not name.startswith("qnn.")]
+# Relay's `round` rounds halves away from zero, and so is not the row of Relax's.
+NAMES = [name for name in TABLE if not name.startswith("qnn.") and name != "dnnl.round"]
 
 
 @pytest.mark.parametrize("name", [*NAMES, *composites(TABLE)])

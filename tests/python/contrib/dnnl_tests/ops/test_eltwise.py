@@ -156,7 +156,6 @@ X = relay.var("x", shape=(4, 5), dtype="float32")
 REFUSED = {
     "round": (relay.round(X), "half to even"),
     "erf": (relay.erf(X), "only as a part of GELU"),
-    "where": (relay.where(relay.var("c", shape=(4, 5), dtype="bool"), X, X), "cannot select"),
     "clip": (relay.clip(X, 3, -1), "a_min=3 is not below a_max=-1"),
     "clip-nan": (relay.clip(X, np.nan, 1), "a_min=nan is not below"),
     "float64": (

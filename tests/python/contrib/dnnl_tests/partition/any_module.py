@@ -170,8 +170,9 @@ MODULES = {
     "branches": (branches, 6),
     "loop": (loop, 4),
     "recursive-closure": (recursive_closure, 3),
-    # The prelude has six expand_dims for each data type; what it concatenates may be empty.
-    "prelude": (prelude, 3 + 6 * (3 + cpu.computes("float16"))),
+    # The prelude has six expand_dims and twelve takes for each data type; what it concatenates may
+    # be empty.
+    "prelude": (prelude, 3 + 18 * (3 + cpu.computes("float16"))),
     "match": (match, 4),
     "several-functions": (several_functions, 4),
     "polymorphic": (polymorphic, 2),

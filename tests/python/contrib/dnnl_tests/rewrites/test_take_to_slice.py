@@ -43,10 +43,14 @@ TAKEN = {
 LEFT = {
     "negative": dict(indices=-1, axis=1, mode="wrap"),
     "out-of-range": dict(indices=5, axis=1),
-    "beyond": dict(indices=[0, 2, 4], axis=1),
-    "uneven": dict(indices=[0, 1, 3], axis=1),
     "flat": dict(indices=3, axis=None),
     "batch": dict(indices=[[0], [0]], axis=1, batch_dims=1),
+}
+
+
+GATHERED = {
+    "backwards": dict(indices=[4, 2, 0], axis=1),
+    "uneven": dict(indices=[[0, 1, 3], [0, 0, 4]], axis=1),
 }
 
 
@@ -99,10 +103,30 @@ def test_excluded(name):
     assert report.ops["take"] == 1 and name not in report.ops
 
 
-def test_a_variable_index_stays():
-    item = relay.take(relay.tanh(var("x", *SHAPE)), var("i", dtype="int32"), axis=1)
-    report = dnnl.offload_report(partition(module(relay.nn.relu(item)), prune=False))
-    assert report.ops["take"] == 1 and report.partitions == 2
+@pytest.mark.parametrize("attrs", GATHERED.values(), ids=GATHERED.keys())
+def test_other_steps(attrs):
+    """What no slice expresses is gathered in the same partition."""
+    x = rand(*SHAPE)
+    mod = module(classified(var("x", *SHAPE), dtype="int64", **attrs))
+    reference = np.maximum(np.take(np.tanh(x), attrs["indices"], attrs["axis"]), 0)
+    direct.check(mod, {"x": x}, options={"prune": False}, reference=[reference])
+    report = dnnl.offload_report(partition(mod, prune=False))
+    assert report.partitions == 1 and report.offloaded == report.total == 3
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("shape", [(), (2,), (3, 2)])
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+def test_a_variable_index(dtype, shape, mode):
+    """TVM converts indices to int32, but for those in int64 that are wrapped."""
+    index = np.random.default_rng(0).integers(-7, 12, shape).astype(dtype)
+    item = relay.take(relay.tanh(var("x", *SHAPE)), var("i", *shape, dtype=dtype), 1, mode=mode)
+    mod = module(relay.nn.relu(item))
+    x = rand(*SHAPE)
+    reference = np.maximum(np.take(np.tanh(x), index, 1, mode=mode), 0)
+    direct.check(mod, {"x": x, "i": index}, options={"prune": False}, reference=[reference])
+    report = dnnl.offload_report(partition(mod, prune=False))
+    assert report.partitions == (2 if (dtype, mode) == ("int64", "wrap") else 1)
 
 
 def test_the_classifier_of_a_transformer():

@@ -29,6 +29,7 @@ from ..op_view import OpView, Tensor
 from ..tensors import (
     EIGHT_BITS,
     MOVED,
+    VIEWED,
     ints,
     known_product,
     named_tensors,
@@ -39,9 +40,9 @@ from ..tensors import (
 
 
 def view_reason(call: OpView) -> str | None:
-    """Accept tensors of real numbers, or of integers in 8 bits."""
+    """Accept tensors of real numbers, of integers in 8 bits, or of truths."""
     for name, tensor in named_tensors(call):
-        reason = tensor_reason(name, tensor, dtypes=MOVED)
+        reason = tensor_reason(name, tensor, dtypes=VIEWED)
         if reason:
             return reason
     return None
@@ -146,14 +147,19 @@ def concat_reason(call: OpView) -> str | None:
     axis = int(call.attrs.axis)
     # Along its own axis a stack has as many as there are tensors.
     is_open = call.result.shape[axis] is None
+    filled = []
     for i, field in enumerate(call.args[0]):
-        reason = tensor_reason(f"tensor {i}", field, 1, MOVED)
+        reason = tensor_reason(f"tensor {i}", field, 1, VIEWED)
         if reason:
             return reason
-        if is_open and field.shape[axis] is None:
-            # As what a loop collects is, before its first turn.
+        if is_open:
+            filled.append(field.shape[axis] is not None or call.is_filled(i, axis))
+        if False in filled:
             return f"tensor {i} may be empty: its size along axis {axis} is open"
-    return tensor_reason("result", call.result, 1, MOVED)
+    if is_open and True not in filled:
+        # As what a loop collects is, before its first turn.
+        return f"each tensor may be empty: their sizes along axis {axis} are open"
+    return tensor_reason("result", call.result, 1, VIEWED)
 
 
 def pad_reason(call: OpView) -> str | None:

@@ -63,6 +63,9 @@ def _out_dtype(call: relax.Call) -> dict:
     return {} if dtype == str(call.args[0].ty.dtype) else {"out_dtype": dtype}
 
 
+# Written as comparisons and selections.
+LOGICAL = "isnan isinf isfinite logical_not logical_and logical_or logical_xor".split()
+
 _CONV = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout")
 _POOL = ("pool_size", "strides", "padding", "dilation", "ceil_mode", "layout", "out_layout")
 
@@ -154,6 +157,12 @@ ROWS: dict[str, Row] = {
     "relax.nn.attention": composed("scale", "causal_mask", "window_size"),
     "relax.nn.attention_bias": composed("scale", "causal_mask", "window_size"),
     "relax.take": composed("axis", "mode"),
+    "relax.repeat": composed("repeats", "axis"),
+    "relax.tile": composed("repeats"),
+    **{f"relax.{name}": composed() for name in LOGICAL},
+    **{f"relax.{name}": unary(name) for name in ("ceil", "floor", "sign", "trunc")},
+    "relax.round": unary("dnnl.round"),
+    "relax.where": same("where"),
     "relax.nn.selu": composed(),
     "relax.variance": composed("axis", "keepdims"),
     "relax.std": composed("axis", "keepdims"),

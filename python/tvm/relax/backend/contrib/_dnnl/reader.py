@@ -53,6 +53,7 @@ _ARG_NAMES = {
     "nn.matmul": ("data", "weight"),
     "nn.batch_matmul": ("x", "y"),
     "nn.layer_norm": ("data", "gamma", "beta"),
+    "where": ("condition", "x", "y"),
 }
 _BINARY = ("lhs", "rhs")
 

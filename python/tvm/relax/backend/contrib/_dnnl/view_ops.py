@@ -69,6 +69,16 @@ def _ones(longer: list, shorter: list) -> list[int] | None:
     return axes if axes and not rest else None
 
 
+def _broadcast_to(call: relax.Call) -> ReadOp:
+    """Read sizes that are known, -1 where they are the data's own, or None for computed ones."""
+    given, target = dims(call.args[0]), dims(call)
+    shape, missing = [], len(target) - len(given)
+    for axis, size in enumerate(target):
+        is_own = axis >= missing and is_same(size, given[axis - missing])
+        shape.append(-1 if number(size) is None and is_own else number(size))
+    return ReadOp("broadcast_to", [call.args[0]], {"shape": shape})
+
+
 def _transpose(call: relax.Call) -> ReadOp:
     return ReadOp("transpose", [call.args[0]], {"axes": axes_of(call)})
 
@@ -139,6 +149,7 @@ def _layout_transform(call: relax.Call) -> ReadOp:
 
 ROWS: dict[str, Row] = {
     "relax.layout_transform": _layout_transform,
+    "relax.broadcast_to": _broadcast_to,
     "relax.concat": _concat,
     "relax.stack": _concat,
     "relax.split": _split,

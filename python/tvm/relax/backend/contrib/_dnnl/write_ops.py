@@ -194,6 +194,14 @@ def _channel_norm(node: Node, args, emit) -> relax.Expr:
     )
 
 
+def _broadcast_to(node: Node, args, emit) -> relax.Expr:
+    return relax.op.broadcast_to(args[0], [dim_from(size) for size in node.type.dims])
+
+
+def _take(node: Node, args, emit) -> relax.Expr:
+    return relax.op.take(*args, int(node.attrs.axis), str(node.attrs.mode))
+
+
 def _full(node: Node, args, emit) -> relax.Expr:
     return relax.op.full([dim_from(size) for size in node.type.dims], args[0], node.type.dtype)
 
@@ -205,6 +213,7 @@ _WRITERS: dict[str, Writer] = {
     **dict.fromkeys(("nn.global_max_pool2d", "nn.global_avg_pool2d"), _global_pool),
     **dict.fromkeys(("nn.group_norm", "nn.instance_norm"), _channel_norm),
     **dict.fromkeys(("qnn.quantize", "qnn.dequantize"), _quantization),
+    "broadcast_to": _broadcast_to,
     "cast": _cast,
     "clip": _clip,
     "concatenate": _concatenate,
@@ -219,5 +228,6 @@ _WRITERS: dict[str, Writer] = {
     "squeeze": _squeeze,
     "stack": _stack,
     "strided_slice": _strided_slice,
+    "take": _take,
     "transpose": _transpose,
 }

@@ -73,6 +73,10 @@ def _concatenate(node: Node, fields) -> relay.Call:
     return relay.concatenate(fields, int(node.attrs.axis))
 
 
+def _take(node: Node, data, indices) -> relay.Call:
+    return relay.take(data, indices, int(node.attrs.axis), 0, str(node.attrs.mode))
+
+
 def _clip(node: Node, data) -> relay.Call:
     return relay.clip(data, float(node.attrs.a_min), float(node.attrs.a_max))
 
@@ -91,4 +95,5 @@ _WRITERS: dict[str, Callable[..., relay.Call]] = {
     "nn.pad": _pad,
     "qnn.dequantize": _dequantize,
     "qnn.quantize": _quantize,
+    "take": _take,
 }

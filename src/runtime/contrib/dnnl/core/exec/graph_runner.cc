@@ -74,6 +74,12 @@ bool HasShape(const DLTensor& tensor, const std::vector<int64_t>& shape) {
                     [](int64_t said, int64_t size) { return said == size || said == kOpen; });
 }
 
+/*! \brief Whether the tensor has no elements, and so perhaps no memory. */
+bool IsEmpty(const DLTensor& tensor) {
+  return tensor.shape != nullptr && tensor.ndim > 0 &&
+         std::count(tensor.shape, tensor.shape + tensor.ndim, 0) > 0;
+}
+
 bool HasType(const DLTensor& tensor, DLDataType expected) {
   const DLDataType dtype = WithOneBool(tensor.dtype);
   return dtype.code == expected.code && dtype.bits == expected.bits &&
@@ -110,7 +116,7 @@ const char* Remedy(const DLTensor& tensor, const Argument& expected) {
 }  // namespace
 
 void CheckTensor(const DLTensor* tensor, const Argument& expected, const std::string& symbol) {
-  CORE_CHECK(tensor != nullptr && tensor->data != nullptr)
+  CORE_CHECK(tensor != nullptr && (tensor->data != nullptr || IsEmpty(*tensor)))
       << symbol << ": " << expected.name << " is null";
   CORE_CHECK(HasShape(*tensor, expected.type.shape) && HasType(*tensor, expected.type.dtype))
       << symbol << ": " << expected.name << " must be " << ExpectedText(expected) << ", but is "

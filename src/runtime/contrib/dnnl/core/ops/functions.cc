@@ -19,29 +19,14 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/functions.cc
- * \brief Functions that oneDNN computes wrongly of NaN, or not accurately enough.
+ * \brief Functions that oneDNN lacks, computes wrongly of NaN, or not accurately enough.
  */
 #include "functions.h"
 
 #include <cstring>
 #include <limits>
 
-#if defined(__GNUC__) && !defined(__clang__)
-// Without them the selections of the functions below are branches, and no vectors.
-#pragma GCC optimize("O3", "no-trapping-math")
-#define DNNL_INLINE __attribute__((always_inline)) inline
-#else
-#define DNNL_INLINE inline
-#endif
-
-// Compiled for several CPUs, of which the loader picks one: the rest of the library is for any.
-// Sanitizers' functions cannot be called while it does.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define DNNL_FOR_CPUS __attribute__((target_clones("default", "avx2", "avx512f")))
-#else
-#define DNNL_FOR_CPUS
-#endif
+#include "cpu_clones.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -130,6 +115,40 @@ DNNL_INLINE float SoftplusOf(float x) {
   return (x > 0.f ? x : 0.f) + 2.f * (s + s * z * p);
 }
 
+/*! \brief The nearest integer; halves become even. Zeros keep their sign. */
+DNNL_INLINE float RoundOf(float x) {
+  // A float that large has no fraction.
+  constexpr float kInteger = 0x1p23f;
+  const uint32_t sign = BitsOf(x) & 0x80000000;
+  const float magnitude = FloatOf(BitsOf(x) ^ sign);
+  const float rounded = (magnitude + kInteger) - kInteger;
+  // Infinity and NaN stay.
+  return FloatOf(BitsOf(magnitude < kInteger ? rounded : magnitude) | sign);
+}
+
+/*! \brief A number with the sign of another one, which has the same sign or is near zero. */
+DNNL_INLINE float WithSignOf(float x, float number) {
+  return FloatOf((BitsOf(number) & 0x7fffffff) | (BitsOf(x) & 0x80000000));
+}
+
+DNNL_INLINE float FloorOf(float x) {
+  const float near = RoundOf(x);
+  return WithSignOf(x, near > x ? near - 1.f : near);
+}
+
+DNNL_INLINE float CeilOf(float x) {
+  const float near = RoundOf(x);
+  return WithSignOf(x, near < x ? near + 1.f : near);
+}
+
+DNNL_INLINE float TruncOf(float x) {
+  const float magnitude = FloatOf(BitsOf(x) & 0x7fffffff);
+  const float near = RoundOf(magnitude);
+  return WithSignOf(x, near > magnitude ? near - 1.f : near);
+}
+
+DNNL_INLINE float SignOf(float x) { return x > 0.f ? 1.f : x < 0.f ? -1.f : 0.f; }
+
 }  // namespace
 
 #define DNNL_FUNCTION(NAME)                                                  \
@@ -142,8 +161,13 @@ DNNL_INLINE float SoftplusOf(float x) {
     for (int64_t i = 0; i < count; ++i) dst[i] = NAME##Of(src[i]);           \
   }
 
+DNNL_FUNCTION(Ceil)
 DNNL_FUNCTION(Exp)
+DNNL_FUNCTION(Floor)
 DNNL_FUNCTION(Log)
+DNNL_FUNCTION(Round)
+DNNL_FUNCTION(Sign)
 DNNL_FUNCTION(Softplus)
+DNNL_FUNCTION(Trunc)
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/functions.h
- * \brief Functions that oneDNN computes wrongly of NaN, or not accurately enough.
+ * \brief Functions that oneDNN lacks, computes wrongly of NaN, or not accurately enough.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_FUNCTIONS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_FUNCTIONS_H_
@@ -32,14 +32,22 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * \brief A function of each of `count` floats; in place, too.
  *
  * The results are within 4e-7 of the right ones, relative to these, for all arguments (an
- * underflow is to zero or to a subnormal number). NaN gives NaN, and infinities the limits.
+ * underflow is to zero or to a subnormal number). NaN gives NaN, but its sign is 0; infinities give
+ * the limits.
  */
 using FloatFunction = void (*)(const float* src, float* dst, int64_t count);
 
+void Ceil(const float* src, float* dst, int64_t count);
 void Exp(const float* src, float* dst, int64_t count);
+void Floor(const float* src, float* dst, int64_t count);
 void Log(const float* src, float* dst, int64_t count);
+/*! \brief The nearest integer, of two the even one. */
+void Round(const float* src, float* dst, int64_t count);
+void Sign(const float* src, float* dst, int64_t count);
 /*! \brief log(1 + exp(x)). */
 void Softplus(const float* src, float* dst, int64_t count);
+/*! \brief The integer part. */
+void Trunc(const float* src, float* dst, int64_t count);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

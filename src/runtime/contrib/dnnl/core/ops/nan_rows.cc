@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/nan_rows.cc
- * \brief Makes a softmax of a row with a NaN, or with an infinity, all NaN.
+ * \brief Makes a softmax of a row with a NaN, or with an infinity, all NaN, or zero.
  */
 #include "nan_rows.h"
 
@@ -89,9 +89,20 @@ Rows::Rows(const dnnl::memory::desc& md, int axis) {
   }
 }
 
-/*! \brief Fill the rows that have a NaN and no finite number but zeros, with NaN. */
+/*! \brief Whether the scores of a row are -inf alone. */
 template <typename Bits>
-void FillRows(Bits* data, const Rows& rows, int64_t first, int64_t last, Bits infinity) {
+bool IsMasked(const Bits* scores, const Rows& rows, Bits infinity) {
+  const Bits negative = static_cast<Bits>(infinity | ~(static_cast<Bits>(~Bits{0}) >> 1));
+  for (int64_t i = 0; i < rows.columns; ++i) {
+    if (scores[rows.At(i)] != negative) return false;
+  }
+  return true;
+}
+
+/*! \brief Fill the rows that have a NaN and no finite number but zeros, with NaN or zeros. */
+template <typename Bits>
+void FillRows(const Bits* scores, Bits* data, const Rows& rows, int64_t first, int64_t last,
+              Bits infinity, ZeroRows zeros) {
   constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
   const bool is_dense = rows.is_dense();
   for (int64_t row = first; row < last; ++row) {
@@ -103,37 +114,44 @@ void FillRows(Bits* data, const Rows& rows, int64_t first, int64_t last, Bits in
       has_nan |= magnitude > infinity;
     }
     if (is_right || !has_nan) continue;
-    for (int64_t i = 0; i < rows.columns; ++i) begin[rows.At(i)] = kMagnitude;
+    const bool is_zero =
+        zeros == ZeroRows::kAll ||
+        (zeros == ZeroRows::kMasked && IsMasked(scores + rows.Begin(row), rows, infinity));
+    for (int64_t i = 0; i < rows.columns; ++i) begin[rows.At(i)] = is_zero ? Bits{0} : kMagnitude;
   }
 }
 
 }  // namespace
 
-void SpreadNaN(PlanBuilder* plan, const Tensor& result, int axis) {
+void SpreadNaN(PlanBuilder* plan, const Tensor& result, int axis, ZeroRows zeros) {
   // A thread reads some 64 rows in the time that it takes to wake it up.
   constexpr int64_t kGrain = 64;
   // Among the arguments of the step.
-  constexpr int kResult = 1;
+  constexpr int kScores = 0, kResult = 1;
   const Rows rows(result.md, axis);
-  const auto run = [rows](auto* data, auto infinity) {
-    ParallelFor(rows.count, kGrain,
-                [&](int64_t first, int64_t last) { FillRows(data, rows, first, last, infinity); });
+  const auto run = [rows, zeros](const auto* scores, auto* data, auto infinity) {
+    ParallelFor(rows.count, kGrain, [&](int64_t first, int64_t last) {
+      FillRows(scores, data, rows, first, last, infinity, zeros);
+    });
   };
   HostKernel kernel;
   switch (result.dtype()) {
     case dnnl::memory::data_type::f32:
       kernel = [run](void* const* data) {
-        run(static_cast<uint32_t*>(data[kResult]), uint32_t{0x7f800000});
+        run(static_cast<const uint32_t*>(data[kScores]), static_cast<uint32_t*>(data[kResult]),
+            uint32_t{0x7f800000});
       };
       break;
     case dnnl::memory::data_type::bf16:
       kernel = [run](void* const* data) {
-        run(static_cast<uint16_t*>(data[kResult]), uint16_t{0x7f80});
+        run(static_cast<const uint16_t*>(data[kScores]), static_cast<uint16_t*>(data[kResult]),
+            uint16_t{0x7f80});
       };
       break;
     default:
       kernel = [run](void* const* data) {
-        run(static_cast<uint16_t*>(data[kResult]), uint16_t{0x7c00});
+        run(static_cast<const uint16_t*>(data[kScores]), static_cast<uint16_t*>(data[kResult]),
+            uint16_t{0x7c00});
       };
   }
   plan->AppendKernel(std::move(kernel));

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/nan_rows.h
- * \brief Makes a softmax of a row with a NaN, or with an infinity, all NaN.
+ * \brief Makes a softmax of a row with a NaN, or with an infinity, all NaN, or zero.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_NAN_ROWS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_NAN_ROWS_H_
@@ -28,6 +28,9 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
+/*! \brief Which rows of a softmax that have no finite result become zero; the others become NaN. */
+enum class ZeroRows { kNone, kMasked /*!< those whose scores are -inf alone */, kAll };
+
 /*!
  * \brief Have the latest step, a softmax, fill the rows with NaN that are none.
  *
@@ -35,10 +38,11 @@ namespace tvm::runtime::contrib::dnnl_backend {
  * two infinities, is infinite then, and its other results are zeros (in a logarithm, -inf). So the
  * first finite result that is not zero shows that a row is right: few elements are read.
  *
- * \param result What the softmax made, the second argument of the step.
+ * \param result What the softmax made, the second argument of the step. The first, its scores, has
+ *        the same layout, and for `ZeroRows::kMasked` memory of its own.
  * \param axis Along which the rows are.
  */
-void SpreadNaN(PlanBuilder* plan, const Tensor& result, int axis);
+void SpreadNaN(PlanBuilder* plan, const Tensor& result, int axis, ZeroRows zeros);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -21,6 +21,8 @@
  * \file src/runtime/contrib/dnnl/core/ops/softmax.cc
  * \brief Softmax and its logarithm, along any axis.
  */
+#include <string>
+
 #include "../implementation.h"
 #include "../op_table.h"
 #include "nan_rows.h"
@@ -28,6 +30,15 @@
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+ZeroRows ZeroRowsOf(const std::string& op) {
+  if (op == "dnnl.masked_softmax") return ZeroRows::kMasked;
+  return op == "dnnl.nan_safe_softmax" ? ZeroRows::kAll : ZeroRows::kNone;
+}
+
+}  // namespace
 
 Types InferSoftmax(const NodeReader& node, const Types& inputs) {
   CheckReal(node, inputs);
@@ -37,6 +48,7 @@ Types InferSoftmax(const NodeReader& node, const Types& inputs) {
 
 void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
   using Softmax = dnnl::softmax_forward;
+  const ZeroRows zeros = ZeroRowsOf(node.OpName());
   const auto describe = [&](const dnnl::memory::desc& md, int axis) {
     return Softmax::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference,
                                    FindOp(node.OpName())->algorithm, md, md, axis,
@@ -45,8 +57,9 @@ void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
   const auto emit = [&](const Softmax::primitive_desc& desc, const Tensor& src, int axis) {
     const Tensor dst = plan->NewTensor(desc.dst_desc());
     plan->Emit(node, desc, Softmax(desc), {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
-    plan->OfferInPlace(DNNL_ARG_SRC);
-    SpreadNaN(plan, dst, axis);
+    // The scores tell which rows are masked.
+    if (zeros != ZeroRows::kMasked) plan->OfferInPlace(DNNL_ARG_SRC);
+    SpreadNaN(plan, dst, axis, zeros);
     return dst;
   };
   const Tensor src = plan->Input(node, 0);

@@ -91,7 +91,7 @@ int PlanBuilder::AddBuffer(Buffer buffer) {
 
 void PlanBuilder::AddInput(const Edge& edge) {
   const auto& [shape, dtype] = edge.argument.type;
-  const Dims dims = ToDims(shape, edge.argument.name);
+  const Dims dims = ToDims(shape, edge.argument.name, /*may_be_empty=*/true);
   const auto md = PlainDesc(dims, ToDNNLType(dtype, edge.argument.name));
   Buffer buffer(BufferKind::kArgument, md.get_size());
   buffer.argument = static_cast<int>(plan_->arguments.size());

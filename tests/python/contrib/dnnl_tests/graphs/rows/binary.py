@@ -87,7 +87,20 @@ def _comparison(name):
     return Row(name, _draw_comparison, _binary(name).build, 1)
 
 
+def _draw_where(draw):
+    # Of what is computed the last bit may decide.
+    x = draw.data(inputs_only=True)
+    return [x], dict(mask=_mask(draw, draw.tensor(x).rank), swapped=draw.chance(0.5))
+
+
+def _where(b, x, mask, swapped):
+    y = b.param([dim if full else 1 for dim, full in zip(x.shape, mask)])
+    x_y = (y, x.expr) if swapped else (x.expr, y)
+    return relay.where(relay.greater(x.expr, y), *x_y)
+
+
 ROWS = (
+    Row("where", _draw_where, _where),
     _comparison("equal"),
     _comparison("not_equal"),
     _comparison("less"),

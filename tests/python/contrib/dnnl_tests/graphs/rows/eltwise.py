@@ -71,7 +71,16 @@ def _cast(b, x, dtype):
     return relay.cast(x.expr, b.real if dtype == "float32" else dtype)
 
 
+def _jumping(name):
+    """Make the row of a function that jumps, of inputs only: the last bit may decide."""
+    return Row(name, one(inputs_only=True), lambda b, x: op(name)(x.expr), 1)
+
+
 ROWS = (
+    _jumping("ceil"),
+    _jumping("floor"),
+    _jumping("sign"),
+    _jumping("trunc"),
     _plain("nn.relu", dtypes=ANY)._replace(weight=4),
     Row("nn.leaky_relu", _draw_leaky_relu, lambda b, x, alpha: relay.nn.leaky_relu(x.expr, alpha)),
     Row("nn.prelu", _draw_prelu, _prelu),

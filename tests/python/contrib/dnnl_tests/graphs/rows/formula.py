@@ -119,6 +119,17 @@ def _rms_norm(b, x, spelling, epsilon, factor):
     return b.param([x.shape[-1]]) * normal if factor else normal
 
 
+def _nan_safe_softmax(b, x):
+    softmax = relay.nn.softmax(x.expr)
+    return relay.where(relay.isnan(softmax), b.scalar(0.0), softmax)
+
+
+def _masked_softmax(b, x):
+    is_finite = relay.logical_not(relay.equal(x.expr, b.scalar(-math.inf)))
+    is_masked = relay.logical_not(relay.any(is_finite, axis=-1, keepdims=True))
+    return relay.where(is_masked, b.scalar(0.0), relay.nn.softmax(x.expr))
+
+
 def _draw_power(draw):
     return [draw.data()], dict(number=draw.choice([2.0, 3.0, 0.5, -0.5, -1.0, 1.0, 1.7]))
 
@@ -130,7 +141,9 @@ ROWS = (
     _spelled("dnnl.hard_sigmoid", _hard_sigmoid, _hard_sigmoid_of_sum),
     _spelled("dnnl.hard_swish", _hard_swish, _hard_swish_of_gate),
     _with("dnnl.linear", -2.0, 2.0, lambda b, x, number: b.scalar(number) - x.expr),
+    _spelled("dnnl.masked_softmax", _masked_softmax),
     Row("dnnl.mish", one(), _mish),
+    _spelled("dnnl.nan_safe_softmax", _nan_safe_softmax),
     Row("dnnl.pow", _draw_power, _power),
     Row("dnnl.rms_norm", _draw_rms_norm, _rms_norm, 3),
     _spelled("dnnl.rsqrt", lambda b, x: b.scalar(1.0) / relay.sqrt(positive(b, x))),

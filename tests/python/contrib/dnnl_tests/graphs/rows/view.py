@@ -237,6 +237,20 @@ def _draw_broadcast_to(draw):
     return [x], dict(shape=tuple(shape))
 
 
+def _draw_take(draw):
+    x = draw.data(range(1, 5))
+    shape = draw.tensor(x).shape
+    axis = draw.integer(0, len(shape) - 1)
+    count = [draw.integer(1, 3) for _ in range(draw.integer(0, 2))]
+    indices = draw.new_input(count, draw.choice(["int32", *draw.rare("int64")]))
+    mode = draw.choice(["clip", "wrap", *draw.rare("fast")])
+    return [x, indices], dict(axis=axis - draw.choice([0, len(shape)]), mode=mode)
+
+
+def _take(b, x, indices, axis, mode):
+    return relay.take(x.expr, indices.expr, axis, mode=mode)
+
+
 def _draw_any(draw):
     return [draw.data(range(2, 7), dtypes=ANY)], {}
 
@@ -254,6 +268,7 @@ ROWS = (
         6,
     ),
     Row("split", _draw_split, lambda b, x, sections, axis: relay.split(x.expr, sections, axis), 3),
+    Row("take", _draw_take, _take, 1),
     Row("strided_slice", _draw_slice, _slice, 3),
     Row("nn.pad", _draw_pad, _pad, 3),
     *(_resize(spatial) for spatial in (1, 2, 3)),

@@ -1,0 +1,156 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Writes ops that repeat or gather elements as those with a row, see `decompose.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph.node import Node
+from ..policy.op_view import Tensor
+from .maker import Maker, UnsupportedOp, check_moved
+
+
+def _take(make: Maker, node: Node) -> Node:
+    """Write a `take` at equal steps as a slice, another one with int32 indices in range."""
+    axis = getattr(node.attrs, "axis", None)
+    data, indices = node.operands
+    check_moved(node)
+    if axis is None and len(data.type.dims) > 1:
+        raise UnsupportedOp("axis is not given")
+    if getattr(node.attrs, "batch_dims", 0):
+        raise UnsupportedOp(f"batch_dims={node.attrs.batch_dims} is not supported")
+    axis = int(axis or 0) % len(data.type.dims)
+    if indices.is_constant:
+        return _of_constant(make, node, axis)
+    mode = str(node.attrs.mode)
+    if node.is_call and indices.type.dtype == "int32":
+        # Already as its row has it.
+        return None
+    return _gathered(make, node, axis, _as_int32(make, indices, data.type.dims[axis], mode), mode)
+
+
+def _as_int32(make: Maker, indices: Node, size, mode: str) -> Node:
+    """Return computed indices in int32, which TVM converts."""
+    if indices.type.dtype == "int32":
+        return indices
+    if indices.type.dtype not in ("int64", "uint8", "int8"):
+        raise UnsupportedOp(f"indices are {indices.type.dtype}")
+    if indices.type.dtype == "int64" and mode == "wrap":
+        raise UnsupportedOp("indices are int64 with mode=wrap")
+    if indices.type.dtype == "int64" and mode == "clip":
+        # What int32 cannot hold must be clipped before.
+        if not isinstance(size, int):
+            raise UnsupportedOp("int64 indices with mode=clip, and the size of the axis is open")
+        bounds = [make.graph.constant(np.array(each), "int64") for each in (0, size - 1)]
+        indices = make("minimum", make("maximum", indices, bounds[0]), bounds[1])
+    return make("cast", indices, dtype="int32")
+
+
+def _gathered(make: Maker, node: Node, axis: int, indices: Node, mode: str) -> Node:
+    data = node.operands[0]
+    return make.graph.call(
+        "take", [data, indices], node, node.type, axis=axis, batch_dims=0, mode=mode
+    )
+
+
+def _of_constant(make: Maker, node: Node, axis: int) -> Node | None:
+    """Write a `take` of constant indices: as a slice if they are at equal steps."""
+    data, indices = node.operands
+    size, mode = data.type.shape[axis], str(node.attrs.mode)
+    # In the mode "fast" any element may be read for an index out of range. PyTorch's importer
+    # writes -1 so, of which TVM's kernel reads what is before the tensor; so the last is read.
+    wraps = size and mode == "fast"
+    values = [
+        index + size if index < 0 and wraps else index for index in indices.value.ravel().tolist()
+    ]
+    if not values:
+        raise UnsupportedOp("there are no indices")
+    # Others depend on the mode. Where the size is open, there is one element at least.
+    for each in values:
+        if not 0 <= each < (size or 1):
+            raise UnsupportedOp(f"index {each} may be out of range")
+    sliced = _slice(make, node, axis, values)
+    if sliced is not None:
+        return sliced
+    constant = np.array(values, "int32").reshape(indices.value.shape)
+    return _gathered(make, node, axis, make.graph.constant(constant, "int32"), mode)
+
+
+def _slice(make: Maker, node: Node, axis: int, values: list[int]) -> Node | None:
+    """Return a slice of the items of an axis; None if they are not at equal steps."""
+    data, indices = node.operands
+    rank = indices.value.ndim
+    first, *others = values
+    steps = {after - before for before, after in zip(values, others)}
+    is_slice = len(steps) == 1 and min(steps) > 0 and rank == 1
+    if (others and not is_slice) or (rank > 1 and None in data.type.shape):
+        return None
+    step = others[0] - first if others else 1
+    bounds = dict(begin=[first], end=[values[-1] + 1], strides=[step], axes=[axis])
+    dims = list(data.type.dims)
+    dims[axis] = len(values)
+    type_ = Tensor(tuple(dims), data.type.dtype)
+    part = make.graph.call("strided_slice", [data], node, type_, **bounds, slice_mode="end")
+    if rank == 1:
+        return part
+    return make.reshape(part, node.type.dims) if rank else make.squeeze(part, [axis])
+
+
+def _repeat(make: Maker, node: Node) -> Node:
+    """Write a repetition of each item of an axis, as of grouped key heads, as a broadcast."""
+    (data,), axis = node.operands, node.attrs.axis
+    check_moved(node)
+    dims, count = data.type.dims, int(node.attrs.repeats)
+    if axis is None and len(dims) > 1:
+        raise UnsupportedOp("axis is not given")
+    axis = int(axis or 0) % len(dims)
+    data = make.expand_dims(data, axis + 1)
+    data = _broadcast(make, data, (*dims[: axis + 1], count, *dims[axis + 1 :]))
+    return make.reshape(data, node.type.dims)
+
+
+def _tile(make: Maker, node: Node) -> Node:
+    """Write a repetition of whole axes as a broadcast between reshapes."""
+    (data,) = node.operands
+    check_moved(node)
+    counts = [int(count) for count in getattr(node.attrs, "reps", None) or node.attrs.repeats]
+    dims = data.type.dims
+    rank = max(len(counts), len(dims))
+    counts = [1] * (rank - len(counts)) + counts
+    dims = (1,) * (rank - len(dims)) + tuple(dims)
+    split, target = [], []
+    for count, size in zip(counts, dims):
+        if count != 1:
+            split.append(1)
+            target.append(count)
+        split.append(size)
+        target.append(size)
+    if len(split) != rank or rank != len(data.type.dims):
+        data = make.reshape(data, split)
+    return make.reshape(_broadcast(make, data, target), node.type.dims)
+
+
+def _broadcast(make: Maker, data: Node, dims) -> Node:
+    shape = [size if isinstance(size, int) else -1 for size in dims]
+    type_ = Tensor(tuple(dims), data.type.dtype)
+    return make.graph.call("broadcast_to", [data], make.node, type_, shape=shape)
+
+
+_OPS = {"take": _take, "repeat": _repeat, "tile": _tile}
+
+COPIES = {f"{prefix}{name}": write for name, write in _OPS.items() for prefix in ("", "relax.")}

@@ -1,0 +1,106 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Makes the nodes that an op is written as, see `decompose.py`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph.dim import is_same
+from ..graph.graph import Graph
+from ..graph.node import Node
+from ..policy import cpu
+from ..policy.op_view import Tensor
+from ..policy.tensors import VIEWED
+
+
+class UnsupportedOp(Exception):
+    """An op that cannot be written as others; the message is the reason for the report."""
+
+
+class Maker:
+    """Makes nodes in the place of one.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    node : Node
+        The node.
+    """
+
+    def __init__(self, graph: Graph, node: Node):
+        self.graph, self.node = graph, node
+
+    def __call__(self, op: str, *operands: Node, **attrs) -> Node:
+        return self.graph.call(op, operands, self.node, **attrs)
+
+    def scalar(self, value: float, dtype: str) -> Node:
+        """Make a constant of one number."""
+        return self.graph.constant(np.array(value), dtype)
+
+    def transpose(self, data: Node, axes: list[int]) -> Node:
+        """Make a transpose."""
+        return self("transpose", data, axes=axes)
+
+    def reshape(self, data: Node, dims) -> Node:
+        """Make a reshape to dimensions that may be open."""
+        codes = codes_of(data.type.dims, dims)
+        if codes is None:
+            raise UnsupportedOp(f"more than one open dimension of {list(dims)} is computed")
+        type_ = Tensor(tuple(dims), data.type.dtype)
+        return self.graph.call("reshape", [data], self.node, type_, newshape=codes, allowzero=False)
+
+    def squeeze(self, data: Node, axes: list[int]) -> Node:
+        """Leave out dimensions of 1."""
+        new = self("squeeze", data, axis=axes)
+        is_by_position = codes_of(data.type.dims, new.type.dims) is not None
+        return self.reshape(data, new.type.dims) if is_by_position else new
+
+    def expand_dims(self, data: Node, axis: int) -> Node:
+        """Put a dimension of 1 before an axis."""
+        new = self("expand_dims", data, axis=axis, num_newaxis=1)
+        is_by_position = codes_of(data.type.dims, new.type.dims) is not None
+        return self.reshape(data, new.type.dims) if is_by_position else new
+
+
+def codes_of(given, wanted) -> list[int] | None:
+    """Return Relay's codes for a reshape; None if they cannot say it by position."""
+    codes: list[int] = []
+    for axis, size in enumerate(wanted):
+        if isinstance(size, int):
+            codes.append(size)
+        elif axis < len(given) and is_same(size, given[axis]):
+            codes.append(0)
+        else:
+            codes.append(-1)
+    return codes if codes.count(-1) <= 1 else None
+
+
+def check_floats(node: Node, name: str = "data") -> str:
+    """Return the type of the data if oneDNN computes with it."""
+    dtype = node.args[0].dtype
+    if dtype not in cpu.REAL or not cpu.computes(dtype):
+        raise UnsupportedOp(f"{name} is {dtype}, which oneDNN does not support on this CPU")
+    return dtype
+
+
+def check_moved(node: Node) -> None:
+    """Raise UnsupportedOp for data that no op moves."""
+    dtype = node.args[0].dtype
+    if dtype not in VIEWED or (dtype in cpu.REAL and not cpu.computes(dtype)):
+        raise UnsupportedOp(f"data is {dtype}")

@@ -1,0 +1,124 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Fuses what exporters write after a softmax for rows without a finite score.
+
+Such a row of a softmax is NaN. A guard makes it zero, in one of two forms:
+
+- ``where(isnan(s), 0, s)`` for ``s = softmax(x)``, as ONNX exporters write it, which is
+  `dnnl.nan_safe_softmax`;
+- ``where(not any(x != -inf), 0, softmax(x))``, as PyTorch decomposes an attention with a mask,
+  which is `dnnl.masked_softmax`. Rows with NaN stay NaN.
+
+Whether a row has a finite score depends on the inputs, so a guard is not removed. It costs nothing
+when fused, because a softmax looks for rows of NaN anyway.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..graph.graph import Graph
+from ..graph.node import CALL, Node
+from ..policy.op_spec import Rules
+
+NAN_SAFE, MASKED = "dnnl.nan_safe_softmax", "dnnl.masked_softmax"
+
+
+def fuse_softmax_guards(graph: Graph, rules: Rules) -> None:
+    """Let one op take the place of a softmax along the last axis and its guard."""
+    for node in graph.nodes:
+        guard = _guard_of(node) if _is(node, "where") else None
+        if guard is None:
+            continue
+        name, softmax = guard
+        (data,) = softmax.operands
+        if not data.is_live or softmax.type.dims != node.type.dims:
+            continue
+        group = graph.closed_group(node.index, [data.index])
+        if group is None:
+            continue
+        names = [graph.nodes[k].name.removeprefix("relax.") for k in group if graph.nodes[k].name]
+        new = graph.call(name, [data], node, node.type)
+        if not rules.excludes(name, *names) and rules.refusal(new) is None:
+            graph.fuse_into(node, new)
+
+
+def _is(node: Node, name: str) -> bool:
+    """Whether a node is an op, read as the table has it or not."""
+    return node.name is not None and node.name.removeprefix("relax.") == name
+
+
+def _guard_of(node: Node) -> tuple[str, Node] | None:
+    """Return what a selection fuses to, and the softmax that it guards; None if it guards none."""
+    if len(node.operands) != 3:
+        return None
+    condition, zero, softmax = node.operands
+    if not _is(softmax, "nn.softmax") or not softmax.is_call or not _is_filled(zero, 0.0):
+        return None
+    rank = len(softmax.type.dims)
+    if int(softmax.attrs.axis) % rank != rank - 1:
+        return None
+    if _is(condition, "isnan") and condition.operands == [softmax]:
+        return NAN_SAFE, softmax
+    return (MASKED, softmax) if _is_masked(condition, softmax.operands[0]) else None
+
+
+def _is_filled(node: Node, value: float) -> bool:
+    """Whether all elements of a tensor are a number; one of open sizes is computed."""
+    if node.kind == CALL and node.name.removeprefix("relax.") in ("zeros", "zeros_like"):
+        return value == 0.0
+    if node.kind == CALL and node.name.removeprefix("relax.") in ("full", "full_like"):
+        node = node.operands[-1]
+    return node.is_constant and node.value.size > 0 and bool(np.all(node.value == value))
+
+
+def _is_masked(condition: Node, scores: Node) -> bool:
+    """Whether a condition is true for the rows of scores that are -inf alone."""
+    finite = condition.operands[0] if _is(condition, "logical_not") else None
+    is_finite = _any_of_rows(finite) if finite is not None else None
+    if is_finite is None or not _is(is_finite, "logical_not"):
+        return False
+    (equal,) = is_finite.operands
+    return (
+        _is(equal, "equal")
+        and equal.operands[0] is scores
+        and _is_filled(equal.operands[1], -math.inf)
+    )
+
+
+def _any_of_rows(node: Node) -> Node | None:
+    """Return the truths of which a node tells whether one of a row is true."""
+    if _is(node, "any"):
+        return node.operands[0] if _is_of_rows(node) else None
+    # TVM's maximum does not support truths, so its importer of PyTorch casts them to int8.
+    casts = [node]
+    if _is(node, "cast") and _is(node.operands[0], "max") and _is_of_rows(node.operands[0]):
+        casts.append(node.operands[0].operands[0])
+    if len(casts) < 2 or not _is(casts[1], "cast"):
+        return None
+    types = (node.type.dtype, casts[1].type.dtype, casts[1].operands[0].type.dtype)
+    return casts[1].operands[0] if types == ("bool", "int8", "bool") else None
+
+
+def _is_of_rows(node: Node) -> bool:
+    """Whether a reduction is along the last axis, which it keeps."""
+    attrs, rank = node.attrs, len(node.operands[0].type.dims)
+    axes = attrs.axis if isinstance(attrs.axis, (list, tuple)) else [attrs.axis]
+    is_last = [axis is not None and int(axis) % rank == rank - 1 for axis in axes] == [True]
+    return is_last and bool(attrs.keepdims) and not getattr(attrs, "exclude", False)

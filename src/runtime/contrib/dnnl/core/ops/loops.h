@@ -1,0 +1,137 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/loops.h
+ * \brief Loops over the elements of a row-major result whose operands are broadcast.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_LOOPS_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_LOOPS_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "../exec/parallel.h"
+#include "../plan/builder.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief The operand without blocks: its strides say where each element is. */
+inline Tensor WithStrides(const NodeReader& node, PlanBuilder* plan, const Tensor& value) {
+  const bool has_strides = value.md.get_format_kind() == dnnl::memory::format_kind::blocked &&
+                           value.md.get_inner_blks().empty() &&
+                           value.md.get_padded_dims() == value.dims();
+  return has_strides ? value : plan->Plain(node, value);
+}
+
+/*! \brief Strides, in elements, of a tensor that is broadcast to the dimensions of a result. */
+inline Dims BroadcastStrides(const Tensor& value, const Dims& dims) {
+  const Dims own = value.dims(), strides = value.md.get_strides();
+  Dims result(dims.size(), 0);
+  for (size_t i = 1; i <= std::min(own.size(), dims.size()); ++i) {
+    if (own[own.size() - i] != 1) result[dims.size() - i] = strides[own.size() - i];
+  }
+  return result;
+}
+
+/*!
+ * \brief Nested loops over a row-major result, with neighboring dimensions joined where the
+ *        strides of all operands allow.
+ *
+ * The innermost loop is a row: each operand has one stride in it.
+ */
+template <size_t kOperands>
+class Loops {
+ public:
+  using Offsets = std::array<int64_t, kOperands>;
+
+  Loops(const Dims& dims, const std::array<Dims, kOperands>& strides) {
+    for (size_t axis = 0; axis < dims.size(); ++axis) {
+      if (dims[axis] == 1) continue;
+      Offsets own;
+      for (size_t k = 0; k < kOperands; ++k) own[k] = strides[k][axis];
+      if (!dims_.empty() && IsJoined(own, dims[axis])) {
+        dims_.back() *= dims[axis];
+        strides_.back() = own;
+      } else {
+        dims_.push_back(dims[axis]);
+        strides_.push_back(own);
+      }
+    }
+    if (dims_.empty()) {
+      dims_.push_back(1);
+      strides_.push_back(Offsets{});
+    }
+  }
+
+  /*! \brief The stride of each operand within a row. */
+  const Offsets& strides() const { return strides_.back(); }
+
+  /*!
+   * \brief Call `body(offsets, begin, count)` for parts of rows: where each operand and the result
+   *        begin, in elements, and how many elements follow.
+   */
+  template <typename Body>
+  void Run(const Body& body) const {
+    // Elements of a part, and how many parts are worth a thread.
+    constexpr int64_t kPart = 4096, kGrain = 2;
+    const int64_t columns = dims_.back(), rows = NumElements(dims_) / columns;
+    const int64_t parts = (columns + kPart - 1) / kPart;
+    // Short rows are joined to units of about a part.
+    const int64_t rows_of_unit = std::max<int64_t>(1, kPart / columns);
+    const int64_t units = (rows * parts + rows_of_unit - 1) / rows_of_unit;
+    ParallelFor(units, kGrain, [&](int64_t first, int64_t last) {
+      const int64_t end = std::min(rows * parts, last * rows_of_unit);
+      for (int64_t i = first * rows_of_unit; i < end; ++i) {
+        const int64_t row = i / parts, column = i % parts * kPart;
+        Offsets offsets = At(row);
+        for (size_t k = 0; k < kOperands; ++k) offsets[k] += column * strides()[k];
+        body(offsets, row * columns + column, std::min(kPart, columns - column));
+      }
+    });
+  }
+
+ private:
+  /*! \brief Whether the last dimension so far and a new one are one dimension to all operands. */
+  bool IsJoined(const Offsets& own, int64_t size) const {
+    for (size_t k = 0; k < kOperands; ++k) {
+      if (strides_.back()[k] != own[k] * size) return false;
+    }
+    return true;
+  }
+
+  Offsets At(int64_t row) const {
+    Offsets offsets{};
+    for (size_t i = dims_.size() - 1; i-- > 0;) {
+      const int64_t coordinate = row % dims_[i];
+      row /= dims_[i];
+      for (size_t k = 0; k < kOperands; ++k) offsets[k] += coordinate * strides_[i][k];
+    }
+    return offsets;
+  }
+
+  Dims dims_;
+  std::vector<Offsets> strides_;
+};
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_LOOPS_H_

@@ -1,0 +1,155 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/where.cc
+ * \brief Ops that copy elements of operands that are broadcast: a selection, and a broadcast alone.
+ */
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "../op_table.h"
+#include "loops.h"
+#include "select.h"
+#include "types.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+/*! \brief Copy `count` elements that are a stride apart. */
+template <typename T>
+void CopyRow(const T* src, int64_t stride, T* dst, int64_t count) {
+  if (stride == 1) {
+    std::memcpy(dst, src, count * sizeof(T));
+  } else if (stride == 0) {
+    std::fill(dst, dst + count, *src);
+  } else {
+    for (int64_t i = 0; i < count; ++i) dst[i] = src[i * stride];
+  }
+}
+
+/*! \brief Select between elements that are strides apart: of the condition, x and y. */
+template <typename T>
+void SelectRow(const uint8_t* condition, const T* x, const T* y, const Loops<3>::Offsets& strides,
+               T* dst, int64_t count) {
+  const auto [step, x_step, y_step] = strides;
+  if (step == 0) {
+    const bool is_x = *condition != 0;
+    CopyRow(is_x ? x : y, is_x ? x_step : y_step, dst, count);
+  } else if (step == 1 && x_step <= 1 && y_step <= 1) {
+    Select(condition, x, x_step, y, y_step, dst, count);
+  } else {
+    for (int64_t i = 0; i < count; ++i) {
+      dst[i] = condition[i * step] != 0 ? x[i * x_step] : y[i * y_step];
+    }
+  }
+}
+
+template <typename T>
+HostKernel WhereKernel(Loops<3> loops) {
+  return [loops = std::move(loops)](void* const* addresses) {
+    const auto* condition = static_cast<const uint8_t*>(addresses[0]);
+    const auto* x = static_cast<const T*>(addresses[1]);
+    const auto* y = static_cast<const T*>(addresses[2]);
+    auto* dst = static_cast<T*>(addresses[3]);
+    loops.Run([&](const Loops<3>::Offsets& at, int64_t begin, int64_t count) {
+      SelectRow(condition + at[0], x + at[1], y + at[2], loops.strides(), dst + begin, count);
+    });
+  };
+}
+
+template <typename T>
+HostKernel BroadcastKernel(Loops<1> loops) {
+  return [loops = std::move(loops)](void* const* addresses) {
+    const auto* src = static_cast<const T*>(addresses[0]);
+    auto* dst = static_cast<T*>(addresses[1]);
+    loops.Run([&](const Loops<1>::Offsets& at, int64_t begin, int64_t count) {
+      CopyRow(src + at[0], loops.strides()[0], dst + begin, count);
+    });
+  };
+}
+
+}  // namespace
+
+Types InferWhere(const NodeReader& node, const Types& inputs) {
+  CORE_CHECK(inputs[0].dtype == kBool)
+      << node.Where() << ": input 0 is " << ToText(inputs[0]) << ", expected: bool";
+  CORE_CHECK(inputs[1].dtype == inputs[2].dtype)
+      << node.Where() << ": inputs 1 and 2 are " << ToText(inputs[1]) << " and "
+      << ToText(inputs[2]);
+  const Dims dims = BroadcastDims(node, "shapes", inputs[1].shape, inputs[2].shape);
+  return {{BroadcastDims(node, "shapes", inputs[0].shape, dims), inputs[1].dtype}};
+}
+
+Types InferBroadcastTo(const NodeReader& node, const Types& inputs) {
+  const Dims& from = inputs[0].shape;
+  // No attribute tells the shape. An open dimension is that of the data.
+  Dims dims = node.Output().shape;
+  const auto check = [&](bool condition) {
+    CORE_CHECK(condition) << node.Where() << ": data of shape " << ToText(from)
+                          << " cannot be broadcast to " << ToText(node.Output().shape);
+  };
+  check(dims.size() >= from.size());
+  const size_t missing = dims.size() - from.size();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const int64_t own = i < missing ? 1 : from[i - missing];
+    if (dims[i] == kOpen) dims[i] = own;
+    check(own == 1 || own == dims[i]);
+  }
+  return {{dims, inputs[0].dtype}};
+}
+
+void LowerWhere(const NodeReader& node, PlanBuilder* plan) {
+  const Dims dims = node.OutDims();
+  std::array<Dims, 3> strides;
+  PlanBuilder::Args args;
+  for (int i = 0; i < 3; ++i) {
+    const Tensor operand = WithStrides(node, plan, plan->Input(node, i));
+    strides[i] = BroadcastStrides(operand, dims);
+    args.emplace_back(i == 0 ? DNNL_ARG_SRC_0 : i == 1 ? DNNL_ARG_SRC_1 : DNNL_ARG_SRC_2, operand);
+  }
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, node.OutType()));
+  args.emplace_back(DNNL_ARG_DST, dst);
+  const Loops<3> loops(dims, strides);
+  const size_t bytes = dnnl::memory::data_type_size(dst.dtype());
+  plan->EmitKernel(node, "select",
+                   bytes == 1   ? WhereKernel<uint8_t>(loops)
+                   : bytes == 2 ? WhereKernel<uint16_t>(loops)
+                                : WhereKernel<uint32_t>(loops),
+                   args);
+  plan->SetOutput(node, dst);
+}
+
+void LowerBroadcastTo(const NodeReader& node, PlanBuilder* plan) {
+  const Dims dims = node.OutDims();
+  const Tensor src = WithStrides(node, plan, plan->Input(node, 0));
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, node.OutType()));
+  const Loops<1> loops(dims, {BroadcastStrides(src, dims)});
+  const size_t bytes = dnnl::memory::data_type_size(dst.dtype());
+  plan->EmitKernel(node, "broadcast",
+                   bytes == 1   ? BroadcastKernel<uint8_t>(loops)
+                   : bytes == 2 ? BroadcastKernel<uint16_t>(loops)
+                                : BroadcastKernel<uint32_t>(loops),
+                   {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  plan->SetOutput(node, dst);
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -1,0 +1,85 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""What calls of ops are drawn with: sizes, values, and axes."""
+
+import random
+from typing import NamedTuple
+
+import numpy as np
+from tvm.contrib.onednn.policy.op_view import Tensor
+
+LETTERS = {1: "W", 2: "HW", 3: "DHW"}
+SIZES = (1, 2, 2, 3, 4, 5, 6, 7)
+
+
+class Call(NamedTuple):
+    """The values of the operands, a list for a tuple, and the attributes."""
+
+    values: list
+    attrs: dict
+
+    def types(self, opened=()):
+        """Return the types of the operands, with what a dictionary has in the place of sizes."""
+
+        def type_of(value):
+            if isinstance(value, list):
+                return tuple(map(type_of, value))
+            sizes = dict(opened)
+            return Tensor(tuple(sizes.get(n, n) for n in value.shape), str(value.dtype))
+
+        return [type_of(value) for value in self.values]
+
+
+class Draw:
+    """What an op is drawn with; the same seed draws the same."""
+
+    def __init__(self, seed):
+        self.random, self.numbers = random.Random(seed), np.random.default_rng(seed)
+
+    def choice(self, items):
+        return self.random.choice(list(items))
+
+    def integer(self, low, high):
+        return self.random.randint(low, high)
+
+    def shape(self, *ranks):
+        return [self.choice(SIZES) for _ in range(self.choice(ranks or range(1, 6)))]
+
+    def values(self, shape):
+        """Return positive values, which every function accepts."""
+        return self.numbers.uniform(0.5, 1.5, shape).astype("float32")
+
+    def axis(self, shape):
+        return self.integer(-len(shape), len(shape) - 1)
+
+    def axes(self, shape, least=0):
+        picked = self.random.sample(range(len(shape)), self.integer(least, len(shape)))
+        return [axis - len(shape) * self.integer(0, 1) for axis in picked]
+
+    def image(self, n):
+        """Return sizes by letter, and a layout."""
+        sizes = {letter: self.choice(SIZES) + 4 for letter in LETTERS[n]}
+        sizes.update(N=self.choice((1, 2)), C=self.choice((2, 4, 6)))
+        return sizes, self.choice((f"NC{LETTERS[n]}", f"N{LETTERS[n]}C"))
+
+    def window(self, n):
+        """Return strides, padding and dilation of n spatial axes."""
+        return dict(
+            strides=[self.choice((1, 1, 2, 3)) for _ in range(n)],
+            padding=[self.choice((0, 0, 1)) for _ in range(self.choice((1, n, 2 * n)))],
+            dilation=[self.choice((1, 1, 2)) for _ in range(n)],
+        )
