@@ -79,7 +79,7 @@ def _start(runner, layout, command, is_newer, folder=None):
 
 
 # They need the packages of other runtimes. With --relax they start a process beside the plug-in.
-MEASURE = ("bench", "profile")
+MEASURE = ("bench", "coverage", "profile")
 
 
 def use_tree(folder):
@@ -100,7 +100,8 @@ def run_command(args, words):
     if getattr(args, "relax", False):
         layout, also = (layout, [PluginLayout()]) if measures else (PluginLayout(), [])
     more = [PackageModels] if getattr(args, "packages", False) else []
-    groups = ("bench",) if measures or (more and args.time) else ()
+    is_timed = measures and getattr(args, "time", True)
+    groups = ("bench",) if is_timed else ()
     runner = prepare(args, layout, groups, more, also)
     words = [word for word in words if word not in ("--dry-run", "--no-build")]
     command = [str(layout.python), "-m", "scripts", args.command, *words]

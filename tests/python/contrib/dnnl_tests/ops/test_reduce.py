@@ -85,7 +85,7 @@ def test_values_of_both_signs(op):
 @pytest.mark.parametrize("then", [lambda y: y, relay.negative], ids=["alone", "post-op"])
 @pytest.mark.parametrize("op", ["max", "min"])
 def test_rows_of_infinities(op, then):
-    """oneDNN begins with the lowest or highest float, which a mask may have, too."""
+    """A reduction of oneDNN begins with the lowest or highest float, which a mask may have, too."""
     infinity, limit = np.float32(np.inf), np.finfo("float32").max
     rows = [infinity, -infinity, limit, -limit]
     x = np.stack([np.full(40, value, "float32") for value in rows] + [rand(40)])
