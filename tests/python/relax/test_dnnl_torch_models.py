@@ -58,7 +58,7 @@ def sentences(batch, length):
 def test_bert():
     """TVM's importer: 106 of 132 ops in 3 partitions. The embedding and two casts stay."""
     figures, kinds = check(Bert().eval(), sentences(2, 16))
-    assert figures == (83, 87, 1)
+    assert figures == (84, 87, 1)
     assert kinds["dnnl.softmax"] == 2
 
 
@@ -74,7 +74,7 @@ def test_open_bert():
     dims = {0: export.Dim("batch", min=2, max=9), 1: export.Dim("length", min=2, max=64)}
     calls = sentences(3, 16), sentences(2, 7), sentences(5, 30)
     figures, _ = check(Bert().eval(), *calls, dynamic_shapes=(dims, dims))
-    assert figures[0] == 83 and figures[2] == 1
+    assert figures[0] == 84 and figures[2] == 1
 
 
 class Llama(nn.Module):
@@ -106,9 +106,9 @@ def step(batch, length):
 @pytest.mark.parametrize(
     "with_cache, args, figures",
     [
-        (False, prompt(2, 16), (118, 121, 1)),
-        (True, prompt(2, 16), (118, 121, 1)),
-        (True, step(2, 9), (122, 125, 1)),
+        (False, prompt(2, 16), (119, 121, 1)),
+        (True, prompt(2, 16), (119, 121, 1)),
+        (True, step(2, 9), (123, 125, 1)),
     ],
     ids=["plain", "prefill", "decode"],
 )
@@ -123,7 +123,7 @@ def test_open_llama():
     past = [({0: dim, 2: dim},) * 2] * 2
     calls = step(3, 16), step(2, 7)
     figures, _ = check(Llama(True).eval(), *calls, dynamic_shapes=({0: dim}, past))
-    assert figures[0] >= 138
+    assert figures[0] >= 144 and figures[2] <= 2
 
 
 def test_swin():
