@@ -51,8 +51,9 @@ FEW = 4
 # So many reasons are told, the most frequent ones first.
 MOST = 4
 PATH = ROOT / "docs" / "coverage.md"
-# Between these two lines of it.
+# Between these two lines of it; with --relax, between others.
 MARKS = ("<!-- ./dev.py coverage --packages --time --write -->\n", "<!-- until here -->\n")
+RELAX_MARKS = ("<!-- ./dev.py coverage --packages --relax --time --write -->\n", MARKS[1])
 
 # Shapes of inputs that have none in the file: by the end of a path, and the input.
 SHAPES = {
@@ -162,7 +163,7 @@ def timed(case, ours, repeat):
 
 
 def measured_by_relax(path, shapes, args):
-    """Return what `measured` does of Relax; it has no share of the work, and no primitives."""
+    """Return what `measured` does, of Relax: without the share of the work and the primitives."""
     from dnnl_tests.models import workloads
 
     case = peers.Case(peers.own_workload(str(path), shapes), args.threads)
@@ -173,7 +174,7 @@ def measured_by_relax(path, shapes, args):
         fixed = {name: value.shape for name, value in inputs.items()}
         facts = worker.ask("load", "model", str(path), fixed, relax.host_cpu(), "float32")
         outputs, told = worker.ask("run", "model", inputs), worker.ask("told", "model")
-        cells = [facts["total"], facts["offloaded"], facts["partitions"], "-"]
+        cells = [facts["total"], facts["offloaded"], facts["partitions"]]
         cells.append(f"{testing.difference(outputs, expected).relative:.1e}")
         if args.time:
 
@@ -187,7 +188,7 @@ def measured_by_relax(path, shapes, args):
 
 def explanation(cells, report, primitives):
     """Return why a model is slower than onnxruntime, or cut; nothing if it is neither."""
-    ours, theirs, *_ = cells[len(HEADER) - 1 :] or "--"
+    ours, theirs, *_ = cells[-len(TIMES) :] if len(cells) > len(HEADER) else "--"
     is_slower = "-" not in (ours, theirs) and float(ours) > float(theirs)
     if report.partitions <= FEW and not is_slower:
         return ""
@@ -209,9 +210,9 @@ def explanation(cells, report, primitives):
     return "; ".join(reasons)
 
 
-def markdown(rows):
+def markdown(rows, header=HEADER):
     """Return the table for the docs, of pairs of a name and the cells behind it."""
-    titles = ["package", "model", *(title.replace("\n", " ") for title in HEADER[1:] + TIMES)]
+    titles = ["package", "model", *(title.replace("\n", " ") for title in header[1:] + TIMES)]
     titles = [title.replace("- ", "-").replace("parti-tions", "partitions") for title in titles]
     lines, before = [[*titles, "why"], ["---"] * (len(titles) + 1)], None
     for name, cells in rows:
@@ -221,24 +222,25 @@ def markdown(rows):
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
-def write(text, path=PATH):
+def write(text, path=PATH, marks=MARKS):
     """Put a table into the docs in the place of the last one."""
     page = path.read_text(encoding="utf-8")
-    before, begin, rest = page.partition(MARKS[0])
-    _, end, after = rest.partition(MARKS[1])
+    before, begin, rest = page.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not end:
-        raise SetupError(f"{path} has no place for the table", f"it is between {MARKS}.")
+        raise SetupError(f"{path} has no place for the table", f"it is between {marks}.")
     write_atomically(path, before + begin + text + end + after)
 
 
 def main(args, folder, console):
     """Print the table of the models in a folder; return the exit code."""
-    if args.write and (args.models or args.relax or not args.time):
+    if args.write and (args.models or not args.time):
         raise SetupError(
             "the table of the docs has all models, with times",
-            "--write goes with --packages and --time, not with --models or --relax.",
+            "--write goes with --packages and --time, not with --models.",
         )
-    titles, rows, reports, failures = HEADER + TIMES * args.time, [], [], []
+    header = [title for title in HEADER if not args.relax or "work" not in title]
+    titles, rows, reports, failures = header + TIMES * args.time, [], [], []
     explained = []
     chosen = args.models.split(",") if args.models else [""]
     measure_model = measured_by_relax if args.relax else measured
@@ -258,7 +260,7 @@ def main(args, folder, console):
         reports.append(f"\n{name}\n{getattr(rest[0], 'report', rest[0])}")
     print(table.render(titles, rows))
     if args.write:
-        write(markdown(explained))
+        write(markdown(explained, header), marks=RELAX_MARKS if args.relax else MARKS)
     for name, (*_, why) in explained:
         if why:
             print(f"{name}: {why}")

@@ -233,8 +233,8 @@ def compile(  # pylint: disable=redefined-builtin
 
     Parameters
     ----------
-    model : str | os.PathLike | onnx.ModelProto | tvm.IRModule
-        An ONNX model or its file, or a module, partitioned or not.
+    model : str | os.PathLike | onnx.ModelProto | torch.export.ExportedProgram | tvm.IRModule
+        An ONNX model or its file, a program of PyTorch, or a module, partitioned or not.
     params : dict[str, tvm.runtime.Tensor] | None
         As for `partition_for_dnnl`.
     shape : dict[str, Sequence[int]] | None
@@ -252,7 +252,7 @@ def compile(  # pylint: disable=redefined-builtin
     Raises
     ------
     TypeError, ValueError
-        As for `from_onnx` and `partition_for_dnnl`.
+        As for `from_onnx`, `from_exported_program` and `partition_for_dnnl`.
 
     Examples
     --------
@@ -260,10 +260,13 @@ def compile(  # pylint: disable=redefined-builtin
     >>> probabilities = model(np.zeros((1, 3, 224, 224), "float32"))
     >>> model.export_library("model.so")
     """
-    if not isinstance(model, tvm.IRModule):
+    is_program = type(model).__name__ == "ExportedProgram"
+    if shape is not None and (is_program or isinstance(model, tvm.IRModule)):
+        raise TypeError("shape is for ONNX models: others have the shapes of their inputs")
+    if is_program:
+        model = from_exported_program(model)
+    elif not isinstance(model, tvm.IRModule):
         model = from_onnx(model, shape)
-    elif shape is not None:
-        raise TypeError("shape is for ONNX models: a module has the shapes of its inputs")
     if not compiled.is_partitioned(model):
         model = partition_for_dnnl(model, params, **options)
     elif params or options:

@@ -287,7 +287,7 @@ def compile(  # pylint: disable=redefined-builtin
         model, weights = from_onnx(model, shape)
         params = {**weights, **(params or {})}
     elif shape is not None:
-        raise TypeError("shape is for ONNX models: a module has the shapes of its inputs")
+        raise TypeError("shape is for ONNX models: others have the shapes of their inputs")
     if not compiled.is_partitioned(model):
         model = partition_for_dnnl(model, params, **options)
     elif params or options:
