@@ -43,7 +43,7 @@ def test_models_of_packages(own_model, monkeypatch):
 def test_coverage_says_which_pass_runs(own_model, tmp_path, monkeypatch, capsys):
     notes = []
     monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
-    flags = dict.fromkeys(["write", "time", "report", "packages"], False)
+    flags = dict.fromkeys(["write", "time", "report", "packages", "relax"], False)
     args = argparse.Namespace(models="", threads=1, repeat=1, **flags)
     monkeypatch.setattr(
         workloads, "WORKLOADS", {"a": peers.own_workload(own_model, [("x", (3, 8))])}
