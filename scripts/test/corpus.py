@@ -78,7 +78,7 @@ def features(graph):
             continue
         attrs = node["attrs"]
         op = attrs.get("root_op", [[node["name"]]])[0][0]
-        dtypes = [nodes[number]["attrs"]["dtype"][0][k] for number, k, _ in node["inputs"][:1]]
+        dtypes = [nodes[number]["attrs"]["dtype"][0][k] for number, k, *_ in node["inputs"][:1]]
         seen.add((op, "from", *dtypes, "to", attrs["dtype"][0][0]))
         seen |= {(op, name) for name in attrs if "." not in name}
         seen |= {("fused", name) for name in attrs.get("post_ops", [[]])[0]}

@@ -132,7 +132,7 @@ def test_the_newest_headers_are_compiled_without_a_warning(tmp_path, layout):
         ("from tvm import relay", "tvm"),
         ("from tvm.relay import op", "tvm.relay"),
         ("import tvm.tir", "tvm.tir"),
-        ("import onnx", "onnx"),
+        ("import torch", "torch"),
         ("from ...dlpack import x", "...dlpack"),
     ],
 )

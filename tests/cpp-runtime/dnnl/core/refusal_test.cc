@@ -173,7 +173,9 @@ TEST(DNNLRefusal, EachOperand) {
         for (int64_t size : {int64_t{1}, shape[axis] + 1, 2 * shape[axis]}) with(size);
         for (int64_t size : {int64_t{0}, int64_t{-1}, int64_t{-7}, int64_t{1} << 31,
                              int64_t{1} << 62, std::numeric_limits<int64_t>::max()}) {
-          EXPECT_TRUE(with(size));
+          // A concatenation reads an empty input, such as a cache before the first token.
+          const bool is_legal = size == 0 && valid.name == "concatenate" && axis == 1;
+          EXPECT_TRUE(with(size) != is_legal);
         }
         with((int64_t{1} << 31) - 1);
       }

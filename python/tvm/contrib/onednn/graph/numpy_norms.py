@@ -137,7 +137,7 @@ DEFINITIONS = {
     "nn.dense": _dense,
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
-    **{name: _reduce(name) for name in ("max", "mean", "min", "prod", "sum")},
+    **{name: _reduce(name) for name in ("all", "any", "max", "mean", "min", "prod", "sum")},
     "variance": _variance,
     "nn.batch_norm": _batch_norm,
     "nn.group_norm": _group_norm,

@@ -97,8 +97,11 @@ class Body:
         if origin is None or node is not origin.nodes[-1]:
             return False
         if self._is_for_onednn:
+            # One node may stand for another op of the same operands, as a comparison for `isnan`.
+            is_same_op = op_name(origin.native) in (node.name, None)
             own = set(node.operands)
-            return len(origin.nodes) == 1 and all(o.current in own for o in origin.operands)
+            is_alone = len(origin.nodes) == 1 and all(o.current in own for o in origin.operands)
+            return is_same_op and is_alone
         if len(origin.nodes) == 1:
             return True
         if self._is_as_rewritten or not origin.is_intact:

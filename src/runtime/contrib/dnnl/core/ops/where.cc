@@ -102,6 +102,7 @@ Types InferWhere(const NodeReader& node, const Types& inputs) {
 Types InferBroadcastTo(const NodeReader& node, const Types& inputs) {
   const Dims& from = inputs[0].shape;
   // No attribute tells the shape. An open dimension is that of the data.
+  CORE_CHECK(!node.Has("post_ops")) << node.Where() << ": post-ops are not supported";
   Dims dims = node.Output().shape;
   const auto check = [&](bool condition) {
     CORE_CHECK(condition) << node.Where() << ": data of shape " << ToText(from)

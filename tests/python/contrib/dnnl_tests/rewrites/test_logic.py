@@ -1,0 +1,51 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Logical ops and tests for NaN, which are written as comparisons and selections."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+X = np.array([[1, np.nan, np.inf, -2.5], [0.5, 1.5, -np.inf, -2.5]], "float32")
+Y = np.array([1, 0.5, 2, -2.5], "float32")
+LESS, EQUAL = np.less(X, Y), np.equal(X, Y)
+
+# By case: a function of two tests and x, and what it is in numpy.
+CASES = {
+    "and": (lambda a, b, x: relay.logical_and(a, b), LESS & EQUAL),
+    "or": (lambda a, b, x: relay.logical_or(a, b), LESS | EQUAL),
+    "xor": (lambda a, b, x: relay.logical_xor(a, b), LESS ^ EQUAL),
+    "not": (lambda a, b, x: relay.logical_not(a), ~LESS),
+    "isnan": (lambda a, b, x: relay.logical_or(a, relay.isnan(x)), LESS | np.isnan(X)),
+    "isinf": (lambda a, b, x: relay.logical_or(a, relay.isinf(x)), LESS | np.isinf(X)),
+    "isfinite": (lambda a, b, x: relay.logical_and(b, relay.isfinite(x)), EQUAL & np.isfinite(X)),
+}
+
+
+@pytest.mark.parametrize("build, expected", CASES.values(), ids=CASES)
+def test_logic(build, expected):
+    """Each partition has only ops of the runtime: an op of the same operands is not put back."""
+    x, y = relay.var("x", shape=X.shape), relay.var("y", shape=Y.shape)
+    out = build(relay.less(x, y), relay.equal(x, y), x)
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(relay.Function([x, y], out)), prune=False)
+    report = dnnl.offload_report(mod)
+    assert report.partitions == 1 and report.offloaded == report.total
+    (result,) = testing.run(mod, {"x": X, "y": Y})
+    np.testing.assert_array_equal(result, expected)
