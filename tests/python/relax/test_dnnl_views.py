@@ -167,3 +167,17 @@ def test_concat_of_what_a_call_returns():
     partitioned = check(mod, {"dnnl.relu": 1}, rand(2, 10, 8))
     reasons = tvm_dnnl.offload_report(partitioned).reasons["concat"]
     assert list(reasons) == ["the tuple of tensors is the result of another call"]
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_largest_of_several_tensors(name):
+    """ONNX's Max and Min, which its importer writes as a reduction of stacked tensors."""
+    binary = {"max": "maximum", "min": "minimum"}[name]
+
+    def build(builder, x, y, z):
+        stacked = builder.emit(op.stack([x, y, z], axis=1))
+        return getattr(op, name)(stacked, axis=-2)
+
+    params = [var(each, 3, 8) for each in "xyz"]
+    wanted = {f"dnnl.{binary}_{binary}": 1}
+    check(module(build, *params), wanted, *(rand(3, 8, seed=k) for k in range(3)))

@@ -190,6 +190,34 @@ def _leaky_relu(graph: Graph, rules: Rules, node: Node) -> Node | None:
     return graph.call("nn.leaky_relu", [data], node, node.type, alpha=alpha)
 
 
+def _of_several(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Write the maximum or minimum of stacked tensors as binary ops, which can be fused.
+
+    Relax's importer writes ONNX's Max and Min so. oneDNN reduces rows of few columns slowly.
+    """
+    stacked, binary = node.operands[0], {"max": "maximum", "min": "minimum"}[node.name]
+    parts = stacked.operands[0] if stacked.is_call and stacked.name == "stack" else None
+    if (
+        not node.is_call
+        or parts is None
+        or parts.kind != TUPLE
+        or rules.excludes(binary, node.name)
+    ):
+        return None
+    rank, attrs = len(stacked.type.dims), node.attrs
+    axes = [axis % rank for axis in attrs.axis or ()]
+    if axes != [stacked.attrs.axis % rank] or attrs.keepdims or getattr(attrs, "exclude", False):
+        return None
+    result, *others = parts.operands
+    for other in others:
+        result = graph.call(binary, [result, other], node)
+    return result if others and _is_same_type(result, node) else None
+
+
+def _largest(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    return _of_several(graph, rules, node) or _of_images(graph, rules, node)
+
+
 def _of_images(graph: Graph, rules: Rules, node: Node) -> Node | None:
     """Read what reduces each image as a global pool: that has 8-bit code."""
     name = {"mean": "nn.global_avg_pool2d", "max": "nn.global_max_pool2d"}[node.name]
@@ -233,8 +261,9 @@ _REWRITES = {
     "broadcast_to": _same,
     "cast": _copied,
     "copy": _copied,
-    "max": _of_images,
+    "max": _largest,
     "mean": _of_images,
+    "min": _of_several,
     "minimum": _clip,
     "nn.prelu": _leaky_relu,
     "nn.batch_matmul": _matmul,
