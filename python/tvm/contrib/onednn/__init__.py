@@ -20,6 +20,7 @@ It imports NumPy, ml_dtypes and the standard library, and works on a graph that 
 IR makes, and a writer writes. Private: the API is :py:mod:`tvm.relay.op.contrib.dnnl`, or
 :py:mod:`tvm.relax.backend.contrib.dnnl`. The folders::
 
+    frontend   ONNX models, prepared for an importer of TVM
     options    the arguments of partition_for_dnnl, checked
     policy     the table of ops, the rules of its rows, and an op as rules see it
     graph      nodes and edits, open dimensions, inference of types, and the ops in numpy
@@ -27,5 +28,7 @@ IR makes, and a writer writes. Private: the API is :py:mod:`tvm.relay.op.contrib
     partition  fusion, regions, and what is too small to be worth a call
     report     what became of each op, as a table, for programs and drawn
     export     libraries that are written as a whole
+    host       the LLVM target of this machine
+    compiled_model  a compiled model that is called with arrays
     cache      compiled libraries, under the digest of what they were made from
 """

@@ -22,7 +22,6 @@ The table and the rules in ``tvm.contrib.onednn`` say which ops, shapes and type
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -37,7 +36,6 @@ from tvm.contrib.onednn.compiled_model import CompiledModel
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.options import make_options
-from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
@@ -71,7 +69,6 @@ __all__ = [
 
 _LOGGER = logging.getLogger("tvm_dnnl")
 
-cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
 check_writes_of(tvm_ffi.Module, "write_to_file")
 registration.register()
 

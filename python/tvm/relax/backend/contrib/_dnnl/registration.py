@@ -18,7 +18,10 @@
 
 from __future__ import annotations
 
+import functools
+
 import tvm
+from tvm.contrib.onednn.policy import cpu
 
 
 def _compile_partitions(functions, options, const_names) -> list:
@@ -28,6 +31,7 @@ def _compile_partitions(functions, options, const_names) -> list:
 
 
 def register() -> None:
-    """Register the code generator if the runtime of what it makes is there."""
+    """Connect the policy to this TVM, and register the code generator if the runtime is there."""
+    cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
     if tvm.get_global_func("runtime.DNNLJSONRuntimeCreate", allow_missing=True) is not None:
         tvm.register_global_func("relax.ext.dnnl", _compile_partitions, override=True)
