@@ -125,3 +125,4 @@ def test_compiling_without_run_codegen_is_explained():
     report = str(tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(dense(), prune=False)))
     assert report.endswith("next: relax.transform.RunCodegen(), then tvm.compile")
     assert "RunCodegen" not in str(tvm_dnnl.offload_report(dense()))
+    assert "RunCodegen" not in str(tvm_dnnl.compile(dense(), prune=False).report)

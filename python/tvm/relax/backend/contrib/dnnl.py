@@ -269,7 +269,9 @@ def compile(  # pylint: disable=redefined-builtin
     elif params or options:
         given = "params" if params else next(iter(options))
         raise TypeError(f"{given}: the module is partitioned already")
-    return compiled.compile_partitioned(model, target, offload_report(model))
+    report = offload_report(model)
+    report.next_step = ""
+    return compiled.compile_partitioned(model, target, report)
 
 
 def cached_library(
