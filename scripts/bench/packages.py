@@ -130,11 +130,10 @@ def measured(path, shapes, args):
 
     A model that TVM's importer cannot read raises SetupError.
     """
-    from dnnl_tests.models import work, workloads
+    from dnnl_tests.models import work
 
-    case = peers.Case(peers.own_workload(str(path), shapes), args.threads)
-    inputs = case.inputs = inputs_of(case.workload.model)
-    expected = workloads.onnx_session(str(path), args.threads).run(None, inputs)
+    case, expected = case_of(path, shapes, args)
+    inputs = case.inputs
     partitioned = dnnl.partition_for_dnnl(*case.workload.load())
     report, share = dnnl.offload_report(partitioned), work.work(partitioned).share
     cells = [report.total, report.offloaded, report.partitions, f"{share:.2%}"]
@@ -165,13 +164,19 @@ def timed(case, ours, repeat):
     return [rows.digits(times[place]) if place in times else "-" for place in range(len(TIMES))]
 
 
-def measured_by_relax(path, shapes, args):
-    """Return what `measured` does, of Relax: without the share of the work and the primitives."""
+def case_of(path, shapes, args):
+    """Return a model with inputs, and what onnxruntime computes."""
     from dnnl_tests.models import workloads
 
     case = peers.Case(peers.own_workload(str(path), shapes), args.threads)
-    inputs = case.inputs = inputs_of(case.workload.model)
-    expected = workloads.onnx_session(str(path), args.threads).run(None, inputs)
+    case.inputs = inputs_of(case.workload.model)
+    return case, workloads.onnx_session(str(path), args.threads).run(None, case.inputs)
+
+
+def measured_by_relax(path, shapes, args):
+    """Return what `measured` does, of Relax: without the share of the work and the primitives."""
+    case, expected = case_of(path, shapes, args)
+    inputs = case.inputs
     # A process for each model: an importer that fails may leave what it began.
     with relax.worker() as worker:
         fixed = {name: value.shape for name, value in inputs.items()}

@@ -100,21 +100,16 @@ class CompiledModel:
         values.update(kwargs)
         unknown = sorted(values.keys() - self._inputs.keys())
         missing = [name for name in self.input_names if name not in values]
-        if len(args) > len(self.input_names) or twice or unknown or missing:
-            problem = (
-                f"{twice[0]} is passed twice"
-                if twice
-                else (
-                    f"there is no input {unknown[0]}"
-                    if unknown
-                    else (
-                        f"input {missing[0]} is missing"
-                        if missing
-                        else f"{len(args)} inputs are passed"
-                    )
-                )
-            )
-            raise TypeError(f"{problem}; the inputs are: {', '.join(self.input_names) or 'none'}")
+        problems = [
+            *(f"{name} is passed twice" for name in twice),
+            *(f"there is no input {name}" for name in unknown),
+            *(f"input {name} is missing" for name in missing),
+        ]
+        if len(args) > len(self.input_names):
+            problems.append(f"{len(args)} inputs are passed")
+        if problems:
+            names = ", ".join(self.input_names) or "none"
+            raise TypeError(f"{problems[0]}; the inputs are: {names}")
         return self._run([self._checked(name, values[name]) for name in self.input_names])
 
     def _checked(self, name: str, value) -> np.ndarray:
@@ -160,6 +155,33 @@ class CompiledModel:
                 f"partition{'s' if partitions != 1 else ''}"
             )
         return f"CompiledModel(inputs: {', '.join(self.input_names) or 'none'}{offloaded})"
+
+
+def partitioned(mod, is_partitioned: bool, partition: Callable, params, options: Mapping):
+    """Return a partitioned module: the module itself if it is partitioned already.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        The module.
+    is_partitioned : bool
+        Whether it has functions for the DNNL code generator.
+    partition : Callable
+        `partition_for_dnnl`.
+    params, options
+        Its parameters and options.
+
+    Raises
+    ------
+    TypeError
+        There are parameters or options for a module that is partitioned already.
+    """
+    if not is_partitioned:
+        return partition(mod, params, **options)
+    if params or options:
+        given = "params" if params else next(iter(options))
+        raise TypeError(f"{given}: the module is partitioned already")
+    return mod
 
 
 def load_library(path: str | os.PathLike, load_module: Callable):

@@ -18,8 +18,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import onnx
@@ -63,17 +63,42 @@ def _pads(node, attrs, mode, shapes) -> list[int] | None:
     rank = len(kernel)
     if mode == "VALID":
         return [0] * (2 * rank)
-    sizes = (shapes.get(node.input[0]) or [None] * (rank + 2))[2:]
+    return same_pads(mode, attrs, kernel, (shapes.get(node.input[0]) or [None] * (rank + 2))[2:])
+
+
+def same_pads(
+    mode: str,
+    attrs: Mapping[str, Any],
+    kernel: Sequence[int | None],
+    sizes: Sequence[int | None],
+) -> list[int] | None:
+    """Return the `pads` of a convolution or pool for an `auto_pad`.
+
+    Parameters
+    ----------
+    mode : str
+        "SAME_UPPER" or "SAME_LOWER".
+    attrs : Mapping[str, Any]
+        The attributes of the node, of which `strides` and `dilations` are read.
+    kernel, sizes : Sequence[int | None]
+        The sizes of the kernel and of the image, None for an open one.
+
+    Returns
+    -------
+    pads : list[int] | None
+        The pads at the beginning of each axis, then those at its end; None if they depend on an
+        open size.
+    """
+    ones = [1] * len(kernel)
+    strides, dilations = (attrs.get(name, ones) for name in ("strides", "dilations"))
     before, after = [], []
-    for axis, (length, size) in enumerate(zip(kernel, sizes)):
-        stride = attrs.get("strides", [1] * rank)[axis]
-        window = (length - 1) * attrs.get("dilations", [1] * rank)[axis] + 1
-        if stride == 1:
-            total = window - 1
-        elif size is None:
+    for size, length, stride, dilation in zip(sizes, kernel, strides, dilations):
+        if length is None or (size is None and stride != 1):
             return None
-        else:
-            total = max((-(-size // stride) - 1) * stride + window - size, 0)
+        window = (length - 1) * dilation + 1
+        # With a stride of 1 the result has the size of the image, whatever that is.
+        total = window - 1 if stride == 1 else (-(-size // stride) - 1) * stride + window - size
+        total = max(total, 0)
         small, large = total // 2, total - total // 2
         before.append(small if mode == "SAME_UPPER" else large)
         after.append(large if mode == "SAME_UPPER" else small)

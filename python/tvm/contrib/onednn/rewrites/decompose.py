@@ -51,10 +51,8 @@ COMPOSED = "partition_for_dnnl writes it as other ops"
 def decompose(graph: Graph, rules: Rules) -> None:
     """Write each op that can be written as others so."""
     for node in graph.nodes:
-        # Relax's ops say so where they are read; those of Relay have no row.
-        is_composed = node.unsupported == COMPOSED or (
-            node.is_call and (node.name not in rules.ops or node.name == "take")
-        )
+        # Relax's ops say so where they are read.
+        is_composed = node.unsupported == COMPOSED or node.is_call
         if not is_composed or node.name not in DECOMPOSITIONS:
             continue
         if rules.excludes(node.name.removeprefix("relax.")):

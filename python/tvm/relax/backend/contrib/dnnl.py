@@ -32,7 +32,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.contrib.onednn import cache, interrupts
-from tvm.contrib.onednn.compiled_model import CompiledModel
+from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.options import make_options
@@ -264,11 +264,8 @@ def compile(  # pylint: disable=redefined-builtin
         model = from_exported_program(model)
     elif not isinstance(model, tvm.IRModule):
         model = from_onnx(model, shape)
-    if not compiled.is_partitioned(model):
-        model = partition_for_dnnl(model, params, **options)
-    elif params or options:
-        given = "params" if params else next(iter(options))
-        raise TypeError(f"{given}: the module is partitioned already")
+    is_partitioned = compiled.is_partitioned(model)
+    model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
     report = offload_report(model)
     report.next_step = ""
     return compiled.compile_partitioned(model, target, report)

@@ -31,7 +31,7 @@ from pathlib import Path
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import cache
-from tvm.contrib.onednn.compiled_model import CompiledModel
+from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy import cpu
@@ -288,11 +288,8 @@ def compile(  # pylint: disable=redefined-builtin
         params = {**weights, **(params or {})}
     elif shape is not None:
         raise TypeError("shape is for ONNX models: others have the shapes of their inputs")
-    if not compiled.is_partitioned(model):
-        model = partition_for_dnnl(model, params, **options)
-    elif params or options:
-        given = "params" if params else next(iter(options))
-        raise TypeError(f"{given}: the module is partitioned already")
+    is_partitioned = compiled.is_partitioned(model)
+    model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
     export = {"options": c_source_options()} if codegen_in_context() == "C_SRC" else None
     return compiled.compile_partitioned(model, target, offload_report(model), export)
 

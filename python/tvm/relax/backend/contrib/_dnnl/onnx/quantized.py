@@ -26,6 +26,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from tvm import relax
+from tvm.contrib.onednn.frontend.pads import same_pads
 from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
@@ -58,21 +59,12 @@ def with_explicit_pads(node: QuantizedNode, x: relax.Expr, kernel: Sequence[int 
     mode = attr.get("auto_pad", b"NOTSET").decode("utf-8")
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         return attr
-    strides, dilations = (attr.get(name, (1,) * count) for name in ("strides", "dilations"))
     shape = sizes(x.ty)
-    given = (None,) * count if shape is None else shape[2:]
-    pads = []
-    for size, length, stride, dilation in zip(given, kernel, strides, dilations):
-        is_known = length is not None and (size is not None or stride == 1)
-        node.require(is_known, f"auto_pad={mode} with an open size; fix the shape of the input")
-        extent = (length - 1) * dilation + 1
-        # With a stride of 1 the result has the size of the input, whatever that is.
-        total = extent - 1 if stride == 1 else (-(-size // stride) - 1) * stride + extent - size
-        less = max(total, 0) // 2
-        more = max(total, 0) - less
-        pads.append((less, more) if mode == "SAME_UPPER" else (more, less))
+    pads = same_pads(mode, attr, kernel, (None,) * count if shape is None else shape[2:])
+    known = pads is not None
+    node.require(known, f"auto_pad={mode} with an open size; fix the shape of the input")
     others = {name: value for name, value in attr.items() if name != "auto_pad"}
-    return {**others, "pads": tuple(pad for ends in zip(*pads) for pad in ends)}
+    return {**others, "pads": tuple(pads)}
 
 
 def kernel_of(node: QuantizedNode, weight: relax.Expr) -> tuple:

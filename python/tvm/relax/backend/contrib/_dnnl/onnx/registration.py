@@ -19,39 +19,30 @@
 from __future__ import annotations
 
 import functools
+import importlib
 
 from tvm.relax.frontend.onnx import onnx_frontend
-
-from . import (
-    attention,
-    group_query_attention,
-    quantized,
-    quantized_contrib,
-    quantized_matmul,
-    recurrent,
-    rotary,
-    transformer,
-)
 
 #: Files of this folder. `CONVERTERS` is a dict from ONNX ops to converters, `REPLACEMENTS` the
 #: same for ops whose converter of TVM fails or returns wrong results; docs/onnx_importers.md tells.
 _FAMILIES = (
-    attention,
-    group_query_attention,
-    quantized,
-    quantized_contrib,
-    quantized_matmul,
-    recurrent,
-    rotary,
-    transformer,
+    "attention",
+    "group_query_attention",
+    "quantized",
+    "quantized_contrib",
+    "quantized_matmul",
+    "recurrent",
+    "rotary",
+    "transformer",
 )
 
 
 @functools.cache
 def register():
     """Let TVM's Relax importer use the converters for ops that it has none or a wrong one for."""
+    families = [importlib.import_module(f".{name}", __package__) for name in _FAMILIES]
     converters, replacements = (
-        {name: each for family in _FAMILIES for name, each in getattr(family, table, {}).items()}
+        {name: each for family in families for name, each in getattr(family, table, {}).items()}
         for table in ("CONVERTERS", "REPLACEMENTS")
     )
     own = onnx_frontend._get_convert_map

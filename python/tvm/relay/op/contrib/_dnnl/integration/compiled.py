@@ -44,16 +44,12 @@ def _needs_vm(mod: tvm.IRModule) -> bool:
     reasons = []
 
     def visit(expr):
-        if isinstance(expr, (relay.If, relay.Match)):
-            reasons.append(expr)
-        elif isinstance(expr, relay.Call) and is_dynamic(expr.checked_type):
+        is_typed = isinstance(expr, (relay.Call, relay.Var))
+        is_branch = isinstance(expr, (relay.If, relay.Match))
+        if is_branch or (is_typed and is_dynamic(expr.checked_type)):
             reasons.append(expr)
 
-    mod = relay.transform.InferType()(mod)
-    for param in mod["main"].params:
-        if is_dynamic(param.checked_type):
-            return True
-    relay.analysis.post_order_visit(mod["main"], visit)
+    relay.analysis.post_order_visit(relay.transform.InferType()(mod)["main"], visit)
     return bool(reasons)
 
 
