@@ -65,6 +65,8 @@ def test_reduce(op, shape, attrs, keepdims):
     axes = reduced_axes(shape, attrs)
     reference = OPS[op](x.astype("float64"), axes, keepdims=attrs["keepdims"])
     kinds = [] if all(shape[i] == 1 for i in axes) else ["reduction"]
+    if op in ("mean", "max") and len(shape) == 4 and axes == (2, 3) and attrs["keepdims"]:
+        kinds = ["pooling"]  # `rewrites.simplify` reads it as a global pool
     expr = getattr(relay, op)(var("x", shape), **attrs)
     rtol = 0 if op in ("max", "min") else RTOL * (10 if op == "prod" else 1)
     expected = reference.astype("float32") if rtol == 0 else reference
