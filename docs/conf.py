@@ -16,8 +16,6 @@
 # under the License.
 """Settings of Sphinx. `./dev.py docs` runs it, in the environment that has TVM with oneDNN."""
 
-import tlcpack_sphinx_addon
-
 project = "oneDNN 3 for TVM"
 author = "the contributors"
 copyright = "the contributors"  # noqa: A001
@@ -41,19 +39,15 @@ autosummary_generate = False  # numpydoc loads it, no page uses it
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
-html_theme = "sphinx_rtd_theme"
-html_theme_options = {"navigation_depth": 3, "logo_only": False}
-templates_path = [tlcpack_sphinx_addon.get_templates_path()]
-html_static_path = [tlcpack_sphinx_addon.get_static_path(), "_static"]
-html_css_files = ["css/without_network.css"]
-html_show_sourcelink = False
-html_context = {
-    "header_links": [],
-    # The theme builds a link for editing of these, which it shows for GitHub only.
-    "github_user": "",
-    "github_repo": "",
-    "github_version": "",
-    "theme_vcs_pageview_mode": "",
-    "footer_copyright": "Apache License 2.0",
-    "footer_note": "Apache TVM is a project of the Apache Software Foundation.",
+html_theme = "furo"
+html_title = project
+html_theme_options = {
+    # Monospaced letters of this size are as large as those of the text.
+    "light_css_variables": {"code-font-size": "0.925em"},
+    "dark_css_variables": {"code-font-size": "0.925em"},
+    "footer_icons": [],
 }
+html_static_path = ["_static"]
+html_css_files = ["css/pages.css"]
+html_show_sourcelink = False
+html_show_sphinx = False

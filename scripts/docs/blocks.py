@@ -18,8 +18,8 @@
 
 Blocks of a page are run in their order, in a folder of its own that looks like the checkout.
 `python` blocks share their variables. `bash` blocks must succeed. An `output` block holds what the
-block before it printed; `...` stands for anything. Blocks of other languages are not run. Those of
-the plug-in's page run in its environment, each behind those before it.
+block before it printed; `...` stands for anything. Blocks of other languages are not run. Python
+about the plug-in runs in its environment, each block after the page's earlier ones.
 """
 
 import contextlib
@@ -36,15 +36,15 @@ from sybil.parsers.myst import CodeBlockParser, SkipParser
 
 from scripts.layout import ROOT
 
-PAGES = ["docs/*.md"]
+PAGES = ["README.md", "docs/*.md"]
 # Whose Python is for Relax: in one process there is one TVM.
-PLUGIN = "relax.md"
+PLUGIN = ("README.md", "relax.md", "language_models.md")
 _HERE = "-- the block begins --"
 
 
 def run_python(example):
     """Run a block; keep its variables and what it prints."""
-    if Path(example.path).name == PLUGIN:
+    if Path(example.path).name in PLUGIN:
         return run_in_plugin(example)
     text = "\n" * (example.line + example.parsed.line_offset) + example.parsed
     code = compile(text, str(example.path), "exec", dont_inherit=True)
