@@ -14,18 +14,24 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Tells what of an ONNX model runs on oneDNN, fused as what, and why the rest does not.
+"""Reports which ops of an ONNX model run on oneDNN, how they are fused, and why the others do not.
 
-It is told as a table, and on request as a page with the graph drawn, or as JSON.
+The report is a table; --html adds a page with the graph drawn, --json a file for programs. --run
+also runs the model and reports the times. --before compares with an earlier report.
 """
 
+import json
+import subprocess
+import tempfile
 from pathlib import Path
 
-from scripts import options
+from scripts import options, table
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.onnx_model import OnnxModel
+
+MOST_TIMES = 10  # in the table
 
 
 def add_arguments(parser):
@@ -33,6 +39,12 @@ def add_arguments(parser):
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument("--html", metavar="FILE", help="write a page with the graph drawn")
     parser.add_argument("--json", metavar="FILE", help="write all numbers and ops")
+    parser.add_argument(
+        "--run", action="store_true", help="also run the model, and report where its time goes"
+    )
+    parser.add_argument(
+        "--before", metavar="FILE", help="show what changed since an earlier report's --json FILE"
+    )
     options.add_shape(parser)
     parser.add_argument(
         "--exclude",
@@ -75,6 +87,95 @@ def write(path, text):
         raise SetupError(f"cannot write {path}: {error.strerror}", "name another file.") from error
 
 
+def read_report(path):
+    """Return what --json wrote."""
+    try:
+        report = json.loads(Path(path).read_text(encoding="utf-8"))
+        return {key: report[key] for key in ("ops", "total", "offloaded", "partitions")}
+    except OSError as error:
+        raise SetupError(f"cannot read {path}: {error.strerror}", "name another file.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        remedy = "write one with ./dev.py report MODEL.onnx --json FILE."
+        raise SetupError(f"{path} is not a report", remedy) from error
+
+
+def changes(before, now):
+    """Return what two reports count differently.
+
+    Parameters
+    ----------
+    before, now : dict
+        Reports, as `OffloadReport.to_dict` returns them.
+
+    Returns
+    -------
+    list of tuple of (str, int, int)
+        What is counted, before and now.
+    """
+    rows = [
+        (text, before[key], now[key])
+        for key, text in (
+            ("total", "ops"),
+            ("offloaded", "ops on oneDNN"),
+            ("partitions", "partitions"),
+        )
+    ]
+    for name in sorted({*before["ops"], *now["ops"]}):
+        counts = (each["ops"].get(name, {}).get("offloaded", 0) for each in (before, now))
+        rows.append((f"{name} on oneDNN", *counts))
+    return [row for row in rows if row[1] != row[2]]
+
+
+def profile(args):
+    """Run the model, and return what `./dev.py profile` measures of it."""
+    from scripts.layout import ROOT
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "profile.json"
+        words = [args.model, "--json", str(path), *(["--relax"] if args.relax else [])]
+        for name, sizes in dict(args.shape).items():
+            words += ["--shape", f"{name}={','.join(map(str, sizes))}"]
+        command = [ROOT / "dev.py", "profile", *words]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            raise SetupError("the model cannot be run", "leave out --run for the report alone.")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def times(measured):
+    """Return the times of a profile as a table, the slowest primitive first."""
+    rows = sorted(measured["primitives"], key=lambda row: -row["microseconds"])
+    total = sum(row["microseconds"] for row in rows)
+    cells = [
+        (
+            row["node"].rpartition(", ")[2],
+            " ".join(row["post_ops"]),
+            f"{row['microseconds'] / 1e3:.3f}",
+            f"{row['microseconds'] / total:.1%}",
+        )
+        for row in rows[:MOST_TIMES]
+    ]
+    text = table.render(("primitive", "fused", "ms", "share"), cells, left=2)
+    left = len(rows) - len(cells)
+    more = f"\n{left} more; ./dev.py profile shows all" if left else ""
+    return (
+        f"{text}{more}\nwhole run {measured['median_ms']:.3f} ms, of which primitives of oneDNN "
+        f"{total / 1e3:.3f} ms"
+    )
+
+
+def facts(dnnl, measured):
+    """Return what the page's header tells."""
+    import tvm
+
+    from scripts.bench import measure
+
+    host = measure.host()
+    lines = [host["cpu"], f"{host['cpus']} CPUs", f"TVM {tvm.__version__}"]
+    lines += [f"oneDNN {dnnl.dnnl_version()}", "float32"]
+    return lines + ([f"{measured['median_ms']:.2f} ms a run"] if measured else [])
+
+
 def main(args):
     """Print and write the report; return the exit code."""
     # After the arguments are parsed: this imports tvm.
@@ -84,6 +185,11 @@ def main(args):
         from tvm.relay.op.contrib import dnnl
     from scripts.passes import shown
 
+    if args.run and (args.exclude or args.no_prune):
+        raise SetupError(
+            "--run measures the default options", "leave out --exclude and --no-prune."
+        )
+    before = read_report(args.before) if args.before else None
     exclude = [name for name in args.exclude.split(",") if name]
     console = Console()
     # The name alone: there is to be room for what it does now.
@@ -98,8 +204,16 @@ def main(args):
         report = dnnl.offload_report(mod)
         report.next_step = ""
     print(report)
+    changed = changes(before, report.to_dict()) if before else []
+    if before:
+        print(f"\nsince {args.before}:")
+        print(table.render(("", "before", "now"), changed) if changed else "nothing changed")
+    measured = profile(args) if args.run else None
+    if measured:
+        print(f"\n{times(measured)}")
     if args.json:
         write(args.json, report.to_json() + "\n")
     if args.html:
-        write(args.html, report.to_html(f"{Path(args.model).name} on oneDNN"))
+        title = f"{Path(args.model).name} on oneDNN"
+        write(args.html, report.to_html(title, facts(dnnl, measured), measured, changed))
     return 0

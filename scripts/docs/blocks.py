@@ -38,7 +38,7 @@ from scripts.layout import ROOT
 
 PAGES = ["README.md", "docs/*.md"]
 # Whose Python is for Relax: in one process there is one TVM.
-PLUGIN = ("README.md", "relax.md", "language_models.md")
+PLUGIN = ("README.md", "relax.md", "recipes.md", "language_models.md")
 _HERE = "-- the block begins --"
 
 

@@ -45,11 +45,17 @@ _BOX = {
     "style": "filled,rounded",
     "fontname": _FONT,
     "fontsize": "12",
-    "margin": "0.24,0.08",
+    "margin": "0.3,0.16",
 }
 _STYLE = {
     "dnnl": {"fillcolor": "#dbeafe", "color": "#1d4ed8"},
-    "tvm": {"fillcolor": "#fef3c7", "color": "#b45309"},
+    # Dashed: colour alone says nothing to who cannot see it.
+    "tvm": {
+        "fillcolor": "#fef3c7",
+        "color": "#b45309",
+        "style": "filled,rounded,dashed",
+        "penwidth": "1.6",
+    },
     "input": {"fillcolor": "#ffffff", "color": "#64748b", "shape": "ellipse", "margin": "0.1,0.02"},
     "output": {
         "fillcolor": "#ffffff",
@@ -130,7 +136,7 @@ def dot_source(nodes: list[Node]) -> str:
         inside = [i for i, node in enumerate(nodes) if node.partition == name]
         with graph.subgraph(name=f"cluster_{number}") as cluster:
             cluster.attr(
-                label=f"partition {number + 1}",
+                label=f"\N{NO-BREAK SPACE}partition {number + 1}",  # not at the frame itself
                 id=f"partition{number}",
                 tooltip=name,
                 **_PARTITION,

@@ -65,12 +65,27 @@ window.addEventListener("load", function () {
   var pane = at(document.getElementById("drawing"));
   var box = document.querySelector("g.node.dnnl");
   if (box) { box.dispatchEvent(new MouseEvent("click", { bubbles: true })); }
+  var text = document.getElementById("chosen").textContent;
+  // What a keyboard does: Enter on a focused box, a search, and the list of ops.
+  var last = list(document, "g.node").pop();
+  last.focus();
+  last.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+  var search = document.getElementById("search");
+  search.value = "conv2d relu";
+  search.dispatchEvent(new Event("input"));
+  document.getElementById("tab-ops").click();
+  var rows = list(document, "#list tbody tr");
   fetch("/", { method: "POST", body: JSON.stringify({
+    focused: document.activeElement.id,
+    by_keyboard: document.getElementById("chosen").textContent,
+    searched: document.getElementById("matches").textContent,
+    rows: rows.length,
+    shown_rows: rows.filter(function (row) { return row.offsetHeight > 0; }).length,
     boxes: boxes,
     partitions: partitions,
     pane: pane,
     tools: at(document.querySelector(".tools")),
-    chosen: document.getElementById("chosen").textContent,
+    chosen: text,
     milliseconds: performance.now(),
     errors: window.errors
   }) });

@@ -73,6 +73,31 @@ def test_options_of_the_partitioning(model, capsys):
     assert "nn.conv2d 1 0 1 x excluded by option" in printed and "nn.relu 1 1" in printed
 
 
+def test_changes_since_an_earlier_report(model, tmp_path, capsys):
+    pytest.importorskip("graphviz")
+    before = str(tmp_path / "before.json")
+    shape = ["--shape", "x=1,3,8,8"]
+    assert run([model, *shape, "--exclude", "nn.relu", "--json", before]) == 0
+    page = str(tmp_path / "r.html")
+    assert run([model, *shape, "--before", before, "--html", page]) == 0
+    printed = words(capsys.readouterr().out)
+    assert "ops on oneDNN 2 3" in printed and "nn.relu on oneDNN 0 1" in printed
+    assert 'nn.relu on oneDNN</td><td class="n">0 &rarr; 1' in (tmp_path / "r.html").read_text()
+    assert run([model, *shape, "--exclude", "nn.relu", "--before", before]) == 0
+    assert "nothing changed" in capsys.readouterr().out
+
+
+@pytest.mark.slow  # it compiles the model
+def test_times(model, tmp_path, capsys):
+    pytest.importorskip("graphviz")
+    page = tmp_path / "r.html"
+    assert run([model, "--shape", "x=1,3,8,8", "--run", "--html", str(page)]) == 0
+    printed = words(capsys.readouterr().out)
+    assert "nn.conv2d of dnnl.conv2d_bias_relu bias eltwise_relu" in printed
+    assert "whole run" in printed and "ms a run" in page.read_text()
+    assert "<b>nn.conv2d + bias + eltwise_relu</b>" in page.read_text()
+
+
 def test_an_input_without_a_fixed_shape_is_named(model, capsys):
     assert run([model]) == 0
     captured = capsys.readouterr()
@@ -87,8 +112,11 @@ def test_an_input_without_a_fixed_shape_is_named(model, capsys):
         (["--shape", "x=1,3,8"], "--shape: the input x of rank 4 .* of rank 3"),
         (["--shape", "x=1,3,8,8", "--exclude", "nn.con"], "exclude has 'nn.con'"),
         (["--shape", "x=1,3,8,8", "--json", "/no/such/folder/r.json"], "cannot write /no/such"),
+        (["--shape", "x=1,3,8,8", "--before", "/no/such.json"], "cannot read /no/such.json"),
+        (["--shape", "x=1,3,8,8", "--before", "README.md"], "README.md is not a report"),
+        (["--run", "--exclude", "nn.relu"], "--run measures the default options"),
     ],
-    ids=["input", "rank", "exclude", "output"],
+    ids=["input", "rank", "exclude", "output", "no-before", "before", "run"],
 )
 def test_wrong_values(model, options, error):
     with pytest.raises(SetupError) as caught:

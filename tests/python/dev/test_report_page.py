@@ -128,6 +128,37 @@ def test_another_font_in_a_browser(font, browser, tmp_path):
     assert texts_out_of_their_boxes(page) == []
 
 
+def test_keyboard_search_and_list(browser, tmp_path):
+    pytest.importorskip("graphviz")
+    path = tmp_path / "report.html"
+    path.write_text(report_of(sin(relu(conv(X) + const(8, 1, 1)))).to_html(), encoding="utf-8")
+    page = read_page(browser, path)
+    assert page["errors"] == []
+    assert page["focused"].startswith("node") or page["focused"] == "tab-ops"
+    assert page["by_keyboard"] != page["chosen"] and page["by_keyboard"].startswith("output")
+    # The convolution and the sine; one of them has both words.
+    assert page["rows"] == 2 and page["shown_rows"] == 1
+    assert page["searched"].startswith("1 match;")
+
+
+def test_facts_times_and_changes():
+    pytest.importorskip("graphviz")
+    rows = [
+        dict(
+            node="tvmgen_default_dnnl_main_0, node 3 nn.conv2d", op="nn.conv2d", post_ops=["relu"]
+        ),
+        dict(node="tvmgen_default_dnnl_main_0, node 5 nn.dense", op="nn.dense", post_ops=[]),
+    ]
+    for row, microseconds in zip(rows, (30.0, 10.0)):
+        row.update(impl="jit", microseconds=microseconds)
+    report = report_of(sin(relu(conv(X) + const(8, 1, 1))))
+    facts, changes = ["a <CPU>", "oneDNN 3.2"], [("partitions", 3, 1)]
+    page = report.to_html("A model", facts, {"primitives": rows}, changes)
+    assert "a &lt;CPU&gt; · oneDNN 3.2" in page
+    assert "<b>nn.conv2d + relu</b>" in page and "0.030<br>75%" in page and "0.040 ms" in page
+    assert '<td>partitions</td><td class="n">3 &rarr; 1</td>' in page
+
+
 def test_a_narrow_window(browser, tmp_path):
     """It opens on the drawing, as wide as the window; tables are below."""
     pytest.importorskip("graphviz")

@@ -16,8 +16,18 @@
 # under the License.
 """The report as a page, by a package that is no part of TVM."""
 
+from __future__ import annotations
 
-def to_html(self, title: str = "What runs on oneDNN") -> str:
+from collections.abc import Iterable
+
+
+def to_html(
+    self,
+    title: str = "What runs on oneDNN",
+    facts: Iterable[str] = (),
+    profile: dict | None = None,
+    changes: Iterable[tuple[str, int, int]] = (),
+) -> str:
     """Return the report as a page with the graph drawn, which needs no other file.
 
     The layout is made by Graphviz: `pip install graphviz graphviz-pure`, or the package
@@ -27,6 +37,12 @@ def to_html(self, title: str = "What runs on oneDNN") -> str:
     ----------
     title : str
         The heading of the page.
+    facts : Iterable[str]
+        What the header tells, such as the CPU and versions.
+    profile : dict | None
+        What `./dev.py profile --json` writes: the page has the times of partitions and primitives.
+    changes : Iterable[tuple[str, int, int]]
+        Of two reports: what is counted, in the earlier one, and now.
 
     Raises
     ------
@@ -42,4 +58,4 @@ def to_html(self, title: str = "What runs on oneDNN") -> str:
             "that this backend comes from has it, in scripts/report_page: put that on PYTHONPATH, "
             "or run your program by its `./dev.py exec`. Its wheel has it, too"
         ) from None
-    return make_page(self, title)
+    return make_page(self, title, facts, profile, changes)

@@ -38,24 +38,29 @@ class Network:
         Of the graph.
     shape : tuple of int or str
         Of its only input, ``x``; names are dimensions that stay open.
+
+    Attributes
+    ----------
+    nodes, constants : list of onnx.NodeProto, list of onnx.TensorProto
+        What it has so far.
     """
 
     def __init__(self, name, shape, seed=0):
         self.name, self.shape = name, shape
         self._random = np.random.default_rng(seed)
-        self._nodes, self._constants = [], []
+        self.nodes, self.constants = [], []
 
     def op(self, kind, *inputs, outputs=1, **attrs):
         """Add a node; return the name of its result, or the names of several."""
-        number = len(self._nodes)
+        number = len(self.nodes)
         names = [f"{kind}_{number}_{i}" for i in range(outputs)]
-        self._nodes.append(helper.make_node(kind, list(inputs), names, **attrs))
+        self.nodes.append(helper.make_node(kind, list(inputs), names, **attrs))
         return names[0] if outputs == 1 else names
 
     def constant(self, value, dtype="float32"):
         """Add a constant."""
-        name = f"constant_{len(self._constants)}"
-        self._constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return name
 
     def weight(self, *shape, fan_in):
@@ -69,11 +74,11 @@ class Network:
     def model(self, output, shape):
         """Return the model whose result is `output`."""
         graph = helper.make_graph(
-            self._nodes,
+            self.nodes,
             self.name,
             [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
             [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
-            self._constants,
+            self.constants,
         )
         opset = [helper.make_opsetid("", OPSET)]
         proto = helper.make_model(graph, opset_imports=opset, ir_version=8)
