@@ -28,6 +28,13 @@ json_only = pytest.mark.skipif(
 )
 
 
+def nightly_after(count, values):
+    """Mark all but the first values of a parameter as nightly; the first ones cover the subject."""
+    values = list(values)
+    rest = [pytest.param(value, marks=pytest.mark.nightly) for value in values[count:]]
+    return [*values[:count], *rest]
+
+
 def has_avx2():
     """Whether oneDNN may use AVX2, or more."""
     allowed = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() not in ("SSE41", "AVX")
