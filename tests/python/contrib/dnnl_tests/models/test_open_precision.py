@@ -30,7 +30,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
-from dnnl_tests.marks import json_only
+from dnnl_tests.marks import json_only, nightly_except
 from dnnl_tests.models import accuracy, int8, onnx_networks, workloads
 
 pytestmark = json_only
@@ -89,14 +89,11 @@ def models(tmp_path_factory):
 # By default each pair of a network, 8 bits or not, and a precision.
 PAIRS = {("images", False, "float32"), ("images", True, "bfloat16")}
 PAIRS |= {("text", False, "bfloat16"), ("text", True, "float32")}
-CASES = [
-    pytest.param(*case, id="-".join([case[0], "int8" if case[1] else "real", case[2]]), marks=marks)
-    for case in itertools.product(NETWORKS, (False, True), ("float32", "bfloat16"))
-    for marks in [() if case in PAIRS else (pytest.mark.nightly,)]
-]
+CASES = list(itertools.product(NETWORKS, (False, True), ("float32", "bfloat16")))
+IDS = [f"{name}-{'int8' if is_int8 else 'real'}-{precision}" for name, is_int8, precision in CASES]
 
 
-@pytest.mark.parametrize("name, is_int8, precision", CASES)
+@pytest.mark.parametrize("name, is_int8, precision", nightly_except(PAIRS, CASES), ids=IDS)
 def test_as_with_known_sizes(name, is_int8, precision, models):
     if precision != "float32" and not cpu.computes(precision):
         pytest.skip(f"oneDNN has no {precision} kernels for this CPU")
