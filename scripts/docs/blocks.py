@@ -40,7 +40,7 @@ from scripts.layout import ROOT
 PAGES = ["docs/*.md"]
 # Whose Python is for Relax: in one process there is one TVM.
 PLUGIN = "relax.md"
-# Runs blocks that come as lines of JSON. Each gets one line: what it printed, and its error or null.
+# Runs blocks, lines of JSON, and answers each with a line: what it printed, its error or null.
 _ANSWER = "-- the block ended --"
 _PROCESS = f"""
 import json, os, sys, tempfile, traceback
