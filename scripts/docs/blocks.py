@@ -19,11 +19,12 @@
 Blocks of a page are run in their order, in a folder of its own that looks like the checkout.
 `python` blocks share their variables. `bash` blocks must succeed. An `output` block holds what the
 block before it printed; `...` stands for anything. Blocks of other languages are not run. Python
-about the plug-in runs in its environment, each block after the page's earlier ones.
+about the plug-in runs in a process of its environment, one for each page.
 """
 
 import contextlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -39,7 +40,26 @@ from scripts.layout import ROOT
 PAGES = ["README.md", "docs/*.md"]
 # Whose Python is for Relax: in one process there is one TVM.
 PLUGIN = ("README.md", "relax.md", "recipes.md", "language_models.md")
-_HERE = "-- the block begins --"
+# Runs blocks, lines of JSON, and answers each with a line: what it printed, its error or null.
+_ANSWER = "-- the block ended --"
+_PROCESS = f"""
+import json, os, sys, tempfile, traceback
+
+answers, variables = os.fdopen(os.dup(1), "w"), {{"__name__": "__main__"}}
+for line in sys.stdin:
+    with tempfile.TemporaryFile("w+") as printed:
+        # C++ prints there, too.
+        os.dup2(printed.fileno(), 1)
+        try:
+            exec(json.loads(line), variables)
+            error = None
+        except BaseException:
+            error = traceback.format_exc()
+        sys.stdout.flush()
+        printed.seek(0)
+        answer = json.dumps([printed.read(), error])
+    print({_ANSWER!r} + answer, file=answers, flush=True)
+"""
 
 
 def run_python(example):
@@ -55,14 +75,18 @@ def run_python(example):
 
 
 def run_in_plugin(example):
-    """Run a block after the page's earlier ones, beside the plug-in; keep what it prints."""
-    earlier = example.namespace.setdefault("_earlier", [])
-    code = "\n".join([*earlier, f"print({_HERE!r}, flush=True)", example.parsed])
-    words = [sys.executable, "dev.py", "exec", "--relax", "--", "python", "-c", code]
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert done.returncode == 0, f"{example.parsed}\n{done.stdout}{done.stderr}"
-    earlier.append(example.parsed)
-    example.namespace["_printed"] = done.stdout.rpartition(f"{_HERE}\n")[2]
+    """Run a block in the page's process beside the plug-in; keep what it prints."""
+    process = example.namespace.get("_plugin")
+    if process is None:
+        words = [sys.executable, "dev.py", "exec", "--relax", "--", "python", "-c", _PROCESS]
+        pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = example.namespace["_plugin"] = subprocess.Popen(words, **pipes)
+    print(json.dumps(example.parsed), file=process.stdin, flush=True)
+    # Set-up may have something to say first.
+    answer = next((line for line in process.stdout if line.startswith(_ANSWER)), None)
+    assert answer is not None, f"{example.parsed}\nthe process ended with code {process.wait()}"
+    example.namespace["_printed"], error = json.loads(answer.removeprefix(_ANSWER))
+    assert error is None, f"{example.parsed}\n{example.namespace['_printed']}{error}"
 
 
 def run_bash(example):
@@ -92,7 +116,10 @@ def setup(namespace):
 
 
 def teardown(namespace):
-    """Leave the folder."""
+    """Leave the folder; end the page's process."""
+    if "_plugin" in namespace:
+        namespace["_plugin"].kill()
+        namespace["_plugin"].communicate()
     os.chdir(namespace["_back"])
     namespace["_folder"].cleanup()
 

@@ -131,6 +131,18 @@ def find_compiler(environ=None):
     raise SetupError("there is no C++ compiler", COMPILER_REMEDY)
 
 
+def compiler_launcher(root):
+    """Return the words before the compiler's that let ccache keep its objects; none without it.
+
+    Paths below `root` are relative for ccache, so that a new clone finds what another one compiled.
+    """
+    ccache = shutil.which("ccache")
+    # CMake reads this variable of the caller's itself.
+    if ccache is None or os.environ.get("CMAKE_CXX_COMPILER_LAUNCHER"):
+        return []
+    return ["/usr/bin/env", f"CCACHE_BASEDIR={root}", "CCACHE_NOHASHDIR=1", ccache]
+
+
 def check_compiler(compiler):
     """Require that the compiler builds a C++17 shared library."""
     with tempfile.TemporaryDirectory() as directory:

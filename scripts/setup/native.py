@@ -109,7 +109,11 @@ class NativeBuild:
             return
         if not self.runner.dry_run:
             shutil.rmtree(self.folder, ignore_errors=True)
-        self.runner.run(self.configure_command(), "cmake", explain=explain_build_failure)
+        command, launcher = self.configure_command(), machine.compiler_launcher(self.layout.root)
+        if launcher:
+            # Not in the key: a directory that was made without it stays as it is.
+            command.append(f"-DCMAKE_CXX_COMPILER_LAUNCHER={';'.join(launcher)}")
+        self.runner.run(command, "cmake", explain=explain_build_failure)
         if not self.runner.dry_run:
             stamp.write(key)
 

@@ -18,9 +18,11 @@
 
 Other words go to pytest. When they name files, only those are run, and the C++ tests are not.
 The files are shared out to one process for each CPU, unless a single one is named or a word of
-pytest says how to run (-n, -s, --pdb).
+pytest says how to run (-n, -s, --pdb). Tests that are marked as nightly run with --all only, or if
+they are named by their id (file::test).
 
   ./dev.py test
+  ./dev.py test --all
   ./dev.py test --quick
   ./dev.py test -k conv2d -x
   ./dev.py test tests/python/contrib/test_dnnl.py
@@ -68,6 +70,14 @@ def names_files(arguments):
     """Tell if pytest's arguments name files or directories, as `tests/x.py::test_y` does."""
     plain = (word.split("::")[0] for word in arguments if not word.startswith("-"))
     return any(word.endswith(".py") or word.startswith("tests") for word in plain)
+
+
+def marked(args):
+    """Return the words with which pytest leaves out marked tests; a `-m` of the caller counts."""
+    left_out = ["slow"] if args.quick is not None else []
+    if not args.all and not any("::" in word for word in args.words):
+        left_out.append("nightly")
+    return ["-m", " and ".join(f"not {mark}" for mark in left_out)] if left_out else []
 
 
 def run_plugin_tests(args, words):
@@ -135,8 +145,14 @@ def run_cpp_tests(runner, layout, environ, build=None, words=()):
 def add_arguments(parser):
     """Add the command's options. pytest has more: no word of its own may be taken for one."""
     parser.usage = (
-        "./dev.py test [--quick [COMMIT]] [--codegen NAME] [--sanitize NAME] [--onednn-newer] "
-        "[--dry-run] [--no-build] [WORDS OF PYTEST ...]"
+        "./dev.py test [--all] [--quick [COMMIT]] [--codegen NAME] [--sanitize NAME] "
+        "[--onednn-newer] [--dry-run] [--no-build] [WORDS OF PYTEST ...]"
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="run the tests marked as nightly, too: larger models and further cases of subjects "
+        "that other tests have",
     )
     parser.add_argument(
         "--quick",
@@ -180,7 +196,7 @@ def main(args):
     selected, has_cpp, failed = names_files(words), True, 0
     if args.quick is not None:
         tests, has_cpp = quick.choose(layout.root, quick.changed(layout.root, args.quick))
-        selected, words = bool(tests), ["-m", "not slow", *words, *tests]
+        selected, words = bool(tests), [*words, *tests]
     if args.onednn_newer:
         environ, has_cpp = newer_onednn(layout, environ), False
         failed = run_command(runner, [layout.python, "-c", _VERSION], environ, layout.root)
@@ -194,12 +210,13 @@ def main(args):
     of_plugin = [word for word in words if word.startswith(PLUGIN)]
     if of_plugin:
         others = [word for word in words if names_files([word]) and word not in of_plugin]
-        failed = run_plugin_tests(args, [w for w in words if w not in others]) or failed
+        plugin_words = [word for word in words if word not in others]
+        failed = run_plugin_tests(args, [*marked(args), *plugin_words]) or failed
         if not others:
             return failed
         words = [word for word in words if word not in of_plugin]
     everything = not selected and is_default and not args.onednn_newer
-    chosen = words
+    chosen, words = words, [*marked(args), *words]
     if not selected and args.onednn_newer:
         words = [*words, *ON_NEWER]
     elif everything:
@@ -215,7 +232,7 @@ def main(args):
     command = [layout.python, "-m", "pytest", *shared, *corpus, *words]
     failed = run_command(runner, command, {**threads, **environ}, layout.root) or failed
     if everything and not tvm_home():
-        code = run_plugin_tests(args, [*chosen, PLUGIN])
+        code = run_plugin_tests(args, [*marked(args), *chosen, PLUGIN])
         # Words such as -k may choose none of them.
         failed = failed or (0 if chosen and code == NO_TESTS else code)
     return failed

@@ -195,6 +195,24 @@ def test_dry_run_of_test_names_pytest_and_its_arguments(fresh, capsys):
     assert printed.endswith("-m pytest -p scripts.test.corpus tests/x.py::test_y\n")
 
 
+@pytest.mark.parametrize(
+    "words, expression",
+    [
+        ([], "-m 'not nightly' tests"),
+        (["--all"], " tests"),
+        (["-m", "nightly"], "-m 'not nightly' -m nightly tests"),
+        (["tests/x.py"], "-m 'not nightly' tests/x.py"),
+    ],
+    ids=["default", "all", "own", "file"],
+)
+def test_nightly_tests_run_with_all_only(fresh, capsys, words, expression):
+    assert cli.main(["test", "--dry-run", *words]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if " -m pytest" in line]
+    assert lines[0].endswith(expression) and ("not nightly" in lines[0]) == ("--all" not in words)
+    if words[-1:] != ["tests/x.py"]:
+        assert lines[1].endswith(f"{expression}/python/relax")
+
+
 @pytest.mark.parametrize("name, flag", [("address", "address,undefined"), ("thread", "thread")])
 def test_sanitized_tests_have_a_build_of_their_own(fresh, capsys, name, flag):
     assert cli.main(["test", "--dry-run", "--sanitize", name, "DNNLPlan"]) == 0

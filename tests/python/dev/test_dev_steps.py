@@ -31,7 +31,7 @@ from scripts.errors import SetupError
 from scripts.files import Stamp, digest, is_source
 from scripts.layout import Layout
 from scripts.runner import Runner
-from scripts.setup import environment, steps, tree, wheels
+from scripts.setup import environment, machine, steps, tree, wheels
 from scripts.setup.lock import exclusive
 from scripts.setup.native import NativeBuild
 
@@ -276,6 +276,21 @@ def test_it_is_configured_once_for_each_set_of_pins(layout):
     with (layout.requirements / "wheel-onednn.txt").open("a") as file:
         file.write("another==1.0\n")
     assert commands() == ["cmake", "ninja"]
+
+
+@pytest.mark.parametrize("own", ["", "sccache"], ids=["unset", "own"])
+@pytest.mark.parametrize("place", [None, "/usr/bin/ccache"], ids=["absent", "present"])
+def test_ccache_keeps_objects_where_it_is_present(layout, monkeypatch, place, own):
+    programs = {"ccache": place, "c++": "/usr/bin/c++"}
+    monkeypatch.setattr(machine.shutil, "which", lambda name, path=None: programs.get(name))
+    monkeypatch.setenv("CMAKE_CXX_COMPILER_LAUNCHER", own)
+    runner = Recorder(layout)
+    build = NativeBuild(runner, layout)
+    build.configure()
+    ((*_, last),) = runner.commands
+    expected = f"/usr/bin/env;CCACHE_BASEDIR={layout.root};CCACHE_NOHASHDIR=1;{place}"
+    assert (last == f"-DCMAKE_CXX_COMPILER_LAUNCHER={expected}") == (place is not None and not own)
+    assert ("LAUNCHER" in last) == (place is not None and not own)
 
 
 def test_a_step_that_has_nothing_to_do_is_not_shown(capsys):

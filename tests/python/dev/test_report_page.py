@@ -23,6 +23,7 @@ import pytest
 import tvm
 from browser import BROWSERS, read_page
 from dnnl_report_page import drawing
+from dnnl_tests.marks import nightly_after
 from dnnl_tests.models import workloads
 from dnnl_tests.relay import const, conv, module, partition, var
 from tvm import relay
@@ -172,7 +173,7 @@ def test_a_narrow_window(browser, tmp_path):
     assert left <= first[0] and first[2] <= right and top <= first[1] and first[3] <= bottom
 
 
-@pytest.mark.parametrize("name", ["mobilenet", "rec"])
+@pytest.mark.parametrize("name", nightly_after(1, ["mobilenet", "rec"]))
 def test_in_a_browser(name, browser, tmp_path):
     """Boxes do not overlap, texts stay in their boxes, and partitions hold theirs."""
     pytest.importorskip("graphviz")

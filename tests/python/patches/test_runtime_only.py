@@ -28,6 +28,7 @@ import real_trees
 from small_tree import scratch_folder
 
 from scripts.layout import ROOT, Layout
+from scripts.setup import machine
 
 tvm = pytest.importorskip("tvm")
 
@@ -75,13 +76,14 @@ def library():
     """Our runtime half, compiled against v0.19.0 and linked with its runtime."""
     tree = real_trees.wheel_tree()
     compiler = os.environ.get("CXX", "c++")
+    launcher = machine.compiler_launcher(ROOT)
     with scratch_folder() as folder:
         folder = Path(folder)
 
         def compile_one(source):
             # Files of different folders may have one name.
             output = folder / str(source.relative_to(ROOT).with_suffix(".o")).replace("/", "-")
-            run([compiler, *compile_flags(tree), "-c", str(source), "-o", str(output)])
+            run([*launcher, compiler, *compile_flags(tree), "-c", str(source), "-o", str(output)])
             return str(output)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -28,6 +28,24 @@ json_only = pytest.mark.skipif(
 )
 
 
+def nightly_after(count, values):
+    """Mark all but the first values of a parameter as nightly; the first ones cover the subject."""
+    values = list(values)
+    return nightly_except(values[:count], values)
+
+
+def nightly_except(covering, cases):
+    """Mark all cases as nightly but some that cover the subject; a tuple has several parameters."""
+
+    def words(case):
+        return case if isinstance(case, tuple) else (case,)
+
+    return [
+        case if case in covering else pytest.param(*words(case), marks=pytest.mark.nightly)
+        for case in cases
+    ]
+
+
 def has_avx2():
     """Whether oneDNN may use AVX2, or more."""
     allowed = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() not in ("SSE41", "AVX")

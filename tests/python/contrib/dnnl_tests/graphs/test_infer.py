@@ -40,10 +40,12 @@ from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs, view_of
 from dnnl_tests import graphs as random_graphs
 from dnnl_tests.graphs import draw, quantized
 from dnnl_tests.graphs.graph import numpy_type, values
+from dnnl_tests.marks import nightly_after
 
 ROWS = random_graphs.ROWS
-# Graphs of a row; of several ops; of quantized ops.
+# Graphs of a row; of several ops; of quantized ops. The others of a row are nightly.
 SINGLES, SEVERAL, QUANTIZED = 100, 120, 40
+SEEDS = nightly_after(1, [range(40), range(40, SINGLES)])
 # Each such case gets a plan.
 SAMPLE = 8
 # QNN ops are drawn in graphs of their own, virtual ops are found in formulas.
@@ -133,9 +135,9 @@ def opened(func, seed):
     return function(relay.bind(call_of(func), dict(zip(func.params, params))), params)
 
 
-def cases(name, with_constants=True):
+def cases(name, seeds, with_constants=True):
     """Yield typed functions of one call of a row, of each type that this CPU computes in."""
-    for seed in range(SINGLES):
+    for seed in seeds:
         real = DTYPES[seed % 4 % len(DTYPES)]
         try:
             graph = random_graphs.single(seed, ROWS[name], ROWS, edges=True)
@@ -148,11 +150,12 @@ def cases(name, with_constants=True):
             continue
 
 
+@pytest.mark.parametrize("seeds", SEEDS, ids=["first", "others"])
 @pytest.mark.parametrize("name", DIRECT)
-def test_a_call_that_the_rule_accepts(name):
+def test_a_call_that_the_rule_accepts(name, seeds):
     assert name in ROWS, f"add a row for {name} to one of the files in graphs/rows"
     rules, problems, accepted = Rules(TABLE), [], 0
-    for _, func in cases(name):
+    for _, func in cases(name, seeds):
         if rules.reason(view_of(call_of(func))) is None:
             accepted += 1
             problems += problems_of(func, func, accepted % SAMPLE == 0)
@@ -162,11 +165,12 @@ def test_a_call_that_the_rule_accepts(name):
     assert accepted
 
 
+@pytest.mark.parametrize("seeds", SEEDS, ids=["first", "others"])
 @pytest.mark.parametrize("name", DIRECT)
-def test_a_call_with_open_dimensions_that_the_rule_accepts(name):
+def test_a_call_with_open_dimensions_that_the_rule_accepts(name, seeds):
     """The sizes of the call are known at run time only: the rule would accept them, too."""
     rules, problems, accepted = Rules(TABLE), [], 0
-    for seed, func in cases(name, with_constants=False):
+    for seed, func in cases(name, seeds, with_constants=False):
         try:
             case = opened(func, seed)
         except tvm.TVMError:

@@ -101,8 +101,15 @@ except (OSError, RuntimeError) as error:
 """
 
 
-@pytest.mark.parametrize("old", ["old", None])
-@pytest.mark.parametrize("name", ["a.so", "a.tar"])
+@pytest.mark.parametrize(
+    "name, old",
+    [
+        ("a.so", "old"),
+        ("a.tar", None),
+        pytest.param("a.so", None, marks=pytest.mark.nightly),
+        pytest.param("a.tar", "old", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_full_disk_leaves_the_old_file_or_none(name, old, tmp_path):
     path = tmp_path / "folder" / name
     path.parent.mkdir()

@@ -24,6 +24,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
+from dnnl_tests.marks import nightly_after
 from dnnl_tests.models import work, workloads
 
 # Float32 through some fifty layers, relative to the largest output.
@@ -33,7 +34,7 @@ NETWORKS = {"mobilenet_v2": 1, "resnet50": 1, "bert": 1, "det": 1}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", nightly_after(1, NETWORKS))
 def test_network(name):
     workload = workloads.WORKLOADS[name]
     partitioned = dnnl.partition_for_dnnl(*workload.load())

@@ -181,6 +181,7 @@ def test_a_model_is_made_once(source, tmp_path, monkeypatch):
     assert onnx.load(again).SerializeToString() == first, "the same each time"
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 # TVM's importer infers all types anew at each of its 650 nodes.
 @pytest.mark.timeout(1800)

@@ -24,6 +24,8 @@ from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
+from dnnl_tests.marks import nightly_after
 from dnnl_tests.models import ocr, workloads
 
 pytestmark = pytest.mark.slow
@@ -59,15 +61,14 @@ PAGE = 320
 
 
 class Model:
-    """An OCR model compiled with DNNL, and the same in onnxruntime."""
+    """An OCR model whose partitions run on DNNL, and the same in onnxruntime."""
 
     def __init__(self, name, width=None, precision="float32"):
         self.workload = workloads.ocr(name, width)
         self.mod, self.params = self.workload.load()
         self.original = testing.offload(self.mod).host_ops
         self.partitioned = dnnl.partition_for_dnnl(self.mod, self.params, precision=precision)
-        self.lib = testing.build(self.partitioned, self.params)
-        self.runner = testing.Runner(self.lib)
+        self.runner = direct.Runner(self.partitioned, self.params)
         self.session = workloads.onnx_session(self.workload.onnx_path())
 
     def inputs(self, image):
@@ -94,7 +95,7 @@ def classes():
     return ocr.characters()
 
 
-@pytest.mark.parametrize("text", LINES)
+@pytest.mark.parametrize("text", nightly_after(3, LINES))
 def test_reads_what_onnxruntime_reads(rec, classes, text):
     image = ocr.draw_line(text)
     assert ocr.natural_width(image) <= WIDTH
@@ -108,7 +109,7 @@ def test_reads_what_onnxruntime_reads(rec, classes, text):
 
 
 @pytest.mark.parametrize("turned", [False, True], ids=["upright", "turned"])
-@pytest.mark.parametrize("text", LINES[:4])
+@pytest.mark.parametrize("text", nightly_after(1, LINES[:4]))
 def test_sees_the_angle_that_onnxruntime_sees(cls, text, turned):
     image = ocr.draw_line(text)
     outputs, expected = cls.run(image.rotate(180) if turned else image)
@@ -124,7 +125,7 @@ def test_agrees_with_onnxruntime_where_the_angle_is_unclear(cls):
     testing.assert_close(cls.runner(inputs), expected, RTOL)
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", nightly_after(1, ["float32", "bfloat16"]))
 def test_detects_what_onnxruntime_detects(precision):
     if not cpu.computes(precision):
         pytest.skip(f"oneDNN has no {precision} on this CPU")
@@ -167,15 +168,17 @@ def test_convolutions_run_on_dnnl(name, request):
     assert len(convs) == offload.ops["nn.conv2d"]
 
 
+@pytest.mark.nightly
 def test_recogniser_without_dnnl_agrees(rec):
     inputs = rec.inputs(ocr.draw_line(LINES[0]))
     reference = testing.run(rec.mod, inputs, rec.params, opt_level=1)
     testing.assert_close(rec.runner(inputs), reference, RTOL)
 
 
+@pytest.mark.nightly
 def test_exported_recogniser_runs_in_a_new_process(rec, classes, tmp_path):
     path = tmp_path / "rec.so"
-    testing.export(rec.lib, path)
+    testing.export(testing.build(rec.partitioned, rec.params), path)
     inputs = rec.inputs(ocr.draw_line(LINES[0]))
     outputs = testing.run_in_new_process(path, inputs)
     testing.assert_close(outputs, rec.runner(inputs), 1e-6)

@@ -23,7 +23,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.marks import json_only
+from dnnl_tests.marks import json_only, nightly_after
 from dnnl_tests.models import open_dims, workloads
 
 pytestmark = [pytest.mark.slow, json_only]
@@ -40,7 +40,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", open_dims.NETWORKS)
+@pytest.mark.parametrize("name", nightly_after(1, open_dims.NETWORKS))
 def test_one_library_takes_every_shape(name, tmp_path):
     network = open_dims.NETWORKS[name]
     model = network.model()

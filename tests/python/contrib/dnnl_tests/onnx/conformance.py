@@ -86,6 +86,22 @@ def cases():
     }
 
 
+def one_per_op(known):
+    """Return the names of a case of each op and rank, and of one for each way in which it fails.
+
+    Parameters
+    ----------
+    known : dict of str to str
+        What `read_known` returns.
+    """
+    chosen = {}
+    for name, folder in cases().items():
+        graph = onnx.load(str(folder / "model.onnx")).graph
+        rank = len(graph.input[0].type.tensor_type.shape.dim) if graph.input else 0
+        chosen.setdefault((graph.node[0].op_type, known.get(name, rank)), name)
+    return list(chosen.values())
+
+
 def _read(folder, kind, types):
     """Return the arrays of a case's inputs or outputs."""
     values = []

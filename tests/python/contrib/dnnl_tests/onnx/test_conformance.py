@@ -30,20 +30,23 @@ KNOWN = pathlib.Path(__file__).with_name("known.txt")
 # The list is that of the TVM that the prebuilt tree has.
 PREBUILT = "0.16.dev0"
 
-# Half of the cases are run for the first test of each half.
+# All cases of a class are run for its first test.
 pytestmark = pytest.mark.timeout(3600)
 
 
-@pytest.mark.slow
-class TestFirstHalf:
-    """Every second case; a file of their own has the others, so that two processes share them."""
+class Outcomes:
+    """What became of the cases that `names` returns, and how many must be run and pass at least."""
 
-    HALF = 0
+    CASES, PASS = 0, 0
+
+    @classmethod
+    def names(cls):
+        raise NotImplementedError
 
     @pytest.fixture(scope="class")
     @classmethod
     def outcomes(cls):
-        return conformance.run_all(list(conformance.cases())[cls.HALF :: 2])
+        return conformance.run_all(cls.names())
 
     def test_no_case_fails_because_of_dnnl(self, outcomes):
         wrong = {
@@ -73,10 +76,32 @@ class TestFirstHalf:
     def test_enough_cases_run_on_onednn(self, outcomes):
         kinds = collections.Counter(outcome.kind for outcome in outcomes.values())
         print(conformance.summary(outcomes))
-        assert len(outcomes) > 700
-        assert kinds[conformance.PASSES] > 275, kinds
+        assert len(outcomes) > self.CASES
+        assert kinds[conformance.PASSES] > self.PASS, kinds
         ops = {op for outcome in outcomes.values() for op in outcome.offloaded}
         assert ops >= {"nn.conv2d", "nn.conv2d_transpose", "nn.dense", "nn.max_pool2d"}
+
+
+class TestEachOp(Outcomes):
+    """A case of each op and rank, and one for each way in which an op is known to fail."""
+
+    CASES, PASS = 300, 100
+
+    @classmethod
+    def names(cls):
+        return conformance.one_per_op(conformance.read_known(KNOWN))
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+class TestFirstHalf(Outcomes):
+    """Every second case; a file of their own has the others, so that two processes share them."""
+
+    HALF, CASES, PASS = 0, 700, 275
+
+    @classmethod
+    def names(cls):
+        return list(conformance.cases())[cls.HALF :: 2]
 
 
 @pytest.mark.parametrize(

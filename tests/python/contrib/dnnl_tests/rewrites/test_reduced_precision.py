@@ -30,6 +30,7 @@ from tvm.testing import dnnl as testing
 
 from dnnl_tests.graphs.evaluate import evaluate
 from dnnl_tests.graphs.partitions import flattened
+from dnnl_tests.marks import nightly_after
 from dnnl_tests.models import onnx_networks
 from dnnl_tests.partition.any_module import MODULES
 from dnnl_tests.quantized import Quantization
@@ -98,7 +99,7 @@ def vit():
     return network("vit", layers=2, image=32, patch=8, size=32, heads=4, classes=10)
 
 
-@pytest.mark.parametrize("precision", REDUCED)
+@pytest.mark.parametrize("precision", nightly_after(1, REDUCED))
 def test_residuals_and_norms_of_bert(bert, precision):
     partitioned = check(bert, precision)
     wide = ops(partition(bert, prune=False))
@@ -113,7 +114,7 @@ def test_residuals_and_norms_of_bert(bert, precision):
     assert casts(partitioned) == {precision: 1, "float32": 1}
 
 
-@pytest.mark.parametrize("precision", REDUCED)
+@pytest.mark.parametrize("precision", nightly_after(1, reversed(REDUCED)))
 def test_residuals_and_norms_of_vit(vit, precision):
     partitioned = check(vit, precision)
     # The last matmul writes float32.

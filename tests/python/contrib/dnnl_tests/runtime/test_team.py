@@ -81,8 +81,14 @@ def run(folder, environ):
     return np.load(result), int(done.stdout)
 
 
-def test_a_run_has_a_team(model):
-    output, workers = run(model, {})
+@pytest.fixture(scope="module")
+def with_team(model):
+    """Return what `run` returns with the default environment."""
+    return run(model, {})
+
+
+def test_a_run_has_a_team(with_team):
+    output, workers = with_team
     assert workers == 2
     expected = np.cumsum(np.maximum(conv2d(X, W, ATTRS), 0), axis=1)
     testing.assert_close([output], [expected], RTOL)
@@ -93,8 +99,8 @@ def test_a_run_has_a_team(model):
     [{"TVM_DNNL_TEAM": "0"}, {"OMP_WAIT_POLICY": "passive"}, {"OMP_PROC_BIND": "false"}],
     ids=str,
 )
-def test_openmp_keeps_what_is_left_to_it(model, environ):
+def test_openmp_keeps_what_is_left_to_it(model, with_team, environ):
     """On its threads the same work is divided in the same way, so no bit is another."""
     output, workers = run(model, environ)
     assert workers == 0
-    assert output.tobytes() == run(model, {})[0].tobytes()
+    assert output.tobytes() == with_team[0].tobytes()
