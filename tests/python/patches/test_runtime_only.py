@@ -35,9 +35,12 @@ tvm = pytest.importorskip("tvm")
 ONEDNN = Layout().onednn
 SOURCES = sorted(ROOT.glob("src/runtime/contrib/dnnl/**/*.cc"))
 
-pytestmark = pytest.mark.skipif(
-    not (ONEDNN / "include").is_dir(), reason="needs the oneDNN that set-up fetches"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (ONEDNN / "include").is_dir(), reason="needs the oneDNN that set-up fetches"
+    ),
+]
 
 # Runs in a process whose `tvm` is v0.19.0's, with the library that has the runtime alone.
 RUN = """
