@@ -32,33 +32,11 @@
 #include "../exec/parallel.h"
 #include "../onednn.h"
 #include "exp.h"
-
-// Inlined into functions for several CPUs; lambdas would not be.
-#ifdef __GNUC__
-#define RNN_INLINE __attribute__((always_inline)) inline
-#else
-#define RNN_INLINE inline
-#endif
+#include "row_panels.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
-
-#ifdef __GNUC__
-typedef float Lanes __attribute__((vector_size(sizeof(float) * kLanes)));
-#else
-struct Lanes {
-  float values[kLanes];
-  Lanes& operator+=(const Lanes& other) {
-    for (int i = 0; i < kLanes; ++i) values[i] += other.values[i];
-    return *this;
-  }
-};
-inline Lanes operator*(float x, Lanes lanes) {
-  for (float& value : lanes.values) value *= x;
-  return lanes;
-}
-#endif
 
 /*! \brief One direction of a block of sequences. */
 struct Work {
@@ -77,9 +55,9 @@ struct Work {
   float *products, *cells, *reset;
 };
 
-RNN_INLINE float SigmoidOf(float x) { return 1.f / (1.f + ExpOf(-x)); }
+DNNL_INLINE float SigmoidOf(float x) { return 1.f / (1.f + ExpOf(-x)); }
 
-RNN_INLINE float TanhOf(float x) {
+DNNL_INLINE float TanhOf(float x) {
   // t / (t + 2) with t = exp(2 * x) - 1 = 2^n * (exp(r) - 1) + (2^n - 1), exact near zero, too.
   constexpr float kInteger = 0x1.8p23f;
   float y = 2.f * x;
@@ -100,87 +78,10 @@ RNN_INLINE float TanhOf(float x) {
   return t / (t + 2.f);
 }
 
-/*!
- * \brief Add rows times panels to sums, [R][P][kLanes].
- *
- * kUnroll partial sums of each hide the latency of additions where R * P is small. Together they
- * fit into the 16 registers of AVX2, of which each sum has two.
- */
-template <int R, int P, int kUnroll>
-RNN_INLINE void Multiply(const float* const* rows, const float* const* panels, int64_t count,
-                         float* sums, int64_t row_stride) {
-  Lanes partial[kUnroll][R][P];
-  const float* row[R];
-  const float* panel[P];
-  for (int p = 0; p < P; ++p) panel[p] = panels[p];
-  for (int r = 0; r < R; ++r) {
-    row[r] = rows[r];
-    for (int p = 0; p < P; ++p) {
-      std::memcpy(&partial[0][r][p], sums + r * row_stride + p * kLanes, sizeof(Lanes));
-      for (int u = 1; u < kUnroll; ++u) partial[u][r][p] = Lanes{};
-    }
-  }
-  int64_t k = 0;
-  for (; k + kUnroll <= count; k += kUnroll) {
-    for (int u = 0; u < kUnroll; ++u) {
-      for (int p = 0; p < P; ++p) {
-        Lanes weights;
-        std::memcpy(&weights, panel[p] + (k + u) * kLanes, sizeof(weights));
-        for (int r = 0; r < R; ++r) partial[u][r][p] += row[r][k + u] * weights;
-      }
-    }
-  }
-  for (; kUnroll > 1 && k < count; ++k) {
-    for (int p = 0; p < P; ++p) {
-      Lanes weights;
-      std::memcpy(&weights, panel[p] + k * kLanes, sizeof(weights));
-      for (int r = 0; r < R; ++r) partial[0][r][p] += row[r][k] * weights;
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int p = 0; p < P; ++p) {
-      for (int u = 1; u < kUnroll; ++u) partial[0][r][p] += partial[u][r][p];
-      std::memcpy(sums + r * row_stride + p * kLanes, &partial[0][r][p], sizeof(Lanes));
-    }
-  }
-}
-
-/*! \brief Add rows times one panel to sums, which are row_stride apart. */
-RNN_INLINE void MultiplyPanel(const float* const* rows, int num_rows, const float* panel,
-                              int64_t count, float* sums, int64_t row_stride) {
-  for (; num_rows >= 6; num_rows -= 6, rows += 6, sums += 6 * row_stride) {
-    Multiply<6, 1, 1>(rows, &panel, count, sums, row_stride);
-  }
-  if (num_rows >= 4) {
-    Multiply<4, 1, 1>(rows, &panel, count, sums, row_stride);
-    num_rows -= 4, rows += 4, sums += 4 * row_stride;
-  }
-  if (num_rows >= 2) {
-    Multiply<2, 1, 2>(rows, &panel, count, sums, row_stride);
-    num_rows -= 2, rows += 2, sums += 2 * row_stride;
-  }
-  if (num_rows == 1) Multiply<1, 1, 4>(rows, &panel, count, sums, row_stride);
-}
-
-/*! \brief Add rows times the panels of P gates, from the first of which `apart` floats apart. */
-template <int P>
-RNN_INLINE void MultiplyGates(const float* const* rows, int num_rows, const float* panel,
-                              int64_t apart, int64_t count, float* sums, int64_t row_stride) {
-  if (num_rows == 1) {
-    const float* panels[P];
-    for (int p = 0; p < P; ++p) panels[p] = panel + p * apart;
-    Multiply<1, P, P == 4 ? 1 : P == 1 ? 4 : 2>(rows, panels, count, sums, row_stride);
-    return;
-  }
-  for (int p = 0; p < P; ++p) {
-    MultiplyPanel(rows, num_rows, panel + p * apart, count, sums + p * kLanes, row_stride);
-  }
-}
-
 /*! \brief Multiply the data of steps [first, first + steps) by the weights, and add the biases. */
-template <int kGates>
-RNN_INLINE void MultiplyData(const Work& work, int64_t first, int64_t steps) {
-  constexpr int kSome = 24;
+template <int kGates, int kWidth>
+DNNL_INLINE void MultiplyData(const Work& work, int64_t first, int64_t steps) {
+  constexpr int kSome = static_cast<int>(kMaxRows);
   const int64_t panels = work.padded / kLanes, row_stride = kGates * work.padded;
   const int64_t num_rows = steps * work.rows;
   for (int64_t begin = 0; begin < num_rows; begin += kSome) {
@@ -197,11 +98,11 @@ RNN_INLINE void MultiplyData(const Work& work, int64_t first, int64_t steps) {
       for (int i = 0; i < count; ++i) {
         for (int gate = 0; gate < kGates; ++gate) {
           std::memcpy(products + i * row_stride + gate * kLanes,
-                      work.bias + gate * work.padded + j * kLanes, sizeof(Lanes));
+                      work.bias + gate * work.padded + j * kLanes, kPanelBytes);
         }
       }
-      MultiplyGates<kGates>(rows, count, work.weights + j * work.inputs * kLanes,
-                            work.padded * work.inputs, work.inputs, products, row_stride);
+      MultiplyGates<kWidth, kGates>(rows, count, work.weights + j * work.inputs * kLanes,
+                                    work.padded * work.inputs, work.inputs, products, row_stride);
     }
   }
 }
@@ -214,45 +115,46 @@ struct Step {
 };
 
 /*! \brief Write the states of a panel. */
-RNN_INLINE void Store(const Work& work, int64_t begin, const float* h, float* y) {
+DNNL_INLINE void Store(const Work& work, int64_t begin, const float* h, float* y) {
   const int64_t count = work.hidden - begin;
   if (count >= kLanes) {
-    std::memcpy(y + begin, h, sizeof(Lanes));
+    std::memcpy(y + begin, h, kPanelBytes);
   } else {
     std::memcpy(y + begin, h, count * sizeof(float));
   }
 }
 
 /*! \brief The previous states of a panel; zeros beside them. */
-RNN_INLINE void Load(const Work& work, int64_t begin, const float* state, float* h) {
+DNNL_INLINE void Load(const Work& work, int64_t begin, const float* state, float* h) {
   const int64_t count = work.hidden - begin;
   if (count >= kLanes) {
-    std::memcpy(h, state + begin, sizeof(Lanes));
+    std::memcpy(h, state + begin, kPanelBytes);
   } else {
-    std::memset(h, 0, sizeof(Lanes));
+    std::memset(h, 0, kPanelBytes);
     std::memcpy(h, state + begin, count * sizeof(float));
   }
 }
 
 /*! \brief The sums of P gates of a panel: from the products of the data, plus those of states. */
-template <int P, int kGates>
-RNN_INLINE void SumGates(const Work& work, const Step& step, const float* const* states, int first,
-                         int64_t j, float (*sums)[4 * kLanes]) {
+template <int P, int kGates, int kWidth>
+DNNL_INLINE void SumGates(const Work& work, const Step& step, const float* const* states, int first,
+                          int64_t j, float (*sums)[4 * kLanes]) {
   const int64_t row_stride = kGates * work.padded;
   for (int r = 0; r < work.rows; ++r) {
     std::memcpy(sums[r], step.products + r * row_stride + (j * kGates + first) * kLanes,
-                P * sizeof(Lanes));
+                P * kPanelBytes);
   }
-  MultiplyGates<P>(states, work.rows,
-                   work.recurrent_weights + (first * work.padded + j * kLanes) * work.hidden,
-                   work.padded * work.hidden, work.hidden, sums[0], 4 * kLanes);
+  MultiplyGates<kWidth, P>(
+      states, work.rows, work.recurrent_weights + (first * work.padded + j * kLanes) * work.hidden,
+      work.padded * work.hidden, work.hidden, sums[0], 4 * kLanes);
 }
 
-RNN_INLINE void StepOfLSTM(const Work& work, const Step& step) {
+template <int kWidth>
+DNNL_INLINE void StepOfLSTM(const Work& work, const Step& step) {
   alignas(64) float sums[kMaxRows][4 * kLanes];
   alignas(64) float h[kLanes];
   for (int64_t j = 0; j * kLanes < work.padded; ++j) {
-    SumGates<4, 4>(work, step, step.h, 0, j, sums);
+    SumGates<4, 4, kWidth>(work, step, step.h, 0, j, sums);
     for (int r = 0; r < work.rows; ++r) {
       float* cells = work.cells + r * work.padded + j * kLanes;
       const float* s = sums[r];
@@ -267,11 +169,12 @@ RNN_INLINE void StepOfLSTM(const Work& work, const Step& step) {
   }
 }
 
-RNN_INLINE void StepOfRNN(const Work& work, const Step& step) {
+template <int kWidth>
+DNNL_INLINE void StepOfRNN(const Work& work, const Step& step) {
   alignas(64) float sums[kMaxRows][4 * kLanes];
   alignas(64) float h[kLanes];
   for (int64_t j = 0; j * kLanes < work.padded; ++j) {
-    SumGates<1, 1>(work, step, step.h, 0, j, sums);
+    SumGates<1, 1, kWidth>(work, step, step.h, 0, j, sums);
     for (int r = 0; r < work.rows; ++r) {
       const float* s = sums[r];
       if (work.is_relu) {
@@ -284,7 +187,8 @@ RNN_INLINE void StepOfRNN(const Work& work, const Step& step) {
   }
 }
 
-RNN_INLINE void StepOfLinearGRU(const Work& work, const Step& step) {
+template <int kWidth>
+DNNL_INLINE void StepOfLinearGRU(const Work& work, const Step& step) {
   alignas(64) float sums[kMaxRows][4 * kLanes];
   alignas(64) float h[kLanes], before[kLanes];
   for (int64_t j = 0; j * kLanes < work.padded; ++j) {
@@ -292,12 +196,12 @@ RNN_INLINE void StepOfLinearGRU(const Work& work, const Step& step) {
     const int64_t row_stride = 3 * work.padded;
     for (int r = 0; r < work.rows; ++r) {
       const float* products = step.products + r * row_stride + j * 3 * kLanes;
-      std::memcpy(sums[r], products, 2 * sizeof(Lanes));
-      std::memcpy(sums[r] + 2 * kLanes, work.bias + 3 * work.padded + j * kLanes, sizeof(Lanes));
-      std::memcpy(sums[r] + 3 * kLanes, products + 2 * kLanes, sizeof(Lanes));
+      std::memcpy(sums[r], products, 2 * kPanelBytes);
+      std::memcpy(sums[r] + 2 * kLanes, work.bias + 3 * work.padded + j * kLanes, kPanelBytes);
+      std::memcpy(sums[r] + 3 * kLanes, products + 2 * kLanes, kPanelBytes);
     }
-    MultiplyGates<3>(step.h, work.rows, work.recurrent_weights + j * kLanes * work.hidden,
-                     work.padded * work.hidden, work.hidden, sums[0], 4 * kLanes);
+    MultiplyGates<kWidth, 3>(step.h, work.rows, work.recurrent_weights + j * kLanes * work.hidden,
+                             work.padded * work.hidden, work.hidden, sums[0], 4 * kLanes);
     for (int r = 0; r < work.rows; ++r) {
       const float* s = sums[r];
       Load(work, j * kLanes, step.h[r], before);
@@ -311,11 +215,12 @@ RNN_INLINE void StepOfLinearGRU(const Work& work, const Step& step) {
   }
 }
 
-RNN_INLINE void StepOfGRU(const Work& work, const Step& step) {
+template <int kWidth>
+DNNL_INLINE void StepOfGRU(const Work& work, const Step& step) {
   alignas(64) float sums[kMaxRows][4 * kLanes];
   alignas(64) float h[kLanes], before[kLanes];
   for (int64_t j = 0; j * kLanes < work.padded; ++j) {
-    SumGates<2, 3>(work, step, step.h, 0, j, sums);
+    SumGates<2, 3, kWidth>(work, step, step.h, 0, j, sums);
     for (int r = 0; r < work.rows; ++r) {
       const int64_t at = r * work.padded + j * kLanes;
       Load(work, j * kLanes, step.h[r], before);
@@ -328,7 +233,7 @@ RNN_INLINE void StepOfGRU(const Work& work, const Step& step) {
   const float* states[kMaxRows];
   for (int r = 0; r < work.rows; ++r) states[r] = work.reset + r * work.padded;
   for (int64_t j = 0; j * kLanes < work.padded; ++j) {
-    SumGates<1, 3>(work, step, states, 2, j, sums);
+    SumGates<1, 3, kWidth>(work, step, states, 2, j, sums);
     for (int r = 0; r < work.rows; ++r) {
       const float* update = work.cells + r * work.padded + j * kLanes;
       Load(work, j * kLanes, step.h[r], before);
@@ -340,8 +245,8 @@ RNN_INLINE void StepOfGRU(const Work& work, const Step& step) {
   }
 }
 
-template <Cell kCell>
-RNN_INLINE void RunWork(const Work& work) {
+template <Cell kCell, int kWidth>
+DNNL_INLINE void RunWork(const Work& work) {
   constexpr int kGates = kCell == Cell::kLSTM ? 4 : kCell == Cell::kRNN ? 1 : 3;
   const size_t bytes = work.hidden * sizeof(float);
   Step step;
@@ -360,15 +265,15 @@ RNN_INLINE void RunWork(const Work& work) {
   for (int64_t i = 0; i < work.steps; ++i) {
     const int64_t of_chunk = i % work.chunk;
     if (of_chunk == 0) {
-      MultiplyData<kGates>(work, i, std::min(work.chunk, work.steps - i));
+      MultiplyData<kGates, kWidth>(work, i, std::min(work.chunk, work.steps - i));
     }
     step.products = work.products + of_chunk * work.rows * kGates * work.padded;
     const int64_t t = work.is_reverse ? work.steps - 1 - i : i;
     for (int r = 0; r < work.rows; ++r) step.y[r] = work.y + t * work.y_step + r * work.y_row;
-    if (kCell == Cell::kLSTM) StepOfLSTM(work, step);
-    if (kCell == Cell::kGRU) StepOfGRU(work, step);
-    if (kCell == Cell::kLinearGRU) StepOfLinearGRU(work, step);
-    if (kCell == Cell::kRNN) StepOfRNN(work, step);
+    if (kCell == Cell::kLSTM) StepOfLSTM<kWidth>(work, step);
+    if (kCell == Cell::kGRU) StepOfGRU<kWidth>(work, step);
+    if (kCell == Cell::kLinearGRU) StepOfLinearGRU<kWidth>(work, step);
+    if (kCell == Cell::kRNN) StepOfRNN<kWidth>(work, step);
     for (int r = 0; r < work.rows; ++r) step.h[r] = step.y[r];
   }
   for (int r = 0; r < work.rows; ++r) {
@@ -382,18 +287,18 @@ using WorkFunction = void (*)(const Work& work);
 
 template <Cell kCell>
 void RunOnAny(const Work& work) {
-  RunWork<kCell>(work);
+  RunWork<kCell, 4>(work);
 }
 
 #if defined(__GNUC__) && defined(__x86_64__)
 template <Cell kCell>
 __attribute__((target("avx2,fma"))) void RunOnAVX2(const Work& work) {
-  RunWork<kCell>(work);
+  RunWork<kCell, 8>(work);
 }
 
 template <Cell kCell>
 __attribute__((target("avx512f"))) void RunOnAVX512(const Work& work) {
-  RunWork<kCell>(work);
+  RunWork<kCell, 16>(work);
 }
 
 /*! \brief The code for this CPU, or for the one that ONEDNN_MAX_CPU_ISA says. */
@@ -472,8 +377,8 @@ RecurrentBlocks::RecurrentBlocks(const RecurrentLayer& layer, int num_threads) :
 }
 
 int64_t RecurrentBlocks::chunk() const {
-  // 24 rows are four times the six that Multiply has in registers.
-  return std::min(layer.steps, std::max<int64_t>(1, 24 / rows));
+  // As many rows as MultiplyData multiplies by a panel while that is in the cache.
+  return std::min(layer.steps, kMaxRows / rows);
 }
 
 int64_t RecurrentBlocks::scratch() const { return rows * (chunk() * layer.gates() + 2) * padded(); }

@@ -30,11 +30,8 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*! \brief Hidden units of a panel of weights: a panel is (columns, kLanes). */
-constexpr int64_t kLanes = 16;
-
-/*! \brief The most sequences that a thread computes at once, with each weight that it loads. */
-constexpr int64_t kMaxRows = 6;
+/*! \brief The most rows that are multiplied by a panel while it is in the cache. */
+constexpr int64_t kMaxRows = 32;
 
 /*! \brief The tensors of a layer. Weights are in panels, biases are padded to those. */
 struct RecurrentTensors {
@@ -55,7 +52,7 @@ struct RecurrentBlocks {
 
   RecurrentBlocks(const RecurrentLayer& layer, int num_threads);
   /*! \brief The hidden units with those that pad the last panel. */
-  int64_t padded() const { return (layer.hidden + kLanes - 1) / kLanes * kLanes; }
+  int64_t padded() const { return (layer.hidden + 15) / 16 * 16; }
   /*! \brief The steps whose data is multiplied by the weights at once. */
   int64_t chunk() const;
   /*! \brief The floats that a block needs. */
