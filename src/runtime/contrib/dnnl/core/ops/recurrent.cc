@@ -296,9 +296,8 @@ void EmitRecurrentKernel(const NodeReader& node, PlanBuilder* plan, const Recurr
       {DNNL_ARG_BIAS, panels(3, layer.bias_gates(), 1)},
       {DNNL_ARG_DST_LAYER, output(0)},
       {DNNL_ARG_DST_ITER, output(1)},
-      {DNNL_ARG_SCRATCHPAD,
-       plan->NewTensor(PlainDesc({layer.directions * blocks.blocks * blocks.scratch()},
-                                 dnnl::memory::data_type::f32))}};
+      {DNNL_ARG_SCRATCHPAD, plan->NewTensor(PlainDesc({blocks.workers * blocks.scratch()},
+                                                      dnnl::memory::data_type::f32))}};
   const bool has_c = layer.cell == Cell::kLSTM, has_initial = layer.has_initial_state;
   if (has_c) args.emplace_back(DNNL_ARG_DST_ITER_C, output(2));
   if (has_initial) args.emplace_back(DNNL_ARG_SRC_ITER, plan->Plain(node, plan->Input(node, 4)));
@@ -315,8 +314,7 @@ void EmitRecurrentKernel(const NodeReader& node, PlanBuilder* plan, const Recurr
     if (has_c && has_initial) tensors.c = at(next++);
     RunRecurrent(blocks, tensors);
   };
-  const int64_t units = layer.directions * blocks.blocks;
-  const ThreadScope threads(static_cast<int>(std::min<int64_t>(units, CurrentNumThreads())));
+  const ThreadScope threads(static_cast<int>(blocks.workers));
   plan->EmitKernel(node, "rnn", run, args);
   const int outputs = std::min(node.NumOutputs(), has_c ? 3 : 2);
   const size_t positions[] = {4, 5, 7};

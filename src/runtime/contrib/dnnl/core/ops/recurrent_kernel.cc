@@ -333,7 +333,8 @@ WorkFunction FunctionOf(Cell cell) {
 }
 
 /*! \brief One direction of one block. */
-Work WorkOf(const RecurrentBlocks& b, const RecurrentTensors& tensors, int64_t unit) {
+Work WorkOf(const RecurrentBlocks& b, const RecurrentTensors& tensors, int64_t unit,
+            float* scratch) {
   const RecurrentLayer& layer = b.layer;
   const int64_t direction = unit / b.blocks, begin = unit % b.blocks * b.rows;
   const int64_t columns = layer.directions * layer.hidden, padded = b.padded();
@@ -361,7 +362,7 @@ Work WorkOf(const RecurrentBlocks& b, const RecurrentTensors& tensors, int64_t u
   work.c = tensors.c == nullptr ? nullptr : tensors.c + state;
   work.h_n = tensors.h_n + state;
   work.c_n = tensors.c_n == nullptr ? nullptr : tensors.c_n + state;
-  work.products = tensors.scratch + unit * b.scratch();
+  work.products = scratch;
   work.cells = work.products + work.chunk * b.rows * layer.gates() * padded;
   work.reset = work.cells + b.rows * padded;
   return work;
@@ -374,6 +375,7 @@ RecurrentBlocks::RecurrentBlocks(const RecurrentLayer& layer, int num_threads) :
   blocks = std::max((layer.batch + kMaxRows - 1) / kMaxRows, std::min(layer.batch, threads));
   rows = (layer.batch + blocks - 1) / blocks;
   blocks = (layer.batch + rows - 1) / rows;
+  workers = std::min<int64_t>(layer.directions * blocks, std::max(1, num_threads));
 }
 
 int64_t RecurrentBlocks::chunk() const {
@@ -385,8 +387,13 @@ int64_t RecurrentBlocks::scratch() const { return rows * (chunk() * layer.gates(
 
 void RunRecurrent(const RecurrentBlocks& blocks, const RecurrentTensors& tensors) {
   const WorkFunction run = FunctionOf(blocks.layer.cell);
-  ParallelFor(blocks.layer.directions * blocks.blocks, 1, [&](int64_t first, int64_t last) {
-    for (int64_t unit = first; unit < last; ++unit) run(WorkOf(blocks, tensors, unit));
+  const int64_t units = blocks.layer.directions * blocks.blocks;
+  ParallelFor(blocks.workers, 1, [&](int64_t first, int64_t last) {
+    for (int64_t worker = first; worker < last; ++worker) {
+      for (int64_t unit = worker; unit < units; unit += blocks.workers) {
+        run(WorkOf(blocks, tensors, unit, tensors.scratch + worker * blocks.scratch()));
+      }
+    }
   });
 }
 

@@ -49,17 +49,19 @@ struct RecurrentBlocks {
   RecurrentLayer layer;
   /*! \brief The blocks of each direction, and the sequences of a block. */
   int64_t blocks, rows;
+  /*! \brief The threads that have something to do. */
+  int64_t workers;
 
   RecurrentBlocks(const RecurrentLayer& layer, int num_threads);
   /*! \brief The hidden units with those that pad the last panel. */
   int64_t padded() const { return (layer.hidden + 15) / 16 * 16; }
   /*! \brief The steps whose data is multiplied by the weights at once. */
   int64_t chunk() const;
-  /*! \brief The floats that a block needs. */
+  /*! \brief The floats of scratch memory that a thread needs. */
   int64_t scratch() const;
 };
 
-/*! \brief Compute the layer on as many threads as `ThreadScope` says. */
+/*! \brief Compute the layer; the scratch memory is that of all workers. */
 void RunRecurrent(const RecurrentBlocks& blocks, const RecurrentTensors& tensors);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
