@@ -16,9 +16,19 @@
 # under the License.
 """Draws a call of each op of the table without a TVM: operands and attributes."""
 
+from types import SimpleNamespace
+
 import numpy as np
 from op_draw import LETTERS, SIZES, Call, Draw
 from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
+from tvm.contrib.onednn.policy.rules.recurrent import (
+    ACTIVATIONS,
+    DIRECTIONS,
+    GATES,
+    GRU,
+    RNN,
+    operand_shapes,
+)
 
 
 def _conv(n, transposed=False):
@@ -112,6 +122,23 @@ def _matmul(d):
     for shape, is_transposed in zip((left, right), flags.values()):
         shape[-2:] = shape[-2:][:: -1 if is_transposed else 1]
     return Call([d.values(left), d.values(right)], {**flags, "out_dtype": ""})
+
+
+def _recurrent(name):
+    def draw(d):
+        steps, batch, inputs, hidden = d.shape(4)
+        directions = d.choice(list(DIRECTIONS))
+        attrs = {"direction": directions, "batch_first": bool(d.integer(0, 1))}
+        attrs["has_initial_state"] = bool(d.integer(0, 1))
+        if name == GRU:
+            attrs["linear_before_reset"] = bool(d.integer(0, 1))
+        if name == RNN:
+            attrs["activation"] = d.choice(ACTIVATIONS)
+        data = (batch, steps, inputs) if attrs["batch_first"] else (steps, batch, inputs)
+        shapes = operand_shapes(name, SimpleNamespace(**attrs), data, hidden)
+        return Call([d.values(shape) - np.float32(0.9) for shape in shapes], attrs)
+
+    return draw
 
 
 def _unary(**attrs):
@@ -309,6 +336,7 @@ DRAWS = {
     "nn.dense": _dense,
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
+    **{name: _recurrent(name) for name in GATES},
     **dict.fromkeys(("nn.prelu", "nn.bias_add"), _along_axis),
     **dict.fromkeys(
         ("nn.softmax", "nn.fast_softmax", "nn.log_softmax"),

@@ -29,7 +29,7 @@ from types import SimpleNamespace
 from ..policy.op_view import Tensor, Value
 from ..policy.rules.binary import COMPARISON
 from ..policy.table import TABLE
-from . import infer_windows
+from . import infer_recurrent, infer_windows
 from .dim import Dim, Size, divided, product
 from .infer_windows import out_dtype
 
@@ -349,6 +349,7 @@ _INFERENCES: dict[str, Inference] = {
     "qnn.quantize": _converted,
     "qnn.dequantize": _converted,
     **infer_windows.INFERENCES,
+    **infer_recurrent.INFERENCES,
     "nn.dense": _dense,
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,

@@ -33,9 +33,9 @@ from ..policy.op_view import Tensor
 from ..policy.rules.quantize import along, dequantized, quantized
 from ..policy.rules.resize import ROUND
 from ..policy.table import TABLE
-from . import numpy_moves, numpy_norms, numpy_windows
+from . import numpy_moves, numpy_norms, numpy_recurrent, numpy_windows
 from .infer import has_inference, infer
-from .numpy_types import Array, UndefinedResult, rounded
+from .numpy_types import Array, UndefinedResult, rounded, sigmoid
 
 # The type of a result: a tuple for an op that returns one.
 ResultType = Union[Tensor, tuple[Tensor, ...]]
@@ -153,11 +153,6 @@ def _elementwise(function: Callable[..., Array]) -> Definition:
     return lambda attrs, result_type, *values: function(*values)
 
 
-def _sigmoid(x: Array) -> Array:
-    # Small for negative x, without an overflow, and accurate there.
-    return np.where(x < 0, np.exp(x), 1.0) / (1.0 + np.exp(-np.abs(x)))
-
-
 def _erf(x: Array) -> Array:
     return np.frompyfunc(math.erf, 1, 1)(x).astype("float64")
 
@@ -211,7 +206,7 @@ def _pow(attrs, result_type, x):
 
 
 def _swish(attrs, result_type, x):
-    return x * _sigmoid(attrs.alpha * x)
+    return x * sigmoid(attrs.alpha * x)
 
 
 def _quantize(attrs, result_type, x, scale, zero_point):
@@ -257,12 +252,13 @@ DEFINITIONS: dict[str, Definition] = {
     "sign": _elementwise(lambda x: np.where(x > 0, 1.0, np.where(x < 0, -1.0, 0.0))),
     **numpy_windows.DEFINITIONS,
     **numpy_norms.DEFINITIONS,
+    **numpy_recurrent.DEFINITIONS,
     **numpy_moves.DEFINITIONS,
     "cast": _elementwise(lambda x: x),
     "copy": _elementwise(lambda x: x),
     "erf": _elementwise(_erf),
     "rsqrt": _elementwise(lambda x: 1.0 / np.sqrt(x)),
-    "sigmoid": _elementwise(_sigmoid),
+    "sigmoid": _elementwise(sigmoid),
     "clip": _clip,
     "nn.relu": _elementwise(lambda x: np.maximum(x, 0)),
     "nn.leaky_relu": _leaky_relu,

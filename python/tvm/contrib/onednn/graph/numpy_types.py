@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What the numpy definitions of ops share: element types, and an error."""
+"""What the numpy definitions of ops share: element types, an error, and the sigmoid."""
 
 from __future__ import annotations
 
@@ -55,3 +55,8 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
             return values.astype("float32").astype(ml_dtypes.bfloat16)
     with np.errstate(over="ignore"):
         return values.astype(dtype)
+
+
+def sigmoid(x: Array) -> Array:
+    """Return 1 / (1 + exp(-x)), without an overflow, and accurate where it is small."""
+    return np.where(x < 0, np.exp(x), 1.0) / (1.0 + np.exp(-np.abs(x)))

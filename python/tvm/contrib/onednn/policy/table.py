@@ -45,6 +45,7 @@ from .rules.eltwise import (
 from .rules.matmul import BATCH_MATMUL, DENSE, MATMUL
 from .rules.pool import ADAPTIVE, MAX_ADAPTIVE, MAX_POOL, POOL
 from .rules.quantize import dequantize_reason, quantize_reason
+from .rules.recurrent import GRU, LSTM, RECURRENT, RNN
 from .rules.reduce import (
     REDUCE,
     axis_reason,
@@ -97,6 +98,7 @@ TABLE: dict[str, OpSpec] = {
         ),
         root("nn.matmul", **MATMUL, relax="matmul"),
         root("nn.batch_matmul", **BATCH_MATMUL, relax="matmul"),
+        *(OpSpec(name, **RECURRENT) for name in (LSTM, GRU, RNN)),
         light("nn.max_pool1d", **MAX_POOL, padding="lowest"),
         light("nn.max_pool2d", **MAX_POOL, padding="lowest"),
         light("nn.max_pool3d", **MAX_POOL, padding="lowest"),

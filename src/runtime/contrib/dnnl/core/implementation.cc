@@ -56,6 +56,8 @@ Implementation Judge(const std::string& name, const std::string& kind,
       (is_gemm && std::any_of(post_ops.begin(), post_ops.end(), is_binary))) {
     return Implementation::kReference;
   }
+  // "ref" of a recurrent layer calls oneDNN's matmuls, and compiles its gates for the CPU.
+  if (kind == "rnn" && Judge(name) == Implementation::kReference) return Implementation::kPortable;
   return Judge(name);
 }
 

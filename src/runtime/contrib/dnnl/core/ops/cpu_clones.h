@@ -27,6 +27,10 @@
 #if defined(__GNUC__) && !defined(__clang__)
 // Without them selections are branches, and no vectors.
 #pragma GCC optimize("O3", "no-trapping-math")
+#endif
+
+// Into functions for several CPUs; lambdas would not be.
+#if defined(__GNUC__)
 #define DNNL_INLINE __attribute__((always_inline)) inline
 #else
 #define DNNL_INLINE inline

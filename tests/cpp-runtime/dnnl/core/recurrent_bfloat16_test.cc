@@ -1,0 +1,131 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/recurrent_bfloat16_test.cc
+ * \brief Recurrent layers in bfloat16, where oneDNN has them, against those in float32.
+ */
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/runtime/contrib/dnnl/core/error.h"
+#include "src/runtime/contrib/dnnl/core/lowering.h"
+#include "tests/cpp-runtime/dnnl/core/valid_ops.h"
+#include "tests/cpp-runtime/harness/test.h"
+
+namespace {
+
+using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
+using dnnl_test::BytesOf;
+using dnnl_test::GraphOf;
+using dnnl_test::Valid;
+using dnnl_test::ValidOp;
+
+constexpr DLDataType kBFloat16{kDLBfloat, 16, 1};
+
+float FloatOf(uint16_t value) {
+  const uint32_t bits = static_cast<uint32_t>(value) << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof(result));
+  return result;
+}
+
+/*! \brief The results of a node as floats, of values that bfloat16 has. */
+std::vector<std::vector<float>> Results(const ValidOp& op) {
+  std::mt19937 random(1);
+  std::vector<std::vector<char>> memory;
+  std::vector<void*> addresses;
+  const auto plan = MakePlan(GraphOf(op));
+  for (const Argument& argument : plan->arguments) {
+    const TensorType& type = argument.type;
+    const size_t bytes = type.dtype.bits / 8;
+    memory.emplace_back(BytesOf(type));
+    for (size_t at = 0; at < memory.back().size(); at += bytes) {
+      const float value = static_cast<float>(random() % 64) / 64 - 0.5f;
+      // The upper bytes of a float are its bfloat16.
+      std::memcpy(&memory.back()[at], reinterpret_cast<const char*>(&value) + 4 - bytes, bytes);
+    }
+  }
+  for (auto& bytes : memory) addresses.push_back(bytes.data());
+  Context(plan).Run(addresses, nullptr);
+  std::vector<std::vector<float>> results;
+  for (size_t i = op.inputs.size(); i < memory.size(); ++i) {
+    const bool is_float = plan->arguments[i].type.dtype.bits == 32;
+    results.emplace_back();
+    for (size_t at = 0; at < memory[i].size(); at += is_float ? 4 : 2) {
+      uint16_t half;
+      float whole;
+      std::memcpy(&half, &memory[i][at], sizeof(half));
+      if (is_float) std::memcpy(&whole, &memory[i][at], sizeof(whole));
+      results.back().push_back(is_float ? whole : FloatOf(half));
+    }
+  }
+  return results;
+}
+
+TEST(DNNLRecurrentBFloat16, AgreesWithFloat32OrIsRefused) {
+  for (const char* name : {"dnnl.lstm", "dnnl.gru", "dnnl.rnn"}) {
+    for (bool is_variant : {false, true}) {
+      // The variant of an LSTM: c in float32.
+      const bool has_float_c = is_variant && std::string(name) == "dnnl.lstm";
+      ValidOp op = Valid(name);
+      if (std::string(name) == "dnnl.gru" && is_variant) {
+        op.attrs["linear_before_reset"] = {"0"};
+        op.inputs[3].shape = {2, 15};
+      }
+      if (std::string(name) == "dnnl.rnn" && is_variant) op.attrs["activation"] = {"relu"};
+      const auto expected = Results(op);
+      for (size_t i = 0; i < op.inputs.size(); ++i) {
+        if (i != 3 && !(i == 5 && has_float_c)) op.inputs[i].dtype = kBFloat16;
+      }
+      for (size_t i = 0; i < op.outputs.size(); ++i) {
+        if (!(i == 2 && has_float_c)) op.outputs[i].dtype = kBFloat16;
+      }
+      const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+      const auto avx512 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+      std::vector<std::vector<float>> results;
+      try {
+        results = Results(op);
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        if (!EXPECT_TRUE((isa & avx512) != avx512) ||
+            !EXPECT_TRUE(text.find("main, node 9 " + std::string(name)) != std::string::npos)) {
+          std::cerr << text << std::endl;
+        }
+        continue;
+      }
+      ASSERT_EQ(results.size(), expected.size());
+      for (size_t i = 0; i < results.size(); ++i) {
+        for (size_t k = 0; k < results[i].size(); ++k) {
+          // Of numbers up to two, rounded to 8 bits after each of three steps.
+          if (EXPECT_TRUE(std::abs(results[i][k] - expected[i][k]) < 0.02f)) continue;
+          std::cerr << name << " " << is_variant << ": " << results[i][k] << ", not "
+                    << expected[i][k] << std::endl;
+          return;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
