@@ -35,6 +35,7 @@ from dnnl_onnx_layers import (
     STEPS,
     assert_close,
     check,
+    inputs_of,
     model_of,
     onnxruntime_results,
     operands_of,
@@ -43,6 +44,11 @@ from dnnl_onnx_layers import (
 from onnx import numpy_helper
 
 # Directions, layouts, and which inputs and outputs there are.
+
+#: Composites of ops around a layer.
+MOVES = ("dnnl.reshape", "dnnl.transpose")
+#: The optional inputs with which a layer is one op.
+PLAIN = {op: [name for name in names if name != "P"] for op, names in OPTIONAL.items()}
 
 KINDS = {
     "LSTM": ("LSTM", {}),
@@ -58,15 +64,31 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_directions(kind, direction, layout):
     """Layout 1 is compared with layout 0, the only one of onnxruntime."""
+    counts = directions(kind, direction, layout, PLAIN)
+    if kind == "LSTM-input-forget":
+        assert sum(n for name, n in counts.items() if "dense" in name) >= STEPS
+    else:
+        own = {name: n for name, n in counts.items() if name not in MOVES}
+        assert own == {f"dnnl.{kind.split('-')[0].lower()}": 1}
+
+
+@pytest.mark.parametrize("layout", [0, 1], ids=["time-first", "batch-first"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_peepholes(direction, layout):
+    counts = directions("LSTM", direction, layout, OPTIONAL)
+    assert sum(n for name, n in counts.items() if "dense" in name) >= STEPS
+
+
+def directions(kind, direction, layout, optional):
+    """Compare a node in a layout with onnxruntime; return its composites."""
     op, attrs = KINDS[kind]
-    values = operands_of(op, direction, OPTIONAL[op])
+    values = operands_of(op, direction, optional[op])
     attrs = dict(attrs, direction=direction)
     wanted = onnxruntime_results(model_of(op, values, **attrs), values)
     if layout:
         values = turned(values)
         wanted = turned(dict(zip(RESULTS, wanted)), results=True).values()
-    counts = check(op, values, [*wanted], layout=layout, **attrs)
-    assert sum(n for name, n in counts.items() if "dense" in name) >= STEPS
+    return check(op, values, [*wanted], layout=layout, **attrs)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +217,7 @@ def test_padding_is_not_read():
 @pytest.mark.parametrize("op", GATES)
 def test_lengths_of_all_steps_are_no_mask(op):
     counts = check(op, operands_of(op, lengths=[STEPS] * BATCH), consts=("sequence_lens",))
-    assert counts == check(op, operands_of(op), consts=())
+    assert counts == check(op, operands_of(op))
 
 
 # Open dimensions.
@@ -212,12 +234,51 @@ def test_open_batch(op, initial, lengths):
     check(op, values, dims=dims, parts=None)
 
 
+@pytest.mark.parametrize("layout", [0, 1], ids=["time-first", "batch-first"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "LSTM-input-forget"])
+def test_open_steps(kind, layout):
+    op, attrs = KINDS[kind]
+    values = operands_of(op, "bidirectional", PLAIN[op])
+    attrs = dict(attrs, direction="bidirectional")
+    wanted = onnxruntime_results(model_of(op, values, **attrs), values)
+    dims = {"X": ("steps", "n", SIZE), **dict.fromkeys(PLAIN[op][1:], (2, "n", HIDDEN))}
+    if layout:
+        values = turned(values)
+        wanted = turned(dict(zip(RESULTS, wanted)), results=True).values()
+        dims = {name: (dim[1], dim[0], dim[2]) for name, dim in dims.items()}
+    counts = check(op, values, [*wanted], layout=layout, dims=dims, **attrs)
+    assert counts[f"dnnl.{op.lower()}"] == 1
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "LSTM-input-forget"])
+def test_without_onednn(kind):
+    """TVM compiles the op as it is."""
+    op, attrs = KINDS[kind]
+    values = operands_of(op, "bidirectional", PLAIN[op])
+    dims = {"X": ("steps", "n", SIZE), **dict.fromkeys(PLAIN[op][1:], (2, "n", HIDDEN))}
+    model = model_of(op, values, dims=dims, direction="bidirectional", **attrs)
+    mod = tvm_dnnl.from_onnx(model)
+    got = run(compiled(mod), *inputs_of(model, values).values())
+    assert_close(got, onnxruntime_results(model, values))
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_number_of_steps_does_not_change_the_number_of_ops(op):
+    def bindings(steps):
+        values = operands_of(op, optional=PLAIN[op])
+        dims = {"X": (steps, BATCH, SIZE)}
+        mod = tvm_dnnl.from_onnx(model_of(op, values, dims=dims))
+        return sum(len(block.bindings) for block in mod["main"].body.blocks)
+
+    assert bindings(STEPS) == bindings(1000) <= 8
+
+
 # Refused nodes.
 
 REFUSED = {
     "open-length": (
-        dict(dims={"X": ("steps", BATCH, SIZE)}),
-        "the sequence length, steps, is open.*shape=",
+        dict(dims={"X": ("steps", BATCH, SIZE)}, clip=0.5),
+        "the sequence length, steps, is open, .* unrolled: it has clip; .*shape=",
     ),
     "unknown-shape": (dict(dims={"X": None}), "the shape of X is unknown.*shape="),
     "activation": (dict(activations=["Selu"]), "the activation selu is not supported"),
