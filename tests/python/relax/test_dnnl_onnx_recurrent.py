@@ -216,7 +216,7 @@ def test_padding_is_not_read():
 
 @pytest.mark.parametrize("op", GATES)
 def test_lengths_of_all_steps_are_no_mask(op):
-    counts = check(op, operands_of(op, lengths=[STEPS] * BATCH), consts=("sequence_lens",))
+    counts = check(op, operands_of(op, lengths=[STEPS] * BATCH), consts=(*"WRB", "sequence_lens"))
     assert counts == check(op, operands_of(op))
 
 
