@@ -35,7 +35,6 @@ from dnnl_onnx_layers import (
     STEPS,
     assert_close,
     check,
-    inputs_of,
     model_of,
     onnxruntime_results,
     operands_of,
@@ -232,45 +231,6 @@ def test_open_batch(op, initial, lengths):
     dims = {"X": (STEPS, "n", SIZE), "initial_h": (1, "n", HIDDEN), "initial_c": (1, "n", HIDDEN)}
     dims["sequence_lens"] = ("n",)
     check(op, values, dims=dims, parts=None)
-
-
-@pytest.mark.parametrize("layout", [0, 1], ids=["time-first", "batch-first"])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "LSTM-input-forget"])
-def test_open_steps(kind, layout):
-    op, attrs = KINDS[kind]
-    values = operands_of(op, "bidirectional", PLAIN[op])
-    attrs = dict(attrs, direction="bidirectional")
-    wanted = onnxruntime_results(model_of(op, values, **attrs), values)
-    dims = {"X": ("steps", "n", SIZE), **dict.fromkeys(PLAIN[op][1:], (2, "n", HIDDEN))}
-    if layout:
-        values = turned(values)
-        wanted = turned(dict(zip(RESULTS, wanted)), results=True).values()
-        dims = {name: (dim[1], dim[0], dim[2]) for name, dim in dims.items()}
-    counts = check(op, values, [*wanted], layout=layout, dims=dims, **attrs)
-    assert counts[f"dnnl.{op.lower()}"] == 1
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "LSTM-input-forget"])
-def test_without_onednn(kind):
-    """TVM compiles the op as it is."""
-    op, attrs = KINDS[kind]
-    values = operands_of(op, "bidirectional", PLAIN[op])
-    dims = {"X": ("steps", "n", SIZE), **dict.fromkeys(PLAIN[op][1:], (2, "n", HIDDEN))}
-    model = model_of(op, values, dims=dims, direction="bidirectional", **attrs)
-    mod = tvm_dnnl.from_onnx(model)
-    got = run(compiled(mod), *inputs_of(model, values).values())
-    assert_close(got, onnxruntime_results(model, values))
-
-
-@pytest.mark.parametrize("op", GATES)
-def test_number_of_steps_does_not_change_the_number_of_ops(op):
-    def bindings(steps):
-        values = operands_of(op, optional=PLAIN[op])
-        dims = {"X": (steps, BATCH, SIZE)}
-        mod = tvm_dnnl.from_onnx(model_of(op, values, dims=dims))
-        return sum(len(block.bindings) for block in mod["main"].body.blocks)
-
-    assert bindings(STEPS) == bindings(1000) <= 8
 
 
 # Refused nodes.
