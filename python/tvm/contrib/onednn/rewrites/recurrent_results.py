@@ -1,0 +1,146 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Replaces the states of unrolled recurrent layers by the results of the layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..graph.graph import Graph
+from ..graph.node import CALL, TUPLE, Node
+from ..policy.rules.recurrent import LSTM
+
+if TYPE_CHECKING:
+    from .recurrent_layers import Layer
+
+_RESHAPES = ("expand_dims", "reshape", "squeeze")
+
+
+class Results:
+    """Replaces what reads the states of steps.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    positions : dict[Node, tuple[Layer, int]]
+        By state of a step: its layer, and the position of it in the result.
+    """
+
+    def __init__(self, graph: Graph, positions: dict[Node, tuple[Layer, int]]):
+        self._graph, self._positions = graph, positions
+
+    def replace(self, layers: list[Layer]) -> None:
+        """Replace the states of layers by fields and positions of their results."""
+        for node in self._graph.nodes:
+            whole = self._reversed(node) if node.name == "reverse" else self._stacked(node)
+            if whole is not None:
+                self._graph.replace(node, whole)
+        for layer in layers:
+            for k, step in enumerate(layer.steps):
+                if not layer.inner.issuperset(step.h.users):
+                    is_last = k == len(layer.steps) - 1
+                    new = self._last(layer, 1) if is_last else self._at(layer, step.h)
+                    self._graph.replace(step.h, new)
+            last = layer.steps[-1]
+            if last.name == LSTM and not (layer.inner | layer.states).issuperset(last.c.users):
+                self._graph.replace(last.c, self._last(layer, 2))
+
+    def _last(self, layer: Layer, field: int) -> Node:
+        """Return a last state, a matrix."""
+        state = self._graph.field_of(layer.node, field)
+        return self._graph.call("squeeze", [state], state, axis=[0])
+
+    def _at(self, layer: Layer, h: Node) -> Node:
+        """Return the state of a step, a matrix."""
+        y, index = self._graph.field_of(layer.node, 0), self._positions[h][1]
+        bounds = dict(begin=[index], end=[index + 1], strides=[1], axes=[0], slice_mode="end")
+        row = self._graph.call("strided_slice", [y], y, **bounds)
+        return self._graph.call("squeeze", [row], row, axis=[0])
+
+    def _stacked(self, node: Node) -> Node | None:
+        """Return the states of all steps that a node puts together; None for other nodes."""
+        if node.name not in ("stack", "concatenate") or not node.is_call:
+            return None
+        if int(node.attrs.axis) not in (0, -len(node.type.dims)):
+            return None
+        elements = node.operands[0].operands
+        if len(elements) < 2:
+            return None
+        if node.name == "concatenate" and any(each.type.dims[:1] != (1,) for each in elements):
+            return None
+        whole = self._sequence(elements)
+        return whole if whole is None else self._reshaped(whole, node)
+
+    def _sequence(self, elements: list[Node], is_reverse: bool = False) -> Node | None:
+        """Return the sequence that nodes are the positions of, in order."""
+        first = elements[0]
+        if first in self._positions:
+            layer = self._positions[first][0]
+            order = range(len(layer.steps))
+            wanted = [(layer, k) for k in (order[::-1] if is_reverse else order)]
+            is_whole = [self._positions.get(each) for each in elements] == wanted
+            return self._graph.field_of(layer.node, 0) if is_whole else None
+        is_alike = all(
+            each.kind == first.kind
+            and each.name == first.name
+            and len(each.operands) == len(first.operands)
+            and each.attrs == first.attrs
+            and each.type == first.type
+            for each in elements
+        )
+        if not is_alike or not (first.kind == TUPLE or first.is_call):
+            return None
+        if first.kind == CALL and first.name not in (*_RESHAPES, "stack", "concatenate"):
+            return None
+        operands = []
+        for each in zip(*(each.operands for each in elements)):
+            operands.append(self._sequence(list(each), is_reverse))
+            if operands[-1] is None:
+                return None
+        return self._of_sequences(first, len(elements), operands)
+
+    def _of_sequences(self, node: Node, steps: int, operands: list[Node]) -> Node | None:
+        """Return an op, of whose operands there is a sequence each, of all positions."""
+        if node.kind == TUPLE:
+            return self._graph.tuple(operands, node)
+        if node.name in _RESHAPES:
+            return self._reshaped(operands[0], node, (steps, *node.type.dims))
+        axis = int(node.attrs.axis)
+        axis = axis + 1 if axis >= 0 else axis
+        return self._graph.call(node.name, operands, node, axis=axis)
+
+    def _reshaped(self, data: Node, like: Node, dims: tuple | None = None) -> Node | None:
+        """Return data with the dimensions of a node, or others; None where these are open."""
+        dims = like.type.dims if dims is None else dims
+        if data.type.dims == dims:
+            return data
+        if not all(isinstance(size, int) for size in dims):
+            return None
+        return self._graph.call("reshape", [data], like, newshape=list(dims), allowzero=False)
+
+    def _reversed(self, node: Node) -> Node | None:
+        """Return the result of a layer whose positions are reversed twice."""
+        if node.kind != CALL or int(node.attrs.axis) != 0:
+            return None
+        stacked = node.operands[0]
+        while stacked.name in _RESHAPES and stacked.type.dims[:1] == node.type.dims[:1]:
+            stacked = stacked.operands[0]
+        if stacked.name != "stack" or int(stacked.attrs.axis) != 0:
+            return None
+        whole = self._sequence(stacked.operands[0].operands, is_reverse=True)
+        return whole if whole is None else self._reshaped(whole, node)
