@@ -26,11 +26,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
+import numpy as np
+
 from ..graph.graph import Graph
 from ..graph.node import CALL, FIELD, Node
 from ..policy.op_spec import Rules
 from ..policy.rules.recurrent import GATES, GRU, LSTM, RNN
-from .recurrent_results import Results
+from .recurrent_results import Results, sequence_of
 from .recurrent_steps import Step, first_of_slice, read_step
 from .recurrent_weights import Initial, Weights
 
@@ -49,6 +51,8 @@ class Layer:
     ----------
     node : Node
         The op.
+    halves : tuple[Layer, Layer] | None
+        The layers of both directions, of which this is one, if the op is bidirectional.
     inner : set[Node]
         The nodes of the steps.
     """
@@ -60,6 +64,7 @@ class Layer:
             self.inner |= step.inner
         self.states = {step.h for step in steps} | {step.c for step in steps}
         self.node: Node | None = None
+        self.halves: tuple[Layer, Layer] | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -224,9 +229,12 @@ class _LayerReader:
         names = (node.name for node in layer.inner | layer.states if node.kind == CALL)
         if self._rules.excludes(*names):
             return False
-        layer.node = self._call(layer, self._sequence(place.sequence, steps[0].h), arrays, initial)
+        data = sequence_of(self._graph, place.sequence, steps[0].h)
+        layer.node = self._call(layer, data, arrays, initial)
         if self._rules.refusal(layer.node) is not None:
             return False
+        if self.layers:
+            self._join(self.layers[-1], layer)
         self.layers.append(layer)
         for k, step in enumerate(steps):
             self.positions[step.h] = layer, (len(steps) - 1 - k if is_reverse else k)
@@ -295,15 +303,27 @@ class _LayerReader:
             sequence = sequence[0]
         return len(sequence.steps) if isinstance(sequence, Layer) else sequence.type.dims[0]
 
-    def _sequence(self, sequence, like: Node) -> Node:
-        """Return the node of a sequence."""
-        if isinstance(sequence, Layer):
-            return self._graph.field_of(sequence.node, 0)
-        if isinstance(sequence, tuple):
-            parts = [self._sequence(each, like) for each in sequence]
-            fields = self._graph.tuple(parts, like)
-            return self._graph.call("concatenate", [fields], like, axis=2)
-        return sequence
+    def _join(self, last: Layer, layer: Layer) -> None:
+        """Write two layers that read one sequence in opposite directions as one op."""
+        if last.halves is not None or last.is_reverse == layer.is_reverse:
+            return
+        halves = (layer, last) if last.is_reverse else (last, layer)
+        forward, reverse = (half.node for half in halves)
+        attrs = [{**vars(node.attrs), "direction": "bidirectional"} for node in (forward, reverse)]
+        shapes = [[each.shape for each in node.args] for node in (forward, reverse)]
+        is_alike = forward.name == reverse.name and attrs[0] == attrs[1] and shapes[0] == shapes[1]
+        if not is_alike or forward.operands[0] is not reverse.operands[0]:
+            return
+        graph, operands = self._graph, [forward.operands[0]]
+        for own in zip(forward.operands[1:4], reverse.operands[1:4]):
+            operands.append(graph.constant(np.concatenate([each.value for each in own])))
+        for own in zip(forward.operands[4:], reverse.operands[4:]):
+            fields = graph.tuple(own, layer.node)
+            operands.append(graph.call("concatenate", [fields], layer.node, axis=0))
+        node = graph.call(forward.name, operands, layer.node, **attrs[0])
+        if self._rules.refusal(node) is None:
+            for half in halves:
+                half.node, half.halves = node, halves
 
 
 def _continues(signatures, places, begin: int, k: int) -> bool:

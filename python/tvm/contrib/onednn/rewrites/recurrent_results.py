@@ -23,11 +23,48 @@ from typing import TYPE_CHECKING
 from ..graph.graph import Graph
 from ..graph.node import CALL, TUPLE, Node
 from ..policy.rules.recurrent import LSTM
+from .maker import Maker
 
 if TYPE_CHECKING:
     from .recurrent_layers import Layer
 
 _RESHAPES = ("expand_dims", "reshape", "squeeze")
+
+
+def sequence_of(graph: Graph, sequence, like: Node) -> Node:
+    """Return the node of a sequence, or of several, side by side.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph.
+    sequence : Node | Layer | tuple
+        The sequence, the layer whose result it is, or the sequences.
+    like : Node
+        A node of the scope.
+    """
+    if isinstance(sequence, Node):
+        return sequence
+    if isinstance(sequence, tuple):
+        if sequence == getattr(sequence[0], "halves", None):
+            return graph.field_of(sequence[0].node, 0)
+        fields = graph.tuple([sequence_of(graph, each, like) for each in sequence], like)
+        return graph.call("concatenate", [fields], like, axis=2)
+    y = graph.field_of(sequence.node, 0)
+    if sequence.halves is None:
+        return y
+    width = y.type.dims[2] // 2
+    begin = width * sequence.halves.index(sequence)
+    return _part(graph, y, 2, begin, begin + width)
+
+
+def _part(graph: Graph, data: Node, axis: int, begin: int, end: int) -> Node:
+    bounds = dict(begin=[begin], end=[end], strides=[1], axes=[axis], slice_mode="end")
+    return graph.call("strided_slice", [data], data, **bounds)
+
+
+def _types(node: Node) -> list[tuple]:
+    return [(each.dims, each.dtype) for each in node.results]
 
 
 class Results:
@@ -43,11 +80,16 @@ class Results:
 
     def __init__(self, graph: Graph, positions: dict[Node, tuple[Layer, int]]):
         self._graph, self._positions = graph, positions
+        self._by_c: dict[Node, Layer] = {}
 
     def replace(self, layers: list[Layer]) -> None:
         """Replace the states of layers by fields and positions of their results."""
+        self._by_c = {layer.steps[-1].c: layer for layer in layers}
         for node in self._graph.nodes:
-            whole = self._reversed(node) if node.name == "reverse" else self._stacked(node)
+            if node.name == "reverse":
+                whole = self._reversed(node)
+            else:
+                whole = self._last_states(node) or self._stacked(node)
             if whole is not None:
                 self._graph.replace(node, whole)
         for layer in layers:
@@ -63,14 +105,30 @@ class Results:
     def _last(self, layer: Layer, field: int) -> Node:
         """Return a last state, a matrix."""
         state = self._graph.field_of(layer.node, field)
-        return self._graph.call("squeeze", [state], state, axis=[0])
+        return self._row(state, 0 if layer.halves is None else layer.halves.index(layer))
 
     def _at(self, layer: Layer, h: Node) -> Node:
         """Return the state of a step, a matrix."""
-        y, index = self._graph.field_of(layer.node, 0), self._positions[h][1]
-        bounds = dict(begin=[index], end=[index + 1], strides=[1], axes=[0], slice_mode="end")
-        row = self._graph.call("strided_slice", [y], y, **bounds)
+        y = sequence_of(self._graph, layer, layer.node)
+        return self._row(y, self._positions[h][1])
+
+    def _row(self, data: Node, index: int) -> Node:
+        """Return a position along the first axis."""
+        row = data if data.type.dims[0] == 1 else _part(self._graph, data, 0, index, index + 1)
         return self._graph.call("squeeze", [row], row, axis=[0])
+
+    def _last_states(self, node: Node) -> Node | None:
+        """Return the last states of both directions that a node puts together."""
+        if node.name != "stack" or not node.is_call or int(node.attrs.axis) not in (0, -3):
+            return None
+        elements = node.operands[0].operands
+        layer = self._positions.get(elements[0], (None,))[0] or self._by_c.get(elements[0])
+        if layer is None or layer.halves is None:
+            return None
+        for field, name in ((1, "h"), (2, "c")):
+            if elements == [getattr(half.steps[-1], name) for half in layer.halves]:
+                return self._graph.field_of(layer.node, field)
+        return None
 
     def _stacked(self, node: Node) -> Node | None:
         """Return the states of all steps that a node puts together; None for other nodes."""
@@ -79,8 +137,6 @@ class Results:
         if int(node.attrs.axis) not in (0, -len(node.type.dims)):
             return None
         elements = node.operands[0].operands
-        if len(elements) < 2:
-            return None
         if node.name == "concatenate" and any(each.type.dims[:1] != (1,) for each in elements):
             return None
         whole = self._sequence(elements)
@@ -89,30 +145,60 @@ class Results:
     def _sequence(self, elements: list[Node], is_reverse: bool = False) -> Node | None:
         """Return the sequence that nodes are the positions of, in order."""
         first = elements[0]
+        joined = self._joined(elements, is_reverse)
+        if joined is not None:
+            return joined
         if first in self._positions:
             layer = self._positions[first][0]
             order = range(len(layer.steps))
             wanted = [(layer, k) for k in (order[::-1] if is_reverse else order)]
             is_whole = [self._positions.get(each) for each in elements] == wanted
-            return self._graph.field_of(layer.node, 0) if is_whole else None
+            return sequence_of(self._graph, layer, layer.node) if is_whole else None
         is_alike = all(
             each.kind == first.kind
             and each.name == first.name
             and len(each.operands) == len(first.operands)
             and each.attrs == first.attrs
-            and each.type == first.type
+            and _types(each) == _types(first)
             for each in elements
         )
         if not is_alike or not (first.kind == TUPLE or first.is_call):
             return None
         if first.kind == CALL and first.name not in (*_RESHAPES, "stack", "concatenate"):
             return None
-        operands = []
+        operands: list[Node] = []
         for each in zip(*(each.operands for each in elements)):
             operands.append(self._sequence(list(each), is_reverse))
             if operands[-1] is None:
                 return None
         return self._of_sequences(first, len(elements), operands)
+
+    def _joined(self, elements: list[Node], is_reverse: bool) -> Node | None:
+        """Return the sequence of nodes that put both directions of a layer together."""
+        first = elements[0]
+        if first.name not in ("stack", "concatenate") or not first.is_call:
+            return None
+        halves = [self._positions.get(each, (None,))[0] for each in first.operands[0].operands]
+        layer = halves[0]
+        if layer is None or layer.halves is None or halves != list(layer.halves):
+            return None
+        order = range(len(layer.steps))
+        for k, each in zip(order[::-1] if is_reverse else order, elements):
+            is_same_op = each.name == first.name and each.attrs == first.attrs and each.is_call
+            wanted = [(half, k) for half in halves]
+            if not is_same_op or [
+                self._positions.get(operand) for operand in each.operands[0].operands
+            ] != wanted:
+                return None
+        if len(elements) != len(order):
+            return None
+        y, axis = self._graph.field_of(layer.node, 0), int(first.attrs.axis)
+        if first.name == "concatenate":
+            return y if axis in (-1, 1) else None
+        make = Maker(self._graph, first)
+        steps, sequences, width = y.type.dims
+        split = make.reshape(y, (steps, sequences, 2, width // 2))
+        return make.transpose(split, [0, 2, 1, 3]) if axis in (0, -3) else None
 
     def _of_sequences(self, node: Node, steps: int, operands: list[Node]) -> Node | None:
         """Return an op, of whose operands there is a sequence each, of all positions."""
