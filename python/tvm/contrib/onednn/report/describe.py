@@ -292,6 +292,8 @@ def details(call: OpView) -> str:
     groups = int(getattr(attrs, "groups", None) or 1)
     if groups > 1:
         parts.append(f"{groups} groups")
+    if getattr(attrs, "direction", "forward") != "forward":
+        parts.append(attrs.direction)
     if call.name == "transpose" and attrs.axes is not None:
         parts.append("to " + ", ".join(map(str, attrs.axes)))
     return _joined(parts)

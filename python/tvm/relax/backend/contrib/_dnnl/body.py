@@ -18,12 +18,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tvm import relax
 from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.policy.rules.recurrent import GATES
 
 from .reading import constant_of
+from .recurrent_tir import call_layer
 from .write_ops import written
 
 
@@ -32,8 +34,8 @@ class Body:
 
     Parameters
     ----------
-    normalize : Callable[[relax.Expr], relax.Expr]
-        Infers the type of an expression.
+    builder : relax.BlockBuilder
+        Infers the types of expressions, and has the module.
     known : dict[Node, relax.Expr]
         What nodes from outside are known by.
     is_closed : bool
@@ -44,19 +46,19 @@ class Body:
 
     def __init__(
         self,
-        normalize: Callable[[relax.Expr], relax.Expr],
+        builder: relax.BlockBuilder,
         known: dict[Node, relax.Expr] | None = None,
         is_closed: bool = False,
         offloaded: Collection[Node] = (),
     ):
-        self._normalize, self._is_closed = normalize, is_closed
+        self._builder, self._is_closed = builder, is_closed
         self._offloaded = offloaded
         self.known: dict[Node, relax.Expr] = known or {}
         self.bindings: list[relax.Binding] = []
 
     def emit(self, value: relax.Expr, name: str = "lv") -> relax.Expr:
         """Bind an expression to a variable of its own."""
-        value = self._normalize(value)
+        value = self._builder.normalize(value)
         var = relax.DataflowVar(name, value.ty)
         self.bindings.append(relax.VarBinding(var, value))
         return var
@@ -84,6 +86,9 @@ class Body:
             return relax.TupleGetItem(self.read(node.operands[0]), node.attrs.index)
         if node.kind == TUPLE:
             return relax.Tuple([self.read(operand) for operand in node.operands])
+        if node.name in GATES and (self._is_closed or node.expansion is None):
+            operands = [self.read(operand) for operand in node.operands]
+            return call_layer(self._builder, node.name, operands, vars(node.attrs))
         if node.expansion is not None:
             return self._expanded(node)
         if node.template is not None:

@@ -30,6 +30,7 @@ from tvm.contrib.onednn.policy.table import TABLE
 from .read_op import ReadOp, factor
 from .reading import Analyzer, TensorLoad, UnsupportedOp, buffer_of, buffers_of, dims, number
 from .reading import sizes as sizes_of
+from .recurrent_tir import layer_of
 
 # TIR's names of operations on an element and a number.
 _ELEMENTWISE = {tirx.Max: "maximum", tirx.Min: "minimum"}
@@ -54,9 +55,9 @@ _PADS: dict[str, Callable] = {
 
 
 def read_tir(mod: tvm.IRModule, call: relax.Call, excluded: Collection[str]) -> ReadOp:
-    """Read a call of a function of TIR that is a pad, a resize, or a bound of one number.
+    """Read a call of a function of TIR that is a pad, a resize, a bound, or a recurrent layer.
 
-    ONNX's Pad and Clip come as such, and its Resize of rows.
+    ONNX's Pad and Clip come as such, its Resize of rows, and its LSTM, GRU and RNN.
 
     Parameters
     ----------
@@ -69,6 +70,9 @@ def read_tir(mod: tvm.IRModule, call: relax.Call, excluded: Collection[str]) -> 
     """
     func = mod[call.args[0]] if isinstance(call.args[0], ir.GlobalVar) else None
     if isinstance(func, tirx.PrimFunc) and isinstance(call.args[1], relax.Tuple):
+        layer = layer_of(func, call)
+        if layer is not None:
+            return layer
         for read, name in ((pad_of, "nn.pad"), (resize_of, "image.resize2d"), (bound_of, None)):
             op = None if name in excluded else read(func, call)
             if op is not None:

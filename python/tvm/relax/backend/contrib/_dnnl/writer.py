@@ -66,7 +66,7 @@ class FunctionWriter:
         for k, members in enumerate(self._partitions):
             for i in units.hidden(members):
                 self._part_of[self._graph.nodes[i]] = k
-        self._body = Body(builder.normalize, offloaded=self._part_of)
+        self._body = Body(builder, offloaded=self._part_of)
 
     def write(self) -> relax.Function:
         """Return the function."""
@@ -216,7 +216,7 @@ class FunctionWriter:
     def _partition(self, members: list[int], name: str) -> tuple:
         """Return the function of a region, as `_new_function` does."""
         nodes, params = self._graph.nodes, []
-        body = Body(self._builder.normalize)
+        body = Body(self._builder)
         for i in self._regions.inputs(members):
             expr = self._body.read(nodes[i])
             param = relax.Var(getattr(expr, "name", "x"), expr.ty)
@@ -255,7 +255,7 @@ class FunctionWriter:
         known: dict[Node, relax.Expr] = {}
         for node, param in zip(inputs, params):
             known.setdefault(node, param)
-        body = Body(self._builder.normalize, known, is_closed=True)
+        body = Body(self._builder, known, is_closed=True)
         for k in self._units.members(i):
             node = self._graph.nodes[k]
             body.known[node] = body.emit(body.value(node))

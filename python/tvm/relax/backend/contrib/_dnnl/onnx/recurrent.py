@@ -27,6 +27,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_constant
 
 from ..reading import is_constant, is_same, number, value_of
 from .recurrent_activations import Activation, read_activations
+from .recurrent_layer import one_op, unrolled_reason
 from .recurrent_steps import unrolled
 
 _DIRECTIONS = {
@@ -48,7 +49,7 @@ class RecurrentLayer:
     """A recurrent layer as ONNX describes it.
 
     D is the number of directions, G of gates, H of hidden units, I of inputs, N of sequences
-    (the batch, which may be open), T of steps. Tensors are `np.ndarray` where they are constant.
+    (the batch), T of steps; N and T may be open. Tensors are `np.ndarray` where they are constant.
 
     Attributes
     ----------
@@ -58,8 +59,8 @@ class RecurrentLayer:
         "forward", "reverse" or both.
     hidden_size : int
         H.
-    steps : int
-        T.
+    steps : int | tirx.Expr
+        T; open only for a layer that is one op.
     batch : int | tirx.Expr
         N.
     time_axis : int
@@ -91,7 +92,7 @@ class RecurrentLayer:
     op: str
     directions: tuple[str, ...]
     hidden_size: int
-    steps: int
+    steps: object
     batch: object
     time_axis: int
     activations: list[tuple[Activation, ...]]
@@ -189,12 +190,8 @@ def read_layer(op, bb, inputs, attr, params, weights=None) -> RecurrentLayer:
         raise reader.refuse(f"{sizes} do not match")
     time_axis = attr.get("layout", 0)
     shape = reader.shape("X", inputs[0])
-    steps, batch = number(shape[time_axis]), shape[1 - time_axis]
-    if steps is None:
-        raise reader.refuse(
-            f"the sequence length, {shape[time_axis]}, is open, and the steps of a layer are "
-            f"unrolled; {_REMEDY}"
-        )
+    steps, batch = shape[time_axis], shape[1 - time_axis]
+    steps = steps if number(steps) is None else number(steps)
     if attr.get("clip", 1.0) <= 0:
         raise reader.refuse(f"clip={attr['clip']} is not positive")
     states = (batch, count, hidden) if time_axis else (count, batch, hidden)
@@ -202,7 +199,7 @@ def read_layer(op, bb, inputs, attr, params, weights=None) -> RecurrentLayer:
         reader.shaped(f"initial_{name}", 5 + k, states)
         for k, name in enumerate("hc" if op == "LSTM" else "h")
     )
-    return RecurrentLayer(
+    layer = RecurrentLayer(
         op=op,
         directions=directions,
         hidden_size=hidden,
@@ -219,14 +216,23 @@ def read_layer(op, bb, inputs, attr, params, weights=None) -> RecurrentLayer:
         peepholes=reader.shaped("P", 7, (count, 3 * hidden)) if op == "LSTM" else None,
         clip=attr.get("clip"),
         input_forget=bool(attr.get("input_forget", 0)),
-        linear_before_reset=bool(attr.get("linear_before_reset", 0)),
+        linear_before_reset=op == "GRU" and bool(attr.get("linear_before_reset", 0)),
     )
+    reason = unrolled_reason(layer)
+    if reason is not None and number(steps) is None:
+        message = (
+            f"the sequence length, {steps}, is open, and the layer has to be unrolled: {reason}"
+        )
+        raise reader.refuse(f"{message}; {_REMEDY}")
+    return layer
 
 
 def _read_lengths(reader, steps, batch):
     """Return `sequence_lens`, None if they are constant and equal to the number of steps."""
     lengths = reader.value(4)
     if isinstance(lengths, np.ndarray):
+        if number(steps) is None:
+            return lengths
         if (lengths == steps).all():
             return None
         if (lengths < 0).any() or (lengths > steps).any():
@@ -237,12 +243,11 @@ def _read_lengths(reader, steps, batch):
 
 
 class _Recurrent(OnnxOpConverter):
-    """Converts a recurrent node into the ops of its steps."""
+    """Converts a recurrent node into one op, or the ops of its steps."""
 
     @classmethod
     def _impl_v1(cls, bb, inputs, attr, params):
-        layer = read_layer(cls.__name__, bb, inputs, attr, params)
-        return _outputs(unrolled(bb, layer), attr)
+        return _outputs(bb, read_layer(cls.__name__, bb, inputs, attr, params), attr)
 
 
 class LSTM(_Recurrent):
@@ -273,8 +278,7 @@ class DynamicQuantizeLSTM(OnnxOpConverter):
             if not all(isinstance(value, np.ndarray) for value in values):
                 raise reader.refuse(f"{name}, its scale or its zero point is not constant")
             weights.append(_dequantized(*values))
-        layer = read_layer("LSTM", bb, inputs, attr, params, tuple(weights))
-        return _outputs(unrolled(bb, layer), attr)
+        return _outputs(bb, read_layer("LSTM", bb, inputs, attr, params, tuple(weights)), attr)
 
 
 def _dequantized(values, scale, zero_point):
@@ -287,8 +291,9 @@ def _dequantized(values, scale, zero_point):
     return np.ascontiguousarray(weight.transpose(0, 2, 1))
 
 
-def _outputs(results, attr):
-    """Return the outputs of a node, of which the last ones may be absent."""
+def _outputs(bb, layer, attr):
+    """Emit a layer; return the outputs of its node, of which the last ones may be absent."""
+    results = (one_op if unrolled_reason(layer) is None else unrolled)(bb, layer)
     results = results[: attr["tvm_custom"]["num_outputs"]]
     return relax.Tuple(results) if len(results) > 1 else results[0]
 
