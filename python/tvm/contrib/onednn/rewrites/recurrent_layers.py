@@ -125,6 +125,8 @@ class _LayerReader:
         self._weights = Weights()
         self.layers: list[Layer] = []
         self.positions: dict[Node, tuple[Layer, int]] = {}
+        # By sequence: its node.
+        self._data: dict[Hashable, Node] = {}
         # Several where it is open which operand is which; all have the same states.
         self._steps: dict[Node, list[Step]] = {}
         self._by_c: dict[Node, Node] = {}
@@ -229,8 +231,10 @@ class _LayerReader:
         names = (node.name for node in layer.inner | layer.states if node.kind == CALL)
         if self._rules.excludes(*names):
             return False
-        data = sequence_of(self._graph, place.sequence, steps[0].h)
-        layer.node = self._call(layer, data, arrays, initial)
+        sequence = place.sequence
+        if sequence not in self._data:
+            self._data[sequence] = sequence_of(self._graph, sequence, steps[0].h)
+        layer.node = self._call(layer, self._data[sequence], arrays, initial)
         if self._rules.refusal(layer.node) is not None:
             return False
         if self.layers:
