@@ -195,7 +195,9 @@ def _clipped(r):
 
 
 def _peephole(r):
-    return lambda node, last: r.call("add", node, r.call("multiply", last, r.constant([2.0] * HIDDEN)))
+    return lambda node, last: r.call(
+        "add", node, r.call("multiply", last, r.constant([2.0] * HIDDEN))
+    )
 
 
 def changed_gates(kind, gate_op):

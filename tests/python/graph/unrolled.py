@@ -147,7 +147,9 @@ def positions(r, x, how="split"):
     """Return the positions of a sequence, as importers read them."""
     steps = x.type.dims[0]
     if how == "take":
-        return [r.call("take", x, r.constant(k, "int64"), axis=0, mode="clip") for k in range(steps)]
+        return [
+            r.call("take", x, r.constant(k, "int64"), axis=0, mode="clip") for k in range(steps)
+        ]
     if how == "split":
         split = r.call("split", x, indices_or_sections=steps, axis=0)
         rows = [r.field(split, k) for k in range(steps)]

@@ -33,7 +33,7 @@ from ..graph.node import CALL, FIELD, Node
 from ..policy.op_spec import Rules
 from ..policy.rules.recurrent import GATES, GRU, LSTM, RNN
 from .recurrent_results import Results, sequence_of
-from .recurrent_steps import Step, first_of_slice, read_step
+from .recurrent_steps import Step, first_of_slice, is_joined, read_step
 from .recurrent_weights import Initial, Weights
 
 
@@ -173,6 +173,8 @@ class _LayerReader:
             return last if self._is(last, LSTM) else None
         if step.name == GRU:
             return step.last_h if self._is(step.last_h, GRU) else None
+        if len(step.gates[0].products) < 2:
+            return None
         own = self._weights.of(step.gates[0])
         for product in step.gates[0].products:
             last = product.operand
@@ -198,56 +200,47 @@ class _LayerReader:
                 self._read_run(chain, signatures, places, begin, end)
             begin = end
 
-    def _read_run(self, chain, signatures, places, begin: int, end: int) -> bool:
-        """Read the steps from `begin` on as a layer, with the one before them if that fits."""
+    def _read_run(self, chain, signatures, places, begin: int, end: int) -> None:
+        """Read some steps as a layer, with the one before them if that is its first."""
         signature, place = signatures[begin], places[begin]
-        is_reverse = end > begin + 1 and places[begin + 1].index < place.index
         steps = [step for step, *_ in chain[begin:end]]
-        initial = None
-        for first in chain[begin - 1]:
-            if first.h in self.positions or first.name != steps[0].name:
-                continue
-            found = self._weights.first(first, signature)
-            before = self._position(found.inputs) if found is not None else None
+        direction = places[begin + 1].index - place.index if len(steps) > 1 else None
+        initial = Initial(chain[begin - 1][0].h, steps[0].last_c)
+        for step in chain[begin - 1]:
+            first = None if step.h in self.positions else self._weights.first(step, signature)
+            before = self._position(first.inputs) if first is not None else None
             if before is None or before.sequence != place.sequence:
                 continue
-            step_size = place.index - before.index
-            if step_size == (-1 if is_reverse else 1) or (len(steps) == 1 and step_size == -1):
-                is_reverse, initial = step_size == -1, found.initial
-                steps = [first, *steps]
-                place = before
+            if place.index - before.index in ((1, -1) if direction is None else (direction,)):
+                direction, place = place.index - before.index, before
+                steps, initial = [step, *steps], first.initial
                 break
-        else:
-            initial = Initial(chain[begin - 1][0].h, steps[0].last_c)
-        length = self._length(place.sequence)
-        if place.index != (len(steps) - 1 if is_reverse else 0) or length != len(steps):
-            return False
-        if len(steps) < 2:
-            return False
-        layer = Layer(steps, is_reverse)
-        arrays = signature.arrays()
-        if arrays is None or not layer.is_closed:
-            return False
-        names = (node.name for node in layer.inner | layer.states if node.kind == CALL)
-        if self._rules.excludes(*names):
-            return False
-        sequence = place.sequence
-        if sequence not in self._data:
-            self._data[sequence] = sequence_of(self._graph, sequence, steps[0].h)
-        layer.node = self._call(layer, self._data[sequence], arrays, initial)
+        is_whole = len(steps) == _length(place.sequence)
+        if direction is None or not is_whole or place.index != (direction < 0) * (len(steps) - 1):
+            return
+        layer, arrays = Layer(steps, is_reverse=direction < 0), signature.arrays()
+        ops = (node.name for node in layer.inner | layer.states if node.kind == CALL)
+        if arrays is None or not layer.is_closed or self._rules.excludes(*ops):
+            return
+        layer.node = self._call(layer, place.sequence, arrays, initial)
         if self._rules.refusal(layer.node) is not None:
-            return False
+            return
         if self.layers:
             self._join(self.layers[-1], layer)
         self.layers.append(layer)
         for k, step in enumerate(steps):
-            self.positions[step.h] = layer, (len(steps) - 1 - k if is_reverse else k)
-        return True
+            self.positions[step.h] = layer, (len(steps) - 1 - k if layer.is_reverse else k)
 
-    def _call(self, layer: Layer, data: Node, arrays, initial: Initial) -> Node:
+    def _call(
+        self, layer: Layer, sequence: Hashable, arrays: list[np.ndarray], initial: Initial
+    ) -> Node:
         """Make the op of a layer."""
         graph, step = self._graph, layer.steps[-1]
-        operands = [data, *(graph.constant(array) for array in arrays)]
+        if sequence not in self._data:
+            self._data[sequence] = sequence_of(graph, sequence, layer.steps[0].h)
+        dtypes = [step.h.type.dtype] * 2 + ["float32"]
+        constants = [graph.constant(array, dtype) for array, dtype in zip(arrays, dtypes)]
+        operands = [self._data[sequence], *constants]
         states = [] if initial.is_zero else initial.states(step.name)
         for state in states:
             operands.append(graph.call("expand_dims", [state], step.h, axis=0, num_newaxis=1))
@@ -275,7 +268,7 @@ class _LayerReader:
     def _position_of(self, node: Node) -> _Position | None:
         if node in self.positions:
             return _Position(*self.positions[node])
-        if node.name == "concatenate" and node.is_call and int(node.attrs.axis) in (-1, 1):
+        if is_joined(node) and node.name == "concatenate" and int(node.attrs.axis) in (-1, 1):
             return self._position(node.operands[0].operands)
         dims, is_row = node.type.dims, False
         if node.name in ("squeeze", "reshape") and node.is_call:
@@ -289,6 +282,8 @@ class _LayerReader:
             source, index = split.operands[0], node.attrs.index
             if int(split.attrs.axis) not in (0, -len(source.type.dims)):
                 return None
+            if len(split.results) != source.type.dims[0]:
+                return None
         elif is_row and node.name == "strided_slice" and node.is_call:
             source, index = node.operands[0], first_of_slice(node, 0)
         elif not is_row and node.name == "take" and node.kind == CALL:
@@ -299,13 +294,6 @@ class _LayerReader:
         while source.name == "reverse" and source.kind == CALL and source.attrs.axis == 0:
             source, index = source.operands[0], steps - 1 - index
         return _Position(source, index)
-
-    @staticmethod
-    def _length(sequence) -> int | None:
-        """Return the number of steps of a sequence."""
-        while isinstance(sequence, tuple):
-            sequence = sequence[0]
-        return len(sequence.steps) if isinstance(sequence, Layer) else sequence.type.dims[0]
 
     def _join(self, last: Layer, layer: Layer) -> None:
         """Write two layers that read one sequence in opposite directions as one op."""
@@ -328,6 +316,14 @@ class _LayerReader:
         if self._rules.refusal(node) is None:
             for half in halves:
                 half.node, half.halves = node, halves
+
+
+def _length(sequence: Hashable) -> int | None:
+    """Return the number of steps of a sequence; None if those of its parts differ."""
+    if isinstance(sequence, tuple):
+        lengths = {_length(each) for each in sequence}
+        return lengths.pop() if len(lengths) == 1 else None
+    return len(sequence.steps) if isinstance(sequence, Layer) else sequence.type.dims[0]
 
 
 def _continues(signatures, places, begin: int, k: int) -> bool:

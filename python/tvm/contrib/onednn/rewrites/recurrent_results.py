@@ -24,6 +24,7 @@ from ..graph.graph import Graph
 from ..graph.node import CALL, TUPLE, Node
 from ..policy.rules.recurrent import LSTM
 from .maker import Maker
+from .recurrent_steps import is_joined
 
 if TYPE_CHECKING:
     from .recurrent_layers import Layer
@@ -119,7 +120,7 @@ class Results:
 
     def _last_states(self, node: Node) -> Node | None:
         """Return the last states of both directions that a node puts together."""
-        if node.name != "stack" or not node.is_call or int(node.attrs.axis) not in (0, -3):
+        if not is_joined(node) or node.name != "stack" or int(node.attrs.axis) not in (0, -3):
             return None
         elements = node.operands[0].operands
         layer = self._positions.get(elements[0], (None,))[0] or self._by_c.get(elements[0])
@@ -132,9 +133,7 @@ class Results:
 
     def _stacked(self, node: Node) -> Node | None:
         """Return the states of all steps that a node puts together; None for other nodes."""
-        if node.name not in ("stack", "concatenate") or not node.is_call:
-            return None
-        if int(node.attrs.axis) not in (0, -len(node.type.dims)):
+        if not is_joined(node) or int(node.attrs.axis) not in (0, -len(node.type.dims)):
             return None
         elements = node.operands[0].operands
         if node.name == "concatenate" and any(each.type.dims[:1] != (1,) for each in elements):
@@ -176,7 +175,7 @@ class Results:
     def _joined(self, elements: list[Node], is_reverse: bool) -> Node | None:
         """Return the sequence of nodes that put both directions of a layer together."""
         first = elements[0]
-        if first.name not in ("stack", "concatenate") or not first.is_call:
+        if not is_joined(first):
             return None
         halves = [self._positions.get(each, (None,))[0] for each in first.operands[0].operands]
         layer = halves[0]
@@ -186,9 +185,10 @@ class Results:
         for k, each in zip(order[::-1] if is_reverse else order, elements):
             is_same_op = each.name == first.name and each.attrs == first.attrs and each.is_call
             wanted = [(half, k) for half in halves]
-            if not is_same_op or [
-                self._positions.get(operand) for operand in each.operands[0].operands
-            ] != wanted:
+            if (
+                not is_same_op
+                or [self._positions.get(operand) for operand in each.operands[0].operands] != wanted
+            ):
                 return None
         if len(elements) != len(order):
             return None
@@ -226,7 +226,7 @@ class Results:
         stacked = node.operands[0]
         while stacked.name in _RESHAPES and stacked.type.dims[:1] == node.type.dims[:1]:
             stacked = stacked.operands[0]
-        if stacked.name != "stack" or int(stacked.attrs.axis) != 0:
+        if not is_joined(stacked) or stacked.name != "stack" or int(stacked.attrs.axis) != 0:
             return None
         whole = self._sequence(stacked.operands[0].operands, is_reverse=True)
         return whole if whole is None else self._reshaped(whole, node)

@@ -128,9 +128,9 @@ class Gate:
 
     def _parts(self, data: Node) -> list[Node]:
         """Return what is concatenated along the inputs of a matmul."""
-        if data.name == "concatenate" and data.is_call and _is_last(data.attrs.axis, data):
+        if is_joined(data) and data.name == "concatenate" and _is_last(data.attrs.axis, data):
             fields = data.operands[0]
-            if fields.kind == TUPLE and all(_is_matrix(each) for each in fields.operands):
+            if all(_is_matrix(each) for each in fields.operands):
                 self.ops += [data, fields]
                 return fields.operands
         return [data]
@@ -150,6 +150,12 @@ def first_of_slice(node: Node, axis: int) -> int | None:
         elif begin or data[k] != node.type.dims[k]:
             return None
     return first
+
+
+def is_joined(node: Node) -> bool:
+    """Whether a node puts several together."""
+    is_op = node.name in ("concatenate", "stack") and node.is_call
+    return is_op and node.operands[0].kind == TUPLE
 
 
 def is_same(node: Node, other: Node) -> bool:
@@ -295,7 +301,5 @@ def _candidate(h: Node, last_h: Node, u: Node, n: Node, ops: list[Node]) -> Iter
             gates = [Gate(u.operands[0]), Gate(r.operands[0]), gate]
             ops = [*ops, u, n, r, product.operand]
             reset_gate = Gate(reset) if is_linear else None
-            yield Step(
-                GRU, h, h, last_h, None, gates, reset_gate, product.operand, "", ops
-            )
+            yield Step(GRU, h, h, last_h, None, gates, reset_gate, product.operand, "", ops)
             return

@@ -46,9 +46,7 @@ class Initial(NamedTuple):
     @property
     def is_zero(self) -> bool:
         """Whether all states are zero."""
-        return all(
-            state is None or (state.is_constant and not state.value.any()) for state in self
-        )
+        return all(state is None or (state.is_constant and not state.value.any()) for state in self)
 
     def states(self, name: str) -> list[Node]:
         """Return the states that a layer has."""
