@@ -252,6 +252,29 @@ inline void AppendComposites(std::vector<ValidOp>* ops) {
   ops->push_back(quantized);
 }
 
+/*! \brief Layers of 3 steps, 2 sequences, 4 inputs and 5 hidden units. */
+inline void AppendRecurrent(std::vector<ValidOp>* ops) {
+  const auto append = [ops](const std::string& name, int64_t gates, int64_t biases,
+                            const std::string& key, const std::string& value) {
+    const TensorType state = Float32({2, 2, 5});
+    ValidOp op{
+        name,
+        {Float32({3, 2, 4}), Float32({2, gates * 5, 4}), Float32({2, gates * 5, 5}),
+         Float32({2, biases * 5}), state},
+        {{"direction", {"bidirectional"}}, {"batch_first", {"0"}}, {"has_initial_state", {"1"}}},
+        {Float32({3, 2, 10}), state}};
+    if (!key.empty()) op.attrs[key] = {value};
+    if (name == "dnnl.lstm") {
+      op.inputs.push_back(state);
+      op.outputs.push_back(state);
+    }
+    ops->push_back(op);
+  };
+  append("dnnl.lstm", 4, 4, "", "");
+  append("dnnl.gru", 3, 4, "linear_before_reset", "1");
+  append("dnnl.rnn", 1, 1, "activation", "tanh");
+}
+
 /*! \brief One for each op of the table, and some composites. */
 inline std::vector<ValidOp> ValidOps() {
   std::vector<ValidOp> ops;
@@ -259,6 +282,7 @@ inline std::vector<ValidOp> ValidOps() {
   AppendElementwise(&ops);
   AppendViews(&ops);
   AppendComposites(&ops);
+  AppendRecurrent(&ops);
   const TensorType image = Float32({2, 4, 3, 5}), c = Float32({4});
   ops.push_back({"nn.dense",
                  {Float32({2, 3, 6}), Float32({5, 6})},

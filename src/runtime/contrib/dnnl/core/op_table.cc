@@ -59,6 +59,8 @@ constexpr Family kConvTranspose = {InferConvTranspose,    LowerConvTranspose, kA
                                    Fuses::kQuantizations, PostOp::kNone,      ConvTransposeFlops};
 constexpr Family kMatMul = {InferMatMul,           LowerMatMul,   kAny,
                             Fuses::kQuantizations, PostOp::kNone, MatMulFlops};
+constexpr Family kRecurrent = {InferRecurrent,  LowerRecurrent, kAny,
+                               Fuses::kNothing, PostOp::kNone,  RecurrentFlops};
 constexpr Family kPool = {InferPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kGlobalPool = {InferGlobalPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kResize = {InferResize, LowerResize, kCommon, Fuses::kRealOps};
@@ -111,6 +113,9 @@ const OpSpec kOps[] = {
     {"nn.l2_normalize", 1, 1, {InferL2Normalize, LowerL2Normalize}},
     {"nn.layer_norm", 3, 3, {InferLayerNorm, LowerLayerNorm}},
     {"nn.lrn", 1, 1, {InferLRN, LowerLRN}},
+    {"dnnl.gru", 4, 5, kRecurrent},
+    {"dnnl.lstm", 4, 6, kRecurrent},
+    {"dnnl.rnn", 4, 5, kRecurrent},
     {"dnnl.rms_norm", 1, 2, {InferRMSNorm, LowerRMSNorm}},
     {"dnnl.masked_softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},
     {"dnnl.nan_safe_softmax", 1, 1, kSoftmax, algorithm::softmax_accurate},

@@ -61,6 +61,7 @@ Types InferPad(const NodeReader& node, const Types& inputs);
 Types InferPool(const NodeReader& node, const Types& inputs);
 Types InferPReLU(const NodeReader& node, const Types& inputs);
 Types InferQuantize(const NodeReader& node, const Types& inputs);
+Types InferRecurrent(const NodeReader& node, const Types& inputs);
 Types InferReduce(const NodeReader& node, const Types& inputs);
 Types InferReshape(const NodeReader& node, const Types& inputs);
 Types InferResize(const NodeReader& node, const Types& inputs);
@@ -97,6 +98,7 @@ void LowerPool(const NodeReader& node, PlanBuilder* plan);
 void LowerPReLU(const NodeReader& node, PlanBuilder* plan);
 void LowerQuantize(const NodeReader& node, PlanBuilder* plan);
 void LowerRMSNorm(const NodeReader& node, PlanBuilder* plan);
+void LowerRecurrent(const NodeReader& node, PlanBuilder* plan);
 void LowerReduce(const NodeReader& node, PlanBuilder* plan);
 void LowerReshape(const NodeReader& node, PlanBuilder* plan);
 void LowerResize(const NodeReader& node, PlanBuilder* plan);
@@ -115,6 +117,7 @@ Tensor Dequantized(const NodeReader& op, PlanBuilder* plan);
 double ConvFlops(const NodeReader& node, const PlanBuilder& plan);
 double ConvTransposeFlops(const NodeReader& node, const PlanBuilder& plan);
 double MatMulFlops(const NodeReader& node, const PlanBuilder& plan);
+double RecurrentFlops(const NodeReader& node, const PlanBuilder& plan);
 
 /*! \brief In which layouts a lowering reads the inputs of its op; lowering.cc brings others in. */
 enum class Reads {

@@ -223,7 +223,9 @@ Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want, 
   dnnl::memory to(want, plan_->engine, packed.get());
   dnnl::reorder(from, to).execute(stream_, from, to);
   stream_.wait();
-  if (is_weight && want.get_data_type() == dnnl::memory::data_type::f32) {
+  // Opaque layouts of recurrent layers hold more than the weights.
+  if (is_weight && want.get_data_type() == dnnl::memory::data_type::f32 &&
+      want.get_format_kind() == dnnl::memory::format_kind::blocked) {
     FlushSubnormals(static_cast<float*>(packed.get()), want.get_size() / sizeof(float));
   }
   buffer.data = packed;
