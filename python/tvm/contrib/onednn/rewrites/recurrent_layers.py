@@ -29,12 +29,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ..graph.graph import Graph
-from ..graph.node import CALL, FIELD, Node
+from ..graph.node import CALL, Node
 from ..policy.op_spec import Rules
 from ..policy.rules.recurrent import GATES, GRU, LSTM, RNN
-from .recurrent_results import Results, sequence_of
-from .recurrent_steps import Step, first_of_slice, is_joined, read_step
-from .recurrent_weights import Initial, Weights
+from .recurrent_results import REVERSES, Results, axis_of_reverse, sequence_of
+from .recurrent_steps import Step, is_joined, position_of, read_step
+from .recurrent_weights import Initial, Input, Weights
 
 
 class Layer:
@@ -243,7 +243,9 @@ class _LayerReader:
         operands = [self._data[sequence], *constants]
         states = [] if initial.is_zero else initial.states(step.name)
         for state in states:
-            operands.append(graph.call("expand_dims", [state], step.h, axis=0, num_newaxis=1))
+            if len(state.type.dims) == 2:
+                state = graph.call("expand_dims", [state], step.h, axis=0, num_newaxis=1)
+            operands.append(state)
         attrs: dict[str, object] = {
             "direction": "reverse" if layer.is_reverse else "forward",
             "batch_first": False,
@@ -257,42 +259,27 @@ class _LayerReader:
 
     # The input.
 
-    def _position(self, inputs: list[Node]) -> _Position | None:
+    def _position(self, inputs: list[Input]) -> _Position | None:
         """Return the position that tensors, side by side, are of a sequence."""
-        places = [self._position_of(node) for node in inputs]
-        if None in places or len({place.index for place in places}) != 1:
+        places = [self._position_of(*each) for each in inputs]
+        if not places or None in places or len({place.index for place in places}) != 1:
             return None
         sequences = [place.sequence for place in places]
         return _Position(sequences[0] if len(sequences) == 1 else tuple(sequences), places[0].index)
 
-    def _position_of(self, node: Node) -> _Position | None:
+    def _position_of(self, node: Node, sequence: Node | None = None) -> _Position | None:
         if node in self.positions:
             return _Position(*self.positions[node])
-        if is_joined(node) and node.name == "concatenate" and int(node.attrs.axis) in (-1, 1):
-            return self._position(node.operands[0].operands)
-        dims, is_row = node.type.dims, False
-        if node.name in ("squeeze", "reshape") and node.is_call:
-            node = node.operands[0]
-            is_row = tuple(node.type.dims) == (1, *dims)
-            if not is_row:
-                return None
-        source = None
-        if is_row and node.kind == FIELD and node.operands[0].name == "split":
-            split = node.operands[0]
-            source, index = split.operands[0], node.attrs.index
-            if int(split.attrs.axis) not in (0, -len(source.type.dims)):
-                return None
-            if len(split.results) != source.type.dims[0]:
-                return None
-        elif is_row and node.name == "strided_slice" and node.is_call:
-            source, index = node.operands[0], first_of_slice(node, 0)
-        elif not is_row and node.name == "take" and node.kind == CALL:
-            source, index = _taken(node)
-        if source is None or index is None or source.type.dims[1:] != dims:
+        if is_joined(node) and node.name == "concatenate":
+            is_last = int(node.attrs.axis) in (-1, len(node.type.dims) - 1)
+            return self._position([(each, None) for each in node.operands[0].operands if is_last])
+        place = position_of(node)
+        if place is None:
             return None
-        steps = source.type.dims[0]
-        while source.name == "reverse" and source.kind == CALL and source.attrs.axis == 0:
-            source, index = source.operands[0], steps - 1 - index
+        source, index = place
+        source = source if sequence is None else sequence
+        while source.name in REVERSES and source.kind == CALL and axis_of_reverse(source) == 0:
+            source, index = source.operands[0], source.type.dims[0] - 1 - index
         return _Position(source, index)
 
     def _join(self, last: Layer, layer: Layer) -> None:
@@ -334,12 +321,3 @@ def _continues(signatures, places, begin: int, k: int) -> bool:
     if here.sequence != last.sequence or abs(here.index - last.index) != 1:
         return False
     return k == begin + 1 or here.index - last.index == last.index - places[k - 2].index
-
-
-def _taken(node: Node) -> tuple[Node | None, int | None]:
-    """Return which position of which tensor a `take` reads, if it is one."""
-    data, indices = node.operands
-    if not indices.is_constant or indices.type.dims != () or int(node.attrs.axis) != 0:
-        return None, None
-    index, size = int(indices.value), data.type.dims[0]
-    return (data, index) if isinstance(size, int) and 0 <= index < size else (None, None)

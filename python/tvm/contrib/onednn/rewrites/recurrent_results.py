@@ -29,6 +29,9 @@ from .recurrent_steps import is_joined
 if TYPE_CHECKING:
     from .recurrent_layers import Layer
 
+# Reversal along axes, in Relay and in Relax.
+REVERSES = ("reverse", "flip", "relax.flip")
+
 _RESHAPES = ("expand_dims", "reshape", "squeeze")
 
 
@@ -59,6 +62,12 @@ def sequence_of(graph: Graph, sequence, like: Node) -> Node:
     return _part(graph, y, 2, begin, begin + width)
 
 
+def axis_of_reverse(node: Node) -> int | None:
+    """Return the axis that an op of `REVERSES` reverses."""
+    axis = getattr(node.attrs, "axis", None)
+    return None if axis is None else int(axis) % len(node.type.dims)
+
+
 def _part(graph: Graph, data: Node, axis: int, begin: int, end: int) -> Node:
     bounds = dict(begin=[begin], end=[end], strides=[1], axes=[axis], slice_mode="end")
     return graph.call("strided_slice", [data], data, **bounds)
@@ -87,7 +96,7 @@ class Results:
         """Replace the states of layers by fields and positions of their results."""
         self._by_c = {layer.steps[-1].c: layer for layer in layers}
         for node in self._graph.nodes:
-            if node.name == "reverse":
+            if node.name in REVERSES:
                 whole = self._reversed(node)
             else:
                 whole = self._last_states(node) or self._stacked(node)
@@ -106,21 +115,23 @@ class Results:
     def _last(self, layer: Layer, field: int) -> Node:
         """Return a last state, a matrix."""
         state = self._graph.field_of(layer.node, field)
-        return self._row(state, 0 if layer.halves is None else layer.halves.index(layer))
+        half = 0 if layer.halves is None else layer.halves.index(layer)
+        return self._row(state, half, layer.steps[0].h)
 
     def _at(self, layer: Layer, h: Node) -> Node:
         """Return the state of a step, a matrix."""
         y = sequence_of(self._graph, layer, layer.node)
-        return self._row(y, self._positions[h][1])
+        return self._row(y, self._positions[h][1], h)
 
-    def _row(self, data: Node, index: int) -> Node:
-        """Return a position along the first axis."""
+    def _row(self, data: Node, index: int, h: Node) -> Node:
+        """Return a position along the first axis, with the dimensions of a state."""
         row = data if data.type.dims[0] == 1 else _part(self._graph, data, 0, index, index + 1)
-        return self._graph.call("squeeze", [row], row, axis=[0])
+        is_row = len(h.type.dims) == 3
+        return row if is_row else self._graph.call("squeeze", [row], row, axis=[0])
 
     def _last_states(self, node: Node) -> Node | None:
         """Return the last states of both directions that a node puts together."""
-        if not is_joined(node) or node.name != "stack" or int(node.attrs.axis) not in (0, -3):
+        if not is_joined(node) or int(node.attrs.axis) not in (0, -len(node.type.dims)):
             return None
         elements = node.operands[0].operands
         layer = self._positions.get(elements[0], (None,))[0] or self._by_c.get(elements[0])
@@ -128,18 +139,20 @@ class Results:
             return None
         for field, name in ((1, "h"), (2, "c")):
             if elements == [getattr(half.steps[-1], name) for half in layer.halves]:
-                return self._graph.field_of(layer.node, field)
+                return self._reshaped(self._graph.field_of(layer.node, field), node)
         return None
 
-    def _stacked(self, node: Node) -> Node | None:
+    def _stacked(
+        self, node: Node, is_reverse: bool = False, like: Node | None = None
+    ) -> Node | None:
         """Return the states of all steps that a node puts together; None for other nodes."""
         if not is_joined(node) or int(node.attrs.axis) not in (0, -len(node.type.dims)):
             return None
         elements = node.operands[0].operands
         if node.name == "concatenate" and any(each.type.dims[:1] != (1,) for each in elements):
             return None
-        whole = self._sequence(elements)
-        return whole if whole is None else self._reshaped(whole, node)
+        whole = self._sequence(elements, is_reverse)
+        return whole if whole is None else self._reshaped(whole, like or node)
 
     def _sequence(self, elements: list[Node], is_reverse: bool = False) -> Node | None:
         """Return the sequence that nodes are the positions of, in order."""
@@ -152,7 +165,12 @@ class Results:
             order = range(len(layer.steps))
             wanted = [(layer, k) for k in (order[::-1] if is_reverse else order)]
             is_whole = [self._positions.get(each) for each in elements] == wanted
-            return sequence_of(self._graph, layer, layer.node) if is_whole else None
+            if not is_whole:
+                return None
+            y = sequence_of(self._graph, layer, layer.node)
+            # The states of some importers have a first dimension of 1.
+            is_matrix = len(first.type.dims) == 2
+            return y if is_matrix else self._reshaped(y, first, (len(order), *first.type.dims))
         is_alike = all(
             each.kind == first.kind
             and each.name == first.name
@@ -175,7 +193,7 @@ class Results:
     def _joined(self, elements: list[Node], is_reverse: bool) -> Node | None:
         """Return the sequence of nodes that put both directions of a layer together."""
         first = elements[0]
-        if not is_joined(first):
+        if not is_joined(first) or len(first.operands[0].operands[0].type.dims) != 2:
             return None
         halves = [self._positions.get(each, (None,))[0] for each in first.operands[0].operands]
         layer = halves[0]
@@ -221,12 +239,9 @@ class Results:
 
     def _reversed(self, node: Node) -> Node | None:
         """Return the result of a layer whose positions are reversed twice."""
-        if node.kind != CALL or int(node.attrs.axis) != 0:
+        if node.kind != CALL or axis_of_reverse(node) != 0:
             return None
         stacked = node.operands[0]
         while stacked.name in _RESHAPES and stacked.type.dims[:1] == node.type.dims[:1]:
             stacked = stacked.operands[0]
-        if not is_joined(stacked) or stacked.name != "stack" or int(stacked.attrs.axis) != 0:
-            return None
-        whole = self._sequence(stacked.operands[0].operands, is_reverse=True)
-        return whole if whole is None else self._reshaped(whole, node)
+        return self._stacked(stacked, is_reverse=True, like=node)

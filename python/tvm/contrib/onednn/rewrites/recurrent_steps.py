@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..graph.infer import sliced
-from ..graph.node import FIELD, TUPLE, Node
+from ..graph.node import CALL, FIELD, TUPLE, Node
 from ..policy.op_view import Tensor
 from ..policy.rules.recurrent import GRU, LSTM, RNN
 
@@ -51,12 +51,16 @@ class Product(NamedTuple):
         The constant, of shape (outputs, inputs); None for the identity.
     rows, columns : slice
         The part of the weight.
+    sequence : Node | None
+        What is multiplied if the inputs of all steps are multiplied at once; the operand is then a
+        position of that product, and its position of this sequence is meant.
     """
 
     operand: Node
     weight: Node | None
     rows: slice
     columns: slice
+    sequence: Node | None = None
 
 
 class Gate:
@@ -91,7 +95,7 @@ class Gate:
             for operand, first in inner:
                 self._read(operand, first, first + end - begin)
         elif not self._is_dense(node):
-            self.products.append(Product(node, None, slice(begin, end), slice(0, 0)))
+            self._read_leaf(node, begin, end)
         else:
             self.ops.append(node)
             data, weight = node.operands
@@ -100,6 +104,24 @@ class Gate:
                 columns = slice(column, column + part.type.dims[-1])
                 self.products.append(Product(part, weight, slice(begin, end), columns))
                 column = columns.stop
+
+    def _read_leaf(self, node: Node, begin: int, end: int) -> None:
+        """Read what may be a position of the product of all inputs."""
+        place = position_of(node)
+        dense = place[0] if place is not None else None
+        biases = []
+        while dense is not None and dense.name == "add" and dense.is_call:
+            data, bias = sorted(dense.operands, key=lambda operand: operand.is_constant)
+            is_bias = bias.is_constant and bias.type.shape == dense.type.dims[-1:]
+            biases.append((bias, slice(begin, end)))
+            dense = data if is_bias and data.type.dims == dense.type.dims else None
+        if dense is None or not self._is_dense(dense):
+            self.products.append(Product(node, None, slice(begin, end), slice(0, 0)))
+            return
+        data, weight = dense.operands
+        columns = slice(0, weight.type.shape[1])
+        self.biases += biases
+        self.products.append(Product(node, weight, slice(begin, end), columns, data))
 
     def _operands(self, node: Node, begin: int) -> list[tuple[Node, int]] | None:
         """Return what a sum or a part of columns reads, with the first column of each."""
@@ -152,6 +174,38 @@ def first_of_slice(node: Node, axis: int) -> int | None:
     return first
 
 
+def position_of(node: Node) -> tuple[Node, int] | None:
+    """Return which tensor a matrix is a position of along its first axis, and which position."""
+    dims = _matrix_dims(getattr(node.type, "dims", ()))
+    row = node
+    while row.name in ("squeeze", "reshape") and row.is_call:
+        row = row.operands[0]
+        if row.type.dims != (1, *dims):
+            return None
+    source, index = None, None
+    if row.type.dims == (1, *dims) and row.kind == FIELD and row.operands[0].name == "split":
+        split = row.operands[0]
+        source, index = split.operands[0], row.attrs.index
+        is_first = int(split.attrs.axis) in (0, -len(source.type.dims))
+        source = source if is_first and len(split.results) == source.type.dims[0] else None
+    elif row.type.dims == (1, *dims) and row.name == "strided_slice" and row.is_call:
+        source, index = row.operands[0], first_of_slice(row, 0)
+    elif row is node and row.name == "take" and row.kind == CALL:
+        source, index = _taken(row)
+    if source is None or index is None or source.type.dims[1:] != dims:
+        return None
+    return source, index
+
+
+def _taken(node: Node) -> tuple[Node | None, int | None]:
+    """Return which position of which tensor a `take` reads, if it is one."""
+    data, indices = node.operands
+    if not indices.is_constant or indices.type.dims != () or int(node.attrs.axis) != 0:
+        return None, None
+    index, size = int(indices.value), data.type.dims[0]
+    return (data, index) if isinstance(size, int) and 0 <= index < size else (None, None)
+
+
 def is_joined(node: Node) -> bool:
     """Whether a node puts several together."""
     is_op = node.name in ("concatenate", "stack") and node.is_call
@@ -170,15 +224,20 @@ def _is_last(axis: int, node: Node) -> bool:
     return int(axis) in (-1, len(dims) - 1)
 
 
+def _matrix_dims(dims: tuple) -> tuple:
+    """Return dimensions without a first one that is 1 of a tensor of rank 3."""
+    return dims[1:] if len(dims) == 3 and dims[0] == 1 else dims
+
+
 def _is_matrix(node: Node) -> bool:
-    """Whether a node is a matrix of a known number of columns."""
-    dims = getattr(node.type, "dims", ())
+    """Whether a node is a matrix of a known number of columns, or has a dimension of 1 before."""
+    dims = _matrix_dims(getattr(node.type, "dims", ()))
     return len(dims) == 2 and isinstance(dims[1], int)
 
 
 def _is_addend(operand: Node, result: Node) -> bool:
     """Whether an operand of a sum has all columns of the result."""
-    dims, wanted = operand.type.dims, result.type.dims
+    dims, wanted = _matrix_dims(operand.type.dims), _matrix_dims(result.type.dims)
     if operand.is_constant:
         return len(dims) <= len(wanted) and dims[-1:] == wanted[-1:]
     return dims == wanted

@@ -20,13 +20,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 import numpy as np
 
 from ..graph.node import Node
 from ..policy.rules.recurrent import LSTM
 from .recurrent_steps import Gate, Product, Step, is_same
+
+# An operand of the weight of the input, and `Product.sequence`.
+Input = tuple[Node, Optional[Node]]
 
 
 class Initial(NamedTuple):
@@ -58,13 +61,13 @@ class FirstStep(NamedTuple):
 
     Parameters
     ----------
-    inputs : list[Node]
+    inputs : list[Input]
         Its input, in parts.
     initial : Initial
         The states.
     """
 
-    inputs: list[Node]
+    inputs: list[Input]
     initial: Initial
 
 
@@ -94,14 +97,14 @@ class Signature(NamedTuple):
     ----------
     key : Hashable
         Equal for the steps of a layer.
-    inputs : list[Node]
+    inputs : list[Input]
         The input, in parts.
     parts : list[_GateParts]
         The gates; that of a linear reset is the last.
     """
 
     key: Hashable
-    inputs: list[Node]
+    inputs: list[Input]
     parts: list[_GateParts]
 
     def arrays(self) -> list[np.ndarray] | None:
@@ -148,7 +151,7 @@ class Weights:
             last = parts.pop()
             parts.append(_GateParts(last.inputs, linear.products[0], last.gate))
             parts.append(_GateParts([], linear.products[0], linear))
-        inputs = [each.operand for each in parts[0].inputs]
+        inputs = [_input(each) for each in parts[0].inputs]
         gates = [part for part in parts if part.inputs]
         if not inputs or len(gates) != len(step.gates):
             return None
@@ -158,7 +161,7 @@ class Weights:
             state = _shape(part.state)
             if any(each.weight is None for each in products) or state != (hidden, hidden):
                 return None
-            if part.inputs and [each.operand for each in part.inputs] != inputs:
+            if part.inputs and [_input(each) for each in part.inputs] != inputs:
                 return None
         key = (
             step.name,
@@ -180,7 +183,7 @@ class Weights:
             given = {self._key(each): each for each in gate.products if each.weight is not None}
             if any(key not in given for key in wanted):
                 return None
-            found = [given.pop(key).operand for key in wanted]
+            found = [_input(given.pop(key)) for key in wanted]
             if wanted:
                 inputs.append(found)
             identities = [each.operand for each in gate.products if each.weight is None]
@@ -207,7 +210,9 @@ class Weights:
         h = step.last_h if step.last_h is not None else (states[0] if states else None)
         if any(not is_same(state, h) for state in states):
             return None
-        value = h.value.astype("float64") if h is not None and h.is_constant else None
+        value = None
+        if h is not None and h.is_constant:
+            value = h.value.reshape(h.type.shape[-2:]).astype("float64")
         if folded and h is not None and value is None:
             return None
         initial = Initial(h, step.last_c)
@@ -237,6 +242,10 @@ class Weights:
         return self._digests[constant]
 
 
+def _input(product: Product) -> Input:
+    return product.operand, product.sequence
+
+
 def _shape(product: Product) -> tuple[int, int]:
     rows, columns = product.rows, product.columns
     return rows.stop - rows.start, columns.stop - columns.start
@@ -250,7 +259,7 @@ def _bias(gate: Gate) -> np.ndarray:
     """Return the sum of the biases of a gate, of shape (sequences, width), or (1, width)."""
     total = np.zeros((1, gate.width))
     for node, where in gate.biases:
-        total = total + np.atleast_2d(node.value)[:, where].astype("float64")
+        total = total + node.value.reshape(-1, node.type.shape[-1])[:, where].astype("float64")
     return total if (total != total[:1]).any() else total[:1]
 
 
