@@ -32,8 +32,8 @@ from ..graph.graph import Graph
 from ..graph.node import CALL, Node
 from ..policy.op_spec import Rules
 from ..policy.rules.recurrent import GATES, GRU, LSTM, RNN
-from .recurrent_results import REVERSES, Results, axis_of_reverse, sequence_of
-from .recurrent_steps import Step, is_joined, position_of, read_step
+from .recurrent_results import Results, sequence_of
+from .recurrent_steps import Step, is_joined, position_of, read_step, unreversed
 from .recurrent_weights import Initial, Input, Weights
 
 
@@ -277,10 +277,7 @@ class _LayerReader:
         if place is None:
             return None
         source, index = place
-        source = source if sequence is None else sequence
-        while source.name in REVERSES and source.kind == CALL and axis_of_reverse(source) == 0:
-            source, index = source.operands[0], source.type.dims[0] - 1 - index
-        return _Position(source, index)
+        return _Position(*unreversed(source if sequence is None else sequence, index))
 
     def _join(self, last: Layer, layer: Layer) -> None:
         """Write two layers that read one sequence in opposite directions as one op."""

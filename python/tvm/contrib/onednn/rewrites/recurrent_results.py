@@ -24,13 +24,10 @@ from ..graph.graph import Graph
 from ..graph.node import CALL, TUPLE, Node
 from ..policy.rules.recurrent import LSTM
 from .maker import Maker
-from .recurrent_steps import is_joined
+from .recurrent_steps import is_joined, is_reverse_of_steps
 
 if TYPE_CHECKING:
     from .recurrent_layers import Layer
-
-# Reversal along axes, in Relay and in Relax.
-REVERSES = ("reverse", "flip", "relax.flip")
 
 _RESHAPES = ("expand_dims", "reshape", "squeeze")
 
@@ -62,12 +59,6 @@ def sequence_of(graph: Graph, sequence, like: Node) -> Node:
     return _part(graph, y, 2, begin, begin + width)
 
 
-def axis_of_reverse(node: Node) -> int | None:
-    """Return the axis that an op of `REVERSES` reverses."""
-    axis = getattr(node.attrs, "axis", None)
-    return None if axis is None else int(axis) % len(node.type.dims)
-
-
 def _part(graph: Graph, data: Node, axis: int, begin: int, end: int) -> Node:
     bounds = dict(begin=[begin], end=[end], strides=[1], axes=[axis], slice_mode="end")
     return graph.call("strided_slice", [data], data, **bounds)
@@ -91,15 +82,15 @@ class Results:
     def __init__(self, graph: Graph, positions: dict[Node, tuple[Layer, int]]):
         self._graph, self._positions = graph, positions
         self._by_c: dict[Node, Layer] = {}
+        self._y: dict[Layer, Node] = {}
+        self._by_y: dict[Node, Layer] = {}
 
     def replace(self, layers: list[Layer]) -> None:
         """Replace the states of layers by fields and positions of their results."""
         self._by_c = {layer.steps[-1].c: layer for layer in layers}
         for node in self._graph.nodes:
-            if node.name in REVERSES:
-                whole = self._reversed(node)
-            else:
-                whole = self._last_states(node) or self._stacked(node)
+            whole = self._reversed(node) or self._last_states(node) or self._stacked(node)
+            whole = whole or self._both(node)
             if whole is not None:
                 self._graph.replace(node, whole)
         for layer in layers:
@@ -120,8 +111,26 @@ class Results:
 
     def _at(self, layer: Layer, h: Node) -> Node:
         """Return the state of a step, a matrix."""
-        y = sequence_of(self._graph, layer, layer.node)
+        y = self._y_of(layer)
         return self._row(y, self._positions[h][1], h)
+
+    def _y_of(self, layer: Layer) -> Node:
+        """Return the states of all steps."""
+        if layer not in self._y:
+            self._y[layer] = sequence_of(self._graph, layer, layer.node)
+            self._by_y[self._y[layer]] = layer
+        return self._y[layer]
+
+    def _both(self, node: Node) -> Node | None:
+        """Return the result of a layer that a node puts together of both directions."""
+        if not is_joined(node) or node.name != "concatenate" or int(node.attrs.axis) not in (2, -1):
+            return None
+        elements = node.operands[0].operands
+        layer = self._by_y.get(elements[0])
+        if layer is None or layer.halves is None:
+            return None
+        is_both = elements == [self._y.get(half) for half in layer.halves]
+        return self._graph.field_of(layer.node, 0) if is_both else None
 
     def _row(self, data: Node, index: int, h: Node) -> Node:
         """Return a position along the first axis, with the dimensions of a state."""
@@ -167,7 +176,7 @@ class Results:
             is_whole = [self._positions.get(each) for each in elements] == wanted
             if not is_whole:
                 return None
-            y = sequence_of(self._graph, layer, layer.node)
+            y = self._y_of(layer)
             # The states of some importers have a first dimension of 1.
             is_matrix = len(first.type.dims) == 2
             return y if is_matrix else self._reshaped(y, first, (len(order), *first.type.dims))
@@ -231,6 +240,8 @@ class Results:
     def _reshaped(self, data: Node, like: Node, dims: tuple | None = None) -> Node | None:
         """Return data with the dimensions of a node, or others; None where these are open."""
         dims = like.type.dims if dims is None else dims
+        if data.name == "reshape" and not data.is_live:
+            data = data.operands[0]
         if data.type.dims == dims:
             return data
         if not all(isinstance(size, int) for size in dims):
@@ -239,7 +250,7 @@ class Results:
 
     def _reversed(self, node: Node) -> Node | None:
         """Return the result of a layer whose positions are reversed twice."""
-        if node.kind != CALL or axis_of_reverse(node) != 0:
+        if not is_reverse_of_steps(node):
             return None
         stacked = node.operands[0]
         while stacked.name in _RESHAPES and stacked.type.dims[:1] == node.type.dims[:1]:

@@ -37,6 +37,9 @@ from ..policy.rules.recurrent import GRU, LSTM, RNN
 # A gate is computed by fewer ops than this; so each is read in constant time.
 MAX_OPS = 24
 
+# Reversal along axes, in Relay and in Relax.
+REVERSES = ("reverse", "flip", "relax.flip")
+
 RNN_ACTIVATIONS = {"tanh": "tanh", "nn.relu": "relu"}
 
 
@@ -194,6 +197,21 @@ def position_of(node: Node) -> tuple[Node, int] | None:
         source, index = _taken(row)
     if source is None or index is None or source.type.dims[1:] != dims:
         return None
+    return unreversed(source, index)
+
+
+def is_reverse_of_steps(node: Node) -> bool:
+    """Whether a node reverses a tensor along its first axis."""
+    if node.name not in REVERSES or node.kind != CALL:
+        return False
+    axis, dims = getattr(node.attrs, "axis", None), node.type.dims
+    return axis is not None and isinstance(dims[0], int) and int(axis) % len(dims) == 0
+
+
+def unreversed(source: Node, index: int) -> tuple[Node, int]:
+    """Return the tensor that a tensor, perhaps, reverses, and the position there."""
+    while is_reverse_of_steps(source):
+        source, index = source.operands[0], source.type.dims[0] - 1 - index
     return source, index
 
 
