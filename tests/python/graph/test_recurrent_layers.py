@@ -96,6 +96,22 @@ def stacked(kind, is_bidirectional):
     return build
 
 
+def hoisted(kind, is_bidirectional=False, **options):
+    """The inputs of all steps are multiplied at once, as PyTorch decomposes a layer."""
+
+    def build(r):
+        x, results = r.input(STEPS, BATCH, INPUTS), []
+        for order in (slice(None), slice(None, None, -1))[: 1 + is_bidirectional]:
+            layer = Unrolled(r, kind, INPUTS, HIDDEN, is_hoisted=True, **options)
+            zeros = [r.constant(np.zeros((1, BATCH, HIDDEN))) for _ in _states(r, kind, 0.0)]
+            parts = positions(r, layer.product(x), "slice")[order]
+            h = layer.run(parts, *zeros)[0][order]
+            results.append(r.call("concatenate", r.tuple(*h), axis=0))
+        return [r.call("concatenate", r.tuple(*results), axis=-1) if is_bidirectional else h[-1]]
+
+    return build
+
+
 def some_positions(r):
     """Not all states are read, and one is read twice."""
     h, _ = _layer(r, r.input(STEPS, BATCH, INPUTS), "gru")
@@ -148,6 +164,10 @@ FUSED = {
     "lstm-of-lstm": (stacked("lstm", False), 2),
     "gru-of-gru-both": (stacked("gru", True), 2),
     "rnn-of-rnn": (stacked("rnn", False), 2),
+    "lstm-hoisted": (hoisted("lstm"), 1),
+    "lstm-hoisted-both": (hoisted("lstm", is_bidirectional=True), 1),
+    "gru-hoisted-both-no-bias": (hoisted("gru", is_bidirectional=True, has_bias=False), 1),
+    "rnn-hoisted-relu": (hoisted("rnn", activation="nn.relu"), 1),
     "some-positions": (some_positions, 1),
     "encoder-and-decoder": (decoder, 2),
     "tanh-as-initial-cell": (image_captions, 1),

@@ -45,6 +45,8 @@ class Unrolled:
         That of an RNN, or of the candidate.
     has_bias : bool
         Whether there are biases.
+    is_hoisted : bool
+        Whether what `run` is given are positions of `product`.
     changed : dict
         By step: what is done to the weight there.
     gate_op : callable
@@ -63,16 +65,22 @@ class Unrolled:
         is_convex=False,
         activation="tanh",
         has_bias=True,
+        is_hoisted=False,
         changed=(),
         gate_op=None,
     ):
         self.r, self.kind, self.hidden = r, kind, hidden
         self.is_one_matmul, self.is_sliced, self.is_linear = is_one_matmul, is_sliced, is_linear
         self.is_convex, self.activation, self.has_bias = is_convex, activation, has_bias
+        self.is_hoisted = is_hoisted
         self.changed, self.gate_op = dict(changed), gate_op or (lambda node, last: node)
         rows = GATES[kind] * hidden
         self.weights = [RANDOM.standard_normal((rows, size)) / 2 for size in (inputs, hidden)]
         self.biases = [RANDOM.standard_normal(rows) / 2 for _ in range(2)]
+
+    def product(self, x):
+        """Return the product of the inputs of all steps, with the bias of the input."""
+        return self._biased(self._dense(None, x, self.weights[0]), self.biases[0])
 
     def run(self, parts, *states):
         """Return the states of all steps: a list for h, one for c of an LSTM."""
@@ -103,6 +111,8 @@ class Unrolled:
 
     def _sums(self, k, x, h):
         """Return the products of the input and of the state, with their biases."""
+        if self.is_hoisted:
+            return x, self._biased(self._dense(k, h, self.weights[1]), self.biases[1])
         data, state = (self._dense(k, each, w) for each, w in zip((x, h), self.weights))
         return self._biased(data, self.biases[0]), self._biased(state, self.biases[1])
 
