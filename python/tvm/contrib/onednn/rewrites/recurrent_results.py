@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from ..graph.graph import Graph
 from ..graph.node import CALL, TUPLE, Node
+from ..policy.op_view import Tensor
 from ..policy.rules.recurrent import LSTM
 from .maker import Maker
 from .recurrent_steps import is_joined, is_reverse_of_steps
@@ -64,8 +65,13 @@ def _part(graph: Graph, data: Node, axis: int, begin: int, end: int) -> Node:
     return graph.call("strided_slice", [data], data, **bounds)
 
 
+def _known(dims: tuple) -> list[int]:
+    """Return dimensions with -1 for open ones."""
+    return [size if isinstance(size, int) else -1 for size in dims]
+
+
 def _types(node: Node) -> list[tuple]:
-    return [(each.dims, each.dtype) for each in node.results]
+    return [(_known(each.dims), each.dtype) for each in node.results]
 
 
 class Results:
@@ -238,15 +244,18 @@ class Results:
         return self._graph.call(node.name, operands, node, axis=axis)
 
     def _reshaped(self, data: Node, like: Node, dims: tuple | None = None) -> Node | None:
-        """Return data with the dimensions of a node, or others; None where these are open."""
+        """Return data with the dimensions of a node, or others; at most one may be open."""
         dims = like.type.dims if dims is None else dims
         if data.name == "reshape" and not data.is_live:
             data = data.operands[0]
-        if data.type.dims == dims:
-            return data
-        if not all(isinstance(size, int) for size in dims):
+        shape, given = _known(dims), _known(data.type.dims)
+        if shape.count(-1) > 1:
             return None
-        return self._graph.call("reshape", [data], like, newshape=list(dims), allowzero=False)
+        # Of the same number of elements, the open dimensions are equal, too.
+        if shape == given:
+            return data
+        type_ = Tensor(tuple(dims), data.type.dtype)
+        return self._graph.call("reshape", [data], like, type_, newshape=shape, allowzero=False)
 
     def _reversed(self, node: Node) -> Node | None:
         """Return the result of a layer whose positions are reversed twice."""

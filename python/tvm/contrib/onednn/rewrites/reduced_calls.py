@@ -29,6 +29,7 @@ from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor, Value
 from ..policy.quantized import dequantized_operands
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE
+from ..policy.rules.recurrent import GATES
 from ..policy.tensors import known_product
 
 # The types of conditions and indices, which stay as they are.
@@ -121,6 +122,9 @@ class ReducedCalls:
         graph, dtype = self.graph, self.rules.options.precision
         spec = self.rules.ops.get(graph.ops[i])
         if spec is None or spec.name == "cast" or (spec.grows and dtype == "float16"):
+            return False
+        # Their sums run over many steps, and the bias stays in float32.
+        if spec.name in GATES:
             return False
         read, results = (list(map(self._result, each)) for each in (self.read(i), self.results(i)))
         tensors = [*filterfalse(_is_kept, read), *results]

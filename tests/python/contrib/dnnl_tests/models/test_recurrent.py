@@ -23,6 +23,7 @@ import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
@@ -174,6 +175,31 @@ def test_excluded_layer_stays_unrolled(case):
     report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, params, **options))
     assert report.composites == composites
     assert report.partitions == 1 and report.offloaded == report.total
+    direct.check(mod, inputs, reference=expected, options=options, rtol=RTOL)
+
+
+def test_open_batch():
+    model = recurrent("LSTM", has_initial=True)
+    inputs, expected = values(model)
+    for each in (*model.graph.input, *model.graph.output):
+        dims = each.type.tensor_type.shape.dim
+        dims[2 if each.name == "y" else 1].dim_param = "batch"
+    mod = dnnl.partition_for_dnnl(*dnnl.from_onnx(model))
+    report = dnnl.offload_report(mod)
+    assert report.composites == {"dnnl.lstm": 1} and report.offloaded == report.total
+    testing.assert_close(testing.run(mod, inputs, executor="vm"), expected, RTOL)
+
+
+def test_precision():
+    """A layer stays in float32."""
+    if not cpu.computes("bfloat16"):
+        pytest.skip("oneDNN does not support bfloat16 on this CPU")
+    model = LAYERS["gru-linear-both"]
+    inputs, expected = values(model)
+    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
+    options = {"precision": "bfloat16"}
+    report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, params, **options))
+    assert report.composites == {"dnnl.gru": 1}
     direct.check(mod, inputs, reference=expected, options=options, rtol=RTOL)
 
 
