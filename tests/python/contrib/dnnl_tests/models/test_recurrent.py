@@ -24,7 +24,12 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
 from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.rewrites.pipeline import rewrite
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.reader import RelayGraph
+from tvm.relay.op.contrib._dnnl.writer import write
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
@@ -118,30 +123,16 @@ def test_compiled(codegen):
         testing.assert_close(testing.run(mod, inputs), expected, RTOL)
 
 
-def test_body_computes_the_layer():
-    """What a function that stands for a layer computes where TVM runs it."""
+def test_layer_on_tvm():
+    """What is written for TVM where a layer stays there."""
     model = LAYERS["lstm-both-initial"]
     inputs, expected = values(model)
-    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
-    mod = dnnl.partition_for_dnnl(mod, params)
-    main = mod["main"]
-    inlined = relay.Function(main.params, _Inlined(mod).visit(main.body))
-    testing.assert_close(testing.run(tvm.IRModule.from_expr(inlined), inputs), expected, RTOL)
-
-
-class _Inlined(relay.ExprMutator):
-    """Puts the bodies of all functions in the place of calls of them."""
-
-    def __init__(self, mod):
-        super().__init__()
-        self._mod = mod
-
-    def visit_call(self, call):
-        args = [self.visit(arg) for arg in call.args]
-        func = self._mod[call.op] if isinstance(call.op, relay.GlobalVar) else call.op
-        if isinstance(func, relay.Function):
-            return self.visit(relay.bind(func.body, dict(zip(func.params, args))))
-        return relay.Call(func, args, call.attrs)
+    mod, _ = relay.frontend.from_onnx(model, freeze_params=True)
+    graph = RelayGraph(relay.transform.InferType()(mod)["main"])
+    rewrite(graph, Rules(TABLE), "main", {})
+    assert "dnnl.lstm" in graph.ops
+    mod = tvm.IRModule.from_expr(write(graph))
+    testing.assert_close(testing.run(mod, inputs), expected, RTOL)
 
 
 UNROLLED = {

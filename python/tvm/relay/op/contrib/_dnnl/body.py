@@ -70,7 +70,9 @@ class Body:
     def value(self, node: Node) -> relay.Expr:
         """Return the expression that computes a node, of what its operands are known by."""
         origin = node.origin
-        if self.is_written_as_read(node):
+        # The body of a layer that was read is not for TVM.
+        is_unrolled = node.name in GATES and not self._is_for_onednn
+        if self.is_written_as_read(node) and not is_unrolled:
             expr = _of_operands(origin, [self.read(operand) for operand in origin.operands])
             # TVM cannot look into what someone has made for oneDNN.
             is_left = is_composite(expr) and not self._is_for_onednn

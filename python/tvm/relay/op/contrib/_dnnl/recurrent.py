@@ -14,19 +14,24 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Writes recurrent layers in Relay, which has no ops for them: as the ops of all steps.
+"""Writes recurrent layers in Relay, which has no ops for them: as the ops of all steps for TVM.
 
-For oneDNN these are the body of a function, which stands for one op; its attributes are the op's.
+For oneDNN a function stands for a layer, whose attributes are the layer's. Its body is an op that
+has a type and that TVM cannot run: TVM's passes would spend seconds on the ops of all steps. With
+open dimensions it is these ops all the same, which have shape functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tvm import relay, tir
+from tvm import ir, relay, tir
 from tvm.contrib.onednn.graph.node import Node
 from tvm.contrib.onednn.policy.rules.recurrent import DIRECTIONS, GRU, LSTM, RNN, states_of
+from tvm.relay.op import op as _op
 from tvm.runtime import String
+
+_LAYER = "dnnl.recurrent_layer"
 
 
 def unrolled(node: Node, *args: relay.Expr) -> relay.Tuple:
@@ -75,14 +80,45 @@ def layer(node: Node, args: Sequence[relay.Expr], types: Sequence) -> relay.Call
     """
     *inputs, result = types
     params = [relay.var(f"data{k}", type_) for k, type_ in enumerate(inputs)]
-    func = relay.Function(params, unrolled(node, *params), result)
-    # Patterns of TVM do not look into functions that have the second.
-    func = func.with_attr({"Composite": String(node.name), "PartitionedFromPattern": String("")})
     attrs = {
         key: String(value) if isinstance(value, str) else tir.IntImm("int32", int(value))
         for key, value in vars(node.attrs).items()
     }
+    if any(None in operand.shape for operand in node.args):
+        # TVM's VM computes the shapes of the results by those of the body.
+        body = unrolled(node, *params)
+    else:
+        known = {"batch_first": attrs["batch_first"], "results": len(result.fields)}
+        own = ir.make_node("DictAttrs", **known)
+        body = relay.Call(ir.Op.get(_LAYER), [relay.Tuple(params)], own)
+    func = relay.Function(params, body, result)
+    # Patterns of TVM do not look into functions that have the second.
+    func = func.with_attr({"Composite": String(node.name), "PartitionedFromPattern": String("")})
     return relay.Call(func.with_attr(attrs), list(args))
+
+
+def _layer_type(types: Sequence, attrs) -> relay.TupleType:
+    """Return the type of the results of a layer."""
+    data, _, recurrent, _, *initial = types[0].fields
+    batch = data.shape[0 if int(attrs["batch_first"]) else 1]
+    count, _, hidden = recurrent.shape
+    dtypes = [state.dtype for state in initial] or [data.dtype] * (int(attrs["results"]) - 1)
+    y = relay.TensorType([*data.shape[:2], int(count) * int(hidden)], data.dtype)
+    return relay.TupleType([y, *(relay.TensorType([count, batch, hidden], d) for d in dtypes)])
+
+
+def _register() -> None:
+    _op.register(_LAYER, "A recurrent layer of oneDNN, in a function that stands for it.")
+    layer_op = ir.Op.get(_LAYER)
+    layer_op.set_num_inputs(1)
+    layer_op.add_argument("data", "Tuple of tensors", "The operands of the layer.")
+    layer_op.set_attrs_type_key("DictAttrs")
+    layer_op.add_type_rel("DNNLRecurrentLayer", _layer_type)
+    _op.register_pattern(_LAYER, _op.OpPattern.OPAQUE)
+    _op.register_stateful(_LAYER, False)
+
+
+_register()
 
 
 def _item(data: relay.Expr, index: int) -> relay.Expr:
