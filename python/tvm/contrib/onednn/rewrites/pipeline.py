@@ -46,6 +46,7 @@ from .move_in_int8 import (
 from .propagate_strides import propagate_strides
 from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
+from .recurrent_layers import read_recurrent_layers
 from .reduced_precision import reduce_precision
 from .simplify import simplify, weights_as_dense_has_them
 from .softmax_guards import fuse_softmax_guards
@@ -90,7 +91,8 @@ def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str])
     run = _Run(graph, rules, function, failures)
     run.steps(simplify, static_reshape, read_dequantize, fold_constants)
     run.steps(fuse_softmax_guards, decompose)
-    run.steps(fold_constants, simplify, weights_as_dense_has_them, hoist_input_products, read_qnn)
+    run.steps(fold_constants, simplify, weights_as_dense_has_them)
+    run.steps(read_recurrent_layers, hoist_input_products, read_qnn)
     _read_in_8_bits(run)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)
     run.steps(fold_scale)

@@ -14,24 +14,130 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""LSTM and GRU as TVM's ONNX importer unrolls them."""
+"""LSTM, GRU and RNN as TVM's ONNX importer unrolls them, which become one op again."""
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
+from tvm.contrib.onednn.policy import cpu
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.rewrites.pipeline import rewrite
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.reader import RelayGraph
+from tvm.relay.op.contrib._dnnl.writer import write
 from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
+
 STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 16, 32
-# By kind: gates, attributes, and the composites of a layer in one direction. The matmul of all
-# inputs is one more; that of the first state, which is zeros, is a constant.
-KINDS = {
-    "LSTM": (
-        4,
-        {},
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+# Sums of 48 products in float32, in four steps that squash them.
+RTOL = 1e-5
+
+
+def recurrent(kind, direction="forward", has_initial=False, has_bias=True, **attrs):
+    """Return an ONNX model of one layer with random weights."""
+    directions = 2 if direction == "bidirectional" else 1
+    gates, random = GATES[kind], np.random.default_rng(0)
+    shapes = {"w": (directions, gates * HIDDEN, INPUTS), "r": (directions, gates * HIDDEN, HIDDEN)}
+    shapes |= {"b": (directions, 2 * gates * HIDDEN)} if has_bias else {}
+    weights = [
+        numpy_helper.from_array(random.standard_normal(shape, "float32") / 8, name)
+        for name, shape in shapes.items()
+    ]
+    state = (directions, BATCH, HIDDEN)
+    names = ["h", "c"][: 1 + (kind == "LSTM")]
+    ends = {"x": (STEPS, BATCH, INPUTS), **({f"{each}0": state for each in names})}
+    ends = ends if has_initial else {"x": ends["x"]}
+    results = {"y": (STEPS, directions, BATCH, HIDDEN), **{f"{each}n": state for each in names}}
+    operands = ["x", "w", "r", "b" if has_bias else "", "", *list(ends)[1:]]
+    sizes = dict(hidden_size=HIDDEN, direction=direction)
+    node = helper.make_node(kind, operands, list(results), **sizes, **attrs)
+    inputs, outputs = (
+        [
+            helper.make_tensor_value_info(each, TensorProto.FLOAT, shape)
+            for each, shape in of.items()
+        ]
+        for of in (ends, results)
+    )
+    graph = helper.make_graph([node], kind, inputs, outputs, weights)
+    opset = [helper.make_opsetid("", 14)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    onnx.checker.check_model(model)
+    return model
+
+
+def values(model):
+    """Return inputs of a model, and what onnxruntime computes of them."""
+    random = np.random.default_rng(1)
+    inputs = {
+        each.name: random.standard_normal(
+            [dim.dim_value for dim in each.type.tensor_type.shape.dim], "float32"
+        )
+        for each in model.graph.input
+    }
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    return inputs, session.run(None, inputs)
+
+
+LAYERS = {
+    "lstm": recurrent("LSTM"),
+    "lstm-both-initial": recurrent("LSTM", "bidirectional", has_initial=True),
+    "lstm-reverse-no-bias": recurrent("LSTM", "reverse", has_bias=False),
+    "gru-initial": recurrent("GRU", has_initial=True),
+    "gru-both": recurrent("GRU", "bidirectional"),
+    "gru-linear-both": recurrent("GRU", "bidirectional", linear_before_reset=1),
+    "gru-linear-reverse-no-bias": recurrent(
+        "GRU", "reverse", has_bias=False, linear_before_reset=1
+    ),
+    "rnn-both": recurrent("RNN", "bidirectional"),
+    "rnn-relu-initial": recurrent("RNN", has_initial=True, activations=["Relu"]),
+}
+
+
+@pytest.mark.parametrize("model", LAYERS.values(), ids=LAYERS)
+def test_layer_is_one_op(model):
+    inputs, expected = values(model)
+    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
+    name = f"dnnl.{model.graph.node[0].op_type.lower()}"
+    report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, params))
+    assert report.composites == {name: 1} and report.partitions == 1
+    assert report.offloaded == report.total
+    direct.check(mod, inputs, reference=expected, rtol=RTOL)
+
+
+@pytest.mark.parametrize("codegen", ["JSON", "C_SRC"])
+def test_compiled(codegen):
+    model = LAYERS["gru-linear-both"]
+    inputs, expected = values(model)
+    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
+    mod = dnnl.partition_for_dnnl(mod, params)
+    with tvm.transform.PassContext(config={"relay.ext.dnnl.codegen": codegen}):
+        testing.assert_close(testing.run(mod, inputs), expected, RTOL)
+
+
+def test_layer_on_tvm():
+    """What is written for TVM where a layer stays there."""
+    model = LAYERS["lstm-both-initial"]
+    inputs, expected = values(model)
+    mod, _ = relay.frontend.from_onnx(model, freeze_params=True)
+    graph = RelayGraph(relay.transform.InferType()(mod)["main"])
+    rewrite(graph, Rules(TABLE), "main", {})
+    assert "dnnl.lstm" in graph.ops
+    mod = tvm.IRModule.from_expr(write(graph))
+    testing.assert_close(testing.run(mod, inputs), expected, RTOL)
+
+
+UNROLLED = {
+    "lstm": (
+        recurrent("LSTM"),
         {
             "dnnl.dense_bias": 1,
             "dnnl.dense_sum": STEPS - 1,
@@ -39,9 +145,8 @@ KINDS = {
             "dnnl.sigmoid_multiply_sum": STEPS,
         },
     ),
-    "GRU": (
-        3,
-        {"linear_before_reset": 1},
+    "gru-linear": (
+        recurrent("GRU", linear_before_reset=1),
         {
             "dnnl.add_sigmoid": STEPS,
             "dnnl.add_sigmoid_multiply_sum_tanh": STEPS,
@@ -52,50 +157,46 @@ KINDS = {
 }
 
 
-def recurrent(kind, directions):
-    """Return an ONNX model of one layer with random weights."""
-    gates, attrs, _ = KINDS[kind]
-    random = np.random.default_rng(0)
-    shapes = {
-        "w": (directions, gates * HIDDEN, INPUTS),
-        "r": (directions, gates * HIDDEN, HIDDEN),
-        "b": (directions, 2 * gates * HIDDEN),
-    }
-    weights = [
-        numpy_helper.from_array(random.standard_normal(shape, "float32") / 8, name)
-        for name, shape in shapes.items()
-    ]
-    direction = "bidirectional" if directions == 2 else "forward"
-    node = helper.make_node(
-        kind, ["x", *shapes], ["y", "last"], hidden_size=HIDDEN, direction=direction, **attrs
-    )
-    ends = {
-        "x": (STEPS, BATCH, INPUTS),
-        "y": (STEPS, directions, BATCH, HIDDEN),
-        "last": (directions, BATCH, HIDDEN),
-    }
-    x, *outputs = (
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in ends.items()
-    )
-    graph = helper.make_graph([node], kind, [x], outputs, weights)
-    opset = [helper.make_opsetid("", 14)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=8)
-
-
-@pytest.mark.parametrize("directions", [1, 2], ids=["forward", "bidirectional"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_unrolled(kind, directions):
-    model = recurrent(kind, directions)
-    onnx.checker.check_model(model)
+@pytest.mark.parametrize("case", UNROLLED)
+def test_excluded_layer_stays_unrolled(case):
+    model, composites = UNROLLED[case]
+    inputs, expected = values(model)
     mod, params = relay.frontend.from_onnx(model, freeze_params=True)
-    mod = dnnl.partition_for_dnnl(mod, params)
-    _, _, composites = KINDS[kind]
-    report = dnnl.offload_report(mod)
-    assert report.composites == {name: n * directions for name, n in composites.items()}
+    options = {"exclude": ["dnnl.lstm", "dnnl.gru"]}
+    report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, params, **options))
+    assert report.composites == composites
     assert report.partitions == 1 and report.offloaded == report.total
+    direct.check(mod, inputs, reference=expected, options=options, rtol=RTOL)
 
-    x = np.random.default_rng(1).standard_normal((STEPS, BATCH, INPUTS), "float32")
-    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
-    # Sums of 48 products in float32, in four steps that squash them: 1e-5 of the largest output.
-    testing.assert_close(testing.run(mod, {"x": x}), expected, 1e-5)
+
+def test_open_batch():
+    model = recurrent("LSTM", has_initial=True)
+    inputs, expected = values(model)
+    for each in (*model.graph.input, *model.graph.output):
+        dims = each.type.tensor_type.shape.dim
+        dims[2 if each.name == "y" else 1].dim_param = "batch"
+    mod = dnnl.partition_for_dnnl(*dnnl.from_onnx(model))
+    report = dnnl.offload_report(mod)
+    assert report.composites == {"dnnl.lstm": 1} and report.offloaded == report.total
+    testing.assert_close(testing.run(mod, inputs, executor="vm"), expected, RTOL)
+
+
+def test_precision():
+    """A layer stays in float32."""
+    if not cpu.computes("bfloat16"):
+        pytest.skip("oneDNN does not support bfloat16 on this CPU")
+    model = LAYERS["gru-linear-both"]
+    inputs, expected = values(model)
+    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
+    options = {"precision": "bfloat16"}
+    report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, params, **options))
+    assert report.composites == {"dnnl.gru": 1}
+    direct.check(mod, inputs, reference=expected, options=options, rtol=RTOL)
+
+
+def test_other_activation_stays_unrolled():
+    model = recurrent("GRU", activations=["HardSigmoid", "Tanh"])
+    inputs, expected = values(model)
+    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
+    assert "dnnl.gru" not in dnnl.offload_report(dnnl.partition_for_dnnl(mod, params)).composites
+    direct.check(mod, inputs, reference=expected, rtol=RTOL)

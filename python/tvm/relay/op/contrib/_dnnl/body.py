@@ -23,9 +23,11 @@ from collections.abc import Collection
 from tvm import relay, tir
 from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, TUPLE, Node, Origin
 from tvm.contrib.onednn.policy.op_view import Tensor, Value
+from tvm.contrib.onednn.policy.rules.recurrent import GATES
 from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.runtime import String
 
+from . import recurrent
 from .ir.constants import to_constant
 from .ir.dataflow_graph import edges, inlined, is_composite, with_operands
 from .ir.relay_view import op_name
@@ -68,7 +70,9 @@ class Body:
     def value(self, node: Node) -> relay.Expr:
         """Return the expression that computes a node, of what its operands are known by."""
         origin = node.origin
-        if self.is_written_as_read(node):
+        # The body of a layer that was read is not for TVM.
+        is_unrolled = node.name in GATES and not self._is_for_onednn
+        if self.is_written_as_read(node) and not is_unrolled:
             expr = _of_operands(origin, [self.read(operand) for operand in origin.operands])
             # TVM cannot look into what someone has made for oneDNN.
             is_left = is_composite(expr) and not self._is_for_onednn
@@ -85,6 +89,10 @@ class Body:
         if node.expansion is not None:
             return self._formula(node)
         args = [self.read(operand) for operand in node.operands]
+        if node.name in GATES:
+            types = [*map(type_of, node.operands), type_from(node.type)]
+            is_op = self._is_for_onednn
+            return recurrent.layer(node, args, types) if is_op else recurrent.unrolled(node, *args)
         template = node.template.origin.native if node.template is not None else None
         # It may have been read as another op, with other operands.
         if op_name(template) == node.name:
