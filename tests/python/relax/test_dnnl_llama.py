@@ -74,6 +74,19 @@ def test_open_lengths(config, last_only):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * np.abs(other).max())
 
 
+def test_a_traced_cache():
+    """The angles are one partition, as TVM computes their cosines; the layers are the other."""
+    config = dataclasses.replace(llama.TINY, layers=3)
+    model = llama.model(config, llama.random_weights(config), is_traced=True)
+    compiled = tvm_dnnl.compile(model)
+    assert compiled.report.partitions <= 2
+    assert compiled.report.folded["concat"] == 2 * config.layers
+    got = generated(lambda inputs: compiled(*inputs.values()), config, 4)
+    expected = generated(reference(model), config, 4)
+    assert got[0] == expected[0]
+    np.testing.assert_allclose(got[1][-1], expected[1][-1], rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize("past, sequence", [(6, 1), (6, 3)], ids=["token", "several"])
 def test_fixed_lengths(past, sequence):
     config = llama.TINY

@@ -134,8 +134,8 @@ def inputs(config, ids, cache=None):
 class _Builder:
     """Adds the nodes of a Llama to a graph; values are their names."""
 
-    def __init__(self, config, weights):
-        self.config, self.weights = config, weights
+    def __init__(self, config, weights, is_traced=False):
+        self.config, self.weights, self.is_traced = config, weights, is_traced
         self.nodes, self.constants = [], {}
 
     def op(self, kind, *names, outputs=1, **attrs):
@@ -186,6 +186,14 @@ class _Builder:
         """Add the cosines and sines of the positions (batch, 1, sequence, head size)."""
         config = self.config
         powers = np.arange(0, config.size, 2) / config.size
+        if self.is_traced:
+            positions = self.op("Cast", "position_ids", to=TensorProto.FLOAT)
+            columns = self.op("Unsqueeze", positions, self.const([2]))
+            rates = self.const(config.theta ** -powers[None, None], "float32")
+            angles = self.op("MatMul", columns, rates)
+            angles = self.op("Concat", angles, angles, axis=-1)
+            both = (self.op("Cos", angles), self.op("Sin", angles))
+            return [self.op("Unsqueeze", each, self.const([1])) for each in both]
         rates = np.outer(np.arange(config.context), config.theta**-powers)
         if config.is_interleaved:
             rates = np.repeat(rates, 2, axis=1)
@@ -261,9 +269,12 @@ class _Builder:
         query = self.rotated(self.heads(self.linear(x, f"{layer}.q"), config.heads), cos, sin)
         key = self.rotated(self.heads(self.linear(x, f"{layer}.k"), config.kv_heads), cos, sin)
         value = self.heads(self.linear(x, f"{layer}.v"), config.kv_heads)
-        past = f"past_key_values.{layer}"
-        key = self.op("Concat", f"{past}.key", key, axis=2)
-        value = self.op("Concat", f"{past}.value", value, axis=2)
+        pasts = [f"past_key_values.{layer}.{what}" for what in ("key", "value")]
+        if self.is_traced:
+            pasts = [self.op("Concat", past, axis=-2) for past in pasts]
+        key, value = (
+            self.op("Concat", past, new, axis=-2) for past, new in zip(pasts, (key, value))
+        )
         turned = self.op("Transpose", self.repeated(key), perm=[0, 1, 3, 2])
         scale = self.const(1 / math.sqrt(config.size), "float32")
         scores = self.op("Mul", self.op("MatMul", query, turned), scale)
@@ -280,7 +291,7 @@ class _Builder:
         return self.linear(self.op("Mul", silu, self.linear(x, f"{layer}.up")), f"{layer}.down")
 
 
-def model(config, weights, last_only=False):
+def model(config, weights, last_only=False, is_traced=False):
     """Return a Llama as an ONNX model.
 
     Parameters
@@ -291,13 +302,16 @@ def model(config, weights, last_only=False):
         The weights by the names of `Config.shapes`, float32. The output layer uses the embedding.
     last_only : bool
         Whether the logits are those of the last position, (batch, 1, vocabulary).
+    is_traced : bool
+        Whether it is as transformers 5 is traced: angles are computed from the positions, and each
+        past is a concatenation of itself. Not for interleaved rotary embeddings.
 
     Returns
     -------
     onnx.ModelProto
         The model.
     """
-    add = _Builder(config, weights)
+    add = _Builder(config, weights, is_traced)
     x = add.op("Gather", add.weight("embedding"), "input_ids", axis=0)
     (cos, sin), mask, presents = add.angles(), add.mask(), []
     for layer in range(config.layers):
