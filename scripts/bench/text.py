@@ -92,7 +92,7 @@ def _prompts(workers, ids, count, repeat, note):
 
 def _tokens(workers, ids, count, repeat, note):
     """Measure first tokens and further ones; return both metrics, and the tokens by runtime."""
-    found = {name: [] for name in workers}
+    tokens_of = {name: [] for name in workers}
     first = {name: [] for name in workers}
 
     def sampler(name):
@@ -100,7 +100,7 @@ def _tokens(workers, ids, count, repeat, note):
             # A round of each runtime has the lengths that others have in it, and nobody had before.
             begin = FIRST + len(first[name]) * (count + 1)
             tokens, (once, *others) = workers[name].ask("measure", ids[:begin], count + 1)
-            found[name].append(tokens)
+            tokens_of[name].append(tokens)
             first[name].append([once])
             return others
 
@@ -113,15 +113,15 @@ def _tokens(workers, ids, count, repeat, note):
         Metric(f"first token, prompts of {FIRST} to {last}", 1, first),
         Metric(f"each of {count} more tokens", 1, others),
     ]
-    return metrics, found
+    return metrics, tokens_of
 
 
-def same_tokens(found, reference="onnxruntime"):
+def same_tokens(tokens_of, reference="onnxruntime"):
     """Return by runtime how many tokens are the reference's up to the first that differs.
 
     Parameters
     ----------
-    found : dict of str to list of list of int
+    tokens_of : dict of str to list of list of int
         By runtime, the tokens of each round, or None where they are not told.
     reference : str
         The runtime to compare with.
@@ -132,11 +132,11 @@ def same_tokens(found, reference="onnxruntime"):
         The equal tokens of all tokens, empty without a reference.
     """
     equal = {}
-    for name, turns in found.items():
-        if reference not in found or None in turns:
+    for name, turns in tokens_of.items():
+        if reference not in tokens_of or None in turns:
             continue
         count = 0
-        for tokens, expected in zip(turns, found[reference]):
+        for tokens, expected in zip(turns, tokens_of[reference]):
             pairs = [one == other for one, other in zip(tokens, expected)]
             count += (pairs + [False]).index(False)
         equal[name] = f"{count}/{sum(map(len, turns))}"
@@ -205,11 +205,11 @@ def main(args):
                 seconds += worker.ask("measure", ids[:WARM_UP], 1)[1][0]
             workers[name], facts[name] = worker, {"load_s": seconds}
         with console.step("new tokens"):
-            metrics, found = _tokens(workers, ids, args.tokens, rounds, console.note)
+            metrics, tokens_of = _tokens(workers, ids, args.tokens, rounds, console.note)
         for length in PROMPTS:
             with console.step(f"prompts of {length}"):
                 metrics.append(_prompts(workers, ids, length, rounds, console.note))
-        equal = same_tokens(found)
+        equal = same_tokens(tokens_of)
         for name, worker in workers.items():
             facts[name]["peak_mb"] = worker.ask("peak_megabytes")
             facts[name]["equal"] = equal.get(name, "")

@@ -105,9 +105,9 @@ class GgufFile:
             name, value = self._weight(tensor)
             weights[name] = np.ascontiguousarray(value, "float32")
         shapes = self.config.shapes()
-        found = {name: value.shape for name, value in weights.items()}
-        if found != shapes:
-            names = sorted(n for n in {*shapes, *found} if shapes.get(n) != found.get(n))
+        present = {name: value.shape for name, value in weights.items()}
+        if present != shapes:
+            names = sorted(n for n in {*shapes, *present} if shapes.get(n) != present.get(n))
             raise SetupError(
                 f"{self.path}: these weights are not those of a Llama with tied embeddings: "
                 + ", ".join(names)
