@@ -17,6 +17,7 @@
 """The language model of the demo: its GGUF file, its tokenizer, and the tokens it generates."""
 
 import json
+import runpy
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from dnnl_tests.models import llama
 
 from scripts.errors import SetupError
 from scripts.language import generate
+from scripts.layout import ROOT
 
 gguf = pytest.importorskip("gguf")
 
@@ -204,3 +206,14 @@ def test_an_end_and_a_context_that_is_too_short():
     for ids, count in (([1] * 60, 5), ([], 5)):
         with pytest.raises(SetupError, match=f"of {len(ids)} tokens"):
             next(generate.generate(decoder, CONFIG, ids, count))
+
+
+def test_the_example_of_the_documentation(capsys, tmp_path):
+    example = runpy.run_path(str(ROOT / "docs" / "examples" / "language_model.py"))
+    proto = llama.model(CONFIG, llama.random_weights(CONFIG))
+    path = tmp_path / "tiny.onnx"
+    path.write_bytes(proto.SerializeToString())
+    decoder = generate.onnxruntime_decoder(path, threads=1)
+    expected = [token for token, _ in generate.generate(decoder, CONFIG, [3, 5, 9], 6)]
+    assert example["generate"](proto, [3, 5, 9], 6) == expected
+    assert "partitions: 1" in capsys.readouterr().out

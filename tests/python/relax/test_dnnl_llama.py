@@ -17,8 +17,6 @@
 """A decoder as exporters write it: one library for prompts and tokens, and one partition."""
 
 import dataclasses
-import runpy
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -116,12 +114,3 @@ def test_the_first_positions_of_an_open_length_stay_on_tvm():
     partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model))
     reasons = tvm_dnnl.offload_report(partitioned).reasons["strided_slice"]
     assert any("may be empty" in reason for reason in reasons)
-
-
-def test_the_example_of_the_documentation(capsys):
-    path = Path(__file__).parents[3] / "docs" / "examples" / "language_model.py"
-    example = runpy.run_path(str(path))
-    model = llama.model(llama.TINY, llama.random_weights(llama.TINY))
-    expected, *_ = generated(reference(model), llama.TINY, 5)
-    assert example["generate"](model, PROMPT, 5) == expected
-    assert "partitions: 1" in capsys.readouterr().out
