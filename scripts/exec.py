@@ -28,7 +28,7 @@ from scripts import options
 from scripts.errors import SetupError
 from scripts.layout import Layout, PluginLayout
 from scripts.setup.environment import prepare
-from scripts.setup.steps import PackageModels
+from scripts.setup.steps import LanguageModel, PackageModels
 from scripts.setup.variables import newer_onednn, variables
 
 
@@ -97,11 +97,17 @@ def run_command(args, words):
         use_tree(args.tvm)
     layout, also = Layout(), []
     measures = args.command in MEASURE
-    if getattr(args, "relax", False):
+    # Of `bench`, and of `demo`: a language model, which runs on the plug-in.
+    measures_text = measures and getattr(args, "text", False)
+    has_language_model = measures_text or getattr(args, "prompt", None) is not None
+    if getattr(args, "relax", False) or has_language_model:
         layout, also = (layout, [PluginLayout()]) if measures else (PluginLayout(), [])
     more = [PackageModels] if getattr(args, "packages", False) else []
     is_timed = measures and getattr(args, "time", True)
     groups = ("bench",) if is_timed else ()
+    if has_language_model:
+        more.append(LanguageModel)
+        groups += ("bench-text",) if measures_text else ()
     runner = prepare(args, layout, groups, more, also)
     words = [word for word in words if word not in ("--dry-run", "--no-build")]
     command = [str(layout.python), "-m", "scripts", args.command, *words]

@@ -87,7 +87,9 @@ class PluginLayout(Layout):
     """Paths of the same checkout for the plug-in, beside `apache-tvm` as pip installs it."""
 
     title = " of the plug-in"
-    groups = ("relax", "relax-models", "build", "test", "report", "wheel-build")
+    groups = (
+        *("relax", "relax-models", "language-model", "build", "test", "report", "wheel-build"),
+    )
     module = "tvm_dnnl"
     has_tree = False
 

@@ -21,6 +21,7 @@ library is imported here, and at the top of the modules that add arguments.
 """
 
 import argparse
+import math
 import os
 import sys
 
@@ -53,6 +54,30 @@ def count(text):
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
     return int(text)
+
+
+def whole(text):
+    """Parse a number that must not be negative."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 on, not {text!r}")
+    return int(text)
+
+
+def number(least, most):
+    """Return a parser of numbers from `least` to `most`, which may be None."""
+    limits = f"of {least} or more" if most is None else f"from {least} to {most}"
+
+    def parse(text):
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        # Neither is true of NaN.
+        if not (value >= least and value <= (math.inf if most is None else most)):
+            raise argparse.ArgumentTypeError(f"must be a number {limits}, not {text!r}")
+        return value
+
+    return parse
 
 
 def names(text):

@@ -24,7 +24,8 @@ With --codegen the two code generators are compared instead, JSON beside C_SRC: 
 compile, export, load and run, and the memory. With --callers it is the throughput: one caller with
 all threads, as many callers as threads, and what other runtimes offer for many callers. With
 --open-dims it is libraries whose batch, image size or length is open. With --relax it is the
-plug-in for Relax, beside Relay. With --busy it is beside processes that keep the CPUs busy.
+plug-in for Relax, beside Relay. With --busy it is beside processes that keep the CPUs busy. With
+--text it is a language model on the plug-in: prompts, first tokens, further ones, and memory.
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
@@ -54,6 +55,7 @@ CONFLICTS = (
     ("cache", "codegen"),
     ("tvm_alone", "open_dims"),
     ("plot", "callers"),
+    *(("text", name) for name in ("model", "models", "precision", "cache", "relax", "plot")),
 )
 
 
@@ -92,6 +94,18 @@ def add_arguments(parser):
         type=options.count,
         metavar="N",
         help="measure beside N processes that compute all the time",
+    )
+    mode.add_argument(
+        "--text",
+        action="store_true",
+        help="measure SmolLM2-135M, at most 5 runs of each (a download of 130 MB)",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=options.count,
+        default=64,
+        metavar="N",
+        help="with --text: new tokens of each prompt (default: 64)",
     )
     options.add_relax(parser, "measure the plug-in for Relax beside Relay")
     parser.add_argument(
@@ -189,6 +203,11 @@ def main(args):
     """Run the benchmark; return the exit code."""
     check(args)
     options.limit_threads(args.threads)
+    if args.text:
+        # Each runtime is in a process of its own.
+        from scripts.bench import text
+
+        return text.main(args)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl

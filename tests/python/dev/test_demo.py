@@ -248,3 +248,25 @@ def test_table_aligns_wide_characters():
         "中文          1",
         "ab           22",
     ]
+
+
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        (["--tokens", "5"], "--tokens goes with --prompt"),
+        (["--top-p", "0.5", "--text", "a"], "--top-p goes with --prompt"),
+        (["--prompt", " "], "the text is empty"),
+        (["--prompt", "a", "--save", "d"], "--save does not go with --prompt"),
+    ],
+    ids=["tokens", "top-p", "empty", "save"],
+)
+def test_options_of_a_prompt(argv, words):
+    with pytest.raises(SetupError, match=words):
+        cli.run(["demo", *argv])
+
+
+@pytest.mark.parametrize("value", ["2", "nan", "-1", "x"])
+def test_a_share_that_is_none_is_refused(value, capsys):
+    with pytest.raises(SystemExit):
+        cli.parse(["demo", "--prompt", "a", f"--top-p={value}"])
+    assert "must be a number from 0 to 1" in capsys.readouterr().err

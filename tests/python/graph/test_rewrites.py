@@ -176,6 +176,13 @@ def joined(r):
     return [r.call("concatenate", r.tuple(*reals), axis=0)]
 
 
+def joined_alone(r):
+    """A concatenation of one tensor, which another one reads."""
+    x, y = r.input(2, 3), r.input(2, 3)
+    one = r.call("concatenate", r.tuple(x), axis=0)
+    return [r.call("concatenate", r.tuple(one, y), axis=0)]
+
+
 def rounded_twice(r):
     x = r.input(2, 6)
     one, other = (quantization(r, "qnn.quantize", x) for _ in range(2))
@@ -225,6 +232,7 @@ CASES = {
     ),
     "transposes": (two_transposes, [simplify], {"nn.relu": 1}),
     "bounds": (bounded, [simplify], {"clip": 1}),
+    "concat-of-one": (joined_alone, [simplify], {"concatenate": 1}),
     "matmul": (matmul, [weights_as_dense_has_them], {"nn.dense": 1}),
     "constants": (constants, [fold_constants], {"add": 1}),
     "gates": (gates, [fold_constants], {"add": 2}),

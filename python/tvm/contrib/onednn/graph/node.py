@@ -195,8 +195,9 @@ class Node(OpView):
         return self.index is not None
 
     def is_filled(self, k: int, axis: int) -> bool | None:
-        """Whether tensor `k` of the tuple that a call reads has elements along an axis."""
-        return is_filled(self.operands[0].operands[k], axis)
+        """Whether tensor `k` that a call reads, in a tuple or alone, has elements along an axis."""
+        data = self.operands[0]
+        return is_filled(data.operands[k] if data.kind == "tuple" else data, axis)
 
     @property
     def value(self) -> np.ndarray:

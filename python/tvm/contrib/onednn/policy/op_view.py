@@ -141,7 +141,9 @@ class OpView:
         self.returns_tuple = returns_tuple
 
     def is_filled(self, k: int, axis: int) -> bool | None:
-        """Whether tensor `k` of the first operand, a tuple, has elements along an axis in each run.
+        """Whether tensor `k` of the first operand has elements along an axis in each run.
+
+        The first operand is a tuple, or one tensor, of which `k` is 0.
 
         Returns
         -------

@@ -42,7 +42,7 @@ def simplify(graph: Graph, rules: Rules) -> list[Node]:
         if node.kind == FIELD:
             new = _passed_on(rules, node)
             folded += [node.operands[0]] if new is not None else []
-        elif new is not None and rewrite in (_same, _copied):
+        elif new is not None and rewrite in (_same, _copied, _of_one):
             folded.append(node)
         if new is not None:
             graph.reread(node, new)
@@ -145,6 +145,15 @@ def _copied(graph: Graph, rules: Rules, node: Node) -> Node | None:
     if rules.excludes(node.name) or not (is_only_name or not _is_returned(node)):
         return None
     return data if _is_same_type(data, node) else None
+
+
+def _of_one(graph: Graph, rules: Rules, node: Node) -> Node | None:
+    """Return the only tensor of a concatenation: tracers of caches write such."""
+    parts = node.operands[0]
+    if parts.kind != TUPLE or len(parts.operands) != 1 or rules.excludes(node.name):
+        return None
+    data = parts.operands[0]
+    return data if _is_same_type(data, node) and not _is_returned(node) else None
 
 
 def _is_returned(node: Node) -> bool:
@@ -258,6 +267,7 @@ _RESHAPES = [
 
 _REWRITES = {
     **dict.fromkeys(_RESHAPES, _softmax_of_rows),
+    "concatenate": _of_one,
     "broadcast_to": _same,
     "cast": _copied,
     "copy": _copied,

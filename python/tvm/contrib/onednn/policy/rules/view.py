@@ -215,8 +215,10 @@ def strided_slice_reason(call: OpView) -> str | None:
     axes = ints(attrs.axes) if attrs.axes is not None else range(len(begin))
     data, result = call.args[0].shape, call.result.shape
     for axis, first, last in zip(axes, begin, end):
-        keeps_all = first == 0 and (last >= _TO_THE_END or str(attrs.slice_mode) != "end")
-        if result[axis] is None and not keeps_all:
+        is_rest = last >= _TO_THE_END or str(attrs.slice_mode) != "end"
+        # The last positions of a sequence that has any, as the logits of a prompt are.
+        keeps_some = first == 0 or (first < 0 and call.is_filled(0, axis))
+        if result[axis] is None and not (is_rest and keeps_some):
             return f"the slice along axis {axis}, whose size is open, may be empty"
     if str(attrs.slice_mode) != "end":
         return None

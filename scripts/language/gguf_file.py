@@ -1,0 +1,162 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Llamas in GGUF files: sizes, weights as float32, and the tokenizer.
+
+The weights of a GGUF file are quantized in blocks. They are dequantized here: the model computes in
+float32, with the values that llama.cpp has for them.
+"""
+
+import functools
+
+import gguf
+import numpy as np
+from dnnl_tests.models import llama
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from scripts.errors import SetupError
+
+# The names of the weights of a layer: in the file, and in `llama.Config.shapes`.
+_LAYER = {
+    "attn_norm": "input_norm",
+    "attn_q": "q",
+    "attn_k": "k",
+    "attn_v": "v",
+    "attn_output": "o",
+    "ffn_norm": "post_norm",
+    "ffn_gate": "gate",
+    "ffn_up": "up",
+    "ffn_down": "down",
+}
+_OTHERS = {"token_embd": "embedding", "output_norm": "norm"}
+# How a GGUF file marks tokens that are no text, such as the end of a turn.
+_CONTROL = 3
+
+
+class GgufFile:
+    """A Llama in a GGUF file.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    """
+
+    def __init__(self, path):
+        self.path = path
+        remedy = "name a Llama with the tokenizer of SmolLM."
+        try:
+            self._reader = gguf.GGUFReader(path)
+        except (OSError, ValueError) as error:
+            raise SetupError(f"cannot read {path}: {error}", remedy) from error
+        for key, expected in (
+            ("general.architecture", "llama"),
+            ("tokenizer.ggml.model", "gpt2"),
+            ("tokenizer.ggml.pre", "smollm"),
+        ):
+            if self.value(key) != expected:
+                raise SetupError(f"{path}: {key} is {self.value(key)}, not {expected}", remedy)
+
+    def value(self, key, default=None):
+        """Return a value of the file's metadata."""
+        field = self._reader.fields.get(key)
+        return default if field is None else field.contents()
+
+    @functools.cached_property
+    def config(self):
+        """The sizes."""
+
+        def of(key):
+            return self.value(f"llama.{key}")
+
+        config = llama.Config(
+            layers=of("block_count"),
+            width=of("embedding_length"),
+            hidden=of("feed_forward_length"),
+            heads=of("attention.head_count"),
+            kv_heads=of("attention.head_count_kv"),
+            vocabulary=of("vocab_size"),
+            context=of("context_length"),
+            theta=of("rope.freq_base"),
+            epsilon=of("attention.layer_norm_rms_epsilon"),
+        )
+        scaling = [key for key in self._reader.fields if key.startswith("llama.rope.scaling")]
+        if scaling or of("rope.dimension_count") not in (None, config.size):
+            raise SetupError(f"{self.path}: scaled or partial rotary embeddings are not supported")
+        return config
+
+    def weights(self):
+        """Return the weights by the names of `llama.Config.shapes`, float32."""
+        weights = {}
+        for tensor in self._reader.tensors:
+            name, value = self._weight(tensor)
+            weights[name] = np.ascontiguousarray(value, "float32")
+        shapes = self.config.shapes()
+        present = {name: value.shape for name, value in weights.items()}
+        if present != shapes:
+            names = sorted(n for n in {*shapes, *present} if shapes.get(n) != present.get(n))
+            raise SetupError(
+                f"{self.path}: these weights are not those of a Llama with tied embeddings: "
+                + ", ".join(names)
+            )
+        return weights
+
+    def _weight(self, tensor):
+        """Return the name and the value of a weight."""
+        value = gguf.dequantize(tensor.data, tensor.tensor_type)
+        part, *rest = tensor.name.split(".")
+        if part != "blk":
+            return _OTHERS.get(part, tensor.name), value
+        name = _LAYER.get(rest[1], rest[1])
+        if name in ("q", "k"):
+            # The file has rows in the order of an interleaved rotary embedding.
+            heads = self.config.heads if name == "q" else self.config.kv_heads
+            pairs = value.reshape(heads, -1, 2, value.shape[-1])
+            value = pairs.swapaxes(1, 2).reshape(value.shape)
+        return f"{rest[0]}.{name}", value
+
+    @functools.cached_property
+    def tokenizer(self):
+        """The tokenizer: byte pairs, of which digits are never part."""
+        tokens = self.value("tokenizer.ggml.tokens")
+        merges = [tuple(pair.split(" ")) for pair in self.value("tokenizer.ggml.merges")]
+        numbers = {token: number for number, token in enumerate(tokens)}
+        tokenizer = Tokenizer(models.BPE(vocab=numbers, merges=merges))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Digits(individual_digits=True),
+                pre_tokenizers.ByteLevel(add_prefix_space=False),
+            ]
+        )
+        tokenizer.decoder = decoders.ByteLevel()
+        kinds = self.value("tokenizer.ggml.token_type")
+        control = [token for token, kind in zip(tokens, kinds) if kind == _CONTROL]
+        tokenizer.add_special_tokens([AddedToken(each, special=True) for each in control])
+        return tokenizer
+
+    @property
+    def end(self):
+        """The token that ends a turn."""
+        return self.value("tokenizer.ggml.eos_token_id")
+
+    def turn(self, prompt):
+        """Return the tokens of a prompt as the user's turn, up to where the answer begins."""
+        turns = (
+            ("system", "You are a helpful AI assistant named SmolLM, trained by Hugging Face"),
+            ("user", prompt),
+        )
+        text = "".join(f"<|im_start|>{who}\n{words}<|im_end|>\n" for who, words in turns)
+        return self.tokenizer.encode(f"{text}<|im_start|>assistant\n").ids
