@@ -227,14 +227,15 @@ void LowerNode(const NodeReader& node, PlanBuilder* plan) {
 }  // namespace
 
 std::shared_ptr<const Plan> MakePlan(const Graph& given,
-                                     const std::vector<std::vector<int64_t>>& input_shapes) {
+                                     const std::vector<std::vector<int64_t>>& input_shapes,
+                                     bool sizes_change) {
   CheckLibraryVersion();
   const NoForkScope no_fork;
   const Graph graph = Infer(given, input_shapes);
   int num_threads = 0;
   // All kernels of a model say the same.
   if (!graph.nodes.empty()) num_threads = NodeReader(graph.nodes[0], graph.symbol).NumThreads();
-  PlanBuilder builder(graph.name, graph.owns_constants, num_threads);
+  PlanBuilder builder(graph.name, graph.owns_constants, num_threads, sizes_change);
   try {
     for (const Edge& input : graph.inputs) builder.AddInput(input);
     for (const Constant& constant : graph.constants) builder.AddConstant(constant);

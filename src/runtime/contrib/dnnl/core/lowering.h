@@ -36,9 +36,13 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*!
  * \brief The plan of a graph for inputs of these shapes. What cannot be run is an error that names
  * the node.
+ *
+ * \param sizes_change Whether the next call probably has other shapes, so that kernels of ours,
+ * which are ready at once, are better than primitives.
  */
 std::shared_ptr<const Plan> MakePlan(const Graph& graph,
-                                     const std::vector<std::vector<int64_t>>& input_shapes);
+                                     const std::vector<std::vector<int64_t>>& input_shapes,
+                                     bool sizes_change = false);
 
 /*!
  * \brief Check what can be told of a graph before its shapes are known: that this runtime has its

@@ -183,7 +183,7 @@ std::shared_ptr<ReadyPlan> GraphRunner::PlanOf(
   }
   return plans_.Get(open_dims, [&]() {
     return std::make_shared<ReadyPlan>(
-        CallWithOpenMP([&]() { return MakePlanFor(graph_, open_dims); }));
+        CallWithOpenMP([&]() { return planner_.PlanFor(graph_, open_dims); }));
   });
 }
 

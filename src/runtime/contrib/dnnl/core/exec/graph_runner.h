@@ -34,6 +34,7 @@
 
 #include "../graph.h"
 #include "../plan/plan_cache.h"
+#include "../plan/stages.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -94,6 +95,7 @@ class GraphRunner {
   /*! \brief The graph where it has open dimensions, with its constants. */
   Graph graph_;
   PlanCache plans_;
+  Planner planner_;
 };
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -92,15 +93,33 @@ JSONObject ObjectOf(const StepInfo& info) {
       .Add("threads", info.num_threads);
 }
 
+/*! \brief The plans that have the steps: a plan itself, or its stages. */
+std::vector<const Plan*> PlansOf(const Plan& plan) {
+  if (plan.stages.empty()) return {&plan};
+  std::vector<const Plan*> plans;
+  for (const PlanStage& stage : plan.stages) plans.push_back(stage.ready->plan.get());
+  return plans;
+}
+
 /*! \brief An object with all that is to be told of a plan. */
 JSONObject Describe(JSONObject object, const Plan& plan) {
   std::vector<std::string> steps;
-  for (const Step& step : plan.steps) steps.push_back(ObjectOf(step.info).str());
-  return object.Add("arena_bytes", plan.arena_bytes)
-      .Add("arena_bytes_unshared", plan.arena_bytes_unshared)
-      .Add("scratchpad_bytes", plan.scratchpad_bytes)
-      .Add("constant_bytes", plan.constant_bytes)
-      .Add("constant_bytes_shared", plan.constant_bytes_shared)
+  // What stages hand to each other is in memory besides what is theirs.
+  size_t arena = plan.stages.empty() ? 0 : plan.arena_bytes, unshared = arena, scratchpad = 0,
+         constants = 0, constants_shared = 0;
+  for (const Plan* part : PlansOf(plan)) {
+    for (const Step& step : part->steps) steps.push_back(ObjectOf(step.info).str());
+    arena += part->arena_bytes;
+    unshared += part->arena_bytes_unshared;
+    scratchpad += part->scratchpad_bytes;
+    constants += part->constant_bytes;
+    constants_shared += part->constant_bytes_shared;
+  }
+  return object.Add("arena_bytes", arena)
+      .Add("arena_bytes_unshared", unshared)
+      .Add("scratchpad_bytes", scratchpad)
+      .Add("constant_bytes", constants)
+      .Add("constant_bytes_shared", constants_shared)
       .AddJSON("primitives", InBrackets(steps, ",\n"));
 }
 
@@ -108,6 +127,11 @@ size_t BytesOf(const TensorType& type) {
   size_t bytes = (type.dtype.bits + 7) / 8;
   for (int64_t dim : type.shape) bytes *= dim;
   return bytes;
+}
+
+/*! \brief What the runs of a plan write but for its stages, those in progress not counted. */
+size_t RunBytes(const ReadyPlan& ready) {
+  return ready.contexts.size() * (ready.plan->arena_bytes + ready.plan->scratchpad_bytes);
 }
 
 double Median(std::vector<double>* samples) {
@@ -135,56 +159,9 @@ class StopWatch {
 /*! \brief So many runs before the timed ones bring code and data into the caches. */
 constexpr int kWarmUp = 2;
 
-}  // namespace
-
-std::string DescribePlan(const std::string& symbol, const Plan& plan) {
-  return Describe(JSONObject().Add("symbol", symbol), plan).str();
-}
-
-std::string DescribePlans(const Graph& graph, const PlanCache& plans) {
-  const auto counts = plans.counts();
-  size_t graph_bytes = 0, run_bytes = 0;
-  for (const Constant& constant : graph.constants) {
-    graph_bytes += BytesOf(constant.edge.argument.type);
-  }
-  // Plans share constants with each other, and with the graph those that need no packing.
-  std::map<const void*, size_t> constants;
-  std::vector<std::string> described;
-  for (const std::shared_ptr<ReadyPlan>& ready : plans.values()) {
-    const Plan& plan = *ready->plan;
-    std::vector<std::string> shapes;
-    for (size_t i = 0; i < graph.inputs.size(); ++i) {
-      shapes.push_back(ToText(plan.arguments[i].type.shape));
-    }
-    const size_t contexts = ready->contexts.size();
-    run_bytes += contexts * (plan.arena_bytes + plan.scratchpad_bytes);
-    for (const Buffer& buffer : plan.buffers) {
-      if (buffer.kind == BufferKind::kConstant) constants[buffer.data.get()] = buffer.bytes;
-    }
-    JSONObject object;
-    object.AddJSON("input_shapes", InBrackets(shapes, ", ")).Add("contexts", contexts);
-    described.push_back(Describe(std::move(object), plan).str());
-  }
-  for (const Constant& constant : graph.constants) constants.erase(constant.data.get());
-  constants.erase(nullptr);
-  size_t packed_bytes = 0;
-  for (const auto& [data, bytes] : constants) packed_bytes += bytes;
-  return JSONObject()
-      .Add("symbol", graph.symbol)
-      .Add("plan_cache_size", plans.capacity())
-      .Add("hits", counts.hits)
-      .Add("misses", counts.misses)
-      .Add("bytes", graph_bytes + packed_bytes + run_bytes)
-      .Add("graph_constant_bytes", graph_bytes)
-      .Add("packed_constant_bytes", packed_bytes)
-      .Add("run_bytes", run_bytes)
-      .AddJSON("plans", InBrackets(described, ",\n"))
-      .str();
-}
-
-std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat, bool is_alone) {
-  CORE_CHECK(repeat >= 1) << "repeat must be at least 1, but is " << repeat;
-
+/*! \brief Measure the steps of a plan that has no stages. */
+std::vector<std::string> MeasureSteps(const std::shared_ptr<const Plan>& plan, int repeat,
+                                      bool is_alone) {
   std::vector<std::shared_ptr<void>> storage(plan->arguments.size());
   std::vector<void*> addresses(plan->arguments.size());
   for (const Buffer& buffer : plan->buffers) {
@@ -210,6 +187,71 @@ std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repea
     JSONObject object = ObjectOf(plan->steps[i].info);
     object.Add("flops", plan->steps[i].info.flops).Add("microseconds", watch.MedianOf(i));
     measured.push_back(object.str());
+  }
+  return measured;
+}
+
+}  // namespace
+
+std::string DescribePlan(const std::string& symbol, const Plan& plan) {
+  return Describe(JSONObject().Add("symbol", symbol), plan).str();
+}
+
+std::string DescribePlans(const Graph& graph, const PlanCache& plans) {
+  const auto counts = plans.counts();
+  size_t graph_bytes = 0, run_bytes = 0;
+  for (const Constant& constant : graph.constants) {
+    graph_bytes += BytesOf(constant.edge.argument.type);
+  }
+  // Plans share constants with each other, and with the graph those that need no packing.
+  std::map<const void*, size_t> constants;
+  std::set<const ReadyPlan*> shared;
+  std::vector<std::string> described;
+  for (const std::shared_ptr<ReadyPlan>& ready : plans.values()) {
+    std::vector<std::string> shapes;
+    for (size_t i = 0; i < graph.inputs.size(); ++i) {
+      shapes.push_back(ToText(ready->plan->arguments[i].type.shape));
+    }
+    run_bytes += RunBytes(*ready);
+    for (const PlanStage& stage : ready->plan->stages) {
+      const bool is_new = !stage.is_shared || shared.insert(stage.ready.get()).second;
+      if (is_new) run_bytes += RunBytes(*stage.ready);
+    }
+    for (const Plan* plan : PlansOf(*ready->plan)) {
+      for (const Buffer& buffer : plan->buffers) {
+        if (buffer.kind == BufferKind::kConstant) constants[buffer.data.get()] = buffer.bytes;
+      }
+    }
+    JSONObject object;
+    object.AddJSON("input_shapes", InBrackets(shapes, ", "))
+        .Add("contexts", ready->contexts.size())
+        .Add("stages", ready->plan->stages.size());
+    described.push_back(Describe(std::move(object), *ready->plan).str());
+  }
+  for (const Constant& constant : graph.constants) constants.erase(constant.data.get());
+  constants.erase(nullptr);
+  size_t packed_bytes = 0;
+  for (const auto& [data, bytes] : constants) packed_bytes += bytes;
+  return JSONObject()
+      .Add("symbol", graph.symbol)
+      .Add("plan_cache_size", plans.capacity())
+      .Add("hits", counts.hits)
+      .Add("misses", counts.misses)
+      .Add("bytes", graph_bytes + packed_bytes + run_bytes)
+      .Add("graph_constant_bytes", graph_bytes)
+      .Add("packed_constant_bytes", packed_bytes)
+      .Add("run_bytes", run_bytes)
+      .AddJSON("plans", InBrackets(described, ",\n"))
+      .str();
+}
+
+std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat, bool is_alone) {
+  CORE_CHECK(repeat >= 1) << "repeat must be at least 1, but is " << repeat;
+  if (plan->stages.empty()) return InBrackets(MeasureSteps(plan, repeat, is_alone), ",\n");
+  std::vector<std::string> measured;
+  for (const PlanStage& stage : plan->stages) {
+    const auto steps = MeasureSteps(stage.ready->plan, repeat, is_alone);
+    measured.insert(measured.end(), steps.begin(), steps.end());
   }
   return InBrackets(measured, ",\n");
 }

@@ -29,6 +29,7 @@
 #include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
+#include "changing_sizes.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -229,6 +230,7 @@ Types InferBinary(const NodeReader& node, const Types& inputs) {
 }
 
 void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
+  if (LowerBinaryRows(node, plan)) return;
   const Dims dims = node.RootDims();
   dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
   // The post-ops of oneDNN 3.2 read a vector of channels wrongly where each has one element.

@@ -27,6 +27,7 @@
 
 #include "../implementation.h"
 #include "../op_table.h"
+#include "changing_sizes.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -71,6 +72,8 @@ Concat::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
 
 Tensor Concatenated(const NodeReader& node, PlanBuilder* plan, const std::vector<Tensor>& parts,
                     int axis) {
+  const Tensor rows = ConcatenateRows(node, plan, parts, axis);
+  if (rows.defined()) return rows;
   const bool is_one = parts.size() <= kMostSources;
   Concat::primitive_desc desc;
   if (is_one) desc = Describe(node, plan, parts, axis);

@@ -32,6 +32,7 @@
 #include "../int8.h"
 #include "../op_table.h"
 #include "../post_ops.h"
+#include "changing_sizes.h"
 #include "matmul_operands.h"
 #include "rows.h"
 #include "types.h"
@@ -357,6 +358,7 @@ double MatMulFlops(const NodeReader& node, const PlanBuilder& plan) {
 }
 
 void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
+  if (LowerFewRows(node, plan)) return;
   const bool is_of_rows = MayLowerRows(node, *plan);
   const PlanBuilder::Mark mark = plan->Here();
   const bool has_few_rows =

@@ -24,12 +24,17 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_NAN_ROWS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_NAN_ROWS_H_
 
+#include <string>
+
 #include "../plan/builder.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief Which rows of a softmax that have no finite result become zero; the others become NaN. */
 enum class ZeroRows { kNone, kMasked /*!< those whose scores are -inf alone */, kAll };
+
+/*! \brief Those of a softmax of this name. */
+ZeroRows ZeroRowsOf(const std::string& op);
 
 /*!
  * \brief Have the latest step, a softmax, fill the rows with NaN that are none.

@@ -25,20 +25,17 @@
 
 #include "../implementation.h"
 #include "../op_table.h"
+#include "changing_sizes.h"
 #include "nan_rows.h"
 #include "rows.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-namespace {
-
 ZeroRows ZeroRowsOf(const std::string& op) {
   if (op == "dnnl.masked_softmax") return ZeroRows::kMasked;
   return op == "dnnl.nan_safe_softmax" ? ZeroRows::kAll : ZeroRows::kNone;
 }
-
-}  // namespace
 
 Types InferSoftmax(const NodeReader& node, const Types& inputs) {
   CheckReal(node, inputs);
@@ -48,6 +45,7 @@ Types InferSoftmax(const NodeReader& node, const Types& inputs) {
 
 void LowerSoftmax(const NodeReader& node, PlanBuilder* plan) {
   using Softmax = dnnl::softmax_forward;
+  if (LowerSoftmaxRows(node, plan)) return;
   const ZeroRows zeros = ZeroRowsOf(node.OpName());
   const auto describe = [&](const dnnl::memory::desc& md, int axis) {
     return Softmax::primitive_desc(plan->engine(), dnnl::prop_kind::forward_inference,

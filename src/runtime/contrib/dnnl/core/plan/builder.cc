@@ -66,10 +66,11 @@ void Describe(const PlanBuilder::Args& args, StepInfo* info) {
 
 }  // namespace
 
-PlanBuilder::PlanBuilder(std::string where, bool owns_constants, int num_threads)
+PlanBuilder::PlanBuilder(std::string where, bool owns_constants, int num_threads, bool sizes_change)
     : where_(std::move(where)),
       plan_(std::make_shared<Plan>()),
       owns_constants_(owns_constants),
+      sizes_change_(sizes_change),
       threads_(NumThreads(num_threads)),
       stream_() {
   plan_->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);

@@ -110,7 +110,22 @@ void Context::Execute(size_t index) {
   dnnl_backend::RunStep(plan_->steps[index], exec_args_[index], &stream_);
 }
 
+void Context::RunStages(const std::vector<void*>& arguments, Recorder* recorder) {
+  for (const PlanStage& stage : plan_->stages) {
+    std::unique_ptr<Context> context = stage.ready->contexts.Take();
+    std::vector<void*>* addresses = context->addresses();
+    for (size_t i = 0; i < stage.addresses.size(); ++i) {
+      const auto& [argument, offset] = stage.addresses[i];
+      (*addresses)[i] =
+          argument >= 0 ? arguments[argument] : static_cast<char*>(arena_.get()) + offset;
+    }
+    context->Run(*addresses, recorder);
+    stage.ready->contexts.Return(std::move(context));
+  }
+}
+
 void Context::Run(const std::vector<void*>& arguments, Recorder* recorder) {
+  if (!plan_->stages.empty()) return RunStages(arguments, recorder);
   Bind(arguments);
   if (plan_->steps.empty()) return;
   const std::string caller = recorder == nullptr ? "" : recorder->TakeCaller();

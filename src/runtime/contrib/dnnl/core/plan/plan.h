@@ -41,6 +41,7 @@
 namespace tvm::runtime::contrib::dnnl_backend {
 
 class Recorder;
+struct ReadyPlan;
 
 /*! \brief Describes a step, for reports and profiles. */
 struct StepInfo {
@@ -88,6 +89,22 @@ struct Step {
 /*! \brief Run a step on a stream. */
 void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args, dnnl::stream* stream);
 
+/*! \brief A part of a plan that is a plan of its own, and where its arguments are. */
+struct PlanStage {
+  struct Address {
+    /*! \brief The argument of the whole plan; -1 for a value in its arena. */
+    int argument;
+    /*! \brief Where in the arena the value begins. */
+    size_t offset;
+  };
+
+  std::shared_ptr<ReadyPlan> ready;
+  /*! \brief Of each argument of the stage. */
+  std::vector<Address> addresses;
+  /*! \brief Whether another plan or an earlier stage has the same `ready`. */
+  bool is_shared;
+};
+
 /*!
  * \brief Everything that stays the same from run to run. Built once, then never changed, so that
  * any number of threads may run it, each with a Context of its own.
@@ -97,6 +114,8 @@ struct Plan {
   std::vector<Buffer> buffers;
   std::vector<Tensor> tensors;
   std::vector<Step> steps;
+  /*! \brief The parts of a plan that has no steps of its own; empty for most. */
+  std::vector<PlanStage> stages;
   /*! \brief Inputs in the order of the call, then outputs. */
   std::vector<Argument> arguments;
   size_t arena_bytes{0};
@@ -136,6 +155,7 @@ class Context {
   std::vector<void*>* addresses() { return &addresses_; }
 
  private:
+  void RunStages(const std::vector<void*>& arguments, Recorder* recorder);
   void Execute(size_t index);
   /*! \brief Execute a step and wait for it; the microseconds that it took. */
   double TimeStep(size_t index);
@@ -174,6 +194,14 @@ class ContextPool {
   mutable ForkSafeMutex mutex_;
   std::vector<std::unique_ptr<Context>> free_;
   std::atomic<size_t> num_made_{0};
+};
+
+/*! \brief A plan with the contexts of its runs. */
+struct ReadyPlan {
+  explicit ReadyPlan(std::shared_ptr<const Plan> built) : plan(std::move(built)), contexts(plan) {}
+
+  const std::shared_ptr<const Plan> plan;
+  ContextPool contexts;
 };
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

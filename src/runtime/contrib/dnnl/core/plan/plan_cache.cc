@@ -53,12 +53,18 @@ PlanCacheLimits DefaultPlanCacheLimits() {
 size_t BytesOf(const ReadyPlan& ready) {
   // Descriptors, kernels and code of a transformer's primitives, on average on AVX-512.
   constexpr size_t kPrimitiveBytes = 24 << 10;
+  // What reports say of a step of ours, and its arguments.
+  constexpr size_t kKernelBytes = 2 << 10;
   const Plan& plan = *ready.plan;
-  return ready.contexts.num_made() * (plan.arena_bytes + plan.scratchpad_bytes) +
-         (plan.constant_bytes - plan.constant_bytes_shared) + plan.steps.size() * kPrimitiveBytes;
+  size_t bytes = ready.contexts.num_made() * (plan.arena_bytes + plan.scratchpad_bytes) +
+                 (plan.constant_bytes - plan.constant_bytes_shared);
+  for (const Step& step : plan.steps) bytes += step.primitive ? kPrimitiveBytes : kKernelBytes;
+  for (const PlanStage& stage : plan.stages) bytes += stage.is_shared ? 0 : BytesOf(*stage.ready);
+  return bytes;
 }
 
-std::shared_ptr<const Plan> MakePlanFor(const Graph& graph, const std::vector<int64_t>& open_dims) {
+std::vector<std::vector<int64_t>> ShapesOf(const Graph& graph,
+                                           const std::vector<int64_t>& open_dims) {
   std::vector<std::vector<int64_t>> shapes = InputShapes(graph);
   size_t next = 0;
   for (std::vector<int64_t>& shape : shapes) {
@@ -68,7 +74,11 @@ std::shared_ptr<const Plan> MakePlanFor(const Graph& graph, const std::vector<in
   }
   CORE_CHECK(next == open_dims.size()) << graph.symbol << ": " << next << " dimensions are open, "
                                        << "but " << open_dims.size() << " sizes were given";
-  return MakePlan(graph, shapes);
+  return shapes;
+}
+
+std::shared_ptr<const Plan> MakePlanFor(const Graph& graph, const std::vector<int64_t>& open_dims) {
+  return MakePlan(graph, ShapesOf(graph, open_dims));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

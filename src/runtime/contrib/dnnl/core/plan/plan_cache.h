@@ -35,14 +35,6 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*! \brief A plan with the contexts of its runs. */
-struct ReadyPlan {
-  explicit ReadyPlan(std::shared_ptr<const Plan> built) : plan(std::move(built)), contexts(plan) {}
-
-  const std::shared_ptr<const Plan> plan;
-  ContextPool contexts;
-};
-
 struct DimsHash {
   size_t operator()(const std::vector<int64_t>& dims) const;
 };
@@ -69,6 +61,10 @@ PlanCacheLimits DefaultPlanCacheLimits();
  * pack, and its primitives, which oneDNN does not count and which are estimated.
  */
 size_t BytesOf(const ReadyPlan& ready);
+
+/*! \brief The shapes of the inputs of a graph in a call. */
+std::vector<std::vector<int64_t>> ShapesOf(const Graph& graph,
+                                           const std::vector<int64_t>& open_dims);
 
 /*!
  * \brief The plan of one call.
