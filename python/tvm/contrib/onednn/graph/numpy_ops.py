@@ -34,6 +34,7 @@ from ..policy.rules.quantize import along, dequantized, quantized
 from ..policy.rules.resize import ROUND
 from ..policy.table import TABLE
 from . import numpy_moves, numpy_norms, numpy_windows
+from .numpy_attention import attention
 from .infer import has_inference, infer
 from .numpy_types import Array, UndefinedResult, rounded
 
@@ -257,6 +258,7 @@ DEFINITIONS: dict[str, Definition] = {
     "sign": _elementwise(lambda x: np.where(x > 0, 1.0, np.where(x < 0, -1.0, 0.0))),
     **numpy_windows.DEFINITIONS,
     **numpy_norms.DEFINITIONS,
+    "dnnl.attention": attention,
     **numpy_moves.DEFINITIONS,
     "cast": _elementwise(lambda x: x),
     "copy": _elementwise(lambda x: x),
