@@ -79,10 +79,10 @@ def _attention_of(graph: Graph, node: Node) -> Node | None:
     if len(dims) != rank or not _is_same_shape(dims, probabilities.type.dims):
         return None
     make = Maker(graph, node)
-    query = _views(matmul.operands[0], matmul.attrs.transpose_a, rank, is_repeated=False)[-1]
+    query = _views(matmul.operands[0], matmul.attrs.transpose_a, rank)[0]
     views = [
         _views(matmul.operands[1], not matmul.attrs.transpose_b, rank),
-        _views(value, node.attrs.transpose_b, rank),
+        _views(value, node.attrs.transpose_b, rank, is_scaled=False),
     ]
     key, value = (each[-1] for each in views)
     if _heads(key) != _heads(value):
@@ -96,11 +96,7 @@ def _attention_of(graph: Graph, node: Node) -> Node | None:
             mask = make("add", mask, other)
         operands.append(mask)
     attrs = {"scale": scale * query.scale * key.scale, "causal": False}
-    if value.scale != 1.0:
-        return None
-    return graph.call(
-        ATTENTION, operands, node, node.type, **attrs, softmax=probabilities.name
-    )
+    return graph.call(ATTENTION, operands, node, node.type, **attrs, softmax=probabilities.name)
 
 
 def _is_inside(node: Node, user: Node, *names: str) -> bool:
@@ -162,7 +158,7 @@ def _factor(node: Node) -> tuple[Node, float] | None:
     return left, number
 
 
-def _views(node: Node, is_transposed: bool, rank: int, is_repeated: bool = True) -> list[_View]:
+def _views(node: Node, is_transposed: bool, rank: int, is_scaled: bool = True) -> list[_View]:
     """Return what an operand of a matmul is a view of: with all its heads, and with each once.
 
     Raises
@@ -179,8 +175,8 @@ def _views(node: Node, is_transposed: bool, rank: int, is_repeated: bool = True)
     while True:
         view = seen[-1]
         node = view.node
-        factor = _factor(node)
-        once = _repeated(node, view.axes[-3]) if is_repeated else None
+        factor = _factor(node) if is_scaled else None
+        once = _repeated(node, view.axes[-3])
         if node.name == "transpose" and node.is_call:
             order = list(node.attrs.axes or range(rank)[::-1])
             seen.append(_View(node.operands[0], [order[a] for a in view.axes], view.scale))
