@@ -19,6 +19,7 @@
 import numpy as np
 import pytest
 from graph_reader import Reader
+from tvm.contrib.onednn.graph.dim import Dim
 from tvm.contrib.onednn.graph.evaluate import evaluate
 from tvm.contrib.onednn.graph.node import CALL
 from tvm.contrib.onednn.options import Options
@@ -255,6 +256,23 @@ def test_a_mask_that_enlarges_the_scores_is_kept():
     fuse_attention(graph, RULES)
     graph.sort()
     assert "dnnl.attention" not in _ops(graph)
+
+
+@pytest.mark.parametrize(
+    "queries,keys,is_fused", [(16, 64, True), (17, 64, False), (17, None, True), (None, 64, True)]
+)
+def test_many_rows_are_fused_where_a_length_is_open(queries, keys, is_fused):
+    r = Reader()
+    query, key, value = (r.input(1, HEADS, n, WIDTH) for n in (queries, keys, keys))
+    if None in (queries, keys):
+        sizes = {None: Dim.symbol("s")}
+        query, key, value = (
+            r.input(1, HEADS, sizes.get(n, n), WIDTH) for n in (queries, keys, keys)
+        )
+    graph = r.returns(_matmul(r, _softmax(r, _matmul(r, query, key, True)), value))
+    fuse_attention(graph, RULES)
+    graph.sort()
+    assert ("dnnl.attention" in _ops(graph)) == is_fused
 
 
 REASONS = {

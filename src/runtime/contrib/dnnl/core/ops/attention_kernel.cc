@@ -61,20 +61,28 @@ struct Workspace {
         total(maximum + kRows) {}
 };
 
-/*! \brief Of a row of a task: its head, and which query of that it is. */
-struct RowIndex {
-  int64_t head, query;
+/*! \brief Of each row of a task: its head, and which query of that it is. */
+struct RowIndices {
+  int64_t head[kRows], query[kRows];
 
-  RowIndex(const AttentionShape& shape, const Task& task, int64_t row)
-      : head(task.kv_head * shape.group() + (task.first_row + row) / shape.queries),
-        query((task.first_row + row) % shape.queries) {}
-
-  int64_t In(const std::array<int64_t, 3>& strides, int64_t batch) const {
-    return batch * strides[0] + head * strides[1] + query * strides[2];
+  RowIndices(const AttentionShape& shape, const Task& task) {
+    int64_t own_head = task.kv_head * shape.group() + task.first_row / shape.queries;
+    int64_t own_query = task.first_row % shape.queries;
+    for (int64_t row = 0; row < task.rows; ++row) {
+      head[row] = own_head;
+      query[row] = own_query;
+      if (++own_query < shape.queries) continue;
+      own_query = 0;
+      ++own_head;
+    }
   }
-  /*! \brief How many keys it sees. */
-  int64_t Keys(const AttentionShape& shape) const {
-    return shape.is_causal ? std::max<int64_t>(0, query + shape.keys - shape.queries + 1)
+
+  int64_t In(const std::array<int64_t, 3>& strides, int64_t batch, int64_t row) const {
+    return batch * strides[0] + head[row] * strides[1] + query[row] * strides[2];
+  }
+  /*! \brief How many keys a row sees. */
+  int64_t Keys(const AttentionShape& shape, int64_t row) const {
+    return shape.is_causal ? std::max<int64_t>(0, query[row] + shape.keys - shape.queries + 1)
                            : shape.keys;
   }
 };
@@ -233,12 +241,9 @@ DNNL_INLINE float Exponentiate(int64_t seen, int64_t count, float* scores, float
   for (int64_t j = seen; j < end; ++j) scores[j] = -kInfinity;
   Floats<W> largest = Filled<W>(-kInfinity);
   for (int64_t j = 0; j < end; j += W) {
-    const Floats<W> own = Load<W>(scores + j);
-    largest = own > largest ? own : largest;
+    largest = Larger<W>(Load<W>(scores + j), largest);
   }
-  const float before = *maximum;
-  float now = before;
-  for (int i = 0; i < W; ++i) now = largest[i] > now ? largest[i] : now;
+  const float before = *maximum, now = std::max(before, LargestOf<W>(largest));
   // -inf less -inf would be NaN, though it has no part in a row with a finite score.
   const float base = now == -kInfinity ? 0.f : now;
   Floats<W> sum = {};
@@ -268,8 +273,8 @@ DNNL_INLINE void StoreRow(const float* sums, float divisor, int64_t count, T* ds
 template <int W, typename T>
 DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& data,
                            const Task& task, const Workspace& work) {
+  const RowIndices rows(shape, task);
   for (int64_t r = 0; r < task.rows; ++r) {
-    const RowIndex row(shape, task, r);
     float* sums = work.sums + r * shape.value_width;
     const bool is_masked = work.maximum[r] == -kInfinity && work.total[r] == 0.f;
     float divisor = work.total[r];
@@ -281,22 +286,21 @@ DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& 
       const T* value =
           data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
       std::fill(sums, sums + shape.value_width, 0.f);
-      for (int64_t j = 0; j < row.Keys(shape); ++j) {
+      for (int64_t j = 0; j < rows.Keys(shape, r); ++j) {
         for (int64_t e = 0; e < shape.value_width; ++e) {
           sums[e] += 0.f * Load<1>(value + j * shape.value[2] + e)[0];
         }
       }
     }
-    StoreRow<W>(sums, divisor, shape.value_width, data.result + row.In(shape.result, task.batch));
+    StoreRow<W>(sums, divisor, shape.value_width, data.result + rows.In(shape.result, task.batch, r));
   }
 }
 
 template <int W, typename T>
 DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& data,
-                           const Task& task, const Workspace& work) {
+                           const Task& task, const RowIndices& rows, const Workspace& work) {
   for (int64_t r = 0; r < task.rows; ++r) {
-    const RowIndex row(shape, task, r);
-    const T* query = data.query + row.In(shape.query, task.batch);
+    const T* query = data.query + rows.In(shape.query, task.batch, r);
     float* scaled = work.query + r * shape.width;
     for (int64_t e = 0; e < shape.width; ++e) scaled[e] = Load<1>(query + e)[0] * shape.scale;
     work.maximum[r] = -kInfinity;
@@ -308,21 +312,20 @@ DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& 
 /*! \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before. */
 template <int W, typename T>
 DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>& data,
-                             const Task& task, const Workspace& work, int64_t first,
-                             int64_t count) {
+                             const Task& task, const RowIndices& rows, const Workspace& work,
+                             int64_t first, int64_t count) {
   for (int64_t r = 0; r < task.rows; ++r) {
-    const RowIndex row(shape, task, r);
     float* scores = work.scores + r * kKeys;
     if (data.mask != nullptr) {
-      const int64_t at = task.batch * shape.mask[0] + row.head * shape.mask[1] +
-                         row.query * shape.mask[2] + first * shape.mask[3];
+      const int64_t at = task.batch * shape.mask[0] + rows.head[r] * shape.mask[1] +
+                         rows.query[r] * shape.mask[2] + first * shape.mask[3];
       if (data.mask_is_float) {
         AddMask<W>(static_cast<const float*>(data.mask) + at, shape.mask[3], count, scores);
       } else {
         AddMask<W>(static_cast<const T*>(data.mask) + at, shape.mask[3], count, scores);
       }
     }
-    const int64_t seen = std::clamp<int64_t>(row.Keys(shape) - first, 0, count);
+    const int64_t seen = std::clamp<int64_t>(rows.Keys(shape, r) - first, 0, count);
     const float factor =
         Exponentiate<W>(seen, count, scores, work.maximum + r, work.total + r);
     float* sums = work.sums + r * shape.value_width;
@@ -334,12 +337,13 @@ DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>
 template <int W, typename T>
 DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& data,
                          const Task& task, const Workspace& work) {
-  StartRows<W>(shape, data, task, work);
+  const RowIndices rows(shape, task);
+  StartRows<W>(shape, data, task, rows, work);
   const T* keys = data.key + task.batch * shape.key[0] + task.kv_head * shape.key[1];
   const T* values = data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
   int64_t last = 0;
   for (int64_t r = 0; r < task.rows; ++r) {
-    last = std::max(last, RowIndex(shape, task, r).Keys(shape));
+    last = std::max(last, rows.Keys(shape, r));
   }
   last = std::min(last, task.last_key);
   for (int64_t first = task.first_key; first < last; first += kKeys) {
@@ -353,7 +357,7 @@ DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& da
       Multiply<W>(task.rows, (count + W - 1) / W * W, work.query, shape.width, work.packed, kKeys,
                   shape.width, work.scores, kKeys);
     }
-    SoftmaxRows<W>(shape, data, task, work, first, count);
+    SoftmaxRows<W>(shape, data, task, rows, work, first, count);
     Multiply<W>(task.rows, shape.value_width, work.scores, kKeys, values + first * shape.value[2],
                 shape.value[2], count, work.sums, shape.value_width);
   }

@@ -162,11 +162,36 @@ DNNL_INLINE void Transpose(Floats<W>* rows) {
   }
 }
 
-template <int W>
+/*! \brief Lanes in a cycle. */
+template <int W, int kStep>
+struct RotatedLanes {
+  static constexpr int Lane(int i) { return (i + kStep) % W; }
+};
+
+template <int W, int kStep = W / 2>
 DNNL_INLINE float SumOf(Floats<W> vector) {
-  float sum = 0;
-  for (int i = 0; i < W; ++i) sum += vector[i];
-  return sum;
+  if constexpr (kStep > 0) {
+    return SumOf<W, kStep / 2>(vector + LanesAt<W, RotatedLanes<W, kStep>>(vector, vector));
+  } else {
+    return vector[0];
+  }
+}
+
+/*! \brief The larger lanes; those of `b` where one is NaN. */
+template <int W>
+DNNL_INLINE Floats<W> Larger(Floats<W> a, Floats<W> b) {
+  return a > b ? a : b;
+}
+
+/*! \brief The largest lane; there must be no NaN. */
+template <int W, int kStep = W / 2>
+DNNL_INLINE float LargestOf(Floats<W> vector) {
+  if constexpr (kStep > 0) {
+    const Floats<W> rotated = LanesAt<W, RotatedLanes<W, kStep>>(vector, vector);
+    return LargestOf<W, kStep / 2>(Larger<W>(vector, rotated));
+  } else {
+    return vector[0];
+  }
 }
 
 /*! \brief exp(x) within 4e-7, relatively; 0 below -104; NaN stays. */
