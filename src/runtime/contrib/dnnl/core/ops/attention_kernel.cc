@@ -155,25 +155,27 @@ DNNL_INLINE void Multiply(int64_t rows, int64_t columns, const float* a, int64_t
   MultiplyBlocks<W, 1>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
 }
 
-/*! \brief packed[width, kKeys] = key[count, width]^T; the other columns are never read. */
+/*! \brief packed[W, kKeys] = key[W, W]^T, in registers. */
+template <int W, typename T>
+DNNL_INLINE void PackTile(const T* key, int64_t stride, float* packed) {
+  Floats<W> tile[W];
+  for (int t = 0; t < W; ++t) tile[t] = Load<W>(key + t * stride);
+  Transpose<W>(tile);
+  for (int t = 0; t < W; ++t) Store<W>(tile[t], packed + t * kKeys);
+}
+
+/*! \brief packed[width, kKeys] = key[count, width]^T, with zeros up to a multiple of W columns. */
 template <int W, typename T>
 DNNL_INLINE void Pack(const T* key, int64_t stride, int64_t count, int64_t width, float* packed) {
-  for (int64_t j = 0; j < count; j += W) {
-    const int64_t keys = std::min<int64_t>(W, count - j);
-    for (int64_t e = 0; e < width; e += W) {
-      const int64_t rest = std::min<int64_t>(W, width - e);
-      Floats<W> tile[W] = {};
-      if (keys == W && rest == W) {
-        for (int t = 0; t < W; ++t) tile[t] = Load<W>(key + (j + t) * stride + e);
-      } else {
-        for (int t = 0; t < keys; ++t) tile[t] = LoadSome<W>(key + (j + t) * stride + e, rest);
-      }
-      Transpose<W>(tile);
-      if (rest == W) {
-        for (int t = 0; t < W; ++t) Store<W>(tile[t], packed + (e + t) * kKeys + j);
-      } else {
-        for (int t = 0; t < rest; ++t) Store<W>(tile[t], packed + (e + t) * kKeys + j);
-      }
+  const int64_t columns = count / W * W, rows = width / W * W;
+  for (int64_t j = 0; j < columns; j += W) {
+    for (int64_t e = 0; e < rows; e += W) {
+      PackTile<W>(key + j * stride + e, stride, packed + e * kKeys + j);
+    }
+  }
+  for (int64_t e = 0; e < width; ++e) {
+    for (int64_t j = e < rows ? columns : 0; j < (count + W - 1) / W * W; ++j) {
+      packed[e * kKeys + j] = j < count ? Load<1>(key + j * stride + e)[0] : 0.f;
     }
   }
 }
