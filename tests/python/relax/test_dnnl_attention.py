@@ -191,4 +191,3 @@ def test_excluded():
     mod = tvm_dnnl.from_onnx(decoder(2, 1, 40))
     found = composites(tvm_dnnl.partition_for_dnnl(mod, exclude=["dnnl.attention"]))
     assert "dnnl.attention" not in found and found["dnnl.softmax"] == 1
-

@@ -232,32 +232,25 @@ DNNL_INLINE void AddMask(const M* mask, int64_t stride, int64_t count, float* sc
   }
 }
 
-/*!
- * \brief Replace scores by their exponentials, relative to the maximum of the row so far.
- * \return The factor for what was summed before.
- */
+/*! \brief The largest of some scores; those behind the ones that are seen become -inf. */
 template <int W>
-DNNL_INLINE float Exponentiate(int64_t seen, int64_t count, float* scores, float* maximum,
-                               float* total) {
-  const int64_t end = (count + W - 1) / W * W;
+DNNL_INLINE float LargestScore(int64_t seen, int64_t end, float* scores) {
   for (int64_t j = seen; j < end; ++j) scores[j] = -kInfinity;
   Floats<W> largest = Filled<W>(-kInfinity);
-  for (int64_t j = 0; j < end; j += W) {
-    largest = Larger<W>(Load<W>(scores + j), largest);
-  }
-  const float before = *maximum, now = std::max(before, LargestOf<W>(largest));
-  // -inf less -inf would be NaN, though it has no part in a row with a finite score.
-  const float base = now == -kInfinity ? 0.f : now;
+  for (int64_t j = 0; j < end; j += W) largest = Larger<W>(Load<W>(scores + j), largest);
+  return LargestOf<W>(largest);
+}
+
+/*! \brief Replace scores by their exponentials, relative to `base`; their sum. */
+template <int W>
+DNNL_INLINE float Exponentiate(float base, int64_t end, float* scores) {
   Floats<W> sum = {};
   for (int64_t j = 0; j < end; j += W) {
     const Floats<W> own = Exp<W>(Load<W>(scores + j) - base);
     sum += own;
     Store<W>(own, scores + j);
   }
-  const float factor = before == now ? 1.f : Exp<W>(Filled<W>(before - base))[0];
-  *maximum = now;
-  *total = *total * factor + SumOf<W>(sum);
-  return factor;
+  return SumOf<W>(sum);
 }
 
 template <int W, typename T>
@@ -311,28 +304,44 @@ DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& 
   std::fill(work.sums, work.sums + task.rows * shape.value_width, 0.f);
 }
 
+/*! \brief Add the mask to a block of scores of a row. */
+template <int W, typename T>
+DNNL_INLINE void AddMaskOfRow(const AttentionShape& shape, const AttentionData<T>& data,
+                              int64_t at, int64_t count, float* scores) {
+  if (data.mask_is_float) {
+    AddMask<W>(static_cast<const float*>(data.mask) + at, shape.mask[3], count, scores);
+  } else {
+    AddMask<W>(static_cast<const T*>(data.mask) + at, shape.mask[3], count, scores);
+  }
+}
+
 /*! \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before. */
 template <int W, typename T>
 DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>& data,
                              const Task& task, const RowIndices& rows, const Workspace& work,
                              int64_t first, int64_t count) {
+  const int64_t end = (count + W - 1) / W * W;
+  alignas(64) float base[kRows] = {}, factor[kRows] = {};
   for (int64_t r = 0; r < task.rows; ++r) {
     float* scores = work.scores + r * kKeys;
     if (data.mask != nullptr) {
       const int64_t at = task.batch * shape.mask[0] + rows.head[r] * shape.mask[1] +
                          rows.query[r] * shape.mask[2] + first * shape.mask[3];
-      if (data.mask_is_float) {
-        AddMask<W>(static_cast<const float*>(data.mask) + at, shape.mask[3], count, scores);
-      } else {
-        AddMask<W>(static_cast<const T*>(data.mask) + at, shape.mask[3], count, scores);
-      }
+      AddMaskOfRow<W>(shape, data, at, count, scores);
     }
     const int64_t seen = std::clamp<int64_t>(rows.Keys(shape, r) - first, 0, count);
-    const float factor =
-        Exponentiate<W>(seen, count, scores, work.maximum + r, work.total + r);
+    const float now = std::max(work.maximum[r], LargestScore<W>(seen, end, scores));
+    // -inf less -inf would be NaN, though it has no part in a row with a finite score.
+    base[r] = now == -kInfinity ? 0.f : now;
+    factor[r] = work.maximum[r] - base[r];
+    work.maximum[r] = now;
+  }
+  for (int64_t r = 0; r < task.rows; r += W) Store<W>(Exp<W>(Load<W>(factor + r)), factor + r);
+  for (int64_t r = 0; r < task.rows; ++r) {
+    const float total = Exponentiate<W>(base[r], end, work.scores + r * kKeys);
+    work.total[r] = work.total[r] * factor[r] + total;
     float* sums = work.sums + r * shape.value_width;
-    if (factor == 1.f) continue;
-    for (int64_t e = 0; e < shape.value_width; ++e) sums[e] *= factor;
+    for (int64_t e = 0; e < shape.value_width; ++e) sums[e] *= factor[r];
   }
 }
 
@@ -355,7 +364,7 @@ DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& da
       Dots<W>(task.rows, work.query, key, shape.key[2], count, shape.width, work.scores);
     } else {
       Pack<W>(key, shape.key[2], count, shape.width, work.packed);
-      std::fill(work.scores, work.scores + task.rows * kKeys, 0.f);
+      for (int64_t i = 0; i < task.rows * kKeys; ++i) work.scores[i] = 0.f;
       Multiply<W>(task.rows, (count + W - 1) / W * W, work.query, shape.width, work.packed, kKeys,
                   shape.width, work.scores, kKeys);
     }
