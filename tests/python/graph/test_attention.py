@@ -176,7 +176,6 @@ FUSED = {
     "scaled-operands": (scaled_operands, HEADS),
     "masked": (masked, HEADS),
     "mask-first": (lambda r: masked(r, (KEYS,), is_first=True), HEADS),
-    "two-masks": (two_masks, HEADS),
     "heads-last": (heads_last, HEADS),
     "grouped-broadcast": (grouped, GROUPS),
     "grouped-stack": (lambda r: grouped(r, _stacked), GROUPS),
@@ -188,6 +187,7 @@ FUSED = {
     "scaled-values": (scaled_values, HEADS),
 }
 KEPT = {
+    "two-masks": two_masks,
     "another-axis": lambda r: plain(r, axis=2),
     "probabilities-read-elsewhere": probabilities_read_elsewhere,
     "scores-read-elsewhere": scores_read_elsewhere,

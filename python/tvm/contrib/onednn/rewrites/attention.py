@@ -99,11 +99,7 @@ def _attention_of(graph: Graph, node: Node) -> Node | None:
     operands = [_tensor_of(make, each) for each in (query, key, value)]
     if not _fits(operands, dims, node.type.dims) or _is_slower(*operands[:2]):
         return None
-    if masks:
-        mask = masks[0]
-        for other in masks[1:]:
-            mask = make("add", mask, other)
-        operands.append(mask)
+    operands += masks
     attrs = {"scale": scale * query.scale * key.scale, "causal": False}
     return graph.call(ATTENTION, operands, node, node.type, **attrs, softmax=probabilities.name)
 
@@ -120,7 +116,7 @@ def _is_inside(node: Node, user: Node, *names: str) -> bool:
 
 
 def _scores_of(graph: Graph, softmax: Node) -> tuple[Node, float, list[Node]] | None:
-    """Return the matmul of query and key that a softmax reads, its factor, and the masks."""
+    """Return the matmul of query and key that a softmax reads, its factor, and the mask if any."""
     scale, masks = 1.0, []
     user, node = softmax, softmax.operands[0]
     while not _is_inside(node, user, _MATMUL):
@@ -130,8 +126,9 @@ def _scores_of(graph: Graph, softmax: Node) -> tuple[Node, float, list[Node]] | 
         if factor is not None:
             scale, user, node = scale * factor[1], node, factor[0]
             continue
-        # A mask is added last.
-        if node.name != "add" or scale != 1.0:
+        # One mask is added, last. The sum of two would be another op for oneDNN, and a partition of
+        # its own where TVM computes them.
+        if node.name != "add" or scale != 1.0 or masks:
             return None
         inner = [k for k in (0, 1) if _leads_to_matmul(node.operands[k], node)]
         if len(inner) != 1:
