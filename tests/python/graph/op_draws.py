@@ -178,6 +178,20 @@ def _rms_norm(d):
     return Call([d.values(shape), d.values(shape[-1:])][: d.integer(1, 2)], {"epsilon": 1e-5})
 
 
+def _attention(d):
+    batch, groups, queries, width = (d.choice((1, 2, 3)) for _ in range(4))
+    # With fewer keys, a causal mask leaves none to the first queries.
+    keys = queries + d.choice((0, 1, 2))
+    heads = groups * d.choice((1, 2))
+    shapes = [(heads, queries, width), (groups, keys, width), (groups, keys, d.choice((1, 4)))]
+    shapes.append(d.choice(((keys,), (queries, keys), (heads, 1, keys))))
+    if d.integer(0, 1):
+        shapes = [(batch, *shape) if len(shape) == 3 else shape for shape in shapes]
+    softmax = d.choice(("nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax"))
+    attrs = dict(scale=0.5, causal=bool(d.integer(0, 1)), softmax=softmax)
+    return Call([d.values(shape) for shape in shapes[: d.choice((3, 4))]], attrs)
+
+
 def _reduce(d):
     shape = d.shape()
     axes = d.choice((None, d.axes(shape, 1)))
@@ -355,6 +369,7 @@ DRAWS = {
     "nn.layer_norm": _affine(2),
     "nn.instance_norm": _affine(2, 3, 4),
     "nn.group_norm": _affine(2, 2, 3, 4, num_groups=_groups),
+    "dnnl.attention": _attention,
     "dnnl.rms_norm": _rms_norm,
     "nn.l2_normalize": lambda d: Call([d.values(d.shape(4))], {"axis": [1], "eps": 1e-6}),
     "nn.lrn": lambda d: Call(

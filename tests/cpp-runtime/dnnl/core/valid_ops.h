@@ -299,6 +299,11 @@ inline std::vector<ValidOp> ValidOps() {
                  {Float32({2, 1, 3, 6}), Float32({4, 5, 6})},
                  {{"transpose_a", {"0"}}, {"transpose_b", {"1"}}, {"out_dtype", {"float32"}}},
                  {Float32({2, 4, 3, 5})}});
+  const TensorType key = Float32({2, 2, 7, 6}), mask = Float32({2, 1, 3, 7});
+  ops.push_back({"dnnl.attention",
+                 {Float32({2, 4, 3, 6}), key, key, mask},
+                 {{"scale", {"0.5"}}, {"causal", {"1"}}, {"softmax", {"nn.softmax"}}},
+                 {Float32({2, 4, 3, 6})}});
   const std::map<std::string, Attr> norm = {
       {"axis", {"1"}}, {"epsilon", {"1e-05"}}, {"center", {"1"}}, {"scale", {"1"}}};
   ops.push_back({"nn.batch_norm", {image, c, c, c, c}, norm, {image, c, c}});

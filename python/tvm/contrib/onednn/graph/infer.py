@@ -139,6 +139,11 @@ def _matmul(args, attrs, name):
     return Tensor((*batch, rows, columns), out_dtype(attrs, left))
 
 
+def _attention(args, attrs, name):
+    query, _, value = args[:3]
+    return Tensor((*query.dims[:-1], value.dims[-1]), query.dtype)
+
+
 def _batch_norm(args, attrs, name):
     return tuple(Tensor(arg.dims, arg.dtype) for arg in (args[0], *args[3:]))
 
@@ -353,6 +358,7 @@ _INFERENCES: dict[str, Inference] = {
     "nn.dense": _dense,
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
+    "dnnl.attention": _attention,
     "nn.batch_norm": _batch_norm,
     **dict.fromkeys("max mean min prod sum".split(), _reduce),
     "reshape": _reshape,

@@ -34,6 +34,7 @@ from ..policy.rules.quantize import along, dequantized, quantized
 from ..policy.rules.resize import ROUND
 from ..policy.table import TABLE
 from . import numpy_moves, numpy_norms, numpy_recurrent, numpy_windows
+from .numpy_attention import attention
 from .infer import has_inference, infer
 from .numpy_types import Array, UndefinedResult, rounded, sigmoid
 
@@ -253,6 +254,7 @@ DEFINITIONS: dict[str, Definition] = {
     **numpy_windows.DEFINITIONS,
     **numpy_norms.DEFINITIONS,
     **numpy_recurrent.DEFINITIONS,
+    "dnnl.attention": attention,
     **numpy_moves.DEFINITIONS,
     "cast": _elementwise(lambda x: x),
     "copy": _elementwise(lambda x: x),

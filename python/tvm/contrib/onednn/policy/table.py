@@ -31,6 +31,7 @@ from .op_spec import (
     root,
     view,
 )
+from .rules.attention import attention_flops, attention_reason
 from .rules.binary import BINARY, COMPARISON, DIVIDE
 from .rules.conv import CONV, CONV_TRANSPOSE
 from .rules.copies import broadcast_to_reason, take_reason, where_reason
@@ -99,6 +100,13 @@ TABLE: dict[str, OpSpec] = {
         root("nn.matmul", **MATMUL, relax="matmul"),
         root("nn.batch_matmul", **BATCH_MATMUL, relax="matmul"),
         *(OpSpec(name, **RECURRENT) for name in (LSTM, GRU, RNN)),
+        OpSpec(
+            "dnnl.attention",
+            attention_reason,
+            heavy=True,
+            flops=attention_flops,
+            relax="",
+        ),
         light("nn.max_pool1d", **MAX_POOL, padding="lowest"),
         light("nn.max_pool2d", **MAX_POOL, padding="lowest"),
         light("nn.max_pool3d", **MAX_POOL, padding="lowest"),

@@ -29,6 +29,7 @@ from ..policy.op_spec import Rules
 from ..policy.quantized import weights_in_float32
 from ..policy.rules.quantize import DEQUANTIZE
 from ..report.failures import note_failure
+from .attention import fuse_attention
 from .bias_order import move_bias_first
 from .decompose import decompose
 from .exact_nan import propagate_nan
@@ -72,7 +73,13 @@ class Outcome(NamedTuple):
     in_float32: Counter
 
 
-def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str]) -> Outcome:
+def rewrite(
+    graph: Graph,
+    rules: Rules,
+    function: str,
+    failures: dict[str, str],
+    fuses_attention: bool = False,
+) -> Outcome:
     """Rewrite a graph into what oneDNN runs well.
 
     A rewrite that raises leaves the graph as it was, with a warning and a line of the report.
@@ -87,6 +94,8 @@ def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str])
         What messages call the function.
     failures : dict[str, str]
         By function: which rewrites failed.
+    fuses_attention : bool
+        Whether attention becomes one op, which the IR must have a writer for.
     """
     run = _Run(graph, rules, function, failures)
     run.steps(simplify, static_reshape, read_dequantize, fold_constants)
@@ -96,6 +105,9 @@ def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str])
     _read_in_8_bits(run)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)
     run.steps(fold_scale)
+    # Reduced precision, and Relay, have attention as several ops.
+    if fuses_attention and rules.options.precision == "float32":
+        run.steps(fuse_attention)
     run.steps(propagate_strides)
     if not rules.options.keep_bias_order:
         run.steps(move_bias_first)

@@ -61,6 +61,9 @@ constexpr Family kMatMul = {InferMatMul,           LowerMatMul,   kAny,
                             Fuses::kQuantizations, PostOp::kNone, MatMulFlops};
 constexpr Family kRecurrent = {InferRecurrent,  LowerRecurrent, kAny,
                                Fuses::kNothing, PostOp::kNone,  RecurrentFlops};
+/*! \brief Reads the transposed views of heads, too. */
+constexpr Family kAttention = {InferAttention,  LowerAttention, kAny,
+                               Fuses::kNothing, PostOp::kNone,  AttentionFlops};
 constexpr Family kPool = {InferPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kGlobalPool = {InferGlobalPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kResize = {InferResize, LowerResize, kCommon, Fuses::kRealOps};
@@ -93,6 +96,7 @@ const OpSpec kOps[] = {
     {"nn.dense", 2, 2, kMatMul},
     {"nn.matmul", 2, 2, kMatMul},
     {"nn.batch_matmul", 2, 2, kMatMul},
+    {"dnnl.attention", 3, 4, kAttention},
     {"nn.max_pool1d", 1, 1, kPool, algorithm::pooling_max},
     {"nn.max_pool2d", 1, 1, kPool, algorithm::pooling_max},
     {"nn.max_pool3d", 1, 1, kPool, algorithm::pooling_max},

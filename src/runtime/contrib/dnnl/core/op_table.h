@@ -38,6 +38,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 // For each op the types of its results from those of its inputs, which they check, and its
 // attributes; one file per family in ops/, beside the lowerings, which rely on it.
+Types InferAttention(const NodeReader& node, const Types& inputs);
 Types InferBatchFlatten(const NodeReader& node, const Types& inputs);
 Types InferBatchNorm(const NodeReader& node, const Types& inputs);
 Types InferBinary(const NodeReader& node, const Types& inputs);
@@ -77,6 +78,7 @@ Types InferTranspose(const NodeReader& node, const Types& inputs);
 Types InferWhere(const NodeReader& node, const Types& inputs);
 
 // The lowerings.
+void LowerAttention(const NodeReader& node, PlanBuilder* plan);
 void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerBinary(const NodeReader& node, PlanBuilder* plan);
 void LowerBroadcastTo(const NodeReader& node, PlanBuilder* plan);
@@ -114,6 +116,7 @@ void LowerWhere(const NodeReader& node, PlanBuilder* plan);
 Tensor Dequantized(const NodeReader& op, PlanBuilder* plan);
 
 // The multiplications and additions of a node, those with padding among them.
+double AttentionFlops(const NodeReader& node, const PlanBuilder& plan);
 double ConvFlops(const NodeReader& node, const PlanBuilder& plan);
 double ConvTransposeFlops(const NodeReader& node, const PlanBuilder& plan);
 double MatMulFlops(const NodeReader& node, const PlanBuilder& plan);

@@ -48,7 +48,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
     def step(builder, var, func):
         graph, decided = RelaxGraph(builder.get(), func, rules.options.exclude), Record()
-        outcome = rewrite(graph, rules, var.name_hint, record.failures)
+        outcome = rewrite(graph, rules, var.name_hint, record.failures, fuses_attention=True)
         decided.folded, decided.in_float32 = outcome
         units = Units(graph, rules)
         decision = OffloadDecision(units)

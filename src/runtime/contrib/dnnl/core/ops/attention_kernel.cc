@@ -1,0 +1,517 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/attention_kernel.cc
+ * \brief softmax(scale * query * key^T + mask) * value, in blocks that stay in the caches.
+ *
+ * A task is a block of the rows of queries that read one head of keys and values. It goes once
+ * through these, a block of keys at a time, with the maximum and the sum of each row so far.
+ */
+#include "attention_kernel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "../exec/parallel.h"
+#include "vectors.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+constexpr int64_t kRows = kAttentionRows, kKeys = kAttentionKeys;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// With fewer rows, keys are not transposed: that takes longer than the sums of lanes.
+constexpr int64_t kPackedRows = 6;
+
+/*! \brief A range of rows, and of keys. */
+struct Task {
+  int64_t batch, kv_head, first_row, rows, first_key, last_key;
+};
+
+/*! \brief What a task writes, in the workspace of a thread. */
+struct Workspace {
+  float *query, *sums, *scores, *packed, *maximum, *total;
+
+  Workspace(float* data, const AttentionShape& shape)
+      : query(data),
+        sums(query + kRows * shape.width),
+        scores(sums + kRows * shape.value_width),
+        packed(scores + kRows * kKeys),
+        maximum(packed + kKeys * shape.width),
+        total(maximum + kRows) {}
+};
+
+/*! \brief Of each row of a task: its head, and which query of that it is. */
+struct RowIndices {
+  int64_t head[kRows], query[kRows];
+
+  RowIndices(const AttentionShape& shape, const Task& task) {
+    int64_t own_head = task.kv_head * shape.group() + task.first_row / shape.queries;
+    int64_t own_query = task.first_row % shape.queries;
+    for (int64_t row = 0; row < task.rows; ++row) {
+      head[row] = own_head;
+      query[row] = own_query;
+      if (++own_query < shape.queries) continue;
+      own_query = 0;
+      ++own_head;
+    }
+  }
+
+  int64_t In(const std::array<int64_t, 3>& strides, int64_t batch, int64_t row) const {
+    return batch * strides[0] + head[row] * strides[1] + query[row] * strides[2];
+  }
+  /*! \brief How many keys a row sees. */
+  int64_t Keys(const AttentionShape& shape, int64_t row) const {
+    return shape.is_causal ? std::max<int64_t>(0, query[row] + shape.keys - shape.queries + 1)
+                           : shape.keys;
+  }
+};
+
+// c[R, N * W] += a[R, count] * b[count, N * W].
+template <int W, int R, int N, typename T>
+DNNL_INLINE void MultiplyTile(const float* a, int64_t lda, const T* b, int64_t ldb, int64_t count,
+                              float* c, int64_t ldc) {
+  Floats<W> sums[R][N];
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) sums[r][n] = Load<W>(c + r * ldc + n * W);
+  }
+  for (int64_t k = 0; k < count; ++k, b += ldb) {
+    Floats<W> row[N];
+    for (int n = 0; n < N; ++n) row[n] = Load<W>(b + n * W);
+    for (int r = 0; r < R; ++r) {
+      const float factor = a[r * lda + k];
+      for (int n = 0; n < N; ++n) sums[r][n] += row[n] * factor;
+    }
+  }
+  for (int r = 0; r < R; ++r) {
+    for (int n = 0; n < N; ++n) Store<W>(sums[r][n], c + r * ldc + n * W);
+  }
+}
+
+/*! \brief As many columns of R rows as are multiples of W, from a column on; the next one. */
+template <int W, int R, int N, typename T>
+DNNL_INLINE int64_t MultiplyColumns(int64_t column, int64_t columns, const float* a, int64_t lda,
+                                    const T* b, int64_t ldb, int64_t count, float* c, int64_t ldc) {
+  for (; column + N * W <= columns; column += N * W) {
+    MultiplyTile<W, R, N>(a, lda, b + column, ldb, count, c + column, ldc);
+  }
+  return column;
+}
+
+template <int W, int R, typename T>
+DNNL_INLINE void MultiplyRows(int64_t columns, const float* a, int64_t lda, const T* b, int64_t ldb,
+                              int64_t count, float* c, int64_t ldc) {
+  constexpr int kVectors = R <= 2 ? 4 : 2;
+  int64_t at = MultiplyColumns<W, R, kVectors>(0, columns, a, lda, b, ldb, count, c, ldc);
+  at = MultiplyColumns<W, R, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
+  if (at == columns) return;
+  for (int r = 0; r < R; ++r, a += lda, c += ldc) {
+    const int64_t rest = MultiplyColumns<4, 1, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
+    MultiplyColumns<1, 1, 1>(rest, columns, a, lda, b, ldb, count, c, ldc);
+  }
+}
+
+/*! \brief As many rows as are multiples of R, from a row on; the next one. */
+template <int W, int R, typename T>
+DNNL_INLINE int64_t MultiplyBlocks(int64_t row, int64_t rows, int64_t columns, const float* a,
+                                   int64_t lda, const T* b, int64_t ldb, int64_t count, float* c,
+                                   int64_t ldc) {
+  for (; row + R <= rows; row += R) {
+    MultiplyRows<W, R>(columns, a + row * lda, lda, b, ldb, count, c + row * ldc, ldc);
+  }
+  return row;
+}
+
+/*! \brief c[rows, columns] += a[rows, count] * b[count, columns]. */
+template <int W, typename T>
+DNNL_INLINE void Multiply(int64_t rows, int64_t columns, const float* a, int64_t lda, const T* b,
+                          int64_t ldb, int64_t count, float* c, int64_t ldc) {
+  // So many rows of sums, two vectors each, fit into the registers.
+  constexpr int kTile = W == 16 ? 8 : 4;
+  int64_t row = 0;
+  row = MultiplyBlocks<W, kTile>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
+  row = MultiplyBlocks<W, 4>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
+  row = MultiplyBlocks<W, 2>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
+  MultiplyBlocks<W, 1>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
+}
+
+/*! \brief packed[W, kKeys] = key[W, W]^T, in registers. */
+template <int W, typename T>
+DNNL_INLINE void PackTile(const T* key, int64_t stride, float* packed) {
+  Floats<W> tile[W];
+  for (int t = 0; t < W; ++t) tile[t] = Load<W>(key + t * stride);
+  Transpose<W>(tile);
+  for (int t = 0; t < W; ++t) Store<W>(tile[t], packed + t * kKeys);
+}
+
+/*! \brief packed[width, kKeys] = key[count, width]^T, with zeros up to a multiple of W columns. */
+template <int W, typename T>
+DNNL_INLINE void Pack(const T* key, int64_t stride, int64_t count, int64_t width, float* packed) {
+  const int64_t columns = count / W * W, rows = width / W * W;
+  for (int64_t j = 0; j < columns; j += W) {
+    for (int64_t e = 0; e < rows; e += W) {
+      PackTile<W>(key + j * stride + e, stride, packed + e * kKeys + j);
+    }
+  }
+  for (int64_t e = 0; e < width; ++e) {
+    for (int64_t j = e < rows ? columns : 0; j < (count + W - 1) / W * W; ++j) {
+      packed[e * kKeys + j] = j < count ? Load<1>(key + j * stride + e)[0] : 0.f;
+    }
+  }
+}
+
+/*! \brief scores[rows, kKeys] = query[rows, width] * key[count, width]^T, row by row. */
+template <int W, typename T>
+DNNL_INLINE void Dots(int64_t rows, const float* query, const T* key, int64_t stride, int64_t count,
+                      int64_t width, float* scores) {
+  const int64_t whole = width / W * W;
+  int64_t j = 0;
+  for (; j + W <= count; j += W) {
+    const T* tile = key + j * stride;
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* row = query + r * width;
+      Floats<W> sums[W] = {};
+      for (int64_t e = 0; e < whole; e += W) {
+        const Floats<W> own = Load<W>(row + e);
+        for (int t = 0; t < W; ++t) sums[t] += own * Load<W>(tile + t * stride + e);
+      }
+      if (whole < width) {
+        const Floats<W> own = LoadSome<W>(row + whole, width - whole);
+        for (int t = 0; t < W; ++t) {
+          sums[t] += own * LoadSome<W>(tile + t * stride + whole, width - whole);
+        }
+      }
+      Store<W>(Sums<W>(sums), scores + r * kKeys + j);
+    }
+  }
+  for (; j < count; ++j) {
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* row = query + r * width;
+      Floats<W> sum = {};
+      for (int64_t e = 0; e < whole; e += W) {
+        sum += Load<W>(row + e) * Load<W>(key + j * stride + e);
+      }
+      if (whole < width) {
+        sum += LoadSome<W>(row + whole, width - whole) *
+               LoadSome<W>(key + j * stride + whole, width - whole);
+      }
+      scores[r * kKeys + j] = SumOf<W>(sum);
+    }
+  }
+}
+
+/*! \brief Add `count` elements of a mask, which are `stride` (0 or 1) apart. */
+template <int W, typename M>
+DNNL_INLINE void AddMask(const M* mask, int64_t stride, int64_t count, float* scores) {
+  const Floats<W> same = Filled<W>(Load<1>(mask)[0]);
+  for (int64_t j = 0; j < count; j += W) {
+    const Floats<W> own = stride == 0      ? same
+                          : j + W <= count ? Load<W>(mask + j)
+                                           : LoadSome<W>(mask + j, count - j);
+    Store<W>(Load<W>(scores + j) + own, scores + j);
+  }
+}
+
+/*! \brief The largest of some scores; those behind the ones that are seen become -inf. */
+template <int W>
+DNNL_INLINE float LargestScore(int64_t seen, int64_t end, float* scores) {
+  for (int64_t j = seen; j < end; ++j) scores[j] = -kInfinity;
+  Floats<W> largest = Filled<W>(-kInfinity);
+  for (int64_t j = 0; j < end; j += W) largest = Larger<W>(Load<W>(scores + j), largest);
+  return LargestOf<W>(largest);
+}
+
+/*! \brief Replace scores by their exponentials, relative to `base`; their sum. */
+template <int W>
+DNNL_INLINE float Exponentiate(float base, int64_t end, float* scores) {
+  Floats<W> sum = {};
+  for (int64_t j = 0; j < end; j += W) {
+    const Floats<W> own = Exp<W>(Load<W>(scores + j) - base);
+    sum += own;
+    Store<W>(own, scores + j);
+  }
+  return SumOf<W>(sum);
+}
+
+template <int W, typename T>
+DNNL_INLINE void StoreRow(const float* sums, float divisor, int64_t count, T* dst) {
+  for (int64_t e = 0; e < count; ++e) {
+    if constexpr (std::is_same_v<T, float>) {
+      dst[e] = sums[e] / divisor;
+    } else {
+      dst[e] = ToBFloat16(sums[e] / divisor);
+    }
+  }
+}
+
+/*! \brief Divide by the totals. A row without a finite one is as ZeroRows says. */
+template <int W, typename T>
+DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& data,
+                           const Task& task, const Workspace& work) {
+  const RowIndices rows(shape, task);
+  for (int64_t r = 0; r < task.rows; ++r) {
+    float* sums = work.sums + r * shape.value_width;
+    const bool is_masked = work.maximum[r] == -kInfinity && work.total[r] == 0.f;
+    float divisor = work.total[r];
+    if (is_masked) {
+      divisor = shape.zeros == ZeroRows::kNone ? std::numeric_limits<float>::quiet_NaN() : 1.f;
+    } else if (shape.zeros == ZeroRows::kAll && divisor != divisor) {
+      // Zeros times the values, which may have NaN themselves.
+      divisor = 1.f;
+      const T* value =
+          data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
+      std::fill(sums, sums + shape.value_width, 0.f);
+      for (int64_t j = 0; j < rows.Keys(shape, r); ++j) {
+        for (int64_t e = 0; e < shape.value_width; ++e) {
+          sums[e] += 0.f * Load<1>(value + j * shape.value[2] + e)[0];
+        }
+      }
+    }
+    StoreRow<W>(sums, divisor, shape.value_width, data.result + rows.In(shape.result, task.batch, r));
+  }
+}
+
+template <int W, typename T>
+DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& data,
+                           const Task& task, const RowIndices& rows, const Workspace& work) {
+  for (int64_t r = 0; r < task.rows; ++r) {
+    const T* query = data.query + rows.In(shape.query, task.batch, r);
+    float* scaled = work.query + r * shape.width;
+    for (int64_t e = 0; e < shape.width; ++e) scaled[e] = Load<1>(query + e)[0] * shape.scale;
+    work.maximum[r] = -kInfinity;
+    work.total[r] = 0.f;
+  }
+  std::fill(work.sums, work.sums + task.rows * shape.value_width, 0.f);
+}
+
+/*! \brief Add the mask to a block of scores of a row. */
+template <int W, typename T>
+DNNL_INLINE void AddMaskOfRow(const AttentionShape& shape, const AttentionData<T>& data,
+                              int64_t at, int64_t count, float* scores) {
+  if (data.mask_is_float) {
+    AddMask<W>(static_cast<const float*>(data.mask) + at, shape.mask[3], count, scores);
+  } else {
+    AddMask<W>(static_cast<const T*>(data.mask) + at, shape.mask[3], count, scores);
+  }
+}
+
+/*! \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before. */
+template <int W, typename T>
+DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>& data,
+                             const Task& task, const RowIndices& rows, const Workspace& work,
+                             int64_t first, int64_t count) {
+  const int64_t end = (count + W - 1) / W * W;
+  alignas(64) float base[kRows] = {}, factor[kRows] = {};
+  for (int64_t r = 0; r < task.rows; ++r) {
+    float* scores = work.scores + r * kKeys;
+    if (data.mask != nullptr) {
+      const int64_t at = task.batch * shape.mask[0] + rows.head[r] * shape.mask[1] +
+                         rows.query[r] * shape.mask[2] + first * shape.mask[3];
+      AddMaskOfRow<W>(shape, data, at, count, scores);
+    }
+    const int64_t seen = std::clamp<int64_t>(rows.Keys(shape, r) - first, 0, count);
+    const float now = std::max(work.maximum[r], LargestScore<W>(seen, end, scores));
+    // -inf less -inf would be NaN, though it has no part in a row with a finite score.
+    base[r] = now == -kInfinity ? 0.f : now;
+    factor[r] = work.maximum[r] - base[r];
+    work.maximum[r] = now;
+  }
+  for (int64_t r = 0; r < task.rows; r += W) Store<W>(Exp<W>(Load<W>(factor + r)), factor + r);
+  for (int64_t r = 0; r < task.rows; ++r) {
+    const float total = Exponentiate<W>(base[r], end, work.scores + r * kKeys);
+    work.total[r] = work.total[r] * factor[r] + total;
+    float* sums = work.sums + r * shape.value_width;
+    for (int64_t e = 0; e < shape.value_width; ++e) sums[e] *= factor[r];
+  }
+}
+
+template <int W, typename T>
+DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& data,
+                         const Task& task, const Workspace& work) {
+  const RowIndices rows(shape, task);
+  StartRows<W>(shape, data, task, rows, work);
+  const T* keys = data.key + task.batch * shape.key[0] + task.kv_head * shape.key[1];
+  const T* values = data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
+  int64_t last = 0;
+  for (int64_t r = 0; r < task.rows; ++r) {
+    last = std::max(last, rows.Keys(shape, r));
+  }
+  last = std::min(last, task.last_key);
+  for (int64_t first = task.first_key; first < last; first += kKeys) {
+    const int64_t count = std::min(kKeys, last - first);
+    const T* key = keys + first * shape.key[2];
+    if (task.rows < kPackedRows) {
+      Dots<W>(task.rows, work.query, key, shape.key[2], count, shape.width, work.scores);
+    } else {
+      Pack<W>(key, shape.key[2], count, shape.width, work.packed);
+      for (int64_t i = 0; i < task.rows * kKeys; ++i) work.scores[i] = 0.f;
+      Multiply<W>(task.rows, (count + W - 1) / W * W, work.query, shape.width, work.packed, kKeys,
+                  shape.width, work.scores, kKeys);
+    }
+    SoftmaxRows<W>(shape, data, task, rows, work, first, count);
+    Multiply<W>(task.rows, shape.value_width, work.scores, kKeys, values + first * shape.value[2],
+                shape.value[2], count, work.sums, shape.value_width);
+  }
+}
+
+/*! \brief Join what tasks computed of parts of the keys, in their workspaces, in the first one. */
+template <int W>
+DNNL_INLINE void JoinParts(const AttentionShape& shape, const Task& task, const Workspace& work,
+                           const Workspace& other) {
+  for (int64_t r = 0; r < task.rows; ++r) {
+    const float now = std::max(work.maximum[r], other.maximum[r]);
+    const float base = now == -kInfinity ? 0.f : now;
+    const float factors[] = {Exp<W>(Filled<W>(work.maximum[r] - base))[0],
+                             Exp<W>(Filled<W>(other.maximum[r] - base))[0]};
+    work.maximum[r] = now;
+    work.total[r] = work.total[r] * factors[0] + other.total[r] * factors[1];
+    float* sums = work.sums + r * shape.value_width;
+    const float* added = other.sums + r * shape.value_width;
+    for (int64_t e = 0; e < shape.value_width; ++e) {
+      sums[e] = sums[e] * factors[0] + added[e] * factors[1];
+    }
+  }
+}
+
+/*! \brief What is compiled for a CPU. */
+template <typename T>
+struct Code {
+  void (*run)(const AttentionShape&, const AttentionData<T>&, const Task&, float* workspace);
+  /*! \brief Add what is in a second workspace to the first one. */
+  void (*join)(const AttentionShape&, const Task&, float* workspace, float* other);
+  void (*store)(const AttentionShape&, const AttentionData<T>&, const Task&, float* workspace);
+};
+
+// The three functions of `Code`, with vectors of W floats.
+#define DNNL_ATTENTION_CODE(NAME, W, TARGET)                                               \
+  template <typename T>                                                                    \
+  TARGET void Run##NAME(const AttentionShape& shape, const AttentionData<T>& data,         \
+                        const Task& task, float* workspace) {                              \
+    RunTask<W>(shape, data, task, Workspace(workspace, shape));                            \
+  }                                                                                        \
+  TARGET void Join##NAME(const AttentionShape& shape, const Task& task, float* workspace,  \
+                         float* other) {                                                   \
+    JoinParts<W>(shape, task, Workspace(workspace, shape), Workspace(other, shape));       \
+  }                                                                                        \
+  template <typename T>                                                                    \
+  TARGET void Store##NAME(const AttentionShape& shape, const AttentionData<T>& data,       \
+                          const Task& task, float* workspace) {                            \
+    StoreRows<W>(shape, data, task, Workspace(workspace, shape));                          \
+  }
+
+DNNL_ATTENTION_CODE(Any, 4, )
+#if defined(__GNUC__) && defined(__x86_64__)
+DNNL_ATTENTION_CODE(AVX2, 8, __attribute__((target("avx2,fma"))))
+DNNL_ATTENTION_CODE(AVX512, 16, __attribute__((target("avx512f,avx2,fma"))))
+#endif
+
+template <typename T>
+Code<T> CodeForCPU() {
+#if defined(__GNUC__) && defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return {RunAVX512<T>, JoinAVX512, StoreAVX512<T>};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    return {RunAVX2<T>, JoinAVX2, StoreAVX2<T>};
+  }
+#endif
+  return {RunAny<T>, JoinAny, StoreAny<T>};
+}
+
+/*! \brief All tasks: of each batch, head of keys, block of rows and part of the keys. */
+class Tasks {
+ public:
+  Tasks(const AttentionShape& shape, int64_t threads)
+      : shape_(shape), blocks_((shape.rows() + kRows - 1) / kRows) {
+    // A thread reads so many keys in the time that it takes to wake it up, and to join two parts.
+    constexpr int64_t kPart = 4 * kKeys;
+    const int64_t idle = threads / (shape.batch * shape.kv_heads * blocks_);
+    parts_ = std::clamp<int64_t>(shape.keys / kPart, 1, std::max<int64_t>(1, idle));
+  }
+
+  /*! \brief Into how many parts the keys are split: more than one only for as many threads. */
+  int64_t parts() const { return parts_; }
+  int64_t count() const { return shape_.batch * shape_.kv_heads * blocks_ * parts_; }
+  Task At(int64_t index) const {
+    const int64_t part = index % parts_, block = index / parts_ % blocks_;
+    const int64_t head = index / parts_ / blocks_;
+    // All blocks are about as large.
+    const int64_t first = shape_.rows() * block / blocks_;
+    const int64_t last = shape_.rows() * (block + 1) / blocks_;
+    return {head / shape_.kv_heads,
+            head % shape_.kv_heads,
+            first,
+            last - first,
+            shape_.keys * part / parts_,
+            shape_.keys * (part + 1) / parts_};
+  }
+
+ private:
+  const AttentionShape& shape_;
+  int64_t blocks_, parts_;
+};
+
+template <typename T>
+void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
+  static const Code<T> code = CodeForCPU<T>();
+  const Tasks tasks(shape, data.threads);
+  const int64_t floats = AttentionWorkspace(shape.width, shape.value_width);
+  const int64_t count = tasks.count(), threads = std::min(data.threads, count);
+  // A workspace is used by one thread at a time, whichever runs it.
+  ParallelFor(threads, 1, [&](int64_t first, int64_t last) {
+    for (int64_t thread = first; thread < last; ++thread) {
+      float* workspace = data.workspace + thread * floats;
+      for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i) {
+        const Task task = tasks.At(i);
+        code.run(shape, data, task, workspace);
+        if (tasks.parts() == 1) code.store(shape, data, task, workspace);
+      }
+    }
+  });
+  if (tasks.parts() == 1) return;
+  // Each task has a workspace of its own.
+  for (int64_t i = 0; i < count; i += tasks.parts()) {
+    float* workspace = data.workspace + i * floats;
+    const Task task = tasks.At(i);
+    for (int64_t k = 1; k < tasks.parts(); ++k) {
+      code.join(shape, task, workspace, workspace + k * floats);
+    }
+    code.store(shape, data, task, workspace);
+  }
+}
+
+}  // namespace
+
+int64_t AttentionWorkspace(int64_t width, int64_t value_width) {
+  const int64_t floats = (kRows + kKeys) * width + kRows * (value_width + kKeys + 2);
+  // No two threads write to one cache line, or to its neighbor.
+  return (floats + 31) / 32 * 32;
+}
+
+void Attention(const AttentionShape& shape, const AttentionData<float>& data) {
+  RunAll(shape, data);
+}
+
+void Attention(const AttentionShape& shape, const AttentionData<uint16_t>& data) {
+  RunAll(shape, data);
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend

@@ -1,0 +1,81 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/attention_kernel.h
+ * \brief softmax(scale * query * key^T + mask) * value, in blocks that stay in the caches.
+ */
+#ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_ATTENTION_KERNEL_H_
+#define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_ATTENTION_KERNEL_H_
+
+#include <array>
+#include <cstdint>
+
+#include "nan_rows.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief Rows of queries that share a block of keys, and keys of a block. */
+constexpr int64_t kAttentionRows = 64, kAttentionKeys = 64;
+
+/*!
+ * \brief Sizes and strides, all in elements, known when the kernel runs only: no code and no
+ *        primitive depends on them.
+ */
+struct AttentionShape {
+  int64_t batch, heads, kv_heads, queries, keys, width, value_width;
+  /*! \brief Of batch, head and row; the elements of a row are contiguous. */
+  std::array<int64_t, 3> query, key, value, result;
+  /*! \brief Of batch, head, query and key: zero where the mask is broadcast; 0 or 1 for the key. */
+  std::array<int64_t, 4> mask;
+  float scale;
+  bool is_causal;
+  ZeroRows zeros;
+
+  /*! \brief Query heads that read one head of keys and values. */
+  int64_t group() const { return heads / kv_heads; }
+  /*! \brief Queries that read the same keys and values. */
+  int64_t rows() const { return group() * queries; }
+};
+
+/*! \brief The floats that one thread needs as workspace, whatever the numbers of rows are. */
+int64_t AttentionWorkspace(int64_t width, int64_t value_width);
+
+/*! \brief Where the tensors are; those of type T are float, or uint16_t for bfloat16. */
+template <typename T>
+struct AttentionData {
+  const T* query;
+  const T* key;
+  const T* value;
+  /*! \brief nullptr for none; of floats where `mask_is_float`, else of T. */
+  const void* mask;
+  bool mask_is_float;
+  T* result;
+  /*! \brief AttentionWorkspace() floats for each of `threads`. */
+  float* workspace;
+  int64_t threads;
+};
+
+/*! \brief Compute attention, with sums in float32. */
+void Attention(const AttentionShape& shape, const AttentionData<float>& data);
+void Attention(const AttentionShape& shape, const AttentionData<uint16_t>& data);
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
+#endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_ATTENTION_KERNEL_H_

@@ -1,0 +1,300 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Attention that is read as one op: its spellings, and what it does not stand for."""
+
+import numpy as np
+import pytest
+from graph_reader import Reader
+from tvm.contrib.onednn.graph.dim import Dim
+from tvm.contrib.onednn.graph.evaluate import evaluate
+from tvm.contrib.onednn.graph.node import CALL
+from tvm.contrib.onednn.options import Options
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.op_view import Tensor
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.rewrites.attention import fuse_attention
+
+RULES = Rules(TABLE)
+BATCH, HEADS, GROUPS, QUERIES, KEYS, WIDTH = 2, 4, 2, 3, 5, 8
+SCALE = 0.25
+MASK = (BATCH, 1, QUERIES, KEYS)
+
+
+def _matmul(r, left, right, transpose_b=False):
+    return r.call("nn.batch_matmul", left, right, transpose_a=False, transpose_b=transpose_b)
+
+
+def _swapped(r, x, axes=(0, 1, 3, 2)):
+    return r.call("transpose", x, axes=list(axes))
+
+
+def _softmax(r, scores, axis=-1, name="nn.softmax"):
+    return r.call(name, scores, axis=axis)
+
+
+def _inputs(r, groups=HEADS):
+    return [
+        r.input(BATCH, HEADS, QUERIES, WIDTH),
+        r.input(BATCH, groups, KEYS, WIDTH),
+        r.input(BATCH, groups, KEYS, WIDTH),
+    ]
+
+
+def plain(r, name="nn.softmax", axis=-1):
+    query, key, value = _inputs(r)
+    scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(SCALE))
+    return [_matmul(r, _softmax(r, scores, axis, name), value)]
+
+
+def transposed_attribute(r):
+    query, key, value = _inputs(r)
+    scores = r.call("divide", _matmul(r, query, key, True), r.constant(1 / SCALE))
+    return [_matmul(r, _softmax(r, scores, 3), value)]
+
+
+def scaled_operands(r):
+    query, key, value = _inputs(r)
+    query = r.call("multiply", query, r.constant(0.5))
+    key = r.call("multiply", r.constant(0.5), _swapped(r, key))
+    return [_matmul(r, _softmax(r, _matmul(r, query, key)), value)]
+
+
+def masked(r, mask=MASK, is_first=False, scale=SCALE):
+    query, key, value = _inputs(r)
+    scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(scale))
+    mask = r.input(*mask)
+    scores = r.call("add", *((mask, scores) if is_first else (scores, mask)))
+    return [_matmul(r, _softmax(r, scores), value)]
+
+
+def two_masks(r):
+    query, key, value = _inputs(r)
+    scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(SCALE))
+    scores = r.call("add", scores, r.input(1, HEADS, QUERIES, KEYS))
+    scores = r.call("add", r.input(BATCH, 1, 1, KEYS), scores)
+    return [_matmul(r, _softmax(r, scores), value)]
+
+
+def heads_last(r):
+    """As BERT has it: the key's axes in one order that swaps all of them."""
+    query, key, value = (r.input(BATCH, n, HEADS, WIDTH) for n in (QUERIES, KEYS, KEYS))
+    key = _swapped(r, key, (0, 2, 3, 1))
+    query, value = (_swapped(r, each, (0, 2, 1, 3)) for each in (query, value))
+    scores = r.call("multiply", _matmul(r, query, key), r.constant(SCALE))
+    return [_swapped(r, _matmul(r, _softmax(r, scores), value), (0, 2, 1, 3))]
+
+
+def _reshaped(r, x, *shape):
+    return r.call("reshape", x, newshape=list(shape), allowzero=False)
+
+
+def _broadcast(r, x):
+    x = r.call("expand_dims", x, axis=2, num_newaxis=1)
+    shape = [BATCH, GROUPS, HEADS // GROUPS, KEYS, WIDTH]
+    return _reshaped(r, r.call("broadcast_to", x, shape=shape), BATCH, HEADS, KEYS, WIDTH)
+
+
+def _stacked(r, x):
+    many = r.call("stack", r.tuple(x, x), axis=2)
+    return _reshaped(r, many, BATCH, HEADS, KEYS, WIDTH)
+
+
+def _tiled(r, x):
+    """Heads in another order: not each repeated, but all of them."""
+    return r.call("concatenate", r.tuple(x, x), axis=1)
+
+
+def grouped(r, repeat=_broadcast):
+    query, key, value = _inputs(r, GROUPS)
+    scores = _matmul(r, query, _swapped(r, repeat(r, key)))
+    scores = r.call("multiply", scores, r.constant(SCALE))
+    return [_matmul(r, _softmax(r, scores), repeat(r, value))]
+
+
+def one_repeated(r):
+    """Keys repeat heads, values have all of them."""
+    query, key = r.input(BATCH, HEADS, QUERIES, WIDTH), r.input(BATCH, GROUPS, KEYS, WIDTH)
+    value = r.input(BATCH, HEADS, KEYS, WIDTH)
+    scores = _matmul(r, query, _swapped(r, _broadcast(r, key)))
+    return [_matmul(r, _softmax(r, scores), value)]
+
+
+def without_batch(r):
+    query, key, value = (r.input(HEADS, n, WIDTH) for n in (QUERIES, KEYS, KEYS))
+    scores = r.call("multiply", _matmul(r, query, key, True), r.constant(SCALE))
+    return [_matmul(r, _softmax(r, scores), value)]
+
+
+def probabilities_read_elsewhere(r):
+    (result,) = plain(r)
+    return [result, result.operands[0]]
+
+
+def scores_read_elsewhere(r):
+    (result,) = masked(r)
+    return [result, result.operands[0].operands[0].operands[0]]
+
+
+def scaled_behind_the_mask(r):
+    query, key, value = _inputs(r)
+    scores = r.call("add", _matmul(r, query, key, True), r.input(*MASK))
+    scores = r.call("multiply", scores, r.constant(SCALE))
+    return [_matmul(r, _softmax(r, scores), value)]
+
+
+def scaled_values(r):
+    query, key, value = _inputs(r)
+    value = r.call("multiply", value, r.constant(SCALE))
+    return [_matmul(r, _softmax(r, _matmul(r, query, key, True)), value)]
+
+
+def halves(r):
+    query, key, value = (
+        r.input(BATCH, HEADS, n, WIDTH, dtype="float16") for n in (QUERIES, KEYS, KEYS)
+    )
+    return [_matmul(r, _softmax(r, _matmul(r, query, key, True)), value)]
+
+
+# The heads of keys and values that are read.
+FUSED = {
+    "plain": (plain, HEADS),
+    "transposed-attribute": (transposed_attribute, HEADS),
+    "scaled-operands": (scaled_operands, HEADS),
+    "masked": (masked, HEADS),
+    "mask-first": (lambda r: masked(r, (KEYS,), is_first=True), HEADS),
+    "heads-last": (heads_last, HEADS),
+    "grouped-broadcast": (grouped, GROUPS),
+    "grouped-stack": (lambda r: grouped(r, _stacked), GROUPS),
+    "tiled": (lambda r: grouped(r, _tiled), HEADS),
+    "one-repeated": (one_repeated, HEADS),
+    "without-batch": (without_batch, HEADS),
+    "nan-safe": (lambda r: plain(r, "dnnl.nan_safe_softmax"), HEADS),
+    "masked-softmax": (lambda r: plain(r, "dnnl.masked_softmax"), HEADS),
+    "scaled-values": (scaled_values, HEADS),
+}
+KEPT = {
+    "two-masks": two_masks,
+    "another-axis": lambda r: plain(r, axis=2),
+    "probabilities-read-elsewhere": probabilities_read_elsewhere,
+    "scores-read-elsewhere": scores_read_elsewhere,
+    "scaled-behind-the-mask": scaled_behind_the_mask,
+    "float16": halves,
+}
+
+
+def _graph(build):
+    r = Reader()
+    return r.returns(*build(r))
+
+
+def _ops(graph):
+    return [node.name for node in graph.nodes if node.kind == CALL]
+
+
+def _values(graph):
+    random = np.random.default_rng(0)
+    shapes = [node.type.shape for node in graph.nodes if node.kind == "input"]
+    return [random.standard_normal(shape).astype("float32") for shape in shapes]
+
+
+@pytest.mark.parametrize("case", FUSED)
+def test_fused(case):
+    build, groups = FUSED[case]
+    graph = _graph(build)
+    values = _values(graph)
+    before = evaluate(graph, values)
+    fuse_attention(graph, RULES)
+    graph.sort()
+    graph.verify()
+    assert _ops(graph).count("dnnl.attention") == 1
+    assert not {"nn.batch_matmul", "nn.softmax"} & set(_ops(graph))
+    (node,) = (node for node in graph.nodes if node.name == "dnnl.attention")
+    assert node.operands[1].type.shape[-3] == groups == node.operands[2].type.shape[-3]
+    for one, other in zip(before, evaluate(graph, values)):
+        # Factors are multiplied in another order.
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_kept(case):
+    graph = _graph(KEPT[case])
+    before = _ops(graph)
+    fuse_attention(graph, RULES)
+    graph.sort()
+    assert _ops(graph) == before
+
+
+@pytest.mark.parametrize("excluded", ["dnnl.attention", "nn.softmax", "nn.batch_matmul"])
+def test_excluded(excluded):
+    graph = _graph(plain)
+    fuse_attention(graph, Rules(TABLE, Options(exclude=frozenset([excluded]))))
+    graph.sort()
+    assert "dnnl.attention" not in _ops(graph)
+
+
+def test_a_mask_that_enlarges_the_scores_is_kept():
+    def build(r):
+        query, key, value = (r.input(1, HEADS, n, WIDTH) for n in (QUERIES, KEYS, KEYS))
+        scores = r.call("add", _matmul(r, query, key, True), r.input(2, 1, 1, KEYS))
+        return [_matmul(r, _softmax(r, scores), value)]
+
+    graph = _graph(build)
+    fuse_attention(graph, RULES)
+    graph.sort()
+    assert "dnnl.attention" not in _ops(graph)
+
+
+@pytest.mark.parametrize(
+    "queries,keys,is_fused", [(16, 64, True), (17, 64, False), (17, None, True), (None, 64, True)]
+)
+def test_many_rows_are_fused_where_a_length_is_open(queries, keys, is_fused):
+    r = Reader()
+    query, key, value = (r.input(1, HEADS, n, WIDTH) for n in (queries, keys, keys))
+    if None in (queries, keys):
+        sizes = {None: Dim.symbol("s")}
+        query, key, value = (
+            r.input(1, HEADS, sizes.get(n, n), WIDTH) for n in (queries, keys, keys)
+        )
+    graph = r.returns(_matmul(r, _softmax(r, _matmul(r, query, key, True)), value))
+    fuse_attention(graph, RULES)
+    graph.sort()
+    assert ("dnnl.attention" in _ops(graph)) == is_fused
+
+
+REASONS = {
+    "width": ([(1, 4, 3, 8), (1, 4, 5, 6), (1, 4, 5, 8)], "query, key and value have shapes"),
+    "heads": ([(1, 4, 3, 8), (1, 3, 5, 8), (1, 3, 5, 8)], "4 heads are no multiple of 3"),
+    "open-width": ([(1, 4, 3, None), (1, 4, 5, None), (1, 4, 5, 8)], "has an open width"),
+    "rank": ([(1, 1, 4, 3, 8)] * 3, "rank 3 or 4 is required"),
+    "open-heads": ([(1, None, 3, 8), (1, 4, 5, 8), (1, 4, 5, 8)], "no multiple"),
+}
+
+
+@pytest.mark.parametrize("case", REASONS)
+def test_reason(case):
+    shapes, reason = REASONS[case]
+    r = Reader()
+    operands = [r.input(*shape) for shape in shapes]
+    node = r.call(
+        "dnnl.attention",
+        *operands,
+        type_=Tensor(shapes[0], "float32"),
+        scale=1.0,
+        causal=False,
+        softmax="nn.softmax",
+    )
+    assert reason in RULES.refusal(node)
