@@ -31,6 +31,7 @@ from ..policy.rules.quantize import DEQUANTIZE
 from ..report.failures import note_failure
 from .bias_order import move_bias_first
 from .decompose import decompose
+from .dynamic_quantization import fuse_dynamic_quantization
 from .exact_nan import propagate_nan
 from .fold_constants import fold_constants
 from .fold_pad import fold_pad
@@ -91,6 +92,7 @@ def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str])
     run.steps(simplify, static_reshape, read_dequantize, fold_constants)
     run.steps(fuse_softmax_guards, decompose)
     run.steps(fold_constants, simplify, weights_as_dense_has_them, hoist_input_products, read_qnn)
+    run.steps(fuse_dynamic_quantization)
     _read_in_8_bits(run)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)
     run.steps(fold_scale)

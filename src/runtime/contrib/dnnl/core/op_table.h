@@ -41,12 +41,14 @@ namespace tvm::runtime::contrib::dnnl_backend {
 Types InferBatchFlatten(const NodeReader& node, const Types& inputs);
 Types InferBatchNorm(const NodeReader& node, const Types& inputs);
 Types InferBinary(const NodeReader& node, const Types& inputs);
+Types InferBlockQuantizedDense(const NodeReader& node, const Types& inputs);
 Types InferBroadcastTo(const NodeReader& node, const Types& inputs);
 Types InferCast(const NodeReader& node, const Types& inputs);
 Types InferConcat(const NodeReader& node, const Types& inputs);
 Types InferConv(const NodeReader& node, const Types& inputs);
 Types InferConvTranspose(const NodeReader& node, const Types& inputs);
 Types InferDequantize(const NodeReader& node, const Types& inputs);
+Types InferDynamicQuantizedDense(const NodeReader& node, const Types& inputs);
 Types InferEltwise(const NodeReader& node, const Types& inputs);
 Types InferExpandDims(const NodeReader& node, const Types& inputs);
 Types InferGlobalPool(const NodeReader& node, const Types& inputs);
@@ -78,12 +80,14 @@ Types InferWhere(const NodeReader& node, const Types& inputs);
 // The lowerings.
 void LowerBatchNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerBinary(const NodeReader& node, PlanBuilder* plan);
+void LowerBlockQuantizedDense(const NodeReader& node, PlanBuilder* plan);
 void LowerBroadcastTo(const NodeReader& node, PlanBuilder* plan);
 void LowerCast(const NodeReader& node, PlanBuilder* plan);
 void LowerConcat(const NodeReader& node, PlanBuilder* plan);
 void LowerConv(const NodeReader& node, PlanBuilder* plan);
 void LowerConvTranspose(const NodeReader& node, PlanBuilder* plan);
 void LowerDequantize(const NodeReader& node, PlanBuilder* plan);
+void LowerDynamicQuantizedDense(const NodeReader& node, PlanBuilder* plan);
 void LowerEltwise(const NodeReader& node, PlanBuilder* plan);
 void LowerGroupNorm(const NodeReader& node, PlanBuilder* plan);
 void LowerInstanceNorm(const NodeReader& node, PlanBuilder* plan);
@@ -112,6 +116,7 @@ void LowerWhere(const NodeReader& node, PlanBuilder* plan);
 Tensor Dequantized(const NodeReader& op, PlanBuilder* plan);
 
 // The multiplications and additions of a node, those with padding among them.
+double BlockQuantizedFlops(const NodeReader& node, const PlanBuilder& plan);
 double ConvFlops(const NodeReader& node, const PlanBuilder& plan);
 double ConvTransposeFlops(const NodeReader& node, const PlanBuilder& plan);
 double MatMulFlops(const NodeReader& node, const PlanBuilder& plan);
