@@ -98,7 +98,7 @@ TABLE: dict[str, OpSpec] = {
         root("nn.matmul", **MATMUL, relax="matmul"),
         root("nn.batch_matmul", **BATCH_MATMUL, relax="matmul"),
         OpSpec("dnnl.block_quantized_dense", **BLOCK_DENSE, heavy=True, relax=""),
-        root("dnnl.dynamic_quantized_dense", **DYNAMIC_DENSE, relax=""),
+        OpSpec("dnnl.dynamic_quantized_dense", **DYNAMIC_DENSE, heavy=True, relax=""),
         light("nn.max_pool1d", **MAX_POOL, padding="lowest"),
         light("nn.max_pool2d", **MAX_POOL, padding="lowest"),
         light("nn.max_pool3d", **MAX_POOL, padding="lowest"),

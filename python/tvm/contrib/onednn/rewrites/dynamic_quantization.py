@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..graph.graph import Graph
-from ..graph.node import CALL, Node, scalar_of
+from ..graph.node import CALL, FIELD, TUPLE, Node, scalar_of
 from ..policy.op_spec import Rules
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, symmetric
 
@@ -103,10 +103,10 @@ def _read(node: Node) -> _Reading | None:
         data = data.operands[0]
     if not _is(data, DEQUANTIZE) or getattr(node.attrs, "transpose_a", False):
         return None
-    bits, scale, zero = data.operands
+    bits, scale, zero = map(_untupled, data.operands)
     if not _is(bits, QUANTIZE) or bits.type.dtype != "uint8" or bits.scope != node.scope:
         return None
-    real, own_scale, own_zero = bits.operands
+    real, own_scale, own_zero = map(_untupled, bits.operands)
     if _uncast(zero) is not _uncast(own_zero) or not _is_of_range(own_scale, own_zero, real):
         return None
     rows = node
@@ -123,12 +123,13 @@ def _scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
     if len(node.users) != 1 or not _is(node.users[0], "multiply"):
         return None
     (product,) = node.users
-    (other,) = [o for o in product.operands if o is not node] or [node]
+    (other,) = [_untupled(o) for o in product.operands if o is not node] or [node]
     if product.type.dims != node.type.dims or product.scope != node.scope:
         return None
     if other is scale:
         return product, np.float32(1.0)
-    factors = [o for o in other.operands if o is not scale] if _is(other, "multiply") else []
+    factors = other.operands if _is(other, "multiply") else []
+    factors = [operand for operand in factors if _untupled(operand) is not scale]
     if len(factors) != 1 or not factors[0].is_constant:
         return None
     shape, values = factors[0].type.shape, factors[0].value
@@ -142,6 +143,8 @@ def _weight_of(node: Node) -> _Weight | None:
     weight = node.operands[1]
     is_batch = node.name == "nn.batch_matmul"
     is_transposed = node.name == "nn.dense" or bool(getattr(node.attrs, "transpose_b", is_batch))
+    if _is(weight, "transpose") and list(weight.attrs.axes or ()) in ([], [1, 0]):
+        weight, is_transposed = weight.operands[0], not is_transposed
     axis = len(weight.type.shape) - (2 if is_transposed else 1)
     if _is(weight, DEQUANTIZE) and all(operand.is_constant for operand in weight.operands):
         source, (values, scale, zero) = weight.operands[0], (o.value for o in weight.operands)
@@ -244,10 +247,17 @@ def _is_reduced(node: Node, reduction: str, data: Node) -> bool:
 
 
 def _uncast(node: Node) -> Node:
-    """Return what casts of integers in 8 bits or 32 end in."""
+    """Return what casts of integers in 8 bits or 32 are of."""
+    node = _untupled(node)
     while _is(node, "cast"):
-        node = node.operands[0]
+        node = _untupled(node.operands[0])
     return node
+
+
+def _untupled(node: Node) -> Node:
+    """Return the tensor that a field of a tuple of tensors is."""
+    is_field = node.kind == FIELD and node.operands[0].kind == TUPLE
+    return node.operands[0].operands[node.attrs.index] if is_field else node
 
 
 def _is(node: Node, name: str) -> bool:

@@ -171,6 +171,7 @@ BATCH_MATMUL = dict(_FIELDS, reason=batch_matmul_reason, kept_dims=2)
 DYNAMIC_DENSE = dict(
     reason=dynamic_dense_reason,
     channel_axis=last_axis,
+    fuses=("eltwise", "binary"),
     kept_dims=1,
     flops=row_flops,
 )
