@@ -50,8 +50,7 @@ double QuantizeDynamically(Array* data, int* zero_point) {
     high = std::max(high, static_cast<float>(value));
   }
   const float scale = low == high ? 1.f : (high - low) / 255.f;
-  *zero_point =
-      static_cast<int>(std::nearbyint(std::min(255.f, std::max(0.f, 0.f - low / scale))));
+  *zero_point = static_cast<int>(std::nearbyint(std::min(255.f, std::max(0.f, 0.f - low / scale))));
   for (double& value : data->values) {
     const float steps = std::nearbyint(static_cast<float>(value) / scale);
     value = std::min(255.f, std::max(0.f, steps + static_cast<float>(*zero_point)));
@@ -73,7 +72,8 @@ Array Expected(const Case& c, Array data, const Array& weights, const Array& sca
       }
       double real = sum * data_scale * scale.values[c.per_channel ? n : 0];
       if (c.has_bias) real += bias.values[n];
-      if (c.has_gelu) real *= 0.5 * (1 + std::tanh(0.7978845608 * (real + 0.044715 * real * real * real)));
+      if (c.has_gelu)
+        real *= 0.5 * (1 + std::tanh(0.7978845608 * (real + 0.044715 * real * real * real)));
       result.values.push_back(real);
     }
   }
@@ -85,9 +85,10 @@ StepInfo Check(const Case& c, const std::string& text) {
   QuantizedGraph graph;
   const Array data = Noise({1, c.rows, c.summed}, kFloat, c.low, c.high);
   const double lowest = c.weights.code == kDLUInt ? 0 : -128;
-  const Array weights = Noise({c.columns, c.summed}, c.weights,
-                              std::max(lowest, static_cast<double>(c.weights_zero - c.largest)),
-                              std::min(lowest + 255, static_cast<double>(c.weights_zero) + c.largest), 3);
+  const Array weights =
+      Noise({c.columns, c.summed}, c.weights,
+            std::max(lowest, static_cast<double>(c.weights_zero - c.largest)),
+            std::min(lowest + 255, static_cast<double>(c.weights_zero) + c.largest), 3);
   const Array scale = c.per_channel ? Noise({c.columns}, kFloat, 0.0005, 0.02, 5) : Scalar(0.003f);
   const Array bias = Noise({c.columns}, kFloat, -3, 3, 9);
   const Array expected = Expected(c, data, weights, scale, bias);
@@ -172,10 +173,10 @@ TEST(DNNLDynamicQuantize, ReadersOfOneTensorShareTheQuantizedOne) {
   const Array weights = Noise({5, 8}, kInt8, -60, 60, 3);
   const Entry data = graph.Input(Noise({2, 8}, kFloat, -1, 1));
   const auto dense = [&]() {
-    Node* node = graph.Add("dnnl.dynamic_quantized_dense",
-                           {data, graph.Constant(weights), graph.Constant(Scalar(0.1f)),
-                            graph.Constant(ZeroPoint(0))},
-                           {2, 5}, kFloat);
+    Node* node = graph.Add(
+        "dnnl.dynamic_quantized_dense",
+        {data, graph.Constant(weights), graph.Constant(Scalar(0.1f)), graph.Constant(ZeroPoint(0))},
+        {2, 5}, kFloat);
     return Entry{node->id, 0};
   };
   const Entry first = dense(), second = dense();

@@ -60,9 +60,7 @@ inline TensorType Float32(std::vector<int64_t> shape) {
 }
 inline TensorType Int32(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 32, 1}}; }
 inline TensorType Bool(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 1, 1}}; }
-inline TensorType UInt8(std::vector<int64_t> shape) {
-  return {std::move(shape), {kDLUInt, 8, 1}};
-}
+inline TensorType UInt8(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 8, 1}}; }
 inline TensorType Int8(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 8, 1}}; }
 
 inline void AppendConvs(std::vector<ValidOp>* ops) {

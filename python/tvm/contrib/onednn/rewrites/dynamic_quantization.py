@@ -179,7 +179,7 @@ def _integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _weight_operands(graph: Graph, weight: _Weight, factors: np.ndarray) -> list[Node] | None:
-    """Return the operands for a weight, its scale and its zero point; None if the op has no such."""
+    """Return a weight, its scale and its zero point as operands; None if the op has no such."""
     values, zero = weight.values, weight.zero.reshape(-1)
     if (zero == zero[0]).all():
         zero = zero[:1]

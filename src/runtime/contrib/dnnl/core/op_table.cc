@@ -65,12 +65,9 @@ constexpr Family kDynamicQuantizedDense = {InferDynamicQuantizedDense,
                                            Fuses::kRealOps,
                                            PostOp::kNone,
                                            MatMulFlops};
-constexpr Family kBlockQuantizedDense = {InferBlockQuantizedDense,
-                                         LowerBlockQuantizedDense,
-                                         kAny,
-                                         Fuses::kNothing,
-                                         PostOp::kNone,
-                                         BlockQuantizedFlops};
+constexpr Family kBlockQuantizedDense = {
+    InferBlockQuantizedDense, LowerBlockQuantizedDense, kAny, Fuses::kNothing, PostOp::kNone,
+    BlockQuantizedFlops};
 constexpr Family kPool = {InferPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kGlobalPool = {InferGlobalPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kResize = {InferResize, LowerResize, kCommon, Fuses::kRealOps};

@@ -116,7 +116,7 @@ def block_dense_reason(call: OpView) -> str | None:
         return "the weight, its scales or its zero points are not constant"
     bits, block = int(call.attrs.bits), int(call.attrs.block_size)
     if bits not in (4, 8) or block % 32:
-        return f"bits={bits} in blocks of {block}; 4 or 8 in blocks of a multiple of 32 are supported"
+        return f"bits={bits} in blocks of {block}; supported are 4 and 8 in blocks of 32, 64, ..."
     units, blocks = weight[0].shape[0], -(-data.shape[-1] // block)
     if weight[0].shape[1] != blocks * block * bits // 8:
         return (

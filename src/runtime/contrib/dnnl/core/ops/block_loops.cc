@@ -26,7 +26,6 @@
 #include <algorithm>
 #include <cstring>
 
-
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
@@ -62,7 +61,8 @@ struct Loops {
 
   Loops() {
 #ifdef DNNL_HAS_X86_LOOPS
-    const bool is_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    const bool is_avx512 = __builtin_cpu_supports("avx512f") &&
+                           __builtin_cpu_supports("avx512bw") &&
                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     if (is_avx512) {
       multiply = avx512::MultiplyBlocks;

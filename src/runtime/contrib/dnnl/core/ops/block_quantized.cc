@@ -128,9 +128,9 @@ Types InferBlockQuantizedDense(const NodeReader& node, const Types& inputs) {
   const int64_t blocks = (dims.back() + block - 1) / block;
   const Dims &weight = inputs[1].shape, &scales = inputs[2].shape;
   CORE_CHECK(inputs[1].dtype == kUInt8 && weight[1] == blocks * block * bits / 8)
-      << node.Where() << ": weight is " << ToText(inputs[1]) << ", but " << bits << " bits of rows of "
-      << dims.back() << " elements in blocks of " << block << " are " << blocks * block * bits / 8
-      << " elements of uint8";
+      << node.Where() << ": weight is " << ToText(inputs[1]) << ", but " << bits
+      << " bits of rows of " << dims.back() << " elements in blocks of " << block << " are "
+      << blocks * block * bits / 8 << " elements of uint8";
   const Dims expected = {weight[0], blocks};
   CORE_CHECK(inputs[2].dtype == kFloat32 && scales == expected)
       << node.Where() << ": the scales are " << ToText(inputs[2]) << ", expected: float32 of shape "
@@ -161,10 +161,10 @@ void LowerBlockQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
   const Tensor dst = plan->NewTensor(PlainDesc(node.OutDims(), node.OutType()));
   const auto run = [sizes, arranged, sums, has_zeros = zero_points.defined()](void* const* at) {
     auto* const floats = static_cast<float*>(at[4]);
-    Run(sizes, {static_cast<const float*>(at[0]), static_cast<const uint8_t*>(at[1]),
-                static_cast<const float*>(at[2]),
-                has_zeros ? static_cast<const uint8_t*>(at[5]) : nullptr, floats, floats + arranged,
-                floats + arranged + sums, static_cast<float*>(at[3])});
+    Run(sizes,
+        {static_cast<const float*>(at[0]), static_cast<const uint8_t*>(at[1]),
+         static_cast<const float*>(at[2]), has_zeros ? static_cast<const uint8_t*>(at[5]) : nullptr,
+         floats, floats + arranged, floats + arranged + sums, static_cast<float*>(at[3])});
   };
   PlanBuilder::Args args = {{DNNL_ARG_SRC, data},
                             {DNNL_ARG_WEIGHTS, weight},

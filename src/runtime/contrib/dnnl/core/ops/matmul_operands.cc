@@ -88,8 +88,8 @@ void QuantizeOperands(const NodeReader& node, PlanBuilder* plan, const Int8Weigh
     return;
   }
   operands->src = src.values;
-  operands->int8 = CheckInt8(node, plan, src.values,
-                             {src.quantization, operands->weights, weights, kernel});
+  operands->int8 =
+      CheckInt8(node, plan, src.values, {src.quantization, operands->weights, weights, kernel});
   operands->weights = operands->int8->weights;
 }
 

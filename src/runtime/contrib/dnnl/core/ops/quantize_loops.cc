@@ -71,8 +71,8 @@ DNNL_FOR_CPUS void ExtendRange(const float* src, int64_t count, float* low, floa
   *high = *std::max_element(highs, highs + kBlock);
 }
 
-DNNL_FOR_CPUS void QuantizeToUint8(const float* src, int64_t count, float scale,
-                                   int32_t zero_point, uint8_t* dst) {
+DNNL_FOR_CPUS void QuantizeToUint8(const float* src, int64_t count, float scale, int32_t zero_point,
+                                   uint8_t* dst) {
   const auto low = static_cast<float>(-zero_point), high = static_cast<float>(255 - zero_point);
   constexpr int32_t kBitsOfRound = 0x4b400000;
   const int32_t shift = zero_point - kBitsOfRound;
