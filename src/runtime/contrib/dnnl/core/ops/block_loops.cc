@@ -26,6 +26,11 @@
 #include <algorithm>
 #include <cstring>
 
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define DNNL_HAS_X86_LOOPS
+#include <immintrin.h>
+#endif
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
@@ -33,13 +38,15 @@ namespace {
 /*! \brief Half a unit, the elements of a vector register of AVX-512. */
 constexpr int kHalf = kUnit / 2;
 
+/*! \brief The elements of 4 bits in a register of AVX-512. */
+constexpr int64_t kGroup = 128;
+
 namespace any_cpu {
 #include "block_loops.inc"
 }  // namespace any_cpu
 
 // Not by clones of functions (cpu_clones.h): GCC splits vectors before it makes these.
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#define DNNL_HAS_X86_LOOPS
+#ifdef DNNL_HAS_X86_LOOPS
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 namespace avx2 {
@@ -48,9 +55,14 @@ namespace avx2 {
 #pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq")
+#pragma GCC diagnostic push
+// Intrinsics of GCC 12 leave lanes undefined on purpose.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 namespace avx512 {
 #include "block_loops.inc"
+#include "block_loops_avx512.inc"
 }  // namespace avx512
+#pragma GCC diagnostic pop
 #pragma GCC pop_options
 #endif
 
@@ -59,12 +71,16 @@ struct Loops {
   decltype(&any_cpu::MultiplyBlocks) multiply{any_cpu::MultiplyBlocks};
   decltype(&any_cpu::DequantizeBlocks) dequantize{any_cpu::DequantizeBlocks};
 
+  /*! \brief Whether rows of 4 bits are read by groups where they have nothing else. */
+  bool has_groups{false};
+
   Loops() {
 #ifdef DNNL_HAS_X86_LOOPS
     const bool is_avx512 = __builtin_cpu_supports("avx512f") &&
                            __builtin_cpu_supports("avx512bw") &&
                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     if (is_avx512) {
+      has_groups = true;
       multiply = avx512::MultiplyBlocks;
       dequantize = avx512::DequantizeBlocks;
     } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
@@ -72,6 +88,11 @@ struct Loops {
       dequantize = avx2::DequantizeBlocks;
     }
 #endif
+  }
+  /*! \brief Whether rows are arranged by groups, not by units. */
+  bool ReadsGroups(int bits, int64_t block, int64_t blocks) const {
+    const bool is_fit = block == 32 || block == 64 || block % kGroup == 0;
+    return has_groups && bits == 4 && is_fit && block * blocks % kGroup == 0;
   }
   static const Loops& Get() {
     static const Loops loops;
@@ -84,9 +105,12 @@ struct Loops {
 void ArrangeRow(const float* src, int64_t count, int bits, int64_t block, int64_t blocks,
                 float* dst, float* sums) {
   const int64_t padded = block * blocks;
+  const bool has_groups = Loops::Get().ReadsGroups(bits, block, blocks);
   for (int64_t k = 0; k < padded; ++k) {
     const int64_t at = k % kUnit, half = bits == 4 ? at % 2 * kHalf + at / 2 : at;
-    dst[k - at + half] = k < count ? src[k] : 0.f;
+    // A lane of a register has eight elements of a group.
+    const int64_t lane = k % kGroup / 8, to = has_groups ? k % 8 * 16 + lane : half;
+    dst[(has_groups ? k / kGroup * kGroup : k - at) + to] = k < count ? src[k] : 0.f;
   }
   for (int64_t b = 0; b < blocks; ++b) {
     double sum = 0;
@@ -98,10 +122,22 @@ void ArrangeRow(const float* src, int64_t count, int bits, int64_t block, int64_
 void MultiplyBlocks(const BlockRow& weight, int bits, int64_t block, int64_t blocks,
                     const float* data, const float* sums, int64_t rows, float* dst,
                     int64_t dst_stride) {
+#ifdef DNNL_HAS_X86_LOOPS
+  if (Loops::Get().ReadsGroups(bits, block, blocks)) {
+    avx512::MultiplyGroupsOfRows(weight, block, blocks, data, sums, rows, dst, dst_stride);
+    return;
+  }
+#endif
   Loops::Get().multiply(weight, bits, block, blocks, data, sums, rows, dst, dst_stride);
 }
 
 void DequantizeBlocks(const BlockRow& weight, int bits, int64_t block, int64_t blocks, float* dst) {
+#ifdef DNNL_HAS_X86_LOOPS
+  if (Loops::Get().ReadsGroups(bits, block, blocks)) {
+    avx512::DequantizeGroups(weight, block, blocks, dst);
+    return;
+  }
+#endif
   Loops::Get().dequantize(weight, bits, block, blocks, dst);
 }
 

@@ -45,7 +45,7 @@ struct BlockRow {
 /*!
  * \brief Copy a row of data in the order in which the loops read weights, padded with zeros.
  *
- * In 4 bits the even elements of a unit precede the odd ones, in 8 bits nothing changes.
+ * The order depends on the CPU: only these functions know it.
  *
  * \param count The elements of the row.
  * \param sums The sum of each block.
