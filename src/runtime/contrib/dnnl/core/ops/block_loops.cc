@@ -58,6 +58,7 @@ namespace avx2 {
 #pragma GCC diagnostic push
 // Intrinsics of GCC 12 leave lanes undefined on purpose.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 namespace avx512 {
 #include "block_loops.inc"
 #include "block_loops_avx512.inc"

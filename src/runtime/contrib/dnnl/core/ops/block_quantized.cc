@@ -156,7 +156,9 @@ void LowerBlockQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
   };
   const bool is_few = sizes.rows <= kMostRows;
   // One workspace: arranged rows, the sums of their blocks, and a panel of weights.
-  const int64_t arranged = sizes.rows * sizes.padded(), sums = sizes.rows * sizes.blocks;
+  // The panel is aligned as the rows are.
+  const int64_t arranged = sizes.rows * sizes.padded();
+  const int64_t sums = (sizes.rows * sizes.blocks + 15) / 16 * 16;
   const Tensor workspace = floats(arranged + sums + (is_few ? 0 : sizes.panel() * sizes.padded()));
   const Tensor dst = plan->NewTensor(PlainDesc(node.OutDims(), node.OutType()));
   const auto run = [sizes, arranged, sums, has_zeros = zero_points.defined()](void* const* at) {
