@@ -21,6 +21,7 @@ import logging
 import numpy as np
 import onnx
 import pytest
+import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, composites, partitions, run
 from dnnl_quantized_nodes import CONTRIB, f32, ints, node_model, onnxruntime_results, real
@@ -196,8 +197,6 @@ def test_packed_weights_stay_packed(tmp_path):
     model, weight = packed_model(4, 32, columns=1024, units=512, has_zeros=False)
     machine = machine_of(model, {BLOCKS: 1})
     path = tmp_path / "model.so"
-    import tvm
-
     tvm.compile(machine, target="llvm").export_library(str(path))
     packed = weight.size // 2 + weight.size // 32 * 4
     assert packed < path.stat().st_size < packed + 200_000
