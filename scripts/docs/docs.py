@@ -69,7 +69,16 @@ def main(args):
         words = [layout.python, "-m", "scripts.docs.picture", source / "_static" / "report.png"]
         return run_command(runner, words, environ, layout.root)
     if not args.pages:
-        words = [layout.python, "-m", "pytest", "-p", "scripts.docs.blocks", "README.md", "docs", *TESTS]
+        words = [
+            layout.python,
+            "-m",
+            "pytest",
+            "-p",
+            "scripts.docs.blocks",
+            "README.md",
+            "docs",
+            *TESTS,
+        ]
         failed = run_command(runner, words, environ, layout.root)
     if args.blocks:
         return failed

@@ -217,6 +217,24 @@ def _dequantize(d):
     return _quantized(d, data, "float32")
 
 
+def _dynamic_dense(d):
+    units, inner = d.choice(SIZES), d.choice(SIZES)
+    data = d.values([*d.shape(1, 2, 3), inner]) - np.float32(d.choice((0.0, 1.0)))
+    weight = d.numbers.integers(0, 100, [units, inner]).astype(d.choice(("int8", "uint8")))
+    scale = np.asarray(d.values(d.choice(((), (units,)))))
+    return Call([data, weight, scale, np.asarray(d.integer(-3, 3), "int32")], {})
+
+
+def _block_dense(d):
+    bits, block, units = d.choice((4, 8)), d.choice((32, 64)), d.choice(SIZES)
+    data = d.values([*d.shape(1, 2), d.integer(1, 100)])
+    blocks = -(-data.shape[-1] // block)
+    weight = d.numbers.integers(0, 256, [units, blocks * block * bits // 8]).astype("uint8")
+    zeros = d.numbers.integers(0, 2**bits, [units, blocks]).astype("uint8")
+    operands = [data, weight, d.values([units, blocks]), zeros]
+    return Call(operands[: d.integer(3, 4)], {"bits": bits, "block_size": block})
+
+
 def _concatenate(d):
     shape = d.shape()
     axis, fields = d.axis(shape), []
@@ -376,6 +394,8 @@ DRAWS = {
         [d.values(d.shape(4))], dict(axis=1, size=3, bias=2.0, alpha=1e-4, beta=0.75)
     ),
     **dict.fromkeys(("max", "mean", "min", "prod", "sum"), _reduce),
+    "dnnl.block_quantized_dense": _block_dense,
+    "dnnl.dynamic_quantized_dense": _dynamic_dense,
     "qnn.quantize": _quantize,
     "qnn.dequantize": _dequantize,
     "concatenate": _concatenate,

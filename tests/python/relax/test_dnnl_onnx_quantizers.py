@@ -115,4 +115,4 @@ def test_dynamic(tmp_path):
     # A weight with a zero point of 126 is read by two convolutions in 8 bits.
     assert sum(count for name, count in kinds.items() if "qnn.conv2d" in name) >= 5
     assert not any(name.startswith("dnnl.conv2d") for name in kinds)
-    assert sum(count for name, count in kinds.items() if "qnn.matmul" in name) == 1
+    assert sum(count for name, count in kinds.items() if "dynamic_quantized_dense" in name) == 1

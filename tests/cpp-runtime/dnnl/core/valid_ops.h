@@ -60,6 +60,7 @@ inline TensorType Float32(std::vector<int64_t> shape) {
 }
 inline TensorType Int32(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 32, 1}}; }
 inline TensorType Bool(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 1, 1}}; }
+inline TensorType UInt8(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 8, 1}}; }
 inline TensorType Int8(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 8, 1}}; }
 
 inline void AppendConvs(std::vector<ValidOp>* ops) {
@@ -287,6 +288,14 @@ inline std::vector<ValidOp> ValidOps() {
   ops.push_back({"nn.dense",
                  {Float32({2, 3, 6}), Float32({5, 6})},
                  {{"units", {"5"}}, {"out_dtype", {"float32"}}},
+                 {Float32({2, 3, 5})}});
+  ops.push_back({"dnnl.block_quantized_dense",
+                 {Float32({2, 3, 40}), UInt8({5, 32}), Float32({5, 2}), UInt8({5, 2})},
+                 {{"bits", {"4"}}, {"block_size", {"32"}}},
+                 {Float32({2, 3, 5})}});
+  ops.push_back({"dnnl.dynamic_quantized_dense",
+                 {Float32({2, 3, 6}), Int8({5, 6}), Float32({5}), Int32({})},
+                 {},
                  {Float32({2, 3, 5})}});
   ops.push_back({"nn.matmul",
                  {Float32({6, 3}), Float32({6, 5})},

@@ -131,6 +131,10 @@ def _dense(args, attrs, name):
     return Tensor((*args[0].dims[:-1], args[1].dims[0]), out_dtype(attrs, args[0]))
 
 
+def _quantized_dense(args, attrs, name):
+    return Tensor((*args[0].dims[:-1], args[1].dims[0]), "float32")
+
+
 def _matmul(args, attrs, name):
     left, right = args
     rows = left.dims[-1 if attrs.transpose_a else -2]
@@ -356,6 +360,8 @@ _INFERENCES: dict[str, Inference] = {
     **infer_windows.INFERENCES,
     **infer_recurrent.INFERENCES,
     "nn.dense": _dense,
+    "dnnl.block_quantized_dense": _quantized_dense,
+    "dnnl.dynamic_quantized_dense": _quantized_dense,
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
     "dnnl.attention": _attention,

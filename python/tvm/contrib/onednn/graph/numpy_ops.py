@@ -221,6 +221,28 @@ def _dequantize(attrs, result_type, x, scale, zero_point):
     return dequantized(x, scale, zero_point, _axis(attrs))
 
 
+def _dynamic_quantized_dense(attrs, result_type, x, weight, scale, zero_point):
+    """Quantize as ONNX's DynamicQuantizeLinear, with a scale of 1 for zeros as in onnxruntime."""
+    data = x.astype("float32")
+    low, high = min(data.min(), np.float32(0)), max(data.max(), np.float32(0))
+    step = (high - low) / np.float32(255) if high > low else np.float32(1)
+    shift = np.rint(np.clip(np.float32(0) - low / step, 0, 255)).astype("int32")
+    integers = quantized(data, step, shift, 0, "uint8")
+    if integers is None:
+        raise UndefinedResult("not a number")
+    sums = (integers.astype("float64") - shift) @ (weight.astype("float64") - zero_point).T
+    return sums * (np.float32(step) * scale.reshape(-1).astype("float32"))
+
+
+def _block_quantized_dense(attrs, result_type, x, weight, scales, zero_points=None):
+    bits, (units, blocks) = int(attrs.bits), scales.shape
+    shifts = np.arange(0, 8, bits)
+    values = (weight[..., None].astype("int32") >> shifts) & (2**bits - 1)
+    zeros = 2 ** (bits - 1) if zero_points is None else zero_points[..., None].astype("int32")
+    real = (values.reshape(units, blocks, -1) - zeros) * scales[..., None]
+    return x @ real.reshape(units, -1)[:, : x.shape[-1]].T
+
+
 def _divide(x: Array, y: Array) -> Array:
     """Divide; integers are cut off toward zero, as TVM divides them."""
     if x.dtype.kind not in "iu":
@@ -277,6 +299,8 @@ DEFINITIONS: dict[str, Definition] = {
     "dnnl.rsqrt": _elementwise(lambda x: 1.0 / np.sqrt(x)),
     "dnnl.softplus": _elementwise(_softplus),
     "dnnl.swish": _swish,
+    "dnnl.block_quantized_dense": _block_quantized_dense,
+    "dnnl.dynamic_quantized_dense": _dynamic_quantized_dense,
     "qnn.quantize": _quantize,
     "qnn.dequantize": _dequantize,
 }

@@ -43,7 +43,7 @@ from .rules.eltwise import (
     prelu_reason,
     virtual_reason,
 )
-from .rules.matmul import BATCH_MATMUL, DENSE, MATMUL
+from .rules.matmul import BATCH_MATMUL, BLOCK_DENSE, DENSE, DYNAMIC_DENSE, MATMUL
 from .rules.pool import ADAPTIVE, MAX_ADAPTIVE, MAX_POOL, POOL
 from .rules.quantize import dequantize_reason, quantize_reason
 from .rules.recurrent import GRU, LSTM, RECURRENT, RNN
@@ -107,6 +107,8 @@ TABLE: dict[str, OpSpec] = {
             flops=attention_flops,
             relax="",
         ),
+        OpSpec("dnnl.block_quantized_dense", **BLOCK_DENSE, heavy=True, relax=""),
+        OpSpec("dnnl.dynamic_quantized_dense", **DYNAMIC_DENSE, heavy=True, relax=""),
         light("nn.max_pool1d", **MAX_POOL, padding="lowest"),
         light("nn.max_pool2d", **MAX_POOL, padding="lowest"),
         light("nn.max_pool3d", **MAX_POOL, padding="lowest"),

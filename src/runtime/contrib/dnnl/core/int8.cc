@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -243,7 +244,15 @@ std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
   operands.src = Quantization::Read(node.Dequantization(0), plan, src.dims());
   operands.weights = weights;
   operands.weights_are = Quantization::Read(node.Dequantization(1), plan, weights.dims());
-  if (!IsByte(src.dtype()) || !IsByte(weights.dtype())) Refuse("an operand has more than 8 bits");
+  return CheckInt8(node, plan, src, std::move(operands));
+}
+
+Int8Operands CheckInt8(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+                       Int8Operands operands) {
+  const Int8Weights& kernel = operands.kernel;
+  if (!IsByte(src.dtype()) || !IsByte(operands.weights.dtype())) {
+    Refuse("an operand has more than 8 bits");
+  }
   if (!operands.src.IsPerTensor()) Refuse("the source does not have a single scale");
   MakeSigned(node, plan, &operands);
   if (Quantization::IsAlongAxis(operands.weights_are.scale) &&

@@ -62,6 +62,14 @@ std::optional<Int8Operands> ReadInt8(const NodeReader& node, PlanBuilder* plan,
                                      const Int8Weights& kernel);
 
 /*!
+ * \brief Make the second operand signed, and check that a kernel of this CPU multiplies both.
+ * \param src The first operand, in 8 bits.
+ * \param operands How it is quantized, and the second one as it is given.
+ */
+Int8Operands CheckInt8(const NodeReader& node, PlanBuilder* plan, const Tensor& src,
+                       Int8Operands operands);
+
+/*!
  * \brief Read the post-ops of a convolution or matmul and, of one in 8 bits, have the primitive
  * multiply the operands as the real numbers that they stand for.
  *

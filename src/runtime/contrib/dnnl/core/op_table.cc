@@ -64,6 +64,15 @@ constexpr Family kRecurrent = {InferRecurrent,  LowerRecurrent, kAny,
 /*! \brief Reads the transposed views of heads, too. */
 constexpr Family kAttention = {InferAttention,  LowerAttention, kAny,
                                Fuses::kNothing, PostOp::kNone,  AttentionFlops};
+constexpr Family kDynamicQuantizedDense = {InferDynamicQuantizedDense,
+                                           LowerDynamicQuantizedDense,
+                                           kAny,
+                                           Fuses::kRealOps,
+                                           PostOp::kNone,
+                                           MatMulFlops};
+constexpr Family kBlockQuantizedDense = {
+    InferBlockQuantizedDense, LowerBlockQuantizedDense, kAny, Fuses::kNothing, PostOp::kNone,
+    BlockQuantizedFlops};
 constexpr Family kPool = {InferPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kGlobalPool = {InferGlobalPool, LowerPool, kCommon, Fuses::kQuantizations};
 constexpr Family kResize = {InferResize, LowerResize, kCommon, Fuses::kRealOps};
@@ -97,6 +106,8 @@ const OpSpec kOps[] = {
     {"nn.matmul", 2, 2, kMatMul},
     {"nn.batch_matmul", 2, 2, kMatMul},
     {"dnnl.attention", 3, 4, kAttention},
+    {"dnnl.dynamic_quantized_dense", 4, 4, kDynamicQuantizedDense},
+    {"dnnl.block_quantized_dense", 3, 4, kBlockQuantizedDense},
     {"nn.max_pool1d", 1, 1, kPool, algorithm::pooling_max},
     {"nn.max_pool2d", 1, 1, kPool, algorithm::pooling_max},
     {"nn.max_pool3d", 1, 1, kPool, algorithm::pooling_max},

@@ -120,14 +120,18 @@ Quantization Quantization::Read(const NodeReader& op, PlanBuilder* plan, const D
   // With scalars the axis means nothing, and may be any.
   if (!is_scalar) result.axis = op.Axis("axis", -1, rank);
   result.scale = ReadVector(op, plan, 1);
-  const Tensor zero_point = ReadVector(op, plan, 2);
-  result.zero_point = zero_point;
-  if (!plan->IsConstant(zero_point)) return result;
+  result.zero_point = WithoutZero(op, plan, ReadVector(op, plan, 2));
+  return result;
+}
+
+Tensor Quantization::WithoutZero(const NodeReader& op, PlanBuilder* plan,
+                                 const Tensor& zero_point) {
+  if (!plan->IsConstant(zero_point)) return zero_point;
   const auto values = plan->ValuesOf<int32_t>(op, zero_point);
   const bool is_one =
       std::count(values.begin(), values.end(), values[0]) == static_cast<int64_t>(values.size());
-  if (is_one) result.zero_point = values[0] == 0 ? Tensor{} : plan->NewConstant(values[0]);
-  return result;
+  if (!is_one) return zero_point;
+  return values[0] == 0 ? Tensor{} : plan->NewConstant(values[0]);
 }
 
 std::pair<double, double> Quantization::Values(const NodeReader& node, PlanBuilder* plan) const {

@@ -50,6 +50,9 @@ struct Quantization {
    */
   static Quantization Read(const NodeReader& op, PlanBuilder* plan, const Dims& dims);
 
+  /*! \brief A vector of zero points; one element for equal ones, undefined for zeros. */
+  static Tensor WithoutZero(const NodeReader& op, PlanBuilder* plan, const Tensor& zero_point);
+
   bool HasZeroPoint() const { return zero_point.defined(); }
   bool IsConstant(const PlanBuilder& plan) const {
     return (!scale.defined() || plan.IsConstant(scale)) &&

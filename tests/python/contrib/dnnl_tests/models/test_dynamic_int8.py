@@ -57,14 +57,15 @@ def network():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
 
-MATMULS = {"dnnl.qnn.dense_multiply": 1, "dnnl.qnn.dense_multiply_add_relu": 1}
-# What is quantized, how, the composites, and how often the model computes a scale.
+MATMULS = {"dnnl.dynamic_quantized_dense": 1, "dnnl.dynamic_quantized_dense_bias_relu": 1}
+# What is quantized, how, the composites, how often the model computes a scale, the partitions.
 CASES = {
     "matmul-per-channel": (
         ["MatMul"],
         dict(weight_type=quantization.QuantType.QInt8, per_channel=True),
         {"dnnl.conv2d_bias_relu": 1, **MATMULS},
         2,
+        1,
     ),
     # onnxruntime has no convolution of weights in int8.
     "all-uint8": (
@@ -72,6 +73,7 @@ CASES = {
         dict(weight_type=quantization.QuantType.QUInt8),
         {"dnnl.qnn.conv2d_multiply_add_relu": 1, **MATMULS},
         3,
+        1,
     ),
 }
 
@@ -79,8 +81,8 @@ CASES = {
 @pytest.mark.parametrize("freeze", [True, False], ids=["frozen", "params"])
 @pytest.mark.parametrize("case", CASES)
 def test_dynamic_quantization(case, freeze, tmp_path):
-    """A scale that is computed from all of a tensor ends a partition, and begins the next."""
-    ops, choice, composites, scales = CASES[case]
+    """A matmul computes the scale of its data; that of a convolution's is outside."""
+    ops, choice, composites, scales, partitions = CASES[case]
     plain, target = str(tmp_path / "plain.onnx"), str(tmp_path / "dynamic.onnx")
     onnx.save(network(), plain)
     logging.disable(logging.WARNING)
@@ -95,8 +97,7 @@ def test_dynamic_quantization(case, freeze, tmp_path):
     partitioned = dnnl.partition_for_dnnl(mod, params)
     offload = testing.offload(partitioned)
     assert offload.composites == composites
-    # The first of them reads the model's input, which no partition is before.
-    assert offload.partitions == scales + (case != "all-uint8")
+    assert offload.partitions == partitions
     (got,) = testing.run(partitioned, {"x": x}, {} if freeze else params)
     # The same integers; a scale and a zero point are rounded in the same way.
     testing.assert_close(got, want)

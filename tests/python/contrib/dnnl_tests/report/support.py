@@ -20,8 +20,10 @@ import collections
 import inspect
 import itertools
 import re
+from types import SimpleNamespace
 from unittest import mock
 
+import numpy as np
 import tvm
 from tvm import relay
 from tvm.contrib.onednn.policy import cpu
@@ -45,6 +47,18 @@ FEW = 2
 READY = "can be offloaded; the module is not partitioned"
 # The attributes that are layouts, and which operand has the layout.
 LAYOUTS = {"data_layout": 0, "kernel_layout": 1, "layout": 0}
+
+# What virtual ops multiply data of shape (2, 3) by, and their attributes.
+WEIGHTS = {
+    "dnnl.block_quantized_dense": (
+        (np.zeros((4, 16), "uint8"), np.ones((4, 1), "float32")),
+        {"bits": 4, "block_size": 32},
+    ),
+    "dnnl.dynamic_quantized_dense": (
+        (np.zeros((4, 3), "int8"), np.ones((), "float32"), np.zeros((), "int32")),
+        {},
+    ),
+}
 
 HEAD = """# What runs on oneDNN
 
@@ -211,7 +225,10 @@ class Support:
     def _accepts_virtual(self, dtype):
         """Whether the rule of a virtual op accepts an operand of a type."""
         data = Tensor((2, 3), dtype)
-        return self.spec.reason(OpView(self.name, [data], (data,))) is None
+        more, attrs = WEIGHTS.get(self.name, ((), {}))
+        operands = [Tensor(each.shape, str(each.dtype), each) for each in more]
+        view = OpView(self.name, [data, *operands], (data,), SimpleNamespace(**attrs))
+        return self.spec.reason(view) is None
 
     def _reasons(self, graph, dtype):
         """Return what the rule says of the calls in a graph, None for one that is accepted."""

@@ -18,10 +18,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..op_view import OpView
-from ..tensors import known_product, open_reason, tensors_reason, text_of_shape
+from ..tensors import (
+    EIGHT_BITS,
+    known_product,
+    open_reason,
+    tensor_reason,
+    tensors_reason,
+    text_of_shape,
+)
 
 
 def last_axis(call: OpView) -> int:
@@ -69,6 +78,56 @@ def matmul_reason(call: OpView) -> str | None:
     return _product_reason(call, bool(call.attrs.transpose_a), bool(call.attrs.transpose_b))
 
 
+def dynamic_dense_reason(call: OpView) -> str | None:
+    """Accept float32 data with rows open, and an 8-bit (units, columns) weight with its scale."""
+    data, weight, scale, zero = call.args
+    reason = (
+        tensor_reason("data", data, 1, ("float32",))
+        or tensor_reason("weight", weight, 2, EIGHT_BITS)
+        or tensor_reason("scale", scale, dtypes=("float32",))
+        or tensor_reason("zero_point", zero, dtypes=("int32",))
+        or open_reason("data", "columns", data.shape[-1], data.shape)
+    )
+    if reason:
+        return reason
+    if not all(arg.is_constant for arg in (weight, scale, zero)):
+        return "the weight, its scale or its zero point is not constant"
+    if len(weight.shape) != 2 or weight.shape[1] != data.shape[-1]:
+        return (
+            f"weight has shape {text_of_shape(weight.shape)}, but data of shape "
+            f"{text_of_shape(data.shape)} requires (units, {data.shape[-1]})"
+        )
+    if math.prod(zero.shape) != 1 or math.prod(scale.shape) not in (1, weight.shape[0]):
+        return "the weight has other scales or zero points than one, or a scale for each unit"
+    return None
+
+
+def block_dense_reason(call: OpView) -> str | None:
+    """Accept float32 data with rows open, and a constant weight of 4 or 8 bits in blocks."""
+    data, *weight = call.args
+    dtypes, names = ("uint8", "float32", "uint8"), ("weight", "scales", "zero_points")
+    reason = tensor_reason("data", data, 1, ("float32",))
+    for name, arg, dtype in zip(names, weight, dtypes):
+        reason = reason or tensor_reason(name, arg, 2, (dtype,))
+    reason = reason or open_reason("data", "columns", data.shape[-1], data.shape)
+    if reason:
+        return reason
+    if not all(arg.is_constant for arg in weight):
+        return "the weight, its scales or its zero points are not constant"
+    bits, block = int(call.attrs.bits), int(call.attrs.block_size)
+    if bits not in (4, 8) or block % 32:
+        return f"bits={bits} in blocks of {block}; supported are 4 and 8 in blocks of 32, 64, ..."
+    units, blocks = weight[0].shape[0], -(-data.shape[-1] // block)
+    if weight[0].shape[1] != blocks * block * bits // 8:
+        return (
+            f"weight has shape {text_of_shape(weight[0].shape)}, but data of shape "
+            f"{text_of_shape(data.shape)} requires (units, {blocks * block * bits // 8})"
+        )
+    if any(arg.shape != (units, blocks) for arg in weight[1:]):
+        return f"the scales or zero points have another shape than ({units}, {blocks})"
+    return None
+
+
 def batch_matmul_reason(call: OpView) -> str | None:
     """Accept matrices and batches of them, which broadcast as numpy's do; all may be open."""
     return _rewritten_reason(call.attrs) or tensors_reason(call, min_rank=2)
@@ -79,6 +138,11 @@ def matmul_flops(call: OpView) -> int:
     is_transposed = call.name != "nn.dense" and bool(call.attrs.transpose_a)
     inner = call.args[0].shape[-2 if is_transposed else -1]
     return 2 * known_product((*call.result.shape, inner))
+
+
+def row_flops(call: OpView) -> int:
+    """Count two operations for each element of the row that an element of the result needs."""
+    return 2 * known_product((*call.result.shape, call.args[0].shape[-1]))
 
 
 def scaled_matmul_weight(call: OpView, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -104,3 +168,11 @@ _OF_A_MATRIX = dict(_FIELDS, kept_dims=1, scaled_weight=scaled_matmul_weight)
 DENSE = dict(_OF_A_MATRIX, reason=dense_reason)
 MATMUL = dict(_OF_A_MATRIX, reason=matmul_reason)
 BATCH_MATMUL = dict(_FIELDS, reason=batch_matmul_reason, kept_dims=2)
+DYNAMIC_DENSE = dict(
+    reason=dynamic_dense_reason,
+    channel_axis=last_axis,
+    fuses=("eltwise", "binary"),
+    kept_dims=1,
+    flops=row_flops,
+)
+BLOCK_DENSE = dict(reason=block_dense_reason, flops=row_flops)

@@ -33,10 +33,7 @@ from tvm.contrib.onednn.policy.rules.recurrent import DIRECTIONS, GATES, GRU, LS
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from .read_op import ReadOp
-
-# The attribute of the function, JSON text: the name of the op, and its attributes.
-LAYER = "dnnl.layer"
+from .tir_ops import OP_ATTR
 
 
 def call_layer(
@@ -65,18 +62,8 @@ def call_layer(
         functools.partial(_layer, name, SimpleNamespace(**attrs)),
         list(operands),
         primfunc_name_hint=name.split(".")[-1],
-        primfunc_attrs={LAYER: text},
+        primfunc_attrs={OP_ATTR: text},
     )
-
-
-def layer_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:
-    """Return a call of a function of TIR as a recurrent layer, if it is one."""
-    if func.attrs is None or LAYER not in func.attrs:
-        return None
-    layer = json.loads(str(func.attrs[LAYER]))
-    # The function is given open sizes, too.
-    operands = [each for each in call.args[1].fields if isinstance(each.ty, relax.TensorType)]
-    return ReadOp(layer["name"], operands, layer["attrs"])
 
 
 def _layer(name: str, attrs: SimpleNamespace, operands: list[te.Tensor]) -> list[te.Tensor]:

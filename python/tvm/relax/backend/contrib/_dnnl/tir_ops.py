@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection
 from types import SimpleNamespace
 
@@ -30,7 +31,10 @@ from tvm.contrib.onednn.policy.table import TABLE
 from .read_op import ReadOp, factor
 from .reading import Analyzer, TensorLoad, UnsupportedOp, buffer_of, buffers_of, dims, number
 from .reading import sizes as sizes_of
-from .recurrent_tir import layer_of
+
+# The attribute of a function of TIR that computes an op of the table which Relax does not have:
+# JSON of its name and attributes.
+OP_ATTR = "dnnl.op"
 
 # TIR's names of operations on an element and a number.
 _ELEMENTWISE = {tirx.Max: "maximum", tirx.Min: "minimum"}
@@ -55,9 +59,10 @@ _PADS: dict[str, Callable] = {
 
 
 def read_tir(mod: tvm.IRModule, call: relax.Call, excluded: Collection[str]) -> ReadOp:
-    """Read a call of a function of TIR that is a pad, a resize, a bound, or a recurrent layer.
+    """Read a call of a function of TIR that is a pad, a resize or a bound, or that names its op.
 
-    ONNX's Pad and Clip come as such, its Resize of rows, and its LSTM, GRU and RNN.
+    ONNX's Pad and Clip come as such, and its Resize of rows. Ours name their op: recurrent layers
+    and MatMulNBits.
 
     Parameters
     ----------
@@ -70,14 +75,20 @@ def read_tir(mod: tvm.IRModule, call: relax.Call, excluded: Collection[str]) -> 
     """
     func = mod[call.args[0]] if isinstance(call.args[0], ir.GlobalVar) else None
     if isinstance(func, tirx.PrimFunc) and isinstance(call.args[1], relax.Tuple):
-        layer = layer_of(func, call)
-        if layer is not None:
-            return layer
+        if func.attrs and OP_ATTR in func.attrs:
+            return _named_op(func, call)
         for read, name in ((pad_of, "nn.pad"), (resize_of, "image.resize2d"), (bound_of, None)):
             op = None if name in excluded else read(func, call)
             if op is not None:
                 return op
     raise UnsupportedOp("no rule for this op")
+
+
+def _named_op(func: tirx.PrimFunc, call: relax.Call) -> ReadOp:
+    """Return a call of a function of TIR that names the op of the table that it computes."""
+    op = json.loads(str(func.attrs[OP_ATTR]))
+    tensors = [each for each in call.args[1].fields if isinstance(each.ty, relax.TensorType)]
+    return ReadOp(op["name"], tensors, op["attrs"])
 
 
 def bound_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:

@@ -329,7 +329,7 @@ bool Emit(const NodeReader& node, PlanBuilder* plan, const MatMulOperands& opera
 }  // namespace
 
 Types InferMatMul(const NodeReader& node, const Types& inputs) {
-  const auto [is_dense, is_batch, transpose_a, transpose_b] = MatMulKind::Read(node);
+  const auto [is_dense, is_batch, is_dynamic, transpose_a, transpose_b] = MatMulKind::Read(node);
   CheckReal(node, inputs);
   CheckMinRank(node, inputs, 0, is_batch || transpose_a ? 2 : 1);
   is_batch ? CheckMinRank(node, inputs, 1, 2) : CheckRank(node, inputs, 1, 2);
@@ -377,6 +377,21 @@ void LowerMatMul(const NodeReader& node, PlanBuilder* plan) {
   if (!Emit(node, plan, operands)) {
     throw dnnl::error(dnnl_unimplemented, "no matmul accepts these shapes and types");
   }
+}
+
+void LowerDynamicQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
+  const PlanBuilder::Mark mark = plan->Here();
+  std::string reason = "oneDNN has only slow reference code";
+  try {
+    if (Emit(node, plan, ReadOperands(node, plan)) && !plan->HasReferenceSince(mark)) return;
+  } catch (const dnnl::error& error) {
+    reason = error.what();
+  }
+  plan->BackTo(mark);
+  if (!Emit(node, plan, ReadOperands(node, plan, /*in_float32=*/true))) {
+    throw dnnl::error(dnnl_unimplemented, "no matmul accepts these shapes and types");
+  }
+  plan->AddToVariant("in float32: " + reason);
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "../post_ops.h"
+#include "dynamic_quantize.h"
 #include "rows.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -69,8 +70,32 @@ bool HasAllOrOne(const Tensor& operand, const Dims& out_dims) {
   return matrices == 1 || matrices == AsMatrices(out_dims)[0];
 }
 
+/*!
+ * \brief Quantize the first operand as the model runs.
+ * \param in_float32 Whether both are read as the float32 numbers that their integers stand for.
+ */
+void QuantizeOperands(const NodeReader& node, PlanBuilder* plan, const Int8Weights& kernel,
+                      bool in_float32, MatMulOperands* operands) {
+  const DynamicallyQuantized src = QuantizeDynamically(node, plan, operands->src);
+  const Quantization weights = DynamicWeights(node, plan, kernel.axis);
+  if (in_float32) {
+    operands->src = Dequantized(node, plan, src);
+    const bool is_constant = plan->IsConstant(operands->weights) && weights.IsConstant(*plan);
+    const PlanBuilder::Mark mark = plan->Here();
+    operands->weights = Requantized(node, plan, operands->weights, dnnl::memory::data_type::f32,
+                                    &weights, /*to=*/nullptr);
+    if (is_constant) plan->RunNow(mark);
+    return;
+  }
+  operands->src = src.values;
+  operands->int8 =
+      CheckInt8(node, plan, src.values, {src.quantization, operands->weights, weights, kernel});
+  operands->weights = operands->int8->weights;
+}
+
 /*! \brief The inputs as they are given, the second one as int8 kernels want it. */
-MatMulOperands ReadInputs(const NodeReader& node, PlanBuilder* plan, const MatMulKind& kind) {
+MatMulOperands ReadInputs(const NodeReader& node, PlanBuilder* plan, const MatMulKind& kind,
+                          bool in_float32) {
   MatMulOperands operands;
   operands.src = plan->Input(node, 0);
   operands.weights = plan->Input(node, 1);
@@ -78,10 +103,14 @@ MatMulOperands ReadInputs(const NodeReader& node, PlanBuilder* plan, const MatMu
   operands.is_batch = kind.is_batch && HasAllOrOne(operands.src, node.RootDims()) &&
                       HasAllOrOne(operands.weights, node.RootDims());
   const int last = static_cast<int>(operands.weights.dims().size()) - 1;
-  operands.int8 = ReadInt8(
-      node, plan,
-      {kind.transpose_b ? last - 1 : last, node.RootDims().back(), /*is_convolution=*/false});
-  if (operands.int8) operands.weights = operands.int8->weights;
+  const Int8Weights kernel = {kind.transpose_b ? last - 1 : last, node.RootDims().back(),
+                              /*is_convolution=*/false};
+  if (kind.is_dynamic) {
+    QuantizeOperands(node, plan, kernel, in_float32, &operands);
+  } else {
+    operands.int8 = ReadInt8(node, plan, kernel);
+    if (operands.int8) operands.weights = operands.int8->weights;
+  }
   return operands;
 }
 
@@ -90,9 +119,11 @@ MatMulOperands ReadInputs(const NodeReader& node, PlanBuilder* plan, const MatMu
 MatMulKind MatMulKind::Read(const NodeReader& node) {
   // By name, not by a field of the rows: all that tells the three ops apart is read here.
   const bool is_dense = node.OpName() == "nn.dense";
+  const bool is_dynamic = node.OpName() == "dnnl.dynamic_quantized_dense";
   const bool is_batch = node.OpName() == "nn.batch_matmul";
-  return {is_dense, is_batch, !is_dense && node.Get<bool>("transpose_a", false),
-          is_dense || node.Get<bool>("transpose_b", is_batch)};
+  return {is_dense, is_batch, is_dynamic,
+          !is_dense && !is_dynamic && node.Get<bool>("transpose_a", false),
+          is_dense || is_dynamic || node.Get<bool>("transpose_b", is_batch)};
 }
 
 Dims MatMulOperands::View(const Dims& dims) const {
@@ -115,10 +146,10 @@ Dims AsMatrices(Dims dims) {
   return {NumElements(dims) / matrix, dims[dims.size() - 2], dims.back()};
 }
 
-MatMulOperands ReadOperands(const NodeReader& node, PlanBuilder* plan) {
+MatMulOperands ReadOperands(const NodeReader& node, PlanBuilder* plan, bool in_float32) {
   const MatMulKind kind = MatMulKind::Read(node);
   const Dims out_dims = node.RootDims();
-  MatMulOperands operands = ReadInputs(node, plan, kind);
+  MatMulOperands operands = ReadInputs(node, plan, kind, in_float32);
   // Rows of any number of dimensions are rows of one matrix, unless they are its columns.
   operands.is_flat = !kind.is_batch && !(kind.transpose_a && out_dims.size() > 2);
   operands.dst_dims = operands.View(out_dims);
@@ -139,7 +170,7 @@ std::optional<MatMulOperands> ReadInterleaved(const NodeReader& node, PlanBuilde
   const bool is_copied = !IsPlain(plan->Input(node, 0).md) || !IsPlain(weights.md);
   const Dims out_dims = node.RootDims();
   if (!kind.is_batch || !is_copied || plan->IsConstant(weights) || out_dims.size() > 4) return {};
-  MatMulOperands operands = ReadInputs(node, plan, kind);
+  MatMulOperands operands = ReadInputs(node, plan, kind, /*in_float32=*/false);
   operands.is_interleaved = true;
   operands.dst_dims = operands.View(out_dims);
   // oneDNN reads the second operand by columns, too, and the first if it holds real numbers.

@@ -34,7 +34,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief The attributes of an op about its operands. */
 struct MatMulKind {
-  bool is_dense, is_batch, transpose_a, transpose_b;
+  /*! \brief Whether the first operand is quantized as the model runs. */
+  bool is_dense, is_batch, is_dynamic, transpose_a, transpose_b;
 
   static MatMulKind Read(const NodeReader& node);
 };
@@ -63,8 +64,11 @@ Tensor Transposed(const Tensor& value);
 /*! \brief All dimensions but the last two as one. */
 Dims AsMatrices(Dims dims);
 
-/*! \brief The operands as one matrix of rows, or as one batch of matrices. */
-MatMulOperands ReadOperands(const NodeReader& node, PlanBuilder* plan);
+/*!
+ * \brief The operands as one matrix of rows, or as one batch of matrices.
+ * \param in_float32 Whether operands that are quantized as the model runs are dequantized again.
+ */
+MatMulOperands ReadOperands(const NodeReader& node, PlanBuilder* plan, bool in_float32 = false);
 
 /*!
  * \brief The same without a copy of operands whose rows lie between those of other matrices, such

@@ -42,6 +42,7 @@ constexpr DLDataType kBool{kDLUInt, 1, 1};
 constexpr DLDataType kFloat32{kDLFloat, 32, 1};
 constexpr DLDataType kInt32{kDLInt, 32, 1};
 constexpr DLDataType kInt8{kDLInt, 8, 1};
+constexpr DLDataType kUInt8{kDLUInt, 8, 1};
 
 /*! \brief Whether the elements are real numbers, which are computed with. */
 bool IsReal(DLDataType dtype);

@@ -166,6 +166,16 @@ Tensor PlanBuilder::Reordered(const NodeReader& node, const Tensor& value,
   return copy;
 }
 
+std::vector<Tensor> PlanBuilder::Derived(const Tensor& value, const std::string& kind,
+                                         const std::function<std::vector<Tensor>()>& emit) {
+  for (const DerivedTensors& known : derived_) {
+    const bool is_same = known.from.buffer == value.buffer && known.from.md == value.md;
+    if (is_same && known.kind == kind) return known.results;
+  }
+  derived_.push_back({value, kind, emit()});
+  return derived_.back().results;
+}
+
 Tensor PlanBuilder::Plain(const NodeReader& node, const Tensor& value) {
   return IsPlain(value.md) ? value : InLayout(node, value, PlainDesc(value.dims(), value.dtype()));
 }
@@ -306,6 +316,12 @@ void PlanBuilder::BackTo(const Mark& mark) {
     const auto is_gone = [&](const Copy& copy) { return is_from_new || is_new(copy.to.buffer); };
     copies.erase(std::remove_if(copies.begin(), copies.end(), is_gone), copies.end());
   }
+  const auto is_gone = [&](const DerivedTensors& known) {
+    return is_new(known.from.buffer) ||
+           std::any_of(known.results.begin(), known.results.end(),
+                       [&](const Tensor& result) { return is_new(result.buffer); });
+  };
+  derived_.erase(std::remove_if(derived_.begin(), derived_.end(), is_gone), derived_.end());
   for (; changes_.size() > mark.changes; changes_.pop_back()) {
     auto& [entry, before] = changes_.back();
     if (before.defined()) {

@@ -96,6 +96,13 @@ class PlanBuilder {
    *        be normal ones become zero: a CPU multiplies those up to a hundred times slower.
    */
   Tensor Weights(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want);
+  /*!
+   * \brief What a kernel of ours computes from a value, once for all that read it.
+   * \param kind Names the computation.
+   * \param emit Emits the kernel and returns its results.
+   */
+  std::vector<Tensor> Derived(const Tensor& value, const std::string& kind,
+                              const std::function<std::vector<Tensor>()>& emit);
   /*! \brief The value in row-major layout. */
   Tensor Plain(const NodeReader& node, const Tensor& value);
   /*! \brief The value with other dims: a view, or of a row-major copy where the layout forbids. */
@@ -278,6 +285,13 @@ class PlanBuilder {
   };
   /*! \brief Reordered copies by the buffer they were made from. */
   std::unordered_map<int, std::vector<Copy>> reordered_;
+  /*! \brief The results of a kernel, see `Derived`. */
+  struct DerivedTensors {
+    Tensor from;
+    std::string kind;
+    std::vector<Tensor> results;
+  };
+  std::vector<DerivedTensors> derived_;
   /*! \brief The changes by nodes, oldest first: the entry, and its value before or undefined. */
   std::vector<std::pair<Entry, Tensor>> changes_;
   /*! \brief Tensors of the plan by buffer, to find equal ones. */

@@ -23,6 +23,7 @@ from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_constant
 
 from ..reading import is_constant, value_of
+from .block_quantized import block_quantized_dense, is_kept_packed, unpack_weight
 from .quantized import dynamic_quantize, matmul_axes
 from .quantized_node import QuantizedNode
 
@@ -59,11 +60,13 @@ def _product(node: QuantizedNode, a: relax.Expr, b, b_scale, b_zero, bias) -> re
 
 
 class MatMulNBits(OnnxOpConverter):
-    """Convert MatMulNBits with weights of 2, 4 or 8 bits to a matmul by a floating-point constant.
+    """Convert MatMulNBits with weights of 2, 4 or 8 bits.
 
-    The weight is unpacked at import, in the data type of A: the imported model has 8 times the size
-    of 4-bit weights in float32, and 4 times in float16. Relax's dequantize has no blocks, and
-    partitioning would fold the dequantize of a weight that is read in floating point.
+    A weight of 4 or 8 bits in blocks of a multiple of 32, with data in float32, stays packed: the
+    matmul is one op, `dnnl.block_quantized_dense`. Other weights are unpacked at import, in the
+    data type of A: the imported model has 8 times the size of 4-bit weights in float32, and 4 times
+    in float16. Relax's dequantize has no blocks, and partitioning would fold the dequantize of a
+    weight that is read in floating point.
 
     The attribute `accuracy_level` permits onnxruntime to quantize A to 8 bits, which is not done
     here.
@@ -77,16 +80,17 @@ class MatMulNBits(OnnxOpConverter):
         bits = attr.get("bits", 4)
         node.require(bits in (2, 4, 8), f"bits={bits}; 2, 4 and 8 are supported")
         names = ("B", "scales", "zero_points")
-        packed, scales, zero_points = (
+        weight = tuple(
             _constant_value(node, name, value, params)
             for name, value in zip(names, (packed, scales, zero_points))
         )
-        weight = unpack_weight(
-            packed, scales, zero_points, bits, attr["block_size"], attr["N"], attr["K"]
-        )
-        dtype = str(a.ty.dtype)
-        weight = relax.const(np.ascontiguousarray(weight.T.astype(dtype)))
-        result = bb.normalize(relax.op.matmul(a, weight))
+        sizes = bits, attr["block_size"], attr["N"], attr["K"]
+        if is_kept_packed(str(a.ty.dtype), *weight[1:], *sizes[:2]):
+            result = block_quantized_dense(bb, a, *weight, *sizes)
+        else:
+            real = unpack_weight(*weight, *sizes).T.astype(str(a.ty.dtype))
+            matrix = relax.const(np.ascontiguousarray(real))
+            result = bb.normalize(relax.op.matmul(a, matrix))
         return result if bias is None else bb.normalize(relax.op.add(result, bias))
 
 
@@ -97,56 +101,6 @@ def _constant_value(node: QuantizedNode, name: str, value, params) -> np.ndarray
     value = get_constant(value, params)
     node.require(is_constant(value), f"{name} is not constant")
     return value_of(value)
-
-
-def unpack_weight(
-    packed: np.ndarray,
-    scales: np.ndarray,
-    zero_points: np.ndarray | None,
-    bits: int,
-    block_size: int,
-    rows: int,
-    columns: int,
-) -> np.ndarray:
-    """Dequantize the weight of a MatMulNBits.
-
-    Parameters
-    ----------
-    packed : numpy.ndarray
-        The values of uint8, (rows, blocks, block_size * bits / 8), the first one of each byte in
-        its lowest bits.
-    scales : numpy.ndarray
-        One per block, (rows, blocks), or the same in one dimension.
-    zero_points : numpy.ndarray | None
-        One per block, in uint8 packed as the values, each row padded to bytes, or unpacked in
-        floating point. Default: the middle of the range, `2 ** (bits - 1)`.
-    bits, block_size : int
-        The size of a value, and the number of values along a row that share a scale.
-    rows, columns : int
-        The shape of the result, N and K of the op.
-
-    Returns
-    -------
-    weight : numpy.ndarray
-        In float32, (rows, columns).
-    """
-    blocks = -(-columns // block_size)
-    values = _unpack(packed.reshape(rows, blocks, -1), bits).astype("float32")
-    scales = scales.astype("float32").reshape(rows, blocks, 1)
-    if zero_points is None:
-        zero = np.float32(2 ** (bits - 1))
-    elif zero_points.dtype == np.uint8:
-        zero = _unpack(zero_points.reshape(rows, -1), bits)[:, :blocks, None].astype("float32")
-    else:
-        zero = zero_points.astype("float32").reshape(rows, blocks, 1)
-    return ((values - zero) * scales).reshape(rows, -1)[:, :columns]
-
-
-def _unpack(packed: np.ndarray, bits: int) -> np.ndarray:
-    """Return values of uint8 of which each byte of the last axis has several."""
-    shifts = np.arange(0, 8, bits, dtype="uint8")
-    values = (packed[..., None] >> shifts) & np.uint8(2**bits - 1)
-    return values.reshape(*packed.shape[:-1], -1)
 
 
 CONVERTERS = {

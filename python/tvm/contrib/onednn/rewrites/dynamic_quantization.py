@@ -1,0 +1,265 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Fuses matmuls whose data is quantized as the model runs, as onnxruntime's `quantize_dynamic`.
+
+Its ONNX ops, ``DynamicQuantizeLinear -> MatMulInteger -> Cast -> Mul``, are a dozen ops of TVM: the
+smallest and the largest element, the scale and the zero point of these, a quantize, a matmul in
+int32, and a product with both scales. They become one op, `dnnl.dynamic_quantized_dense`, which
+computes what onnxruntime does.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..graph.graph import Graph
+from ..graph.node import CALL, FIELD, TUPLE, Node, scalar_of
+from ..policy.op_spec import Rules
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, symmetric
+
+DYNAMIC_DENSE = "dnnl.dynamic_quantized_dense"
+
+_MATMULS = ("nn.dense", "nn.matmul", "nn.batch_matmul")
+
+
+class _Weight(NamedTuple):
+    """An 8-bit weight of a matmul.
+
+    Parameters
+    ----------
+    node : Node | None
+        The constant, if it is (N, K).
+    values : numpy.ndarray
+        The integers, (N, K).
+    scale, zero : numpy.ndarray
+        One value, or N.
+    """
+
+    node: Node | None
+    values: np.ndarray
+    scale: np.ndarray
+    zero: np.ndarray
+
+
+class _Reading(NamedTuple):
+    """A matmul of dynamically quantized data.
+
+    Parameters
+    ----------
+    result : Node
+        The last node: the matmul, or the product with the scales.
+    data : Node
+        The tensor that is quantized.
+    factors : numpy.ndarray
+        What is multiplied to the scales of the weight, one value or N.
+    """
+
+    result: Node
+    data: Node
+    factors: np.ndarray
+
+
+def fuse_dynamic_quantization(graph: Graph, rules: Rules) -> None:
+    """Let one op take the place of a matmul and the dynamic quantization of its data."""
+    for node in graph.nodes:
+        reading = _read(node)
+        if reading is None or rules.excludes(DYNAMIC_DENSE, QUANTIZE, DEQUANTIZE, node.name):
+            continue
+        weight = _weight_of(node)
+        operands = weight and _weight_operands(graph, weight, reading.factors)
+        if not operands:
+            continue
+        data, result = reading.data, reading.result
+        new = graph.call(DYNAMIC_DENSE, [data, *operands], result, result.type)
+        is_same = result.type.dims == (*data.type.dims[:-1], operands[0].type.shape[0])
+        if is_same and rules.refusal(new) is None:
+            graph.fuse_into(result, new)
+
+
+def _read(node: Node) -> _Reading | None:
+    """Read a matmul of a tensor that is quantized by its smallest and largest element."""
+    if node.name not in _MATMULS or not node.is_call or node.type.dtype != "float32":
+        return None
+    data = node.operands[0]
+    if _is(data, "reshape"):
+        # Relay's importer makes a batch of matrices of data of any rank.
+        data = data.operands[0]
+    if not _is(data, DEQUANTIZE) or getattr(node.attrs, "transpose_a", False):
+        return None
+    bits, scale, zero = map(_untupled, data.operands)
+    if not _is(bits, QUANTIZE) or bits.type.dtype != "uint8" or bits.scope != node.scope:
+        return None
+    real, own_scale, own_zero = map(_untupled, bits.operands)
+    if _uncast(zero) is not _uncast(own_zero) or not _is_of_range(own_scale, own_zero, real):
+        return None
+    rows = node
+    if len(node.users) == 1 and _is(node.users[0], "reshape") and node.scope == bits.scope:
+        rows = node.users[0]
+    if scale is own_scale:
+        return _Reading(rows, real, np.float32(1.0))
+    scaled = _scaled(rows, own_scale) if scalar_of(scale) == 1.0 else None
+    return scaled and _Reading(scaled[0], real, scaled[1])
+
+
+def _scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
+    """Return the product of a matmul with the scale of its data, and what else it multiplies by."""
+    if len(node.users) != 1 or not _is(node.users[0], "multiply"):
+        return None
+    (product,) = node.users
+    (other,) = [_untupled(o) for o in product.operands if o is not node] or [node]
+    if product.type.dims != node.type.dims or product.scope != node.scope:
+        return None
+    if other is scale:
+        return product, np.float32(1.0)
+    factors = other.operands if _is(other, "multiply") else []
+    factors = [operand for operand in factors if _untupled(operand) is not scale]
+    if len(factors) != 1 or not factors[0].is_constant:
+        return None
+    shape, values = factors[0].type.shape, factors[0].value
+    # One value, or one for each column.
+    is_row = bool(shape) and math.prod(shape) == shape[-1] == node.type.shape[-1]
+    return (product, values.reshape(-1)) if is_row or math.prod(shape) == 1 else None
+
+
+def _weight_of(node: Node) -> _Weight | None:
+    """Return the weight of a matmul; None if it is not constant, or there are several."""
+    weight = node.operands[1]
+    is_batch = node.name == "nn.batch_matmul"
+    is_transposed = node.name == "nn.dense" or bool(getattr(node.attrs, "transpose_b", is_batch))
+    if _is(weight, "transpose") and list(weight.attrs.axes or ()) in ([], [1, 0]):
+        weight, is_transposed = weight.operands[0], not is_transposed
+    axis = len(weight.type.shape) - (2 if is_transposed else 1)
+    if _is(weight, DEQUANTIZE) and all(operand.is_constant for operand in weight.operands):
+        source, (values, scale, zero) = weight.operands[0], (o.value for o in weight.operands)
+        own = int(weight.attrs.axis) % values.ndim
+        if max(scale.size, zero.size) > 1 and axis != own:
+            return None
+    elif weight.is_constant:
+        source, scale = None, np.float32(1.0)
+        values, zero = _integers(weight.value) or (None, None)
+    else:
+        return None
+    if values is None or values.ndim < 2:
+        return None
+    # Importers may repeat a matrix for each of the data.
+    matrices = values.reshape(-1, *values.shape[-2:])
+    if not (matrices == matrices[0]).all():
+        return None
+    matrix = matrices[0] if is_transposed else matrices[0].T
+    is_given = source is not None and is_transposed and values.ndim == 2
+    return _Weight(source if is_given else None, matrix, scale, zero)
+
+
+def _integers(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the 8-bit integers that float32 values are, and their zero point."""
+    if not values.size or (values != np.rint(values)).any():
+        return None
+    low, high = values.min(), values.max()
+    if high - low > 255:
+        return None
+    shift = 0 if low >= -128 and high <= 127 else int(low)
+    return (values - shift).astype("uint8" if shift else "int8"), np.int32(-shift)
+
+
+def _weight_operands(graph: Graph, weight: _Weight, factors: np.ndarray) -> list[Node] | None:
+    """Return a weight, its scale and its zero point as operands; None if the op has no such."""
+    values, zero = weight.values, weight.zero.reshape(-1)
+    if (zero == zero[0]).all():
+        zero = zero[:1]
+    else:
+        values, zero = symmetric(values, zero[:, None]), np.zeros(1, "int32")
+    if values is None:
+        return None
+    scale = weight.scale.astype("float32").reshape(-1) * factors.astype("float32").reshape(-1)
+    as_given = values is weight.values and weight.node is not None
+    return [
+        weight.node if as_given else graph.constant(np.ascontiguousarray(values)),
+        graph.constant(scale.reshape(()) if scale.size == 1 else scale, "float32"),
+        graph.constant(zero.reshape(()).astype("int32")),
+    ]
+
+
+def _is_of_range(scale: Node, zero: Node, data: Node) -> bool:
+    """Whether a scale and a zero point are those of ONNX's DynamicQuantizeLinear of some data."""
+    guarded = scale
+    if _is(scale, "where") and len(scale.operands) == 3:
+        # A scale of zero becomes one.
+        condition, one, guarded = scale.operands
+        is_guard = _is(condition, "equal") and condition.operands[0] is guarded
+        if not is_guard or scalar_of(condition.operands[1]) != 0.0 or scalar_of(one) != 1.0:
+            return False
+    if not _is(guarded, "divide") or scalar_of(guarded.operands[1]) != 255.0:
+        return False
+    difference = guarded.operands[0]
+    if not _is(difference, "subtract"):
+        return False
+    high, low = difference.operands
+    if not _is_bound(high, "maximum", "max", data) or not _is_bound(low, "minimum", "min", data):
+        return False
+    rounded = _uncast(zero)
+    if not (_is(rounded, "dnnl.round") or _is(rounded, "round")):
+        return False
+    clip = rounded.operands[0]
+    if not _is(clip, "clip") or (clip.attrs.a_min, clip.attrs.a_max) != (0, 255):
+        return False
+    shift = clip.operands[0]
+    if not _is(shift, "subtract") or scalar_of(shift.operands[0]) != 0.0:
+        return False
+    quotient = shift.operands[1]
+    # Where the smallest element is positive, the clip makes of it what it makes of zero.
+    smallest = quotient.operands[0] if _is(quotient, "divide") else None
+    is_low = smallest is low or (smallest is not None and _is_reduced(smallest, "min", data))
+    return is_low and quotient.operands[1] is scale
+
+
+def _is_bound(node: Node, binary: str, reduction: str, data: Node) -> bool:
+    """Whether a node is the largest, or smallest, of zero and all elements of some data."""
+    if not _is(node, binary):
+        return False
+    reduced = [operand for operand in node.operands if scalar_of(operand) != 0.0]
+    return len(reduced) == 1 and _is_reduced(reduced[0], reduction, data)
+
+
+def _is_reduced(node: Node, reduction: str, data: Node) -> bool:
+    """Whether a node is a reduction of all elements of some data, in one step or several."""
+    is_scalar = math.prod(size or 0 for size in node.type.shape) == 1
+    each = node
+    while _is(each, reduction) and each is not data:
+        each = each.operands[0]
+    return is_scalar and each is data and node is not data
+
+
+def _uncast(node: Node) -> Node:
+    """Return what casts of integers in 8 bits or 32 are of."""
+    node = _untupled(node)
+    while _is(node, "cast"):
+        node = _untupled(node.operands[0])
+    return node
+
+
+def _untupled(node: Node) -> Node:
+    """Return the tensor that a field of a tuple of tensors is."""
+    is_field = node.kind == FIELD and node.operands[0].kind == TUPLE
+    return node.operands[0].operands[node.attrs.index] if is_field else node
+
+
+def _is(node: Node, name: str) -> bool:
+    """Whether a node is an op, read as the table has it or not."""
+    return node.kind == CALL and node.name is not None and node.name.removeprefix("relax.") == name

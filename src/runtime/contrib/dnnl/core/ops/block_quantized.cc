@@ -1,0 +1,186 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/block_quantized.cc
+ * \brief Matmuls of float32 rows by weights of 4 or 8 bits with a scale for each block of a row.
+ */
+#include <algorithm>
+#include <string>
+
+#include "../exec/parallel.h"
+#include "../op_table.h"
+#include "block_loops.h"
+#include "rows.h"
+#include "types.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+namespace {
+
+/*! \brief The weights that are dequantized at once for many rows: a panel fits into the caches. */
+constexpr int64_t kPanelBytes = 1 << 20;
+
+/*! \brief A node's sizes: rows of data by channels of blocks. */
+struct Sizes {
+  int64_t rows, summed, channels, blocks, block;
+  int bits;
+
+  int64_t padded() const { return blocks * block; }
+  /*! \brief The channels of a panel. */
+  int64_t panel() const {
+    const int64_t most = kPanelBytes / (padded() * static_cast<int64_t>(sizeof(float)));
+    return std::min(channels, std::max<int64_t>(16, most / 16 * 16));
+  }
+};
+
+/*! \brief The addresses of a run. */
+struct Addresses {
+  const float* data;
+  const uint8_t* values;
+  const float* scales;
+  const uint8_t* zero_points;
+  float *arranged, *sums, *panel;
+  float* dst;
+
+  BlockRow Channel(const Sizes& s, int64_t n) const {
+    return {values + n * s.padded() * s.bits / 8, scales + n * s.blocks,
+            zero_points == nullptr ? nullptr : zero_points + n * s.blocks};
+  }
+};
+
+/*! \brief Multiply few rows: the weights are read once, as they are. */
+void RunFewRows(const Sizes& s, const Addresses& a) {
+  // A thread reads so many bytes at least.
+  const int64_t grain = std::max<int64_t>(1, 65536 / (s.padded() * s.bits / 8));
+  ParallelFor(s.channels, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      MultiplyBlocks(a.Channel(s, n), s.bits, s.block, s.blocks, a.arranged, a.sums, s.rows,
+                     a.dst + n, s.channels);
+    }
+  });
+}
+
+/*! \brief Multiply many rows by a panel of dequantized weights after the other. */
+void RunManyRows(const Sizes& s, const Addresses& a) {
+  const int64_t padded = s.padded();
+  for (int64_t first = 0; first < s.channels; first += s.panel()) {
+    const int64_t count = std::min(s.panel(), s.channels - first);
+    ParallelFor(count, 4, [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        DequantizeBlocks(a.Channel(s, first + n), s.bits, s.block, s.blocks, a.panel + n * padded);
+      }
+    });
+    dnnl_sgemm('N', 'T', s.rows, count, padded, 1.f, a.arranged, padded, a.panel, padded, 0.f,
+               a.dst + first, s.channels);
+  }
+}
+
+void Run(const Sizes& s, const Addresses& a) {
+  ParallelFor(s.rows, 4, [&](int64_t begin, int64_t end) {
+    for (int64_t m = begin; m < end; ++m) {
+      ArrangeRow(a.data + m * s.summed, s.summed, s.bits, s.block, s.blocks,
+                 a.arranged + m * s.padded(), a.sums + m * s.blocks);
+    }
+  });
+  s.rows <= kMostRows ? RunFewRows(s, a) : RunManyRows(s, a);
+}
+
+Sizes ReadSizes(const NodeReader& node, const Dims& data, const Dims& scales) {
+  const int64_t summed = data.back();
+  return {NumElements(data) / summed,
+          summed,
+          scales[0],
+          scales[1],
+          node.Get<int64_t>("block_size"),
+          static_cast<int>(node.Get<int64_t>("bits"))};
+}
+
+}  // namespace
+
+Types InferBlockQuantizedDense(const NodeReader& node, const Types& inputs) {
+  CheckMinRank(node, inputs, 0, 1);
+  CORE_CHECK(inputs[0].dtype == kFloat32)
+      << node.Where() << ": data is " << ToText(inputs[0]) << ", expected: float32";
+  for (int i : {1, 2}) CheckRank(node, inputs, i, 2);
+  const auto bits = node.Get<int64_t>("bits"), block = node.Get<int64_t>("block_size");
+  CORE_CHECK(bits == 4 || bits == 8)
+      << node.Where() << ": bits is " << bits << ", expected: 4 or 8";
+  CORE_CHECK(block > 0 && block <= kMaxSize && block % kUnit == 0)
+      << node.Where() << ": block_size is " << block << ", expected: a multiple of " << kUnit;
+  Dims dims = inputs[0].shape;
+  const int64_t blocks = (dims.back() + block - 1) / block;
+  const Dims &weight = inputs[1].shape, &scales = inputs[2].shape;
+  CORE_CHECK(inputs[1].dtype == kUInt8 && weight[1] == blocks * block * bits / 8)
+      << node.Where() << ": weight is " << ToText(inputs[1]) << ", but " << bits
+      << " bits of rows of " << dims.back() << " elements in blocks of " << block << " are "
+      << blocks * block * bits / 8 << " elements of uint8";
+  const Dims expected = {weight[0], blocks};
+  CORE_CHECK(inputs[2].dtype == kFloat32 && scales == expected)
+      << node.Where() << ": the scales are " << ToText(inputs[2]) << ", expected: float32 of shape "
+      << ToText(expected);
+  CORE_CHECK(inputs.size() < 4 || (inputs[3].dtype == kUInt8 && inputs[3].shape == expected))
+      << node.Where() << ": the zero points are " << ToText(inputs[3])
+      << ", expected: uint8 of shape " << ToText(expected);
+  dims.back() = weight[0];
+  return {{dims, kFloat32}};
+}
+
+double BlockQuantizedFlops(const NodeReader& node, const PlanBuilder& plan) {
+  return 2. * NumElements(node.OutDims()) * plan.Input(node, 0).dims().back();
+}
+
+void LowerBlockQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
+  const auto plain = [&](int input) { return plan->Plain(node, plan->Input(node, input)); };
+  const Tensor data = plain(0), weight = plain(1), scales = plain(2);
+  const Tensor zero_points = node.NumRootInputs() > 3 ? plain(3) : Tensor{};
+  const Sizes sizes = ReadSizes(node, data.dims(), scales.dims());
+  const auto floats = [&](int64_t count) {
+    return plan->NewTensor(PlainDesc({count}, dnnl::memory::data_type::f32));
+  };
+  const bool is_few = sizes.rows <= kMostRows;
+  // One workspace: arranged rows, the sums of their blocks, and a panel of weights.
+  // The panel is aligned as the rows are.
+  const int64_t arranged = sizes.rows * sizes.padded();
+  const int64_t sums = (sizes.rows * sizes.blocks + 15) / 16 * 16;
+  const Tensor workspace = floats(arranged + sums + (is_few ? 0 : sizes.panel() * sizes.padded()));
+  const Tensor dst = plan->NewTensor(PlainDesc(node.OutDims(), node.OutType()));
+  const auto run = [sizes, arranged, sums, has_zeros = zero_points.defined()](void* const* at) {
+    auto* const floats = static_cast<float*>(at[4]);
+    Run(sizes,
+        {static_cast<const float*>(at[0]), static_cast<const uint8_t*>(at[1]),
+         static_cast<const float*>(at[2]), has_zeros ? static_cast<const uint8_t*>(at[5]) : nullptr,
+         floats, floats + arranged, floats + arranged + sums, static_cast<float*>(at[3])});
+  };
+  PlanBuilder::Args args = {{DNNL_ARG_SRC, data},
+                            {DNNL_ARG_WEIGHTS, weight},
+                            {DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, scales},
+                            {DNNL_ARG_DST, dst},
+                            {DNNL_ARG_WORKSPACE, workspace}};
+  if (zero_points.defined()) {
+    args.emplace_back(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS, zero_points);
+  }
+  plan->EmitKernel(node, "block_quantized_matmul", run, args);
+  const std::string bits = std::to_string(sizes.bits) + "-bit weights as they are";
+  plan->SetVariant(bits + (is_few ? "" : ", dequantized in panels"),
+                   BlockQuantizedFlops(node, *plan));
+  plan->SetOutput(node, dst);
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend

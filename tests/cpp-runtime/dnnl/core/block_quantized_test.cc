@@ -1,0 +1,128 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/block_quantized_test.cc
+ * \brief Matmuls by packed weights of 4 and 8 bits against sums in float64.
+ */
+#include <string>
+#include <vector>
+
+#include "quantized_graph.h"
+
+namespace {
+
+using namespace dnnl_test;  // NOLINT(build/namespaces)
+
+struct Case {
+  int64_t rows{1}, summed{96}, channels{20}, block{32};
+  int bits{4};
+  bool has_zero_points{false};
+
+  int64_t blocks() const { return (summed + block - 1) / block; }
+  std::string Text() const {
+    return std::to_string(rows) + " rows of " + std::to_string(summed) + " by " +
+           std::to_string(channels) + ", " + std::to_string(bits) + " bits in blocks of " +
+           std::to_string(block);
+  }
+};
+
+/*! \brief Two elements in a byte, the first in the lower bits. */
+Array Packed(const Array& values, int bits) {
+  if (bits == 8) return values;
+  Array packed{values.shape, kUInt8, {}};
+  packed.shape.back() /= 2;
+  for (size_t i = 0; i < values.values.size(); i += 2) {
+    packed.values.push_back(values.values[i] + 16 * values.values[i + 1]);
+  }
+  return packed;
+}
+
+StepInfo Check(const Case& c) {
+  QuantizedGraph graph;
+  const double largest = (1 << c.bits) - 1;
+  const int64_t padded = c.blocks() * c.block;
+  const Array data = Noise({c.rows, c.summed}, kFloat, -1, 1);
+  const Array weight = Noise({c.channels, padded}, kUInt8, 0, largest, 3);
+  const Array scales = Noise({c.channels, c.blocks()}, kFloat, 0.005, 0.02, 5);
+  const Array zeros = Noise({c.channels, c.blocks()}, kUInt8, 0, largest, 7);
+  Array expected{{c.rows, c.channels}, kFloat, {}};
+  for (int64_t m = 0; m < c.rows; ++m) {
+    for (int64_t n = 0; n < c.channels; ++n) {
+      double sum = 0;
+      for (int64_t k = 0; k < c.summed; ++k) {
+        const int64_t block = n * c.blocks() + k / c.block;
+        const double zero = c.has_zero_points ? zeros.values[block] : 1 << (c.bits - 1);
+        sum += data.values[m * c.summed + k] * (weight.values[n * padded + k] - zero) *
+               scales.values[block];
+      }
+      expected.values.push_back(sum);
+    }
+  }
+  std::vector<Entry> inputs = {graph.Input(data), graph.Constant(Packed(weight, c.bits)),
+                               graph.Constant(scales)};
+  if (c.has_zero_points) inputs.push_back(graph.Constant(zeros));
+  Node* node = graph.Add("dnnl.block_quantized_dense", inputs, expected.shape, kFloat);
+  node->attrs["bits"] = std::to_string(c.bits);
+  node->attrs["block_size"] = std::to_string(c.block);
+  // Sums of up to 2048 products in float32, the terms of which are larger than the result.
+  ExpectNear(graph.Run(), expected, 2e-5 * (c.bits == 4 ? 1 : 16), 0, c.Text());
+  return graph.Find("block_quantized_matmul");
+}
+
+TEST(DNNLBlockQuantized, RowsBitsAndBlocks) {
+  for (int bits : {4, 8}) {
+    for (int64_t block : {32, 128}) {
+      for (int64_t rows : {1, 2, 3, 4, 5, 33}) {
+        Case c;
+        c.bits = bits;
+        c.block = block;
+        c.rows = rows;
+        c.has_zero_points = rows % 2 == 0;
+        const StepInfo step = Check(c);
+        EXPECT_EQ(step.variant, std::to_string(bits) + "-bit weights as they are" +
+                                    (rows <= 4 ? "" : ", dequantized in panels"));
+      }
+    }
+  }
+}
+
+TEST(DNNLBlockQuantized, RowsThatAreNoMultipleOfTheBlock) {
+  for (int64_t summed : {1, 31, 33, 95, 130}) {
+    for (int64_t rows : {1, 6}) {
+      for (int bits : {4, 8}) {
+        Case c;
+        c.summed = summed;
+        c.rows = rows;
+        c.bits = bits;
+        Check(c);
+      }
+    }
+  }
+}
+
+TEST(DNNLBlockQuantized, SeveralPanels) {
+  Case c;
+  c.rows = 9;
+  c.summed = 2048;
+  c.channels = 300;
+  Check(c);
+}
+
+}  // namespace
