@@ -290,7 +290,8 @@ void RunOnAny(const Work& work) {
   RunWork<kCell, 4>(work);
 }
 
-#if defined(__GNUC__) && defined(__x86_64__)
+// One variant suffices for sanitizers, which take a minute to compile all.
+#if defined(__GNUC__) && defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 template <Cell kCell>
 __attribute__((target("avx2,fma"))) void RunOnAVX2(const Work& work) {
   RunWork<kCell, 8>(work);
@@ -332,7 +333,6 @@ WorkFunction FunctionOf(Cell cell) {
   }
 }
 
-/*! \brief One direction of one block. */
 Work WorkOf(const RecurrentBlocks& b, const RecurrentTensors& tensors, int64_t unit,
             float* scratch) {
   const RecurrentLayer& layer = b.layer;
