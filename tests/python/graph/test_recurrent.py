@@ -155,6 +155,7 @@ REFUSED = {
     "rank": ({"position": 0, "dims": (4, 3)}, "data has shape (4, 3); rank 3"),
     "inputs": ({"position": 0, "dims": (4, 2, None)}, "open inputs"),
     "dtype": ({"position": 0, "dtype": "float64"}, "data is float64"),
+    "float16": ({"position": 0, "dtype": "float16"}, "data is float16, not float32 or bfloat16"),
     "state dtype": ({"position": 4, "dtype": "int32"}, "initial h is int32"),
     "shape": ({"position": 2, "dims": (1, 10, 5)}, "not (1, 20, 5)"),
     "batch": ({"position": 5, "dims": (1, 3, 5)}, "initial c has shape (1, 3, 5)"),

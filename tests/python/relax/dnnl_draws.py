@@ -21,6 +21,7 @@ kernels for among them.
 """
 
 import dnnl_copy_draws
+import dnnl_recurrent_draws
 import numpy as np
 from dnnl_draw import BYTES, LETTERS, SIZES
 from dnnl_modules import rand
@@ -339,6 +340,7 @@ def _dequantize(d):
 # By name without "relax.": draws a call, or a function that makes one with a BlockBuilder.
 DRAWS = {
     **dnnl_copy_draws.DRAWS,
+    **dnnl_recurrent_draws.DRAWS,
     **{f"nn.conv{n}d": _conv(n) for n in LETTERS},
     **{f"nn.conv{n}d_transpose": _conv(n, True) for n in LETTERS},
     **{f"nn.{kind}_pool{n}d": _pool(kind, n) for kind in ("max", "avg") for n in LETTERS},

@@ -230,6 +230,19 @@ def test_dynamic_convolution(attrs):
     check_floats(model.done([1, 4, 9, 10], y), real(1, 4, 9, 10), wanted)
 
 
+def test_dynamic_convolution_with_a_bias_in_int32():
+    """The bias is computed from the scale of the data, and added to the sums."""
+    model = Model()
+    x, scale, zero = model.add("DynamicQuantizeLinear", "x", outputs=3)
+    sums = model.add("ConvInteger", x, ints(8, 4, 3, 3), zero, np.uint8(128))
+    scale = model.add("Mul", scale, f32(0.01))
+    bias = model.add("Floor", model.add("Div", real(1, 8, 1, 1), scale))
+    sums = model.add("Add", sums, model.add("Cast", bias, to=TensorProto.INT32))
+    y = model.add("Mul", model.add("Cast", sums, to=1), scale)
+    wanted = {"dnnl.quantize": 1, "dnnl.qnn.conv2d_bias_multiply": 1}
+    check_floats(model.done([1, 4, 9, 10], y), real(1, 4, 9, 10), wanted)
+
+
 def test_dynamic_matmul_of_two_activations():
     model = Model()
     x, x_scale, x_zero = model.add("DynamicQuantizeLinear", "x", outputs=3)

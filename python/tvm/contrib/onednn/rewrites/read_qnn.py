@@ -78,9 +78,11 @@ def _read(graph: Graph, rules: Rules, readers: Mapping[str, Callable]) -> None:
 def _is_accepted(new: Node, old: Node, rules: Rules) -> bool:
     """Whether oneDNN runs all that was made, and it computes the type of what it replaces."""
     for node in made_below(new):
-        # TVM computes a scalar, such as a zero point, for the op that has it as a parameter.
+        # TVM computes a scalar, such as a zero point, for the op that has it as a parameter, and
+        # casts a bias in int32.
         is_scalar = isinstance(node.type, Tensor) and not node.type.dims
-        if node.kind == CALL and not is_scalar and rules.refusal(node) is not None:
+        is_bias = node.name == "cast" and node.operands[0].type.dtype == "int32"
+        if node.kind == CALL and not (is_scalar or is_bias) and rules.refusal(node) is not None:
             return False
     types = (new.type, old.type)
     if not all(isinstance(type_, Tensor) for type_ in types):
@@ -269,11 +271,21 @@ class _Reader:
         """Read a cast to float32 of a matmul or convolution in int32 of 8-bit operands.
 
         Relax's importer writes ONNX's ConvInteger and MatMulInteger so. The sums are exact in
-        int32, and rounded to float32 as the cast does.
+        int32, and rounded to float32 as the cast does. A bias in int32 is added in float32.
         """
         (product,) = node.operands
         if not isinstance(node.type, Tensor) or node.type.dtype != "float32":
             return None
+        if product.name == "add" and product.is_call and product.type.dtype == "int32":
+            for addend, bias in (product.operands, product.operands[::-1]):
+                reading = self._integer_product(addend)
+                if reading is not None:
+                    real, *inputs = reading
+                    bias_cast = self._call("cast", bias, dtype="float32")
+                    return [self._call("add", real, bias_cast), *inputs, bias]
+        return self._integer_product(product)
+
+    def _integer_product(self, product: Node) -> Reading | None:
         if product.name not in _PRODUCTS or not product.is_call or product.type.dtype != "int32":
             return None
         real, inputs = [], []

@@ -43,6 +43,9 @@ GATES = {LSTM: 4, GRU: 3, RNN: 1}
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 ACTIVATIONS = ("tanh", "relu")
 
+# oneDNN has no float16 layer on most CPUs, and the runtime none.
+_DTYPES = ("float32", "bfloat16")
+
 _NAMES = ("data", "weight", "recurrent weight", "bias", "initial h", "initial c")
 _RESULTS = ("y", "h_n", "c_n")
 
@@ -79,7 +82,7 @@ def _types_reason(call: OpView) -> str | None:
     operands, results = zip(_NAMES, call.args), zip(_RESULTS, call.results)
     dtype = getattr(call.args[0], "dtype", None)
     for name, tensor in (*operands, *results):
-        reason = tensor_reason(name, tensor)
+        reason = tensor_reason(name, tensor, dtypes=_DTYPES)
         if reason:
             return reason
         types = {"bias": ("float32",), "initial c": (dtype, "float32"), "c_n": (dtype, "float32")}

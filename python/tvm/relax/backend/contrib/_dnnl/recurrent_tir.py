@@ -74,7 +74,9 @@ def layer_of(func: tirx.PrimFunc, call: relax.Call) -> ReadOp | None:
     if func.attrs is None or LAYER not in func.attrs:
         return None
     layer = json.loads(str(func.attrs[LAYER]))
-    return ReadOp(layer["name"], list(call.args[1].fields), layer["attrs"])
+    # The function is given open sizes, too.
+    operands = [each for each in call.args[1].fields if isinstance(each.ty, relax.TensorType)]
+    return ReadOp(layer["name"], operands, layer["attrs"])
 
 
 def _layer(name: str, attrs: SimpleNamespace, operands: list[te.Tensor]) -> list[te.Tensor]:

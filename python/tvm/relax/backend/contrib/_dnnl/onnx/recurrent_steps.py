@@ -43,7 +43,7 @@ def unrolled(bb: relax.BlockBuilder, layer) -> list[relax.Expr]:
     """
     kind = "LBR_GRU" if layer.op == "GRU" and layer.linear_before_reset else layer.op
     cells = [_CELLS[kind](bb, layer, index) for index in range(len(layer.directions))]
-    mask, axis = _mask(bb, layer), layer.time_axis
+    mask, axis = mask_of(bb, layer), layer.time_axis
     sequences, *states = zip(*(_run(cell, mask) for cell in cells))
     if len(cells) == 1:
         return [bb.emit(op.expand_dims(sequences[0], axis + 1)), *(each[0] for each in states)]
@@ -70,7 +70,7 @@ def _run(cell, mask):
     return [sequence, *states]
 
 
-def _mask(bb, layer):
+def mask_of(bb, layer):
     """Return which steps the sequences have; None if each has all.
 
     Returns

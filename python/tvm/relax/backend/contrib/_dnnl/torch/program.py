@@ -23,7 +23,7 @@ import tvm
 from torch.export.graph_signature import ConstantArgument, OutputKind
 from tvm.relax.frontend import torch as frontend
 
-from . import fold, masks, registration, simplify
+from . import fold, masks, recurrent, registration, simplify
 from .graphs import argument, aten
 
 #: Ops that are converted as they are: this backend runs them as one kernel, or as fewer ops than
@@ -41,7 +41,7 @@ _USER = OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT
 def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
     """Import a program. See :py:func:`tvm.relax.backend.contrib.dnnl.from_exported_program`."""
     table = torch.export.default_decompositions()
-    for op in _KEPT:
+    for op in (*_KEPT, *recurrent.kept(program)):
         table.pop(op, None)
     program = program.run_decompositions(table)
     # The passes add constants, and this dict is still that of the caller's program.
@@ -50,11 +50,11 @@ def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
     _drop_plain_inputs(program)
     simplify.rewrite(program, fold.fold(program))
     masks.rewrite(program, fold.fold(program))
-    fold.fold(program)
+    values = fold.fold(program)
     return frontend.from_exported_program(
         program,
         unwrap_unit_return_tuple=True,
-        custom_convert_map=registration.convert_map(),
+        custom_convert_map=registration.convert_map(values),
         run_ep_decomposition=False,
     )
 

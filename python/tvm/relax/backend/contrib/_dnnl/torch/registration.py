@@ -18,12 +18,19 @@
 
 from __future__ import annotations
 
-from . import attention, views
+from . import attention, recurrent, views
 
 #: Files of this folder. Each has `CONVERTERS`, a dict from the op to its converter.
 _FAMILIES = attention, views
 
 
-def convert_map():
-    """Return the converters, for the argument `custom_convert_map` of TVM's importer."""
-    return {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
+def convert_map(values: dict):
+    """Return the converters, for the argument `custom_convert_map` of TVM's importer.
+
+    Parameters
+    ----------
+    values : dict[torch.fx.Node, torch.Tensor]
+        The values of the constants of the program.
+    """
+    converters = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
+    return {**converters, **recurrent.converters(values)}
