@@ -95,10 +95,10 @@ class Results:
         """Replace the states of layers by fields and positions of their results."""
         self._by_c = {layer.steps[-1].c: layer for layer in layers}
         for node in self._graph.nodes:
-            whole = self._reversed(node) or self._last_states(node) or self._stacked(node)
-            whole = whole or self._both(node)
-            if whole is not None:
-                self._graph.replace(node, whole)
+            result = self._reversed(node) or self._last_states(node) or self._stacked(node)
+            result = result or self._both(node)
+            if result is not None:
+                self._graph.replace(node, result)
         for layer in layers:
             for k, step in enumerate(layer.steps):
                 if not layer.inner.issuperset(step.h.users):
@@ -166,8 +166,8 @@ class Results:
         elements = node.operands[0].operands
         if node.name == "concatenate" and any(each.type.dims[:1] != (1,) for each in elements):
             return None
-        whole = self._sequence(elements, is_reverse)
-        return whole if whole is None else self._reshaped(whole, like or node)
+        result = self._sequence(elements, is_reverse)
+        return result if result is None else self._reshaped(result, like or node)
 
     def _sequence(self, elements: list[Node], is_reverse: bool = False) -> Node | None:
         """Return the sequence that nodes are the positions of, in order."""

@@ -183,9 +183,9 @@ class Weights:
             given = {self._key(each): each for each in gate.products if each.weight is not None}
             if any(key not in given for key in wanted):
                 return None
-            found = [_input(given.pop(key)) for key in wanted]
+            operands = [_input(given.pop(key)) for key in wanted]
             if wanted:
-                inputs.append(found)
+                inputs.append(operands)
             identities = [each.operand for each in gate.products if each.weight is None]
             is_reset = step.reset_state is not None and k == len(step.gates) - 1
             is_linear = is_reset and step.reset_gate is not None
