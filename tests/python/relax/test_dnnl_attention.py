@@ -21,7 +21,7 @@ import onnxruntime
 import pytest
 import tvm
 import tvm_dnnl
-from dnnl_modules import composites, compiled, partitions
+from dnnl_modules import compiled, composites, partitions
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 

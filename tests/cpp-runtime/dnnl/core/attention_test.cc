@@ -186,10 +186,10 @@ void ExpectClose(const Case& c, const Values& actual, const Values& expected) {
   const float tolerance = c.is_bfloat16 ? 1.f / 128 : 2e-5f;
   if (!EXPECT_EQ(actual.size(), expected.size())) return;
   for (size_t i = 0; i < actual.size(); ++i) {
-    const bool is_same = std::isnan(expected[i])
-                             ? std::isnan(actual[i])
-                             : std::abs(actual[i] - expected[i]) <=
-                                   tolerance * std::max(1.f, std::abs(expected[i]));
+    const bool is_same =
+        std::isnan(expected[i])
+            ? std::isnan(actual[i])
+            : std::abs(actual[i] - expected[i]) <= tolerance * std::max(1.f, std::abs(expected[i]));
     if (is_same) continue;
     std::cerr << "heads " << c.heads << "/" << c.groups << ", queries " << c.queries << ", keys "
               << c.keys << ", width " << c.width << "/" << c.value_width << " " << c.softmax

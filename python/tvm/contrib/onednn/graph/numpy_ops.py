@@ -34,8 +34,8 @@ from ..policy.rules.quantize import along, dequantized, quantized
 from ..policy.rules.resize import ROUND
 from ..policy.table import TABLE
 from . import numpy_moves, numpy_norms, numpy_recurrent, numpy_windows
-from .numpy_attention import attention
 from .infer import has_inference, infer
+from .numpy_attention import attention
 from .numpy_types import Array, UndefinedResult, rounded, sigmoid
 
 # The type of a result: a tuple for an op that returns one.

@@ -110,17 +110,15 @@ Types InferAttention(const NodeReader& node, const Types& inputs) {
   }
   const DLDataType dtype = inputs[0].dtype;
   CORE_CHECK(dtype == kFloat32 || (dtype.code == kDLBfloat && dtype.bits == 16))
-      << node.Where() << ": input 0 is " << ToText(inputs[0])
-      << ", expected: float32 or bfloat16";
+      << node.Where() << ": input 0 is " << ToText(inputs[0]) << ", expected: float32 or bfloat16";
   const Dims query = WithBatch(inputs[0].shape), key = WithBatch(inputs[1].shape);
   const Dims value = WithBatch(inputs[2].shape);
   CORE_CHECK(query[0] == key[0] && query[0] == value[0] && key[1] == value[1] &&
              key[2] == value[2] && query[3] == key[3])
       << node.Where() << ": a query of shape " << ToText(query) << " does not fit keys of "
       << ToText(key) << " and values of " << ToText(value);
-  CORE_CHECK(query[1] % key[1] == 0)
-      << node.Where() << ": " << query[1] << " heads are no multiple of " << key[1]
-      << " heads of keys";
+  CORE_CHECK(query[1] % key[1] == 0) << node.Where() << ": " << query[1]
+                                     << " heads are no multiple of " << key[1] << " heads of keys";
   if (inputs.size() > 3) {
     const Dims scores = {query[0], query[1], query[2], key[2]}, &mask = inputs[3].shape;
     CORE_CHECK(inputs[3].dtype == kFloat32 || inputs[3].dtype == dtype)
@@ -169,8 +167,8 @@ void LowerAttention(const NodeReader& node, PlanBuilder* plan) {
   shape.zeros = ReadZeroRows(node);
 
   const int64_t threads = std::max(1, CurrentNumThreads());
-  const Tensor workspace = plan->NewTensor(PlainDesc(
-      {threads * AttentionWorkspace(width, value_width)}, dnnl::memory::data_type::f32));
+  const Tensor workspace = plan->NewTensor(
+      PlainDesc({threads * AttentionWorkspace(width, value_width)}, dnnl::memory::data_type::f32));
   PlanBuilder::Args args = {{DNNL_ARG_SRC_0, query},
                             {DNNL_ARG_SRC_1, key},
                             {DNNL_ARG_SRC_2, value},

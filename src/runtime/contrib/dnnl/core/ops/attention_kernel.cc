@@ -31,6 +31,7 @@
 #include <limits>
 
 #include "../exec/parallel.h"
+#include "attention_tiles.h"
 #include "vectors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -86,139 +87,6 @@ struct RowIndices {
                            : shape.keys;
   }
 };
-
-// c[R, N * W] += a[R, count] * b[count, N * W].
-template <int W, int R, int N, typename T>
-DNNL_INLINE void MultiplyTile(const float* a, int64_t lda, const T* b, int64_t ldb, int64_t count,
-                              float* c, int64_t ldc) {
-  Floats<W> sums[R][N];
-  for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < N; ++n) sums[r][n] = Load<W>(c + r * ldc + n * W);
-  }
-  for (int64_t k = 0; k < count; ++k, b += ldb) {
-    Floats<W> row[N];
-    for (int n = 0; n < N; ++n) row[n] = Load<W>(b + n * W);
-    for (int r = 0; r < R; ++r) {
-      const float factor = a[r * lda + k];
-      for (int n = 0; n < N; ++n) sums[r][n] += row[n] * factor;
-    }
-  }
-  for (int r = 0; r < R; ++r) {
-    for (int n = 0; n < N; ++n) Store<W>(sums[r][n], c + r * ldc + n * W);
-  }
-}
-
-/*! \brief As many columns of R rows as are multiples of W, from a column on; the next one. */
-template <int W, int R, int N, typename T>
-DNNL_INLINE int64_t MultiplyColumns(int64_t column, int64_t columns, const float* a, int64_t lda,
-                                    const T* b, int64_t ldb, int64_t count, float* c, int64_t ldc) {
-  for (; column + N * W <= columns; column += N * W) {
-    MultiplyTile<W, R, N>(a, lda, b + column, ldb, count, c + column, ldc);
-  }
-  return column;
-}
-
-template <int W, int R, typename T>
-DNNL_INLINE void MultiplyRows(int64_t columns, const float* a, int64_t lda, const T* b, int64_t ldb,
-                              int64_t count, float* c, int64_t ldc) {
-  constexpr int kVectors = R <= 2 ? 4 : 2;
-  int64_t at = MultiplyColumns<W, R, kVectors>(0, columns, a, lda, b, ldb, count, c, ldc);
-  at = MultiplyColumns<W, R, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
-  if (at == columns) return;
-  for (int r = 0; r < R; ++r, a += lda, c += ldc) {
-    const int64_t rest = MultiplyColumns<4, 1, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
-    MultiplyColumns<1, 1, 1>(rest, columns, a, lda, b, ldb, count, c, ldc);
-  }
-}
-
-/*! \brief As many rows as are multiples of R, from a row on; the next one. */
-template <int W, int R, typename T>
-DNNL_INLINE int64_t MultiplyBlocks(int64_t row, int64_t rows, int64_t columns, const float* a,
-                                   int64_t lda, const T* b, int64_t ldb, int64_t count, float* c,
-                                   int64_t ldc) {
-  for (; row + R <= rows; row += R) {
-    MultiplyRows<W, R>(columns, a + row * lda, lda, b, ldb, count, c + row * ldc, ldc);
-  }
-  return row;
-}
-
-/*! \brief c[rows, columns] += a[rows, count] * b[count, columns]. */
-template <int W, typename T>
-DNNL_INLINE void Multiply(int64_t rows, int64_t columns, const float* a, int64_t lda, const T* b,
-                          int64_t ldb, int64_t count, float* c, int64_t ldc) {
-  // So many rows of sums, two vectors each, fit into the registers.
-  constexpr int kTile = W == 16 ? 8 : 4;
-  int64_t row = 0;
-  row = MultiplyBlocks<W, kTile>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
-  row = MultiplyBlocks<W, 4>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
-  row = MultiplyBlocks<W, 2>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
-  MultiplyBlocks<W, 1>(row, rows, columns, a, lda, b, ldb, count, c, ldc);
-}
-
-/*! \brief packed[W, kKeys] = key[W, W]^T, in registers. */
-template <int W, typename T>
-DNNL_INLINE void PackTile(const T* key, int64_t stride, float* packed) {
-  Floats<W> tile[W];
-  for (int t = 0; t < W; ++t) tile[t] = Load<W>(key + t * stride);
-  Transpose<W>(tile);
-  for (int t = 0; t < W; ++t) Store<W>(tile[t], packed + t * kKeys);
-}
-
-/*! \brief packed[width, kKeys] = key[count, width]^T, with zeros up to a multiple of W columns. */
-template <int W, typename T>
-DNNL_INLINE void Pack(const T* key, int64_t stride, int64_t count, int64_t width, float* packed) {
-  const int64_t columns = count / W * W, rows = width / W * W;
-  for (int64_t j = 0; j < columns; j += W) {
-    for (int64_t e = 0; e < rows; e += W) {
-      PackTile<W>(key + j * stride + e, stride, packed + e * kKeys + j);
-    }
-  }
-  for (int64_t e = 0; e < width; ++e) {
-    for (int64_t j = e < rows ? columns : 0; j < (count + W - 1) / W * W; ++j) {
-      packed[e * kKeys + j] = j < count ? Load<1>(key + j * stride + e)[0] : 0.f;
-    }
-  }
-}
-
-/*! \brief scores[rows, kKeys] = query[rows, width] * key[count, width]^T, row by row. */
-template <int W, typename T>
-DNNL_INLINE void Dots(int64_t rows, const float* query, const T* key, int64_t stride, int64_t count,
-                      int64_t width, float* scores) {
-  const int64_t whole = width / W * W;
-  int64_t j = 0;
-  for (; j + W <= count; j += W) {
-    const T* tile = key + j * stride;
-    for (int64_t r = 0; r < rows; ++r) {
-      const float* row = query + r * width;
-      Floats<W> sums[W] = {};
-      for (int64_t e = 0; e < whole; e += W) {
-        const Floats<W> own = Load<W>(row + e);
-        for (int t = 0; t < W; ++t) sums[t] += own * Load<W>(tile + t * stride + e);
-      }
-      if (whole < width) {
-        const Floats<W> own = LoadSome<W>(row + whole, width - whole);
-        for (int t = 0; t < W; ++t) {
-          sums[t] += own * LoadSome<W>(tile + t * stride + whole, width - whole);
-        }
-      }
-      Store<W>(Sums<W>(sums), scores + r * kKeys + j);
-    }
-  }
-  for (; j < count; ++j) {
-    for (int64_t r = 0; r < rows; ++r) {
-      const float* row = query + r * width;
-      Floats<W> sum = {};
-      for (int64_t e = 0; e < whole; e += W) {
-        sum += Load<W>(row + e) * Load<W>(key + j * stride + e);
-      }
-      if (whole < width) {
-        sum += LoadSome<W>(row + whole, width - whole) *
-               LoadSome<W>(key + j * stride + whole, width - whole);
-      }
-      scores[r * kKeys + j] = SumOf<W>(sum);
-    }
-  }
-}
 
 /*! \brief Add `count` elements of a mask, which are `stride` (0 or 1) apart. */
 template <int W, typename M>
@@ -278,8 +146,7 @@ DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& 
     } else if (shape.zeros == ZeroRows::kAll && divisor != divisor) {
       // Zeros times the values, which may have NaN themselves.
       divisor = 1.f;
-      const T* value =
-          data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
+      const T* value = data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
       std::fill(sums, sums + shape.value_width, 0.f);
       for (int64_t j = 0; j < rows.Keys(shape, r); ++j) {
         for (int64_t e = 0; e < shape.value_width; ++e) {
@@ -287,7 +154,8 @@ DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& 
         }
       }
     }
-    StoreRow<W>(sums, divisor, shape.value_width, data.result + rows.In(shape.result, task.batch, r));
+    StoreRow<W>(sums, divisor, shape.value_width,
+                data.result + rows.In(shape.result, task.batch, r));
   }
 }
 
@@ -306,8 +174,8 @@ DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& 
 
 /*! \brief Add the mask to a block of scores of a row. */
 template <int W, typename T>
-DNNL_INLINE void AddMaskOfRow(const AttentionShape& shape, const AttentionData<T>& data,
-                              int64_t at, int64_t count, float* scores) {
+DNNL_INLINE void AddMaskOfRow(const AttentionShape& shape, const AttentionData<T>& data, int64_t at,
+                              int64_t count, float* scores) {
   if (data.mask_is_float) {
     AddMask<W>(static_cast<const float*>(data.mask) + at, shape.mask[3], count, scores);
   } else {
@@ -403,20 +271,20 @@ struct Code {
 };
 
 // The three functions of `Code`, with vectors of W floats.
-#define DNNL_ATTENTION_CODE(NAME, W, TARGET)                                               \
-  template <typename T>                                                                    \
-  TARGET void Run##NAME(const AttentionShape& shape, const AttentionData<T>& data,         \
-                        const Task& task, float* workspace) {                              \
-    RunTask<W>(shape, data, task, Workspace(workspace, shape));                            \
-  }                                                                                        \
-  TARGET void Join##NAME(const AttentionShape& shape, const Task& task, float* workspace,  \
-                         float* other) {                                                   \
-    JoinParts<W>(shape, task, Workspace(workspace, shape), Workspace(other, shape));       \
-  }                                                                                        \
-  template <typename T>                                                                    \
-  TARGET void Store##NAME(const AttentionShape& shape, const AttentionData<T>& data,       \
-                          const Task& task, float* workspace) {                            \
-    StoreRows<W>(shape, data, task, Workspace(workspace, shape));                          \
+#define DNNL_ATTENTION_CODE(NAME, W, TARGET)                                              \
+  template <typename T>                                                                   \
+  TARGET void Run##NAME(const AttentionShape& shape, const AttentionData<T>& data,        \
+                        const Task& task, float* workspace) {                             \
+    RunTask<W>(shape, data, task, Workspace(workspace, shape));                           \
+  }                                                                                       \
+  TARGET void Join##NAME(const AttentionShape& shape, const Task& task, float* workspace, \
+                         float* other) {                                                  \
+    JoinParts<W>(shape, task, Workspace(workspace, shape), Workspace(other, shape));      \
+  }                                                                                       \
+  template <typename T>                                                                   \
+  TARGET void Store##NAME(const AttentionShape& shape, const AttentionData<T>& data,      \
+                          const Task& task, float* workspace) {                           \
+    StoreRows<W>(shape, data, task, Workspace(workspace, shape));                         \
   }
 
 DNNL_ATTENTION_CODE(Any, 4, )
@@ -456,12 +324,8 @@ class Tasks {
     // All blocks are about as large.
     const int64_t first = shape_.rows() * block / blocks_;
     const int64_t last = shape_.rows() * (block + 1) / blocks_;
-    return {head / shape_.kv_heads,
-            head % shape_.kv_heads,
-            first,
-            last - first,
-            shape_.keys * part / parts_,
-            shape_.keys * (part + 1) / parts_};
+    return {head / shape_.kv_heads, head % shape_.kv_heads,      first,
+            last - first,           shape_.keys * part / parts_, shape_.keys * (part + 1) / parts_};
   }
 
  private:

@@ -196,7 +196,8 @@ DNNL_INLINE float LargestOf(Floats<W> vector) {
 
 /*! \brief exp(x) within 4e-7, relatively; 0 below -104; NaN stays. */
 template <int W>
-DNNL_INLINE Floats<W> Exp(Floats<W> x) {
+DNNL_INLINE Floats<W> Exp(const Floats<W>& argument) {
+  Floats<W> x = argument;
   using Ints = typename VectorTypes<W>::Ints;
   // ln 2 as the sum of a number of 12 bits, of which multiples by exponents are exact, and the rest
   constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 0x1.0bfbe8p-15f;
