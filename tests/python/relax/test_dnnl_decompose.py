@@ -40,14 +40,8 @@ from tvm.relax import op
 
 HEADS = [0, 2, 1, 3]
 XA = var("x", 2, 5, 2, 4)
-# Around the softmax; the scale is a post-op of the first matmul, a mask an op of its own.
-ATTENTION = {
-    "dnnl.batch_matmul_multiply": 1,
-    "dnnl.softmax": 1,
-    "dnnl.batch_matmul": 1,
-    "dnnl.transpose": 2,
-}
-MASKED = {**ATTENTION, "dnnl.add": 1}
+# The scale and the mask are parts of it. A constant key is transposed again.
+ATTENTION = {"dnnl.attention": 1, "dnnl.transpose": 3}
 
 
 def _attention(builder, x, **attrs):
@@ -84,17 +78,17 @@ def _vectors(left, right, wanted):
 CASES = {
     "attention": (_attention, [XA], ATTENTION),
     "attention-scale": (lambda b, x: _attention(b, x, scale=0.3), [XA], ATTENTION),
-    "attention-bias": (_attention_of_bias, [XA, var("bias", 2, 1, 5, 7)], MASKED),
-    "attention-causal": (lambda b, x: _attention(b, x, causal_mask="TopLeft"), [XA], MASKED),
+    "attention-bias": (_attention_of_bias, [XA, var("bias", 2, 1, 5, 7)], ATTENTION),
+    "attention-causal": (lambda b, x: _attention(b, x, causal_mask="TopLeft"), [XA], ATTENTION),
     "attention-causal-at-the-end": (
         lambda b, x: _attention(b, x, causal_mask="BottomRight"),
         [XA],
-        MASKED,
+        ATTENTION,
     ),
     "attention-of-itself": (
         _self_attention,
         [var("x", 2, 2, 5, 4)],
-        {**ATTENTION, "dnnl.multiply": 3, "dnnl.transpose": 1},
+        {"dnnl.attention": 1, "dnnl.multiply": 3},
     ),
     "take": (_take(2, 1), [X3], {"dnnl.strided_slice": 1, "dnnl.reshape": 1, "dnnl.relu": 1}),
     "take-one-row": (_take(4, 1, (1,)), [X3], {"dnnl.strided_slice": 1, "dnnl.relu": 1}),
