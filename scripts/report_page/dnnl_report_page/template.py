@@ -97,8 +97,8 @@ _SCRIPT = """
     var heights = texts.map(function (text) {
       return 1.3 * parseFloat(getComputedStyle(text).fontSize);
     });
-    var whole = heights.reduce(function (sum, height) { return sum + height; }, 0);
-    var y = box.y + (box.height - whole) / 2;
+    var total = heights.reduce(function (sum, height) { return sum + height; }, 0);
+    var y = box.y + (box.height - total) / 2;
     texts.forEach(function (text, line) {
       text.setAttribute("text-anchor", "middle");
       text.setAttribute("x", box.x + box.width / 2);

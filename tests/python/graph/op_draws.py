@@ -16,19 +16,10 @@
 # under the License.
 """Draws a call of each op of the table without a TVM: operands and attributes."""
 
-from types import SimpleNamespace
-
+import layer_draws
 import numpy as np
 from op_draw import LETTERS, SIZES, Call, Draw
 from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
-from tvm.contrib.onednn.policy.rules.recurrent import (
-    ACTIVATIONS,
-    DIRECTIONS,
-    GATES,
-    GRU,
-    RNN,
-    operand_shapes,
-)
 
 
 def _conv(n, transposed=False):
@@ -124,23 +115,6 @@ def _matmul(d):
     return Call([d.values(left), d.values(right)], {**flags, "out_dtype": ""})
 
 
-def _recurrent(name):
-    def draw(d):
-        steps, batch, inputs, hidden = d.shape(4)
-        directions = d.choice(list(DIRECTIONS))
-        attrs = {"direction": directions, "batch_first": bool(d.integer(0, 1))}
-        attrs["has_initial_state"] = bool(d.integer(0, 1))
-        if name == GRU:
-            attrs["linear_before_reset"] = bool(d.integer(0, 1))
-        if name == RNN:
-            attrs["activation"] = d.choice(ACTIVATIONS)
-        data = (batch, steps, inputs) if attrs["batch_first"] else (steps, batch, inputs)
-        shapes = operand_shapes(name, SimpleNamespace(**attrs), data, hidden)
-        return Call([d.values(shape) - np.float32(0.9) for shape in shapes], attrs)
-
-    return draw
-
-
 def _unary(**attrs):
     return lambda d: Call([d.values(d.shape())], {k: d.choice(v) for k, v in attrs.items()})
 
@@ -178,20 +152,6 @@ def _rms_norm(d):
     return Call([d.values(shape), d.values(shape[-1:])][: d.integer(1, 2)], {"epsilon": 1e-5})
 
 
-def _attention(d):
-    batch, groups, queries, width = (d.choice((1, 2, 3)) for _ in range(4))
-    # With fewer keys, a causal mask leaves none to the first queries.
-    keys = queries + d.choice((0, 1, 2))
-    heads = groups * d.choice((1, 2))
-    shapes = [(heads, queries, width), (groups, keys, width), (groups, keys, d.choice((1, 4)))]
-    shapes.append(d.choice(((keys,), (queries, keys), (heads, 1, keys))))
-    if d.integer(0, 1):
-        shapes = [(batch, *shape) if len(shape) == 3 else shape for shape in shapes]
-    softmax = d.choice(("nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax"))
-    attrs = dict(scale=0.5, causal=bool(d.integer(0, 1)), softmax=softmax)
-    return Call([d.values(shape) for shape in shapes[: d.choice((3, 4))]], attrs)
-
-
 def _reduce(d):
     shape = d.shape()
     axes = d.choice((None, d.axes(shape, 1)))
@@ -215,24 +175,6 @@ def _quantize(d):
 def _dequantize(d):
     data = d.numbers.integers(0, 100, d.shape()).astype(d.choice(("int8", "uint8", "int32")))
     return _quantized(d, data, "float32")
-
-
-def _dynamic_dense(d):
-    units, inner = d.choice(SIZES), d.choice(SIZES)
-    data = d.values([*d.shape(1, 2, 3), inner]) - np.float32(d.choice((0.0, 1.0)))
-    weight = d.numbers.integers(0, 100, [units, inner]).astype(d.choice(("int8", "uint8")))
-    scale = np.asarray(d.values(d.choice(((), (units,)))))
-    return Call([data, weight, scale, np.asarray(d.integer(-3, 3), "int32")], {})
-
-
-def _block_dense(d):
-    bits, block, units = d.choice((4, 8)), d.choice((32, 64)), d.choice(SIZES)
-    data = d.values([*d.shape(1, 2), d.integer(1, 100)])
-    blocks = -(-data.shape[-1] // block)
-    weight = d.numbers.integers(0, 256, [units, blocks * block * bits // 8]).astype("uint8")
-    zeros = d.numbers.integers(0, 2**bits, [units, blocks]).astype("uint8")
-    operands = [data, weight, d.values([units, blocks]), zeros]
-    return Call(operands[: d.integer(3, 4)], {"bits": bits, "block_size": block})
 
 
 def _concatenate(d):
@@ -368,7 +310,7 @@ DRAWS = {
     "nn.dense": _dense,
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,
-    **{name: _recurrent(name) for name in GATES},
+    **layer_draws.DRAWS,
     **dict.fromkeys(("nn.prelu", "nn.bias_add"), _along_axis),
     **dict.fromkeys(
         ("nn.softmax", "nn.fast_softmax", "nn.log_softmax"),
@@ -387,15 +329,12 @@ DRAWS = {
     "nn.layer_norm": _affine(2),
     "nn.instance_norm": _affine(2, 3, 4),
     "nn.group_norm": _affine(2, 2, 3, 4, num_groups=_groups),
-    "dnnl.attention": _attention,
     "dnnl.rms_norm": _rms_norm,
     "nn.l2_normalize": lambda d: Call([d.values(d.shape(4))], {"axis": [1], "eps": 1e-6}),
     "nn.lrn": lambda d: Call(
         [d.values(d.shape(4))], dict(axis=1, size=3, bias=2.0, alpha=1e-4, beta=0.75)
     ),
     **dict.fromkeys(("max", "mean", "min", "prod", "sum"), _reduce),
-    "dnnl.block_quantized_dense": _block_dense,
-    "dnnl.dynamic_quantized_dense": _dynamic_dense,
     "qnn.quantize": _quantize,
     "qnn.dequantize": _dequantize,
     "concatenate": _concatenate,

@@ -140,8 +140,8 @@ def _assert_runs(model, cases, counts):
     """Partition a model into one part, and compare it for several lengths with onnxruntime."""
     partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model))
     assert partitions(partitioned) == 1
-    found = composites(partitioned)
-    assert {name: found[name] for name in counts} == counts
+    offloaded = composites(partitioned)
+    assert {name: offloaded[name] for name in counts} == counts
     machine = relax.VirtualMachine(tvm.compile(compiled(partitioned), target="llvm"), tvm.cpu())
     for inputs in cases:
         result = machine["main"](*map(tvm.runtime.tensor, inputs))
@@ -189,5 +189,5 @@ def test_encoder_of_an_open_length():
 
 def test_excluded():
     mod = tvm_dnnl.from_onnx(decoder(2, 1, 40))
-    found = composites(tvm_dnnl.partition_for_dnnl(mod, exclude=["dnnl.attention"]))
-    assert "dnnl.attention" not in found and found["dnnl.softmax"] == 1
+    counts = composites(tvm_dnnl.partition_for_dnnl(mod, exclude=["dnnl.attention"]))
+    assert "dnnl.attention" not in counts and counts["dnnl.softmax"] == 1

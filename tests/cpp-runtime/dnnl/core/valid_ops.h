@@ -33,35 +33,10 @@
 #include <utility>
 #include <vector>
 
-#include "src/runtime/contrib/dnnl/core/lowering.h"
+#include "tests/cpp-runtime/dnnl/core/valid_op.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace dnnl_test {
-
-using tvm::runtime::contrib::dnnl_backend::Entry;
-using tvm::runtime::contrib::dnnl_backend::Graph;
-using tvm::runtime::contrib::dnnl_backend::Node;
-using tvm::runtime::contrib::dnnl_backend::TensorType;
-using tvm::runtime::contrib::dnnl_backend::Types;
-
-/*! \brief A list, or one value, as texts. */
-using Attr = std::vector<std::string>;
-
-/*! \brief An op with what it reads, and what it writes then. */
-struct ValidOp {
-  std::string name;
-  Types inputs;
-  std::map<std::string, Attr> attrs;
-  Types outputs;
-};
-
-inline TensorType Float32(std::vector<int64_t> shape) {
-  return {std::move(shape), {kDLFloat, 32, 1}};
-}
-inline TensorType Int32(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 32, 1}}; }
-inline TensorType Bool(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 1, 1}}; }
-inline TensorType UInt8(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 8, 1}}; }
-inline TensorType Int8(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 8, 1}}; }
 
 inline void AppendConvs(std::vector<ValidOp>* ops) {
   const std::string letters = "DHW";

@@ -28,6 +28,7 @@ import tvm
 from tvm import relay
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_view import OpView, Tensor
+from tvm.contrib.onednn.policy.rules.recurrent import GATES, states_of
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.qnn_sums import ACCUMULATING
 from tvm.contrib.onednn.rewrites.read_qnn import READERS
@@ -48,16 +49,26 @@ READY = "can be offloaded; the module is not partitioned"
 # The attributes that are layouts, and which operand has the layout.
 LAYOUTS = {"data_layout": 0, "kernel_layout": 1, "layout": 0}
 
-# What virtual ops multiply data of shape (2, 3) by, and their attributes.
-WEIGHTS = {
+_LAYER = dict(direction="forward", batch_first=False, has_initial_state=False)
+# The operands and attributes of virtual ops that have more than data of shape (2, 3). A shape is an
+# operand of the type that is asked about; those after the first are constant.
+OPERANDS = {
+    "dnnl.attention": ([(2, 4, 3)] * 3, {"scale": 1.0, "causal": False, "softmax": "nn.softmax"}),
     "dnnl.block_quantized_dense": (
-        (np.zeros((4, 16), "uint8"), np.ones((4, 1), "float32")),
+        [(2, 3), np.zeros((4, 16), "uint8"), np.ones((4, 1), "float32")],
         {"bits": 4, "block_size": 32},
     ),
     "dnnl.dynamic_quantized_dense": (
-        (np.zeros((4, 3), "int8"), np.ones((), "float32"), np.zeros((), "int32")),
+        [(2, 3), np.zeros((4, 3), "int8"), np.ones((), "float32"), np.zeros((), "int32")],
         {},
     ),
+    **{
+        name: (
+            [(3, 2, 4), (1, 5 * gates, 4), (1, 5 * gates, 5), np.zeros((1, 5 * gates), "float32")],
+            {**_LAYER, "linear_before_reset": False, "activation": "tanh"},
+        )
+        for name, gates in GATES.items()
+    },
 }
 
 HEAD = """# What runs on oneDNN
@@ -224,10 +235,16 @@ class Support:
 
     def _accepts_virtual(self, dtype):
         """Whether the rule of a virtual op accepts an operand of a type."""
-        data = Tensor((2, 3), dtype)
-        more, attrs = WEIGHTS.get(self.name, ((), {}))
-        operands = [Tensor(each.shape, str(each.dtype), each) for each in more]
-        view = OpView(self.name, [data, *operands], (data,), SimpleNamespace(**attrs))
+        given, attrs = OPERANDS.get(self.name, ([(2, 3)], {}))
+        operands = []
+        for each in given:
+            if isinstance(each, tuple):
+                value = np.ones(each, "float32") if operands else None
+                operands.append(Tensor(each, dtype, value))
+            else:
+                operands.append(Tensor(each.shape, str(each.dtype), each))
+        results = operands[:1] * (1 + states_of(self.name) if self.name in GATES else 1)
+        view = OpView(self.name, operands, tuple(results), SimpleNamespace(**attrs))
         return self.spec.reason(view) is None
 
     def _reasons(self, graph, dtype):

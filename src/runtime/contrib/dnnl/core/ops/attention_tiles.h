@@ -130,21 +130,21 @@ DNNL_INLINE void Pack(const T* key, int64_t stride, int64_t count, int64_t width
 template <int W, typename T>
 DNNL_INLINE void Dots(int64_t rows, const float* query, const T* key, int64_t stride, int64_t count,
                       int64_t width, float* scores) {
-  const int64_t whole = width / W * W;
+  const int64_t full = width / W * W;
   int64_t j = 0;
   for (; j + W <= count; j += W) {
     const T* tile = key + j * stride;
     for (int64_t r = 0; r < rows; ++r) {
       const float* row = query + r * width;
       Floats<W> sums[W] = {};
-      for (int64_t e = 0; e < whole; e += W) {
+      for (int64_t e = 0; e < full; e += W) {
         const Floats<W> own = Load<W>(row + e);
         for (int t = 0; t < W; ++t) sums[t] += own * Load<W>(tile + t * stride + e);
       }
-      if (whole < width) {
-        const Floats<W> own = LoadSome<W>(row + whole, width - whole);
+      if (full < width) {
+        const Floats<W> own = LoadSome<W>(row + full, width - full);
         for (int t = 0; t < W; ++t) {
-          sums[t] += own * LoadSome<W>(tile + t * stride + whole, width - whole);
+          sums[t] += own * LoadSome<W>(tile + t * stride + full, width - full);
         }
       }
       Store<W>(Sums<W>(sums), scores + r * kAttentionKeys + j);
@@ -154,12 +154,12 @@ DNNL_INLINE void Dots(int64_t rows, const float* query, const T* key, int64_t st
     for (int64_t r = 0; r < rows; ++r) {
       const float* row = query + r * width;
       Floats<W> sum = {};
-      for (int64_t e = 0; e < whole; e += W) {
+      for (int64_t e = 0; e < full; e += W) {
         sum += Load<W>(row + e) * Load<W>(key + j * stride + e);
       }
-      if (whole < width) {
-        sum += LoadSome<W>(row + whole, width - whole) *
-               LoadSome<W>(key + j * stride + whole, width - whole);
+      if (full < width) {
+        sum += LoadSome<W>(row + full, width - full) *
+               LoadSome<W>(key + j * stride + full, width - full);
       }
       scores[r * kAttentionKeys + j] = SumOf<W>(sum);
     }

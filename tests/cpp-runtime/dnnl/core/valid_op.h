@@ -1,0 +1,63 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file tests/cpp-runtime/dnnl/core/valid_op.h
+ * \brief A node that is valid, and the types of its operands.
+ */
+#ifndef TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OP_H_
+#define TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OP_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "src/runtime/contrib/dnnl/core/lowering.h"
+
+namespace dnnl_test {
+
+using tvm::runtime::contrib::dnnl_backend::Entry;
+using tvm::runtime::contrib::dnnl_backend::Graph;
+using tvm::runtime::contrib::dnnl_backend::Node;
+using tvm::runtime::contrib::dnnl_backend::TensorType;
+using tvm::runtime::contrib::dnnl_backend::Types;
+
+/*! \brief A list, or one value, as texts. */
+using Attr = std::vector<std::string>;
+
+/*! \brief An op with what it reads, and what it writes then. */
+struct ValidOp {
+  std::string name;
+  Types inputs;
+  std::map<std::string, Attr> attrs;
+  Types outputs;
+};
+
+inline TensorType Float32(std::vector<int64_t> shape) {
+  return {std::move(shape), {kDLFloat, 32, 1}};
+}
+inline TensorType Int32(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 32, 1}}; }
+inline TensorType Bool(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 1, 1}}; }
+inline TensorType UInt8(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 8, 1}}; }
+inline TensorType Int8(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 8, 1}}; }
+
+}  // namespace dnnl_test
+
+#endif  // TESTS_CPP_RUNTIME_DNNL_CORE_VALID_OP_H_

@@ -1,0 +1,87 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Draws calls of ops that stand for a part of a network: layers, attention, packed matmuls."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from op_draw import SIZES, Call
+from tvm.contrib.onednn.policy.rules.recurrent import (
+    ACTIVATIONS,
+    DIRECTIONS,
+    GATES,
+    GRU,
+    RNN,
+    operand_shapes,
+)
+
+
+def _recurrent(name):
+    def draw(d):
+        steps, batch, inputs, hidden = d.shape(4)
+        directions = d.choice(list(DIRECTIONS))
+        attrs = {"direction": directions, "batch_first": bool(d.integer(0, 1))}
+        attrs["has_initial_state"] = bool(d.integer(0, 1))
+        if name == GRU:
+            attrs["linear_before_reset"] = bool(d.integer(0, 1))
+        if name == RNN:
+            attrs["activation"] = d.choice(ACTIVATIONS)
+        data = (batch, steps, inputs) if attrs["batch_first"] else (steps, batch, inputs)
+        shapes = operand_shapes(name, SimpleNamespace(**attrs), data, hidden)
+        return Call([d.values(shape) - np.float32(0.9) for shape in shapes], attrs)
+
+    return draw
+
+
+def _attention(d):
+    batch, groups, queries, width = (d.choice((1, 2, 3)) for _ in range(4))
+    # With fewer keys, a causal mask leaves none to the first queries.
+    keys = queries + d.choice((0, 1, 2))
+    heads = groups * d.choice((1, 2))
+    shapes = [(heads, queries, width), (groups, keys, width), (groups, keys, d.choice((1, 4)))]
+    shapes.append(d.choice(((keys,), (queries, keys), (heads, 1, keys))))
+    if d.integer(0, 1):
+        shapes = [(batch, *shape) if len(shape) == 3 else shape for shape in shapes]
+    softmax = d.choice(("nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax"))
+    attrs = dict(scale=0.5, causal=bool(d.integer(0, 1)), softmax=softmax)
+    return Call([d.values(shape) for shape in shapes[: d.choice((3, 4))]], attrs)
+
+
+def _dynamic_dense(d):
+    units, inner = d.choice(SIZES), d.choice(SIZES)
+    data = d.values([*d.shape(1, 2, 3), inner]) - np.float32(d.choice((0.0, 1.0)))
+    weight = d.numbers.integers(0, 100, [units, inner]).astype(d.choice(("int8", "uint8")))
+    scale = np.asarray(d.values(d.choice(((), (units,)))))
+    return Call([data, weight, scale, np.asarray(d.integer(-3, 3), "int32")], {})
+
+
+def _block_dense(d):
+    bits, block, units = d.choice((4, 8)), d.choice((32, 64)), d.choice(SIZES)
+    data = d.values([*d.shape(1, 2), d.integer(1, 100)])
+    blocks = -(-data.shape[-1] // block)
+    weight = d.numbers.integers(0, 256, [units, blocks * block * bits // 8]).astype("uint8")
+    zeros = d.numbers.integers(0, 2**bits, [units, blocks]).astype("uint8")
+    operands = [data, weight, d.values([units, blocks]), zeros]
+    return Call(operands[: d.integer(3, 4)], {"bits": bits, "block_size": block})
+
+
+DRAWS = {
+    **{name: _recurrent(name) for name in GATES},
+    "dnnl.attention": _attention,
+    "dnnl.block_quantized_dense": _block_dense,
+    "dnnl.dynamic_quantized_dense": _dynamic_dense,
+}
