@@ -25,6 +25,7 @@ from dnnl_modules import module, rand, run, var
 from onnx import TensorProto, helper
 from tvm import relax, tirx
 from tvm.relax import op
+from tvm_dnnl._dnnl import loaded
 
 X = rand(2, 8)
 
@@ -101,6 +102,27 @@ def test_wrong_inputs_are_named(args, kwargs, message):
     model = tvm_dnnl.compile(dense(), prune=False)
     with pytest.raises(TypeError, match=f"{message}; the inputs are: x"):
         model(*args, **kwargs)
+
+
+def test_memory_of_many_shapes_is_freed(monkeypatch):
+    """The allocator that keeps memory for each size is replaced after some shapes."""
+    configs = []
+
+    class Machine(loaded.VirtualMachine):
+        def __init__(self, *args, memory_cfg=None):
+            configs.append(memory_cfg)
+            super().__init__(*args, memory_cfg=memory_cfg)
+
+    monkeypatch.setattr(loaded, "VirtualMachine", Machine)
+    model = tvm_dnnl.compile(dense(), prune=False)
+    for batch in (*range(1, loaded.MOST_SHAPES + 1), 1, 2):
+        model(rand(batch, 8))
+    assert configs == [None]
+    for batch in range(20, 25):
+        x = rand(batch, 8)
+        expected = np.maximum(x @ rand(8, 4, seed=1), 0)
+        np.testing.assert_allclose(model(x), expected, rtol=1e-5, atol=1e-6)
+    assert configs == [None, "naive"]
 
 
 def test_files_that_cannot_be_loaded(tmp_path):

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledModel", "dnnl_version", "load_model", "num_threads", "set_num_threads"]
 
+# The virtual machine's default allocator keeps memory for each size that it has seen. A model that
+# is called with more shapes than this, such as a decoder, gets one that frees it.
+MOST_SHAPES = 16
+
 
 def machine(library, report: OffloadReport | None = None) -> CompiledModel:
     """Return a model that runs the function `main` of a library on the virtual machine.
@@ -42,16 +46,42 @@ def machine(library, report: OffloadReport | None = None) -> CompiledModel:
     report : OffloadReport | None
         That of the module it was compiled from.
     """
-    vm = VirtualMachine(library, tvm.cpu())
-    main, module = vm["main"], vm.module
-    count = int(module["get_function_arity"]("main"))
-    names = [str(module["get_function_param_name"]("main", i)) for i in range(count)]
-
-    def run(arrays):
-        return _arrays(main(*[tvm.runtime.tensor(np.ascontiguousarray(each)) for each in arrays]))
+    main = _Main(library)
 
     # The virtual machine checks the arguments.
-    return CompiledModel(library, run, dict.fromkeys(names), report)
+    return CompiledModel(library, main, dict.fromkeys(main.parameters()), report)
+
+
+class _Main:
+    """The function `main` of a library, called with arrays.
+
+    Parameters
+    ----------
+    library : object
+        The library, compiled or loaded.
+    """
+
+    def __init__(self, library):
+        self._library = library
+        self._vm = VirtualMachine(library, tvm.cpu())
+        self._main = self._vm["main"]
+        self._shapes: set | None = set()
+
+    def parameters(self) -> list[str]:
+        """Return the names of the parameters."""
+        module = self._vm.module
+        count = int(module["get_function_arity"]("main"))
+        return [str(module["get_function_param_name"]("main", i)) for i in range(count)]
+
+    def __call__(self, arrays):
+        if self._shapes is not None:
+            self._shapes.add(tuple(np.shape(each) for each in arrays))
+            if len(self._shapes) > MOST_SHAPES:
+                self._vm = VirtualMachine(self._library, tvm.cpu(), memory_cfg="naive")
+                self._main, self._shapes = self._vm["main"], None
+        return _arrays(
+            self._main(*[tvm.runtime.tensor(np.ascontiguousarray(each)) for each in arrays])
+        )
 
 
 def _arrays(value):
