@@ -20,7 +20,7 @@ import json
 
 import pytest
 
-from scripts import cli
+from scripts import cli, options
 from scripts.bench import text
 from scripts.errors import SetupError
 
@@ -64,6 +64,8 @@ class Process:
 
 @pytest.fixture
 def processes(monkeypatch):
+    # Other tests of this process may have imported TVM.
+    monkeypatch.setattr(options, "limit_threads", lambda threads: None)
     monkeypatch.setattr(text, "_start", Process)
     monkeypatch.setattr(Process, "asked", [])
 

@@ -1,0 +1,55 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Recurrent layers, unrolled as TVM's importers write them."""
+
+from tvm import relay
+from tvm.relay.frontend import common
+
+from ..row import Row
+
+MOST_STEPS = 8
+
+
+def _draw(*flags):
+    def draw(d):
+        x = d.data([3], where=lambda tensor: 1 < tensor.shape[0] <= MOST_STEPS)
+        attrs = {name: d.chance(0.5) for name in ("backwards", "has_bias", *flags)}
+        return [x], dict(hidden=d.choice((1, 3, 8, 17)), **attrs)
+
+    return draw
+
+
+def _layer(cell, gates, states=1):
+    def build(b, x, hidden, has_bias, **attrs):
+        steps, batch, inputs = x.shape
+        weights = [b.param([gates * hidden, size], fan_in=size) for size in (inputs, hidden)]
+        biases = [b.param([gates * hidden]) for _ in range(2)] if has_bias else [None, None]
+        zeros = [relay.zeros((batch, hidden), b.real) for _ in range(states)]
+        # An operand may be large where it was not drawn.
+        parts = relay.split(relay.tanh(x.expr), int(steps), axis=0)
+        parts = [relay.squeeze(part, [0]) for part in parts]
+        sequence, *_ = cell(parts, *zeros, *weights, *biases, **attrs)
+        return relay.stack(sequence, axis=0)
+
+    return build
+
+
+ROWS = (
+    Row("dnnl.lstm", _draw(), _layer(common.lstm_cell, 4, states=2)),
+    Row("dnnl.gru", _draw("linear_before_reset"), _layer(common.gru_cell, 3)),
+    Row("dnnl.rnn", _draw(), _layer(common.rnn_cell, 1)),
+)
