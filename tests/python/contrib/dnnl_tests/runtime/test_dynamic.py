@@ -128,6 +128,16 @@ def test_inputs_that_the_graph_cannot_take(x, message):
     testing.assert_close([module.run(good)], [reference(good)], RTOL)
 
 
+def test_an_empty_batch_has_empty_results():
+    module = DynamicModule((0,))
+    call = module[module.symbol]
+    empty = tvm.nd.array(np.zeros((0, 3, 6, 6), "float32"))
+    call(empty, tvm.nd.empty((0, 8, 6, 6)))
+    assert module.plans()["plans"] == []
+    with pytest.raises(tvm.TVMError, match=r"output 0 must be float32 \[\?, 8, 6, 6\], but is"):
+        call(empty, tvm.nd.empty((0, 8, 6, 5)))
+
+
 def test_results_must_have_the_shape_of_the_call():
     module = DynamicModule((0,))
     call = module[module.symbol]

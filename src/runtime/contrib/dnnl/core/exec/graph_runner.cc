@@ -152,6 +152,7 @@ void GraphRunner::RunCall(size_t num_tensors,
   CORE_CHECK(num_tensors == num_arguments_)
       << symbol_ << ": " << num_arguments_ << " inputs and outputs are expected, but "
       << num_tensors << " were passed";
+  if (only_plan_ == nullptr && HasNothingToCompute(tensor_at)) return;
   std::shared_ptr<ReadyPlan> of_shape;
   if (only_plan_ == nullptr) of_shape = PlanOf(tensor_at);
   ReadyPlan* ready = only_plan_ == nullptr ? of_shape.get() : only_plan_.get();
@@ -165,6 +166,23 @@ void GraphRunner::RunCall(size_t num_tensors,
   Recorder* recorder = Recorder::OfThread();
   CallWithOpenMP([&]() { context->Run(*addresses, recorder); });
   ready->contexts.Return(std::move(context));
+}
+
+bool GraphRunner::HasNothingToCompute(
+    const std::function<const DLTensor*(size_t)>& tensor_at) const {
+  const size_t num_inputs = graph_.inputs.size();
+  const auto is_empty = [&](size_t i) { return tensor_at(i) != nullptr && IsEmpty(*tensor_at(i)); };
+  size_t i = 0;
+  while (i < num_inputs && !is_empty(i)) ++i;
+  if (i == num_inputs) return false;
+  for (i = num_inputs; i < num_arguments_; ++i) {
+    if (!is_empty(i)) return false;
+  }
+  for (i = 0; i < num_arguments_; ++i) {
+    const Edge& edge = i < num_inputs ? graph_.inputs[i] : graph_.outputs[i - num_inputs];
+    CheckTensor(tensor_at(i), edge.argument, symbol_);
+  }
+  return true;
 }
 
 std::shared_ptr<ReadyPlan> GraphRunner::PlanOf(

@@ -85,6 +85,8 @@ class GraphRunner {
  private:
   void RunCall(size_t num_tensors, const std::function<const DLTensor*(size_t)>& tensor_at);
   void CheckInitialised(const char* name) const;
+  /*! \brief Whether the results of a call are empty, as an input is: oneDNN has no such tensors. */
+  bool HasNothingToCompute(const std::function<const DLTensor*(size_t)>& tensor_at) const;
   std::shared_ptr<ReadyPlan> PlanOf(const std::function<const DLTensor*(size_t)>& tensor_at);
 
   const std::string symbol_;
