@@ -33,6 +33,7 @@ from tvm.relay.op.contrib._dnnl.writer import write
 from tvm.testing import dnnl as testing
 
 from dnnl_tests import direct
+from dnnl_tests.marks import json_only
 
 STEPS, BATCH, INPUTS, HIDDEN = 4, 2, 16, 32
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -169,6 +170,7 @@ def test_excluded_layer_stays_unrolled(case):
     direct.check(mod, inputs, reference=expected, options=options, rtol=RTOL)
 
 
+@json_only
 def test_open_batch():
     model = recurrent("LSTM", has_initial=True)
     inputs, expected = values(model)
