@@ -215,6 +215,9 @@ class RecurrentPrimitive {
     if (layer_.has_initial_state) {
       d.h = d.h_n;
       d.c = d.c_n;
+    } else if (layer_.num_states() == 2) {
+      // oneDNN takes an absent one for float32, and the last one must have its type.
+      d.c_n = PlainDesc(d.c_n.get_dims(), dnnl::memory::data_type::f32);
     }
     return d;
   }
@@ -242,11 +245,14 @@ class RecurrentPrimitive {
       if (layer_.has_initial_state) {
         args.emplace_back(DNNL_ARG_SRC_ITER_C, initial(5, desc.src_iter_c_desc()));
       }
-      const Tensor c_n = plan_->NewTensor(desc.dst_iter_c_desc());
-      args.emplace_back(DNNL_ARG_DST_ITER_C, c_n);
-      if (node_.NumOutputs() > 2) plan_->SetOutput(node_, c_n.Reshaped(state), 2);
+      args.emplace_back(DNNL_ARG_DST_ITER_C, plan_->NewTensor(desc.dst_iter_c_desc()));
     }
     plan_->Emit(node_, desc, Primitive(desc), args);
+    if (std::is_same_v<Primitive, dnnl::lstm_forward> && node_.NumOutputs() > 2) {
+      const Tensor c_n = args.back().second.Reshaped(state);
+      const auto md = PlainDesc(state, node_.OutType(2));
+      plan_->SetOutput(node_, plan_->InLayout(node_, c_n, md), 2);
+    }
     plan_->SetOutput(node_, {dst.buffer, PlainDesc(node_.OutDims(), node_.OutType())});
     if (node_.NumOutputs() > 1) plan_->SetOutput(node_, h_n.Reshaped(state), 1);
   }
