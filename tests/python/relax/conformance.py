@@ -149,11 +149,12 @@ def table(results) -> str:
     return "\n".join(lines)
 
 
-def regressions(results) -> dict[str, str]:
-    """Return the cases that are right with TVM alone, and not with oneDNN."""
-    alone, ours = results[COLUMNS[1]], results[COLUMNS[2]]
+def lost(results, left: str, right: str) -> dict[str, str]:
+    """Return what became of the cases that are right in one column, and not in another."""
     return {
-        name: kind for name, (kind, _) in ours.items() if kind != RIGHT and alone[name][0] == RIGHT
+        name: kind
+        for name, (kind, _) in results[right].items()
+        if kind != RIGHT and results[left][name][0] == RIGHT
     }
 
 
@@ -164,9 +165,5 @@ if __name__ == "__main__":
     print(file=sys.stderr)
     print(table(all_results))
     for left, right in (COLUMNS[:2], COLUMNS[1:]):
-        lost = {
-            name: kind
-            for name, (kind, _) in all_results[right].items()
-            if kind != RIGHT and all_results[left][name][0] == RIGHT
-        }
-        print(f"\nright with {left!r}, not with {right!r}: {lost}")
+        cases_lost = lost(all_results, left, right)
+        print(f"\nright with {left!r}, not with {right!r}: {cases_lost}")

@@ -33,6 +33,8 @@ OPTIONAL = {
     "GRU": ("B", "initial_h"),
     "RNN": ("B", "initial_h"),
 }
+#: The optional inputs with which a layer is one op.
+PLAIN = {op: [name for name in names if name != "P"] for op, names in OPTIONAL.items()}
 
 
 def operands_of(op, direction="forward", optional=(), lengths=None):

@@ -23,7 +23,7 @@ from dnnl_onnx_layers import (
     BATCH,
     GATES,
     HIDDEN,
-    OPTIONAL,
+    PLAIN,
     RESULTS,
     SIZE,
     STEPS,
@@ -37,7 +37,6 @@ from dnnl_onnx_layers import (
 )
 from tvm import relax
 
-PLAIN = {op: [name for name in names if name != "P"] for op, names in OPTIONAL.items()}
 KINDS = {
     "LSTM": ("LSTM", {}),
     "GRU": ("GRU", {}),

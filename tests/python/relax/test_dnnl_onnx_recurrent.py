@@ -30,6 +30,7 @@ from dnnl_onnx_layers import (
     GATES,
     HIDDEN,
     OPTIONAL,
+    PLAIN,
     RESULTS,
     SIZE,
     STEPS,
@@ -46,8 +47,6 @@ from onnx import numpy_helper
 
 #: Composites of ops around a layer.
 MOVES = ("dnnl.reshape", "dnnl.transpose")
-#: The optional inputs with which a layer is one op.
-PLAIN = {op: [name for name in names if name != "P"] for op, names in OPTIONAL.items()}
 
 KINDS = {
     "LSTM": ("LSTM", {}),

@@ -24,7 +24,6 @@ and an attribute tells which op of the table it computes.
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Sequence
 from types import SimpleNamespace
 
@@ -33,7 +32,7 @@ from tvm.contrib.onednn.policy.rules.recurrent import DIRECTIONS, GATES, GRU, LS
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
-from .tir_ops import OP_ATTR
+from .tir_ops import named_op_attrs
 
 
 def call_layer(
@@ -57,12 +56,11 @@ def call_layer(
     call : relax.Call
         It returns a tuple of the states of all steps and the last states.
     """
-    text = json.dumps({"name": name, "attrs": attrs})
     return builder.call_te(
         functools.partial(_layer, name, SimpleNamespace(**attrs)),
         list(operands),
         primfunc_name_hint=name.split(".")[-1],
-        primfunc_attrs={OP_ATTR: text},
+        primfunc_attrs=named_op_attrs(name, attrs),
     )
 
 

@@ -84,6 +84,11 @@ def read_tir(mod: tvm.IRModule, call: relax.Call, excluded: Collection[str]) -> 
     raise UnsupportedOp("no rule for this op")
 
 
+def named_op_attrs(name: str, attrs: dict) -> dict[str, str]:
+    """Return the attributes of a function of TIR that computes an op of the table."""
+    return {OP_ATTR: json.dumps({"name": name, "attrs": attrs})}
+
+
 def _named_op(func: tirx.PrimFunc, call: relax.Call) -> ReadOp:
     """Return a call of a function of TIR that names the op of the table that it computes."""
     op = json.loads(str(func.attrs[OP_ATTR]))

@@ -46,6 +46,15 @@ DNNL_INLINE float FloatOf(uint32_t bits) {
 // ln 2 as the sum of a number of 12 bits, of which multiples by exponents are exact, and the rest.
 constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 0x1.0bfbe8p-15f;
 
+/*! \brief (exp(r) - 1 - r) / r^2 of numbers or vectors, |r| <= ln 2 / 2: a minimax polynomial. */
+template <typename Float>
+DNNL_INLINE Float ExpPolynomial(const Float& r) {
+  Float p = 0.00139261847f * r + 0.0083572313f;
+  p = p * r + 0.0416665546f;
+  p = p * r + 0.166666306f;
+  return p * r + 0.5f;
+}
+
 /*! \brief exp(x); zero below -104, as float32 has no such number. */
 DNNL_INLINE float ExpOf(float x) {
   // To subtract this leaves the nearest integer in the lowest bits of a sum.
@@ -56,14 +65,7 @@ DNNL_INLINE float ExpOf(float x) {
   const float shifted = x * 0x1.715476p0f + kInteger;
   const float n = shifted - kInteger;
   const float r = (x - n * kLn2High) - n * kLn2Low;
-  // exp(r) for |r| <= ln 2 / 2: a minimax polynomial.
-  float p = 0.00139261847f;
-  p = p * r + 0.0083572313f;
-  p = p * r + 0.0416665546f;
-  p = p * r + 0.166666306f;
-  p = p * r + 0.5f;
-  p = p * r + 1.f;
-  p = p * r + 1.f;
+  const float p = (ExpPolynomial(r) * r + 1.f) * r + 1.f;
   // 2^n in two factors: n is from -150 to 128, and a result may be subnormal.
   const uint32_t exponent = BitsOf(shifted) - BitsOf(kInteger);
   const uint32_t half = static_cast<uint32_t>(static_cast<int32_t>(exponent) >> 1);

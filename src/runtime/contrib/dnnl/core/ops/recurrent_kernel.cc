@@ -67,12 +67,7 @@ DNNL_INLINE float TanhOf(float x) {
   const float shifted = y * 0x1.715476p0f + kInteger;
   const float n = shifted - kInteger;
   const float r = (y - n * kLn2High) - n * kLn2Low;
-  float p = 0.00139261847f;
-  p = p * r + 0.0083572313f;
-  p = p * r + 0.0416665546f;
-  p = p * r + 0.166666306f;
-  p = p * r + 0.5f;
-  p = (p * r) * r + r;
+  const float p = (ExpPolynomial(r) * r) * r + r;
   const float power = FloatOf((BitsOf(shifted) - BitsOf(kInteger) + 127) << 23);
   const float t = power * p + (power - 1.f);
   return t / (t + 2.f);

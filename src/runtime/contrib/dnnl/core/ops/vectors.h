@@ -29,12 +29,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "cpu_clones.h"
-
 #if defined(__GNUC__) && !defined(__clang__)
 // All functions with vectors as parameters are inlined: they have no ABI.
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
+
+#include "exp.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -199,8 +199,6 @@ template <int W>
 DNNL_INLINE Floats<W> Exp(const Floats<W>& argument) {
   Floats<W> x = argument;
   using Ints = typename VectorTypes<W>::Ints;
-  // ln 2 as the sum of a number of 12 bits, of which multiples by exponents are exact, and the rest
-  constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 0x1.0bfbe8p-15f;
   // To subtract this leaves the nearest integer in the lowest bits of a sum.
   constexpr float kInteger = 0x1.8p23f;
   x = x > 89.f ? Filled<W>(89.f) : x;
@@ -208,14 +206,7 @@ DNNL_INLINE Floats<W> Exp(const Floats<W>& argument) {
   const Floats<W> shifted = x * 0x1.715476p0f + kInteger;
   const Floats<W> n = shifted - kInteger;
   const Floats<W> r = (x - n * kLn2High) - n * kLn2Low;
-  // exp(r) for |r| <= ln 2 / 2: a minimax polynomial.
-  Floats<W> p = Filled<W>(0.00139261847f);
-  p = p * r + 0.0083572313f;
-  p = p * r + 0.0416665546f;
-  p = p * r + 0.166666306f;
-  p = p * r + 0.5f;
-  p = p * r + 1.f;
-  p = p * r + 1.f;
+  const Floats<W> p = (ExpPolynomial(r) * r + 1.f) * r + 1.f;
   Ints bits;
   std::memcpy(&bits, &shifted, sizeof(bits));
   // 2^n in two factors: n is from -150 to 128, and a result may be subnormal.

@@ -18,12 +18,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 from tvm import relax, te
 
-from ..tir_ops import OP_ATTR
+from ..tir_ops import named_op_attrs
 
 BLOCK_DENSE = "dnnl.block_quantized_dense"
 
@@ -80,14 +78,14 @@ def block_quantized_dense(
 
         return te.compute((*x.shape[:-1], rows), element, name="block_quantized_dense")
 
-    op = {"name": BLOCK_DENSE, "attrs": {"bits": int(bits), "block_size": int(block_size)}}
+    attrs = {"bits": int(bits), "block_size": int(block_size)}
     constants = [relax.const(np.ascontiguousarray(operand)) for operand in operands]
     return bb.emit_te(
         compute,
         data,
         *constants,
         primfunc_name_hint="block_quantized_dense",
-        primfunc_attrs={OP_ATTR: json.dumps(op)},
+        primfunc_attrs=named_op_attrs(BLOCK_DENSE, attrs),
     )
 
 
