@@ -155,8 +155,8 @@ bool IsFloat(const Tensor& value) { return value.dtype() == dnnl::memory::data_t
 }  // namespace
 
 bool LowerFewRows(const NodeReader& node, PlanBuilder* plan) {
-  if (!plan->sizes_change() || !MatMulKind::Read(node).is_batch || node.IsQuantized()) return false;
   const MatMulKind kind = MatMulKind::Read(node);
+  if (!plan->sizes_change() || !kind.is_batch || node.IsQuantized()) return false;
   const Dims dims = node.RootDims();
   const int rank = static_cast<int>(dims.size());
   Tensor a = plan->Input(node, 0), b = plan->Input(node, 1);
