@@ -158,7 +158,7 @@ class _Folder:
         if is_changed:
             del self._graph.node[:]
             self._graph.node.extend(kept)
-            self._store_values(outputs)
+        self._store_values(outputs)
         return is_changed
 
     def _value(self, name) -> np.ndarray | None:

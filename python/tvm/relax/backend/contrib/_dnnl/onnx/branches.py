@@ -17,7 +17,9 @@
 """The branches of an ONNX `If`, as functions that `relax.If` calls.
 
 TVM's importer adds most ops of both branches to the function around the `If`, so both are computed
-in each run.
+in each run. The functions are public, because `RunCodegen` skips partitions in private ones. They are
+not inlined, because `StaticPlanBlockMemory` of TVM 0.27 lets one branch use memory that is allocated
+in the other.
 """
 
 from __future__ import annotations
@@ -58,19 +60,24 @@ class BranchImporter(onnx_frontend.ONNXGraphImporter):
     def _call(self, node, kind, graph) -> relax.Call:
         """Return a call of a new function that computes a branch."""
         names = captured(graph)
-        known = {name: self._nodes[name] for name in names if is_constant(self._nodes[name])}
-        args = [self._tensor(self._nodes[name]) for name in names if name not in known]
-        symbols: dict = {}
         inner = type(self)({}, self._dtype)
-        inner.bb, inner.opset = self.bb, self.opset
-        inner._input_sizes = self._input_sizes
-        inner._nodes = dict(known)
-        params = [relax.Var(arg.name, _with_own_symbols(arg.ty, symbols)) for arg in args]
-        inner._nodes.update(zip([name for name in names if name not in known], params))
-        title = re.sub(r"\W", "_", f"{node.name or node.output[0]}_{kind}")
+        inner.bb, inner.opset, inner._input_sizes = self.bb, self.opset, self._input_sizes
+        args, params, symbols = [], [], {}
+        for name in names:
+            value = self._tensor(self._nodes[name])
+            if is_constant(value):
+                inner._nodes[name] = value
+                continue
+            if not isinstance(value, relax.Var):
+                # Computed here once, rather than in each branch that reads it.
+                value = self._nodes[name] = self.bb.emit(value)
+            args.append(value)
+            params.append(relax.Var(_identifier(name), _with_own_symbols(value.ty, symbols)))
+            inner._nodes[name] = params[-1]
+        title = _identifier(f"{node.name or node.output[0]}_{kind}")
         try:
             inner._check_for_unsupported_ops(graph)
-            with self.bb.function(title, params, private=True):
+            with self.bb.function(title, params):
                 inner._parse_graph_initializers(graph)
                 inner._construct_nodes(graph)
                 results = [inner._nodes[output.name] for output in graph.output]
@@ -87,6 +94,10 @@ class BranchImporter(onnx_frontend.ONNXGraphImporter):
         return value.tensor(self.bb) if isinstance(value, ShapeValue) else value
 
 
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
 def _dtypes(type_) -> list[str]:
     """Return the dtypes of a tensor or of a tuple of tensors."""
     fields = type_.fields if isinstance(type_, relax.TupleType) else [type_]
@@ -100,9 +111,11 @@ def _with_own_symbols(type_, symbols: dict) -> relax.TensorType:
     if type_.shape is None:
         return type_
     sizes = [
-        size
-        if isinstance(size, tirx.IntImm)
-        else symbols.setdefault(size, tirx.Var(getattr(size, "name", "size"), "int64"))
+        (
+            size
+            if isinstance(size, tirx.IntImm)
+            else symbols.setdefault(size, tirx.Var(getattr(size, "name", "size"), "int64"))
+        )
         for size in type_.shape
     ]
     return relax.TensorType(sizes, type_.dtype)
