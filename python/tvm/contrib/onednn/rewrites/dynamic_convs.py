@@ -111,7 +111,7 @@ def _weight(node: Node) -> _Weight | None:
 
 def _bias(node: Node, data: DynamicData) -> _Bias | None:
     """Read the sum of a convolution with a bias that is rounded to multiples of a scale."""
-    (user, *others) = node.users or [None]
+    user, *others = node.users or [None]
     if user is None or others or not _is(user, "add"):
         return None
     real = next((each for each in user.operands if each is not node), node)
