@@ -48,7 +48,7 @@ TIMES = ["ms", "onnxruntime\nms", "OpenVINO\nms"]
 PEERS = (peers.prepare_onnxruntime, peers.prepare_openvino)
 # Ends of the paths of models at which OpenVINO 2026.4 ends the process.
 NO_OPENVINO = ("silero_vad_16k_op15.onnx", "silero_vad_half.onnx", "silero_vad_op18_ifless.onnx")
-# Ends of the paths of models whose shape fits one sampling rate: the branch of the other is invalid.
+# Ends of the paths of models of which a shape fits one sampling rate only, which is a constant.
 ONE_RATE = ("data/silero_vad.onnx",)
 # So many partitions need no explanation, and what is no slower than onnxruntime.
 FEW = 4

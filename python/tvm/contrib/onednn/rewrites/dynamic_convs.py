@@ -14,14 +14,14 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reads convolutions whose data is quantized as the model runs, as onnxruntime's `quantize_dynamic`.
+"""Reads convolutions whose data is quantized as the model runs, as `quantize_dynamic` writes them.
 
-Its ONNX ops are ``DynamicQuantizeLinear -> ConvInteger -> Cast -> Mul``, with a bias added at the
-end or, by older versions, as ``Floor(bias / scale)`` to the sums in int32. They become a convolution
-in float32 of weights that are dequantized here and of data that are quantized and dequantized by one
-op, `dnnl.dynamic_fake_quantize`. The sums are the same but for their rounding in float32. Weights that
-int8 holds without a zero point, which oneDNN's convolutions lack, stay in 8 bits if the bias does not
-depend on the scale.
+The ONNX ops are ``DynamicQuantizeLinear -> ConvInteger -> Cast -> Mul``, with a bias added at the
+end or, by older versions of onnxruntime, as ``Floor(bias / scale)`` to the sums in int32. They
+become a float32 convolution of dequantized weights and of data that one op quantizes and
+dequantizes, `dnnl.dynamic_fake_quantize`. The sums are the same but for their rounding in float32.
+A weight that int8 holds without a zero point, which convolutions of oneDNN lack, stays in 8 bits if
+the bias does not depend on the scale.
 """
 
 from __future__ import annotations
