@@ -133,7 +133,7 @@ def _bias(node: Node, data: DynamicData) -> _Bias | None:
 
 
 def _unwrapped(node: Node) -> Node | None:
-    """Return what TVM's importer converts to int32: it wraps numbers out of range, and zeroes NaN."""
+    """Return what TVM's importer converts to int32, with large numbers wrapped and NaN zero."""
     if not _is(node, "where"):
         return node
     is_large, less, wrapped = node.operands
