@@ -193,12 +193,11 @@ def main(args):
     exclude = [name for name in args.exclude.split(",") if name]
     console = Console()
     # The name alone: there is to be room for what it does now.
-    with console.step(f"{Path(args.model).name}: partition for oneDNN"):
+    with console.step(f"{Path(args.model).name}: partition for oneDNN"), shown(console):
         console.note("import")
         mod, params = load(args, console)
         try:
-            with shown(console):
-                mod = dnnl.partition_for_dnnl(mod, params, prune=not args.no_prune, exclude=exclude)
+            mod = dnnl.partition_for_dnnl(mod, params, prune=not args.no_prune, exclude=exclude)
         except ValueError as error:
             raise SetupError(str(error)) from error
         report = dnnl.offload_report(mod)

@@ -124,7 +124,7 @@ def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
     rounds : int
         How often each takes its turn.
     note : callable, optional
-        Is told the round that runs.
+        Is called with a text, the rounds that are done, and all rounds.
 
     Returns
     -------
@@ -135,7 +135,7 @@ def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
     samples = {name: [] for name in samplers}
     for turn in range(rounds):
         if note:
-            note(f"round {turn + 1} of {rounds}")
+            note("rounds", turn, rounds)
         share = repeat * (turn + 1) // rounds - repeat * turn // rounds
         names = list(samplers)
         for name in names if turn % 2 == 0 else reversed(names):

@@ -105,7 +105,7 @@ def compare(workload, inputs, repeat, console):
         All that was seen.
     """
     name = workload.name
-    with console.step(f"{name}: import"):
+    with console.step(f"{name}: import"), shown(console):
         mod, params = workload.load()
     with console.step(f"{name}: partition for oneDNN"), shown(console):
         partitioned = dnnl.partition_for_dnnl(mod, params)

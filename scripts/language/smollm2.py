@@ -67,8 +67,11 @@ def compiled_path(model, console, precision="float32"):
     import onnx
     import tvm_dnnl
 
+    from scripts.passes import shown
+
     source = onnx_path(model, console)
-    with console.step(f"{NAME}: import and compile, unless build/ has it", after=1.0):
+    title = f"{NAME}: import and compile, unless build/ has it"
+    with console.step(title, after=1.0), shown(console):
         with warnings.catch_warnings():
             # Of each name with a dot, of which a cache has many.
             warnings.filterwarnings("ignore", "Renaming name")

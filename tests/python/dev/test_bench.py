@@ -65,8 +65,9 @@ def test_bench_takes_turns_and_runs_as_often_as_asked():
     assert seen == ["a", "b", "b", "a"] * 5
     assert sum(map(len, samples["a"])) == 25
     assert measure.ratio(samples["a"], samples["b"]) == 2.0
-    samples = measure.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10, note=notes.append)
-    assert notes == ["round 1 of 3", "round 2 of 3", "round 3 of 3"]
+    note = lambda *told: notes.append(told)  # noqa: E731
+    samples = measure.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10, note=note)
+    assert notes == [("rounds", 0, 3), ("rounds", 1, 3), ("rounds", 2, 3)]
     assert [len(part) for part in samples["a"]] == [1, 1, 1]
 
 
