@@ -7,12 +7,15 @@ them. What differs is how an op's attributes and operands are written, and a few
 
 import collections
 
+import pytest
+
 STEP = 4
 FOLDERS = ("dnnl_tests/ops/", "dnnl_tests/fusion/")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Keep each fourth case of a test of an op or a composite, the first always."""
+    """Keep each fourth case that `-m` has left of a test of an op or a composite."""
     seen, kept, left = collections.Counter(), [], []
     for item in items:
         name = item.nodeid.partition("[")[0]

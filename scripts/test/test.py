@@ -60,9 +60,12 @@ def names_files(arguments):
 def marked(args):
     """Return the words with which pytest leaves out marked tests; a `-m` of the caller counts."""
     left_out = ["slow"] if args.quick is not None else []
+    plugin = []
     if not args.all and not any("::" in word for word in args.words):
         left_out.append("nightly")
-    return ["-m", " and ".join(f"not {mark}" for mark in left_out)] if left_out else []
+        plugin = ["-p", "scripts.test.pairs"]
+    marks = " and ".join(f"not {mark}" for mark in left_out)
+    return [*plugin, "-m", marks] if left_out else []
 
 
 def run_plugin_tests(args, words):

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which tests `dev.py test` runs: those of what changed, and in how many processes."""
 
+import itertools
 import subprocess
 
 import pytest
 
 from scripts.errors import SetupError
 from scripts.layout import ROOT
-from scripts.test import order, quick
+from scripts.test import order, pairs, quick
 from scripts.test.test import sharing
 
 STAGES = quick.STAGES
@@ -148,3 +149,11 @@ def test_what_takes_longest_goes_first():
         "b.py::1",
         "b.py::2",
     ]
+
+
+def test_each_pair_of_three_parameters_stays():
+    values = {"a": range(3), "b": range(4), "c": range(5)}
+    cases = [tuple(zip(values, case)) for case in itertools.product(*values.values())]
+    kept = pairs.covering({case: set(itertools.combinations(case, 2)) for case in cases})
+    seen = {pair for case in kept for pair in itertools.combinations(case, 2)}
+    assert len(seen) == 3 * 4 + 3 * 5 + 4 * 5 and len(kept) < len(cases) / 2
