@@ -11,7 +11,7 @@ import pytest
 
 
 def _pairs(item):
-    """Return the pairs of values of a test's `parametrize` marks, each of which may name several."""
+    """Return the pairs of values of the `parametrize` marks, of which one may have several names."""
     values = []
     for mark in item.iter_markers("parametrize"):
         names = mark.args[0].replace(",", " ").split()
