@@ -14,7 +14,8 @@ def _pairs(item):
     """Return the pairs of values of the `parametrize` marks, of which one may have several names."""
     values = []
     for mark in item.iter_markers("parametrize"):
-        names = mark.args[0].replace(",", " ").split()
+        names = mark.args[0]
+        names = names.replace(",", " ").split() if isinstance(names, str) else names
         values.append((*names, *(id(item.callspec.params[name]) for name in names)))
     return set(itertools.combinations(values, 2))
 
