@@ -22,7 +22,7 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import module, rand, run, var
-from onnx import TensorProto, helper
+from dnnl_tests.onnx_models import onnx_model
 from tvm import relax, tirx
 from tvm.relax import op
 from tvm_dnnl._dnnl import loaded
@@ -36,22 +36,6 @@ def dense(width=4, batch="n"):
     return module(
         lambda builder, x: op.nn.relu(builder.emit(op.matmul(x, weight))), var("x", batch, 8)
     )
-
-
-def onnx_model():
-    """Return two results of one input, as an ONNX model."""
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["y"]),
-        helper.make_node("Relu", ["y"], ["z"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "dense",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yz"],
-        [onnx.numpy_helper.from_array(rand(8, 4, seed=1), "w")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def test_module_to_results_and_back_from_a_file(tmp_path):
@@ -68,7 +52,8 @@ def test_module_to_results_and_back_from_a_file(tmp_path):
 
 @pytest.mark.parametrize("as_file", [False, True], ids=["model", "file"])
 def test_onnx_model_with_a_shape(as_file, tmp_path):
-    source = onnx_model()
+    nodes = ["y = MatMul(x, w)", "z = Relu(y)"]
+    source = onnx_model(nodes, {"x": ["n", 8]}, {"w": rand(8, 4, seed=1)}, "yz")
     if as_file:
         onnx.save(source, tmp_path / "model.onnx")
         source = tmp_path / "model.onnx"
