@@ -72,14 +72,25 @@ TEST(DNNLRecurrentVariants, WeightsInInt8) {
   for (bool is_batch_first : {false, true}) {
     for (const char* direction : {"forward", "bidirectional"}) {
       for (int64_t batch : {1, 2, 7}) {
-        Check({"dnnl.lstm", false, direction, is_batch_first, true, 6, batch, 13, 37, {}, 1},
+        Check({"dnnl.lstm", false, direction, is_batch_first, true, 6, batch, 118, 165, {}, 1},
               kInt8Tolerance);
       }
     }
   }
-  Check({"dnnl.lstm", false, "reverse", false, false, 40, 1, 40, 64, {}, 1}, kInt8Tolerance);
-  Check({"dnnl.lstm", false, "reverse", false, false, 3, 2, 40, 64, {1, 3}, 1}, kInt8Tolerance);
-  CheckNaN({"dnnl.lstm", false, "forward", false, true, 4, 1, 5, 17, {}, 1});
+  Check({"dnnl.lstm", false, "reverse", false, false, 40, 1, 40, 192, {}, 1}, kInt8Tolerance);
+  Check({"dnnl.lstm", false, "reverse", false, false, 3, 2, 40, 192, {1, 3}, 1}, kInt8Tolerance);
+  CheckNaN({"dnnl.lstm", false, "forward", false, true, 4, 1, 40, 192, {}, 1});
+  // Few weights are dequantized.
+  Check({"dnnl.lstm", false, "bidirectional", false, true, 5, 2, 13, 37, {}, 1});
+}
+
+TEST(DNNLRecurrentVariants, Int8RunsOnVNNI) {
+  const Layer l{"dnnl.lstm", false, "forward", false, false, 2, 1, 40, 192, {}, 1};
+  std::vector<Values> operands = Draw(l);
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto vnni = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_vnni);
+  const std::string variant = MakePlan(LayerGraph(l, &operands))->steps.back().info.variant;
+  EXPECT_EQ(variant == "rows quantized", (isa & vnni) == vnni);
 }
 
 /*! \brief Threads that compute panels of one sequence get what one thread gets, bit by bit. */
@@ -89,7 +100,7 @@ TEST(DNNLRecurrentVariants, StepsDividedAmongThreads) {
       if (bytes == 1 && name != "dnnl.lstm") continue;
       for (const char* direction : {"forward", "bidirectional"}) {
         for (const std::vector<int32_t>& lengths : {std::vector<int32_t>{}, {3}}) {
-          const Layer l{name, is_variant, direction, false, true, 5, 1, 24, 200, lengths, bytes};
+          const Layer l{name, is_variant, direction, false, true, 5, 1, 24, 300, lengths, bytes};
           std::vector<Values> operands = Draw(l), results[2];
           for (int i = 0; i < 2; ++i) {
             SetNumThreads(i == 0 ? 1 : 5);

@@ -169,6 +169,8 @@ namespace {
 
 /*! \brief The most columns whose products with int8 weights fit into int32. */
 constexpr int64_t kMostInt8Columns = 32768;
+/*! \brief With fewer weights, float32 is faster than to quantize the state in each step. */
+constexpr int64_t kFewestInt8Weights = 150000;
 
 RecurrentLayer LayerOf(const NodeReader& node, const PlanBuilder& plan) {
   const auto dims = [&](int input) { return plan.Input(node, input).dims(); };
@@ -183,27 +185,6 @@ WeightType WeightTypeOf(const NodeReader& node, const PlanBuilder& plan) {
   return type == Type::s8     ? WeightType::kInt8
          : type == Type::bf16 ? WeightType::kBFloat16
                               : WeightType::kFloat32;
-}
-
-/*!
- * \brief Whether our kernel is faster than oneDNN's primitive, which divides each step among the
- * threads, where ours divides directions and sequences.
- *
- * On one thread it takes 0.3 to 0.9 of the time of oneDNN 3.2 for one sequence (1 to 50 steps, 16
- * to 512 hidden units; AVX-512, AVX2 and SSE4.1), and 0.8 to 1.08 of it for 8 to 64. If threads are
- * left, such as the second for one sequence, the primitive takes 0.35 to 0.9 of the time of an LSTM
- * or GRU with 256 inputs and hidden units or more, whose weights two caches hold better, and more
- * below 192. Two directions on two threads, with caches of 2 MB, take 1.7 of our time with 256
- * units, whose weights a cache holds, and 0.6 with 320 or more. Its relu makes NaN zero.
- */
-bool UsesKernel(const NodeReader& node, const PlanBuilder& plan, const RecurrentLayer& layer) {
-  constexpr int64_t kLarge = 400000, kLargerThanCache = 700000;
-  if (node.OutType() != dnnl::memory::data_type::f32) return false;
-  if (layer.has_lengths || WeightTypeOf(node, plan) != WeightType::kFloat32) return true;
-  const int threads = CurrentNumThreads();
-  if (layer.cell == Cell::kRNN || threads <= layer.batch) return true;
-  const int64_t weights = layer.gates() * layer.hidden * (layer.inputs + layer.hidden);
-  return weights < (threads > layer.directions * layer.batch ? kLarge : kLargerThanCache);
 }
 
 /*! \brief Emits a layer of float32 data as one kernel of ours. */
@@ -237,7 +218,7 @@ class RecurrentKernel {
                             reinterpret_cast<const int32_t*>(at(lengths)), at(y), at(h_n), at(c_n),
                             at(4)});
     };
-    const ThreadScope threads(static_cast<int>(blocks_.workers));
+    const ThreadScope threads(static_cast<int>(blocks_.workers()));
     plan_->EmitKernel(node_, "rnn", run, args_);
     const int results[] = {y, h_n, c_n};
     const int outputs = std::min(node_.NumOutputs(), has_c ? 3 : 2);
@@ -317,10 +298,12 @@ double RecurrentFlops(const NodeReader& node, const PlanBuilder& plan) {
 
 void LowerRecurrent(const NodeReader& node, PlanBuilder* plan) {
   const RecurrentLayer layer = LayerOf(node, *plan);
-  const bool is_int8 = layer.is_int8 && HasInt8Products() &&
+  const int64_t weights = layer.gates() * layer.hidden * (layer.inputs + layer.hidden);
+  const bool is_int8 = layer.is_int8 && HasInt8Products() && weights >= kFewestInt8Weights &&
                        std::max(layer.inputs, layer.hidden) <= kMostInt8Columns;
   if (layer.is_int8 && !is_int8) DequantizeWeights(node, plan, layer);
-  if (UsesKernel(node, *plan, layer)) {
+  // On one thread or several, it takes 0.3 to 1.07 of the time of oneDNN 3.2 (AVX-512, AVX2, SSE4.1).
+  if (node.OutType() == dnnl::memory::data_type::f32) {
     RecurrentKernel(node, plan, layer).Emit();
   } else {
     EmitRecurrentPrimitive(node, plan, layer);

@@ -34,6 +34,8 @@ namespace {
 
 /*! \brief A thread multiplies its state by so many bytes of weights at least in each step. */
 constexpr int64_t kShareBytes = 65536;
+/*! \brief The recurrent weights that a thread's cache holds besides those of the data. */
+constexpr int64_t kCacheBytes = 1 << 20;
 
 using WorkFunction = void (*)(const RecurrentWork& work);
 
@@ -161,12 +163,14 @@ RecurrentBlocks::RecurrentBlocks(const RecurrentLayer& layer, WeightType type, i
   blocks = std::max((layer.batch + kMaxRows - 1) / kMaxRows, std::min(layer.batch, threads));
   rows = (layer.batch + blocks - 1) / blocks;
   blocks = (layer.batch + rows - 1) / rows;
-  const int64_t units = layer.directions * blocks;
-  const int64_t bytes = layer.gates() * layer.hidden * layer.hidden * rows *
+  const int64_t bytes = layer.gates() * layer.hidden * layer.hidden *
                         static_cast<int64_t>(BytesOf(type));
-  shares = std::min({num_threads / units, padded() / kLanes, bytes / kShareBytes});
+  const int64_t units = layer.directions * blocks, panels = padded() / kLanes;
+  // One direction after the other, if each fits into the caches of all threads only.
+  groups = blocks == 1 && bytes > kCacheBytes ? 1 : std::min<int64_t>(units, std::max(1, num_threads));
+  shares = std::min({num_threads / groups, panels, bytes * rows / kShareBytes});
   shares = std::max<int64_t>(1, shares);
-  workers = std::min<int64_t>(units * shares, std::max(1, num_threads));
+  if (shares == 1) groups = std::min<int64_t>(units, std::max(1, num_threads));
 }
 
 int64_t RecurrentBlocks::chunk() const {
@@ -185,14 +189,14 @@ void RunRecurrent(const RecurrentBlocks& blocks, const RecurrentTensors& tensors
   const WorkFunction run = FunctionOf(blocks);
   const int64_t units = blocks.layer.directions * blocks.blocks;
   auto* const quantized =
-      reinterpret_cast<uint8_t*>(tensors.scratch + blocks.workers * blocks.scratch());
-  ParallelTeam(static_cast<int>(blocks.workers), [&](int worker, int workers) {
+      reinterpret_cast<uint8_t*>(tensors.scratch + blocks.workers() * blocks.scratch());
+  ParallelTeam(static_cast<int>(blocks.workers()), [&](int worker, int workers) {
     // Threads wait for each other only if all are there.
-    const int64_t shares = workers == units * blocks.shares ? blocks.shares : 1;
-    for (int64_t k = worker; k < units * shares; k += workers) {
-      const int64_t unit = k / shares, block = shares > 1 ? unit : worker;
-      run(WorkOf(blocks, tensors, unit, k % shares, shares,
-                 tensors.scratch + block * blocks.scratch(),
+    const int64_t shares = workers == blocks.workers() ? blocks.shares : 1;
+    const int64_t groups = workers / shares, group = worker / shares;
+    for (int64_t unit = group; unit < units; unit += groups) {
+      run(WorkOf(blocks, tensors, unit, worker % shares, shares,
+                 tensors.scratch + group * blocks.scratch(),
                  quantized + worker * blocks.quantized_bytes()));
     }
   });

@@ -74,12 +74,12 @@ struct RecurrentBlocks {
   WeightType type;
   /*! \brief The blocks of each direction, and the sequences of a block. */
   int64_t blocks, rows;
-  /*! \brief The threads that compute a block together. */
-  int64_t shares;
-  /*! \brief The threads that have something to do. */
-  int64_t workers;
+  /*! \brief The blocks that are computed at a time, and the threads that share each. */
+  int64_t groups, shares;
 
   RecurrentBlocks(const RecurrentLayer& layer, WeightType type, int num_threads);
+  /*! \brief The threads that have something to do. */
+  int64_t workers() const { return groups * shares; }
   /*! \brief The hidden units with those that pad the last panel. */
   int64_t padded() const { return (layer.hidden + 15) / 16 * 16; }
   /*! \brief The steps whose data is multiplied by the weights at once. */
@@ -89,7 +89,7 @@ struct RecurrentBlocks {
   /*! \brief The bytes that a thread needs for quantized rows. */
   int64_t quantized_bytes() const;
   /*! \brief The floats of scratch memory of all threads. */
-  int64_t total_scratch() const { return workers * (scratch() + quantized_bytes() / 4); }
+  int64_t total_scratch() const { return workers() * (scratch() + quantized_bytes() / 4); }
 };
 
 /*! \brief Compute the layer; the scratch memory is that of all workers. */
