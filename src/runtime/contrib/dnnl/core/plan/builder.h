@@ -120,6 +120,8 @@ class PlanBuilder {
   void CopyInto(const NodeReader& node, const Tensor& part, const Tensor& target,
                 const dnnl::memory::desc& md, size_t offset);
   bool IsConstant(const Tensor& value) const;
+  /*! \brief A constant with a copy of these bytes. */
+  Tensor ConstantOf(const void* data, const dnnl::memory::desc& md);
   /*! \brief A constant of one element. */
   Tensor NewConstant(int32_t value);
   /*! \brief A constant vector. */
@@ -241,8 +243,6 @@ class PlanBuilder {
   /*! \brief The index in Plan::tensors of this tensor, added when it is new. */
   int TensorIndex(const Tensor& tensor);
   int AddBuffer(Buffer buffer);
-  /*! \brief A constant with a copy of these bytes. */
-  Tensor ConstantOf(const void* data, const dnnl::memory::desc& md);
   /*! \brief The value in the wanted layout: itself, or a reordered copy. */
   Tensor Reordered(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want,
                    bool is_weight);
