@@ -15,6 +15,8 @@ class OnnxModel:
         The file.
     shapes : dict of str to tuple of int
         Shapes of inputs that have no fixed one, or another; also sizes of named dimensions.
+    constants : dict of str to number
+        Values of inputs that the imported module does not have.
 
     Attributes
     ----------
@@ -24,11 +26,11 @@ class OnnxModel:
         By input its dimensions, "?" for an open one.
     """
 
-    def __init__(self, path, shapes=()):
+    def __init__(self, path, shapes=(), constants=()):
         import onnx
         from tvm.contrib.onednn.frontend import prepare
 
-        self.path, self.given = path, {}
+        self.path, self.given, self.constants = path, {}, dict(constants)
         try:
             self.proto = onnx.load(path)
         except OSError as error:
@@ -62,13 +64,13 @@ class OnnxModel:
         """Import the model into Relay; return the module and its parameters."""
         from tvm.relay.op.contrib.dnnl import from_onnx
 
-        return self._imported(lambda: from_onnx(self.proto))
+        return self._imported(lambda: from_onnx(self.proto, constants=self.constants))
 
     def to_relax(self):
         """Import the model into Relax; return the module."""
         from tvm_dnnl import from_onnx
 
-        return self._imported(lambda: from_onnx(self.proto))
+        return self._imported(lambda: from_onnx(self.proto, constants=self.constants))
 
     def _imported(self, load):
         try:

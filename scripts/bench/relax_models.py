@@ -28,6 +28,8 @@ class Model:
         The CPU that LLVM compiles for.
     precision : str or None
         What oneDNN computes in; None for TVM without oneDNN.
+    constants : dict of str to number
+        Values of inputs that are constants of the compiled model.
 
     Attributes
     ----------
@@ -39,9 +41,9 @@ class Model:
         What it took to load the compiled model, with no primitive of oneDNN in its cache.
     """
 
-    def __init__(self, path, shapes, cpu, precision):
-        model = OnnxModel(path, shapes)
-        self._names = list(model.shapes)
+    def __init__(self, path, shapes, cpu, precision, constants=()):
+        model = OnnxModel(path, shapes, constants)
+        self._names = [name for name in model.shapes if name not in model.constants]
         self.facts = {}
         mod = model.to_relax()
         if precision is None:

@@ -223,8 +223,63 @@ def test_dynamic_convolution_with_a_bias_in_int32():
     bias = model.op("Floor", model.op("Div", real(1, 8, 1, 1), scale))
     sums = model.op("Add", sums, model.op("Cast", bias, to=TensorProto.INT32))
     y = model.op("Mul", model.op("Cast", sums, to=1), scale)
-    wanted = {"dnnl.quantize": 1, "dnnl.qnn.conv2d_bias_multiply": 1}
+    check_floats(model.done([1, 4, 9, 10], y), real(1, 4, 9, 10), {**FAKE, **BIAS, CONV: 1})
+
+
+FAKE, CONV = {"dnnl.dynamic_fake_quantize": 1}, "dnnl.conv2d_bias"
+# Of the smallest step, which a float32 bias is rounded to.
+BIAS = {"dnnl.dynamic_quantize_scale": 1, "dnnl.divide": 1, "dnnl.floor": 1, "dnnl.multiply": 2}
+
+
+@pytest.mark.parametrize("zero", [0, 121, 255])
+@pytest.mark.parametrize("attrs", [{}, dict(pads=[1, 0, 2, 1], group=2)], ids=["plain", "pads"])
+def test_dynamic_convolution_with_a_zero_point_of_the_weight(zero, attrs):
+    """The weight does not fit into int8 less its zero point: it computes in float32."""
+    model = Model()
+    quantized = model.op("DynamicQuantizeLinear", "x", outputs=3)
+    weight = ints(8, 4 // attrs.get("group", 1), 3, 3)
+    y = model.product(quantized, weight, f32(0.01), np.uint8(zero), "ConvInteger", **attrs)
+    y = model.op("Relu", model.op("Add", y, real(1, 8, 1, 1)))
+    wanted = {**FAKE, f"{CONV}_relu": 1}
     check_floats(model.done([1, 4, 9, 10], y), real(1, 4, 9, 10), wanted)
+
+
+def test_dynamic_convolutions_in_one_partition():
+    """As older versions of onnxruntime's quantizer write them, one after the other."""
+    model, data = Model(), "x"
+    for seed, (inputs, outputs, zero) in enumerate([(4, 24, 121), (24, 8, 178)]):
+        x, scale, zero_point = model.op("DynamicQuantizeLinear", data, outputs=3)
+        weight = ints(outputs, inputs, 3, 3, seed=seed)
+        sums = model.op("ConvInteger", x, weight, zero_point, np.uint8(zero), pads=[1] * 4)
+        steps = model.op("Div", real(outputs, seed=seed), model.op("Mul", scale, f32(0.01)))
+        steps = model.op("Cast", model.op("Floor", steps), to=TensorProto.INT32)
+        bias = model.op("Reshape", steps, np.array([1, -1, 1, 1]))
+        sums = model.op("Cast", model.op("Add", sums, bias), to=1)
+        sums = model.op("Mul", sums, model.op("Mul", scale, f32(0.01)))
+        data = model.op("Mul", sums, model.op("Sigmoid", sums))
+    model, x = model.done([1, 4, 9, 10], data), real(1, 4, 9, 10)
+    partitioned = partitioned_model(model)
+    report = tvm_dnnl.offload_report(partitioned)
+    assert (report.partitions, report.reasons) == (1, {})
+    assert composites(partitioned)[f"{CONV}_swish"] == 2
+    for data in (x, np.zeros_like(x), np.abs(x)):
+        (want,) = onnxruntime_results(model, [data])
+        (got,) = run(compiled(partitioned), data)
+        # A number next to the middle of two steps may go to either of them.
+        np.testing.assert_allclose(got, want, rtol=0, atol=0.01 * np.abs(want).max())
+
+
+def test_excluded_fake_quantize_is_written_as_it_was():
+    model = Model()
+    quantized = model.op("DynamicQuantizeLinear", "x", outputs=3)
+    y = model.product(quantized, ints(8, 4, 3, 3), f32(0.01), np.uint8(121), "ConvInteger")
+    model, x = model.done([1, 4, 9, 10], y), real(1, 4, 9, 10)
+    mod = tvm_dnnl.from_onnx(model)
+    excluded = ["quantize", "dequantize"]
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, exclude=excluded)
+    assert not FAKE.keys() & composites(partitioned).keys()
+    (want,) = onnxruntime_results(model, [x])
+    np.testing.assert_allclose(run(compiled(partitioned), x)[0], want, rtol=1e-5, atol=1e-5)
 
 
 def test_dynamic_matmul_of_two_activations():

@@ -80,7 +80,7 @@ class _Main:
                 self._vm = VirtualMachine(self._library, tvm.cpu(), memory_cfg="naive")
                 self._main, self._shapes = self._vm["main"], None
         return _arrays(
-            self._main(*[tvm.runtime.tensor(np.ascontiguousarray(each)) for each in arrays])
+            self._main(*[tvm.runtime.tensor(np.asarray(each, order="C")) for each in arrays])
         )
 
 
