@@ -85,9 +85,11 @@ def run_command(args, words):
     # Of `bench`, and of `demo`: a language model, which runs on the plug-in.
     measures_text = measures and getattr(args, "text", False)
     has_language_model = measures_text or getattr(args, "prompt", None) is not None
-    if getattr(args, "relax", False) or has_language_model:
+    measures_first = getattr(args, "first", False)
+    if getattr(args, "relax", False) or has_language_model or measures_first:
         layout, also = (layout, [PluginLayout()]) if measures else (PluginLayout(), [])
-    more = [PackageModels] if getattr(args, "packages", False) else []
+    has_packages = getattr(args, "packages", False) or (measures_first and not args.model)
+    more = [PackageModels] if has_packages else []
     is_timed = measures and getattr(args, "time", True)
     groups = ("bench",) if is_timed else ()
     if has_language_model:

@@ -10,7 +10,8 @@ compile, export, load and run, and the memory. With --callers it is the throughp
 all threads, as many callers as threads, and what other runtimes offer for many callers. With
 --open-dims it is libraries whose batch, image size or length is open. With --relax it is the
 plug-in for Relax, beside Relay. With --busy it is beside processes that keep the CPUs busy. With
---text it is a language model on the plug-in: prompts, first tokens, further ones, and memory.
+--text it is a language model on the plug-in: prompts, first tokens, further ones, and memory. With
+--first it is the time from the start of a process to its first answer.
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
@@ -41,6 +42,7 @@ CONFLICTS = (
     ("tvm_alone", "open_dims"),
     ("plot", "callers"),
     *(("text", name) for name in ("model", "models", "precision", "cache", "relax", "plot")),
+    *(("first", name) for name in ("precision", "cache", "relax", "plot")),
 )
 
 
@@ -84,6 +86,11 @@ def add_arguments(parser):
         "--text",
         action="store_true",
         help="measure SmolLM2-135M, at most 5 runs of each (a download of 130 MB)",
+    )
+    mode.add_argument(
+        "--first",
+        action="store_true",
+        help="measure the first answer of fresh processes, at most 7 of each, stage by stage",
     )
     parser.add_argument(
         "--tokens",
@@ -193,6 +200,10 @@ def main(args):
         from scripts.bench import text
 
         return text.main(args)
+    if args.first:
+        from scripts.bench import first
+
+        return first.main(args)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl
