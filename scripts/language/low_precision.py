@@ -14,10 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Quantizes the matmuls of a float32 ONNX model: int8 weights, or 4-bit weights in blocks.
+"""Quantizes the matmuls of a float32 Llama in ONNX: to int8, or weights of few bits in blocks.
 
-All matmuls by a constant are quantized, that of the output layer included. Norms, attention and the
-table of the embedding stay in float32.
+Norms, attention and the table of the embedding stay in float32. The output layer is quantized as
+well, so that a tied embedding is stored twice.
 """
 
 import logging
@@ -25,31 +25,31 @@ import logging
 import numpy as np
 from onnx import helper, numpy_helper
 
-# Weights of a row that share a scale and a zero point, as in llama.cpp's 4-bit types.
+# Weights of a row that share a scale, as in llama.cpp's types.
 BLOCK = 32
-_LEVELS = 15
 
 
-def int8(source, target):
-    """Write a model whose matmuls have int8 weights, with onnxruntime's `quantize_dynamic`.
+def int8(model, target):
+    """Write a model of int8 matmuls with onnxruntime's `quantize_dynamic`.
 
-    Each output channel of a weight has a scale; data are quantized to uint8 as the model runs.
+    Each output channel of a weight has a scale; data are quantized to uint8 as the model runs, with
+    one scale per tensor.
 
     Parameters
     ----------
-    source : onnx.ModelProto
-        The model in float32; it is changed.
+    model : onnx.ModelProto
+        A model as `dnnl_tests.models.llama.model` returns it; it is changed.
     target : str or pathlib.Path
         The file to write.
     """
     from onnxruntime import quantization
 
-    fold_transposes(source.graph)
+    fold_transposes(model.graph)
     # It warns that the model was not preprocessed, which would rename the nodes.
     logging.disable(logging.WARNING)
     try:
         quantization.quantize_dynamic(
-            source,
+            model,
             target,
             op_types_to_quantize=["MatMul"],
             per_channel=True,
@@ -59,76 +59,97 @@ def int8(source, target):
         logging.disable(logging.NOTSET)
 
 
-def int4(model):
-    """Replace matmuls by constants with MatMulNBits of 4-bit weights.
+def weights(model, bits):
+    """Replace matmuls by constants with MatMulNBits, whose weights have a scale for each block.
 
     Parameters
     ----------
     model : onnx.ModelProto
-        The model in float32; it is changed.
+        A model as `dnnl_tests.models.llama.model` returns it; it is changed.
+    bits : int
+        4 or 8. The output layer has 8 in any case, as in llama.cpp's 4-bit files.
     """
     graph = model.graph
     fold_transposes(graph)
     initializers = {each.name: each for each in graph.initializer}
-    for node in graph.node:
-        if node.op_type != "MatMul" or node.input[1] not in initializers:
-            continue
-        name = node.input[1]
-        weight = numpy_helper.to_array(initializers[name]).T
-        parts = dict(zip(("packed", "scales", "zero_points"), quantize_blocks(weight)))
-        graph.initializer.extend(
-            numpy_helper.from_array(value, f"{name}.{part}") for part, value in parts.items()
-        )
-        names = [node.input[0], *(f"{name}.{part}" for part in parts)]
+    nodes = list(matmuls(graph))
+    for node in nodes:
+        weight = numpy_helper.to_array(initializers[node.input[1]]).T
+        own_bits = 8 if node is nodes[-1] else bits
+        values = quantized_blocks(weight, own_bits)
+        names = [f"{node.input[1]}.{part}" for part in ("packed", "scales", "zeros")]
+        named = [numpy_helper.from_array(value, name) for value, name in zip(values, names)]
+        graph.initializer.extend(named)
         units, columns = weight.shape
-        attrs = {"N": units, "K": columns, "bits": 4, "block_size": BLOCK}
         node.CopyFrom(
             helper.make_node(
                 "MatMulNBits",
-                names,
+                [node.input[0], *names[: len(values)]],
                 list(node.output),
                 node.name,
                 domain="com.microsoft",
-                # Permits that data are quantized to int8, which llama.cpp does as well.
+                N=units,
+                K=columns,
+                bits=own_bits,
+                block_size=BLOCK,
+                # Permits that data are quantized to int8 blockwise, as llama.cpp does.
                 accuracy_level=4,
-                **attrs,
             )
         )
-    remove_unused(graph)
+    read = {name for node in graph.node for name in node.input}
+    kept = [each for each in graph.initializer if each.name in read]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
 
 
-def quantize_blocks(weight):
-    """Quantize a weight to 4 bits, with a scale and a zero point for each block of a row.
+def quantized_blocks(weight, bits):
+    """Quantize a weight with a scale for each block of a row, and a zero point if it has 4 bits.
 
     Parameters
     ----------
     weight : numpy.ndarray
-        (rows, columns), columns a multiple of twice `BLOCK`.
+        float32 (rows, columns), columns a multiple of twice `BLOCK`.
+    bits : int
+        4 or 8.
 
     Returns
     -------
-    packed : numpy.ndarray
-        uint8 (rows, blocks, BLOCK / 2), the first value of a byte in its lowest bits.
-    scales : numpy.ndarray
-        float32 (rows * blocks,).
-    zero_points : numpy.ndarray
-        uint8 (rows * blocks / 2,), packed as the values.
+    values : list of numpy.ndarray
+        The operands of a MatMulNBits: the packed weight, uint8 (rows, blocks, bytes of a block);
+        the scales, float32 (rows * blocks,); for 4 bits the zero points, packed as well, uint8
+        (rows * blocks / 2,). Without zero points it is 128.
     """
     blocks = weight.reshape(weight.shape[0], -1, BLOCK)
+    if bits == 8:
+        scales = _scales(np.abs(blocks).max(-1), 127)
+        values = np.rint(blocks / scales[..., None]) + 128
+        return [values.astype("uint8"), scales.reshape(-1)]
     # Zero is in the range, so that it has a value of its own.
     low, high = np.minimum(blocks.min(-1), 0), np.maximum(blocks.max(-1), 0)
-    scales = (high - low) / _LEVELS
-    scales = np.where(scales == 0, 1, scales).astype("float32")
+    scales = _scales(high - low, 15)
     zeros = np.rint(-low / scales)
-    values = np.clip(np.rint(blocks / scales[..., None]) + zeros[..., None], 0, _LEVELS)
-    return _pack(values), scales.reshape(-1), _pack(zeros).reshape(-1)
+    values = np.clip(np.rint(blocks / scales[..., None]) + zeros[..., None], 0, 15)
+    return [_packed(values), scales.reshape(-1), _packed(zeros).reshape(-1)]
 
 
-def _pack(values):
-    """Return pairs of values of the last axis as bytes."""
+def _scales(ranges, steps):
+    """Return the scales of ranges that are divided into steps."""
+    return np.where(ranges == 0, 1, ranges / steps).astype("float32")
+
+
+def _packed(values):
+    """Return each two values of the last axis as a byte, the first one in its lowest bits."""
     values = values.astype("uint8")
     return values[..., ::2] | values[..., 1::2] << 4
+
+
+def matmuls(graph):
+    """Yield the matmuls by a constant, in order."""
+    constants = {each.name for each in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "MatMul" and node.input[1] in constants:
+            yield node
 
 
 def fold_transposes(graph):
@@ -141,10 +162,3 @@ def fold_transposes(graph):
             value = np.ascontiguousarray(value.transpose(axes))
             graph.initializer.append(numpy_helper.from_array(value, node.output[0]))
             graph.node.remove(node)
-
-
-def remove_unused(graph):
-    """Remove the initializers that no node reads."""
-    read = {name for node in graph.node for name in node.input}
-    for each in [each for each in graph.initializer if each.name not in read]:
-        graph.initializer.remove(each)
