@@ -16,6 +16,9 @@ from scripts.errors import SetupError
 # partition_for_dnnl makes of a float32 model.
 INT8 = ("int8", "int8-s8")
 PRECISIONS = ("float32", "bfloat16", "float16", *INT8)
+# Of a language model: int8 quantizes data as the model runs; the last two have only their weights
+# in few bits, with a scale for each block.
+TEXT_PRECISIONS = ("float32", "bfloat16", INT8[0], "int8-weights", "int4-weights")
 PICTURES = (".png", ".svg", ".pdf")
 
 

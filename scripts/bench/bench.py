@@ -27,6 +27,7 @@ from scripts.files import write_atomically
 
 # The precisions that are measured when none is named.
 PRECISIONS = ("float32", "bfloat16", "int8")
+_ALL_PRECISIONS = tuple(dict.fromkeys([*options.PRECISIONS, *options.TEXT_PRECISIONS]))
 FORMAT = "dnnl-bench-3"
 # Options that do not go together.
 CONFLICTS = (
@@ -41,7 +42,7 @@ CONFLICTS = (
     ("cache", "codegen"),
     ("tvm_alone", "open_dims"),
     ("plot", "callers"),
-    *(("text", name) for name in ("model", "models", "precision", "cache", "relax", "plot")),
+    *(("text", name) for name in ("model", "models", "cache", "relax", "plot")),
     *(("first", name) for name in ("precision", "cache", "relax", "plot")),
 )
 
@@ -58,9 +59,10 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--precision",
-        type=options.some_of(options.PRECISIONS, "precision"),
+        type=options.some_of(_ALL_PRECISIONS, "precision"),
         metavar="A,B",
-        help=f"only these of {', '.join(options.PRECISIONS)} (default: {', '.join(PRECISIONS)})",
+        help=f"only these of {', '.join(options.PRECISIONS)} (default: {', '.join(PRECISIONS)}); "
+        f"with --text of {', '.join(options.TEXT_PRECISIONS)} (default: all)",
     )
     options.add_cache(parser)
     options.add_measurement(parser, repeat=100)
@@ -85,7 +87,7 @@ def add_arguments(parser):
     mode.add_argument(
         "--text",
         action="store_true",
-        help="measure SmolLM2-135M, at most 5 runs of each (a download of 130 MB)",
+        help="measure SmolLM2-135M, at most 3 runs of each (a download of 130 MB)",
     )
     mode.add_argument(
         "--first",
@@ -95,9 +97,9 @@ def add_arguments(parser):
     parser.add_argument(
         "--tokens",
         type=options.count,
-        default=64,
+        default=256,
         metavar="N",
-        help="with --text: new tokens of each prompt (default: 64)",
+        help="with --text: new tokens of each prompt (default: 256)",
     )
     options.add_relax(parser, "measure the plug-in for Relax beside Relay")
     parser.add_argument(
@@ -113,6 +115,11 @@ def check(args):
                 args.model if name == "model" else f"--{name.replace('_', '-')}" for name in pair
             )
             raise SetupError(f"{first} does not go with {second}", "leave one of them away.")
+    known = options.TEXT_PRECISIONS if args.text else options.PRECISIONS
+    for precision in args.precision or ():
+        if precision not in known:
+            mode = "with --text" if args.text else "without --text"
+            raise SetupError(f"--precision {precision} {mode}", f"choose of {', '.join(known)}.")
     if args.tvm_alone and not args.relax:
         raise SetupError("--tvm-alone goes with --relax", "add that.")
 

@@ -18,7 +18,7 @@ def main(args, console):
     with console.step(f"{smollm2.NAME}: read", after=1.0):
         model = GgufFile(smollm2.gguf_path())
         ids = model.turn(args.prompt)
-    path = smollm2.compiled_path(model, console)
+    path = smollm2.compiled_path(model, console, args.precision)
     with console.step(f"{smollm2.NAME}: load", after=1.0):
         decoder = generate.relax_decoder(path)
     ready = time.perf_counter() - begin

@@ -18,7 +18,7 @@ from scripts.errors import SetupError
 MODELS = ("mobilenet", "cls", "rec")
 TEXT = "Reading text with oneDNN 3"
 # Options of --prompt, and what they are if they are not given.
-ANSWER = {"tokens": 128, "temperature": 0.0, "top_p": 1.0, "seed": 0}
+ANSWER = {"tokens": 128, "temperature": 0.0, "top_p": 1.0, "seed": 0, "precision": "float32"}
 
 
 def add_arguments(parser):
@@ -47,6 +47,11 @@ def add_arguments(parser):
     )
     answer.add_argument(
         "--seed", type=options.whole, metavar="S", help="of the random numbers (default: 0)"
+    )
+    answer.add_argument(
+        "--precision",
+        choices=options.TEXT_PRECISIONS,
+        help="of the model: bfloat16, 8-bit matmuls, or weights of 8 or 4 bits (default: float32)",
     )
     parser.add_argument("--font", metavar="FILE", help="draw --text with this TrueType font")
     parser.add_argument(
