@@ -69,6 +69,15 @@ void FlushSubnormals(float* values, size_t count) {
   }
 }
 
+/*!
+ * \brief Whether a matrix is stored by columns. An inner_product and a matmul read the transposed
+ * of each other's weights, and should find what the other packed.
+ */
+bool IsTransposed(const dnnl::memory::desc& md) {
+  return md.get_ndims() == 2 && md.get_format_kind() == dnnl::memory::format_kind::blocked &&
+         md.get_inner_nblks() == 0 && md.get_strides()[0] < md.get_strides()[1];
+}
+
 /*! \brief Whether two pointers keep the same object alive. */
 bool IsSameOwner(const std::weak_ptr<void>& known, const std::shared_ptr<void>& other) {
   return !known.owner_before(other) && !other.owner_before(known);
@@ -211,8 +220,11 @@ void PlanBuilder::RunNow(const Mark& mark) {
 Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want, bool is_weight) {
   Buffer buffer(BufferKind::kConstant, want.get_size());
   const auto [root, offset] = plan_->Locate(value.buffer);
-  const SharedConstants::Packing packing{plan_->buffers[root].data, offset, value.md, want,
-                                         is_weight};
+  const bool is_transposed = IsTransposed(value.md) && want.get_ndims() == 2;
+  const SharedConstants::Packing packing{
+      plan_->buffers[root].data, offset,
+      is_transposed ? value.md.permute_axes({1, 0}) : value.md,
+      is_transposed ? want.permute_axes({1, 0}) : want, is_weight};
   buffer.data = SharedConstants::Global()->FindPacked(packing);
   if (buffer.data != nullptr) {
     buffer.is_shared = true;
