@@ -26,6 +26,7 @@ all threads, as many callers as threads, and what other runtimes offer for many 
 --open-dims it is libraries whose batch, image size or length is open. With --relax it is the
 plug-in for Relax, beside Relay. With --busy it is beside processes that keep the CPUs busy. With
 --text it is a language model on the plug-in: prompts, first tokens, further ones, and memory.
+With --recurrent it is LSTM, GRU and RNN layers on the plug-in.
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
@@ -56,6 +57,7 @@ CONFLICTS = (
     ("tvm_alone", "open_dims"),
     ("plot", "callers"),
     *(("text", name) for name in ("model", "models", "precision", "cache", "relax", "plot")),
+    *(("recurrent", name) for name in ("model", "models", "cache", "relax", "plot")),
 )
 
 
@@ -99,6 +101,9 @@ def add_arguments(parser):
         "--text",
         action="store_true",
         help="measure SmolLM2-135M, at most 5 runs of each (a download of 130 MB)",
+    )
+    mode.add_argument(
+        "--recurrent", action="store_true", help="measure recurrent layers on the plug-in"
     )
     parser.add_argument(
         "--tokens",
@@ -208,6 +213,10 @@ def main(args):
         from scripts.bench import text
 
         return text.main(args)
+    if args.recurrent:
+        from scripts.bench import recurrent
+
+        return recurrent.main(args)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl

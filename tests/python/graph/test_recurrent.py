@@ -196,7 +196,7 @@ def test_lengths():
     assert call.args[4].shape == (BATCH,)
     assert reason(call) == "lengths is float32, not int32"
     call.args[4] = Tensor((BATCH + 1,), "int32")
-    assert reason(call) == "lengths has shape (3), not (2)"
+    assert reason(call) == "lengths has shape (3,), not (2,)"
     call.args[4] = Tensor((None,), "int32")
     assert reason(call) is None
     for k in (0, 1, 2):
