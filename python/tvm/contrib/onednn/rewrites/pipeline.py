@@ -46,6 +46,7 @@ from .move_in_int8 import (
     move_in_int8,
     move_relu_first,
 )
+from .narrow_layers import narrow_layers
 from .propagate_strides import propagate_strides
 from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
@@ -118,7 +119,7 @@ def rewrite(
     if rules.options.exact_nan:
         run.steps(propagate_nan)
     if rules.options.precision != "float32":
-        run.steps(reduce_precision)
+        run.steps(narrow_layers, reduce_precision)
     if run.is_quantized:
         run.steps(move_dequantize_first)
     return Outcome(run.folded, run.in_float32)
