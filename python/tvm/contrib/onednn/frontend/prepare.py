@@ -71,13 +71,13 @@ def prepare(
         The file is not an ONNX model; or `shape` names an input or dimension that the model does
         not have, has another rank than the input, or is not a shape.
     """
-    model = _load(model)
+    model = load(model)
     set_shapes(model, shape or {})
     fold(model)
     return model
 
 
-def _load(model) -> onnx.ModelProto:
+def load(model) -> onnx.ModelProto:
     """Return a model that may be modified."""
     try:
         import onnx
