@@ -33,7 +33,7 @@ MODELS = {
 
 
 def generated(run, inputs, count):
-    """Return the logits of a prompt and of the most probable tokens after it, and the last cache."""
+    """Return the logits of a prompt and of the tokens after it, and the last cache."""
     logits, cache, new = [], None, PROMPT
     for _ in range(count):
         first, *cache = run(inputs(CONFIG, new, cache))

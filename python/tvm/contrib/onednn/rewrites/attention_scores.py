@@ -80,10 +80,8 @@ def scores_of(softmax: Node) -> Scores | None:
         if node.name == "reshape":
             reshape, user, node = node, node, node.operands[0]
             continue
-        # One mask of a kind. The sum of two would be another op for oneDNN, and a partition of
-        # its own where TVM computes them.
         mask = _mask_of(node)
-        if mask is None or scale != 1.0 or node.name in [kind for kind, *_ in masks]:
+        if mask is None or scale != 1.0:
             return None
         masks.append((node.name, *mask[1:]))
         user, node = node, mask[0]
@@ -91,7 +89,7 @@ def scores_of(softmax: Node) -> Scores | None:
 
 
 def mask_of(make: Maker, scores: Scores, is_exact: bool) -> tuple[list[Node], bool]:
-    """Return what is added to the scores, if anything is, and whether later keys are hidden.
+    """Return what is added to the scores, at most two masks, and whether later keys are hidden.
 
     Parameters
     ----------
@@ -108,21 +106,21 @@ def mask_of(make: Maker, scores: Scores, is_exact: bool) -> tuple[list[Node], bo
         No mask that is added has the same result.
     """
     kinds, dtype = [kind for kind, *_ in scores.masks], scores.matmul.type.dtype
-    changes = dict(zip(kinds, (operands for _, *operands in scores.masks)))
-    (mask,) = changes.get("add", [None])
-    if "where" in changes:
+    masks = [mask for kind, mask, *_ in reversed(scores.masks) if kind == "add"]
+    if len(masks) + 2 * kinds.count("where") > 3 or len(masks) > 2:
+        raise UnsupportedOp("the sum of several masks would be another op")
+    if "where" in kinds:
         if is_exact:
             raise UnsupportedOp("a score of NaN is hidden only by a selection")
-        condition, keeps, number = changes["where"]
+        ((_, condition, keeps, number),) = (each for each in scores.masks if each[0] == "where")
+        kept = masks[0] if masks else make.scalar(0.0, dtype)
         hidden = make.scalar(number, dtype)
         # What is added after the selection is added to what it selects, too.
         if kinds == ["add", "where"]:
-            hidden = make("add", mask, hidden)
-        mask = make.scalar(0.0, dtype) if mask is None else mask
-        mask = make("where", condition, *((mask, hidden) if keeps else (hidden, mask)))
-    if mask is None:
-        return [], False
-    return ([], True) if _is_causal(mask, scores.dims[-2:]) else ([mask], False)
+            hidden = make("add", kept, hidden)
+        masks = [make("where", condition, *((kept, hidden) if keeps else (hidden, kept)))]
+    others = [mask for mask in masks if not _is_causal(mask, scores.dims[-2:])]
+    return others, len(others) < len(masks)
 
 
 def is_inside(node: Node, user: Node, *names: str) -> bool:

@@ -105,7 +105,7 @@ const OpSpec kOps[] = {
     {"nn.dense", 2, 2, kMatMul},
     {"nn.matmul", 2, 2, kMatMul},
     {"nn.batch_matmul", 2, 2, kMatMul},
-    {"dnnl.attention", 3, 4, kAttention},
+    {"dnnl.attention", 3, 5, kAttention},
     {"dnnl.dynamic_quantized_dense", 4, 4, kDynamicQuantizedDense},
     {"dnnl.block_quantized_dense", 3, 4, kBlockQuantizedDense},
     {"nn.max_pool1d", 1, 1, kPool, algorithm::pooling_max},

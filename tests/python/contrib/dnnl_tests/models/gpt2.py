@@ -17,14 +17,14 @@
 """GPT-2 as an ONNX model with open dimensions, with the inputs and outputs that Optimum exports.
 
 Inputs and outputs are those of `llama`, with as many heads of keys as of queries. The fused model
-is as onnxruntime's optimizer writes GPT-2: its ops are those of com.microsoft, and the keys and values
-of a layer are one tensor, ``past_N`` and ``present_N`` of (2, batch, heads, length, head size).
+is as onnxruntime's optimizer writes GPT-2: its ops are those of com.microsoft, and the keys and
+values of a layer are one tensor, ``past_N`` and ``present_N`` of (2, batch, heads, length, head
+size).
 """
 
 import math
 
 import numpy as np
-import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from . import llama
