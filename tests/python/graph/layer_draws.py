@@ -64,12 +64,13 @@ def _attention(d):
     keys = queries + d.choice((0, 1, 2))
     heads = groups * d.choice((1, 2))
     shapes = [(heads, queries, width), (groups, keys, width), (groups, keys, d.choice((1, 4)))]
-    shapes.append(d.choice(((keys,), (queries, keys), (heads, 1, keys))))
+    masks = ((keys,), (queries, keys), (heads, 1, keys))
+    shapes += [d.choice(masks), d.choice(masks)]
     if d.integer(0, 1):
         shapes = [(batch, *shape) if len(shape) == 3 else shape for shape in shapes]
     softmax = d.choice(("nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax"))
     attrs = dict(scale=0.5, causal=bool(d.integer(0, 1)), softmax=softmax)
-    return Call([d.values(shape) for shape in shapes[: d.choice((3, 4))]], attrs)
+    return Call([d.values(shape) for shape in shapes[: d.choice((3, 4, 5))]], attrs)
 
 
 def _dynamic_dense(d):

@@ -39,6 +39,7 @@ from .fold_constants import fold_constants
 from .fold_pad import fold_pad
 from .fold_scale import fold_scale
 from .fuse_formulas import fuse_formulas
+from .merged_rows import split_merged_rows
 from .move_in_int8 import (
     fold_dequantized,
     merge_equal,
@@ -104,6 +105,7 @@ def rewrite(
     run.steps(simplify, static_reshape, read_dequantize, fold_constants)
     run.steps(fuse_softmax_guards, decompose)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)
+    run.steps(split_merged_rows)
     run.steps(read_recurrent_layers, hoist_input_products, read_qnn)
     run.steps(fuse_dynamic_quantization, fuse_dynamic_convs)
     _read_in_8_bits(run)
