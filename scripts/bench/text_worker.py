@@ -243,7 +243,7 @@ def files(count, precision, runtimes):
     }
     if "llama.cpp" in runtimes:
         paths["gguf"] = smollm2.gguf_path_of(model, console, precision)
-    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    text = "".join((ROOT / n).read_text(encoding="utf-8") for n in ("LICENSE", "CONTRIBUTING.md"))
     ids = model.tokenizer.encode(" ".join(text.split())).ids[:count]
     versions = {"tvm": tvm.__version__, "onednn": tvm_dnnl.dnnl_version()}
     return {key: os.fspath(path) for key, path in paths.items()}, model.config, ids, versions
