@@ -16,7 +16,6 @@
 # under the License.
 """A language model in lower precision: its files, what is compiled, and how runtimes compare."""
 
-import contextlib
 import sys
 
 import numpy as np
@@ -30,7 +29,6 @@ from onnx import TensorProto, numpy_helper
 from tvm_dnnl._dnnl.onnx.block_quantized import unpack_weight
 
 from scripts.bench import text, text_worker
-from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.language import generate, low_precision
 from scripts.options import TEXT_PRECISIONS
@@ -145,58 +143,6 @@ def test_gguf_files_of_other_types(tmp_path):
             np.testing.assert_allclose(value, expected[name], rtol=0, atol=atol)
 
 
-class Runtime:
-    """Stands for a worker process: a token takes a millisecond, and each of a prompt one more."""
-
-    def __init__(self, log, name):
-        self.log, self.name = log, name
-
-    def ask(self, what, ids, count, follow=None):
-        assert what == "measure"
-        self.log.append((self.name, len(ids), count, follow))
-        return list(range(count)), [1e-3 * len(ids), *[1e-3] * (count - 1)]
-
-
-def test_no_length_of_a_new_token_occurs_twice():
-    log, names = [], (text.OURS, text.REFERENCE)
-    workers = {name: Runtime(log, name) for name in names}
-    plan = text.Plan((64,), 6, 3, 2)
-    metric, tokens = text._new_tokens(workers, list(range(1000)), [1] * 7, plan, lambda _: None)
-    assert tokens == {name: list(range(7)) for name in names}
-    for name in names:
-        runs = [(length, count) for who, length, count, _ in log if who == name]
-        lengths = [n for length, count in runs for n in range(length, length + count)]
-        assert len(lengths) == len(set(lengths)) == 14
-    # They take turns, in another order each round; only the first round follows the reference.
-    assert [who for who, *_ in log] == [*names, *reversed(names)]
-    assert [follow is not None for *_, follow in log] == [True, True, False, False]
-    rows = text.rows_of([metric], "int8")
-    assert [row["runtime"] for row in rows] == list(names)
-    assert rows[1]["ratio"] == 1 and rows[1]["tokens_per_second"] == pytest.approx(1000)
-    assert rows[0]["precision"] == "int8" and "ratio" not in rows[0]
-
-
-def test_what_is_measured_of_prompts_and_pasts(monkeypatch):
-    log = []
-    workers = {text.OURS: Runtime(log, text.OURS)}
-    plan = text.Plan((64, 512), 8, 2, 1)
-    assert plan.positions == 512 + text.AFTER_PAST + 1
-
-    metrics = text._others(workers, list(range(1000)), plan, Console())
-    titles = [metric.title for metric in metrics]
-    assert titles[1:] == ["new token, past of 64", "new token, past of 512", *titles[3:]]
-    assert titles[3:] == ["prompt of 128", "prompt of 512"]
-    assert len(log) == 2 + 2 + 3 + 3
-    row = text.rows_of(metrics, "float32")[-1]
-    assert row["median"] == pytest.approx(512) and row["tokens_per_second"] == pytest.approx(1000)
-    facts = {"load_s": 1.0, "memory_mb": 5.0, "peak_mb": 6.0, "largest_error": 0.01}
-    facts.update(equal_to_float32="8/9", equal_to_onnxruntime="")
-    # The layout of tables needs a package that the plug-in's environment lacks.
-    monkeypatch.setattr(text.table, "render", lambda header, rows, **_: str([header, *rows]))
-    printed = text.render(text.rows_of(metrics, "float32"), {text.OURS: facts})
-    assert "prompt of 512" in printed and "8/9" in printed and "0.01" in printed
-
-
 def test_tokens_beside_a_reference(tmp_path):
     onnx.save(tiny(), tmp_path / "tiny.onnx")
     decoder = generate.onnxruntime_decoder(tmp_path / "tiny.onnx", 1)
@@ -216,36 +162,9 @@ def test_tokens_beside_a_reference(tmp_path):
     assert text.equal_tokens(None, tokens) == ""
 
 
-def test_what_a_runtime_does_not_run_is_told(monkeypatch, tmp_path):
+def test_what_a_runtime_does_not_run_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(SetupError, match="`pip install xllamacpp`"):
         text_worker.prepare("llama.cpp", {"gguf": "none"}, 1, CONFIG, "float32", 64)
     with pytest.raises(SetupError, match="onnxruntime has no bfloat16 kernels"):
         text_worker.prepare("onnxruntime", {}, 1, CONFIG, "bfloat16", 64)
-
-    class Failing:
-        """A worker of which only ours works."""
-
-        def __init__(self, name):
-            self.name = name
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-        def ask(self, what, *_):
-            if self.name != text.OURS:
-                details = "scripts.errors.SetupError: error: no kernels for this CPU"
-                raise SetupError(f"the worker process failed: {what}", "", details)
-            return 1.0 if what == "prepare" else ([1], [2.0])
-
-    monkeypatch.setattr(text, "_start", Failing)
-    plan = text.Plan((64,), 8, 1, 1)
-    with contextlib.ExitStack() as stack:
-        names = [text.OURS, "openvino"]
-        loaded = text._load(names, {}, CONFIG, "bfloat16", plan, 1, stack, Console())
-    workers, facts, reasons = loaded
-    assert list(workers) == [text.OURS] and facts[text.OURS]["load_s"] == 3.0
-    assert reasons == {"openvino": "no kernels for this CPU"}
