@@ -16,11 +16,12 @@
 # under the License.
 """A language model that generates text, beside other runtimes: each in a process of its own.
 
-In a precision all run the same ONNX file, with open lengths; llama.cpp runs a GGUF file whose
-weights have as many bits. Keys and values are inputs and results of each run. No length of a new
-token is repeated while the speed of new tokens is measured, nor is that of a first token: a runtime
-that prepares for each length pays for that. What is measured after a past, and the prompts of 128
-and 512 tokens, is repeated, and the first such prompt is not counted.
+In a precision all run the same ONNX file, with open lengths; llama.cpp and openvino-genai run a
+GGUF file whose weights have as many bits. Keys and values are inputs and results of each run, but
+those of these two. No length of a new token is repeated while the speed of new tokens is measured,
+nor is that of a first token: a runtime that prepares for each length pays for that. What is
+measured after a past, and the prompts of 128 and 512 tokens, is repeated, and the first such prompt
+is not counted.
 """
 
 import contextlib
@@ -44,6 +45,7 @@ RUNTIMES = {
     OURS: "Relax",
     REFERENCE: "onnxruntime",
     "openvino": "OpenVINO",
+    "openvino-genai": "openvino-genai",
     "llama.cpp": "llama.cpp",
 }
 PROMPTS = (128, 512)

@@ -166,5 +166,7 @@ def test_what_a_runtime_does_not_run_is_told(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(SetupError, match="`pip install xllamacpp`"):
         text_worker.prepare("llama.cpp", {"gguf": "none"}, 1, CONFIG, "float32", 64)
+    with pytest.raises(SetupError, match="reads GGUF files of 8 or 4 bits only"):
+        text_worker.prepare("openvino-genai", {}, 1, CONFIG, "float32", 64)
     with pytest.raises(SetupError, match="onnxruntime has no bfloat16 kernels"):
         text_worker.prepare("onnxruntime", {}, 1, CONFIG, "bfloat16", 64)
