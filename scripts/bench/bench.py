@@ -106,6 +106,13 @@ def add_arguments(parser):
         metavar="N",
         help="with --text: new tokens of each prompt (default: 256)",
     )
+    parser.add_argument(
+        "--pasts",
+        type=lambda text: [options.count(past) for past in options.names(text)],
+        metavar="N,N",
+        help="with --text: new tokens after pasts of these lengths (default: 64,512,2048); "
+        "prompts of 512 tokens are measured if one is as long",
+    )
     options.add_relax(parser, "measure the plug-in for Relax beside Relay")
     parser.add_argument(
         "--tvm-alone", action="store_true", help="with --relax: TVM's Relax without oneDNN, too"
