@@ -53,7 +53,7 @@ def packed_bytes(partition):
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["as-matmul", "as-dense"])
-@pytest.mark.parametrize("columns", [64, 192, 1000], ids=str)
+@pytest.mark.parametrize("columns", [5, 64, 192, 1000], ids=str)
 def test_plans_of_all_lengths_share_weights(columns, transposed):
     shape = (columns, 96) if transposed else (96, columns)
     weight = rand(*shape, seed=1)
@@ -67,6 +67,9 @@ def test_plans_of_all_lengths_share_weights(columns, transposed):
         got = machine["main"](tvm.runtime.tensor(x)).numpy()
         # Sums of 96 products in float32.
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+    if columns < 64:
+        # Too few for blocks: rows are multiplied by the weight as oneDNN prefers.
+        return
     if "avx512" not in json.loads(partition["get_plan"]())["plans"][0]["primitives"][0]["impl"]:
         pytest.skip("oneDNN has one blocked layout for all numbers of rows with AVX-512 only")
     total, one = packed_bytes(partition)
