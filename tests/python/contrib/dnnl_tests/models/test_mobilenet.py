@@ -21,7 +21,7 @@ import pytest
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.marks import json_only
+from dnnl_tests.marks import json_only, nightly_after
 from dnnl_tests.models import workloads
 
 pytestmark = pytest.mark.slow
@@ -79,7 +79,7 @@ def test_all_heavy_ops_run_on_dnnl(mobilenet):
     assert 1 <= offload.partitions <= 2
 
 
-@pytest.mark.parametrize("executor", ["graph", "vm"])
+@pytest.mark.parametrize("executor", nightly_after(1, ["graph", "vm"]))
 def test_numbers_agree(mobilenet, executor):
     runner = testing.Runner(mobilenet.lib(executor))
     testing.assert_close(runner(mobilenet.inputs), mobilenet.reference, RTOL)
@@ -110,7 +110,7 @@ def test_plan_keeps_blocked_layouts_and_fuses(mobilenet):
     assert all(plan["arena_bytes"] <= plan["arena_bytes_unshared"] for plan in plans)
 
 
-@pytest.mark.parametrize("executor", ["graph", "vm"])
+@pytest.mark.parametrize("executor", nightly_after(1, ["graph", "vm"]))
 def test_exported_library_runs_in_a_new_process(mobilenet, executor, tmp_path):
     lib = mobilenet.lib(executor)
     path = tmp_path / "mobilenet.so"
