@@ -21,9 +21,6 @@ How a library is written as a whole, the tests of the Relay side show: the code 
 
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -92,38 +89,6 @@ def test_what_makes_another_library(tmp_path, monkeypatch):
     monkeypatch.setattr(tvm, "__version__", "0.0")
     cached(tmp_path)
     assert len(set(compiled)) == len(compiled) == len(ways) + 4
-
-
-def test_two_processes_make_one_library(tmp_path):
-    """They write at once, and a third one finds it: it may compile nothing."""
-    code = "import sys, test_dnnl_cache as test; print(test.cached(sys.argv[1]))"
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, tmp_path / "both"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for program in (code, code)
-    ]
-    printed = {process.communicate(timeout=300)[0].strip() for process in processes}
-    # Names in libraries may differ from one compilation to another, and so may their digests.
-    assert {process.returncode for process in processes} == {0}
-    keys = {os.path.basename(path).split("-")[0] for path in printed}
-    assert len(keys) == 1 and {str(entry) for entry in (tmp_path / "both").iterdir()} == printed
-    assert cached(tmp_path / "both") in printed
-    np.testing.assert_array_equal(*[called(path) for path in (*printed, *printed)][:2])
-
-
-def test_a_damaged_library_is_made_anew(tmp_path):
-    path = cached(tmp_path)
-    expected = called(path)
-    with open(path, "ab") as file:
-        file.write(b"!")
-    again = cached(tmp_path)
-    assert cache._name(os.path.basename(again).split("-")[0], Path(again)) == Path(again).name
-    np.testing.assert_array_equal(called(again), expected)
 
 
 def test_wrong_module():
