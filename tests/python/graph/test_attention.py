@@ -90,7 +90,10 @@ def masks(r, count=2):
     return [_matmul(r, _softmax(r, scores), value)]
 
 
-def selected(r, is_kept=True, number=float(np.finfo("float32").min), masked_at=None):
+LOWEST = float(np.finfo("float32").min)
+
+
+def selected(r, is_kept=True, number=LOWEST, masked_at=None):
     """Masks of truths, as GPT-2 and torch.masked_fill have them; the first row is hidden."""
     query, key, value = _inputs(r)
     scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(SCALE))

@@ -21,6 +21,8 @@ How a library is written as a whole, the tests of the Relay side show: the code 
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import onnx
