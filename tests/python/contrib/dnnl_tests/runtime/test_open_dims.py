@@ -176,7 +176,7 @@ def test_saved_and_loaded(tmp_path):
     path = str(tmp_path / "open.so")
     exe.mod.export_library(path)
     runner = testing.Runner(exe)
-    for shapes in IMAGES[:2]:
+    for shapes in IMAGES[:1]:
         inputs = {"x": rand(*shapes["x"])}
         got = testing.run_in_new_process(path, inputs, executor="vm")
         testing.assert_close(got, runner(inputs), rtol=0)
