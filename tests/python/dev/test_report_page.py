@@ -103,7 +103,7 @@ def browser(request):
     return request.param
 
 
-@pytest.mark.parametrize("font", ["DejaVu Sans", "monospace"])
+@pytest.mark.parametrize("font", nightly_after(1, ["DejaVu Sans", "monospace"]))
 def test_another_font_in_a_browser(font, browser, tmp_path):
     """Where there is no Arial, wider letters stay in their boxes."""
     pytest.importorskip("graphviz")

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from dnnl_tests.marks import nightly_after
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
@@ -15,7 +16,7 @@ from scripts.layout import ROOT
 from scripts.test import soak
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", nightly_after(1, [2, 1]))
 def test_a_few_seconds(threads):
     command = [sys.executable, "-m", "scripts", "soak", "--minutes", "0.08"]
     command += ["--threads", str(threads)]

@@ -23,7 +23,7 @@ from tvm.relay.op.contrib import dnnl
 
 from dnnl_tests.marks import has_avx2
 from dnnl_tests.quantized import Quantization, run_quantized
-from dnnl_tests.reference import conv, conv_transpose, pool, rand
+from dnnl_tests.reference import conv, rand
 from dnnl_tests.relay import module, partition
 
 DATA = {
@@ -108,27 +108,6 @@ def test_patches(data, per_channel):
     assert ["1x1 convolution" in variant for variant in variants] == [has_avx2()] * bool(steps)
 
 
-@pytest.mark.parametrize("out", OUT)
-@pytest.mark.parametrize("op", ["conv1d", "conv3d", "conv2d_transpose"])
-def test_other_convolutions(op, out):
-    data, out = DATA["u8-zero-point"], OUT[out]
-    spatial = int(op[4])
-    attrs = dict(kernel_size=(3,) * spatial, channels=8, padding=(1,) * spatial)
-    is_transposed = op.endswith("transpose")
-    weight = weight_scale(8, 1 if is_transposed else 0, True)
-    x, w = data.values(1, 4, *(6,) * spatial), weight.values(
-        8, 4, *(3,) * spatial, low=-60, high=60
-    )
-    if is_transposed:
-        w = np.ascontiguousarray(w.swapaxes(0, 1))
-    real = getattr(relay.nn, op)(
-        data.dequantize(data.var("x", *x.shape)), weight.dequantize(w), **attrs
-    )
-    reference = conv_transpose if is_transposed else conv
-    want = out.nearest(reference(data.real(x), weight.real(w), attrs))
-    run_quantized(out.quantize(real), {"x": x}, want, composites={f"dnnl.qnn.{op}_quantize": 1})
-
-
 @pytest.mark.parametrize("bits", RANGES)
 @pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
 @pytest.mark.parametrize("rows", [1, 5, 200])
@@ -149,24 +128,6 @@ def test_dense_bias_gelu(data, rows, per_channel, bits):
     )
 
 
-@pytest.mark.parametrize(
-    "lhs,rhs", [("u8", "s8"), ("s8", "s8"), ("u8-zero-point", "s8-zero-point")]
-)
-def test_batch_matmul_of_two_tensors(lhs, rhs):
-    lhs, rhs, out = DATA[lhs], DATA[rhs], OUT["s8"]
-    x, y = lhs.values(3, 8, 16), rhs.values(3, 12, 16, seed=1)
-    real = relay.nn.batch_matmul(
-        lhs.dequantize(lhs.var("x", *x.shape)), rhs.dequantize(rhs.var("y", *y.shape))
-    )
-    want = out.nearest(lhs.real(x) @ rhs.real(y).swapaxes(1, 2))
-    run_quantized(
-        out.quantize(real),
-        {"x": x, "y": y},
-        want,
-        composites={"dnnl.qnn.batch_matmul_quantize": 1},
-    )
-
-
 @pytest.mark.parametrize("out", OUT)
 @pytest.mark.parametrize("op", ["add", "multiply"])
 def test_binary_of_real_numbers(op, out):
@@ -178,17 +139,6 @@ def test_binary_of_real_numbers(op, out):
     name = f"dnnl.{op}_add_relu_quantize"
     steps = run_quantized(out.quantize(real), {"x": x}, out.nearest(want), composites={name: 1})
     assert len(steps) <= 1
-
-
-def test_result_in_float32():
-    """Without a quantize at its end an op still reads 8 bits."""
-    data, weight = DATA["u8-zero-point"], weight_scale(8, 0, True)
-    x, w = data.values(4, 16), weight.values(8, 16)
-    real = relay.nn.relu(
-        relay.nn.dense(data.dequantize(data.var("x", 4, 16)), weight.dequantize(w))
-    )
-    want = np.maximum(data.real(x) @ weight.real(w).T, 0).astype("float32")
-    run_quantized(real, {"x": x}, want, composites={"dnnl.qnn.dense_relu": 1})
 
 
 RESIDUALS = {
@@ -248,22 +198,6 @@ def test_residual_of_few_channels(channels):
     )
 
 
-@pytest.mark.parametrize("op", ["add", "subtract", "multiply"])
-def test_binary(op):
-    lhs, rhs, out = DATA["u8-zero-point"], DATA["s8-zero-point"], OUT["u8"]
-    x, y = lhs.values(2, 8, 5, 5), rhs.values(2, 8, 5, 5, seed=1)
-    real = getattr(relay, op)(
-        lhs.dequantize(lhs.var("x", *x.shape)), rhs.dequantize(rhs.var("y", *y.shape))
-    )
-    want = getattr(np, op)(lhs.real(x), rhs.real(y))
-    run_quantized(
-        out.quantize(real),
-        {"x": x, "y": y},
-        out.nearest(want),
-        composites={f"dnnl.qnn.{op}_quantize": 1},
-    )
-
-
 def test_sum_of_far_scales():
     """What stands for zero with a large scale adds nothing to a tensor of small numbers."""
     lhs, rhs = Quantization(21.6, 255, "uint8"), Quantization(1.3e-5, 255, "uint8")
@@ -273,50 +207,6 @@ def test_sum_of_far_scales():
     want = out.nearest(lhs.real(x) + rhs.real(y))
     run_quantized(
         out.quantize(real), {"x": x, "y": y}, want, composites={"dnnl.qnn.add_quantize": 1}
-    )
-
-
-@pytest.mark.parametrize("include_pad", [True, False], ids=["counts-padding", "excludes-padding"])
-@pytest.mark.parametrize("data", DATA)
-def test_avg_pool2d(data, include_pad):
-    data, out = DATA[data], OUT["u8"]
-    attrs = dict(pool_size=(3, 3), strides=(2, 2), padding=(1, 1), count_include_pad=include_pad)
-    x = data.values(1, 8, 9, 9)
-    real = relay.nn.avg_pool2d(data.dequantize(data.var("x", *x.shape)), **attrs)
-    want = out.nearest(pool(data.real(x), "avg", attrs))
-    run_quantized(
-        out.quantize(real), {"x": x}, want, composites={"dnnl.qnn.avg_pool2d_quantize": 1}
-    )
-
-
-def test_requantize():
-    data, out = DATA["s8-zero-point"], OUT["u8"]
-    x = data.values(3, 50)
-    run_quantized(
-        out.quantize(data.dequantize(data.var("x", 3, 50))),
-        {"x": x},
-        out.nearest(data.real(x)),
-        composites={"dnnl.dequantize_quantize": 1},
-    )
-
-
-@pytest.mark.parametrize("data", DATA)
-def test_alone(data):
-    """A quantize or a dequantize with nothing to fuse it to."""
-    data = DATA[data]
-    x = rand(3, 50)
-    run_quantized(
-        data.quantize(relay.var("x", shape=x.shape)),
-        {"x": x},
-        data.nearest(x.astype("float64")),
-        composites={},
-    )
-    q = data.values(3, 50)
-    run_quantized(
-        data.dequantize(data.var("x", 3, 50)),
-        {"x": q},
-        data.real(q).astype("float32"),
-        composites={},
     )
 
 

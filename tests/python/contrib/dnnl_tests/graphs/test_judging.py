@@ -184,7 +184,7 @@ def test_one_lucky_rounding_is_no_measure():
         assert not comparing.is_arithmetic(mod, inputs, [truth + 3e-6], [0], 1e-4)
 
 
-SEED, COUNT = 77000, 24
+SEED, COUNT = 77000, 64
 
 
 def test_random_quantized_graphs():
@@ -194,7 +194,9 @@ def test_random_quantized_graphs():
         for failure in statistics.failures
     )
     assert statistics.verdicts["same"] >= COUNT - 2
-    assert sum(statistics.offloaded.values()) == sum(statistics.calls.values())
+    left = statistics.calls - statistics.offloaded
+    # Averages whose padding does not stand for zero.
+    assert set(left) <= {"qnn.avg_pool2d", "nn.avg_pool2d"} and left.total() < 4, left
 
 
 def test_drawing():
@@ -214,7 +216,7 @@ def test_drawing():
 
 
 OPS = "conv1d conv2d conv3d conv1d_transpose conv2d_transpose conv3d_transpose dense batch_matmul"
-OPS += " avg_pool2d max_pool1d max_pool2d max_pool3d concatenate lone_relu lone_tanh sum rounded"
+OPS += " avg_pool2d max_pool1d max_pool2d max_pool3d concatenate lone_tanh sum rounded"
 OPS += (
     " qnn.conv2d qnn.conv2d_transpose qnn.conv2d_multiplier qnn.dense qnn.batch_matmul bias_along"
 )
@@ -223,7 +225,8 @@ OPS += " qnn.avg_pool2d int32_avg_pool2d qnn.add qnn.subtract qnn.mul qnn.requan
 
 @pytest.mark.parametrize("op", OPS.split())
 def test_ops_are_drawn(op):
-    assert any(op in name for seed in range(120) for name in draw(seed).ops)
+    """Among the graphs that run; a relu alone is in `fusion/test_quantized_eltwise.py`."""
+    assert any(op in name for seed in range(SEED, SEED + COUNT) for name in draw(seed).ops)
 
 
 def test_what_stays_is_drawn():

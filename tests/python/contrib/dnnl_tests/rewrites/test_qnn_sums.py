@@ -123,18 +123,6 @@ def test_bias_of_more_dimensions():
 
 
 @pytest.mark.parametrize("scale", [SCALES, np.float32(0.01)], ids=["per-channel", "per-tensor"])
-def test_bias_as_first_operand(scale):
-    one = Conv2d(scale=scale)
-    bias = bias_of(8).reshape(8, 1, 1)
-    run_quantized(
-        OUT.requantize(relay.const(bias) + one.expr, one.scale, 1),
-        one.inputs,
-        OUT.nearest(one.exact + one.real(bias)),
-        composites={"dnnl.qnn.conv2d_bias_quantize": 1},
-    )
-
-
-@pytest.mark.parametrize("scale", [SCALES, np.float32(0.01)], ids=["per-channel", "per-tensor"])
 def test_relu_of_the_sum(scale):
     """Between a bias and another, too."""
     one = Conv2d(scale=scale)
@@ -196,16 +184,6 @@ def test_conv_of_pytorch(groups, relu, constants):
     run_quantized(expr, {"x": x}, want, composites={name: 1})
 
 
-def test_linear_of_pytorch():
-    weight = Quantization(SCALES, 0, "int8", 0)
-    x, w, bias = DATA.values(5, 16), weight.values(8, 16, low=-64, high=64), bias_of(8)
-    expr = qnn.dense(DATA.var("x", 5, 16), relay.const(w), *parameters(DATA, weight), units=8)
-    scale = np.float32(DATA.scale) * SCALES
-    expr = as_pytorch(relay.nn.bias_add(expr, relay.const(bias)), scale, OUT)
-    want = OUT.nearest(DATA.real(x) @ weight.real(w).T + bias * scale.astype("float64"))
-    run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.dense_bias_quantize": 1})
-
-
 @pytest.mark.parametrize(
     "low, high, is_read",
     [
@@ -226,34 +204,6 @@ def test_bounds_of_a_cast(low, high, is_read):
     (got,) = direct.run(mod, one.inputs)
     # TVM cuts the fractions of the bounds off.
     assert_within_one_step(got, np.clip(steps, int(low), int(high)).astype("int64").astype("uint8"))
-
-
-@pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
-@pytest.mark.parametrize("layout", ["HWOI", "OIHW"])
-def test_depthwise_with_a_multiplier(layout, per_channel):
-    """TFLite's weight has the two outputs of a channel along an axis of their own."""
-    scale = SCALES if per_channel else np.float32(0.01)
-    attrs = dict(kernel_size=(3, 3), channels=8, groups=4, padding=(1, 1), kernel_layout=layout)
-    attrs["data_layout"] = "NHWC" if layout == "HWOI" else "NCHW"
-    axis = attrs["data_layout"].index("C")
-    x = DATA.values(*[dict(N=1, C=4, H=8, W=8)[c] for c in attrs["data_layout"]])
-    sizes = dict(O=4, I=2, H=3, W=3)
-    w = Quantization(1, 0, "int8").values(*[sizes[c] for c in layout], low=-64, high=64)
-    # As a convolution of groups has them.
-    merged = np.reshape(w, [dict(sizes, O=8, I=1)[c] for c in layout])
-    weight = Quantization(scale, 0, "int8", layout.index("O"))
-    bias, sum_scale = bias_of(8), np.float32(DATA.scale) * scale
-    expr = qnn.conv2d(DATA.var("x", *x.shape), relay.const(w), *parameters(DATA, weight), **attrs)
-    expr = relay.nn.bias_add(expr, relay.const(bias), axis)
-    shape = [-1 if i == axis else 1 for i in range(4)]
-    want = conv(DATA.real(x), weight.real(merged), attrs)
-    want = want + (bias * sum_scale.astype("float64")).reshape(shape)
-    run_quantized(
-        OUT.requantize(expr, sum_scale, axis),
-        {"x": x},
-        OUT.nearest(want),
-        composites={"dnnl.qnn.conv2d_bias_quantize": 1},
-    )
 
 
 PADDED = dict(pool_size=(3, 3), strides=(1, 1), padding=(1, 1))

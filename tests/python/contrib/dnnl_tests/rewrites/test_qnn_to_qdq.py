@@ -32,7 +32,7 @@ from dnnl_tests.quantized import (
     parameters,
     run_quantized,
 )
-from dnnl_tests.reference import conv, conv_transpose, pool
+from dnnl_tests.reference import conv, pool
 from dnnl_tests.relay import composites, module, partition
 
 DATA = Quantization(0.02, 131, "uint8")
@@ -41,35 +41,6 @@ OUT = Quantization(0.11, 120, "uint8")
 
 def const(value, dtype):
     return relay.const(np.array(value, dtype))
-
-
-@pytest.mark.parametrize("per_channel", [True, False], ids=["per-channel", "per-tensor"])
-@pytest.mark.parametrize("bias", ["none", "bias_add", "add"])
-@pytest.mark.parametrize("op", ["conv2d", "conv2d_transpose"])
-def test_conv(op, bias, per_channel):
-    attrs = dict(kernel_size=(3, 3), channels=8, padding=(1, 1))
-    is_transposed = op == "conv2d_transpose"
-    axis = 1 if is_transposed else 0
-    scale = np.linspace(0.004, 0.02, 8).astype("float32") if per_channel else np.float32(0.01)
-    weight = Quantization(scale, 0, "int8", axis)
-    x = DATA.values(1, 4, 6, 6)
-    w = weight.values(*((4, 8) if is_transposed else (8, 4)), 3, 3, low=-64, high=64)
-    b = np.random.default_rng(0).integers(-2000, 2000, 8).astype("int32")
-    expr = getattr(qnn, op)(
-        DATA.var("x", *x.shape), relay.const(w), *parameters(DATA, weight), **attrs
-    )
-    sum_scale = np.float32(0.02) * scale
-    reference = conv_transpose if is_transposed else conv
-    want, name = reference(DATA.real(x), weight.real(w), attrs), f"dnnl.qnn.{op}_quantize"
-    if bias == "bias_add":
-        expr = relay.nn.bias_add(expr, relay.const(b))
-    elif bias == "add":
-        expr = expr + relay.const(b.reshape(1, 8, 1, 1))
-    if bias != "none":
-        want = want + (b * sum_scale.astype("float64")).reshape(8, 1, 1)
-        name = f"dnnl.qnn.{op}_bias_quantize"
-    expr = OUT.requantize(expr, sum_scale, axis=1)
-    run_quantized(expr, {"x": x}, OUT.nearest(want), composites={name: 1})
 
 
 @pytest.mark.parametrize("axis", [2, -1])
@@ -118,19 +89,6 @@ def test_sum_that_becomes_float32():
     run_quantized(relay.cast(total, "float32"), {"x": x}, want, composites={"dnnl.qnn.dense": 1})
     real = qnn.dequantize(total, const(0.0002, "float32"), const(0, "int32"))
     run_quantized(real, {"x": x}, want * np.float32(0.0002), composites={"dnnl.qnn.dense": 1})
-
-
-@pytest.mark.parametrize("op", ["add", "subtract", "mul"])
-def test_binary(op):
-    lhs, rhs = DATA, Quantization(0.03, 10, "uint8")
-    x, y = lhs.values(2, 8, 5, 5), rhs.values(2, 8, 5, 5, seed=1)
-    params = [p for q in (lhs, rhs, OUT) for p in (q.scale_expr, q.zero_expr)]
-    expr = getattr(qnn, op)(lhs.var("x", *x.shape), rhs.var("y", *y.shape), *params)
-    name = {"mul": "multiply"}.get(op, op)
-    want = getattr(np, name)(lhs.real(x), rhs.real(y))
-    run_quantized(
-        expr, {"x": x, "y": y}, OUT.nearest(want), composites={f"dnnl.qnn.{name}_quantize": 1}
-    )
 
 
 def hard_swish(x):
@@ -203,20 +161,6 @@ def test_reason_of_the_float_op(op):
     assert report.reasons == {f"qnn.{op}": {REFUSED[op]: 1}}
 
 
-def test_batch_matmul():
-    other = Quantization(0.03, -7, "int8")
-    x, y = DATA.values(3, 5, 16), other.values(3, 8, 16, low=-64, high=64)
-    expr = qnn.batch_matmul(
-        DATA.var("x", *x.shape),
-        other.var("y", *y.shape),
-        *parameters(DATA, other),
-    )
-    want = OUT.nearest(DATA.real(x) @ other.real(y).swapaxes(1, 2))
-    expr = OUT.requantize(expr, np.float32(0.02) * np.float32(0.03))
-    counts = {"dnnl.qnn.batch_matmul_quantize": 1}
-    run_quantized(expr, {"x": x, "y": y}, want, composites=counts)
-
-
 @pytest.mark.parametrize("bias", [False, True], ids=["no-bias", "bias"])
 @pytest.mark.parametrize("weights", ["int8", "uint8"])
 def test_qlinear_conv(weights, bias):
@@ -267,19 +211,6 @@ def test_concatenate():
     )
     want = np.concatenate([x, OUT.nearest(other.real(y))], 1)
     run_quantized(expr, {"x": x, "y": y}, want, composites={"dnnl.dequantize_quantize": 1})
-
-
-@pytest.mark.parametrize("alone", [False, True], ids=["with-others", "alone"])
-def test_average_in_int32(alone):
-    """TFLite's importer averages in int32, where no op is one of oneDNN's."""
-    attrs = dict(pool_size=(2, 2), strides=(2, 2), layout="NHWC")
-    x = DATA.values(1, 8, 8, 4)
-    expr = relay.nn.avg_pool2d(relay.cast(DATA.var("x", *x.shape), "int32"), **attrs)
-    expr = relay.cast(expr, "uint8")
-    want = np.rint(pool(x.astype("float64"), "avg", attrs)).astype("uint8")
-    if not alone:
-        expr, want = DATA.dequantize(expr), DATA.real(want).astype("float32")
-    run_quantized(expr, {"x": x}, want, composites={"dnnl.qnn.avg_pool2d_quantize": 1})
 
 
 @pytest.mark.parametrize("zero", ["constant", "computed"])

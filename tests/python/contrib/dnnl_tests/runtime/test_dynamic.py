@@ -33,7 +33,6 @@ from tvm.testing import dnnl as testing
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.runtime.dynamic import DynamicModule, reference, relay_module
-from dnnl_tests.threads import on_threads
 
 pytestmark = json_only
 
@@ -78,56 +77,6 @@ def test_what_a_plan_tells():
     assert plans["bytes"] == sum(plans[key] for key in sums)
 
 
-@pytest.mark.parametrize("name", ["measure_primitives", "profile_primitives"])
-def test_primitives_of_the_latest_shape_are_measured(name):
-    module = DynamicModule((0,))
-    with pytest.raises(tvm.TVMError, match=f"{name} requires a run first"):
-        module[name](1)
-    module.run(rand(2, 3, 6, 6))
-    measured = json.loads(module[name](2))
-    kinds = [step["kind"] for step in module.plans()["plans"][0]["primitives"]]
-    assert [step["kind"] for step in measured] == kinds
-    assert all(step["microseconds"] > 0 for step in measured)
-
-
-def test_the_size_of_the_cache():
-    module = DynamicModule((0,))
-    resize = module["set_plan_cache_size"]
-    resize(2)
-    for batch in (1, 2, 3, 2):
-        module.run(rand(batch, 3, 6, 6))
-    assert [plan["input_shapes"] for plan in module.plans()["plans"]] == [
-        [[2, 3, 6, 6]],
-        [[3, 3, 6, 6]],
-    ]
-    resize(1)
-    assert len(module.plans()["plans"]) == 1
-    for size in (0, -1, 65537):
-        with pytest.raises(tvm.TVMError, match=f"must be from 1 to 65536, but is {size}"):
-            resize(size)
-
-
-BAD_INPUTS = {
-    "rank": (
-        rand(3, 6, 6),
-        r"input .* must be float32 \[\?, 3, 6, 6\], but is float32 \[3, 6, 6\]",
-    ),
-    "static-dim": (rand(2, 4, 6, 6), r"\[\?, 3, 6, 6\], but is float32 \[2, 4, 6, 6\]"),
-    "dtype": (rand(2, 3, 6, 6).astype("float64"), r"must be float32 .* but is float64"),
-    "batch-zero": (np.zeros((0, 3, 6, 6), "float32"), "null|size zero"),
-}
-
-
-@pytest.mark.parametrize("x, message", BAD_INPUTS.values(), ids=BAD_INPUTS.keys())
-def test_inputs_that_the_graph_cannot_take(x, message):
-    module = DynamicModule((0,))
-    result = tvm.nd.empty((2, 8, 6, 6))
-    with pytest.raises(tvm.TVMError, match=message):
-        module[module.symbol](tvm.nd.array(x), result)
-    good = rand(2, 3, 6, 6)
-    testing.assert_close([module.run(good)], [reference(good)], RTOL)
-
-
 def test_an_empty_batch_has_empty_results():
     module = DynamicModule((0,))
     call = module[module.symbol]
@@ -136,16 +85,6 @@ def test_an_empty_batch_has_empty_results():
     assert module.plans()["plans"] == []
     with pytest.raises(tvm.TVMError, match=r"output 0 must be float32 \[\?, 8, 6, 6\], but is"):
         call(empty, tvm.nd.empty((0, 8, 6, 5)))
-
-
-def test_results_must_have_the_shape_of_the_call():
-    module = DynamicModule((0,))
-    call = module[module.symbol]
-    x = tvm.nd.array(rand(2, 3, 6, 6))
-    with pytest.raises(tvm.TVMError, match=r"output 0 must be float32 \[2, 8, 6, 6\], but is"):
-        call(x, tvm.nd.empty((3, 8, 6, 6)))
-    with pytest.raises(tvm.TVMError, match="2 inputs and outputs are expected, but 1"):
-        call(x)
 
 
 def test_only_what_is_open_may_differ():
@@ -229,24 +168,6 @@ def test_an_executable_of_the_vm_runs_over_rpc(tmp_path, remote):
         machine.set_input("main", data)
         machine.invoke_stateful("main")
         testing.assert_close(machine.get_outputs(), [reference(x)], RTOL)
-
-
-def test_random_shapes_on_many_threads():
-    """More shapes than plans: what a thread runs is dropped by others, and right nevertheless."""
-    module = DynamicModule((0, 2))
-    module["set_plan_cache_size"](4)
-    shapes = [(batch, 3, height, 6) for batch in (1, 2, 3) for height in (5, 6, 7)]
-    inputs = [rand(*shape, seed=i) for i, shape in enumerate(shapes)]
-    expected = [reference(x) for x in inputs]
-
-    def work(seed):
-        rng = np.random.default_rng(seed)
-        for i in rng.integers(len(shapes), size=60):
-            testing.assert_close([module.run(inputs[i])], [expected[i]], RTOL)
-
-    on_threads(work)
-    plans = module.plans()
-    assert len(plans["plans"]) == 4 and plans["hits"] + plans["misses"] == 480
 
 
 @pytest.mark.timeout(600)

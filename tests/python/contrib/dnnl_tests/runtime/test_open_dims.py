@@ -25,7 +25,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.marks import json_only
+from dnnl_tests.marks import json_only, nightly_except
 from dnnl_tests.reference import conv2d, rand
 from dnnl_tests.relay import const, conv, module, partition, var
 
@@ -114,7 +114,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+EACH = ("conv-bias-relu", "max_pool", "dense", "softmax-open-axis", "slice-relu")
+
+
+@pytest.mark.parametrize("name", nightly_except(EACH, CASES))
 def test_family(name):
     make, sizes, composites = CASES[name]
     check(make(), sizes, composites)
@@ -173,7 +176,7 @@ def test_saved_and_loaded(tmp_path):
     path = str(tmp_path / "open.so")
     exe.mod.export_library(path)
     runner = testing.Runner(exe)
-    for shapes in IMAGES[:2]:
+    for shapes in IMAGES[:1]:
         inputs = {"x": rand(*shapes["x"])}
         got = testing.run_in_new_process(path, inputs, executor="vm")
         testing.assert_close(got, runner(inputs), rtol=0)
