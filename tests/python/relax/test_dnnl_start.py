@@ -24,6 +24,7 @@ import tvm
 import tvm_dnnl
 from dnnl_modules import X4, compiled, conv_bias_relu, module, run
 from onnx import TensorProto, helper
+from test_dnnl_cache import cached_file
 
 
 def in_new_process(program, *arguments):
@@ -80,6 +81,24 @@ def test_a_library_that_calls_functions_in_tvms_python(tmp_path):
         "assert result.tolist() == [[0, 1, 1], [1, 1, 2]]",
         tmp_path / "model.so",
     )
+
+
+def test_the_library_of_a_file_is_found_without_importing_tvm(tmp_path):
+    """Both kinds of processes compute the same key."""
+    x = np.ones((3, 8), "float32")
+    expected = cached_file(tmp_path)(x)
+    in_new_process(
+        "import sys, numpy, tvm_dnnl\n"
+        "path, folder, result = sys.argv[1:]\n"
+        "model = tvm_dnnl.cached_model(path, folder=folder, prune=False, target='llvm')\n"
+        "assert 'tvm' not in sys.modules and 'onnx' not in sys.modules\n"
+        "numpy.save(result, model(numpy.ones((3, 8), 'float32')))",
+        tmp_path / "model.onnx",
+        tmp_path / "cache",
+        tmp_path / "y.npy",
+    )
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+    assert len(list((tmp_path / "cache").iterdir())) == 1
 
 
 def test_a_module_partitioned_elsewhere_is_compiled():
