@@ -154,7 +154,8 @@ def key_of_file(
     api : Path
         The folder with the part of the backend that only this TVM has.
     libraries : Iterable[Path]
-        The libraries of TVM, oneDNN and the backend.
+        Libraries of TVM that this process may not have loaded; those that it has are part of the
+        key.
     options : dict
         Those of `partition_for_dnnl`.
     settings : str
@@ -173,8 +174,8 @@ def key_of_file(
     if tvm and hasattr(tvm, "transform"):
         passes, config = _passes(tvm), _config(tvm)
     how = repr((_sorted(options), settings, *passes)), tvm.ir.save_json(config) if config else ""
-    contents = [_content_of("", "", str(each)) for each in sorted(libraries)]
-    return _digest_of([*_of_this_cpu(api), *how, *contents, content])
+    contents = {_content_of("", "", str(each)) for each in libraries} | _loaded_libraries()
+    return _digest_of([*_of_this_cpu(api), *how, *sorted(contents), content])
 
 
 def _passes(tvm) -> tuple:
@@ -215,11 +216,16 @@ def _of_this_machine(tvm: ModuleType, api: Path) -> Iterator[str]:
     yield tvm.__version__
     version = tvm.get_global_func("runtime.contrib.dnnl.version", allow_missing=True)
     yield str(version and version())
+    yield from sorted(_loaded_libraries())
+    yield from _of_this_cpu(api)
+
+
+def _loaded_libraries() -> set[str]:
+    """Return what tells the contents of the libraries of TVM and oneDNN in this process."""
     # Address, rights, offset, device, inode and path of what is in memory.
     lines = (line.split(maxsplit=5) for line in _lines("/proc/self/maps"))
     files = {tuple(words[3:]) for words in lines if _is_library(words[-1])}
-    yield from sorted({_content_of(*file) for file in files})
-    yield from _of_this_cpu(api)
+    return {_content_of(*file) for file in files}
 
 
 def _of_this_cpu(api: Path) -> Iterator[str]:

@@ -257,13 +257,8 @@ def _versions() -> Iterator[str]:
 
 
 def _libraries() -> Iterator[Path]:
-    """Yield the libraries of TVM and those beside this backend."""
-    folders = (
-        Path(importlib.util.find_spec("tvm").origin).parent / "lib",
-        Path(__file__).parents[1],
-    )
-    for folder in folders:
-        yield from folder.glob("*.so*")
+    """Yield the libraries in TVM's package, of which a process without TVM has some."""
+    return (Path(importlib.util.find_spec("tvm").origin).parent / "lib").glob("*.so")
 
 
 def _load_module(path: str):
