@@ -188,7 +188,7 @@ def _others(workers, ids, plan, console):
 
     metrics, last = [], FIRST + 2 * (plan.rounds - 1)
     with console.step("first tokens"):
-        title = f"first token, new prompts of {FIRST} to {last}"
+        title = f"first token, new prompts of up to {last}"
         metrics.append(_turns(workers, title, 1, first, plan.rounds, console.note))
     for past in plan.pasts:
 
