@@ -281,7 +281,8 @@ void DequantizeWeights(const NodeReader& node, PlanBuilder* plan, const Recurren
     std::vector<float> floats(values.size());
     for (size_t i = 0; i < floats.size(); ++i) {
       const size_t row = i / columns;
-      floats[i] = static_cast<float>(values[i] - zero_points[row]) * scales[row];
+      // Integers of a damaged artifact could overflow.
+      floats[i] = (values[i] - static_cast<float>(zero_points[row])) * scales[row];
     }
     plan->SetInput(node, input, plan->NewConstant(floats).Reshaped(weight.dims()));
   }
