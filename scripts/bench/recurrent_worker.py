@@ -16,6 +16,7 @@
 # under the License.
 """ONNX models of one recurrent layer on one runtime, in a worker process."""
 
+import logging
 import time
 from pathlib import Path
 
@@ -66,6 +67,8 @@ def quantize(path, target):
     """Write the model as onnxruntime's `quantize_dynamic` does."""
     from onnxruntime import quantization
 
+    # Advice to run its pre-processing, of which one layer has no need.
+    logging.getLogger().setLevel(logging.ERROR)
     quantization.quantize_dynamic(path, target)
 
 

@@ -117,7 +117,7 @@ inline double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 /*! \brief One step of one sequence: the new h and c. */
 inline void Advance(const Layer& l, const float* x, const float* weight, const float* recurrent,
-             const float* bias, std::vector<double>* h, std::vector<double>* c) {
+                    const float* bias, std::vector<double>* h, std::vector<double>* c) {
   const int64_t size = l.hidden;
   const auto dot = [](const float* row, int64_t count, const auto& vector) {
     double sum = 0;
@@ -156,7 +156,8 @@ inline void Advance(const Layer& l, const float* x, const float* weight, const f
 }
 
 /*! \brief The results in float64. */
-inline std::vector<std::vector<double>> Reference(const Layer& l, const std::vector<Values>& operands) {
+inline std::vector<std::vector<double>> Reference(const Layer& l,
+                                                  const std::vector<Values>& operands) {
   const int64_t d = l.directions(), n = l.batch, size = l.hidden;
   std::vector<std::vector<double>> results = {std::vector<double>(l.steps * n * d * size)};
   results.resize(1 + l.states(), std::vector<double>(d * n * size));
@@ -258,7 +259,7 @@ inline Graph LayerGraph(const Layer& l, std::vector<Values>* operands, bool is_o
 
 /*! \brief What a plan computes of operands. */
 inline std::vector<Values> RunPlan(const Layer& l, const std::shared_ptr<const Plan>& plan,
-                            std::vector<Values>* operands) {
+                                   std::vector<Values>* operands) {
   const int64_t d = l.directions();
   std::vector<Values> results = {Values(l.steps * l.batch * d * l.hidden, 7.f)};
   results.resize(1 + l.states(), Values(d * l.batch * l.hidden, 7.f));
@@ -283,7 +284,7 @@ inline std::vector<std::vector<int64_t>> ShapesOf(const Layer& l) {
 
 /*! \brief The largest difference to the reference. */
 inline double ErrorOf(const Layer& l, const std::vector<Values>& results,
-               const std::vector<Values>& operands) {
+                      const std::vector<Values>& operands) {
   const auto expected = Reference(l, operands);
   double error = 0;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -307,10 +308,10 @@ inline void Check(const Layer& l, double tolerance = kTolerance) {
 }
 
 inline const std::vector<std::pair<std::string, bool>> kCells = {{"dnnl.lstm", false},
-                                                          {"dnnl.gru", false},
-                                                          {"dnnl.gru", true},
-                                                          {"dnnl.rnn", false},
-                                                          {"dnnl.rnn", true}};
+                                                                 {"dnnl.gru", false},
+                                                                 {"dnnl.gru", true},
+                                                                 {"dnnl.rnn", false},
+                                                                 {"dnnl.rnn", true}};
 
 /*! \brief What depends on a NaN is one, and nothing else. */
 inline void CheckNaN(const Layer& l) {

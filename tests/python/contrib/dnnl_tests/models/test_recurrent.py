@@ -26,6 +26,7 @@ from tvm import relay
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
+from tvm.contrib.onednn.rewrites import narrow_layers
 from tvm.contrib.onednn.rewrites.pipeline import rewrite
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.reader import RelayGraph
@@ -183,8 +184,28 @@ def test_open_batch():
     testing.assert_close(testing.run(mod, inputs, executor="vm"), expected, RTOL)
 
 
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_weights_in_bfloat16(monkeypatch, is_open):
+    """Those of large layers; data and states stay in float32."""
+    if not cpu.computes("bfloat16"):
+        pytest.skip("oneDNN does not support bfloat16 on this CPU")
+    monkeypatch.setattr(narrow_layers, "FEWEST_WEIGHTS", 1)
+    model = recurrent("LSTM", "bidirectional", has_initial=True)
+    inputs, expected = values(model)
+    if is_open:
+        for each in (*model.graph.input, *model.graph.output):
+            dims = each.type.tensor_type.shape.dim
+            dims[2 if each.name == "y" else 1].dim_param = "batch"
+    mod = dnnl.partition_for_dnnl(*dnnl.from_onnx(model), precision="bfloat16")
+    assert dnnl.offload_report(mod).composites == {"dnnl.lstm": 1}
+    got = testing.run(mod, inputs, executor="vm" if is_open else "graph")
+    # Not by accident equal, and each weight is off by 1 in 2**9 at most.
+    assert not np.allclose(got[0], expected[0], rtol=1e-5, atol=1e-6)
+    testing.assert_close(got, expected, 1e-2)
+
+
 def test_precision():
-    """A layer stays in float32."""
+    """A layer whose weights a cache holds stays in float32."""
     if not cpu.computes("bfloat16"):
         pytest.skip("oneDNN does not support bfloat16 on this CPU")
     model = LAYERS["gru-linear-both"]

@@ -188,8 +188,8 @@ std::vector<char> PackInt8(const std::vector<int8_t>& weights, const std::vector
 }
 
 RecurrentWeights Int8Weights(const void* packed, int64_t columns, int64_t size) {
-  const auto* vectors =
-      reinterpret_cast<const float*>(static_cast<const char*>(packed) + columns * PaddedToQuads(size));
+  const auto* vectors = reinterpret_cast<const float*>(static_cast<const char*>(packed) +
+                                                       columns * PaddedToQuads(size));
   return {packed, vectors, vectors + columns,
           reinterpret_cast<const int32_t*>(vectors + 2 * columns)};
 }

@@ -163,11 +163,12 @@ RecurrentBlocks::RecurrentBlocks(const RecurrentLayer& layer, WeightType type, i
   blocks = std::max((layer.batch + kMaxRows - 1) / kMaxRows, std::min(layer.batch, threads));
   rows = (layer.batch + blocks - 1) / blocks;
   blocks = (layer.batch + rows - 1) / rows;
-  const int64_t bytes = layer.gates() * layer.hidden * layer.hidden *
-                        static_cast<int64_t>(BytesOf(type));
+  const int64_t bytes =
+      layer.gates() * layer.hidden * layer.hidden * static_cast<int64_t>(BytesOf(type));
   const int64_t units = layer.directions * blocks, panels = padded() / kLanes;
   // One direction after the other, if each fits into the caches of all threads only.
-  groups = blocks == 1 && bytes > kCacheBytes ? 1 : std::min<int64_t>(units, std::max(1, num_threads));
+  groups =
+      blocks == 1 && bytes > kCacheBytes ? 1 : std::min<int64_t>(units, std::max(1, num_threads));
   shares = std::min({num_threads / groups, panels, bytes * rows / kShareBytes});
   shares = std::max<int64_t>(1, shares);
   if (shares == 1) groups = std::min<int64_t>(units, std::max(1, num_threads));
