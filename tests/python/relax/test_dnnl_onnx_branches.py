@@ -174,7 +174,8 @@ def test_branches_of_different_types_are_refused():
 LOOP = """g (float[1, 8] x) => (float[1, 8] last, float[a, b, c] y) {
     shape = Shape(x)  size = Gather(shape, axis)  steps = Div(size, two)
     last, y = Loop(limit, condition, x) <
-        body = b (int64 i, bool go, float[1, 8] state) => (bool more, float[1, 8] n, float[1, 8] s) {
+        body = b (int64 i, bool go, float[1, 8] state)
+            => (bool more, float[1, 8] n, float[1, 8] s) {
             m = MatMul(state, w)  t = Tanh(m)  f = Cast<to=1>(i)  n = Add(t, f)
             next = Add(i, one)  more = Less(next, steps)  s = Identity(n) }>
 }"""
