@@ -231,9 +231,9 @@ FAKE, CONV = {"dnnl.dynamic_fake_quantize": 1}, "dnnl.conv2d_bias"
 BIAS = {"dnnl.dynamic_quantize_scale": 1, "dnnl.divide": 1, "dnnl.floor": 1, "dnnl.multiply": 2}
 
 
-@pytest.mark.parametrize("zero", [121, 255])
+@pytest.mark.parametrize("zero, width", [(121, 10), (255, 10), (121, "n")])
 @pytest.mark.parametrize("attrs", [{}, dict(pads=[1, 0, 2, 1], group=2)], ids=["plain", "pads"])
-def test_dynamic_convolution_with_a_zero_point_of_the_weight(zero, attrs):
+def test_dynamic_convolution_with_a_zero_point_of_the_weight(zero, width, attrs):
     """The weight does not fit into int8 less its zero point: it computes in float32."""
     model = Model()
     quantized = model.op("DynamicQuantizeLinear", "x", outputs=3)
@@ -241,7 +241,7 @@ def test_dynamic_convolution_with_a_zero_point_of_the_weight(zero, attrs):
     y = model.product(quantized, weight, f32(0.01), np.uint8(zero), "ConvInteger", **attrs)
     y = model.op("Relu", model.op("Add", y, real(1, 8, 1, 1)))
     wanted = {**FAKE, f"{CONV}_relu": 1}
-    check_floats(model.done([1, 4, 9, 10], y), real(1, 4, 9, 10), wanted)
+    check_floats(model.done([1, 4, 9, width], y), real(1, 4, 9, 10), wanted)
 
 
 def test_dynamic_convolutions_in_one_partition():
