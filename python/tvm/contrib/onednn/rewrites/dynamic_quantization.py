@@ -98,7 +98,7 @@ def _read(node: Node) -> _Reading | None:
     if node.name not in _MATMULS or not node.is_call or node.type.dtype != "float32":
         return None
     data = node.operands[0]
-    if _is(data, "reshape"):
+    if is_op(data, "reshape"):
         # Relay's importer makes a batch of matrices of data of any rank.
         data = data.operands[0]
     quantized = None if getattr(node.attrs, "transpose_a", False) else read_data(data, node)
@@ -106,7 +106,7 @@ def _read(node: Node) -> _Reading | None:
         return None
     real, scale = quantized.data, quantized.scale
     rows = node
-    if len(node.users) == 1 and _is(node.users[0], "reshape") and node.scope == data.scope:
+    if len(node.users) == 1 and is_op(node.users[0], "reshape") and node.scope == data.scope:
         rows = node.users[0]
     if not quantized.is_in_steps:
         return _Reading(rows, real, np.float32(1.0))
@@ -136,13 +136,13 @@ class DynamicData(NamedTuple):
 
 def read_data(node: Node, reader: Node) -> DynamicData | None:
     """Read the dequantize of a tensor that is quantized by its smallest and largest element."""
-    if not _is(node, DEQUANTIZE):
+    if not is_op(node, DEQUANTIZE):
         return None
     bits, scale, zero = map(_untupled, node.operands)
-    if not _is(bits, QUANTIZE) or bits.type.dtype != "uint8" or bits.scope != reader.scope:
+    if not is_op(bits, QUANTIZE) or bits.type.dtype != "uint8" or bits.scope != reader.scope:
         return None
     real, own_scale, own_zero = map(_untupled, bits.operands)
-    if _uncast(zero) is not _uncast(own_zero) or not _is_of_range(own_scale, own_zero, real):
+    if uncast(zero) is not uncast(own_zero) or not _is_of_range(own_scale, own_zero, real):
         return None
     if scale is not own_scale and scalar_of(scale) != 1.0:
         return None
@@ -151,7 +151,7 @@ def read_data(node: Node, reader: Node) -> DynamicData | None:
 
 def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
     """Return the product of a matmul with the scale of its data, and what else it multiplies by."""
-    if len(node.users) != 1 or not _is(node.users[0], "multiply"):
+    if len(node.users) != 1 or not is_op(node.users[0], "multiply"):
         return None
     (product,) = node.users
     (other,) = [_untupled(o) for o in product.operands if o is not node] or [node]
@@ -159,7 +159,7 @@ def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
         return None
     if other is scale:
         return product, np.float32(1.0)
-    factors = other.operands if _is(other, "multiply") else []
+    factors = other.operands if is_op(other, "multiply") else []
     factors = [operand for operand in factors if _untupled(operand) is not scale]
     if len(factors) != 1 or not factors[0].is_constant:
         return None
@@ -174,10 +174,10 @@ def _weight_of(node: Node) -> _Weight | None:
     weight = node.operands[1]
     is_batch = node.name == "nn.batch_matmul"
     is_transposed = node.name == "nn.dense" or bool(getattr(node.attrs, "transpose_b", is_batch))
-    if _is(weight, "transpose") and list(weight.attrs.axes or ()) in ([], [1, 0]):
+    if is_op(weight, "transpose") and list(weight.attrs.axes or ()) in ([], [1, 0]):
         weight, is_transposed = weight.operands[0], not is_transposed
     axis = len(weight.type.shape) - (2 if is_transposed else 1)
-    if _is(weight, DEQUANTIZE) and all(operand.is_constant for operand in weight.operands):
+    if is_op(weight, DEQUANTIZE) and all(operand.is_constant for operand in weight.operands):
         source, (values, scale, zero) = weight.operands[0], (o.value for o in weight.operands)
         own = int(weight.attrs.axis) % values.ndim
         if max(scale.size, zero.size) > 1 and axis != own:
@@ -230,39 +230,39 @@ def _weight_operands(graph: Graph, weight: _Weight, factors: np.ndarray) -> list
 def _is_of_range(scale: Node, zero: Node, data: Node) -> bool:
     """Whether a scale and a zero point are those of ONNX's DynamicQuantizeLinear of some data."""
     guarded = scale
-    if _is(scale, "where") and len(scale.operands) == 3:
+    if is_op(scale, "where") and len(scale.operands) == 3:
         # A scale of zero becomes one.
         condition, one, guarded = scale.operands
-        is_guard = _is(condition, "equal") and condition.operands[0] is guarded
+        is_guard = is_op(condition, "equal") and condition.operands[0] is guarded
         if not is_guard or scalar_of(condition.operands[1]) != 0.0 or scalar_of(one) != 1.0:
             return False
-    if not _is(guarded, "divide") or scalar_of(guarded.operands[1]) != 255.0:
+    if not is_op(guarded, "divide") or scalar_of(guarded.operands[1]) != 255.0:
         return False
     difference = guarded.operands[0]
-    if not _is(difference, "subtract"):
+    if not is_op(difference, "subtract"):
         return False
     high, low = difference.operands
     if not _is_bound(high, "maximum", "max", data) or not _is_bound(low, "minimum", "min", data):
         return False
-    rounded = _uncast(zero)
-    if not (_is(rounded, "dnnl.round") or _is(rounded, "round")):
+    rounded = uncast(zero)
+    if not (is_op(rounded, "dnnl.round") or is_op(rounded, "round")):
         return False
     clip = rounded.operands[0]
-    if not _is(clip, "clip") or (clip.attrs.a_min, clip.attrs.a_max) != (0, 255):
+    if not is_op(clip, "clip") or (clip.attrs.a_min, clip.attrs.a_max) != (0, 255):
         return False
     shift = clip.operands[0]
-    if not _is(shift, "subtract") or scalar_of(shift.operands[0]) != 0.0:
+    if not is_op(shift, "subtract") or scalar_of(shift.operands[0]) != 0.0:
         return False
     quotient = shift.operands[1]
     # Where the smallest element is positive, the clip makes of it what it makes of zero.
-    smallest = quotient.operands[0] if _is(quotient, "divide") else None
+    smallest = quotient.operands[0] if is_op(quotient, "divide") else None
     is_low = smallest is low or (smallest is not None and _is_reduced(smallest, "min", data))
     return is_low and quotient.operands[1] is scale
 
 
 def _is_bound(node: Node, binary: str, reduction: str, data: Node) -> bool:
     """Whether a node is the largest, or smallest, of zero and all elements of some data."""
-    if not _is(node, binary):
+    if not is_op(node, binary):
         return False
     reduced = [operand for operand in node.operands if scalar_of(operand) != 0.0]
     return len(reduced) == 1 and _is_reduced(reduced[0], reduction, data)
@@ -272,15 +272,15 @@ def _is_reduced(node: Node, reduction: str, data: Node) -> bool:
     """Whether a node is a reduction of all elements of some data, in one step or several."""
     is_scalar = math.prod(size or 0 for size in node.type.shape) == 1
     each = node
-    while _is(each, reduction) and each is not data:
+    while is_op(each, reduction) and each is not data:
         each = each.operands[0]
     return is_scalar and each is data and node is not data
 
 
-def _uncast(node: Node) -> Node:
+def uncast(node: Node) -> Node:
     """Return what casts of integers in 8 bits or 32 are of."""
     node = _untupled(node)
-    while _is(node, "cast"):
+    while is_op(node, "cast"):
         node = _untupled(node.operands[0])
     return node
 
@@ -291,6 +291,6 @@ def _untupled(node: Node) -> Node:
     return node.operands[0].operands[node.attrs.index] if is_field else node
 
 
-def _is(node: Node, name: str) -> bool:
+def is_op(node: Node, name: str) -> bool:
     """Whether a node is an op, read as the table has it or not."""
     return node.kind == CALL and node.name is not None and node.name.removeprefix("relax.") == name

@@ -247,10 +247,8 @@ def compile(  # pylint: disable=redefined-builtin
         An ONNX model or its file, a program of PyTorch, or a module, partitioned or not.
     params : dict[str, tvm.runtime.Tensor] | None
         As for `partition_for_dnnl`.
-    shape : dict[str, Sequence[int]] | None
-        Shapes of an ONNX model's inputs; see `from_onnx`.
-    constants : Mapping[str, object] | None
-        Values of an ONNX model's inputs; see `from_onnx`.
+    shape, constants : Mapping | None
+        Shapes and values of an ONNX model's inputs; see `from_onnx`.
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
     options

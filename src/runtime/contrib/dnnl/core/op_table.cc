@@ -64,6 +64,9 @@ constexpr Family kRecurrent = {InferRecurrent,  LowerRecurrent, kAny,
 /*! \brief Reads the transposed views of heads, too. */
 constexpr Family kAttention = {InferAttention,  LowerAttention, kAny,
                                Fuses::kNothing, PostOp::kNone,  AttentionFlops};
+constexpr Family kDynamicFakeQuantize = {InferDynamicFakeQuantize, LowerDynamicFakeQuantize, kAny};
+constexpr Family kDynamicQuantizeScale = {InferDynamicQuantizeScale, LowerDynamicQuantizeScale,
+                                          kAny};
 constexpr Family kDynamicQuantizedDense = {InferDynamicQuantizedDense,
                                            LowerDynamicQuantizedDense,
                                            kAny,
@@ -106,9 +109,8 @@ const OpSpec kOps[] = {
     {"nn.matmul", 2, 2, kMatMul},
     {"nn.batch_matmul", 2, 2, kMatMul},
     {"dnnl.attention", 3, 5, kAttention},
-    {"dnnl.dynamic_fake_quantize", 1, 1, {InferDynamicFakeQuantize, LowerDynamicFakeQuantize, kAny}},
-    {"dnnl.dynamic_quantize_scale", 1, 1,
-     {InferDynamicQuantizeScale, LowerDynamicQuantizeScale, kAny}},
+    {"dnnl.dynamic_fake_quantize", 1, 1, kDynamicFakeQuantize},
+    {"dnnl.dynamic_quantize_scale", 1, 1, kDynamicQuantizeScale},
     {"dnnl.dynamic_quantized_dense", 4, 4, kDynamicQuantizedDense},
     {"dnnl.block_quantized_dense", 3, 4, kBlockQuantizedDense},
     {"nn.max_pool1d", 1, 1, kPool, algorithm::pooling_max},

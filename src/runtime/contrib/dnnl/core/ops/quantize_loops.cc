@@ -97,8 +97,7 @@ DNNL_FOR_CPUS void FakeQuantizeToUint8(const float* src, int64_t count, float sc
   for (; i + kBlock <= count; i += kBlock) {
     float block[kBlock];
     for (int k = 0; k < kBlock; ++k) {
-      block[k] =
-          scale * static_cast<float>(Quantized(src[i + k], scale, low, high, -kBitsOfRound));
+      block[k] = scale * static_cast<float>(Quantized(src[i + k], scale, low, high, -kBitsOfRound));
     }
     std::memcpy(dst + i, block, sizeof(block));
   }

@@ -27,20 +27,32 @@ from .quantized_node import QuantizedNode
 
 
 class ReverseSequence(OnnxOpConverter):
-    """Convert ReverseSequence of sequences whose length is constant, and the same for all."""
+    """Convert ReverseSequence with constant lengths of the sequences."""
 
     @classmethod
     def _impl_v10(cls, bb, inputs, attr, params):
         node = QuantizedNode("ReverseSequence", bb, attr)
         data, lengths = inputs[:2]
         node.require(is_constant(lengths), "sequence_lens that are not constant cannot be imported")
-        values, axis = np.unique(value_of(lengths)), int(attr.get("time_axis", 0))
-        size = (sizes(data.ty) or [None] * (axis + 1))[axis]
-        is_known = len(values) == 1 and size is not None
-        node.require(is_known, "sequence_lens that differ, or an open length, cannot be imported")
-        order = np.arange(size)
-        order[: values[0]] = order[: values[0]][::-1]
-        return relax.op.take(data, relax.const(order), axis=axis)
+        axis, batch = int(attr.get("time_axis", 0)), int(attr.get("batch_axis", 1))
+        shape = sizes(data.ty) or (None, None)
+        node.require(shape[axis] is not None, "an open length of the sequences cannot be imported")
+        orders = [_order(shape[axis], int(length)) for length in value_of(lengths)]
+        if all((each == orders[0]).all() for each in orders):
+            return relax.op.take(data, relax.const(orders[0]), axis=axis)
+        node.require(
+            None not in shape, "open sizes and sequence_lens that differ cannot be imported"
+        )
+        indices = np.stack(orders, axis=1 if batch else 0)
+        indices = indices.reshape(indices.shape + (1,) * (len(shape) - 2))
+        return relax.op.gather_elements(
+            data, relax.const(np.broadcast_to(indices, shape).copy()), axis=axis
+        )
+
+
+def _order(size: int, length: int) -> np.ndarray:
+    """Return the steps of a sequence with the first ones, up to its length, in reverse."""
+    return np.concatenate([np.arange(length)[::-1], np.arange(length, size)])
 
 
 CONVERTERS = {"ReverseSequence": ReverseSequence}
