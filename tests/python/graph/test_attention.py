@@ -31,6 +31,7 @@ from tvm.contrib.onednn.rewrites.attention import fuse_attention
 RULES = Rules(TABLE)
 BATCH, HEADS, GROUPS, QUERIES, KEYS, WIDTH = 2, 4, 2, 3, 5, 8
 SCALE = 0.25
+LOWEST = float(np.finfo("float32").min)
 MASK = (BATCH, 1, QUERIES, KEYS)
 
 
@@ -90,7 +91,7 @@ def masks(r, count=2):
     return [_matmul(r, _softmax(r, scores), value)]
 
 
-def selected(r, is_kept=True, number=float(np.finfo("float32").min), masked_at=None):
+def selected(r, is_kept=True, number=LOWEST, masked_at=None):
     """Masks of truths, as GPT-2 and torch.masked_fill have them; the first row is hidden."""
     query, key, value = _inputs(r)
     scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(SCALE))

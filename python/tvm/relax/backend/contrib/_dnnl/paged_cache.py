@@ -65,14 +65,14 @@ def offload_paged_attention(mod: ir.IRModule, rules: Rules) -> ir.IRModule:
 
 
 def _creates_cache(func: relax.Function) -> bool:
-    found = []
+    creations = []
 
     def visit(node):
         if isinstance(node, relax.ExternFunc) and node.global_symbol == _CREATE:
-            found.append(node)
+            creations.append(node)
 
     relax.analysis.post_order_visit(func, visit)
-    return bool(found)
+    return bool(creations)
 
 
 def _is_supported(call: relax.Call) -> bool:
