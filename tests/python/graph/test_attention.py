@@ -31,6 +31,7 @@ from tvm.contrib.onednn.rewrites.attention import fuse_attention
 RULES = Rules(TABLE)
 BATCH, HEADS, GROUPS, QUERIES, KEYS, WIDTH = 2, 4, 2, 3, 5, 8
 SCALE = 0.25
+LOWEST = float(np.finfo("float32").min)
 MASK = (BATCH, 1, QUERIES, KEYS)
 
 
@@ -88,9 +89,6 @@ def masks(r, count=2):
     for _ in range(count - 1):
         scores = r.call("add", r.input(BATCH, 1, 1, KEYS), scores)
     return [_matmul(r, _softmax(r, scores), value)]
-
-
-LOWEST = float(np.finfo("float32").min)
 
 
 def selected(r, is_kept=True, number=LOWEST, masked_at=None):

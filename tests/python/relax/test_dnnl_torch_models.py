@@ -114,8 +114,8 @@ def step(batch, length):
 )
 def test_llama(with_cache, args, figures):
     """TVM's importer fails at the empty cache and at inputs that are no tensors."""
-    found, kinds = check(Llama(with_cache).eval(), args)
-    assert found == figures and kinds["dnnl.attention"] == 2
+    counts, kinds = check(Llama(with_cache).eval(), args)
+    assert counts == figures and kinds["dnnl.attention"] == 2
 
 
 class Gpt2(Llama):

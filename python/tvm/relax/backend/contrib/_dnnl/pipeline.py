@@ -28,6 +28,7 @@ from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.contrib.onednn.rewrites.pipeline import rewrite
 
+from .paged_cache import offload_paged_attention
 from .reader import RelaxGraph
 from .reading import own_functions
 from .relax_report import RelaxDescription
@@ -62,7 +63,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
     mod = relax.transform.ConvertToDataflow()(relax.transform.Normalize()(mod))
     mod = on_each_function(mod, "partition", step, record.failures)
-    mod = without_dead_code(mod)
+    mod = without_dead_code(offload_paged_attention(mod, rules))
     return mod.with_attr(ATTR, record.to_json())
 
 

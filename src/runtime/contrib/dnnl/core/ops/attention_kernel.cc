@@ -44,6 +44,9 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // With fewer rows, keys are not transposed: that takes longer than the sums of lanes.
 constexpr int64_t kPackedRows = 6;
 
+// Of a row without keys: a number that has no part in a sum, and is finite.
+constexpr float kLowestLogSum = -5e4f;
+
 /*! \brief A range of rows, and of keys. */
 struct Task {
   int64_t batch, kv_head, first_row, rows, first_key, last_key;
@@ -154,8 +157,12 @@ DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& 
         }
       }
     }
-    StoreRow<W>(sums, divisor, shape.value_width,
-                data.result + rows.In(shape.result, task.batch, r));
+    const int64_t at = rows.In(shape.result, task.batch, r);
+    StoreRow<W>(sums, divisor, shape.value_width, data.result + at);
+    if (data.log_sums == nullptr) continue;
+    constexpr float kLog2OfE = 1.44269504f;
+    data.log_sums[at / shape.value_width] =
+        is_masked ? kLowestLogSum : work.maximum[r] * kLog2OfE + std::log2(work.total[r]);
   }
 }
 
@@ -227,9 +234,16 @@ DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& da
     last = std::max(last, rows.Keys(shape, r));
   }
   last = std::min(last, task.last_key);
-  for (int64_t first = task.first_key; first < last; first += kKeys) {
-    const int64_t count = std::min(kKeys, last - first);
-    const T* key = keys + first * shape.key[2];
+  for (int64_t first = task.first_key, count = 0; first < last; first += count) {
+    count = std::min(kKeys, last - first);
+    int64_t page = 0, row = first;
+    if (shape.page_rows != 0) {
+      page = data.pages[first / shape.page_rows] * shape.page;
+      row = first % shape.page_rows;
+      count = std::min(count, shape.page_rows - row);
+    }
+    const T* key = keys + page + row * shape.key[2];
+    const T* value = values + page + row * shape.value[2];
     if (task.rows < kPackedRows) {
       Dots<W>(task.rows, work.query, key, shape.key[2], count, shape.width, work.scores);
     } else {
@@ -239,8 +253,8 @@ DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& da
                   shape.width, work.scores, kKeys);
     }
     SoftmaxRows<W>(shape, data, task, rows, work, first, count);
-    Multiply<W>(task.rows, shape.value_width, work.scores, kKeys, values + first * shape.value[2],
-                shape.value[2], count, work.sums, shape.value_width);
+    Multiply<W>(task.rows, shape.value_width, work.scores, kKeys, value, shape.value[2], count,
+                work.sums, shape.value_width);
   }
 }
 

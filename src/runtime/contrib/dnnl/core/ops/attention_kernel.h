@@ -50,6 +50,8 @@ struct AttentionShape {
    *        key.
    */
   std::array<std::array<int64_t, 4>, kAttentionMasks> masks;
+  /*! \brief Rows of a page of keys and values, and elements from page to page; 0 for no pages. */
+  int64_t page_rows, page;
   float scale;
   bool is_causal;
   ZeroRows zeros;
@@ -73,6 +75,13 @@ struct AttentionData {
   std::array<const void*, kAttentionMasks> masks;
   std::array<bool, kAttentionMasks> mask_is_float;
   T* result;
+  /*! \brief The number of each page of a sequence, where there are pages. */
+  const int32_t* pages = nullptr;
+  /*!
+   * \brief If not nullptr: the logarithm to base 2 of the sum of exponentials of each row of the
+   *        result, in its order.
+   */
+  float* log_sums = nullptr;
   /*! \brief AttentionWorkspace() floats for each of `threads`. */
   float* workspace;
   int64_t threads;
