@@ -258,8 +258,7 @@ Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want, 
   const auto [root, offset] = plan_->Locate(value.buffer);
   const bool is_transposed = IsTransposed(value.md) && want.get_ndims() == 2;
   const SharedConstants::Packing packing{
-      plan_->buffers[root].data, offset,
-      is_transposed ? value.md.permute_axes({1, 0}) : value.md,
+      plan_->buffers[root].data, offset, is_transposed ? value.md.permute_axes({1, 0}) : value.md,
       is_transposed ? want.permute_axes({1, 0}) : want, is_weight};
   buffer.data = SharedConstants::Global()->FindPacked(packing);
   if (buffer.data != nullptr) {
