@@ -99,10 +99,17 @@ void MultiplyDataPanels(const float*, int64_t, int64_t, const float*, int64_t, f
 
 #endif
 
-void PackPanel(const float* data, int64_t rows, int64_t count, float* panel) {
+void PackPanel(const float* data, int64_t rows, int64_t stride, const int32_t* order, int64_t count,
+               float* panel) {
   for (int64_t k = 0; k < count; ++k) {
-    for (int64_t m = 0; m < kPanelRows; ++m) {
-      panel[k * kPanelRows + m] = m < rows ? data[m * count + k] : 0.f;
+    float* to = panel + k * kPanelRows;
+    if (order[k] < 0 || rows < kPanelRows) std::fill(to, to + kPanelRows, 0.f);
+    if (order[k] < 0) continue;
+    const float* from = data + order[k];
+    if (rows == kPanelRows) {
+      for (int64_t m = 0; m < kPanelRows; ++m) to[m] = from[m * stride];
+    } else {
+      for (int64_t m = 0; m < rows; ++m) to[m] = from[m * stride];
     }
   }
 }

@@ -33,8 +33,15 @@ constexpr int64_t kPanelRows = 16;
 /*! \brief Whether this CPU has the vectors for it; oneDNN's sgemm is faster otherwise. */
 bool HasPanelProducts();
 
-/*! \brief Copy up to kPanelRows rows of `count` elements into a panel; the others are zero. */
-void PackPanel(const float* data, int64_t rows, int64_t count, float* panel);
+/*!
+ * \brief Copy up to kPanelRows rows into a panel; the others are zero.
+ *
+ * \param stride The elements from one row of data to the next.
+ * \param order For each of `count` elements of a row of the panel, which of the row of data it is;
+ *              negative for zero.
+ */
+void PackPanel(const float* data, int64_t rows, int64_t stride, const int32_t* order, int64_t count,
+               float* panel);
 
 /*!
  * \brief dst[m * dst_stride + n] = row m of data times row n of weights.

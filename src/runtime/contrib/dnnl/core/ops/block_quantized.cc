@@ -22,7 +22,10 @@
  * \brief Matmuls of float32 rows by weights of 4 or 8 bits with a scale for each block of a row.
  */
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "../exec/parallel.h"
 #include "../op_table.h"
@@ -51,7 +54,11 @@ struct Sizes {
   }
   bool has_few_rows() const { return rows <= kMostRows; }
   /*! \brief Whether data is packed into panels of rows; else oneDNN's sgemm reads it. */
-  bool packs_data() const { return !has_few_rows() && HasPanelProducts(); }
+  bool packs_data() const {
+    // Up to this float32 has all integers, by which the order of a row is known.
+    constexpr int64_t kMostSummed = 1 << 24;
+    return !has_few_rows() && summed < kMostSummed && HasPanelProducts();
+  }
   int64_t panel_rows() const { return (rows + kPanelRows - 1) / kPanelRows * kPanelRows; }
 };
 
@@ -94,14 +101,14 @@ void Dequantize(const Sizes& s, const Addresses& a, int64_t first, int64_t begin
  *
  * sgemm would pack all rows for each panel. A thread multiplies the channels that it dequantizes.
  */
-void RunPackedRows(const Sizes& s, const Addresses& a) {
+void RunPackedRows(const Sizes& s, const int32_t* order, const Addresses& a) {
   constexpr int64_t kGroup = 8;
   const int64_t padded = s.padded();
   ParallelFor(s.panel_rows() / kPanelRows, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = i * kPanelRows;
-      PackPanel(a.arranged + row * padded, std::min(kPanelRows, s.rows - row), padded,
-                a.packed + row * padded);
+      PackPanel(a.data + row * s.summed, std::min(kPanelRows, s.rows - row), s.summed, order,
+                padded, a.packed + row * padded);
     }
   });
   for (int64_t first = 0; first < s.channels; first += s.panel()) {
@@ -126,6 +133,16 @@ void RunManyRows(const Sizes& s, const Addresses& a) {
   }
 }
 
+/*! \brief Of each element of an arranged row, which of the row it is; -1 for zeros. */
+std::vector<int32_t> ArrangedOrder(const Sizes& s) {
+  std::vector<float> numbers(s.summed), arranged(s.padded()), sums(s.blocks);
+  std::iota(numbers.begin(), numbers.end(), 1.f);
+  ArrangeRow(numbers.data(), s.summed, s.bits, s.block, s.blocks, arranged.data(), sums.data());
+  std::vector<int32_t> order;
+  for (const float number : arranged) order.push_back(static_cast<int32_t>(number) - 1);
+  return order;
+}
+
 void Run(const Sizes& s, const Addresses& a) {
   ParallelFor(s.rows, 4, [&](int64_t begin, int64_t end) {
     for (int64_t m = begin; m < end; ++m) {
@@ -133,13 +150,7 @@ void Run(const Sizes& s, const Addresses& a) {
                  a.arranged + m * s.padded(), a.sums + m * s.blocks);
     }
   });
-  if (s.has_few_rows()) {
-    RunFewRows(s, a);
-  } else if (s.packs_data()) {
-    RunPackedRows(s, a);
-  } else {
-    RunManyRows(s, a);
-  }
+  s.has_few_rows() ? RunFewRows(s, a) : RunManyRows(s, a);
 }
 
 Sizes ReadSizes(const NodeReader& node, const Dims& data, const Dims& scales) {
@@ -197,20 +208,32 @@ void LowerBlockQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
   const bool is_few = sizes.has_few_rows();
   // One workspace: arranged rows, the sums of their blocks, a panel of weights, and packed rows.
   // The panel is aligned as the rows are.
-  const int64_t arranged = sizes.rows * sizes.padded();
-  const int64_t sums = (sizes.rows * sizes.blocks + 15) / 16 * 16;
+  const bool packs = sizes.packs_data();
+  const int64_t arranged = packs ? 0 : sizes.rows * sizes.padded();
+  const int64_t sums = packs ? 0 : (sizes.rows * sizes.blocks + 15) / 16 * 16;
   const int64_t panel = is_few ? 0 : sizes.panel() * sizes.padded();
-  const int64_t packed = sizes.packs_data() ? sizes.panel_rows() * sizes.padded() : 0;
+  const int64_t packed = packs ? sizes.panel_rows() * sizes.padded() : 0;
   const Tensor workspace = floats(arranged + sums + panel + packed);
   const Tensor dst = plan->NewTensor(PlainDesc(node.OutDims(), node.OutType()));
-  const auto run = [sizes, arranged, sums, panel,
+  const auto order = std::make_shared<const std::vector<int32_t>>(packs ? ArrangedOrder(sizes)
+                                                                        : std::vector<int32_t>());
+  const auto run = [sizes, arranged, sums, panel, order,
                     has_zeros = zero_points.defined()](void* const* at) {
     auto* const floats = static_cast<float*>(at[4]);
-    Run(sizes,
-        {static_cast<const float*>(at[0]), static_cast<const uint8_t*>(at[1]),
-         static_cast<const float*>(at[2]), has_zeros ? static_cast<const uint8_t*>(at[5]) : nullptr,
-         floats, floats + arranged, floats + arranged + sums, floats + arranged + sums + panel,
-         static_cast<float*>(at[3])});
+    const Addresses addresses = {static_cast<const float*>(at[0]),
+                                 static_cast<const uint8_t*>(at[1]),
+                                 static_cast<const float*>(at[2]),
+                                 has_zeros ? static_cast<const uint8_t*>(at[5]) : nullptr,
+                                 floats,
+                                 floats + arranged,
+                                 floats + arranged + sums,
+                                 floats + arranged + sums + panel,
+                                 static_cast<float*>(at[3])};
+    if (order->empty()) {
+      Run(sizes, addresses);
+    } else {
+      RunPackedRows(sizes, order->data(), addresses);
+    }
   };
   PlanBuilder::Args args = {{DNNL_ARG_SRC, data},
                             {DNNL_ARG_WEIGHTS, weight},
