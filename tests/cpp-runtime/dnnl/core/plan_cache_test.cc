@@ -26,6 +26,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <stdexcept>
@@ -312,6 +314,43 @@ TEST(DNNLPlanCache, FindsPackedWeightsBeforeTheyArePacked) {
   two.reset();
   const auto again = MakePlanFor(graph, {1});
   EXPECT_EQ(static_cast<const float*>(WeightsOf(*again).get())[0], 2);
+}
+
+/*! \brief Rows of an open number by a constant matrix that begins at an odd address. */
+TEST(DNNLPlanCache, OneRowAndManyShareWeightsOfAnyAddress) {
+  constexpr int64_t kInputs = 48, kColumns = 128;
+  std::vector<char> bytes(kInputs * kColumns * sizeof(float) + 1);
+  void* unaligned = bytes.data() + 1;
+  for (int64_t i = 0; i < kInputs * kColumns; ++i) {
+    const auto value = static_cast<float>(i % 7 - 3);
+    std::memcpy(static_cast<char*>(unaligned) + i * sizeof(float), &value, sizeof(float));
+  }
+  Graph graph;
+  graph.symbol = graph.name = "main";
+  graph.has_other_shapes = true;
+  const TensorType x{{kOpen, kInputs}, kFloat}, w{{kColumns, kInputs}, kFloat};
+  const TensorType y{{kOpen, kColumns}, kFloat};
+  graph.inputs = {{{0, 0}, {"input x", x}}};
+  graph.constants = {{{{1, 0}, {"w", w}}, {unaligned, [](void*) {}}}};
+  graph.nodes = {{2, "nn.dense", {}, {{0, 0}, {1, 0}}, {y}}};
+  graph.outputs = {{{2, 0}, {"output 0", y}}};
+  std::vector<std::shared_ptr<const Plan>> plans;
+  for (int64_t rows : {50, 1, 200}) {
+    plans.push_back(MakePlanFor(graph, {rows}));
+    std::vector<float> data(rows * kInputs, 1.f), result(rows * kColumns);
+    Context(plans.back()).Run({data.data(), result.data()}, nullptr);
+    for (int64_t i = 0; i < rows * kColumns; ++i) {
+      float expected = 0;
+      for (int64_t k = 0; k < kInputs; ++k) {
+        expected += static_cast<float>((i % kColumns * kInputs + k) % 7 - 3);
+      }
+      // Sums of small integers are exact.
+      if (!EXPECT_EQ(result[i], expected)) return;
+    }
+  }
+  const bool is_blocked = plans[0]->steps[0].info.impl.rfind("brg", 0) == 0;
+  if (!is_blocked || dnnl_get_effective_cpu_isa() < dnnl_cpu_isa_avx512_core) return;
+  for (const auto& plan : plans) EXPECT_TRUE(WeightsOf(*plan) == WeightsOf(*plans[0]));
 }
 
 TEST(DNNLPlanCache, IsAsLargeAsTheEnvironmentSays) {

@@ -22,11 +22,15 @@
  * \brief Matmuls of float32 rows by weights of 4 or 8 bits with a scale for each block of a row.
  */
 #include <algorithm>
+#include <memory>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "../exec/parallel.h"
 #include "../op_table.h"
 #include "block_loops.h"
+#include "block_panels.h"
 #include "rows.h"
 #include "types.h"
 
@@ -48,6 +52,14 @@ struct Sizes {
     const int64_t most = kPanelBytes / (padded() * static_cast<int64_t>(sizeof(float)));
     return std::min(channels, std::max<int64_t>(16, most / 16 * 16));
   }
+  bool has_few_rows() const { return rows <= kMostRows; }
+  /*! \brief Whether data is packed into panels of rows; else oneDNN's sgemm reads it. */
+  bool packs_data() const {
+    // Up to this float32 has all integers, by which the order of a row is known.
+    constexpr int64_t kMostSummed = 1 << 24;
+    return !has_few_rows() && summed < kMostSummed && HasPanelProducts();
+  }
+  int64_t panel_rows() const { return (rows + kPanelRows - 1) / kPanelRows * kPanelRows; }
 };
 
 /*! \brief The addresses of a run. */
@@ -56,7 +68,7 @@ struct Addresses {
   const uint8_t* values;
   const float* scales;
   const uint8_t* zero_points;
-  float *arranged, *sums, *panel;
+  float *arranged, *sums, *panel, *packed;
   float* dst;
 
   BlockRow Channel(const Sizes& s, int64_t n) const {
@@ -77,19 +89,58 @@ void RunFewRows(const Sizes& s, const Addresses& a) {
   });
 }
 
+/*! \brief Dequantize some channels of a panel that begins at channel `first`. */
+void Dequantize(const Sizes& s, const Addresses& a, int64_t first, int64_t begin, int64_t end) {
+  for (int64_t n = begin; n < end; ++n) {
+    DequantizeBlocks(a.Channel(s, first + n), s.bits, s.block, s.blocks, a.panel + n * s.padded());
+  }
+}
+
+/*!
+ * \brief Multiply many rows, packed once, by a panel of dequantized weights after the other.
+ *
+ * sgemm would pack all rows for each panel. A thread multiplies the channels that it dequantizes.
+ */
+void RunPackedRows(const Sizes& s, const int32_t* order, const Addresses& a) {
+  constexpr int64_t kGroup = 8;
+  const int64_t padded = s.padded();
+  ParallelFor(s.panel_rows() / kPanelRows, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i * kPanelRows;
+      PackPanel(a.data + row * s.summed, std::min(kPanelRows, s.rows - row), s.summed, order,
+                padded, a.packed + row * padded);
+    }
+  });
+  for (int64_t first = 0; first < s.channels; first += s.panel()) {
+    const int64_t count = std::min(s.panel(), s.channels - first);
+    ParallelFor((count + kGroup - 1) / kGroup, 1, [&](int64_t begin, int64_t end) {
+      const int64_t from = begin * kGroup, to = std::min(count, end * kGroup);
+      Dequantize(s, a, first, from, to);
+      MultiplyDataPanels(a.panel + from * padded, to - from, padded, a.packed, s.rows,
+                         a.dst + first + from, s.channels);
+    });
+  }
+}
+
 /*! \brief Multiply many rows by a panel of dequantized weights after the other. */
 void RunManyRows(const Sizes& s, const Addresses& a) {
   const int64_t padded = s.padded();
   for (int64_t first = 0; first < s.channels; first += s.panel()) {
     const int64_t count = std::min(s.panel(), s.channels - first);
-    ParallelFor(count, 4, [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        DequantizeBlocks(a.Channel(s, first + n), s.bits, s.block, s.blocks, a.panel + n * padded);
-      }
-    });
+    ParallelFor(count, 4, [&](int64_t begin, int64_t end) { Dequantize(s, a, first, begin, end); });
     dnnl_sgemm('N', 'T', s.rows, count, padded, 1.f, a.arranged, padded, a.panel, padded, 0.f,
                a.dst + first, s.channels);
   }
+}
+
+/*! \brief Of each element of an arranged row, which of the row it is; -1 for zeros. */
+std::vector<int32_t> ArrangedOrder(const Sizes& s) {
+  std::vector<float> numbers(s.summed), arranged(s.padded()), sums(s.blocks);
+  std::iota(numbers.begin(), numbers.end(), 1.f);
+  ArrangeRow(numbers.data(), s.summed, s.bits, s.block, s.blocks, arranged.data(), sums.data());
+  std::vector<int32_t> order;
+  for (const float number : arranged) order.push_back(static_cast<int32_t>(number) - 1);
+  return order;
 }
 
 void Run(const Sizes& s, const Addresses& a) {
@@ -99,7 +150,7 @@ void Run(const Sizes& s, const Addresses& a) {
                  a.arranged + m * s.padded(), a.sums + m * s.blocks);
     }
   });
-  s.rows <= kMostRows ? RunFewRows(s, a) : RunManyRows(s, a);
+  s.has_few_rows() ? RunFewRows(s, a) : RunManyRows(s, a);
 }
 
 Sizes ReadSizes(const NodeReader& node, const Dims& data, const Dims& scales) {
@@ -154,19 +205,35 @@ void LowerBlockQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
   const auto floats = [&](int64_t count) {
     return plan->NewTensor(PlainDesc({count}, dnnl::memory::data_type::f32));
   };
-  const bool is_few = sizes.rows <= kMostRows;
-  // One workspace: arranged rows, the sums of their blocks, and a panel of weights.
+  const bool is_few = sizes.has_few_rows();
+  // One workspace: arranged rows, the sums of their blocks, a panel of weights, and packed rows.
   // The panel is aligned as the rows are.
-  const int64_t arranged = sizes.rows * sizes.padded();
-  const int64_t sums = (sizes.rows * sizes.blocks + 15) / 16 * 16;
-  const Tensor workspace = floats(arranged + sums + (is_few ? 0 : sizes.panel() * sizes.padded()));
+  const bool packs = sizes.packs_data();
+  const int64_t arranged = packs ? 0 : sizes.rows * sizes.padded();
+  const int64_t sums = packs ? 0 : (sizes.rows * sizes.blocks + 15) / 16 * 16;
+  const int64_t panel = is_few ? 0 : sizes.panel() * sizes.padded();
+  const int64_t packed = packs ? sizes.panel_rows() * sizes.padded() : 0;
+  const Tensor workspace = floats(arranged + sums + panel + packed);
   const Tensor dst = plan->NewTensor(PlainDesc(node.OutDims(), node.OutType()));
-  const auto run = [sizes, arranged, sums, has_zeros = zero_points.defined()](void* const* at) {
+  const auto order = std::make_shared<const std::vector<int32_t>>(packs ? ArrangedOrder(sizes)
+                                                                        : std::vector<int32_t>());
+  const auto run = [sizes, arranged, sums, panel, order,
+                    has_zeros = zero_points.defined()](void* const* at) {
     auto* const floats = static_cast<float*>(at[4]);
-    Run(sizes,
-        {static_cast<const float*>(at[0]), static_cast<const uint8_t*>(at[1]),
-         static_cast<const float*>(at[2]), has_zeros ? static_cast<const uint8_t*>(at[5]) : nullptr,
-         floats, floats + arranged, floats + arranged + sums, static_cast<float*>(at[3])});
+    const Addresses addresses = {static_cast<const float*>(at[0]),
+                                 static_cast<const uint8_t*>(at[1]),
+                                 static_cast<const float*>(at[2]),
+                                 has_zeros ? static_cast<const uint8_t*>(at[5]) : nullptr,
+                                 floats,
+                                 floats + arranged,
+                                 floats + arranged + sums,
+                                 floats + arranged + sums + panel,
+                                 static_cast<float*>(at[3])};
+    if (order->empty()) {
+      Run(sizes, addresses);
+    } else {
+      RunPackedRows(sizes, order->data(), addresses);
+    }
   };
   PlanBuilder::Args args = {{DNNL_ARG_SRC, data},
                             {DNNL_ARG_WEIGHTS, weight},

@@ -69,24 +69,6 @@ MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const MatMulOperands& opera
   return desc && SkipWrong(&desc, hazards) ? desc : MatMul::primitive_desc();
 }
 
-/*!
- * \brief The source in a layout that oneDNN reads correctly.
- *
- * If there are more threads than matrices, oneDNN 3.2.0 splits long sums of a transposed source
- * among threads on AVX-512, and mixes up the partial sums of the matrices. 3.2.1 does not.
- */
-dnnl::memory::desc SrcDesc(const MatMulOperands& operands) {
-  constexpr int64_t kLongSum = 2048;
-  const dnnl::memory::desc src = operands.src.md;
-  const Dims dims = src.get_dims(), strides = src.get_strides();
-  const int64_t matrices =
-      NumElements(operands.dst_dims) / (*(operands.dst_dims.end() - 2) * operands.dst_dims.back());
-  const bool is_transposed = strides.back() != 1 && *(strides.end() - 2) == 1;
-  const bool is_wrong = IsUnpatched() && is_transposed && matrices > 1 && dims.back() >= kLongSum &&
-                        CurrentNumThreads() > matrices;
-  return is_wrong ? PlainDesc(dims, src.get_data_type()) : src;
-}
-
 /*! \brief The descriptor for the best layouts; empty where oneDNN has none. */
 MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
                                 const MatMulOperands& operands, const FusedOps& fused) {
@@ -100,11 +82,11 @@ MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
   const bool is_constant = plan->IsConstant(operands.weights);
   if (is_constant && operands.is_flat && !operands.int8) {
     const auto shared = SharedWeightLayout(*plan, operands.weights.md.permute_axes({1, 0}));
-    const auto desc = shared ? create(SrcDesc(operands), shared->permute_axes({1, 0}))
+    const auto desc = shared ? create(operands.SrcDesc(), shared->permute_axes({1, 0}))
                              : MatMul::primitive_desc();
     if (desc && IsBlockGemm(desc)) return desc;
   }
-  const auto desc = create(SrcDesc(operands), is_constant ? packed : operands.weights.md);
+  const auto desc = create(operands.SrcDesc(), is_constant ? packed : operands.weights.md);
   if (desc && IsBlockGemm(desc)) return desc;
   if (operands.is_interleaved) return {};
   const auto free = create(AnyDesc(operands.src.md), packed);

@@ -27,6 +27,8 @@
 #include <utility>
 #include <vector>
 
+#include "../exec/threads.h"
+#include "../implementation.h"
 #include "../post_ops.h"
 #include "dynamic_quantize.h"
 #include "rows.h"
@@ -131,6 +133,18 @@ Dims MatMulOperands::View(const Dims& dims) const {
          : is_flat      ? AsRows(dims)
          : is_batch     ? AsMatrices(dims)
                         : dims;
+}
+
+dnnl::memory::desc MatMulOperands::SrcDesc() const {
+  // If there are more threads than matrices, oneDNN 3.2.0 splits long sums of a transposed source
+  // among threads on AVX-512, and mixes up the partial sums of the matrices. 3.2.1 does not.
+  constexpr int64_t kLongSum = 2048;
+  const Dims dims = src.md.get_dims(), strides = src.md.get_strides();
+  const int64_t matrices = NumElements(dst_dims) / (*(dst_dims.end() - 2) * dst_dims.back());
+  const bool is_transposed = strides.back() != 1 && *(strides.end() - 2) == 1;
+  const bool is_wrong = IsUnpatched() && is_transposed && matrices > 1 && dims.back() >= kLongSum &&
+                        CurrentNumThreads() > matrices;
+  return is_wrong ? PlainDesc(dims, src.md.get_data_type()) : src.md;
 }
 
 Tensor Transposed(const Tensor& value) {

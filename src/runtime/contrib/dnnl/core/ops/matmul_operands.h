@@ -56,6 +56,8 @@ struct MatMulOperands {
 
   /*! \brief Dims of the result, or of an operand of its rank, as the matmul sees them. */
   Dims View(const Dims& dims) const;
+  /*! \brief The source in a layout that oneDNN reads correctly. */
+  dnnl::memory::desc SrcDesc() const;
 };
 
 /*! \brief A view with the last two dimensions swapped. */

@@ -39,6 +39,15 @@ int AxisOf(const NodeReader& node, const Dims& data) {
   return node.Axis("axis", 0, static_cast<int>(data.size()));
 }
 
+/*!
+ * \brief A constant as bytes, which need no alignment. A table of embeddings stays in the file of
+ * its library then, of which only the pages of rows that are read come into memory.
+ */
+Tensor AsBytes(const Tensor& value) {
+  const auto size = static_cast<int64_t>(value.md.get_size());
+  return {value.buffer, PlainDesc({size}, dnnl::memory::data_type::u8)};
+}
+
 }  // namespace
 
 Types InferTake(const NodeReader& node, const Types& inputs) {
@@ -90,7 +99,9 @@ void LowerTake(const NodeReader& node, PlanBuilder* plan) {
     });
   };
   plan->EmitKernel(node, "gather", run,
-                   {{DNNL_ARG_SRC_0, data}, {DNNL_ARG_SRC_1, indices}, {DNNL_ARG_DST, dst}});
+                   {{DNNL_ARG_SRC_0, plan->IsConstant(data) ? AsBytes(data) : data},
+                    {DNNL_ARG_SRC_1, indices},
+                    {DNNL_ARG_DST, dst}});
   plan->SetOutput(node, dst);
 }
 

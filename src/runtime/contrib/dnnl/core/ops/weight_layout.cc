@@ -45,8 +45,8 @@ std::optional<dnnl::memory::desc> LayoutForOneRow(const dnnl::engine& engine,
   const dnnl::memory::desc dst(Dims{1, dims[0]}, matrix.get_data_type(),
                                dnnl::memory::format_tag::ab);
   const dnnl::inner_product_forward::primitive_desc desc(
-      engine, dnnl::prop_kind::forward_inference, src, AnyDesc(matrix), dst,
-      PlanBuilder::NewAttr(), /*allow_empty=*/true);
+      engine, dnnl::prop_kind::forward_inference, src, AnyDesc(matrix), dst, PlanBuilder::NewAttr(),
+      /*allow_empty=*/true);
   if (!desc || !IsBlockGemm(desc)) return std::nullopt;
   return desc.weights_desc();
 }

@@ -109,8 +109,11 @@ void Align(const dnnl::memory::desc& md, bool may_release, Buffer* buffer) {
  * of each other's weights, and should find what the other packed.
  */
 bool IsTransposed(const dnnl::memory::desc& md) {
-  return md.get_ndims() == 2 && md.get_format_kind() == dnnl::memory::format_kind::blocked &&
-         md.get_inner_nblks() == 0 && md.get_strides()[0] < md.get_strides()[1];
+  // Packed weights of 8 bits are followed by sums, whose descriptor oneDNN does not permute.
+  const bool is_float = dnnl::memory::data_type_size(md.get_data_type()) > 1;
+  return is_float && md.get_ndims() == 2 &&
+         md.get_format_kind() == dnnl::memory::format_kind::blocked && md.get_inner_nblks() == 0 &&
+         md.get_strides()[0] < md.get_strides()[1];
 }
 
 /*! \brief Whether two pointers keep the same object alive. */
@@ -256,10 +259,11 @@ void PlanBuilder::RunNow(const Mark& mark) {
 Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want, bool is_weight) {
   Buffer buffer(BufferKind::kConstant, want.get_size());
   const auto [root, offset] = plan_->Locate(value.buffer);
-  const bool is_transposed = IsTransposed(value.md) && want.get_ndims() == 2;
+  const bool is_transposed = IsTransposed(value.md) && want.get_ndims() == 2 &&
+                             want.get_format_kind() == dnnl::memory::format_kind::blocked &&
+                             want.get_data_type() == value.dtype();
   const SharedConstants::Packing packing{
-      plan_->buffers[root].data, offset,
-      is_transposed ? value.md.permute_axes({1, 0}) : value.md,
+      plan_->buffers[root].data, offset, is_transposed ? value.md.permute_axes({1, 0}) : value.md,
       is_transposed ? want.permute_axes({1, 0}) : want, is_weight};
   buffer.data = SharedConstants::Global()->FindPacked(packing);
   if (buffer.data != nullptr) {

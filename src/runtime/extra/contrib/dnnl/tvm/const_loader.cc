@@ -166,8 +166,7 @@ class ConstLoader : public ffi::ModuleObj {
   /*! \brief Give all modules their constants, once. A failure may be tried again. */
   void Initialise() {
     if (is_initialised_) return;
-    const StoredConstants stored =
-        WithFFIErrors([this]() { return ReadConstants(stored_.bytes); });
+    const StoredConstants stored = WithFFIErrors([this]() { return ReadConstants(stored_.bytes); });
     for (const ffi::Any& import : imports_) {
       const auto module = import.cast<ffi::Module>();
       const ffi::Optional<ffi::String> symbol = SymbolOf(module);
