@@ -240,7 +240,10 @@ class PlanBuilder {
   void EmitReorder(const std::string& node, const Tensor& from, const Tensor& to);
   /*! \brief The index in Plan::tensors of this tensor, added when it is new. */
   int TensorIndex(const Tensor& tensor);
-  int AddBuffer(Buffer buffer);
+  int AddBuffer(Buffer buffer) {
+    plan_->buffers.push_back(std::move(buffer));
+    return static_cast<int>(plan_->buffers.size()) - 1;
+  }
   /*! \brief A constant with a copy of these bytes. */
   Tensor ConstantOf(const void* data, const dnnl::memory::desc& md);
   /*! \brief The value in the wanted layout: itself, or a reordered copy. */
