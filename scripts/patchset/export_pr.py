@@ -124,12 +124,12 @@ def _grow(commits, plan, series):
         }
         definers = growth.definers(table, {p: s.data.decode() for p, s in states.items()})
         first = owner(series, table)
-        whole, last = commits[first].states.pop(table), None
+        complete, previous = commits[first].states.pop(table), None
         for name in list(commits)[order[first] :]:
             later = {f for f, path in definers.items() if order[owner(series, path)] > order[name]}
-            state = whole._replace(data=growth.without(whole.data.decode(), later).encode())
-            if state != last:
-                commits[name].states[table] = last = state
+            state = complete._replace(data=growth.without(complete.data.decode(), later).encode())
+            if state != previous:
+                commits[name].states[table] = previous = state
 
 
 def sizes_of(commits: list, originals: dict) -> list:

@@ -45,11 +45,11 @@ def definers(table: str, texts: dict) -> dict:
         The series' C++ files by path.
     """
     declared = set(_DECLARED.findall(texts[str(PurePosixPath(table).with_suffix(".h"))]))
-    found = {}
+    definer_of = {}
     for path, text in texts.items():
         if path.endswith(".cc"):
-            found.update({name: path for name in declared & set(_DEFINED.findall(text))})
-    return found
+            definer_of.update({name: path for name in declared & set(_DEFINED.findall(text))})
+    return definer_of
 
 
 def without(text: str, missing: set) -> str:
