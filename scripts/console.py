@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Progress on the terminal. All of it goes to stderr, so stdout stays the command's own."""
 
 import os
@@ -21,6 +6,9 @@ import shutil
 import sys
 import threading
 import time
+
+_BAR = 20  # characters
+_CLEAR = "\r\x1b[K"  # the line
 
 
 class Console:
@@ -45,11 +33,17 @@ class Console:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
 
     def say(self, text):
-        """Print a line."""
-        print(text, file=self.stream, flush=True)
+        """Print a line, in the place of the one that a running step shows on a terminal."""
+        print(f"{_CLEAR}{text}" if self.live else text, file=self.stream, flush=True)
 
-    def note(self, text):
-        """Say what the running step does now, for the next line that tells of it."""
+    def note(self, text, done=0, total=0):
+        """Say what the running step does now, and how far it is, for its next line."""
+        if total:
+            filled = _BAR * done // total
+            bar = "#" * filled + "." * (_BAR - filled)
+            text = (
+                f"[{bar}] {done} of {total}, {text}" if self.live else f"{done} of {total}, {text}"
+            )
         self._note = text
 
     def step(self, label, after=0.0):
@@ -85,7 +79,7 @@ class _Step:
                 continue
             # A line that wraps could not be redrawn.
             line = line[: shutil.get_terminal_size().columns - 1]
-            print(f"\r\x1b[K{line}", end="", file=self.console.stream, flush=True)
+            print(f"{_CLEAR}{line}", end="", file=self.console.stream, flush=True)
 
     def __enter__(self):
         self.start = time.monotonic()
@@ -100,8 +94,6 @@ class _Step:
         self.ticker.join()
         if not self.shown and kind is None:
             return False
-        if self.console.live:
-            print("\r\x1b[K", end="", file=self.console.stream)
         seconds = time.monotonic() - self.start
         if kind is None:
             verdict = self.console.paint("done", "32")

@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Runs a command in the prepared environment, and exits with its code.
 
 `python`, `pytest`, `tvmc` and your own scripts see the TVM tree with the oneDNN backend; with
@@ -100,9 +85,11 @@ def run_command(args, words):
     # Of `bench`, and of `demo`: a language model, which runs on the plug-in.
     measures_text = measures and getattr(args, "text", False)
     has_language_model = measures_text or getattr(args, "prompt", None) is not None
-    if getattr(args, "relax", False) or has_language_model:
+    measures_first = getattr(args, "first", False)
+    if getattr(args, "relax", False) or has_language_model or measures_first:
         layout, also = (layout, [PluginLayout()]) if measures else (PluginLayout(), [])
-    more = [PackageModels] if getattr(args, "packages", False) else []
+    has_packages = getattr(args, "packages", False) or (measures_first and not args.model)
+    more = [PackageModels] if has_packages else []
     is_timed = measures and getattr(args, "time", True)
     groups = ("bench",) if is_timed else ()
     if has_language_model:

@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """An ONNX file that the user named: what it reads, and how TVM imports it."""
 
 import numpy as np
@@ -30,6 +15,8 @@ class OnnxModel:
         The file.
     shapes : dict of str to tuple of int
         Shapes of inputs that have no fixed one, or another; also sizes of named dimensions.
+    constants : dict of str to number
+        Values of inputs that the imported module does not have.
 
     Attributes
     ----------
@@ -39,11 +26,11 @@ class OnnxModel:
         By input its dimensions, "?" for an open one.
     """
 
-    def __init__(self, path, shapes=()):
+    def __init__(self, path, shapes=(), constants=()):
         import onnx
         from tvm.contrib.onednn.frontend import prepare
 
-        self.path, self.given = path, {}
+        self.path, self.given, self.constants = path, {}, dict(constants)
         try:
             self.proto = onnx.load(path)
         except OSError as error:
@@ -77,13 +64,13 @@ class OnnxModel:
         """Import the model into Relay; return the module and its parameters."""
         from tvm.relay.op.contrib.dnnl import from_onnx
 
-        return self._imported(lambda: from_onnx(self.proto))
+        return self._imported(lambda: from_onnx(self.proto, constants=self.constants))
 
     def to_relax(self):
         """Import the model into Relax; return the module."""
         from tvm_dnnl import from_onnx
 
-        return self._imported(lambda: from_onnx(self.proto))
+        return self._imported(lambda: from_onnx(self.proto, constants=self.constants))
 
     def _imported(self, load):
         try:

@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Options that several commands share, and the types of their values.
 
 What parses the command line runs on any Python, before the environment is there: only the standard
@@ -31,6 +16,9 @@ from scripts.errors import SetupError
 # partition_for_dnnl makes of a float32 model.
 INT8 = ("int8", "int8-s8")
 PRECISIONS = ("float32", "bfloat16", "float16", *INT8)
+# Of a language model: int8 quantizes data as the model runs; the last two have only their weights
+# in few bits, with a scale for each block.
+TEXT_PRECISIONS = ("float32", "bfloat16", INT8[0], "int8-weights", "int4-weights")
 PICTURES = (".png", ".svg", ".pdf")
 
 

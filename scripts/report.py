@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Reports which ops of an ONNX model run on oneDNN, how they are fused, and why the others do not.
 
 The report is a table; --html adds a page with the graph drawn, --json a file for programs. --run
@@ -193,12 +178,11 @@ def main(args):
     exclude = [name for name in args.exclude.split(",") if name]
     console = Console()
     # The name alone: there is to be room for what it does now.
-    with console.step(f"{Path(args.model).name}: partition for oneDNN"):
+    with console.step(f"{Path(args.model).name}: partition for oneDNN"), shown(console):
         console.note("import")
         mod, params = load(args, console)
         try:
-            with shown(console):
-                mod = dnnl.partition_for_dnnl(mod, params, prune=not args.no_prune, exclude=exclude)
+            mod = dnnl.partition_for_dnnl(mod, params, prune=not args.no_prune, exclude=exclude)
         except ValueError as error:
             raise SetupError(str(error)) from error
         report = dnnl.offload_report(mod)

@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Measures models on TVM with DNNL, beside the limit and beside other runtimes.
 
 The limit is the sum of the same oneDNN primitives run alone in the same process. All that is
@@ -25,7 +10,8 @@ compile, export, load and run, and the memory. With --callers it is the throughp
 all threads, as many callers as threads, and what other runtimes offer for many callers. With
 --open-dims it is libraries whose batch, image size or length is open. With --relax it is the
 plug-in for Relax, beside Relay. With --busy it is beside processes that keep the CPUs busy. With
---text it is a language model on the plug-in: prompts, first tokens, further ones, and memory.
+--text it is a language model on the plug-in: prompts, first tokens, further ones, and memory. With
+--first it is the time from the start of a process to its first answer.
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
@@ -41,6 +27,7 @@ from scripts.files import write_atomically
 
 # The precisions that are measured when none is named.
 PRECISIONS = ("float32", "bfloat16", "int8")
+_ALL_PRECISIONS = tuple(dict.fromkeys([*options.PRECISIONS, *options.TEXT_PRECISIONS]))
 FORMAT = "dnnl-bench-3"
 # Options that do not go together.
 CONFLICTS = (
@@ -55,7 +42,8 @@ CONFLICTS = (
     ("cache", "codegen"),
     ("tvm_alone", "open_dims"),
     ("plot", "callers"),
-    *(("text", name) for name in ("model", "models", "precision", "cache", "relax", "plot")),
+    *(("text", name) for name in ("model", "models", "cache", "relax", "plot")),
+    *(("first", name) for name in ("precision", "cache", "relax", "plot")),
 )
 
 
@@ -71,9 +59,10 @@ def add_arguments(parser):
     )
     parser.add_argument(
         "--precision",
-        type=options.some_of(options.PRECISIONS, "precision"),
+        type=options.some_of(_ALL_PRECISIONS, "precision"),
         metavar="A,B",
-        help=f"only these of {', '.join(options.PRECISIONS)} (default: {', '.join(PRECISIONS)})",
+        help=f"only these of {', '.join(options.PRECISIONS)} (default: {', '.join(PRECISIONS)}); "
+        f"with --text of {', '.join(options.TEXT_PRECISIONS)} (default: all)",
     )
     options.add_cache(parser)
     options.add_measurement(parser, repeat=100)
@@ -98,14 +87,19 @@ def add_arguments(parser):
     mode.add_argument(
         "--text",
         action="store_true",
-        help="measure SmolLM2-135M, at most 5 runs of each (a download of 130 MB)",
+        help="measure SmolLM2-135M, at most 3 runs of each (a download of 130 MB)",
+    )
+    mode.add_argument(
+        "--first",
+        action="store_true",
+        help="measure the first answer of fresh processes, at most 7 of each, stage by stage",
     )
     parser.add_argument(
         "--tokens",
         type=options.count,
-        default=64,
+        default=256,
         metavar="N",
-        help="with --text: new tokens of each prompt (default: 64)",
+        help="with --text: new tokens of each prompt (default: 256)",
     )
     options.add_relax(parser, "measure the plug-in for Relax beside Relay")
     parser.add_argument(
@@ -121,6 +115,11 @@ def check(args):
                 args.model if name == "model" else f"--{name.replace('_', '-')}" for name in pair
             )
             raise SetupError(f"{first} does not go with {second}", "leave one of them away.")
+    known = options.TEXT_PRECISIONS if args.text else options.PRECISIONS
+    for precision in args.precision or ():
+        if precision not in known:
+            mode = "with --text" if args.text else "without --text"
+            raise SetupError(f"--precision {precision} {mode}", f"choose of {', '.join(known)}.")
     if args.tvm_alone and not args.relax:
         raise SetupError("--tvm-alone goes with --relax", "add that.")
 
@@ -208,6 +207,10 @@ def main(args):
         from scripts.bench import text
 
         return text.main(args)
+    if args.first:
+        from scripts.bench import first
+
+        return first.main(args)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl

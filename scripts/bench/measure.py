@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Timing on a shared machine: warm up, sample, report the median and the spread."""
 
 import contextlib
@@ -124,7 +109,7 @@ def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
     rounds : int
         How often each takes its turn.
     note : callable, optional
-        Is told the round that runs.
+        Is called with a text, the rounds that are done, and all rounds.
 
     Returns
     -------
@@ -135,7 +120,7 @@ def take_turns(samplers, repeat, rounds=ROUNDS, note=None):
     samples = {name: [] for name in samplers}
     for turn in range(rounds):
         if note:
-            note(f"round {turn + 1} of {rounds}")
+            note("rounds", turn, rounds)
         share = repeat * (turn + 1) // rounds - repeat * turn // rounds
         names = list(samplers)
         for name in names if turn % 2 == 0 else reversed(names):

@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Models on Relax and the plug-in, in a worker process that keeps them by their keys."""
 
 import json
@@ -43,6 +28,8 @@ class Model:
         The CPU that LLVM compiles for.
     precision : str or None
         What oneDNN computes in; None for TVM without oneDNN.
+    constants : dict of str to number
+        Values of inputs that are constants of the compiled model.
 
     Attributes
     ----------
@@ -54,9 +41,9 @@ class Model:
         What it took to load the compiled model, with no primitive of oneDNN in its cache.
     """
 
-    def __init__(self, path, shapes, cpu, precision):
-        model = OnnxModel(path, shapes)
-        self._names = list(model.shapes)
+    def __init__(self, path, shapes, cpu, precision, constants=()):
+        model = OnnxModel(path, shapes, constants)
+        self._names = [name for name in model.shapes if name not in model.constants]
         self.facts = {}
         mod = model.to_relax()
         if precision is None:

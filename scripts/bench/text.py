@@ -16,16 +16,19 @@
 # under the License.
 """A language model that generates text, beside other runtimes: each in a process of its own.
 
-All run the same float32 ONNX file, with open lengths; llama.cpp runs the quantized GGUF file that
-its weights are of. Keys and values are inputs and results of each run. No length of a new token is
-repeated in a run of the benchmark, nor is that of a first token: a runtime that prepares for each
-length pays for that. The prompts of 128 and 512 tokens are repeated, and the first is not counted.
+In a precision all run the same ONNX file, with open lengths; llama.cpp runs a GGUF file whose
+weights have as many bits. Keys and values are inputs and results of each run. No length of a new
+token is repeated while the speed of new tokens is measured, nor is that of a first token: a runtime
+that prepares for each length pays for that. What is measured after a past, and the prompts of 128
+and 512 tokens, is repeated, and the first such prompt is not counted.
 """
 
 import contextlib
 import dataclasses
 import json
 import statistics
+import tempfile
+from pathlib import Path
 
 from scripts import options, table
 from scripts.bench import measure, rows
@@ -35,22 +38,36 @@ from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.layout import Layout, PluginLayout
 
-OURS = "relax"
-# By runtime: what people call it, and its weights.
+OURS, REFERENCE = "relax", "onnxruntime"
+# By runtime: what people call it.
 RUNTIMES = {
-    OURS: ("Relax", "float32"),
-    "onnxruntime": ("onnxruntime", "float32"),
-    "openvino": ("OpenVINO", "float32"),
-    "llama.cpp": ("llama.cpp", "Q4_1"),
+    OURS: "Relax",
+    REFERENCE: "onnxruntime",
+    "openvino": "OpenVINO",
+    "llama.cpp": "llama.cpp",
 }
 PROMPTS = (128, 512)
+PASTS = (64, 512, 2048)
+# New tokens after each of these pasts.
+AFTER_PAST = 16
 # The prompt of the first run.
 WARM_UP = 8
-# The first prompt whose length is new in each round.
-FIRST = 48
-MOST_ROUNDS = 5
-FORMAT = "dnnl-bench-text-1"
-_HEADER = ["", "runtime", "weights", "tokens\na second", "ms", "10%..90%", "time, ours /\ntheirs"]
+# The first prompt whose length is new in each round, of new tokens and of first tokens.
+START, FIRST = 64, 33
+MOST_ROUNDS = 3
+# Rounds of what takes seconds.
+MOST_LONG_ROUNDS = 2
+FORMAT = "dnnl-bench-text-2"
+_HEADER = ["", "runtime", "tokens\na second", "ms", "10%..90%", "time, ours /\ntheirs"]
+_PROCESSES = [
+    "runtime",
+    "load and\nfirst run s",
+    "memory\nMB",
+    "with long\nprompts MB",
+    "tokens equal to\nfloat32's",
+    "largest error\nof logits",
+    "tokens equal to\nonnxruntime's",
+]
 
 
 @dataclasses.dataclass
@@ -72,84 +89,133 @@ class Metric:
     rounds: dict
 
 
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is measured, and how often.
+
+    Attributes
+    ----------
+    tokens : int
+        New tokens of each run that measures their speed.
+    rounds, long_rounds : int
+        Turns of each runtime, and those of runs that take seconds.
+    """
+
+    tokens: int
+    rounds: int
+    long_rounds: int
+
+    @classmethod
+    def of(cls, args):
+        """Return the plan that options of the command line ask for."""
+        return cls(args.tokens, min(args.repeat, MOST_ROUNDS), min(args.repeat, MOST_LONG_ROUNDS))
+
+    @property
+    def positions(self):
+        """The most positions of a run."""
+        most = max(*PROMPTS, *(past + self.long_rounds * (AFTER_PAST + 1) for past in PASTS))
+        return max(most, START + self.long_rounds * (self.tokens + 1))
+
+
 def _start(name):
     """Start the process of a runtime."""
     layout = PluginLayout() if name == OURS else Layout()
     return Worker(layout, "scripts.bench.text_worker")
 
 
-def _prompts(workers, ids, count, repeat, note):
-    """Measure the runs of a prompt."""
+def _turns(workers, title, tokens, run, rounds, note):
+    """Measure something of each runtime in turns.
 
-    def sampler(worker):
-        return lambda share: [worker.ask("measure", ids[:count], 1)[1][0] for _ in range(share)]
-
-    samplers = {name: sampler(worker) for name, worker in workers.items()}
-    for sample in samplers.values():
-        sample(1)
-    return Metric(f"prompt of {count}", count, measure.take_turns(samplers, repeat, note=note))
-
-
-def _tokens(workers, ids, count, repeat, note):
-    """Measure first tokens and further ones; return both metrics, and the tokens by runtime."""
-    tokens_of = {name: [] for name in workers}
-    first = {name: [] for name in workers}
+    Parameters
+    ----------
+    workers : dict of str to Worker
+        The runtimes.
+    title, tokens
+        As in `Metric`.
+    run : callable
+        Accepts a runtime's name, its worker and the number of the round; returns samples.
+    rounds : int
+        How many.
+    note : callable
+        Is told the round that runs.
+    """
+    done = {name: 0 for name in workers}
 
     def sampler(name):
         def sample(_):
-            # A round of each runtime has the lengths that others have in it, and nobody had before.
-            begin = FIRST + len(first[name]) * (count + 1)
-            tokens, (once, *others) = workers[name].ask("measure", ids[:begin], count + 1)
-            tokens_of[name].append(tokens)
-            first[name].append([once])
-            return others
+            done[name] += 1
+            return run(name, workers[name], done[name] - 1)
 
         return sample
 
     samplers = {name: sampler(name) for name in workers}
-    others = measure.take_turns(samplers, repeat, note=note)
-    last = FIRST + (repeat - 1) * (count + 1)
-    metrics = [
-        Metric(f"first token, prompts of {FIRST} to {last}", 1, first),
-        Metric(f"each of {count} more tokens", 1, others),
-    ]
-    return metrics, tokens_of
+    return Metric(title, tokens, measure.take_turns(samplers, rounds, note=note))
 
 
-def same_tokens(tokens_of, reference="onnxruntime"):
-    """Return by runtime how many tokens are the reference's up to the first that differs.
+def _new_tokens(workers, ids, follow, plan, note):
+    """Measure new tokens; return the metric, and the tokens of each runtime's first round."""
+    tokens_of = {}
 
-    Parameters
-    ----------
-    tokens_of : dict of str to list of list of int
-        By runtime, the tokens of each round, or None where they are not told.
-    reference : str
-        The runtime to compare with.
+    def run(name, worker, number):
+        # A round of each runtime has the lengths that others have in it, and nobody had before.
+        begin = START + number * (plan.tokens + 1)
+        given = None if number else follow
+        tokens, (_, *seconds) = worker.ask("measure", ids[:begin], plan.tokens + 1, given)
+        if not number:
+            tokens_of[name] = tokens
+        return seconds
 
-    Returns
-    -------
-    equal : dict of str to str
-        The equal tokens of all tokens, empty without a reference.
-    """
-    equal = {}
-    for name, turns in tokens_of.items():
-        if reference not in tokens_of or None in turns:
-            continue
-        count = 0
-        for tokens, expected in zip(turns, tokens_of[reference]):
-            pairs = [one == other for one, other in zip(tokens, expected)]
-            count += (pairs + [False]).index(False)
-        equal[name] = f"{count}/{sum(map(len, turns))}"
-    return equal
+    title = f"each of {plan.tokens} new tokens"
+    return _turns(workers, title, 1, run, plan.long_rounds, note), tokens_of
 
 
-def rows_of(metrics):
+def _others(workers, ids, plan, console):
+    """Measure first tokens, new tokens after pasts, and prompts; return the metrics."""
+
+    def first(_, worker, number):
+        return worker.ask("measure", ids[: FIRST + 2 * number], 1)[1]
+
+    metrics, last = [], FIRST + 2 * (plan.rounds - 1)
+    with console.step("first tokens"):
+        title = f"first token, new prompts of {FIRST} to {last}"
+        metrics.append(_turns(workers, title, 1, first, plan.rounds, console.note))
+    for past in PASTS:
+
+        def after(_, worker, number, past=past):
+            begin = past + number * (AFTER_PAST + 1)
+            return worker.ask("measure", ids[:begin], AFTER_PAST + 1)[1][1:]
+
+        with console.step(f"tokens after {past}"):
+            title = f"new token, past of {past}"
+            metrics.append(_turns(workers, title, 1, after, plan.long_rounds, console.note))
+    for length in PROMPTS:
+
+        def prompt(_, worker, __, length=length):
+            return worker.ask("measure", ids[:length], 1)[1]
+
+        with console.step(f"prompts of {length}"):
+            for worker in workers.values():
+                prompt(None, worker, None)
+            title = f"prompt of {length}"
+            metrics.append(_turns(workers, title, length, prompt, plan.rounds, console.note))
+    return metrics
+
+
+def equal_tokens(tokens, expected):
+    """Return how many tokens are equal to those of another runtime, empty without such."""
+    if tokens is None or expected is None:
+        return ""
+    return f"{sum(map(int.__eq__, tokens, expected))}/{len(tokens)}"
+
+
+def rows_of(metrics, precision):
     """Return a row of figures for each metric and runtime."""
     result = []
     for metric in metrics:
         for name, rounds in metric.rounds.items():
             timing = measure.Timing.of(sum(rounds, []))
-            row = {"metric": metric.title, "runtime": name, **dataclasses.asdict(timing)}
+            row = {"precision": precision, "metric": metric.title, "runtime": name}
+            row.update(dataclasses.asdict(timing))
             # Of all samples, as a slow token is waited for, too.
             mean = statistics.mean(sum(rounds, []))
             row["tokens_per_second"] = metric.tokens / mean
@@ -160,68 +226,130 @@ def rows_of(metrics):
 
 
 def render(figures, facts):
-    """Return the two tables: of times, and of each process."""
+    """Return the two tables of a precision: of times, and of each process."""
     cells, last = [], None
     for row in figures:
-        title, weights = RUNTIMES[row["runtime"]]
         times = [rows.digits(row[key]) for key in ("tokens_per_second", "median")]
         times.append(f"{rows.digits(row['low'])}..{rows.digits(row['high'])}")
         ratio = f"{row['ratio']:.2f}" if "ratio" in row else ""
-        cells.append(
-            ["" if row["metric"] == last else row["metric"], title, weights, *times, ratio]
-        )
+        title = "" if row["metric"] == last else row["metric"]
+        cells.append([title, RUNTIMES[row["runtime"]], *times, ratio])
         last = row["metric"]
-    header = [
-        "runtime",
-        "load and\nfirst run s",
-        "peak memory\nMB",
-        "tokens equal to\nonnxruntime's",
-    ]
     processes = [
-        [RUNTIMES[name][0], f"{row['load_s']:.1f}", rows.digits(row["peak_mb"]), row["equal"]]
+        [
+            RUNTIMES[name],
+            f"{row['load_s']:.1f}",
+            rows.digits(row["memory_mb"]),
+            rows.digits(row["peak_mb"]),
+            row["equal_to_float32"],
+            f"{row['largest_error']:.2g}" if "largest_error" in row else "",
+            row["equal_to_onnxruntime"],
+        ]
         for name, row in facts.items()
     ]
-    return f"{table.render(_HEADER, cells, left=3)}\n\n{table.render(header, processes)}"
+    return f"{table.render(_HEADER, cells, left=2)}\n\n{table.render(_PROCESSES, processes)}"
+
+
+def _load(names, paths, config, precision, plan, threads, stack, console):
+    """Start the runtimes; return their workers, facts of each, and why others are not measured."""
+    workers, facts, reasons = {}, {}, {}
+    for name in names:
+        with console.step(f"{precision}: load {RUNTIMES[name]}"):
+            worker = _start(name)
+            with contextlib.ExitStack() as own:
+                own.enter_context(worker)
+                try:
+                    words = (paths, threads, config, precision, plan.positions)
+                    seconds = worker.ask("prepare", name, *words)
+                    # Some pack the weights in their first run.
+                    seconds += worker.ask("measure", list(range(1, WARM_UP + 1)), 1)[1][0]
+                except SetupError as error:
+                    if name == OURS:
+                        raise
+                    # The last line of an exception, behind its name.
+                    said = (error.details or error.problem).strip().splitlines()[-1]
+                    reasons[name] = said.rpartition("Error: ")[2].removeprefix("error: ")
+                    continue
+                stack.enter_context(own.pop_all())
+        workers[name], facts[name] = worker, {"load_s": seconds}
+    return workers, facts, reasons
+
+
+class _Reference:
+    """The tokens and logits of onnxruntime in float32.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Where the logits go.
+    """
+
+    def __init__(self, path):
+        self.path, self.tokens = str(path), None
+
+    def run(self, paths, config, ids, plan, threads):
+        """Generate the tokens, the first time."""
+        if self.tokens is None:
+            with _start(REFERENCE) as worker:
+                given = {"onnx": paths["reference"]}
+                words = (given, threads, config, "float32", plan.positions)
+                worker.ask("prepare", REFERENCE, *words)
+                words = (ids[:START], plan.tokens + 1, self.path)
+                self.tokens = worker.ask("save_reference", *words)
+
+
+def _measure(precision, names, reference, plan, args, console):
+    """Measure a precision; return the rows, facts of each process, reasons, and versions."""
+    count = plan.positions
+    with _start(OURS) as worker:
+        paths, config, ids, versions = worker.ask("files", count, precision, names)
+    if len(ids) < count:
+        raise SetupError(f"--tokens: the text has {len(ids)} tokens", "generate fewer.")
+    with console.step("reference in float32", after=1.0):
+        reference.run(paths, config, ids, plan, args.threads)
+    with contextlib.ExitStack() as stack:
+        loaded = _load(names, paths, config, precision, plan, args.threads, stack, console)
+        workers, facts, reasons = loaded
+        with console.step("new tokens"):
+            metric, tokens = _new_tokens(workers, ids, reference.tokens, plan, console.note)
+        for name, worker in workers.items():
+            row = facts[name]
+            row["memory_mb"] = worker.ask("peak_megabytes")
+            row["equal_to_float32"] = equal_tokens(tokens[name], reference.tokens)
+            others = tokens.get(REFERENCE) if name != REFERENCE else None
+            row["equal_to_onnxruntime"] = equal_tokens(tokens[name], others)
+            if tokens[name] is not None:
+                row["largest_error"], row["range"] = worker.ask("largest_error", reference.path)
+        metrics = [metric, *_others(workers, ids, plan, console)]
+        for name, worker in workers.items():
+            facts[name]["peak_mb"] = worker.ask("peak_megabytes")
+    return rows_of(metrics, precision), facts, reasons, versions
 
 
 def main(args):
     """Run the benchmark; return the exit code."""
-    console, note = Console(), measure.busy_note()
+    console, note, plan = Console(), measure.busy_note(), Plan.of(args)
     chosen = options.choose("backends", args.backends, {name: name for name in RUNTIMES})
-    names = list(dict.fromkeys([OURS, *chosen]))
-    rounds = min(args.repeat, MOST_ROUNDS)
-    count = max(*PROMPTS, FIRST + rounds * (args.tokens + 1))
-    with _start(OURS) as worker:
-        paths, config, ids, versions = worker.ask("files", count)
-    if len(ids) < count:
-        raise SetupError(f"--tokens: the text has {len(ids)} tokens", "generate fewer.")
-    facts, workers, metrics = {}, {}, []
-    with contextlib.ExitStack() as stack:
-        for name in names:
-            with console.step(f"load {name}"):
-                worker = stack.enter_context(_start(name))
-                seconds = worker.ask("prepare", name, paths, args.threads, config)
-                # Some pack the weights in their first run.
-                seconds += worker.ask("measure", ids[:WARM_UP], 1)[1][0]
-            workers[name], facts[name] = worker, {"load_s": seconds}
-        with console.step("new tokens"):
-            metrics, tokens_of = _tokens(workers, ids, args.tokens, rounds, console.note)
-        for length in PROMPTS:
-            with console.step(f"prompts of {length}"):
-                metrics.append(_prompts(workers, ids, length, rounds, console.note))
-        equal = same_tokens(tokens_of)
-        for name, worker in workers.items():
-            facts[name]["peak_mb"] = worker.ask("peak_megabytes")
-            facts[name]["equal"] = equal.get(name, "")
-    figures, host = rows_of(metrics), measure.host()
-    print(
-        f"\nSmolLM2-135M-Instruct, oneDNN {versions['onednn']}, TVM {versions['tvm']}, "
-        f"{host['cpu']}, {args.threads} threads"
-    )
-    print(f"{note}\n" if note else "")
-    print(render(figures, facts))
+    names, host = list(dict.fromkeys([OURS, *chosen])), measure.host()
+    figures, processes, why = [], {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        reference = _Reference(Path(folder) / "logits.npy")
+        for precision in args.precision or options.TEXT_PRECISIONS:
+            measured = _measure(precision, names, reference, plan, args, console)
+            own, facts, reasons, versions = measured
+            if not figures:
+                print(
+                    f"\nSmolLM2-135M-Instruct, oneDNN {versions['onednn']}, TVM "
+                    f"{versions['tvm']}, {host['cpu']}, {args.threads} threads\n{note}"
+                )
+            print(f"\n{precision}\n\n{render(own, facts)}", flush=True)
+            for name, reason in reasons.items():
+                print(f"{RUNTIMES[name]}, not measured: {reason}")
+            figures += own
+            processes[precision], why[precision] = facts, reasons
     if args.json:
         content = {"format": FORMAT, "host": host, "versions": versions, "threads": args.threads}
-        content.update(rounds=rounds, note=note, rows=figures, processes=facts)
+        content.update(plan=dataclasses.asdict(plan), note=note, rows=figures)
+        content.update(processes=processes, not_measured=why)
         write_atomically(args.json, json.dumps(content, indent=1) + "\n")
     return 0

@@ -20,10 +20,15 @@ import os
 import resource
 import time
 
+import numpy as np
+
+from scripts.errors import SetupError
 from scripts.language import generate
 
 # What others wait with in a loop before their threads sleep.
 REST = 0.05
+# By precision: OpenVINO's hint. It computes what is not quantized in float32.
+_OPENVINO_HINTS = {"bfloat16": "bf16"}
 
 
 class Decoder:
@@ -40,10 +45,26 @@ class Decoder:
     def __init__(self, run, config):
         self._run, self._config = run, config
 
-    def measure(self, ids, count):
-        """Return the new tokens, and the seconds of the prompt and of each further token."""
-        steps = list(generate.generate(self._run, self._config, ids, count))
-        return [token for token, _ in steps], [seconds for _, seconds in steps]
+    def measure(self, ids, count, follow=None):
+        """Return the most probable tokens, and the seconds of the prompt and of each further token.
+
+        With `follow`, these tokens are read, and the most probable ones only after them; `logits`
+        keeps the logits of all.
+        """
+        logits, choose = [], None
+        if follow is not None:
+            rest = iter(follow)
+
+            def choose(values):
+                logits.append(np.array(values))
+                return next(rest, int(values.argmax()))
+
+        steps = list(generate.generate(self._run, self._config, ids, count, choose))
+        seconds = [each for _, each in steps]
+        if follow is None:
+            return [token for token, _ in steps], seconds
+        self.logits = np.stack(logits)
+        return self.logits.argmax(1).tolist(), seconds
 
 
 class LlamaCpp:
@@ -68,7 +89,7 @@ class LlamaCpp:
         params.verbosity = 0
         self._server = xllamacpp.Server(params)
 
-    def measure(self, ids, count):
+    def measure(self, ids, count, follow=None):
         """Return no tokens, and the seconds of the prompt and the mean of each further token."""
         answer = self._server.handle_completions(
             {
@@ -79,6 +100,7 @@ class LlamaCpp:
                 "ignore_eos": True,
             }
         )
+        del follow  # Its server reads its own tokens only.
         times = answer["timings"]
         if times["prompt_n"] != len(ids) or times["predicted_n"] != count:
             raise RuntimeError(f"llama.cpp ran other tokens than it was given: {times}")
@@ -87,15 +109,19 @@ class LlamaCpp:
         return None, [1e-3 * times["prompt_ms"], *[each] * (count - 1)]
 
 
-def _openvino(path, threads):
+def _openvino(path, threads, precision):
     """Return a function that runs an ONNX file on OpenVINO with open dimensions."""
     import openvino
 
     core = openvino.Core()
+    if precision == "bfloat16" and "BF16" not in core.get_property(
+        "CPU", "OPTIMIZATION_CAPABILITIES"
+    ):
+        raise SetupError("OpenVINO has no bfloat16 kernels for this CPU")
     settings = {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": threads,
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": _OPENVINO_HINTS.get(precision, "f32"),
     }
     request = core.compile_model(path, "CPU", settings).create_infer_request()
     names = [each.get_any_name() for each in request.get_compiled_model().inputs]
@@ -109,7 +135,7 @@ def _openvino(path, threads):
 _RUNTIME: dict = {}
 
 
-def prepare(name, paths, threads, config):
+def prepare(name, paths, threads, config, precision, context):
     """Load the model; return the seconds of that.
 
     Parameters
@@ -122,24 +148,54 @@ def prepare(name, paths, threads, config):
         The threads of a run.
     config : dnnl_tests.models.llama.Config
         The sizes.
+    precision : str
+        One of `options.TEXT_PRECISIONS`.
+    context : int
+        The most positions that are measured.
+
+    Raises
+    ------
+    SetupError
+        The runtime is not installed, or does not run this precision; the message says why.
     """
     begin = time.perf_counter()
-    if name == "llama.cpp":
-        runtime = LlamaCpp(paths["gguf"], threads, config.context)
-    elif name == "relax":
-        runtime = Decoder(generate.relax_decoder(paths["so"]), config)
-    elif name == "onnxruntime":
-        runtime = Decoder(generate.onnxruntime_decoder(paths["onnx"], threads), config)
-    else:
-        runtime = Decoder(_openvino(paths["onnx"], threads), config)
+    try:
+        if name == "llama.cpp":
+            runtime = LlamaCpp(paths["gguf"], threads, context)
+        elif name == "relax":
+            runtime = Decoder(generate.relax_decoder(paths["so"]), config)
+        elif name == "onnxruntime":
+            if precision == "bfloat16":
+                raise SetupError("onnxruntime has no bfloat16 kernels for x86 CPUs")
+            runtime = Decoder(generate.onnxruntime_decoder(paths["onnx"], threads), config)
+        else:
+            runtime = Decoder(_openvino(paths["onnx"], threads, precision), config)
+    except ImportError as error:
+        package = getattr(error, "name", None) or str(error)
+        raise SetupError(f"{error}: `pip install {package}` adds it") from error
     _RUNTIME["it"] = runtime
     return time.perf_counter() - begin
 
 
-def measure(ids, count):
+def measure(ids, count, follow=None):
     """Generate tokens, once the threads of other processes sleep; see `Decoder.measure`."""
     time.sleep(REST)
-    return _RUNTIME["it"].measure(ids, count)
+    return _RUNTIME["it"].measure(ids, count, follow)
+
+
+def save_reference(ids, count, path):
+    """Generate the tokens of the reference, and write their logits to a file; return the tokens."""
+    decoder = _RUNTIME["it"]
+    tokens, _ = decoder.measure(ids, count, ())
+    np.save(path, decoder.logits)
+    return tokens
+
+
+def largest_error(path):
+    """Return the largest difference of the last logits from those of a file, and their range."""
+    expected = np.load(path)
+    difference = np.abs(_RUNTIME["it"].logits - expected).max()
+    return float(difference), float(np.ptp(expected))
 
 
 def peak_megabytes():
@@ -147,18 +203,23 @@ def peak_megabytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def files(count):
+def files(count, precision, runtimes):
     """Return the files of the model, its sizes, and the tokens of a text: in the plug-in's process.
 
     Parameters
     ----------
     count : int
         How many tokens of the text.
+    precision : str
+        One of `options.TEXT_PRECISIONS`.
+    runtimes : list of str
+        What needs the files.
 
     Returns
     -------
     paths : dict of str to str
-        The compiled library, the ONNX file and the GGUF file: "so", "onnx" and "gguf".
+        The compiled library, the ONNX file and the GGUF file: "so", "onnx" and "gguf"; and the
+        ONNX file in float32, "reference".
     config : dnnl_tests.models.llama.Config
         The sizes.
     ids : list of int
@@ -176,11 +237,13 @@ def files(count):
 
     console, model = Console(), GgufFile(smollm2.gguf_path())
     paths = {
-        "so": os.fspath(smollm2.compiled_path(model, console)),
-        "onnx": os.fspath(smollm2.onnx_path(model, console)),
-        "gguf": os.fspath(smollm2.gguf_path()),
+        "so": smollm2.compiled_path(model, console, precision),
+        "onnx": smollm2.onnx_path(model, console, precision),
+        "reference": smollm2.onnx_path(model, console),
     }
+    if "llama.cpp" in runtimes:
+        paths["gguf"] = smollm2.gguf_path_of(model, console, precision)
     text = (ROOT / "LICENSE").read_text(encoding="utf-8")
     ids = model.tokenizer.encode(" ".join(text.split())).ids[:count]
     versions = {"tvm": tvm.__version__, "onednn": tvm_dnnl.dnnl_version()}
-    return paths, model.config, ids, versions
+    return {key: os.fspath(path) for key, path in paths.items()}, model.config, ids, versions

@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Answers a prompt with a language model on Relax and the plug-in, token by token."""
 
 import statistics
@@ -33,7 +18,7 @@ def main(args, console):
     with console.step(f"{smollm2.NAME}: read", after=1.0):
         model = GgufFile(smollm2.gguf_path())
         ids = model.turn(args.prompt)
-    path = smollm2.compiled_path(model, console)
+    path = smollm2.compiled_path(model, console, args.precision)
     with console.step(f"{smollm2.NAME}: load", after=1.0):
         decoder = generate.relax_decoder(path)
     ready = time.perf_counter() - begin

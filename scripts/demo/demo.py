@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Runs real models on oneDNN through TVM.
 
 It prints how much of them ran there, how fast, how far the results are from those of TVM without
@@ -33,7 +18,7 @@ from scripts.errors import SetupError
 MODELS = ("mobilenet", "cls", "rec")
 TEXT = "Reading text with oneDNN 3"
 # Options of --prompt, and what they are if they are not given.
-ANSWER = {"tokens": 128, "temperature": 0.0, "top_p": 1.0, "seed": 0}
+ANSWER = {"tokens": 128, "temperature": 0.0, "top_p": 1.0, "seed": 0, "precision": "float32"}
 
 
 def add_arguments(parser):
@@ -62,6 +47,11 @@ def add_arguments(parser):
     )
     answer.add_argument(
         "--seed", type=options.whole, metavar="S", help="of the random numbers (default: 0)"
+    )
+    answer.add_argument(
+        "--precision",
+        choices=options.TEXT_PRECISIONS,
+        help="of the model: bfloat16, 8-bit matmuls, or weights of 8 or 4 bits (default: float32)",
     )
     parser.add_argument("--font", metavar="FILE", help="draw --text with this TrueType font")
     parser.add_argument(

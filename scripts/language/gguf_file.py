@@ -44,6 +44,8 @@ _LAYER = {
 _OTHERS = {"token_embd": "embedding", "output_norm": "norm"}
 # How a GGUF file marks tokens that are no text, such as the end of a turn.
 _CONTROL = 3
+# The writer's own, and what tells the type of the weights.
+_OWN_FIELDS = ("general.architecture", "general.file_type", "general.quantization_version")
 
 
 class GgufFile:
@@ -113,6 +115,33 @@ class GgufFile:
                 + ", ".join(names)
             )
         return weights
+
+    def convert(self, path, kind):
+        """Write the model as a GGUF file with the matrices in another type.
+
+        Parameters
+        ----------
+        path : str or pathlib.Path
+            The file to write.
+        kind : str
+            A name of `gguf.GGMLQuantizationType`, such as F32 or Q8_0.
+        """
+        kind = gguf.GGMLQuantizationType[kind]
+        writer = gguf.GGUFWriter(path, self.value("general.architecture"))
+        for name, field in self._reader.fields.items():
+            if name.startswith("GGUF.") or name in _OWN_FIELDS:
+                continue
+            element = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(name, field.contents(), field.types[0], element)
+        for tensor in self._reader.tensors:
+            value, own = gguf.dequantize(tensor.data, tensor.tensor_type), kind
+            if value.ndim == 1:
+                own = gguf.GGMLQuantizationType.F32
+            writer.add_tensor(tensor.name, gguf.quantize(value, own), raw_dtype=own)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
 
     def _weight(self, tensor):
         """Return the name and the value of a weight."""

@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Runs the C++ tests of tests/cpp-runtime, then pytest on tests/, that of the plug-in last.
 
 Other words go to pytest. When they name files, only those are run, and the C++ tests are not.
@@ -75,9 +60,12 @@ def names_files(arguments):
 def marked(args):
     """Return the words with which pytest leaves out marked tests; a `-m` of the caller counts."""
     left_out = ["slow"] if args.quick is not None else []
+    plugin = []
     if not args.all and not any("::" in word for word in args.words):
         left_out.append("nightly")
-    return ["-m", " and ".join(f"not {mark}" for mark in left_out)] if left_out else []
+        plugin = ["-p", "scripts.test.pairs"]
+    marks = " and ".join(f"not {mark}" for mark in left_out)
+    return [*plugin, "-m", marks] if left_out else []
 
 
 def run_plugin_tests(args, words):

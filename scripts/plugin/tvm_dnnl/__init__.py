@@ -1,29 +1,19 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """oneDNN for TVM with Relax: a plug-in beside the `apache-tvm` that pip installs.
 
 Importing it registers the runtime module "dnnl_json" and the codegen `relax.ext.dnnl`. Where its
 wheel is installed, `import tvm` does so.
+
+Only the libraries of TVM's runtime are loaded, unless `import tvm` comes first. TVM itself is
+imported when it is needed: not to load and run a library.
 """
 
 import ctypes
 import importlib
+import importlib.metadata
 import importlib.util
 import re
+import sys
 from pathlib import Path
 
 #: That of this project, whose wheels have it in their names.
@@ -35,35 +25,71 @@ TRIED = "apache-tvm 0.26.0 and 0.27.0.post1 with apache-tvm-ffi 0.1.15.post2"
 _NEEDED = ("FuseOpsByPattern", "MergeCompositeFunctions", "RunCodegen")
 
 
+_FOLDER = Path(__file__).resolve().parent
+_CODEGEN = "relax.ext.dnnl"
+
+
 def autoload():
-    """Do nothing: `import tvm` calls this by the wheel's entry point; the import has done all."""
+    """Connect the plug-in to TVM: `import tvm` calls this by the wheel's entry point."""
+    import tvm
+
+    if not getattr(tvm, "_RUNTIME_ONLY", False):
+        from ._dnnl import registration
+
+        registration.register()
 
 
 def _check_tvm():
     """Raise an ImportError if the TVM that is installed cannot have the plug-in."""
-    remedy = f"The plug-in was tried with {TRIED}: pip install apache-tvm==0.27.0.post1"
     for name in ("tvm", "tvm_ffi"):
         if importlib.util.find_spec(name) is None:
             raise ImportError(
-                f"tvm_dnnl needs the package {name}, which is not installed. {remedy}"
+                f"tvm_dnnl needs the package {name}, which is not installed. {_advice()}"
             )
+    if "tvm" not in sys.modules and _runtime_libraries():
+        return
     import tvm
 
     version = getattr(tvm, "__version__", "of an unknown version")
     if importlib.util.find_spec("tvm.relay") is not None:
-        raise ImportError(f"tvm_dnnl is for TVM without Relay, but TVM {version} has it. {remedy}")
+        raise ImportError(
+            f"tvm_dnnl is for TVM without Relay, but TVM {version} has it. {_advice()}"
+        )
     if _is_runtime_only():
         return
     try:
         from tvm.relax import transform
     except ImportError as error:
-        raise ImportError(f"TVM {version} has no Relax. {remedy}") from error
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    if numbers and tuple(map(int, numbers.groups())) < (0, 26):
-        raise ImportError(f"TVM {version} is older than 0.26, and its Relax is another. {remedy}")
+        raise ImportError(f"TVM {version} has no Relax. {_advice()}") from error
+    if _numbers(version) and _numbers(version) < (0, 26):
+        raise ImportError(
+            f"TVM {version} is older than 0.26, and its Relax is another. {_advice()}"
+        )
     missing = [name for name in _NEEDED if not hasattr(transform, name)]
     if missing:
-        raise ImportError(f"TVM {version} has no relax.transform.{missing[0]}. {remedy}")
+        raise ImportError(f"TVM {version} has no relax.transform.{missing[0]}. {_advice()}")
+
+
+def _advice():
+    return f"The plug-in was tried with {TRIED}: pip install apache-tvm==0.27.0.post1"
+
+
+def _numbers(version):
+    """Return the first two numbers of a version, or nothing."""
+    return tuple(map(int, (re.match(r"(\d+)\.(\d+)", version) or [""])[0].split(".")[:2]))
+
+
+def _runtime_libraries():
+    """Return those of a TVM that can have the plug-in; none if importing it must tell."""
+    folder = Path(importlib.util.find_spec("tvm").origin or "").parent / "lib"
+    try:
+        version = importlib.metadata.version("apache-tvm")
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    # The other has functions of TVM's own that models call, such as sort.
+    paths = [folder / f"libtvm_{name}.so" for name in ("runtime", "runtime_extra")]
+    is_there = paths[0].is_file() and _numbers(version) >= (0, 26)
+    return list(filter(Path.is_file, paths)) if is_there else []
 
 
 def _is_runtime_only():
@@ -77,12 +103,16 @@ def _load_library():
     """Open the runtime, which registers its global functions."""
     import tvm_ffi
 
+    if "tvm" not in sys.modules:
+        # As `import tvm` does, which finds them opened.
+        for path in _runtime_libraries():
+            ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
     if tvm_ffi.get_global_func("runtime.DNNLJSONRuntimeCreate", allow_missing=True) is not None:
         raise ImportError(
             "this TVM has a oneDNN backend already: either it was built with USE_DNNL, or another "
             "copy of tvm_dnnl is loaded. Use one of them."
         )
-    path = Path(__file__).resolve().parent / "libtvm_dnnl_relax.so"
+    path = _FOLDER / "libtvm_dnnl_relax.so"
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
@@ -98,26 +128,52 @@ def _remedy(error):
         )
     if "libgomp" in error:
         return "Install GNU OpenMP: `apt-get install libgomp1` (Debian, Ubuntu)"
-    return f"The plug-in was tried with {TRIED}: pip install apache-tvm==0.27.0.post1"
+    return _advice()
 
 
-# It stays open when the package is reloaded.
+class _Finder:
+    """Finds the package tvm.contrib.onednn, which lies in this one."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != "tvm.contrib.onednn":
+            return None
+        return importlib.util.spec_from_file_location(name, _ONEDNN / "__init__.py")
+
+
+def _import_alone(name):
+    """Import a module of tvm.contrib.onednn without its parent packages, the first of which is TVM.
+
+    Later imports find it in sys.modules.
+    """
+    name, path = f"tvm.contrib.onednn.{name}", _ONEDNN / f"{name}.py"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+
+
+def _compile_partitions(*args):
+    """Compile partitions of a module that this package did not make: `registration` replaces it."""
+    import tvm_ffi
+
+    autoload()
+    return tvm_ffi.get_global_func(_CODEGEN)(*args)
+
+
+# They stay when the package is reloaded.
 _LIBRARY = globals().get("_LIBRARY")
+_ONEDNN = _FOLDER / "contrib" / "onednn"
 if _LIBRARY is None:
     _check_tvm()
     _LIBRARY = _load_library()
-
-import tvm.contrib  # noqa: E402
-
-# tvm.contrib.onednn lies in this package.
-_CONTRIB = str(Path(__file__).resolve().parent / "contrib")
-if _CONTRIB not in tvm.contrib.__path__:
-    tvm.contrib.__path__.append(_CONTRIB)
-
-if not _is_runtime_only():
-    from ._dnnl import registration
-
-    registration.register()
+    sys.meta_path.append(_Finder)
+    if "tvm" in sys.modules:
+        autoload()
+    else:
+        sys.modules["tvm_ffi"].register_global_func(_CODEGEN, _compile_partitions)
+        for _name in ("export", "compiled_model"):
+            _import_alone(_name)
 
 
 def __getattr__(name):
@@ -127,12 +183,16 @@ def __getattr__(name):
     """
     if name.startswith("__") and name != "__all__":
         raise AttributeError(name)
-    for part in ("._dnnl.loaded", ".dnnl")[: 1 if _is_runtime_only() else 2]:
-        api = importlib.import_module(part, package=__name__)
-        if name in api.__all__:
-            return getattr(api, name)
+    api = importlib.import_module("._dnnl.loaded", package=__name__)
+    if name in api.__all__:
+        return getattr(api, name)
+    if not _is_runtime_only():
+        autoload()
+        api = importlib.import_module(".dnnl", package=__name__)
     if name == "__all__":
         return api.__all__
+    if name in api.__all__:
+        return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -45,18 +45,14 @@ def var(name, shape):
     return relay.var(name, shape=shape, dtype="float32")
 
 
+# End to end, with code of LLVM: `dnnl_tests/ops` has more cases of each op.
 CONV2D_CASES = {
     "1x1": dict(kernel_size=(1, 1)),
     "3x3-pad1": dict(kernel_size=(3, 3), padding=(1, 1)),
     "pad-one-value": dict(kernel_size=(3, 3), padding=1),
-    "asymmetric-padding": dict(kernel_size=(3, 3), padding=(0, 1, 2, 3)),
-    "oblong-kernel": dict(kernel_size=(1, 5), padding=(0, 2)),
     "strides": dict(kernel_size=(3, 3), strides=(2, 3), padding=(1, 1)),
-    "dilation": dict(kernel_size=(3, 3), dilation=(2, 3), padding=(2, 3)),
     "groups": dict(kernel_size=(3, 3), groups=4, channels=24),
     "depthwise": dict(kernel_size=(3, 3), groups=16, channels=16, padding=(1, 1)),
-    "depthwise-twice": dict(kernel_size=(3, 3), groups=16, channels=32),
-    "one-channel-out": dict(kernel_size=(3, 3), channels=1),
 }
 
 
@@ -168,18 +164,10 @@ def test_batch_norm_passes_the_moving_statistics_through():
 
 BROADCASTS = [
     ((2, 3, 4), (2, 3, 4)),
-    ((2, 3, 4), (3, 4)),
     ((2, 3, 4), (4,)),
-    ((2, 3, 4), (3, 1)),
-    ((2, 3, 4), (1, 1, 4)),
-    ((2, 3, 4), (2, 1, 1)),
-    ((2, 3, 4), (1,)),
     ((2, 3, 4), ()),
     ((4,), (2, 3, 4)),
-    ((), (2, 3)),
-    ((1, 5), (4, 5)),
     ((1, 16, 6, 6), (16, 1, 1)),
-    ((1, 16, 6, 6), (6,)),
 ]
 
 

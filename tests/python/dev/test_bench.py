@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The benchmark: what it measures, what it prints, and what it says when something is wrong."""
 
 import argparse
@@ -65,8 +50,9 @@ def test_bench_takes_turns_and_runs_as_often_as_asked():
     assert seen == ["a", "b", "b", "a"] * 5
     assert sum(map(len, samples["a"])) == 25
     assert measure.ratio(samples["a"], samples["b"]) == 2.0
-    samples = measure.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10, note=notes.append)
-    assert notes == ["round 1 of 3", "round 2 of 3", "round 3 of 3"]
+    note = lambda *told: notes.append(told)  # noqa: E731
+    samples = measure.take_turns({"a": sampler("a", 1.0)}, 3, rounds=10, note=note)
+    assert notes == [("rounds", 0, 3), ("rounds", 1, 3), ("rounds", 2, 3)]
     assert [len(part) for part in samples["a"]] == [1, 1, 1]
 
 

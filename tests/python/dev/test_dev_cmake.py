@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """DNNL.cmake: the values of its options, and which oneDNN it accepts."""
 
 import os
@@ -108,104 +93,101 @@ def test_values_that_agree(tmp_path, prefix):
         assert f" {number}=<{codegen}>" in output, options
 
 
-def test_the_backend_is_off_by_default(tmp_path):
-    code, output = configure(tmp_path)
-    assert code == 0, output
-    assert "codegen=<OFF>" in output and "linked=<>" in output
+PREFIX = ["-DUSE_DNNL={root}"]
+# By name: the oneDNN that is there, the options, and what CMake says; it fails if an error is
+# among that.
+CASES = {
+    "off-by-default": (None, [], ["codegen=<OFF>", "linked=<>"]),
+    "prefix": (
+        {},
+        PREFIX,
+        [
+            "codegen=<JSON> version=<3.2.0>",
+            "include=<{root}/include> library=<{root}/lib/libdnnl.so>",
+            "linked=<{root}/lib/libdnnl.so>",
+        ],
+    ),
+    **{
+        f"wrong-codegen-{value}": (
+            None,
+            [f"-DUSE_DNNL_CODEGEN={value}"],
+            ["Error", f'CODEGEN is "{value}"; it must be ON, JSON, C_SRC or OFF'],
+        )
+        for value in ("MAYBE", "/usr")
+    },
+    "no-directory": (
+        None,
+        ["-DUSE_DNNL=/no/such/place"],
+        ["Error", 'USE_DNNL is "/no/such/place"', "a directory that exists"],
+    ),
+    **{
+        f"contradiction-{one}-{other}": (
+            None,
+            [f"-DUSE_DNNL={one}", f"-DUSE_DNNL_CODEGEN={other}"],
+            ["Error", f"USE_DNNL={one} contradicts USE_DNNL_CODEGEN={other}"],
+        )
+        for one, other in (("JSON", "C_SRC"), ("C_SRC", "JSON"), ("C_SRC", "ON"))
+    },
+    **{
+        f"too-old-{version}": (
+            dict(version=version, library=version),
+            PREFIX,
+            ["Error", f"oneDNN {version} in {{root}}/include is too old", "v3 API as of 3.2"],
+        )
+        for version in ("2.7.3", "3.1.1")
+    },
+    "too-new": (
+        dict(version="4.0.0", library="4.0"),
+        PREFIX,
+        ["Error", "oneDNN 4.0.0", "too new"],
+    ),
+    **{
+        f"in-range-{version}": (
+            dict(version=version, library=version.rpartition(".")[0]),
+            PREFIX,
+            [f"version=<{version}>"],
+        )
+        for version in ("3.9.2", "3.13.0")
+    },
+    **{
+        f"library-{library}": (
+            dict(library=library),
+            PREFIX,
+            ["Error", "are version 3.2.0", f"is version {library}"],
+        )
+        for library in ("3.9", "2")
+    },
+    "major-version-alone": (dict(version="3.5.0", library="3"), PREFIX, []),
+    "version-of-the-directory": (
+        dict(version="3.5.0", library="3.5", name="dnnl.so.9.9"),
+        PREFIX,
+        [],
+    ),
+    "no-library": (
+        dict(library=""),
+        PREFIX,
+        ["Error", "its library libdnnl was not found with them"],
+    ),
+    "no-headers": (
+        None,
+        ["-DUSE_DNNL={empty}"],
+        ["Error", "dnnl.hpp was not found", "onednn-devel-cpu-gomp"],
+    ),
+    "active-environment": ({}, ["-DUSE_DNNL_CODEGEN=JSON"], ["include=<{root}/include>"]),
+}
 
 
-def test_a_prefix_is_found_and_linked(tmp_path, prefix):
-    root = prefix()
-    code, output = configure(tmp_path, f"-DUSE_DNNL={root}")
-    assert code == 0, output
-    assert "codegen=<JSON> version=<3.2.0>" in output
-    assert f"include=<{root}/include> library=<{root}/lib/libdnnl.so>" in output
-    assert f"linked=<{root}/lib/libdnnl.so>" in output
-
-
-@pytest.mark.parametrize("value", ["MAYBE", "/usr"])
-def test_a_wrong_codegen_is_an_error_that_names_the_four(tmp_path, value):
-    code, output = configure(tmp_path, f"-DUSE_DNNL_CODEGEN={value}")
-    assert code != 0
-    assert f'USE_DNNL_CODEGEN is "{value}"; it must be ON, JSON, C_SRC or OFF' in output
-
-
-def test_a_directory_that_is_not_there_is_an_error(tmp_path):
-    code, output = configure(tmp_path, "-DUSE_DNNL=/no/such/place")
-    assert code != 0
-    assert 'USE_DNNL is "/no/such/place"' in output and "a directory that exists" in output
-
-
-@pytest.mark.parametrize(
-    "use_dnnl, use_codegen", [("JSON", "C_SRC"), ("C_SRC", "JSON"), ("C_SRC", "ON")]
-)
-def test_two_codegens_contradict_each_other(tmp_path, use_dnnl, use_codegen):
-    code, output = configure(
-        tmp_path, f"-DUSE_DNNL={use_dnnl}", f"-DUSE_DNNL_CODEGEN={use_codegen}"
-    )
-    assert code != 0
-    assert f"USE_DNNL={use_dnnl} contradicts USE_DNNL_CODEGEN={use_codegen}" in output
-
-
-@pytest.mark.parametrize("version", ["2.7.3", "3.1.1"])
-def test_an_old_onednn_is_refused_with_the_reason(tmp_path, prefix, version):
-    root = prefix(version, library=version)
-    code, output = configure(tmp_path, f"-DUSE_DNNL={root}")
-    assert code != 0
-    assert f"oneDNN {version} in {root}/include is too old" in output
-    assert "v3 API as of 3.2" in output
-
-
-def test_a_new_major_version_is_refused(tmp_path, prefix):
-    code, output = configure(tmp_path, f"-DUSE_DNNL={prefix('4.0.0', library='4.0')}")
-    assert code != 0
-    assert "oneDNN 4.0.0" in output and "too new" in output
-
-
-@pytest.mark.parametrize("version", ["3.9.2", "3.13.0"])
-def test_versions_in_the_range_are_accepted(tmp_path, prefix, version):
-    root = prefix(version, library=version.rsplit(".", 1)[0])
-    code, output = configure(tmp_path, f"-DUSE_DNNL={root}")
-    assert code == 0, output
-    assert f"version=<{version}>" in output
-
-
-@pytest.mark.parametrize("library", ["3.9", "2"])
-def test_headers_and_library_of_two_versions_are_refused(tmp_path, prefix, library):
-    code, output = configure(tmp_path, f"-DUSE_DNNL={prefix('3.2.0', library)}")
-    assert code != 0
-    assert "are version 3.2.0" in output and f"is version {library}" in output
-
-
-def test_a_library_name_that_tells_only_the_major_version_is_accepted(tmp_path, prefix):
-    code, output = configure(tmp_path, f"-DUSE_DNNL={prefix('3.5.0', library='3')}")
-    assert code == 0, output
-
-
-def test_the_version_in_a_directory_name_is_not_the_librarys(tmp_path, prefix):
-    root = prefix("3.5.0", library="3.5", name="dnnl.so.9.9")
-    code, output = configure(tmp_path, f"-DUSE_DNNL={root}")
-    assert code == 0, output
-
-
-def test_headers_without_a_library_are_refused(tmp_path, prefix):
-    code, output = configure(tmp_path, f"-DUSE_DNNL={prefix(library='')}")
-    assert code != 0
-    assert "its library libdnnl was not found with them" in output
-
-
-def test_nothing_found_says_how_to_get_it(tmp_path):
-    (tmp_path / "empty").mkdir()
-    code, output = configure(tmp_path, f"-DUSE_DNNL={tmp_path / 'empty'}")
-    assert code != 0
-    assert "dnnl.hpp was not found" in output and "onednn-devel-cpu-gomp" in output
-
-
-def test_the_prefix_of_an_active_environment_is_found(tmp_path, prefix):
-    root = prefix()
-    code, output = configure(tmp_path, "-DUSE_DNNL_CODEGEN=JSON", environ={"VIRTUAL_ENV": root})
-    assert code == 0, output
-    assert f"include=<{root}/include>" in output
+@pytest.mark.parametrize("case", CASES)
+def test_options(tmp_path, prefix, case):
+    onednn, options, words = CASES[case]
+    places = {"root": onednn is not None and prefix(**onednn), "empty": tmp_path / "empty"}
+    places["empty"].mkdir()
+    environ = {"VIRTUAL_ENV": places["root"]} if case == "active-environment" else {}
+    options = [word.format(**places) for word in options]
+    code, output = configure(tmp_path, *options, environ=environ)
+    assert (code != 0) == ("Error" in words), output
+    for word in words:
+        assert word.format(**places) in output, output
 
 
 PACKAGE = """

@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The checks of `dev.py lint` that are our own."""
 
 import os
@@ -37,11 +22,15 @@ def write(root, name, text):
 
 
 def test_a_source_file_needs_the_licence_header(tmp_path):
-    good = write(tmp_path, "a.py", f"# {text_rules.HEADER}\n")
-    bad = write(tmp_path, "src/b.cc", "int b;\n")
-    other = write(tmp_path, "README.md", "text\n")
-    problems = list(text_rules.check_headers(tmp_path, [good, bad, other]))
-    assert problems == ["src/b.cc: no ASF licence header"]
+    files = [
+        write(tmp_path, "a.py", f"# {text_rules.HEADER}\n"),
+        write(tmp_path, "scripts/a.py", f"# {text_rules.SHORT}\n"),
+        write(tmp_path, "src/b.cc", f"// {text_rules.SHORT}\n"),
+        write(tmp_path, "scripts/b.py", "b = 1\n"),
+        write(tmp_path, "README.md", "text\n"),
+    ]
+    problems = list(text_rules.check_headers(tmp_path, files))
+    assert problems == [f"{name}: no ASF licence header" for name in ("src/b.cc", "scripts/b.py")]
 
 
 def test_long_files_are_found_unless_allowed(tmp_path):

@@ -1,28 +1,14 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """Which tests `dev.py test` runs: those of what changed, and in how many processes."""
 
+import itertools
 import subprocess
 
 import pytest
 
 from scripts.errors import SetupError
 from scripts.layout import ROOT
-from scripts.test import order, quick
+from scripts.test import order, pairs, quick
 from scripts.test.test import sharing
 
 STAGES = quick.STAGES
@@ -163,3 +149,11 @@ def test_what_takes_longest_goes_first():
         "b.py::1",
         "b.py::2",
     ]
+
+
+def test_each_pair_of_three_parameters_stays():
+    values = {"a": range(3), "b": range(4), "c": range(5)}
+    cases = [tuple(zip(values, case)) for case in itertools.product(*values.values())]
+    kept = pairs.covering({case: set(itertools.combinations(case, 2)) for case in cases})
+    seen = {pair for case in kept for pair in itertools.combinations(case, 2)}
+    assert len(seen) == 3 * 4 + 3 * 5 + 4 * 5 and len(kept) < len(cases) / 2

@@ -1,21 +1,7 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """`dev.py report`: what it prints, what it writes, and its errors."""
 
+import io
 import json
 import types
 
@@ -29,7 +15,9 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import cli
+from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.onnx_model import OnnxModel
 from scripts.passes import shown
 
 
@@ -156,3 +144,21 @@ def test_passes_are_noted_while_they_run():
     assert any("FuseOps" in note for note in notes[count:])
     testing.build(mod)
     assert len(notes) == int(notes[-1].split()[0])
+
+
+def test_nodes_are_noted_while_they_are_imported(model):
+    notes = []
+    with shown(types.SimpleNamespace(note=lambda *told: notes.append(told))):
+        OnnxModel(model, {"x": (1, 3, 8, 8)}).to_relay()
+    nodes = [told for told in notes if len(told) == 3]
+    assert nodes == [("import Conv", 1, 3), ("import Relu", 2, 3), ("import Sin", 3, 3)]
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_step_tells_how_far_it_is(terminal):
+    stream = io.StringIO()
+    stream.isatty = lambda: terminal
+    console = Console(stream)
+    console.note("import Conv", 5, 20)
+    bar = "[#####...............] " if terminal else ""
+    assert console._note == f"{bar}5 of 20, import Conv"

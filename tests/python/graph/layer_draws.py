@@ -69,6 +69,10 @@ def _dynamic_dense(d):
     return Call([data, weight, scale, np.asarray(d.integer(-3, 3), "int32")], {})
 
 
+def _dynamic_data(d):
+    return Call([d.values(d.shape(1, 2, 3, 4)) - np.float32(d.choice((0.0, 1.0)))], {})
+
+
 def _block_dense(d):
     bits, block, units = d.choice((4, 8)), d.choice((32, 64)), d.choice(SIZES)
     data = d.values([*d.shape(1, 2), d.integer(1, 100)])
@@ -83,5 +87,7 @@ DRAWS = {
     **{name: _recurrent(name) for name in GATES},
     "dnnl.attention": _attention,
     "dnnl.block_quantized_dense": _block_dense,
+    "dnnl.dynamic_fake_quantize": _dynamic_data,
+    "dnnl.dynamic_quantize_scale": _dynamic_data,
     "dnnl.dynamic_quantized_dense": _dynamic_dense,
 }

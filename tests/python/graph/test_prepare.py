@@ -122,6 +122,61 @@ def test_branch_of_a_computed_condition_stays():
     check(model(text, {"one": np.float32(1)}), ["ReduceMax", "Greater", "If"], {"x": (3, 4)})
 
 
+def test_branches_of_a_computed_condition_are_folded():
+    text = """g (float[n, 4] x) => (float[n, 4] y) {
+        m = ReduceMax<keepdims=0>(x) b = Greater(m, one) i = Relu(x)
+        y = If(b) <
+            then_branch = t () => (float[n, 4] r) {
+                s = Shape(i) c = Gather(s, last) is_four = Equal(c, four)
+                k = If(is_four) <then_branch = tt () => (float[n, 4] q) { q = Add(i, one) },
+                                 else_branch = te () => (float[n, 4] q) { q = Neg(i) }>
+                f = Neg(one) d = Add(one, f) r = Mul(k, d) },
+            else_branch = e () => (float[n, 4] r) { r = Identity(i) }>
+    }"""
+    constants = {"one": np.float32(1), "last": np.array(1), "four": np.array(4)}
+    prepared = check(model(text, constants), ["ReduceMax", "Greater", "Relu", "If"], {"x": (3, 4)})
+    branches = {each.name: each.g for each in prepared.graph.node[-1].attribute}
+    assert [node.op_type for node in branches["then_branch"].node] == ["Add", "Mul"]
+    assert [tensor.name for tensor in branches["then_branch"].initializer] == ["d"]
+    assert {tensor.name for tensor in prepared.graph.initializer} == {"one"}
+
+
+RATES = """g (float[n, 4] x, int64 sr) => (float[n, 4] y) {
+    b = Equal(sr, rate)
+    y = If(b) <then_branch = t () => (float[n, 4] r) { r = Relu(x) },
+               else_branch = e () => (float[n, 4] r) { r = Neg(x) }>
+}"""
+
+
+@pytest.mark.parametrize("value, op", [(16000, "Relu"), (np.array(8000), "Neg")])
+def test_constant_inputs(value, op):
+    prepared = prepare(model(RATES, {"rate": np.array(16000)}), constants={"sr": value})
+    assert ops(prepared) == [op, "Identity"]
+    assert [each.name for each in prepared.graph.input] == ["x"]
+
+
+def test_a_number_fills_a_constant_input():
+    proto = model("g (float[2, 3] x, float[2, 3] z) => (float[2, 3] y) { y = Add(x, z) }")
+    (weight,) = prepare(proto, constants={"z": 0.1}).graph.initializer
+    np.testing.assert_array_equal(numpy_helper.to_array(weight), np.full((2, 3), np.float32(0.1)))
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"rate": 1}, "constants: the model has no input 'rate'; its inputs are x, sr"),
+        ({"sr": [1, 2]}, r"a value of the shape \(2,\) for the input sr of rank 0"),
+        ({"x": np.ones((3, 5))}, r"a value of the shape \(3, 5\) for the input x of rank 2"),
+        ({"sr": 0.5}, "0.5 is not of the type int64 of the input sr"),
+        ({"sr": 2**63}, "is not of the type int64"),
+    ],
+    ids=["weight", "rank", "size", "fraction", "range"],
+)
+def test_wrong_constant_inputs(given, message):
+    with pytest.raises(ValueError, match=message):
+        prepare(model(RATES, {"rate": np.array(16000)}), constants=given)
+
+
 def test_quantized_weights_stay_in_8_bits():
     text = """g (float[n, 4] x) => (float[n, 3] y) {
         f = DequantizeLinear(w, scale, zero) t = Identity(f) y = MatMul(x, t)

@@ -30,7 +30,9 @@ def normal(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
 
 
-def node_model(op, operands, outputs=1, domain=CONTRIB, opset=17, consts=(), dims=None, **attrs):
+def node_model(
+    op, operands, outputs=1, domain=CONTRIB, opset=17, consts=(), dims=None, others=(), **attrs
+):
     """Return the model of one node.
 
     Parameters
@@ -45,11 +47,13 @@ def node_model(op, operands, outputs=1, domain=CONTRIB, opset=17, consts=(), dim
         The inputs that are constants.
     dims : dict[str, Sequence[int | str]] | None
         Shapes with open dimensions by input.
+    others : dict[str, Any]
+        Attributes that are named as a parameter of this function.
     """
     names = [name if value is not None else "" for name, value in operands.items()]
     flags = "1" * outputs if isinstance(outputs, int) else outputs
     results = [f"y{k}" if flag == "1" else "" for k, flag in enumerate(flags)]
-    node = helper.make_node(op, names, results, domain=domain, name="node", **attrs)
+    node = helper.make_node(op, names, results, domain=domain, name="node", **attrs, **dict(others))
     given, weights = [], []
     for name, value in operands.items():
         if value is None:
@@ -67,14 +71,17 @@ def node_model(op, operands, outputs=1, domain=CONTRIB, opset=17, consts=(), dim
 
 
 def onnxruntime_results(model, operands):
-    """Return what onnxruntime computes without optimizations."""
+    """Return what onnxruntime computes without optimizations of operands by name or in order."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    return session.run(None, {each.name: operands[each.name] for each in model.graph.input})
+    names = [each.name for each in model.graph.input]
+    if isinstance(operands, dict):
+        operands = [operands[name] for name in names]
+    return session.run(None, dict(zip(names, operands)))
 
 
 def results(model, operands):

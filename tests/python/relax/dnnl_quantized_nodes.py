@@ -16,13 +16,13 @@
 # under the License.
 """ONNX models of one node for tests, and what onnxruntime and the plug-in compute."""
 
+import dnnl_onnx_nodes
 import numpy as np
-import onnxruntime
 import tvm_dnnl
 from dnnl_modules import compiled, composites, run
-from onnx import helper, numpy_helper
+from dnnl_onnx_nodes import CONTRIB, onnxruntime_results
 
-CONTRIB = "com.microsoft"
+__all__ = ["CONTRIB", "onnxruntime_results"]
 
 
 def ints(*shape, dtype="uint8", seed=0, low=None, high=None):
@@ -39,7 +39,7 @@ def f32(value):
     return np.float32(value)
 
 
-def node_model(op, operands, inputs=(0,), domain="", outputs=1, **attrs):
+def node_model(op, operands, inputs=(0,), domain="", **options):
     """Return the model of one node, and the values of its inputs.
 
     Parameters
@@ -51,34 +51,12 @@ def node_model(op, operands, inputs=(0,), domain="", outputs=1, **attrs):
     inputs : Sequence[int]
         The operands that are inputs of the model; the others are constants.
     """
-    names = ["" if value is None else f"i{k}" for k, value in enumerate(operands)]
-    weights, given = [], []
-    for k, value in enumerate(operands):
-        if value is None:
-            continue
-        tensor = numpy_helper.from_array(np.asarray(value), names[k])
-        if k in inputs:
-            shape = np.asarray(value).shape
-            given.append(helper.make_tensor_value_info(names[k], tensor.data_type, shape))
-        else:
-            weights.append(tensor)
-    outputs = [f"y{k}" for k in range(outputs)]
-    node = helper.make_node(op, names, outputs, name="node", domain=domain, **attrs)
-    infos = [helper.make_empty_tensor_value_info(name) for name in outputs]
-    graph = helper.make_graph([node], "model", given, infos, weights)
-    opset = [helper.make_opsetid("", 17), helper.make_opsetid(CONTRIB, 1)]
-    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
-    return model, [np.asarray(operands[k]) for k in sorted(inputs)]
-
-
-def onnxruntime_results(model, values):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return session.run(None, dict(zip((each.name for each in model.graph.input), values)))
+    named = {
+        f"i{k}": None if value is None else np.asarray(value) for k, value in enumerate(operands)
+    }
+    consts = [name for k, name in enumerate(named) if k not in inputs]
+    model = dnnl_onnx_nodes.node_model(op, named, domain=domain, consts=consts, **options)
+    return model, [named[f"i{k}"] for k in sorted(inputs)]
 
 
 def partitioned_model(model, wanted=None):

@@ -16,13 +16,14 @@
 # under the License.
 """`compile` and `load_model` of Relax."""
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import module, rand, run, var
-from onnx import TensorProto, helper
+from dnnl_tests.onnx_models import onnx_model
 from tvm import relax, tirx
 from tvm.relax import op
 from tvm_dnnl._dnnl import loaded
@@ -36,22 +37,6 @@ def dense(width=4, batch="n"):
     return module(
         lambda builder, x: op.nn.relu(builder.emit(op.matmul(x, weight))), var("x", batch, 8)
     )
-
-
-def onnx_model():
-    """Return two results of one input, as an ONNX model."""
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["y"]),
-        helper.make_node("Relu", ["y"], ["z"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "dense",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yz"],
-        [onnx.numpy_helper.from_array(rand(8, 4, seed=1), "w")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def test_module_to_results_and_back_from_a_file(tmp_path):
@@ -68,7 +53,8 @@ def test_module_to_results_and_back_from_a_file(tmp_path):
 
 @pytest.mark.parametrize("as_file", [False, True], ids=["model", "file"])
 def test_onnx_model_with_a_shape(as_file, tmp_path):
-    source = onnx_model()
+    nodes = ["y = MatMul(x, w)", "z = Relu(y)"]
+    source = onnx_model(nodes, {"x": ["n", 8]}, {"w": rand(8, 4, seed=1)}, "yz")
     if as_file:
         onnx.save(source, tmp_path / "model.onnx")
         source = tmp_path / "model.onnx"
@@ -106,23 +92,46 @@ def test_wrong_inputs_are_named(args, kwargs, message):
 
 def test_memory_of_many_shapes_is_freed(monkeypatch):
     """The allocator that keeps memory for each size is replaced after some shapes."""
-    configs = []
+    allocators, make = [], loaded._virtual_machine
 
-    class Machine(loaded.VirtualMachine):
-        def __init__(self, *args, memory_cfg=None):
-            configs.append(memory_cfg)
-            super().__init__(*args, memory_cfg=memory_cfg)
+    def machine(library, allocator):
+        allocators.append(allocator)
+        return make(library, allocator)
 
-    monkeypatch.setattr(loaded, "VirtualMachine", Machine)
+    monkeypatch.setattr(loaded, "_virtual_machine", machine)
     model = tvm_dnnl.compile(dense(), prune=False)
     for batch in (*range(1, loaded.MOST_SHAPES + 1), 1, 2):
         model(rand(batch, 8))
-    assert configs == [None]
+    assert allocators == [loaded._POOLED]
     for batch in range(20, 25):
         x = rand(batch, 8)
         expected = np.maximum(x @ rand(8, 4, seed=1), 0)
         np.testing.assert_allclose(model(x), expected, rtol=1e-5, atol=1e-6)
-    assert configs == [None, "naive"]
+    assert allocators == [loaded._POOLED, loaded._NAIVE]
+
+
+ARRAYS = {
+    "scalar": np.array(2.5, "float32"),
+    "empty": np.zeros((0, 3), "int64"),
+    "bool": np.array([True, False, True]),
+    "uint8": np.arange(7, dtype="uint8"),
+    "float16": np.arange(6, dtype="float16").reshape(2, 3),
+    "bfloat16": np.arange(6).astype(ml_dtypes.bfloat16),
+    "float64": np.arange(6, dtype="float64"),
+    "transposed": np.arange(12, dtype="int32").reshape(3, 4).T,
+    "strided": np.arange(12, dtype="float32")[1::3],
+    "big-endian": np.arange(5, dtype=">f4"),
+}
+
+
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS.keys())
+def test_arrays_are_passed_as_they_are(array):
+    tensor = loaded._tensor(array)
+    assert tensor.data_ptr() % 64 == 0
+    result = loaded._array(tensor)
+    assert result.shape == array.shape and result.dtype == array.dtype.newbyteorder("=")
+    np.testing.assert_array_equal(result, array)
+    np.testing.assert_array_equal(tensor.numpy(), array)
 
 
 def test_files_that_cannot_be_loaded(tmp_path):

@@ -23,7 +23,7 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, composites, partitions, rand
-from onnx import TensorProto, helper, numpy_helper
+from dnnl_tests.onnx_models import Graph
 from onnxruntime import quantization
 from tvm import relax
 from tvm.contrib.onednn.policy import cpu
@@ -32,48 +32,28 @@ from tvm.relax.frontend.nn import op
 from tvm.relax.frontend.onnx import from_onnx
 
 
-class Model:
-    """An ONNX model on its way: nodes, and weights by the names that they get."""
-
-    def __init__(self):
-        self.nodes, self.weights = [], []
-
-    def weight(self, value):
-        name = f"w{len(self.weights)}"
-        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
-        return name
-
-    def add(self, op, *inputs, **attrs):
-        inputs = [name if isinstance(name, str) else self.weight(name) for name in inputs]
-        name = f"y{len(self.nodes)}"
-        self.nodes.append(helper.make_node(op, inputs, [name], **attrs))
-        return name
-
-    def done(self, shape, result):
-        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
-        y = helper.make_tensor_value_info(result, TensorProto.FLOAT, None)
-        graph = helper.make_graph(self.nodes, "model", [x], [y], self.weights)
-        opset = [helper.make_opsetid("", 17)]
-        return helper.make_model(graph, opset_imports=opset, ir_version=8)
+def empty_model():
+    """Return an empty model."""
+    return Graph("model", None, opset=17)
 
 
 def conv_block(model, x, channels, **attrs):
     """A convolution, a batch_norm and a clip, as MobileNet has them."""
     depth = channels // attrs.get("group", 1)
-    x = model.add("Conv", x, rand(channels, depth, 3, 3, seed=1), pads=[1] * 4, **attrs)
+    x = model.op("Conv", x, rand(channels, depth, 3, 3, seed=1), pads=[1] * 4, **attrs)
     statistics = [rand(channels, seed=seed) for seed in (2, 3, 4)]
-    x = model.add("BatchNormalization", x, *statistics, rand(channels, seed=5) ** 2 + 0.5)
-    return model.add("Clip", x, np.float32(0), np.float32(6))
+    x = model.op("BatchNormalization", x, *statistics, rand(channels, seed=5) ** 2 + 0.5)
+    return model.op("Clip", x, np.float32(0), np.float32(6))
 
 
 def mobile(batch):
     """Two convolutions with a residual, a pool and a product with a matrix."""
-    model = Model()
+    model = empty_model()
     first = conv_block(model, "x", 8)
     second = conv_block(model, first, 8, group=8)
-    x = model.add("Add", first, second)
-    x = model.add("Flatten", model.add("GlobalAveragePool", x))
-    x = model.add("Gemm", x, rand(10, 8), rand(10, seed=1), transB=1)
+    x = model.op("Add", first, second)
+    x = model.op("Flatten", model.op("GlobalAveragePool", x))
+    x = model.op("Gemm", x, rand(10, 8), rand(10, seed=1), transB=1)
     return model.done([batch, 8, 12, 12], x), [
         "dnnl.conv2d_bias_clip",
         "dnnl.conv2d_bias_clip_sum",
@@ -83,27 +63,27 @@ def mobile(batch):
 
 def residual(batch):
     """Two blocks of a pre-activated ResNet; the second skips spatial positions."""
-    model, channels = Model(), 8
+    model, channels = empty_model(), 8
 
     def conv(x, kernel, stride=1, seed=0):
         weight = rand(channels, channels, kernel, kernel, seed=seed)
         attrs = {"pads": [kernel // 2] * 4, "strides": [stride] * 2}
-        return model.add("Conv", x, weight, **attrs)
+        return model.op("Conv", x, weight, **attrs)
 
     def activated(x):
         values = [rand(channels, seed=seed) for seed in (2, 3, 4)]
         variance = rand(channels, seed=5) ** 2 + 0.5
-        return model.add("Relu", model.add("BatchNormalization", x, *values, variance))
+        return model.op("Relu", model.op("BatchNormalization", x, *values, variance))
 
     def block(x, shortcut, y, stride):
         y = activated(conv(activated(conv(y, 1)), 3, stride))
-        return model.add("Add", conv(y, 1, seed=1), shortcut)
+        return model.op("Add", conv(y, 1, seed=1), shortcut)
 
     x = conv("x", 3)
     x = block(x, x, activated(x), 1)
     y = activated(x)
     x = activated(block(x, conv(y, 1, 2, seed=6), y, 2))
-    return model.done([batch, channels, 12, 12], model.add("GlobalAveragePool", x)), [
+    return model.done([batch, channels, 12, 12], model.op("GlobalAveragePool", x)), [
         "dnnl.conv2d_bias_relu",
         "dnnl.conv2d_sum_multiply_add_relu",
         "dnnl.multiply_add_relu",
@@ -112,27 +92,25 @@ def residual(batch):
 
 def attention(length):
     """A layer of a BERT: attention of two heads, its residual, and a gelu written out."""
-    model, size = Model(), 16
+    model, size = empty_model(), 16
 
     def linear(x, out, seed):
-        return model.add("Add", model.add("MatMul", x, rand(size, out, seed=seed)), rand(out))
+        return model.op("Add", model.op("MatMul", x, rand(size, out, seed=seed)), rand(out))
 
     def heads(x):
-        x = model.add("Reshape", x, np.array([0, 0, 2, size // 2], "int64"))
-        return model.add("Transpose", x, perm=[0, 2, 1, 3])
+        x = model.op("Reshape", x, np.array([0, 0, 2, size // 2], "int64"))
+        return model.op("Transpose", x, perm=[0, 2, 1, 3])
 
     query, key, value = (heads(linear("x", size, seed)) for seed in range(3))
-    scores = model.add("MatMul", query, model.add("Transpose", key, perm=[0, 1, 3, 2]))
-    scores = model.add("Softmax", model.add("Div", scores, np.float32(8**0.5)), axis=-1)
-    x = model.add("Transpose", model.add("MatMul", scores, value), perm=[0, 2, 1, 3])
-    x = model.add("Reshape", x, np.array([0, 0, size], "int64"))
-    x = model.add("Add", linear(x, size, 4), "x")
-    x = model.add("LayerNormalization", x, rand(size), rand(size, seed=1), axis=-1)
+    scores = model.op("MatMul", query, model.op("Transpose", key, perm=[0, 1, 3, 2]))
+    scores = model.op("Softmax", model.op("Div", scores, np.float32(8**0.5)), axis=-1)
+    x = model.op("Transpose", model.op("MatMul", scores, value), perm=[0, 2, 1, 3])
+    x = model.op("Reshape", x, np.array([0, 0, size], "int64"))
+    x = model.op("Add", linear(x, size, 4), "x")
+    x = model.op("LayerNormalization", x, rand(size), rand(size, seed=1), axis=-1)
     x = linear(x, 24, 5)
-    gate = model.add(
-        "Add", model.add("Erf", model.add("Div", x, np.float32(2**0.5))), np.float32(1)
-    )
-    x = model.add("Mul", model.add("Mul", x, gate), np.float32(0.5))
+    gate = model.op("Add", model.op("Erf", model.op("Div", x, np.float32(2**0.5))), np.float32(1))
+    x = model.op("Mul", model.op("Mul", x, gate), np.float32(0.5))
     return model.done([1, length, size], x), [
         "dnnl.batch_matmul",
         "dnnl.layer_norm",
@@ -210,25 +188,25 @@ def test_batch_norms_that_are_left():
 @pytest.mark.parametrize("batch, size", [(1, 7), ("n", "h")], ids=["static", "open"])
 def test_int8(batch, size):
     """A QDQ model: convolutions in 8 bits, of weights with a scale for each channel."""
-    model, bits = Model(), np.random.default_rng(0)
+    model, bits = empty_model(), np.random.default_rng(0)
 
     def quantized(x, scale, zero_point=128):
         scale, zero = np.float32(scale), np.uint8(zero_point)
-        x = model.add("QuantizeLinear", x, scale, zero)
-        return model.add("DequantizeLinear", x, scale, zero)
+        x = model.op("QuantizeLinear", x, scale, zero)
+        return model.op("DequantizeLinear", x, scale, zero)
 
     def conv(x, scale):
         weight = bits.integers(-60, 60, (16, 16, 1, 1)).astype("int8")
         scales = (rand(16) ** 2 + 0.1).astype("float32") / 60
-        weight = model.add("DequantizeLinear", weight, scales, np.zeros(16, "int8"), axis=0)
+        weight = model.op("DequantizeLinear", weight, scales, np.zeros(16, "int8"), axis=0)
         bias = bits.integers(-900, 900, 16).astype("int32")
-        bias = model.add(
+        bias = model.op(
             "DequantizeLinear", bias, scales * np.float32(scale), np.zeros(16, "int32"), axis=0
         )
-        return model.add("Conv", x, weight, bias)
+        return model.op("Conv", x, weight, bias)
 
     x = quantized("x", 0.01)
-    y = quantized(model.add("Relu", conv(x, 0.01)), 0.02, 0)
+    y = quantized(model.op("Relu", conv(x, 0.01)), 0.02, 0)
     # 49 positions: where a reorder of oneDNN 3.2 would leave the zero point out.
     width = size if size == 7 else "w"
     model = model.done([batch, 16, size, width], quantized(conv(y, 0.02), 0.03, 120))
@@ -255,11 +233,11 @@ class Samples(quantization.CalibrationDataReader):
 @pytest.mark.parametrize("per_channel", [False, True], ids=["tensor", "channels"])
 def test_weights_that_the_model_quantizes(tmp_path, per_channel):
     """With real numbers before QuantizeLinear they become the same integers, once."""
-    model, shape = Model(), (2, 8, 7, 7)
-    x = model.add("Relu", model.add("Conv", "x", rand(16, 8, 3, 3), rand(16), pads=[1] * 4))
-    x = model.add("Reshape", model.add("Conv", x, rand(8, 16, 1, 1)), np.array([16, 49]))
+    model, shape = empty_model(), (2, 8, 7, 7)
+    x = model.op("Relu", model.op("Conv", "x", rand(16, 8, 3, 3), rand(16), pads=[1] * 4))
+    x = model.op("Reshape", model.op("Conv", x, rand(8, 16, 1, 1)), np.array([16, 49]))
     source = str(tmp_path / "float.onnx")
-    onnx.save(model.done(shape, model.add("MatMul", x, rand(49, 24))), source)
+    onnx.save(model.done(shape, model.op("MatMul", x, rand(49, 24))), source)
     results, counts = [], []
     for is_real in (False, True):
         target = str(tmp_path / "int8.onnx")
@@ -292,11 +270,11 @@ def test_weights_that_the_model_quantizes(tmp_path, per_channel):
 )
 def test_global_pool_in_8_bits(op_type, wanted):
     """ONNX's reduces both axes in Relax; of 8 bits that would be computed in float32."""
-    model, x, scale, zero = Model(), "x", np.float32(0.01), np.uint8(128)
+    model, x, scale, zero = empty_model(), "x", np.float32(0.01), np.uint8(128)
     for pool in (False, True):
-        x = model.add(op_type, x) if pool else x
-        x = model.add("QuantizeLinear", x, scale, zero)
-        x = model.add("DequantizeLinear", x, scale, zero)
+        x = model.op(op_type, x) if pool else x
+        x = model.op("QuantizeLinear", x, scale, zero)
+        x = model.op("DequantizeLinear", x, scale, zero)
     model = model.done([2, 16, 7, 7], x)
     machine = machine_of(model, [wanted])
     ours, theirs = outputs(machine, model, rand(2, 16, 7, 7))

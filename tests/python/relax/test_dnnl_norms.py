@@ -17,7 +17,6 @@
 """Normalizations: written as several ops, and without a factor or a summand."""
 
 import numpy as np
-import onnx
 import pytest
 import tvm_dnnl
 from dnnl_modules import (
@@ -33,7 +32,7 @@ from dnnl_modules import (
     run,
     var,
 )
-from onnx import TensorProto, helper, numpy_helper
+from dnnl_onnx_nodes import node_model
 from tvm import relax
 from tvm.relax import op
 from tvm.relax.frontend.onnx import from_onnx
@@ -202,15 +201,9 @@ def test_what_tvm_applies_all_the_same_stays(name, switches, reason):
     ],
 )
 def test_of_onnx(name, opset, attrs, wanted):
-    node = helper.make_node(name, ["x", "scale", "bias"], ["y"], **attrs)
-    ends = [helper.make_tensor_value_info(end, TensorProto.FLOAT, [2, 6, 9, 9]) for end in "xy"]
-    constants = [
-        numpy_helper.from_array(rand(6, seed=k), end) for k, end in enumerate(("scale", "bias"))
-    ]
-    graph = helper.make_graph([node], name, ends[:1], ends[1:], constants)
-    opsets = [helper.make_opsetid("", opset)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    onnx.checker.check_model(model)
+    operands = {"x": rand(2, 6, 9, 9), "scale": rand(6), "bias": rand(6, seed=1)}
+    options = dict(domain="", opset=opset, consts=("scale", "bias"))
+    model = node_model(name, operands, **options, **attrs)
     check(from_onnx(model, keep_params_in_input=False), wanted, rand(2, 6, 9, 9))
 
 

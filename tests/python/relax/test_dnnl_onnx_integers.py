@@ -31,7 +31,8 @@ from dnnl_quantized_nodes import (
     real,
     results,
 )
-from onnx import TensorProto, helper, numpy_helper
+from dnnl_tests.onnx_models import Graph
+from onnx import TensorProto
 
 DYNAMIC = "dnnl.dynamic_quantized_dense"
 
@@ -161,35 +162,17 @@ def test_matmul_with_float_results(op, scales, b_dtype):
 # Casts of exact sums to float32, which partitioning computes in 8 bits.
 
 
-class Model:
+class Model(Graph):
     """A model of integer ops with one input x."""
 
     def __init__(self):
-        self._nodes, self._weights = [], []
-
-    def add(self, op, *inputs, outputs=1, **attrs):
-        """Add a node; arrays become constants. Returns the name of its result, or their names."""
-        names = list(inputs)
-        for k, value in enumerate(inputs):
-            if not isinstance(value, str):
-                names[k] = f"w{len(self._weights)}"
-                self._weights.append(numpy_helper.from_array(np.asarray(value), names[k]))
-        produced = [f"y{len(self._nodes)}_{k}" for k in range(outputs)]
-        self._nodes.append(helper.make_node(op, names, produced, **attrs))
-        return produced[0] if outputs == 1 else produced
-
-    def done(self, shape, *outputs, dtype=TensorProto.FLOAT):
-        x = helper.make_tensor_value_info("x", dtype, shape)
-        infos = [helper.make_empty_tensor_value_info(name) for name in outputs]
-        graph = helper.make_graph(self._nodes, "model", [x], infos, self._weights)
-        opset = [helper.make_opsetid("", 17)]
-        return helper.make_model(graph, opset_imports=opset, ir_version=8)
+        super().__init__("model", None, opset=17)
 
     def product(self, quantized, weight, scale, zero_point, op="MatMulInteger", **attrs):
         """What quantize_dynamic of onnxruntime writes for a matmul or a convolution."""
         x, x_scale, x_zero = quantized
-        sums = self.add("Cast", self.add(op, x, weight, x_zero, zero_point, **attrs), to=1)
-        return self.add("Mul", sums, self.add("Mul", x_scale, scale))
+        sums = self.op("Cast", self.op(op, x, weight, x_zero, zero_point, **attrs), to=1)
+        return self.op("Mul", sums, self.op("Mul", x_scale, scale))
 
 
 def check_floats(model, x, wanted):
@@ -209,13 +192,13 @@ def check_floats(model, x, wanted):
 def test_dynamic_matmuls(batch, scales, b_dtype, b_zero):
     """Two matmuls of one quantized tensor, with bias and relu."""
     model = Model()
-    quantized = model.add("DynamicQuantizeLinear", "x", outputs=3)
+    quantized = model.op("DynamicQuantizeLinear", "x", outputs=3)
     tensors = []
     for seed in (1, 2):
         b, zero = ints(32, 24, dtype=b_dtype, seed=seed), np.array(b_zero, b_dtype)
         scale = real(scales, low=0.005, high=0.02, seed=seed)
         y = model.product(quantized, b, scale if scales > 1 else scale[0], zero)
-        tensors.append(model.add("Relu", model.add("Add", y, real(24, seed=seed))))
+        tensors.append(model.op("Relu", model.op("Add", y, real(24, seed=seed))))
     model = model.done([batch, 7, 32], *tensors)
     check_floats(model, real(2, 7, 32), {f"{DYNAMIC}_bias_relu": 2})
 
@@ -223,10 +206,10 @@ def test_dynamic_matmuls(batch, scales, b_dtype, b_zero):
 @pytest.mark.parametrize("attrs", [{}, dict(pads=[1, 0, 2, 1], group=2)], ids=["plain", "pads"])
 def test_dynamic_convolution(attrs):
     model = Model()
-    quantized = model.add("DynamicQuantizeLinear", "x", outputs=3)
+    quantized = model.op("DynamicQuantizeLinear", "x", outputs=3)
     weight = ints(8, 4 // attrs.get("group", 1), 3, 3)
     y = model.product(quantized, weight, f32(0.01), np.uint8(128), "ConvInteger", **attrs)
-    y = model.add("Relu", model.add("Add", y, real(1, 8, 1, 1)))
+    y = model.op("Relu", model.op("Add", y, real(1, 8, 1, 1)))
     wanted = {"dnnl.quantize": 1, "dnnl.qnn.conv2d_multiply_add_relu": 1}
     check_floats(model.done([1, 4, 9, 10], y), real(1, 4, 9, 10), wanted)
 
@@ -234,23 +217,78 @@ def test_dynamic_convolution(attrs):
 def test_dynamic_convolution_with_a_bias_in_int32():
     """The bias is computed from the scale of the data, and added to the sums."""
     model = Model()
-    x, scale, zero = model.add("DynamicQuantizeLinear", "x", outputs=3)
-    sums = model.add("ConvInteger", x, ints(8, 4, 3, 3), zero, np.uint8(128))
-    scale = model.add("Mul", scale, f32(0.01))
-    bias = model.add("Floor", model.add("Div", real(1, 8, 1, 1), scale))
-    sums = model.add("Add", sums, model.add("Cast", bias, to=TensorProto.INT32))
-    y = model.add("Mul", model.add("Cast", sums, to=1), scale)
-    wanted = {"dnnl.quantize": 1, "dnnl.qnn.conv2d_bias_multiply": 1}
+    x, scale, zero = model.op("DynamicQuantizeLinear", "x", outputs=3)
+    sums = model.op("ConvInteger", x, ints(8, 4, 3, 3), zero, np.uint8(128))
+    scale = model.op("Mul", scale, f32(0.01))
+    bias = model.op("Floor", model.op("Div", real(1, 8, 1, 1), scale))
+    sums = model.op("Add", sums, model.op("Cast", bias, to=TensorProto.INT32))
+    y = model.op("Mul", model.op("Cast", sums, to=1), scale)
+    check_floats(model.done([1, 4, 9, 10], y), real(1, 4, 9, 10), {**FAKE, **BIAS, CONV: 1})
+
+
+FAKE, CONV = {"dnnl.dynamic_fake_quantize": 1}, "dnnl.conv2d_bias"
+# Of the smallest step, which a float32 bias is rounded to.
+BIAS = {"dnnl.dynamic_quantize_scale": 1, "dnnl.divide": 1, "dnnl.floor": 1, "dnnl.multiply": 2}
+
+
+@pytest.mark.parametrize("zero", [0, 121, 255])
+@pytest.mark.parametrize("attrs", [{}, dict(pads=[1, 0, 2, 1], group=2)], ids=["plain", "pads"])
+def test_dynamic_convolution_with_a_zero_point_of_the_weight(zero, attrs):
+    """The weight does not fit into int8 less its zero point: it computes in float32."""
+    model = Model()
+    quantized = model.op("DynamicQuantizeLinear", "x", outputs=3)
+    weight = ints(8, 4 // attrs.get("group", 1), 3, 3)
+    y = model.product(quantized, weight, f32(0.01), np.uint8(zero), "ConvInteger", **attrs)
+    y = model.op("Relu", model.op("Add", y, real(1, 8, 1, 1)))
+    wanted = {**FAKE, f"{CONV}_relu": 1}
     check_floats(model.done([1, 4, 9, 10], y), real(1, 4, 9, 10), wanted)
+
+
+def test_dynamic_convolutions_in_one_partition():
+    """As older versions of onnxruntime's quantizer write them, one after the other."""
+    model, data = Model(), "x"
+    for seed, (inputs, outputs, zero) in enumerate([(4, 24, 121), (24, 8, 178)]):
+        x, scale, zero_point = model.op("DynamicQuantizeLinear", data, outputs=3)
+        weight = ints(outputs, inputs, 3, 3, seed=seed)
+        sums = model.op("ConvInteger", x, weight, zero_point, np.uint8(zero), pads=[1] * 4)
+        steps = model.op("Div", real(outputs, seed=seed), model.op("Mul", scale, f32(0.01)))
+        steps = model.op("Cast", model.op("Floor", steps), to=TensorProto.INT32)
+        bias = model.op("Reshape", steps, np.array([1, -1, 1, 1]))
+        sums = model.op("Cast", model.op("Add", sums, bias), to=1)
+        sums = model.op("Mul", sums, model.op("Mul", scale, f32(0.01)))
+        data = model.op("Mul", sums, model.op("Sigmoid", sums))
+    model, x = model.done([1, 4, 9, 10], data), real(1, 4, 9, 10)
+    partitioned = partitioned_model(model)
+    report = tvm_dnnl.offload_report(partitioned)
+    assert (report.partitions, report.reasons) == (1, {})
+    assert composites(partitioned)[f"{CONV}_swish"] == 2
+    for data in (x, np.zeros_like(x), np.abs(x)):
+        (want,) = onnxruntime_results(model, [data])
+        (got,) = run(compiled(partitioned), data)
+        # A number next to the middle of two steps may go to either of them.
+        np.testing.assert_allclose(got, want, rtol=0, atol=0.01 * np.abs(want).max())
+
+
+def test_excluded_fake_quantize_is_written_as_it_was():
+    model = Model()
+    quantized = model.op("DynamicQuantizeLinear", "x", outputs=3)
+    y = model.product(quantized, ints(8, 4, 3, 3), f32(0.01), np.uint8(121), "ConvInteger")
+    model, x = model.done([1, 4, 9, 10], y), real(1, 4, 9, 10)
+    mod = tvm_dnnl.from_onnx(model)
+    excluded = ["quantize", "dequantize"]
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, exclude=excluded)
+    assert not FAKE.keys() & composites(partitioned).keys()
+    (want,) = onnxruntime_results(model, [x])
+    np.testing.assert_allclose(run(compiled(partitioned), x)[0], want, rtol=1e-5, atol=1e-5)
 
 
 def test_dynamic_matmul_of_two_activations():
     model = Model()
-    x, x_scale, x_zero = model.add("DynamicQuantizeLinear", "x", outputs=3)
-    transposed = model.add("Transpose", "x", perm=[0, 2, 1])
-    y, y_scale, y_zero = model.add("DynamicQuantizeLinear", transposed, outputs=3)
-    sums = model.add("Cast", model.add("MatMulInteger", x, y, x_zero, y_zero), to=1)
-    result = model.add("Mul", sums, model.add("Mul", x_scale, y_scale))
+    x, x_scale, x_zero = model.op("DynamicQuantizeLinear", "x", outputs=3)
+    transposed = model.op("Transpose", "x", perm=[0, 2, 1])
+    y, y_scale, y_zero = model.op("DynamicQuantizeLinear", transposed, outputs=3)
+    sums = model.op("Cast", model.op("MatMulInteger", x, y, x_zero, y_zero), to=1)
+    result = model.op("Mul", sums, model.op("Mul", x_scale, y_scale))
     check_floats(
         model.done([3, 8, 16], result), real(3, 8, 16), {"dnnl.qnn.batch_matmul_multiply": 1}
     )
@@ -260,7 +298,7 @@ def test_sums_beyond_24_bits():
     """The sums are exact before the cast rounds them."""
     model = Model()
     b, zeros = ints(1200, 24, dtype="int8", low=90), (np.uint8(1), np.int8(0))
-    sums = model.add("Cast", model.add("MatMulInteger", "x", b, *zeros), to=1)
+    sums = model.op("Cast", model.op("MatMulInteger", "x", b, *zeros), to=1)
     model, x = model.done([7, 1200], sums, dtype=TensorProto.UINT8), ints(7, 1200, low=200)
     partitioned = partitioned_model(model, {"dnnl.qnn.matmul": 1})
     (want,) = onnxruntime_results(model, [x])
@@ -272,8 +310,8 @@ def test_sums_that_are_a_result():
     """They stay on TVM, in int32."""
     model = Model()
     zeros = np.uint8(9), np.int8(3)
-    sums = model.add("MatMulInteger", "x", ints(32, 24, dtype="int8"), *zeros)
-    model = model.done([7, 32], sums, model.add("Cast", sums, to=1), dtype=TensorProto.UINT8)
+    sums = model.op("MatMulInteger", "x", ints(32, 24, dtype="int8"), *zeros)
+    model = model.done([7, 32], sums, model.op("Cast", sums, to=1), dtype=TensorProto.UINT8)
     partitioned, x = partitioned_model(model), ints(7, 32)
     assert not any("matmul" in name for name in composites(partitioned))
     for got, want in zip(run(compiled(partitioned), x), onnxruntime_results(model, [x])):
@@ -282,8 +320,8 @@ def test_sums_that_are_a_result():
 
 def test_excluded_matmul_is_written_as_it_was():
     model = Model()
-    sums = model.add("MatMulInteger", "x", ints(32, 24, dtype="int8"), np.uint8(9), np.int8(3))
-    model = model.done([7, 32], model.add("Cast", sums, to=1), dtype=TensorProto.UINT8)
+    sums = model.op("MatMulInteger", "x", ints(32, 24, dtype="int8"), np.uint8(9), np.int8(3))
+    model = model.done([7, 32], model.op("Cast", sums, to=1), dtype=TensorProto.UINT8)
     mod = tvm_dnnl.from_onnx(model)
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, exclude=["matmul"])
     assert not composites(partitioned)

@@ -25,20 +25,10 @@ import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, composites, partitions, run
 from dnnl_quantized_nodes import CONTRIB, f32, ints, node_model, onnxruntime_results, real
-from onnx import TensorProto, helper, numpy_helper
+from dnnl_tests.onnx_models import onnx_model
 from onnxruntime import quantization
 
 DYNAMIC, BLOCKS = "dnnl.dynamic_quantized_dense", "dnnl.block_quantized_dense"
-
-
-def model_of(nodes, weights, outputs, columns):
-    """Return a model with the input x of shape (batch, rows, columns), the first two open."""
-    infos = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", "rows", columns])]
-    results = [helper.make_empty_tensor_value_info(name) for name in outputs]
-    named = [numpy_helper.from_array(value, name) for name, value in weights.items()]
-    graph = helper.make_graph(nodes, "model", infos, results, named)
-    opset = [helper.make_opsetid("", 17), helper.make_opsetid(CONTRIB, 1)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=8)
 
 
 def layers(columns=96, hidden=64):
@@ -49,14 +39,9 @@ def layers(columns=96, hidden=64):
         "w2": real(hidden, 24, seed=3),
         "w3": real(hidden, 40, seed=4),
     }
-    nodes = [
-        helper.make_node("MatMul", ["x", "w1"], ["m1"], "m1"),
-        helper.make_node("Add", ["m1", "b1"], ["a1"]),
-        helper.make_node("Relu", ["a1"], ["r1"]),
-        helper.make_node("MatMul", ["r1", "w2"], ["y2"], "m2"),
-        helper.make_node("MatMul", ["r1", "w3"], ["y3"], "m3"),
-    ]
-    return model_of(nodes, weights, ["y2", "y3"], columns)
+    nodes = ["m1 = MatMul(x, w1)", "a1 = Add(m1, b1)", "r1 = Relu(a1)"]
+    nodes += ["y2 = MatMul(r1, w2)", "y3 = MatMul(r1, w3)"]
+    return onnx_model(nodes, {"x": ["batch", "rows", columns]}, weights, ["y2", "y3"])
 
 
 def quantized(model, folder, **options):
@@ -155,11 +140,12 @@ def packed_model(bits, block, columns=160, units=48, has_zeros=True):
 
     weights = {"w": pack(values), "s": scales.reshape(-1)}
     weights.update({"z": pack(zeros).reshape(-1)} if has_zeros else {})
-    attrs = dict(K=columns, N=units, bits=bits, block_size=block, domain=CONTRIB)
-    node = helper.make_node("MatMulNBits", ["x", *weights], ["y"], "node", **attrs)
+    attrs = f"K = {columns}, N = {units}, bits = {bits}, block_size = {block}"
+    node = f"y = {CONTRIB}.MatMulNBits <{attrs}> ({', '.join(['x', *weights])})"
     used = zeros[..., None] if has_zeros else 2 ** (bits - 1)
     weight = (values - np.float64(1) * used) * scales[..., None]
-    return model_of([node], weights, ["y"], columns), weight.reshape(units, -1)[:, :columns]
+    model = onnx_model([node], {"x": ["batch", "rows", columns]}, weights)
+    return model, weight.reshape(units, -1)[:, :columns]
 
 
 @pytest.mark.parametrize("has_zeros", [False, True], ids=["middle", "zero-points"])

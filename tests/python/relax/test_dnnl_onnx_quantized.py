@@ -256,16 +256,16 @@ UNARY = {
         unary(0.01173, np.uint8(125)),
         dict(channels_last=1),
     ),
-    "QLinearSoftmax": ("QLinearSoftmax", unary(1 / 256, np.uint8(0)), dict(opset=13)),
+    "QLinearSoftmax": ("QLinearSoftmax", unary(1 / 256, np.uint8(0)), dict(others=dict(opset=13))),
     "QLinearSoftmax-axis": (
         "QLinearSoftmax",
         unary(1 / 256, np.uint8(0)),
-        dict(opset=13, axis=1),
+        dict(others=dict(opset=13), axis=1),
     ),
     "QLinearSoftmax-12": (
         "QLinearSoftmax",
         unary(1 / 2000, np.uint8(0)),
-        dict(opset=12, axis=2),
+        dict(others=dict(opset=12), axis=2),
     ),
 }
 

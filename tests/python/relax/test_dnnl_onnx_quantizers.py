@@ -22,43 +22,22 @@ import pytest
 import tvm_dnnl
 from dnnl_modules import compiled, composites, run
 from dnnl_quantized_nodes import onnxruntime_results, real
-from onnx import TensorProto, helper, numpy_helper
+from dnnl_tests.onnx_models import Graph
 from onnxruntime import quantization
 
 
 def network():
     """A network with convolutions, pools, a residual, a concat and a classifier."""
-    nodes, weights = [], []
+    net = Graph("model", [2, 3, 16, 16], opset=17)
 
-    def add(op, *inputs, **attrs):
-        names = list(inputs)
-        for k, value in enumerate(inputs):
-            if not isinstance(value, str):
-                names[k] = f"w{len(weights)}"
-                weights.append(numpy_helper.from_array(np.asarray(value), names[k]))
-        nodes.append(helper.make_node(op, names, [f"y{len(nodes)}"], f"n{len(nodes)}", **attrs))
-        return nodes[-1].output[0]
-
-    def conv(x, channels, out, kernel=3, seed=0, **attrs):
-        scale = (channels * kernel**2 / 3) ** -0.5
-        weight = real(out, channels, kernel, kernel, seed=seed) * np.float32(scale)
-        return add("Conv", x, weight, real(out, seed=seed), pads=[kernel // 2] * 4, **attrs)
-
-    x = add("Relu", conv("x", 3, 8, seed=1, strides=[2, 2]))
-    y = add("LeakyRelu", conv(x, 8, 8, seed=2), alpha=0.1)
-    x = add("Add", x, conv(y, 8, 8, seed=3))
-    x = add("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
-    gate = add("Sigmoid", conv(x, 8, 8, 1, seed=4))
-    x = add("Concat", add("Mul", x, gate), x, axis=1)
-    x = add("Flatten", add("GlobalAveragePool", conv(x, 16, 24, seed=5)))
-    result = add("Gemm", x, real(24, 10, seed=6), real(10, seed=7))
-    infos = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        for name, shape in (("x", [2, 3, 16, 16]), (result, [2, 10]))
-    ]
-    graph = helper.make_graph(nodes, "model", infos[:1], infos[1:], weights)
-    opset = [helper.make_opsetid("", 17)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=8)
+    x = net.op("Relu", net.conv("x", 3, 8, 3, 2))
+    y = net.op("LeakyRelu", net.conv(x, 8, 8, 3), alpha=0.1)
+    x = net.op("Add", x, net.conv(y, 8, 8, 3))
+    x = net.op("AveragePool", x, kernel_shape=[2, 2], strides=[2, 2])
+    gate = net.op("Sigmoid", net.conv(x, 8, 8, 1))
+    x = net.op("Concat", net.op("Mul", x, gate), x, axis=1)
+    x = net.op("Flatten", net.op("GlobalAveragePool", net.conv(x, 16, 24, 3)))
+    return net.model(net.op("Gemm", x, real(24, 10, seed=6), real(10, seed=7)), [2, 10])
 
 
 class Samples(quantization.CalibrationDataReader):

@@ -34,7 +34,7 @@ from dnnl_modules import (
     run,
     var,
 )
-from onnx import TensorProto, helper, numpy_helper
+from dnnl_onnx_nodes import node_model
 from tvm import relax
 from tvm.relax import op
 from tvm.relax.frontend.onnx import from_onnx
@@ -162,14 +162,10 @@ def test_resizes_that_stay(mode, factor):
 
 def _resize_of_onnx(shape, factors, **attrs):
     """A resize by factors as ONNX's importer writes it: of rows, a function of TIR."""
-    scales = numpy_helper.from_array(np.array([1, 1, *factors], "float32"), "scales")
-    node = helper.make_node("Resize", ["x", "", "scales"], ["y"], **attrs)
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
-        for name, dims in (("x", shape), ("y", [None] * len(shape)))
-    ]
-    graph = helper.make_graph([node], "resize", ends[:1], ends[1:], [scales])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    operands = {"x": np.zeros([1] * len(shape), "float32"), "roi": None}
+    operands["scales"] = np.array([1, 1, *factors], "float32")
+    options = dict(domain="", opset=18, consts=["scales"], dims={"x": shape})
+    model = node_model("Resize", operands, **options, **attrs)
     return from_onnx(model, keep_params_in_input=False)
 
 

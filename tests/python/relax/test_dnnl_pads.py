@@ -25,33 +25,24 @@ from dnnl_modules import (
     check_case,
     compiled,
     composites,
-    const,
     conv,
     module,
     rand,
     run,
     var,
 )
-from onnx import TensorProto, helper, numpy_helper
-from tvm import relax, te, tirx
+from dnnl_onnx_nodes import node_model
+from tvm import te, tirx
 from tvm.relax import op
 from tvm.relax.frontend.onnx import from_onnx
 
 
 def _pad_of_onnx(shape, widths, mode, value):
     """Return a pad as ONNX's importer writes it: a function of TIR."""
-    names = ("widths", "value")
-    constants = (np.array(widths, "int64"), np.array(value, "float32"))
-    node = helper.make_node("Pad", ["x", *names], ["y"], mode=mode)
-    graph = helper.make_graph(
-        [node],
-        "pad",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))],
-        [numpy_helper.from_array(array, name) for array, name in zip(constants, names)],
-    )
-    opsets = [helper.make_opsetid("", 18)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    data = np.zeros([1 if isinstance(size, str) else size for size in shape], "float32")
+    operands = {"x": data, "widths": np.array(widths, "int64"), "value": np.float32(value)}
+    options = dict(domain="", opset=18, consts=("widths", "value"), dims={"x": shape})
+    model = node_model("Pad", operands, mode=mode, **options)
     return from_onnx(model, keep_params_in_input=False)
 
 
@@ -87,53 +78,25 @@ def test_what_is_no_pad_stays(row):
     check(module(_not_before(row), var("x", 6, 8)), {}, rand(6, 8))
 
 
-def _pad(builder, x, value=0.0, mode="constant", widths=(0, 0, 0, 0, 1, 2, 0, 1)):
-    return builder.emit(op.nn.pad(x, widths, mode, value))
-
-
-def _relu(builder, x):
-    return builder.emit(op.nn.relu(x))
-
-
-def _two_uses(builder, x):
-    padded = _pad(builder, x)
-    return relax.Tuple([conv(builder, padded), builder.emit(op.tanh(padded))])
+def _pad(builder, x, value=0.0):
+    return builder.emit(op.nn.pad(x, (0, 0, 0, 0, 1, 2, 0, 1), "constant", value))
 
 
 CONV = {"dnnl.conv2d": 1}
-MAX, AVERAGE = {"dnnl.max_pool2d": 1}, {"dnnl.avg_pool2d": 1}
+# Relay's tests have the other cases, and those that are kept: `rewrites/test_fold_pad.py`.
 CASES = {
     "conv2d": (lambda b, x: conv(b, _pad(b, x)), CONV),
-    "conv2d-strided": (lambda b, x: conv(b, _pad(b, x), strides=2), CONV),
-    "conv2d-grouped": (lambda b, x: conv(b, _pad(b, x), channels=6, groups=6), CONV),
-    "max-of-infinity": (lambda b, x: op.nn.max_pool2d(_pad(b, x, -np.inf), (3, 3)), MAX),
-    "max-of-relu": (
-        lambda b, x: op.nn.max_pool2d(_pad(b, _relu(b, x)), (3, 3)),
-        {**MAX, "dnnl.relu": 1},
+    "max-of-infinity": (
+        lambda b, x: op.nn.max_pool2d(_pad(b, x, -np.inf), (3, 3)),
+        {"dnnl.max_pool2d": 1},
     ),
-    "average": (lambda b, x: op.nn.avg_pool2d(_pad(b, x), (3, 3)), AVERAGE),
+    "average": (lambda b, x: op.nn.avg_pool2d(_pad(b, x), (3, 3)), {"dnnl.avg_pool2d": 1}),
+    "kept": (lambda b, x: conv(b, _pad(b, x, 1.0)), {**CONV, "dnnl.pad": 1}),
 }
 # What is before the pad stays on TVM.
 BEHIND_OTHERS = {
     "refused": lambda b, x: b.emit(op.nn.softplus(x, beta=2.0)),
     "without-a-row": lambda b, x: b.emit(op.sin(x)),
-}
-KEPT = {
-    "value": (lambda b, x: conv(b, _pad(b, x, 1.0)), CONV),
-    "edge": (lambda b, x: conv(b, _pad(b, x, mode="replicate")), CONV),
-    "channels": (lambda b, x: conv(b, _pad(b, x, widths=(0, 0, 0, 1, 0, 0, 0, 0))), CONV),
-    "max": (lambda b, x: op.nn.max_pool2d(_pad(b, x), (3, 3)), MAX),
-    "max-of-padding-only": (
-        lambda b, x: op.nn.max_pool2d(
-            _pad(b, _relu(b, x), widths=(0, 0, 0, 0, 4, 1, 0, 0)), (3, 3)
-        ),
-        {**MAX, "dnnl.relu": 1},
-    ),
-    "average-with-padding": (lambda b, x: op.nn.avg_pool2d(_pad(b, x), (3, 3), padding=1), AVERAGE),
-    "transposed": (
-        lambda b, x: op.nn.conv2d_transpose(_pad(b, x), const(6, 4, 3, 3)),
-        {"dnnl.conv2d_transpose": 1},
-    ),
 }
 
 
@@ -149,17 +112,6 @@ def test_folded_behind_what_stays(case):
     check(mod, CONV, rand(2, 6, 9, 9))
 
 
-@pytest.mark.parametrize("case", KEPT)
-def test_kept(case):
-    build, wanted = KEPT[case]
-    check_case(build, [X4], {**wanted, "dnnl.pad": 1})
-
-
-def test_another_use_keeps_the_pad():
-    wanted = {**CONV, "dnnl.pad": 1, "dnnl.tanh": 1}
-    check(module(_two_uses, X4), wanted, rand(2, 6, 9, 9))
-
-
 def test_folded_with_open_sizes():
     mod = module(lambda b, x: conv(b, _pad(b, x)), var("x", "n", 6, "h", 9))
     partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
@@ -167,10 +119,3 @@ def test_folded_with_open_sizes():
     x = rand(2, 6, 7, 9)
     got, want = run(compiled(partitioned), x), run(mod, x)
     np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["nn.pad", "nn.conv2d"])
-def test_excluded(name):
-    mod = module(lambda b, x: conv(b, _pad(b, x)), X4)
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, exclude=[name])
-    assert name in tvm_dnnl.offload_report(partitioned).reasons

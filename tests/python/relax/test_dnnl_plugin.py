@@ -1,19 +1,4 @@
-# Licensed to the Apache Software Foundation (ASF) under one
-# or more contributor license agreements.  See the NOTICE file
-# distributed with this work for additional information
-# regarding copyright ownership.  The ASF licenses this file
-# to you under the Apache License, Version 2.0 (the
-# "License"); you may not use this file except in compliance
-# with the License.  You may obtain a copy of the License at
-#
-#   http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing,
-# software distributed under the License is distributed on an
-# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
-# KIND, either express or implied.  See the License for the
-# specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 """The package tvm_dnnl: what its import registers and refuses, its wheel, and `report --relax`."""
 
 import hashlib
@@ -35,7 +20,7 @@ import tvm
 import tvm_dnnl
 from dnnl_modules import X4, compiled, conv_bias_relu, module, rand, run
 from dnnl_tests.models import onnx_networks
-from onnx import TensorProto, helper, numpy_helper
+from dnnl_tests.onnx_models import onnx_model
 
 from scripts import cli
 from scripts.bench.worker import Worker
@@ -197,16 +182,11 @@ def test_wheel(tmp_path):
     assert float(printed[1].split()[-1]) < 1e-4
 
 
-def onnx_model(folder, last="Sin"):
+def write_model(folder, last="Sin"):
     """Write a convolution and another op; return the path."""
-    nodes = [helper.make_node("Conv", ["x", "w"], ["y"]), helper.make_node(last, ["y"], ["z"])]
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 6, 9, 9]) for name in ("x", "z")
-    ]
-    weight = numpy_helper.from_array(rand(6, 6, 1, 1), "w")
-    graph = helper.make_graph(nodes, "model", ends[:1], ends[1:], [weight])
-    opset = [helper.make_opsetid("", 17)]
-    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), folder / "m.onnx")
+    nodes, shapes = ["y = Conv(x, w)", f"z = {last}(y)"], {"x": [2, 6, 9, 9]}
+    model = onnx_model(nodes, shapes, {"w": rand(6, 6, 1, 1)}, "z")
+    onnx.save(model, folder / "m.onnx")
     return str(folder / "m.onnx")
 
 
@@ -219,7 +199,7 @@ def scripts_environment(monkeypatch):
 
 def test_report_of_a_file(tmp_path, environment):
     """`./dev.py report --relax` reads an ONNX file, and writes the numbers and a page."""
-    command = [sys.executable, "-m", "scripts", "report", "--relax", onnx_model(tmp_path)]
+    command = [sys.executable, "-m", "scripts", "report", "--relax", write_model(tmp_path)]
     command += ["--json", tmp_path / "r.json", "--html", tmp_path / "r.html"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
@@ -232,7 +212,7 @@ def test_report_of_a_file(tmp_path, environment):
 def test_report_says_what_it_does(tmp_path, monkeypatch):
     notes = []
     monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
-    assert cli.run(["report", "--relax", str(onnx_model(tmp_path))]) == 0
+    assert cli.run(["report", "--relax", str(write_model(tmp_path))]) == 0
     assert notes[0] == "import" and "1 passes, now" in notes[1]
 
 
@@ -240,9 +220,9 @@ def test_the_process_that_the_benchmark_asks(tmp_path, environment):
     inputs = {"x": rand(2, 6, 9, 9, seed=1)}
     with Worker(LAYOUT, MODELS) as worker:
         assert worker.ask("versions")["onednn"] == tvm_dnnl.dnnl_version()
-        facts = worker.ask("load", "a", onnx_model(tmp_path), {}, "x86-64-v3", "float32")
+        facts = worker.ask("load", "a", write_model(tmp_path), {}, "x86-64-v3", "float32")
         assert facts == {"total": 2, "offloaded": 1, "partitions": 1}
-        assert worker.ask("load", "b", onnx_model(tmp_path), {}, "x86-64-v3", None) == {}
+        assert worker.ask("load", "b", write_model(tmp_path), {}, "x86-64-v3", None) == {}
         (ours,), (alone,) = (worker.ask("run", key, inputs) for key in "ab")
         # Sums of six products in another order.
         np.testing.assert_allclose(ours, alone, rtol=1e-5, atol=1e-5)
@@ -261,7 +241,7 @@ def test_the_process_that_the_benchmark_asks(tmp_path, environment):
 def test_primitives_in_the_process(tmp_path, environment, last):
     """Of models that are on oneDNN as a whole, which TVM links before they run, and of others."""
     with Worker(LAYOUT, MODELS) as worker:
-        worker.ask("load", "a", onnx_model(tmp_path, last), {}, "x86-64-v3", "float32")
+        worker.ask("load", "a", write_model(tmp_path, last), {}, "x86-64-v3", "float32")
         worker.ask("sample", [("a", {"x": rand(2, 6, 9, 9)})], 1, 0)
         for name in ("profile_primitives", "measure_primitives"):
             rows = worker.ask("primitives", "a", name, 2)
@@ -274,6 +254,70 @@ def test_the_process_ends_on_its_own(environment):
         worker._process.kill()
         with pytest.raises(SetupError, match="ended with code -9"):
             worker.ask("versions")
+
+
+def in_new_process(program, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_library_is_run_without_importing_tvm(tmp_path):
+    """`import tvm` takes most of the time of such a process. It may come later."""
+    path = exported(tmp_path)
+    in_new_process(
+        "import sys, numpy, tvm_dnnl\n"
+        "model, x = tvm_dnnl.load_model(sys.argv[1]), numpy.ones((2, 6, 9, 9), 'float32')\n"
+        "y = model(x)\n"
+        "assert 'tvm' not in sys.modules and type(model) is tvm_dnnl.CompiledModel\n"
+        "import tvm\n"
+        "from tvm import relax\n"
+        "from tvm.contrib.onednn.compiled_model import CompiledModel\n"
+        "assert type(model) is CompiledModel\n"
+        "vm = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())\n"
+        "assert (vm['main'](tvm.runtime.tensor(x)).numpy() == y).all() and (model(x) == y).all()\n"
+        "tvm_dnnl.partition_for_dnnl(tvm.IRModule())\n"
+        "numpy.save(sys.argv[2], y)",
+        path,
+        tmp_path / "y.npy",
+    )
+    (wanted,) = run(module(conv_bias_relu, X4), np.ones((2, 6, 9, 9), "float32"))
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_library_that_calls_functions_in_tvms_python(tmp_path):
+    nodes = [helper.make_node("Relu", ["x"], ["y"]), helper.make_node("NonZero", ["y"], ["z"])]
+    graph = helper.make_graph(
+        nodes,
+        "model",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("z", TensorProto.INT64, [2, "n"])],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    tvm_dnnl.compile(model).export_library(tmp_path / "model.so")
+    in_new_process(
+        "import sys, numpy, tvm_dnnl\n"
+        "model = tvm_dnnl.load_model(sys.argv[1])\n"
+        "result = model(numpy.array([[0, 1, 0], [-1, 2, 3]], 'float32'))\n"
+        "assert result.tolist() == [[0, 1, 1], [1, 1, 2]]",
+        tmp_path / "model.so",
+    )
+
+
+def test_a_module_partitioned_elsewhere_is_compiled(tmp_path):
+    """TVM calls the code generator before any function of this package was used."""
+    in_new_process(
+        "import tvm_dnnl, tvm_ffi\n"
+        "assert tvm_ffi.get_global_func('relax.ext.dnnl')([], {}, {}) == []\n"
+        "import tvm\n"
+        "from tvm.contrib.onednn.frontend.prepare import prepare"
+    )
 
 
 def test_runtime_without_a_compiler(tmp_path):

@@ -17,6 +17,7 @@
 """Which ops compute in bfloat16 or float16 where the option `precision` asks for it.
 
 The CPU need not have these types: TVM computes what the partitions say, which is not run on oneDNN.
+Which ops are reduced, the tests of Relay show: `rewrites/test_reduced_precision.py`.
 """
 
 from collections import Counter
@@ -122,38 +123,6 @@ def test_transformer(precision, any_cpu):
     assert counts["dense_bias_gelu_erf", precision] == 2
 
 
-def test_formula_stays_fused(any_cpu):
-    def build(builder, x):
-        y = dense(builder, x)
-        return dense(builder, builder.emit(op.multiply(y, builder.emit(op.sigmoid(y)))), seed=2)
-
-    assert check(module(build, X3), "bfloat16") == {
-        ("cast", "bfloat16"): 1,
-        ("dense_swish", "bfloat16"): 1,
-        ("dense", "float32"): 1,
-    }
-
-
-def test_what_only_the_results_read_is_float32(any_cpu):
-    def build(builder, x):
-        y = builder.emit(op.nn.relu(conv(builder, x)))
-        y = builder.emit(op.add(y, const(8, 1, 1)))
-        return op.nn.softmax(builder.emit(op.nn.relu(conv(builder, y))))
-
-    assert check(module(build, X), "bfloat16") == {
-        ("cast", "bfloat16"): 1,
-        ("conv2d_relu_add", "bfloat16"): 1,
-        ("conv2d_relu", "float32"): 1,
-        ("softmax", "float32"): 1,
-    }
-
-
-def test_what_stays_on_tvm_is_float32(any_cpu):
-    mod = module(lambda b, x: conv(b, b.emit(op.sin(conv(b, x)))), X)
-    counts = check(mod, "bfloat16")
-    assert counts == {("cast", "bfloat16"): 2, ("conv2d", "float32"): 2, ("sin", "float32"): 1}
-
-
 def test_result_that_is_read_inside_too(any_cpu):
     def build(builder, x):
         y = conv(builder, x)
@@ -161,17 +130,6 @@ def test_result_that_is_read_inside_too(any_cpu):
 
     counts = check(module(build, X), "bfloat16")
     assert counts["conv2d", "bfloat16"] == counts["cast", "float32"] == 1
-
-
-def test_split_and_concatenate(any_cpu):
-    def build(builder, x):
-        parts = builder.emit(op.split(conv(builder, x), 2, axis=1))
-        left, right = (builder.emit(relax.TupleGetItem(parts, k)) for k in (0, 1))
-        return conv(builder, builder.emit(op.concat([builder.emit(op.tanh(right)), left], axis=1)))
-
-    counts = check(module(build, X), "bfloat16")
-    assert counts["split", "bfloat16"] == counts["concatenate", "bfloat16"] == 1
-    assert counts["cast", "bfloat16"] == 1 and counts["cast", "float32"] == 0
 
 
 @pytest.mark.parametrize("out_dtype", [None, "float32"])
@@ -191,47 +149,6 @@ def test_attention(any_cpu):
 
     counts = check(module(build, var("x", 2, 5, 2, 4)), "bfloat16")
     assert counts["softmax", "bfloat16"] == counts["batch_matmul_multiply", "bfloat16"] == 1
-
-
-def test_excluded_ops_stay_in_float32(any_cpu):
-    mod = module(lambda b, x: conv(b, b.emit(op.tanh(conv(b, x)))), X)
-    partitioned = tvm_dnnl.partition_for_dnnl(
-        mod, precision="bfloat16", exclude=["tanh"], prune=False
-    )
-    assert kinds(partitioned)["tanh", "float32"] == 1
-
-
-@pytest.mark.parametrize("precision, is_reduced", [("bfloat16", True), ("float16", False)])
-def test_range(precision, is_reduced, any_cpu):
-    """float16 ends at 65504."""
-
-    def build(builder, x):
-        y = dense(builder, x)
-        y = builder.emit(op.maximum(y, relax.const(-1e9, "float32")))
-        return dense(builder, builder.emit(op.add(builder.emit(op.tanh(y)), y)), seed=2)
-
-    counts = check(module(build, X3), precision)
-    assert any(name[1] == precision and "max" in name[0] for name in counts) == is_reduced
-
-
-def test_quantized_ops_stay(any_cpu):
-    """Between dequantize and quantize an op computes with integers."""
-
-    def build(builder, x):
-        scale, zero = relax.const(0.1, "float32"), relax.const(np.int8(0))
-        weight = relax.const(np.random.default_rng(0).integers(-9, 9, (8, 8, 1, 1)).astype("int8"))
-        weight = builder.emit(op.dequantize(weight, scale, zero, axis=0))
-        y = builder.emit(op.quantize(x, scale, zero, axis=1, out_dtype="int8"))
-        y = builder.emit(op.dequantize(y, scale, zero, axis=1))
-        y = builder.emit(op.nn.conv2d(y, weight))
-        y = builder.emit(op.quantize(y, scale, zero, axis=1, out_dtype="int8"))
-        return conv(builder, builder.emit(op.dequantize(y, scale, zero, axis=1)))
-
-    mod = module(build, X)
-    before = kinds(tvm_dnnl.partition_for_dnnl(mod, prune=False))
-    after = kinds(tvm_dnnl.partition_for_dnnl(mod, precision="bfloat16", prune=False))
-    assert after - before <= Counter({("cast", "bfloat16"): 1})
-    assert ("qnn.conv2d_quantize", "int8") in after
 
 
 def test_model_of_reduced_precision(any_cpu):

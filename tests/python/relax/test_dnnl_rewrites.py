@@ -41,15 +41,11 @@ def every(builder, x, *strides, seed=1):
     return conv(builder, x, 1, strides, seed)
 
 
-def both(builder, x):
-    """Two convolutions that skip the same spatial positions."""
-    return op.add(every(builder, x, 2, 2), every(builder, x, 2, 2, seed=2))
-
-
 def _residual(builder, x):
+    """Two convolutions skip the same spatial positions of a sum."""
     y = builder.emit(op.add(conv(builder, x), x))
-    y = builder.emit(op.multiply(y, const(1, 6, 1, 1)))
-    return both(builder, relu(builder, y))
+    y = relu(builder, builder.emit(op.multiply(y, const(1, 6, 1, 1))))
+    return op.add(every(builder, y, 2, 2), every(builder, y, 2, 2, seed=2))
 
 
 def _read_in_full(builder, x):
@@ -58,20 +54,10 @@ def _read_in_full(builder, x):
 
 
 # By name: the function, the strides of its convolutions afterwards, and how many residuals are
-# subsampled.
+# subsampled. Relay's tests have the other cases: `rewrites/test_propagate_strides.py`.
 STRIDES = {
-    "relu": (lambda b, x: every(b, relu(b, conv(b, x)), 2, 2), [(1, 1), (2, 2)], 0),
-    "one-axis": (lambda b, x: every(b, relu(b, conv(b, x)), 1, 2), [(1, 1), (1, 2)], 0),
-    "two-readers": (lambda b, x: both(b, relu(b, conv(b, x))), [(1, 1), (1, 1), (2, 2)], 0),
     "residual": (_residual, [(1, 1), (1, 1), (2, 2)], 1),
-    "multiplied": (
-        lambda b, x: every(b, conv(b, x, strides=(1, 2)), 2, 1),
-        [(1, 1), (2, 2)],
-        0,
-    ),
     "result": (_read_in_full, [(1, 1), (2, 2)], 0),
-    "3x3": (lambda b, x: conv(b, relu(b, conv(b, x)), strides=2), [(1, 1), (2, 2)], 0),
-    "input": (lambda b, x: every(b, relu(b, x), 2, 2), [(2, 2)], 0),
 }
 
 
@@ -130,26 +116,6 @@ def results(value):
     return [each.numpy() for each in values]
 
 
-def test_strides_with_open_sizes_that_may_differ():
-    """A residual that is one row shorter is to be an error, as without the strides."""
-
-    def build(builder, x, r):
-        return every(builder, builder.emit(op.add(conv(builder, x), r)), 2, 2)
-
-    for names, parts in ((("h", "w"), 1), (("other_h", "other_w"), 0)):
-        mod = module(build, var("x", 1, 6, "h", "w"), var("r", 1, 6, *names))
-        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
-        assert len(subsampled(partitioned)) == parts
-
-
-def test_no_pool_is_made_where_pools_stay_on_tvm():
-    mod = module(_residual, X)
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.avg_pool2d"])
-    assert not subsampled(partitioned)
-    strides = [int(conv.attrs.strides[0]) for conv in calls_of(partitioned, "nn.conv2d")]
-    assert sorted(strides) == [1, 2, 2]
-
-
 def real(builder, x, scale=0.05, zero_point=3):
     """Return what integers in 8 bits stand for."""
     zero = relax.const(zero_point, str(x.ty.dtype))
@@ -169,27 +135,6 @@ def qconv(builder, x, channels=6, seed=0):
     return builder.emit(op.nn.conv2d(x, weight))
 
 
-def test_strides_through_8_bits():
-    """A residual of a quantized model is subsampled as it is, in 8 bits."""
-
-    def build(builder, x, r):
-        y = real(builder, bits(builder, qconv(builder, real(builder, x))))
-        y = builder.emit(op.add(y, real(builder, r)))
-        return every(builder, real(builder, bits(builder, y)), 2, 2)
-
-    mod = module(build, *(var(name, 1, 6, 12, 16, dtype="int8") for name in "xr"))
-    partitioned = tvm_dnnl.partition_for_dnnl(mod)
-    convs = calls_of(partitioned, "nn.conv2d")
-    assert sorted(tuple(map(int, conv.attrs.strides)) for conv in convs) == [(1, 1), (2, 2)]
-    assert subsampled(partitioned) == ["int8"]
-    assert composites(partitioned)["dnnl.qnn.conv2d_quantize_sum_quantize"] == 1
-
-
-def _pool(builder, x):
-    y = builder.emit(op.nn.max_pool2d(real(builder, x), (3, 3), (2, 2), (1, 1)))
-    return qconv(builder, real(builder, bits(builder, y)))
-
-
 def _views(builder, x):
     y = builder.emit(op.permute_dims(real(builder, x), [0, 2, 3, 1]))
     return qconv(builder, builder.emit(op.reshape(y, (1, 6, 16, 12))))
@@ -201,35 +146,11 @@ def _split(builder, x):
     return op.add(qconv(builder, left), qconv(builder, right))
 
 
-def _concatenated(builder, x):
-    y = builder.emit(op.concat([real(builder, x), real(builder, x)], axis=1))
-    return qconv(builder, y, 12)
-
-
 def _quantized_after(builder, x):
     y = bits(
         builder, builder.emit(op.concat([real(builder, x), qconv(builder, real(builder, x))], 1))
     )
     return qconv(builder, real(builder, y), 12)
-
-
-def _another_scale(builder, x):
-    y = builder.emit(op.concat([real(builder, x), real(builder, x, 0.02)], axis=1))
-    return qconv(builder, y, 12)
-
-
-def _relu_pool(builder, x):
-    y = relu(builder, real(builder, bits(builder, qconv(builder, real(builder, x)), 0.5), 0.5))
-    return builder.emit(op.nn.max_pool2d(y, (3, 3), (2, 2), (1, 1)))
-
-
-def _twice(builder, x):
-    """What two convolutions read is quantized for each, as onnxruntime writes it."""
-    y = builder.emit(op.nn.softmax(real(builder, x)))
-    first, second = (
-        qconv(builder, real(builder, bits(builder, y, 0.01), 0.01), seed=seed) for seed in (0, 1)
-    )
-    return op.add(first, second)
 
 
 def _layer(builder, x):
@@ -268,53 +189,14 @@ def _split_channels(builder, x):
     return op.add(left, right)
 
 
-def _padded_channels(builder, x):
-    """Some of the scales are those of padding."""
-    y = builder.emit(op.nn.pad(x, [0, 0, 1, 1, 0, 0, 0, 0]))
-    return by_channel(builder, y, 1, 8)
-
-
-def _turned_weight(builder, x):
-    """As PyTorch writes a linear layer: a weight by output channel, which is transposed."""
-    weight = np.random.default_rng(0).integers(-9, 9, (24, 2, 8)).astype("int8")
-    scale, zero = relax.const(rand(24) ** 2 + 0.1), relax.const(np.zeros(24, "int8"))
-    weight = builder.emit(op.dequantize(relax.const(weight), scale, zero, axis=0))
-    weight = builder.emit(op.permute_dims(builder.emit(op.reshape(weight, (24, 16)))))
-    return op.matmul(real(builder, builder.emit(op.reshape(x, (72, 16)))), weight)
-
-
-def _negative_scale(builder, x):
-    """The largest integer is not the largest real number."""
-    return builder.emit(op.nn.max_pool2d(real(builder, x, -0.05), (3, 3), (2, 2), (1, 1)))
-
-
-# By name: the function, and what is in its partitions. A weight that meets real numbers is folded.
+# By name: the function, and what is in its partitions. Relay's tests have the other cases:
+# `rewrites/test_move_in_int8.py`.
 IN_8_BITS = {
-    "pool": (_pool, {"dnnl.max_pool2d": 1, "dnnl.qnn.conv2d": 1}),
     "views": (_views, {"dnnl.transpose": 1, "dnnl.reshape": 1, "dnnl.qnn.conv2d": 1}),
     "split": (_split, {"dnnl.split": 1, "dnnl.qnn.conv2d": 1, "dnnl.qnn.conv2d_sum": 1}),
-    "concatenate": (_concatenated, {"dnnl.concatenate": 1, "dnnl.qnn.conv2d": 1}),
     "quantized-after": (
         _quantized_after,
         {"dnnl.qnn.conv2d_quantize": 1, "dnnl.concatenate": 1, "dnnl.qnn.conv2d": 1},
-    ),
-    "another-scale": (
-        _another_scale,
-        {"dnnl.dequantize": 2, "dnnl.concatenate": 1, "dnnl.conv2d": 1},
-    ),
-    "relu-pool": (
-        _relu_pool,
-        {"dnnl.qnn.conv2d_relu_quantize": 1, "dnnl.max_pool2d": 1, "dnnl.dequantize": 1},
-    ),
-    "twice": (
-        _twice,
-        {
-            "dnnl.dequantize": 1,
-            "dnnl.softmax": 1,
-            "dnnl.quantize": 1,
-            "dnnl.qnn.conv2d": 1,
-            "dnnl.qnn.conv2d_sum": 1,
-        },
     ),
     "moved-by-channel": (
         _moved_by_channel,
@@ -328,9 +210,6 @@ IN_8_BITS = {
         },
     ),
     "split-channels": (_split_channels, {"dnnl.dequantize": 1, "dnnl.split": 1, "dnnl.add": 1}),
-    "padded-channels": (_padded_channels, {"dnnl.pad": 1, "dnnl.dequantize": 1}),
-    "turned-weight": (_turned_weight, {"dnnl.reshape": 1, "dnnl.qnn.matmul": 1}),
-    "negative-scale": (_negative_scale, {"dnnl.dequantize": 1, "dnnl.max_pool2d": 1}),
     "layer": (_layer, {"dnnl.reshape": 2, "dnnl.qnn.matmul_bias_quantize_tanh": 1}),
 }
 

@@ -16,10 +16,8 @@
 # under the License.
 """Factors and summands of channels, such as those of a batch_norm, behind a convolution."""
 
-import numpy as np
 import pytest
-import tvm_dnnl
-from dnnl_modules import X4, check, check_case, compiled, composites, const, conv, module, rand, run
+from dnnl_modules import X4, check_case, const, conv, rand
 from tvm import relax
 from tvm.relax import op
 
@@ -129,65 +127,3 @@ CASES = {
 def test_what_is_folded(name):
     build, wanted = CASES[name]
     check_case(build, [X4], wanted)
-
-
-def test_excluded():
-    mod = module(lambda b, x: op.nn.relu(batch_norm(b, conv(b, x))), X4)
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=["nn.batch_norm"], prune=False)
-    assert composites(partitioned) == {"dnnl.conv2d": 1, "dnnl.relu": 1}
-    report = tvm_dnnl.offload_report(partitioned)
-    assert report.reasons["nn.batch_norm"] == {"excluded by option": 1}
-    x = rand(2, 6, 9, 9)
-    (got,), (want,) = run(compiled(partitioned), x), run(mod, x)
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
-
-
-def test_read_twice():
-    """The convolution would be computed twice."""
-
-    def build(builder, x):
-        y = conv(builder, x)
-        scaled = builder.emit(op.multiply(y, const(4, 1, 1)))
-        return relax.Tuple([builder.emit(op.tanh(y)), builder.emit(op.nn.relu(scaled))])
-
-    counts = composites(check(module(build, X4), None, rand(2, 6, 9, 9)))
-    assert counts == {"dnnl.conv2d": 1, "dnnl.tanh": 1, "dnnl.multiply_relu": 1}
-
-
-def test_factors_that_are_infinite():
-    """They are no part of a weight, a zero in which they would make no number of."""
-
-    def build(builder, x):
-        divisor = relax.const(np.array([1, 0, 2, 4], "float32").reshape(4, 1, 1))
-        return op.nn.relu(builder.emit(op.divide(conv(builder, x), divisor)))
-
-    check(module(build, X4), None, rand(2, 6, 9, 9))
-
-
-def test_results_of_a_batch_norm():
-    """All of them are read."""
-
-    def build(builder, x):
-        params = [const(4, seed=k) for k in range(3)]
-        args = (*params, relax.const(rand(4) ** 2 + 0.5))
-        y = builder.emit(op.nn.batch_norm(conv(builder, x), *args, axis=1, training=False))
-        return relax.Tuple([builder.emit(relax.TupleGetItem(y, k)) for k in range(3)])
-
-    check(module(build, X4), {"dnnl.conv2d_bias": 1}, rand(2, 6, 9, 9))
-
-
-@pytest.mark.parametrize("excluded", ["multiply", "nn.conv2d"])
-def test_an_excluded_factor(excluded):
-    mod = module(chain(conv, ("multiply", CHANNELS)), X4)
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=[excluded], prune=False)
-    assert tvm_dnnl.offload_report(partitioned).reasons[excluded] == {"excluded by option": 1}
-    x = rand(2, 6, 9, 9)
-    (got,), (want,) = run(compiled(partitioned), x), run(mod, x)
-    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
-
-
-def test_what_is_folded_is_reported():
-    mod = module(chain(conv, ("add", CHANNELS), ("multiply", CHANNELS), ("add", ONE)), X4)
-    report = tvm_dnnl.offload_report(tvm_dnnl.partition_for_dnnl(mod, prune=False))
-    assert report.folded == {"add": 1, "multiply": 1}
-    assert (report.total, report.offloaded) == (3, 3)

@@ -157,6 +157,13 @@ class CompiledModel:
         return f"CompiledModel(inputs: {', '.join(self.input_names) or 'none'}{offloaded})"
 
 
+def check_onnx_only(shape, constants) -> None:
+    """Raise TypeError for arguments that are for ONNX models only."""
+    for name, given in (("shape", shape), ("constants", constants)):
+        if given is not None:
+            raise TypeError(f"{name} is for ONNX models: others have the shapes of their inputs")
+
+
 def partitioned(mod, is_partitioned: bool, partition: Callable, params, options: Mapping):
     """Return a partitioned module: the module itself if it is partitioned already.
 

@@ -36,7 +36,7 @@ struct Fixture {
   const Node node{1, "nn.relu", {}, {{0, 0}}, {type}};
   const Node next{2, "nn.relu", {}, {{1, 0}}, {type}};
   const NodeReader reader{node, "main"};
-  PlanBuilder builder{"main", true, 1};
+  PlanBuilder builder{Graph{}, 1};
 
   Fixture() { builder.AddInput({{0, 0}, {"input x", type}}); }
 };

@@ -185,4 +185,40 @@ TEST(DNNLDynamicQuantize, ReadersOfOneTensorShareTheQuantizedOne) {
   EXPECT_EQ(graph.Count("dynamic_quantize"), 1);
 }
 
+TEST(DNNLDynamicQuantize, FakeQuantizeAndItsScale) {
+  const std::vector<std::pair<double, double>> ranges = {{1, 3}, {-3, -1}, {0, 0}, {-1e30, 1e30}};
+  for (const auto& [low, high] : ranges) {
+    QuantizedGraph graph;
+    // Several blocks of a vector loop, a tail, and several parts.
+    const Shape shape = {3, 16411};
+    Array data = Noise(shape, kFloat, low, high);
+    const Entry input = graph.Input(data);
+    Node* values = graph.Add("dnnl.dynamic_fake_quantize", {input}, shape, kFloat);
+    Node* scale = graph.Add("dnnl.dynamic_quantize_scale", {input}, {1}, kFloat);
+    // In steps, which are integers.
+    graph.Add("divide", {Entry{values->id, 0}, Entry{scale->id, 0}}, shape, kFloat);
+    int zero_point = 0;
+    QuantizeDynamically(&data, &zero_point);
+    for (double& value : data.values) value -= zero_point;
+    ExpectNear(graph.Run(), data, 1e-6, 1e-3, std::to_string(low) + " to " + std::to_string(high));
+    EXPECT_EQ(graph.Count("dynamic_fake_quantize"), 1);
+  }
+}
+
+TEST(DNNLDynamicQuantize, FakeQuantizeInTheLayoutOfAConvolution) {
+  QuantizedGraph graph;
+  // 3 channels in blocks of 8 or 16, whose padding is read, too.
+  const Shape shape = {1, 3, 5, 7};
+  Array data = Noise({1, 3, 5, 7}, kFloat, 1, 3), weights = Noise({3, 3, 1, 1}, kFloat, -1, 1, 3);
+  for (int k = 0; k < 9; ++k) weights.values[k] = k % 4 == 0 ? 2 : 0;
+  const Node* conv =
+      graph.Add("nn.conv2d", {graph.Input(data), graph.Constant(weights)}, shape, kFloat);
+  graph.Add("dnnl.dynamic_fake_quantize", {Entry{conv->id, 0}}, shape, kFloat);
+  for (double& value : data.values) value *= 2;
+  int zero_point = 0;
+  const double scale = QuantizeDynamically(&data, &zero_point);
+  for (double& value : data.values) value = scale * (value - zero_point);
+  ExpectNear(graph.Run(), data, 1e-6, 1e-6, "blocks");
+}
+
 }  // namespace

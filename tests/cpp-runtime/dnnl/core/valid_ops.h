@@ -268,6 +268,8 @@ inline std::vector<ValidOp> ValidOps() {
                  {Float32({2, 3, 40}), UInt8({5, 32}), Float32({5, 2}), UInt8({5, 2})},
                  {{"bits", {"4"}}, {"block_size", {"32"}}},
                  {Float32({2, 3, 5})}});
+  ops.push_back({"dnnl.dynamic_fake_quantize", {image}, {}, {image}});
+  ops.push_back({"dnnl.dynamic_quantize_scale", {image}, {}, {Float32({1})}});
   ops.push_back({"dnnl.dynamic_quantized_dense",
                  {Float32({2, 3, 6}), Int8({5, 6}), Float32({5}), Int32({})},
                  {},

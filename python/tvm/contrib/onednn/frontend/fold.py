@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .branches import fold_branches
 from .pads import set_pads
 from .protobuf import clone, initializer_names, rename, subgraphs, uses
 
@@ -52,7 +53,7 @@ _MAX_SHAPE = 1024
 
 
 def fold(model: onnx.ModelProto) -> None:
-    """Fold constants and dead branches, and remove unused nodes, in place.
+    """Fold constants and dead branches, also within branches, and remove unused nodes, in place.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ def fold(model: onnx.ModelProto) -> None:
     folder = _Folder(model)
     folder.fold()
     inferred = _infer_shapes(model)
-    while folder.fold(_sizes(inferred)):
+    while folder.fold(_sizes(inferred)) or fold_branches(model, inferred, fold):
         inferred = _infer_shapes(model)
     set_pads(model.graph, _sizes(inferred))
     del model.graph.value_info[:]
@@ -157,7 +158,7 @@ class _Folder:
         if is_changed:
             del self._graph.node[:]
             self._graph.node.extend(kept)
-            self._store_values(outputs)
+        self._store_values(outputs)
         return is_changed
 
     def _value(self, name) -> np.ndarray | None:

@@ -23,6 +23,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Optional, Union
 
+import numpy as np
+
 from .fold import fold
 from .protobuf import clone, initializer_names
 
@@ -37,7 +39,9 @@ Shape = Union[Sequence[Dimension], int]
 
 
 def prepare(
-    model: onnx.ModelProto | str | os.PathLike, shape: Mapping[str, Shape] | None = None
+    model: onnx.ModelProto | str | os.PathLike,
+    shape: Mapping[str, Shape] | None = None,
+    constants: Mapping[str, object] | None = None,
 ) -> onnx.ModelProto:
     """Return a model with fixed dimensions, in which everything that is constant is folded.
 
@@ -55,6 +59,9 @@ def prepare(
         Shapes of inputs by name, such as ``{"x": (1, 3, 48, "width")}``: a number fixes a
         dimension, a name leaves it open, and None leaves it as it is in the model. Also sizes of
         named dimensions, such as ``{"batch": 1}``. Other dimensions stay as they are.
+    constants : Mapping[str, object] | None
+        Values of inputs by name, such as ``{"sr": 16000}``, which the model then no longer has: an
+        array, or a number for every element.
 
     Returns
     -------
@@ -68,11 +75,12 @@ def prepare(
     OSError
         The file cannot be read.
     ValueError
-        The file is not an ONNX model; or `shape` names an input or dimension that the model does
-        not have, has another rank than the input, or is not a shape.
+        The file is not an ONNX model; or `shape` or `constants` names an input or dimension that
+        the model does not have, or does not fit the input.
     """
     model = _load(model)
     set_shapes(model, shape or {})
+    _set_constants(model, constants or {})
     fold(model)
     return model
 
@@ -157,6 +165,37 @@ def set_shapes(model: onnx.ModelProto, shape: Mapping[str, Shape]) -> None:
     others = [*model.graph.output, *model.graph.value_info]
     _substitute([*values.values(), *others], sizes)
     _name_open_dimensions(values.values(), others)
+
+
+def _set_constants(model: onnx.ModelProto, constants: Mapping[str, object]) -> None:
+    """Make weights of inputs, in place."""
+    import onnx
+
+    values = {value.name: value for value in inputs(model)}
+    for name, given in constants.items():
+        if name not in values:
+            names = ", ".join(values)
+            raise ValueError(f"constants: the model has no input {name!r}; its inputs are {names}")
+        tensor = values[name].type.tensor_type
+        array, sizes = np.asarray(given), [_size(dim) for dim in tensor.shape.dim]
+        if array.ndim == 0 and all(isinstance(size, int) for size in sizes):
+            array = np.full(sizes, array)
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        is_known = tensor.HasField("shape")
+        fits = len(sizes) == array.ndim and all(
+            not isinstance(size, int) or size == actual for size, actual in zip(sizes, array.shape)
+        )
+        if is_known and not fits:
+            raise ValueError(
+                f"constants: a value of the shape {array.shape} for the input {_text(values[name])}"
+            )
+        with np.errstate(all="ignore"):
+            converted = array.astype(dtype)
+        # Numbers that the type does not have, but for those that are rounded to it.
+        if not np.array_equal(converted, array) and not (dtype.kind == array.dtype.kind == "f"):
+            raise ValueError(f"constants: {given!r} is not of the type {dtype} of the input {name}")
+        model.graph.initializer.append(onnx.numpy_helper.from_array(converted, name))
+        model.graph.input.remove(values[name])
 
 
 def _set(dim, size: Dimension) -> None:

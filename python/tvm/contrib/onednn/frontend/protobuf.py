@@ -81,6 +81,18 @@ def uses(nodes: Iterable[onnx.NodeProto]) -> Iterator[str]:
             yield from (output.name for output in graph.output)
 
 
+def captured(graph: onnx.GraphProto) -> list[str]:
+    """Return the names of the values that a graph reads from the graphs around it, sorted."""
+    own = {*initializer_names(graph), *(value.name for value in graph.input)}
+    names = {value.name for value in graph.output}
+    for node in graph.node:
+        own.update(node.output)
+        names.update(node.input)
+        for inner in subgraphs(node):
+            names.update(captured(inner))
+    return sorted(names - own - {""})
+
+
 def rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
     """Rename values in nodes and their subgraphs, in place."""
     for node in nodes:

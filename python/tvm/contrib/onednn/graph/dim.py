@@ -23,7 +23,7 @@ sizes. Two sizes that are equal here are equal in every run; two that differ may
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Optional, Union
 
@@ -236,6 +236,17 @@ def symbol_of(size: Size) -> Symbol | None:
         return None
     ((atoms, factor),) = size.terms
     return atoms[0] if factor == len(atoms) == 1 and isinstance(atoms[0], Symbol) else None
+
+
+def symbols_in(size: Size) -> Iterator[Symbol]:
+    """Yield the symbols that a size depends on."""
+    for atoms, _ in _terms(size):
+        for atom in atoms:
+            if isinstance(atom, Symbol):
+                yield atom
+            else:
+                yield from symbols_in(atom.numerator)
+                yield from symbols_in(atom.denominator)
 
 
 def number(size: Size) -> int | None:

@@ -341,6 +341,7 @@ ELTWISE = [name for name, row in TABLE.items() if row.post == "eltwise"]
 UNARY = (
     *ELTWISE,
     *"ceil floor sign trunc dnnl.round dnnl.masked_softmax dnnl.nan_safe_softmax".split(),
+    "dnnl.dynamic_fake_quantize",
     *"nn.prelu nn.bias_add nn.softmax nn.fast_softmax nn.log_softmax nn.layer_norm".split(),
     *"nn.group_norm nn.instance_norm nn.l2_normalize nn.lrn dnnl.rms_norm".split(),
 )
@@ -361,6 +362,7 @@ _INFERENCES: dict[str, Inference] = {
     **infer_recurrent.INFERENCES,
     "nn.dense": _dense,
     "dnnl.block_quantized_dense": _quantized_dense,
+    "dnnl.dynamic_quantize_scale": lambda args, attrs, name: Tensor((1,), "float32"),
     "dnnl.dynamic_quantized_dense": _quantized_dense,
     "nn.matmul": _matmul,
     "nn.batch_matmul": _matmul,

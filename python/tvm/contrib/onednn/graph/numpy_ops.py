@@ -221,8 +221,14 @@ def _dequantize(attrs, result_type, x, scale, zero_point):
     return dequantized(x, scale, zero_point, _axis(attrs))
 
 
-def _dynamic_quantized_dense(attrs, result_type, x, weight, scale, zero_point):
-    """Quantize as ONNX's DynamicQuantizeLinear, with a scale of 1 for zeros as in onnxruntime."""
+def _dynamically_quantized(x: Array) -> tuple:
+    """Quantize as ONNX's DynamicQuantizeLinear, with a scale of 1 for zeros as in onnxruntime.
+
+    Returns
+    -------
+    steps, scale : tuple[Array, numpy.float32]
+        The integers less their zero point, and the scale.
+    """
     data = x.astype("float32")
     low, high = min(data.min(), np.float32(0)), max(data.max(), np.float32(0))
     step = (high - low) / np.float32(255) if high > low else np.float32(1)
@@ -230,8 +236,22 @@ def _dynamic_quantized_dense(attrs, result_type, x, weight, scale, zero_point):
     integers = quantized(data, step, shift, 0, "uint8")
     if integers is None:
         raise UndefinedResult("not a number")
-    sums = (integers.astype("float64") - shift) @ (weight.astype("float64") - zero_point).T
-    return sums * (np.float32(step) * scale.reshape(-1).astype("float32"))
+    return integers.astype("float64") - shift, np.float32(step)
+
+
+def _dynamic_fake_quantize(attrs, result_type, x):
+    steps, scale = _dynamically_quantized(x)
+    return steps * scale
+
+
+def _dynamic_quantize_scale(attrs, result_type, x):
+    return _dynamically_quantized(x)[1].reshape(1)
+
+
+def _dynamic_quantized_dense(attrs, result_type, x, weight, scale, zero_point):
+    steps, step = _dynamically_quantized(x)
+    sums = steps @ (weight.astype("float64") - zero_point).T
+    return sums * (step * scale.reshape(-1).astype("float32"))
 
 
 def _block_quantized_dense(attrs, result_type, x, weight, scales, zero_points=None):
@@ -300,6 +320,8 @@ DEFINITIONS: dict[str, Definition] = {
     "dnnl.softplus": _elementwise(_softplus),
     "dnnl.swish": _swish,
     "dnnl.block_quantized_dense": _block_quantized_dense,
+    "dnnl.dynamic_fake_quantize": _dynamic_fake_quantize,
+    "dnnl.dynamic_quantize_scale": _dynamic_quantize_scale,
     "dnnl.dynamic_quantized_dense": _dynamic_quantized_dense,
     "qnn.quantize": _quantize,
     "qnn.dequantize": _dequantize,

@@ -27,14 +27,22 @@ from typing import NamedTuple
 
 from ..graph.dim import is_same
 from ..graph.graph import Graph
-from ..graph.node import Node, scalar_of
+from ..graph.node import Node
 from ..policy.op_spec import Rules
+from .attention_scores import (
+    MATMUL,
+    Scores,
+    factor_of,
+    is_inside,
+    is_same_shape,
+    mask_of,
+    scores_of,
+)
 from .maker import Maker, UnsupportedOp
 
 ATTENTION = "dnnl.attention"
 
 _SOFTMAX = ("nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax")
-_MATMUL = "nn.batch_matmul"
 
 # With more queries of known lengths, and keys of their own for each head, matmuls and softmax of
 # oneDNN are as fast or faster. Relative to them the kernel takes, with AVX-512 and 64 columns:
@@ -48,15 +56,17 @@ _MOST_QUERIES = 16
 
 def fuse_attention(graph: Graph, rules: Rules) -> None:
     """Let one op take the place of an attention."""
+    # Layers share a mask.
+    masks: dict[tuple, tuple[list[Node], bool]] = {}
     for node in list(graph.nodes):
-        if node.name != _MATMUL or not node.is_call or rules.excludes(_MATMUL, *_SOFTMAX):
+        if node.name != MATMUL or not node.is_call or rules.excludes(MATMUL, *_SOFTMAX):
             continue
         try:
-            new = _attention_of(graph, node)
+            old, new = _attention_of(graph, node, masks, rules.options.exact_nan)
         except UnsupportedOp:
             continue
-        if new is not None and rules.refusal(new) is None:
-            graph.replace(node, new)
+        if rules.refusal(new) is None:
+            graph.replace(old, new)
 
 
 class _View(NamedTuple):
@@ -71,22 +81,26 @@ class _View(NamedTuple):
         return self.axes == sorted(self.axes)
 
 
-def _attention_of(graph: Graph, node: Node) -> Node | None:
-    """Return the attention that ends in a matmul; None if there is none."""
-    probabilities, value = node.operands
-    if node.attrs.transpose_a or not _is_inside(probabilities, node, *_SOFTMAX):
-        return None
+def _attention_of(graph: Graph, node: Node, masks: dict, is_exact: bool) -> tuple[Node, Node]:
+    """Return what an attention takes the place of, and the attention that ends in a matmul.
+
+    Raises
+    ------
+    UnsupportedOp
+        There is none.
+    """
+    softmax, value = node.operands
+    old, user = node, node
+    if is_inside(softmax, node, "reshape"):
+        old, user, softmax = _only_reader(node), softmax, softmax.operands[0]
     rank = len(node.type.dims)
-    if rank not in (3, 4) or int(getattr(probabilities.attrs, "axis", -1)) not in (-1, rank - 1):
-        return None
-    scores = _scores_of(graph, probabilities)
-    if scores is None:
-        return None
-    matmul, scale, masks = scores
-    dims = matmul.type.dims
+    _require(is_inside(softmax, user, *_SOFTMAX) and not node.attrs.transpose_a)
+    _require(rank in (3, 4) and int(getattr(softmax.attrs, "axis", -1)) in (-1, rank - 1))
+    scores = scores_of(softmax)
+    _require(scores is not None and (scores.reshape is None) == (old is node))
+    matmul, dims = scores.matmul, scores.dims
     # A mask with more rows, or more of a batch, would make the scores larger.
-    if len(dims) != rank or not _is_same_shape(dims, probabilities.type.dims):
-        return None
+    _require(len(dims) == rank and is_same_shape(dims, softmax.type.dims))
     make = Maker(graph, node)
     query = _views(matmul.operands[0], matmul.attrs.transpose_a, rank)[0]
     views = [
@@ -97,71 +111,47 @@ def _attention_of(graph: Graph, node: Node) -> Node | None:
     if _heads(key) != _heads(value):
         key, value = (each[0] for each in views)
     operands = [_tensor_of(make, each) for each in (query, key, value)]
-    if not _fits(operands, dims, node.type.dims) or _is_slower(*operands[:2]):
-        return None
-    operands += masks
-    attrs = {"scale": scale * query.scale * key.scale, "causal": False}
-    return graph.call(ATTENTION, operands, node, node.type, **attrs, softmax=probabilities.name)
+    if old is not node:
+        operands[0] = _with_all_heads(make, operands[0], scores)
+    _require(_fits(operands, dims, old.type.dims))
+    shared = (node.scope, *dims[-2:], *scores.masks)
+    if shared not in masks:
+        masks[shared] = mask_of(make, scores, is_exact)
+    mask, is_causal = masks[shared]
+    _require(not _is_slower(*operands[:2], is_causal))
+    attrs = {
+        "scale": scores.scale * query.scale * key.scale,
+        "causal": is_causal,
+        "softmax": softmax.name,
+    }
+    return old, graph.call(ATTENTION, [*operands, *mask], node, old.type, **attrs)
 
 
-def _is_inside(node: Node, user: Node, *names: str) -> bool:
-    """Whether a node is one of some ops, and nothing but `user` reads it."""
-    return (
-        node.name in names
-        and node.is_call
-        and node.users == [user]
-        and node.scope == user.scope
-        and not node.is_pinned
-    )
+def _require(condition: bool) -> None:
+    if not condition:
+        raise UnsupportedOp("no attention")
 
 
-def _scores_of(graph: Graph, softmax: Node) -> tuple[Node, float, list[Node]] | None:
-    """Return the matmul of query and key that a softmax reads, its factor, and the mask if any."""
-    scale, masks = 1.0, []
-    user, node = softmax, softmax.operands[0]
-    while not _is_inside(node, user, _MATMUL):
-        if not _is_inside(node, user, "add", "multiply", "divide"):
-            return None
-        factor = _factor(node)
-        if factor is not None:
-            scale, user, node = scale * factor[1], node, factor[0]
-            continue
-        # One mask is added, last. The sum of two would be another op for oneDNN, and a partition of
-        # its own where TVM computes them.
-        if node.name != "add" or scale != 1.0 or masks:
-            return None
-        inner = [k for k in (0, 1) if _leads_to_matmul(node.operands[k], node)]
-        if len(inner) != 1:
-            return None
-        masks.append(node.operands[1 - inner[0]])
-        user, node = node, node.operands[inner[0]]
-    return node, scale, masks
+def _only_reader(node: Node) -> Node:
+    """Return the reshape that splits the rows of a group into heads."""
+    _require(len(node.users) == 1 and is_inside(node, node.users[0], MATMUL))
+    (user,) = node.users
+    _require(user.name == "reshape" and user.is_call)
+    return user
 
 
-def _leads_to_matmul(node: Node, user: Node) -> bool:
-    while _is_inside(node, user, "add", "multiply", "divide"):
-        for operand in node.operands:
-            if _is_inside(operand, node, _MATMUL, "add", "multiply", "divide"):
-                user, node = node, operand
-                break
-        else:
-            return False
-    return _is_inside(node, user, _MATMUL)
-
-
-def _factor(node: Node) -> tuple[Node, float] | None:
-    """Read a node as a tensor times a number."""
-    if node.name not in ("multiply", "divide") or not node.is_call:
-        return None
-    left, right = node.operands
-    number = scalar_of(right)
-    if number is None and node.name == "multiply":
-        left, number = right, scalar_of(left)
-    if number is None or not _is_same_shape(left.type.dims, node.type.dims):
-        return None
-    if node.name == "divide":
-        return (left, 1.0 / number) if number else None
-    return left, number
+def _with_all_heads(make: Maker, query: Node, scores: Scores) -> Node:
+    """Return the queries of a group of heads, which are the rows of one matmul, with each head."""
+    _require(len(scores.dims) == len(scores.matmul.type.dims) == 4)
+    (batch, heads, queries, _), (_, groups, rows, _) = scores.dims, scores.matmul.type.dims
+    _require(isinstance(heads, int) and isinstance(groups, int) and heads % groups == 0)
+    _require(is_same(rows, heads // groups * queries))
+    dims = (batch, heads, queries, query.type.dims[-1])
+    while query.name == "reshape" and query.is_call:
+        query = query.operands[0]
+        if is_same_shape(query.type.dims, dims):
+            return query
+    return make.reshape(query, dims)
 
 
 def _views(node: Node, is_transposed: bool, rank: int, is_scaled: bool = True) -> list[_View]:
@@ -181,7 +171,7 @@ def _views(node: Node, is_transposed: bool, rank: int, is_scaled: bool = True) -
     while True:
         view = seen[-1]
         node = view.node
-        factor = _factor(node) if is_scaled else None
+        factor = factor_of(node) if is_scaled else None
         once = _repeated(node, view.axes[-3])
         if node.name == "transpose" and node.is_call:
             order = list(node.attrs.axes or range(rank)[::-1])
@@ -235,28 +225,27 @@ def _repeated(node: Node, axis: int) -> Node | None:
         return None
     repeated = (*dims[: axis + 1], count, *dims[axis + 1 :])
     joined = (*dims[:axis], dims[axis] * count, *dims[axis + 1 :])
-    is_repeat = _is_same_shape(repeated, wide) and _is_same_shape(joined, node.type.dims)
+    is_repeat = is_same_shape(repeated, wide) and is_same_shape(joined, node.type.dims)
     return data if is_repeat else None
 
 
-def _is_slower(query: Node, key: Node) -> bool:
+def _is_slower(query: Node, key: Node, is_causal: bool) -> bool:
     (heads, queries), (groups, keys) = (each.type.shape[-3:-1] for each in (query, key))
-    return None not in (queries, keys) and heads == groups and queries > _MOST_QUERIES
-
-
-def _is_same_shape(one, other) -> bool:
-    return len(one) == len(other) and all(map(is_same, one, other))
+    is_known = None not in (queries, keys)
+    return is_known and heads == groups and queries > _MOST_QUERIES and not is_causal
 
 
 def _fits(operands: list[Node], scores, result) -> bool:
-    """Whether batches and lengths are those of the scores and of the result in every run."""
+    """Whether batches and lengths are those of the scores and of the result in every run.
+
+    There are as many values as keys wherever the matmul has a result: the op checks it.
+    """
     query, key, value = (operand.type.dims for operand in operands)
     batches = [each[:-3] for each in (query, key, value, scores)]
     return (
-        all(_is_same_shape(batches[0], each) for each in batches[1:])
+        all(is_same_shape(batches[0], each) for each in batches[1:])
         and is_same(query[-3], scores[-3])
         and is_same(query[-2], scores[-2])
         and is_same(key[-2], scores[-1])
-        and is_same(value[-2], key[-2])
-        and _is_same_shape(result, (*query[:-1], value[-1]))
+        and is_same_shape(result, (*query[:-1], value[-1]))
     )

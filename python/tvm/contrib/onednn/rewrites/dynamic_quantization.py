@@ -101,24 +101,55 @@ def _read(node: Node) -> _Reading | None:
     if _is(data, "reshape"):
         # Relay's importer makes a batch of matrices of data of any rank.
         data = data.operands[0]
-    if not _is(data, DEQUANTIZE) or getattr(node.attrs, "transpose_a", False):
+    quantized = None if getattr(node.attrs, "transpose_a", False) else read_data(data, node)
+    if quantized is None:
         return None
-    bits, scale, zero = map(_untupled, data.operands)
-    if not _is(bits, QUANTIZE) or bits.type.dtype != "uint8" or bits.scope != node.scope:
+    real, scale = quantized.data, quantized.scale
+    rows = node
+    if len(node.users) == 1 and _is(node.users[0], "reshape") and node.scope == data.scope:
+        rows = node.users[0]
+    if not quantized.is_in_steps:
+        return _Reading(rows, real, np.float32(1.0))
+    product = scaled(rows, scale)
+    return product and _Reading(product[0], real, product[1])
+
+
+class DynamicData(NamedTuple):
+    """A tensor that is quantized by its smallest and largest element.
+
+    Parameters
+    ----------
+    data : Node
+        The tensor.
+    bits, scale, zero : Node
+        The tensor in uint8, its scale, and its zero point in int32.
+    is_in_steps : bool
+        Whether what reads it multiplies by the scale, later.
+    """
+
+    data: Node
+    bits: Node
+    scale: Node
+    zero: Node
+    is_in_steps: bool
+
+
+def read_data(node: Node, reader: Node) -> DynamicData | None:
+    """Read the dequantize of a tensor that is quantized by its smallest and largest element."""
+    if not _is(node, DEQUANTIZE):
+        return None
+    bits, scale, zero = map(_untupled, node.operands)
+    if not _is(bits, QUANTIZE) or bits.type.dtype != "uint8" or bits.scope != reader.scope:
         return None
     real, own_scale, own_zero = map(_untupled, bits.operands)
     if _uncast(zero) is not _uncast(own_zero) or not _is_of_range(own_scale, own_zero, real):
         return None
-    rows = node
-    if len(node.users) == 1 and _is(node.users[0], "reshape") and node.scope == bits.scope:
-        rows = node.users[0]
-    if scale is own_scale:
-        return _Reading(rows, real, np.float32(1.0))
-    scaled = _scaled(rows, own_scale) if scalar_of(scale) == 1.0 else None
-    return scaled and _Reading(scaled[0], real, scaled[1])
+    if scale is not own_scale and scalar_of(scale) != 1.0:
+        return None
+    return DynamicData(real, bits, own_scale, own_zero, scale is not own_scale)
 
 
-def _scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
+def scaled(node: Node, scale: Node) -> tuple[Node, np.ndarray] | None:
     """Return the product of a matmul with the scale of its data, and what else it multiplies by."""
     if len(node.users) != 1 or not _is(node.users[0], "multiply"):
         return None

@@ -32,6 +32,7 @@ from ..report.failures import note_failure
 from .attention import fuse_attention
 from .bias_order import move_bias_first
 from .decompose import decompose
+from .dynamic_convs import fuse_dynamic_convs
 from .dynamic_quantization import fuse_dynamic_quantization
 from .exact_nan import propagate_nan
 from .fold_constants import fold_constants
@@ -103,7 +104,7 @@ def rewrite(
     run.steps(fuse_softmax_guards, decompose)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)
     run.steps(read_recurrent_layers, hoist_input_products, read_qnn)
-    run.steps(fuse_dynamic_quantization)
+    run.steps(fuse_dynamic_quantization, fuse_dynamic_convs)
     _read_in_8_bits(run)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)
     run.steps(fold_scale)

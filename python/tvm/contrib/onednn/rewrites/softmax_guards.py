@@ -69,7 +69,7 @@ def _guard_of(node: Node) -> tuple[str, Node] | None:
     if len(node.operands) != 3:
         return None
     condition, zero, softmax = node.operands
-    if not _is(softmax, "nn.softmax") or not softmax.is_call or not _is_filled(zero, 0.0):
+    if not _is(softmax, "nn.softmax") or not softmax.is_call or not filled_value(zero) == 0.0:
         return None
     rank = len(softmax.type.dims)
     if int(softmax.attrs.axis) % rank != rank - 1:
@@ -79,13 +79,17 @@ def _guard_of(node: Node) -> tuple[str, Node] | None:
     return (MASKED, softmax) if _is_masked(condition, softmax.operands[0]) else None
 
 
-def _is_filled(node: Node, value: float) -> bool:
-    """Whether all elements of a tensor are a number; one of open sizes is computed."""
-    if node.kind == CALL and node.name.removeprefix("relax.") in ("zeros", "zeros_like"):
-        return value == 0.0
-    if node.kind == CALL and node.name.removeprefix("relax.") in ("full", "full_like"):
+def filled_value(node: Node) -> float | None:
+    """Return the number that all elements of a tensor are; None if they are not known to be one."""
+    name = node.name.removeprefix("relax.") if node.kind == CALL else None
+    if name in ("zeros", "zeros_like"):
+        return 0.0
+    if name in ("full", "full_like"):
         node = node.operands[-1]
-    return node.is_constant and node.value.size > 0 and bool(np.all(node.value == value))
+    if not node.is_constant or node.value.size == 0:
+        return None
+    first = node.value.flat[0]
+    return float(first) if np.all(node.value == first) else None
 
 
 def _is_masked(condition: Node, scores: Node) -> bool:
@@ -98,7 +102,7 @@ def _is_masked(condition: Node, scores: Node) -> bool:
     return (
         _is(equal, "equal")
         and equal.operands[0] is scores
-        and _is_filled(equal.operands[1], -math.inf)
+        and filled_value(equal.operands[1]) == -math.inf
     )
 
 

@@ -32,7 +32,7 @@ import tvm
 import tvm_ffi
 from tvm import relax
 from tvm.contrib.onednn import cache, interrupts
-from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
+from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.options import make_options
@@ -74,7 +74,9 @@ registration.register()
 
 
 def from_onnx(
-    model: onnx.ModelProto | str | os.PathLike, shape: Mapping[str, Shape] | None = None
+    model: onnx.ModelProto | str | os.PathLike,
+    shape: Mapping[str, Shape] | None = None,
+    constants: Mapping[str, object] | None = None,
 ) -> tvm.IRModule:
     """Import an ONNX model, also with ops and shapes that TVM's importer does not support.
 
@@ -89,6 +91,9 @@ def from_onnx(
         Shapes of inputs by name, such as ``{"x": (1, 3, 48, "width")}``: a number fixes a
         dimension, a name leaves it open, and None leaves it as it is in the model. Also sizes of
         named dimensions, such as ``{"batch": 1}``. Other dimensions stay as they are.
+    constants : Mapping[str, object] | None
+        Values of inputs by name, such as ``{"sr": 16000}``, which the model then no longer has: an
+        array, or a number for every element.
 
     Returns
     -------
@@ -102,12 +107,12 @@ def from_onnx(
     OSError
         The file cannot be read.
     ValueError
-        The file is not an ONNX model; or `shape` names an input or dimension that the model does
-        not have, has another rank than the input, or is not a shape.
+        The file is not an ONNX model; or `shape` or `constants` names an input or dimension that
+        the model does not have, or does not fit the input.
     tvm.error.OpNotImplemented
         An op of the model is not supported. TVM's importer has more errors, of various types.
     """
-    prepared = prepare(model, shape)
+    prepared = prepare(model, shape, constants)
     from ._dnnl.onnx import open_shapes, registration  # require the package onnx
 
     registration.register()
@@ -223,6 +228,7 @@ def compile(  # pylint: disable=redefined-builtin
     params: dict[str, tvm.runtime.Tensor] | None = None,
     *,
     shape: dict[str, Sequence[int]] | None = None,
+    constants: Mapping[str, object] | None = None,
     target: tvm.target.Target | str | None = None,
     **options,
 ) -> CompiledModel:
@@ -236,6 +242,8 @@ def compile(  # pylint: disable=redefined-builtin
         As for `partition_for_dnnl`.
     shape : dict[str, Sequence[int]] | None
         Shapes of an ONNX model's inputs; see `from_onnx`.
+    constants : Mapping[str, object] | None
+        Values of an ONNX model's inputs; see `from_onnx`.
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
     options
@@ -258,12 +266,12 @@ def compile(  # pylint: disable=redefined-builtin
     >>> model.export_library("model.so")
     """
     is_program = type(model).__name__ == "ExportedProgram"
-    if shape is not None and (is_program or isinstance(model, tvm.IRModule)):
-        raise TypeError("shape is for ONNX models: others have the shapes of their inputs")
+    if is_program or isinstance(model, tvm.IRModule):
+        check_onnx_only(shape, constants)
     if is_program:
         model = from_exported_program(model)
     elif not isinstance(model, tvm.IRModule):
-        model = from_onnx(model, shape)
+        model = from_onnx(model, shape, constants)
     is_partitioned = compiled.is_partitioned(model)
     model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
     report = offload_report(model)

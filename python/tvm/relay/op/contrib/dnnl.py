@@ -25,13 +25,13 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import cache
-from tvm.contrib.onednn.compiled_model import CompiledModel, partitioned
+from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy import cpu
@@ -246,6 +246,7 @@ def compile(  # pylint: disable=redefined-builtin
     params: dict[str, tvm.nd.NDArray] | None = None,
     *,
     shape: dict[str, Sequence[int]] | None = None,
+    constants: Mapping[str, object] | None = None,
     target: tvm.target.Target | str | None = None,
     **options,
 ) -> CompiledModel:
@@ -262,6 +263,8 @@ def compile(  # pylint: disable=redefined-builtin
         As for `partition_for_dnnl`.
     shape : dict[str, Sequence[int]] | None
         Shapes of an ONNX model's inputs; see `from_onnx`.
+    constants : Mapping[str, object] | None
+        Values of an ONNX model's inputs; see `from_onnx`.
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
     options
@@ -284,10 +287,10 @@ def compile(  # pylint: disable=redefined-builtin
     >>> model.export_library("model.so")
     """
     if not isinstance(model, tvm.IRModule):
-        model, weights = from_onnx(model, shape)
+        model, weights = from_onnx(model, shape, constants)
         params = {**weights, **(params or {})}
-    elif shape is not None:
-        raise TypeError("shape is for ONNX models: others have the shapes of their inputs")
+    else:
+        check_onnx_only(shape, constants)
     is_partitioned = compiled.is_partitioned(model)
     model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
     export = {"options": c_source_options()} if codegen_in_context() == "C_SRC" else None

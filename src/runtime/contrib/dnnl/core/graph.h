@@ -107,6 +107,8 @@ struct Graph {
   std::vector<Edge> outputs;
   /*! \brief Whether the constants keep their own memory alive, or a caller promises to. */
   bool owns_constants{true};
+  /*! \brief Whether plans of other shapes read the same constants. */
+  bool has_other_shapes{false};
 };
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -235,7 +235,7 @@ std::shared_ptr<const Plan> MakePlan(const Graph& given,
   int num_threads = 0;
   // All kernels of a model say the same.
   if (!graph.nodes.empty()) num_threads = NodeReader(graph.nodes[0], graph.symbol).NumThreads();
-  PlanBuilder builder(graph.name, graph.owns_constants, num_threads, sizes_change);
+  PlanBuilder builder(graph, num_threads, sizes_change);
   try {
     for (const Edge& input : graph.inputs) builder.AddInput(input);
     for (const Constant& constant : graph.constants) builder.AddConstant(constant);

@@ -38,4 +38,14 @@
 #include "dnnl.hpp"
 #include "dnnl_debug.h"
 
+namespace tvm::runtime::contrib::dnnl_backend {
+
+/*! \brief Whether this CPU has the instructions, and ONEDNN_MAX_CPU_ISA allows them. */
+inline bool HasISA(dnnl::cpu_isa wanted) {
+  const auto bits = static_cast<unsigned>(wanted);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
+
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_ONEDNN_H_

@@ -65,6 +65,8 @@ _NOT_DRAWN = (
     "dnnl.attention",
     "dnnl.round",
     "dnnl.block_quantized_dense",
+    "dnnl.dynamic_fake_quantize",
+    "dnnl.dynamic_quantize_scale",
     "dnnl.dynamic_quantized_dense",
 )
 NAMES = [name for name in TABLE if not name.startswith("qnn.") and name not in _NOT_DRAWN]

@@ -20,10 +20,11 @@ import numpy as np
 import onnx
 import pytest
 import tvm
-from onnx import TensorProto, helper
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
+
+from dnnl_tests.onnx_models import onnx_model
 
 X = np.random.default_rng(0).standard_normal((2, 8), "float32")
 
@@ -68,14 +69,8 @@ def test_c_source_in_a_pass_context(tmp_path):
 @pytest.mark.parametrize("as_file", [False, True], ids=["model", "file"])
 def test_onnx_model_with_a_shape(as_file, tmp_path):
     weight = np.random.default_rng(1).standard_normal((8, 4), "float32")
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Relu", ["y"], ["z"])],
-        "dense",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in "yz"],
-        [onnx.numpy_helper.from_array(weight, "w")],
-    )
-    source = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    nodes = ["y = MatMul(x, w)", "z = Relu(y)"]
+    source = onnx_model(nodes, {"x": ["n", 8]}, {"w": weight}, "yz")
     if as_file:
         onnx.save(source, tmp_path / "model.onnx")
         source = tmp_path / "model.onnx"

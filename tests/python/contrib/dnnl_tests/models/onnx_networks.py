@@ -22,85 +22,11 @@ reshapes and transposes. A backend has to find in these what it has a kernel for
 
 import math
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
-
-OPSET = 14
+from dnnl_tests.onnx_models import Graph
 
 
-class Network:
-    """An ONNX graph that grows call by call; values are their names.
-
-    Parameters
-    ----------
-    name : str
-        Of the graph.
-    shape : tuple of int or str
-        Of its only input, ``x``; names are dimensions that stay open.
-
-    Attributes
-    ----------
-    nodes, constants : list of onnx.NodeProto, list of onnx.TensorProto
-        What it has so far.
-    """
-
-    def __init__(self, name, shape, seed=0):
-        self.name, self.shape = name, shape
-        self._random = np.random.default_rng(seed)
-        self.nodes, self.constants = [], []
-
-    def op(self, kind, *inputs, outputs=1, **attrs):
-        """Add a node; return the name of its result, or the names of several."""
-        number = len(self.nodes)
-        names = [f"{kind}_{number}_{i}" for i in range(outputs)]
-        self.nodes.append(helper.make_node(kind, list(inputs), names, **attrs))
-        return names[0] if outputs == 1 else names
-
-    def constant(self, value, dtype="float32"):
-        """Add a constant."""
-        name = f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
-        return name
-
-    def weight(self, *shape, fan_in):
-        """Add random weights with which activations keep their scale."""
-        return self.constant(self._random.normal(0, math.sqrt(1 / fan_in), shape))
-
-    def vector(self, size, mean=0.0):
-        """Add a random vector: a bias, or with a mean of one a scale."""
-        return self.constant(self._random.normal(mean, 0.1, size))
-
-    def model(self, output, shape):
-        """Return the model whose result is `output`."""
-        graph = helper.make_graph(
-            self.nodes,
-            self.name,
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)],
-            self.constants,
-        )
-        opset = [helper.make_opsetid("", OPSET)]
-        proto = helper.make_model(graph, opset_imports=opset, ir_version=8)
-        onnx.checker.check_model(proto)
-        return proto
-
-    # Parts of several networks.
-
-    def conv(self, x, channels_in, channels, kernel, stride=1, groups=1):
-        """Add a convolution that keeps the size, with a bias."""
-        fan_in = channels_in // groups * kernel * kernel
-        weight = self.weight(channels, channels_in // groups, kernel, kernel, fan_in=fan_in / 2)
-        return self.op(
-            "Conv",
-            x,
-            weight,
-            self.vector(channels),
-            kernel_shape=[kernel, kernel],
-            strides=[stride, stride],
-            pads=[kernel // 2] * 4,
-            group=groups,
-        )
+class Network(Graph):
+    """A graph with parts of several networks."""
 
     def linear(self, x, size_in, size):
         """Add a product with a matrix, and a bias."""

@@ -21,40 +21,25 @@ import logging
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper, numpy_helper
 from onnxruntime import quantization
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
+from dnnl_tests.onnx_models import onnx_model
 from dnnl_tests.reference import rand
 
 SHAPE = (2, 4, 8, 8)
-_FLOAT = onnx.TensorProto.FLOAT
 
 
 def network():
     """Return a convolution and two matmuls in float32."""
-    weights = dict(w=(8, 4, 3, 3), b=(8,), w2=(512, 32), b2=(32,), w3=(32, 10))
-    initializers = [
-        numpy_helper.from_array(rand(*shape, seed=seed), name)
-        for seed, (name, shape) in enumerate(weights.items())
-    ]
-    nodes = [
-        helper.make_node("Conv", ["x", "w", "b"], ["conv"], pads=[1, 1, 1, 1]),
-        helper.make_node("Relu", ["conv"], ["relu"]),
-        helper.make_node("Flatten", ["relu"], ["flat"]),
-        helper.make_node("MatMul", ["flat", "w2"], ["matmul"]),
-        helper.make_node("Add", ["matmul", "b2"], ["sum"]),
-        helper.make_node("Relu", ["sum"], ["relu2"]),
-        helper.make_node("MatMul", ["relu2", "w3"], ["y"]),
-    ]
-    source, result = (
-        helper.make_tensor_value_info(name, _FLOAT, shape)
-        for name, shape in (("x", SHAPE), ("y", (2, 10)))
-    )
-    graph = helper.make_graph(nodes, "network", [source], [result], initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    shapes = dict(w=(8, 4, 3, 3), b=(8,), w2=(512, 32), b2=(32,), w3=(32, 10))
+    weights = {name: rand(*shape, seed=seed) for seed, (name, shape) in enumerate(shapes.items())}
+    nodes = ["conv = Conv <pads = [1, 1, 1, 1]> (x, w, b)", "relu = Relu(conv)"]
+    nodes += ["flat = Flatten(relu)", "matmul = MatMul(flat, w2)", "sum = Add(matmul, b2)"]
+    nodes += ["relu2 = Relu(sum)", "y = MatMul(relu2, w3)"]
+    return onnx_model(nodes, {"x": SHAPE}, weights, opset=13)
 
 
 MATMULS = {"dnnl.dynamic_quantized_dense": 1, "dnnl.dynamic_quantized_dense_bias_relu": 1}

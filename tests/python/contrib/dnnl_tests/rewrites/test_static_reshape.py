@@ -19,7 +19,6 @@
 import numpy as np
 import pytest
 import tvm
-from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
 from tvm.contrib.onednn.graph.dim import Dim
 from tvm.contrib.onednn.rewrites.static_reshape import reshape_codes
@@ -30,6 +29,7 @@ from tvm.testing.dnnl import host_target
 
 from dnnl_tests import direct
 from dnnl_tests.marks import json_only
+from dnnl_tests.onnx_models import onnx_model
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import const, module, partition, var, without_dnnl
 
@@ -141,18 +141,10 @@ def test_shape_from_a_constant():
 def onnx_slice(starts, ends, axes, steps=None):
     """Return the module that TVM's importer makes of a slice of (?, ?, 3, 8)."""
     bounds = {"starts": starts, "ends": ends, "axes": axes, **({"steps": steps} if steps else {})}
-    graph = helper.make_graph(
-        [
-            helper.make_node("Relu", ["x"], ["r"]),
-            helper.make_node("Transpose", ["r"], ["t"], perm=[2, 0, 1, 3]),
-            helper.make_node("Slice", ["t", *bounds], ["y"]),
-        ],
-        "slice",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "l", 3, 8])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * 4)],
-        [numpy_helper.from_array(np.array(v, "int64"), name) for name, v in bounds.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    nodes = ["r = Relu(x)", "t = Transpose <perm = [2, 0, 1, 3]> (r)"]
+    nodes.append(f"y = Slice({', '.join(['t', *bounds])})")
+    constants = {name: np.array(value, "int64") for name, value in bounds.items()}
+    model = onnx_model(nodes, {"x": ["n", "l", 3, 8]}, constants, opset=13)
     return relay.frontend.from_onnx(model, freeze_params=True)[0]
 
 

@@ -65,6 +65,11 @@ def virtual_reason(call: OpView) -> str | None:
     return tensor_reason("data", call.args[0], min_rank=1)
 
 
+def float32_reason(call: OpView) -> str | None:
+    """Accept an operand in float32 of rank 1 or more."""
+    return tensor_reason("data", call.args[0], min_rank=1, dtypes=("float32",))
+
+
 def clip_is_not_negative(call: OpView) -> bool:
     """Whether the lower bound of a clip is zero or more."""
     return float(call.attrs.a_min) >= 0.0

@@ -14,26 +14,32 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What a process without TVM's compiler can do: load and run models."""
+"""What a process without TVM's compiler can do: load and run models.
+
+Only tvm-ffi is imported, with the TVM runtime's library loaded: `import tvm` takes longer than all
+else that a process does until the first result of a model.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from typing import TYPE_CHECKING
 
+import ml_dtypes
 import numpy as np
-import tvm
+import tvm_ffi
 from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
-from tvm.runtime.vm import VirtualMachine
 
 if TYPE_CHECKING:
     from tvm.contrib.onednn.report.offload_report import OffloadReport
 
 __all__ = ["CompiledModel", "dnnl_version", "load_model", "num_threads", "set_num_threads"]
 
-# The virtual machine's default allocator keeps memory for each size that it has seen. A model that
-# is called with more shapes than this, such as a decoder, gets one that frees it.
 MOST_SHAPES = 16
+# Allocators of the virtual machine. The pooled one never frees memory.
+_NAIVE, _POOLED = 1, 2
 
 
 def machine(library, report: OffloadReport | None = None) -> CompiledModel:
@@ -62,35 +68,79 @@ class _Main:
     """
 
     def __init__(self, library):
-        self._library = library
-        self._vm = VirtualMachine(library, tvm.cpu())
+        self._library = library if isinstance(library, tvm_ffi.Module) else library.jit()
+        self._vm = _virtual_machine(self._library, _POOLED)
         self._main = self._vm["main"]
         self._shapes: set | None = set()
 
     def parameters(self) -> list[str]:
         """Return the names of the parameters."""
-        module = self._vm.module
-        count = int(module["get_function_arity"]("main"))
-        return [str(module["get_function_param_name"]("main", i)) for i in range(count)]
+        count = int(self._vm["get_function_arity"]("main"))
+        return [str(self._vm["get_function_param_name"]("main", i)) for i in range(count)]
 
     def __call__(self, arrays):
         if self._shapes is not None:
             self._shapes.add(tuple(np.shape(each) for each in arrays))
             if len(self._shapes) > MOST_SHAPES:
-                self._vm = VirtualMachine(self._library, tvm.cpu(), memory_cfg="naive")
+                self._vm = _virtual_machine(self._library, _NAIVE)
                 self._main, self._shapes = self._vm["main"], None
-        return _arrays(
-            self._main(*[tvm.runtime.tensor(np.ascontiguousarray(each)) for each in arrays])
-        )
+        return _arrays(self._main(*map(_tensor, arrays)))
+
+
+def _virtual_machine(library, allocator: int):
+    """Return the virtual machine of a library, ready to run on the CPU."""
+
+    def make():
+        machine = library["vm_load_executable"]()
+        machine["vm_initialization"](_cpu().dlpack_device_type(), 0, allocator)
+        return machine
+
+    if "tvm" in sys.modules:
+        return make()
+    try:
+        return make()
+    except RuntimeError:
+        # Functions of TVM's Python, such as relax.run.nonzero.
+        import tvm  # noqa: F401
+
+        return make()
+
+
+def _cpu():
+    return tvm_ffi.device("cpu", 0)
+
+
+def _function(name: str):
+    return tvm_ffi.get_global_func(name)
+
+
+def _tensor(array):
+    """Return an array as a tensor of TVM, which is aligned as compiled functions require."""
+    array = np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+    tensor = _function("runtime.TVMTensorAllocWithScope")(
+        tvm_ffi.Shape(array.shape), tvm_ffi.dtype(array.dtype), _cpu(), None
+    )
+    copy = _function("runtime.TVMTensorCopyFromBytes")
+    copy(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)
+    return tensor
 
 
 def _arrays(value):
     """Return a result as NumPy arrays."""
-    if isinstance(value, tvm.runtime.Tensor):
-        return value.numpy()
-    if isinstance(value, tvm.runtime.ShapeTuple):
+    if isinstance(value, tvm_ffi.Tensor):
+        return _array(value)
+    if isinstance(value, tvm_ffi.Shape):
         return tuple(value)
     return tuple(map(_arrays, value))
+
+
+def _array(tensor):
+    """Return a copy of a tensor as an array."""
+    name = str(tensor.dtype)
+    array = np.empty(tuple(tensor.shape), getattr(ml_dtypes, name, name))
+    copy = _function("runtime.TVMTensorCopyToBytes")
+    copy(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)
+    return array
 
 
 def load_model(path: str | os.PathLike) -> CompiledModel:
@@ -115,22 +165,30 @@ def load_model(path: str | os.PathLike) -> CompiledModel:
     ValueError
         The file is not a library of Relax, or has no function `main`.
     """
-    library = load_library(path, tvm.runtime.load_module)
+    library = load_library(path, _load_module)
     if not library.implements_function("vm_load_executable"):
         raise ValueError(f"{path} is not a library of a Relax module")
     return machine(library)
 
 
+def _load_module(path: str):
+    if path.endswith((".o", ".tar")):  # TVM links these
+        import tvm
+
+        return tvm.runtime.load_module(path)
+    return tvm_ffi.load_module(path)
+
+
 def dnnl_version() -> str:
     """Return the version of the oneDNN library that is loaded, such as "3.2.0"."""
-    return str(tvm.get_global_func("runtime.contrib.dnnl.version")())
+    return str(_function("runtime.contrib.dnnl.version")())
 
 
 def num_threads() -> int:
     """Return the number of threads for models that have not run yet."""
-    return int(tvm.get_global_func("runtime.contrib.dnnl.get_num_threads")())
+    return int(_function("runtime.contrib.dnnl.get_num_threads")())
 
 
 def set_num_threads(number: int) -> None:
     """Set the number of threads for models that have not run yet; 0 undoes earlier calls."""
-    tvm.get_global_func("runtime.contrib.dnnl.set_num_threads")(number)
+    _function("runtime.contrib.dnnl.set_num_threads")(number)

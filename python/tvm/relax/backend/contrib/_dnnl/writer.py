@@ -22,13 +22,16 @@ import itertools
 import json
 
 from tvm import relax
+from tvm.contrib.onednn.graph.dim import Size, Symbol, symbol_of, symbols_in
 from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node
 from tvm.contrib.onednn.partition.units import OffloadDecision, Units
+from tvm.contrib.onednn.policy.op_view import Tensor
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .body import Body, name_of, substituted
 from .kernels import KERNEL, NUM_THREADS, kernel_of
 from .reader import RelaxGraph
+from .types import size_from
 
 
 class FunctionWriter:
@@ -67,6 +70,7 @@ class FunctionWriter:
             for i in units.hidden(members):
                 self._part_of[self._graph.nodes[i]] = k
         self._body = Body(builder, offloaded=self._part_of)
+        self._defining = _defining_casts(self._graph)
 
     def write(self) -> relax.Function:
         """Return the function."""
@@ -97,7 +101,7 @@ class FunctionWriter:
         )
 
     def _in_order(self, scope: int) -> list:
-        """Return the nodes that TVM computes, and the partitions, each behind what it reads."""
+        """Return the nodes that TVM computes, and the partitions, each after what it reads."""
         graph = self._graph
         done: dict = {}
         for node in graph.nodes[:-1]:
@@ -118,7 +122,7 @@ class FunctionWriter:
                 needs = [
                     self._unit(operand)
                     for node in self._nodes(unit)
-                    for operand in node.operands
+                    for operand in [*node.operands, *self._casts_of_sizes(node)]
                     if operand.scope == scope and operand.kind not in (CONSTANT, INPUT)
                 ]
             needs = [need for need in needs if need not in done and need != unit]
@@ -127,6 +131,13 @@ class FunctionWriter:
                 continue
             done[unit] = None
             stack.pop()
+
+    def _casts_of_sizes(self, node: Node) -> list[Node]:
+        """Return the match_casts that define the symbols of a node's sizes."""
+        if not self._defining:
+            return []
+        symbols = (s for size in _sizes(node) for s in symbols_in(size))
+        return [self._defining[symbol] for symbol in symbols if symbol in self._defining]
 
     def _unit(self, node: Node):
         return self._part_of.get(node, node)
@@ -279,6 +290,32 @@ def _own_var(node: Node) -> relax.Var | None:
     is_result = node.origin is not None and node is node.origin.nodes[-1]
     binding = node.origin.native.binding if is_result else None
     return None if binding is None else binding.var
+
+
+def _sizes(node: Node) -> list[Size]:
+    """Return the dimensions of the tensors that a node computes."""
+    return [dim for value in node.results if isinstance(value, Tensor) for dim in value.dims]
+
+
+def _defining_casts(graph: RelaxGraph) -> dict[Symbol, Node]:
+    """Return the match_cast that defines each symbol; sizes of inputs define theirs."""
+    casts: dict[Symbol, Node] = {}
+    known = {
+        symbol
+        for node in graph.nodes
+        if node.kind == INPUT
+        for size in _sizes(node)
+        for symbol in symbols_in(size)
+    }
+    for node in graph.nodes:
+        native = node.origin.native if node.kind == NATIVE and node.origin is not None else None
+        if isinstance(native and native.binding, relax.MatchCast):
+            type_ = native.binding.ty
+            values = getattr(getattr(type_, "shape", type_), "values", None)
+            for symbol in filter(None, map(symbol_of, map(size_from, values or ()))):
+                if symbol not in known:
+                    casts.setdefault(symbol, node)
+    return casts
 
 
 def _new_function(params, bindings, body, attrs: dict) -> tuple[relax.Function, list, object]:

@@ -134,6 +134,7 @@ void GraphRunner::Init(Graph graph) {
   num_arguments_ = graph.inputs.size() + graph.outputs.size();
   if (IsDynamic(graph)) {
     CheckOps(graph);
+    graph.has_other_shapes = true;
     graph_ = std::move(graph);
   } else {
     NamingSymbol(symbol_, [&]() {

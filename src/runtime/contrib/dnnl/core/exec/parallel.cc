@@ -55,6 +55,16 @@ void RunShare(void* data) {
   if (begin < end) loop.body(loop.data, begin, end);
 }
 
+struct Region {
+  void (*body)(const void*, int, int);
+  const void* data;
+};
+
+void RunThread(void* data) {
+  const Region& region = *static_cast<const Region*>(data);
+  region.body(region.data, OpenMP::OfDNNL().get_thread_num(), OpenMP::OfDNNL().get_num_threads());
+}
+
 }  // namespace
 
 void ParallelRanges(int64_t count, int64_t grain, void (*body)(const void*, int64_t, int64_t),
@@ -66,5 +76,14 @@ void ParallelRanges(int64_t count, int64_t grain, void (*body)(const void*, int6
   Loop loop{count, body, data};
   OpenMP::OfDNNL().parallel(RunShare, &loop, static_cast<unsigned>(threads), 0);
 }
+
+void ParallelThreads(int threads, void (*body)(const void*, int, int), const void* data) {
+  threads = std::min(threads, CurrentNumThreads());
+  if (kIsSerial || threads <= 1 || OpenMP::OfDNNL().parallel == nullptr) return body(data, 0, 1);
+  Region region{body, data};
+  OpenMP::OfDNNL().parallel(RunThread, &region, static_cast<unsigned>(threads), 0);
+}
+
+void ParallelBarrier() { OpenMP::OfDNNL().barrier(); }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -50,6 +50,27 @@ void ParallelFor(int64_t count, int64_t grain, const Body& body) {
   ParallelRanges(count, grain, call, &body);
 }
 
+/*! \brief Calls `body(data, index, count)` on each thread of a region; see below. */
+void ParallelThreads(int threads, void (*body)(const void*, int, int), const void* data);
+
+/*!
+ * \brief Call a function once on each of so many threads, which may wait for each other.
+ *
+ * There may be fewer threads than asked for, down to one.
+ *
+ * \param body Called with the index and the number of threads; must not throw.
+ */
+template <typename Body>
+void ParallelTeam(int threads, const Body& body) {
+  const auto call = [](const void* data, int index, int count) {
+    (*static_cast<const Body*>(data))(index, count);
+  };
+  ParallelThreads(threads, call, &body);
+}
+
+/*! \brief Wait until all threads of a ParallelTeam of several have come here. */
+void ParallelBarrier();
+
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_PARALLEL_H_

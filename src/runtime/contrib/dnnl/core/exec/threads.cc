@@ -60,7 +60,7 @@ OpenMP FindOpenMP() {
   const auto find = [&](const char* name) { return dlsym(handle, name); };
   // All or none: with a part of them, threads that are set here would not be those of the regions.
   for (const char* name : {"omp_get_max_threads", "omp_set_num_threads", "GOMP_parallel",
-                           "omp_get_thread_num", "omp_get_num_threads"}) {
+                           "GOMP_barrier", "omp_get_thread_num", "omp_get_num_threads"}) {
     if (find(name) == nullptr) return openmp;
   }
   Assign(find("omp_get_max_threads"), &openmp.get_max_threads);
@@ -71,6 +71,7 @@ OpenMP FindOpenMP() {
     return openmp.runs_on_teams ? FunctionOfTeams(name) : find(name);
   };
   Assign(find_region("GOMP_parallel"), &openmp.parallel);
+  Assign(find_region("GOMP_barrier"), &openmp.barrier);
   Assign(find_region("omp_get_thread_num"), &openmp.get_thread_num);
   Assign(find_region("omp_get_num_threads"), &openmp.get_num_threads);
 #endif

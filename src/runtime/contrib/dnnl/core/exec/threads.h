@@ -38,6 +38,7 @@ struct OpenMP {
   void (*set_num_threads)(int) = nullptr;
   /*! \brief What compilers call for a parallel region, and in one: of our teams, if on those. */
   void (*parallel)(void (*)(void*), void*, unsigned, unsigned) = nullptr;
+  void (*barrier)() = nullptr;
   int (*get_thread_num)() = nullptr;
   int (*get_num_threads)() = nullptr;
   /*! \brief Whether parallel regions run on teams of ours, and only the numbers are OpenMP's. */

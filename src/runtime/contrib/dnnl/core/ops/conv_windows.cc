@@ -44,12 +44,6 @@ bool HasWindowsApart(const ConvTensors& conv) {
   return true;
 }
 
-/*! \brief Whether oneDNN's 1x1 convolutions are more than plain loops. */
-bool HasAvx2() {
-  constexpr auto kBits = static_cast<unsigned>(dnnl::cpu_isa::avx2);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kBits) == kBits;
-}
-
 }  // namespace
 
 void ReadAsPatches(const NodeReader& node, PlanBuilder* plan, ConvTensors* conv) {
@@ -57,7 +51,9 @@ void ReadAsPatches(const NodeReader& node, PlanBuilder* plan, ConvTensors* conv)
   const Dims src = conv->src.dims(), weights = conv->weights.dims();
   const int spatial = static_cast<int>(src.size()) - 2;
   const bool is_last = conv->src.md.get_strides()[1] == 1;
-  if (src[1] > kFewChannels || is_last || !HasWindowsApart(*conv) || !HasAvx2()) return;
+  if (src[1] > kFewChannels || is_last || !HasWindowsApart(*conv)) return;
+  // Without AVX2, oneDNN's 1x1 convolutions are plain loops.
+  if (!HasISA(dnnl::cpu_isa::avx2)) return;
   // (N, C, H, W) to (N, H, W, C, kernel, kernel).
   Dims split = {src[0], src[1]}, rows = {src[0]}, filters(src.size(), 1);
   std::vector<int> to_patches = {0}, to_first = {0, spatial + 1}, inside = {1};

@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/dynamic_quantize.cc
- * \brief Quantizes the data of a matmul as the model runs.
+ * \brief Quantizes data as the model runs.
  */
 #include "dynamic_quantize.h"
 
@@ -56,8 +56,8 @@ void RangeOfAll(const float* src, int64_t count, float* low, float* high) {
   *high = *std::max_element(highs, highs + parts);
 }
 
-/*! \brief Quantize as ONNX's DynamicQuantizeLinear, in its order of operations. */
-void Run(const float* src, int64_t count, uint8_t* dst, float* scale, int32_t* zero_point) {
+/*! \brief Compute the scale and zero point of ONNX's DynamicQuantizeLinear, in its order. */
+void Parameters(const float* src, int64_t count, float* scale, int32_t* zero_point) {
   float low = 0, high = 0;
   RangeOfAll(src, count, &low, &high);
   // As in onnxruntime, so that a tensor of zeros stays one.
@@ -65,12 +65,75 @@ void Run(const float* src, int64_t count, uint8_t* dst, float* scale, int32_t* z
   const float zero = std::clamp(0.f - low / *scale, 0.f, 255.f);
   // Infinite elements make it NaN.
   *zero_point = zero == zero ? static_cast<int32_t>(std::nearbyint(zero)) : 0;
+}
+
+/*! \brief Quantize as ONNX's DynamicQuantizeLinear. */
+void Run(const float* src, int64_t count, uint8_t* dst, float* scale, int32_t* zero_point) {
+  Parameters(src, count, scale, zero_point);
   ParallelFor(count, kGrain, [&](int64_t begin, int64_t end) {
     QuantizeToUint8(src + begin, end - begin, *scale, *zero_point, dst + begin);
   });
 }
 
+/*! \brief Quantize and dequantize. */
+void RunBoth(const float* src, int64_t count, float* dst, float* scale) {
+  int32_t zero_point = 0;
+  Parameters(src, count, scale, &zero_point);
+  ParallelFor(count, kGrain, [&](int64_t begin, int64_t end) {
+    FakeQuantizeToUint8(src + begin, end - begin, *scale, zero_point, dst + begin);
+  });
+}
+
+/*! \brief The elements of a layout, those of its padding included; 0 if it has gaps. */
+int64_t NumDense(const dnnl::memory::desc& md) {
+  int64_t count = 1;
+  for (int64_t size : md.get_padded_dims()) count *= size;
+  return md.get_size() == count * sizeof(float) ? count : 0;
+}
+
+/*! \brief The result of `dnnl.dynamic_fake_quantize`, and that of `dnnl.dynamic_quantize_scale`. */
+std::vector<Tensor> FakeQuantized(const NodeReader& node, PlanBuilder* plan) {
+  // Every range contains zero, and zero stays zero: the padding of blocks changes nothing.
+  const Tensor given = plan->Input(node, 0);
+  const Tensor src = NumDense(given.md) > 0 ? given : plan->Plain(node, given);
+  return plan->Derived(src, "dynamic_fake_quantize", [&]() {
+    const Tensor values = plan->NewTensor(src.md);
+    const Tensor scale = plan->NewTensor(PlainDesc({1}, dnnl::memory::data_type::f32));
+    const auto run = [count = NumDense(src.md)](void* const* addresses) {
+      RunBoth(static_cast<const float*>(addresses[0]), count, static_cast<float*>(addresses[1]),
+              static_cast<float*>(addresses[2]));
+    };
+    plan->EmitKernel(node, "dynamic_fake_quantize", run,
+                     {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, values}, {DNNL_ARG_DST_1, scale}});
+    return std::vector<Tensor>{values, scale};
+  });
+}
+
+void CheckDynamicallyQuantized(const NodeReader& node, const Types& inputs) {
+  CORE_CHECK(inputs[0].dtype == kFloat32)
+      << node.Where() << ": data is " << ToText(inputs[0]) << ", expected: float32";
+  CheckMinRank(node, inputs, 0, 1);
+}
+
 }  // namespace
+
+Types InferDynamicFakeQuantize(const NodeReader& node, const Types& inputs) {
+  CheckDynamicallyQuantized(node, inputs);
+  return inputs;
+}
+
+Types InferDynamicQuantizeScale(const NodeReader& node, const Types& inputs) {
+  CheckDynamicallyQuantized(node, inputs);
+  return {{{1}, kFloat32}};
+}
+
+void LowerDynamicFakeQuantize(const NodeReader& node, PlanBuilder* plan) {
+  plan->SetOutput(node, FakeQuantized(node, plan)[0]);
+}
+
+void LowerDynamicQuantizeScale(const NodeReader& node, PlanBuilder* plan) {
+  plan->SetOutput(node, FakeQuantized(node, plan)[1]);
+}
 
 DynamicallyQuantized QuantizeDynamically(const NodeReader& node, PlanBuilder* plan,
                                          const Tensor& value) {
@@ -129,11 +192,9 @@ Quantization DynamicWeights(const NodeReader& node, PlanBuilder* plan, int axis)
 }
 
 Types InferDynamicQuantizedDense(const NodeReader& node, const Types& inputs) {
-  CORE_CHECK(inputs[0].dtype == kFloat32)
-      << node.Where() << ": data is " << ToText(inputs[0]) << ", expected: float32";
+  CheckDynamicallyQuantized(node, inputs);
   CORE_CHECK(IsByte(inputs[1].dtype))
       << node.Where() << ": weight is " << ToText(inputs[1]) << ", expected: int8 or uint8";
-  CheckMinRank(node, inputs, 0, 1);
   CheckRank(node, inputs, 1, 2);
   Dims dims = inputs[0].shape;
   const Dims& weight = inputs[1].shape;

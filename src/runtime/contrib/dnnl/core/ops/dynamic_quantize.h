@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/dynamic_quantize.h
- * \brief Quantizes the data of a matmul as the model runs.
+ * \brief Quantizes data as the model runs.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_DYNAMIC_QUANTIZE_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_DYNAMIC_QUANTIZE_H_

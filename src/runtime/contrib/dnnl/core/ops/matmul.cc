@@ -36,6 +36,7 @@
 #include "matmul_operands.h"
 #include "rows.h"
 #include "types.h"
+#include "weight_layout.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -97,6 +98,12 @@ MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
   // Constants are packed once. Packing the rest at every run pays off only where oneDNN's best
   // code does not read it as it is.
   const bool is_constant = plan->IsConstant(operands.weights);
+  if (is_constant && operands.is_flat && !operands.int8) {
+    const auto shared = SharedWeightLayout(*plan, operands.weights.md.permute_axes({1, 0}));
+    const auto desc = shared ? create(SrcDesc(operands), shared.permute_axes({1, 0}))
+                             : MatMul::primitive_desc();
+    if (desc && IsBlockGemm(desc)) return desc;
+  }
   const auto desc = create(SrcDesc(operands), is_constant ? packed : operands.weights.md);
   if (desc && IsBlockGemm(desc)) return desc;
   if (operands.is_interleaved) return {};
@@ -230,8 +237,15 @@ bool LowerRows(const NodeReader& node, PlanBuilder* plan) {
                             bool allow_empty) {
     return As::Describe(plan, src_md, weights_md, fused.BiasDesc(), dst_md, attr, allow_empty);
   };
-  const auto desc = describe(As::SrcDesc(src), AnyDesc(weights.md),
-                             As::Result(AsRows(out_dims), node.OutType()), fused.attr, false);
+  const auto describe_as = [&](const dnnl::memory::desc& layout, bool allow_empty) {
+    return describe(As::SrcDesc(src), layout, As::Result(AsRows(out_dims), node.OutType()),
+                    fused.attr, allow_empty);
+  };
+  typename As::Primitive::primitive_desc desc;
+  if (const auto shared = SharedWeightLayout(*plan, weights.md)) {
+    desc = describe_as(shared, /*allow_empty=*/true);
+  }
+  if (!desc || !IsBlockGemm(desc)) desc = describe_as(AnyDesc(weights.md), false);
   // Of one column the vector code of an inner_product is faster than blocks: 128x1024 by 1024x1
   // takes 9 µs on one core, a matmul 121.
   const bool is_product = std::is_same_v<As, AsInnerProduct> && out_dims.back() > 1;

@@ -89,4 +89,22 @@ DNNL_FOR_CPUS void QuantizeToUint8(const float* src, int64_t count, float scale,
   }
 }
 
+DNNL_FOR_CPUS void FakeQuantizeToUint8(const float* src, int64_t count, float scale,
+                                       int32_t zero_point, float* dst) {
+  const auto low = static_cast<float>(-zero_point), high = static_cast<float>(255 - zero_point);
+  constexpr int32_t kBitsOfRound = 0x4b400000;
+  int64_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) {
+    float block[kBlock];
+    for (int k = 0; k < kBlock; ++k) {
+      block[k] =
+          scale * static_cast<float>(Quantized(src[i + k], scale, low, high, -kBitsOfRound));
+    }
+    std::memcpy(dst + i, block, sizeof(block));
+  }
+  for (; i < count; ++i) {
+    dst[i] = scale * static_cast<float>(Quantized(src[i], scale, low, high, -kBitsOfRound));
+  }
+}
+
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -39,6 +39,10 @@ void ExtendRange(const float* src, int64_t count, float* low, float* high);
 void QuantizeToUint8(const float* src, int64_t count, float scale, int32_t zero_point,
                      uint8_t* dst);
 
+/*! \brief dst[i] = scale * (q - zero_point), of what `QuantizeToUint8` makes of src[i]. */
+void FakeQuantizeToUint8(const float* src, int64_t count, float scale, int32_t zero_point,
+                         float* dst);
+
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_QUANTIZE_LOOPS_H_

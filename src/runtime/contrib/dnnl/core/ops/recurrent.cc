@@ -25,13 +25,12 @@
 
 #include <algorithm>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "../exec/threads.h"
 #include "../op_table.h"
+#include "recurrent_int8.h"
 #include "recurrent_kernel.h"
-#include "rows.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -41,6 +40,15 @@ namespace {
 /*! \brief How errors call the operands. */
 constexpr const char* kOperands[] = {"data", "weight",    "recurrent weight",
                                      "bias", "initial h", "initial c"};
+constexpr const char* kInt8Operands[] = {"weight's scale", "weight's zero point",
+                                         "recurrent weight's scale",
+                                         "recurrent weight's zero point"};
+
+std::string NameOf(const RecurrentLayer& layer, int index) {
+  if (layer.has_lengths && index == layer.lengths_index()) return "lengths";
+  if (index >= layer.scales_index()) return kInt8Operands[index - layer.scales_index()];
+  return kOperands[index];
+}
 
 /*! \brief An attribute that is one of some words. */
 std::string ReadWord(const NodeReader& node, const std::string& key,
@@ -56,34 +64,47 @@ std::string ReadWord(const NodeReader& node, const std::string& key,
 }
 
 /*! \brief Refuse an operand of another shape. */
-void CheckOperand(const NodeReader& node, const Types& inputs, int index, const Dims& expected) {
+void CheckOperand(const NodeReader& node, const RecurrentLayer& layer, const Types& inputs,
+                  int index, const Dims& expected) {
   CORE_CHECK(inputs[index].shape == expected)
-      << node.Where() << ": input " << index << ", the " << kOperands[index] << ", is "
+      << node.Where() << ": input " << index << ", the " << NameOf(layer, index) << ", is "
       << ToText(inputs[index]) << ", expected: shape " << ToText(expected);
 }
 
-/*! \brief Refuse element types that are not the data's; biases and c may be float32. */
-void CheckTypes(const NodeReader& node, const Types& inputs) {
-  const DLDataType dtype = inputs[0].dtype;
-  CORE_CHECK(dtype == kFloat32 || dtype.code == kDLBfloat)
+/*!
+ * \brief Refuse element types that are not the data's; biases and c may be float32, and the weights
+ *        of float32 data bfloat16 or int8.
+ */
+void CheckTypes(const NodeReader& node, const RecurrentLayer& layer, const Types& inputs) {
+  const DLDataType dtype = inputs[0].dtype, weight = inputs[1].dtype;
+  const bool is_float = dtype == kFloat32;
+  CORE_CHECK(is_float || dtype.code == kDLBfloat)
       << node.Where() << ": input 0, the data, is " << ToText(inputs[0])
       << ", expected: float32 or bfloat16";
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool is_bias = i == 3, may_be_float = i == 5;
-    const bool fits = is_bias ? inputs[i].dtype == kFloat32
-                              : inputs[i].dtype == inputs[0].dtype ||
-                                    (may_be_float && inputs[i].dtype == kFloat32);
-    CORE_CHECK(fits) << node.Where() << ": input " << i << ", the " << kOperands[i] << ", is "
-                     << ToText(inputs[i])
-                     << (is_bias ? ", expected: float32" : ", expected: the type of the data, ")
-                     << (is_bias ? "" : ToText(inputs[0]));
+  const bool may_be_narrow = is_float && (weight == kBFloat16 || layer.is_int8);
+  const auto check = [&](int i, DLDataType expected, bool fits) {
+    CORE_CHECK(fits || inputs[i].dtype == expected)
+        << node.Where() << ": input " << i << ", the " << NameOf(layer, i) << ", is "
+        << ToText(inputs[i]) << ", expected: " << ToText(expected);
+  };
+  check(1, dtype, may_be_narrow);
+  check(2, weight, false);
+  check(3, kFloat32, false);
+  for (int i = 4; i < layer.lengths_index(); ++i) {
+    check(i, dtype, i == 5 && inputs[i].dtype == kFloat32);
+  }
+  CORE_CHECK(is_float || !layer.has_lengths)
+      << node.Where() << ": lengths of data in " << ToText(inputs[0]) << " are not supported";
+  if (layer.has_lengths) check(layer.lengths_index(), kInt32, false);
+  for (int i = 0; layer.is_int8 && i < 4; ++i) {
+    check(layer.scales_index() + i, i % 2 == 0 ? kFloat32 : kInt32, false);
   }
 }
 
 }  // namespace
 
 RecurrentLayer ReadRecurrentLayer(const NodeReader& node, const Dims& data, const Dims& weight,
-                                  const Dims& recurrent_weight) {
+                                  const Dims& recurrent_weight, bool is_int8) {
   RecurrentLayer layer;
   const std::string& name = node.OpName();
   const std::string direction =
@@ -100,6 +121,8 @@ RecurrentLayer ReadRecurrentLayer(const NodeReader& node, const Dims& data, cons
   layer.is_reverse = direction == "reverse";
   layer.is_batch_first = node.Get<bool>("batch_first", false);
   layer.has_initial_state = node.Get<bool>("has_initial_state", false);
+  layer.has_lengths = node.Get<bool>("has_lengths", false);
+  layer.is_int8 = is_int8;
   layer.steps = data[layer.is_batch_first ? 1 : 0];
   layer.batch = data[layer.is_batch_first ? 0 : 1];
   layer.inputs = weight[2];
@@ -111,25 +134,32 @@ Types InferRecurrent(const NodeReader& node, const Types& inputs) {
   CORE_CHECK(!node.Has("post_ops")) << node.Where() << ": post-ops are not supported";
   for (int i = 0; i < 4; ++i) CheckRank(node, inputs, i, i == 3 ? 2 : 3);
   const RecurrentLayer layer =
-      ReadRecurrentLayer(node, inputs[0].shape, inputs[1].shape, inputs[2].shape);
-  const size_t states = layer.num_states();
-  const size_t operands = 4 + (layer.has_initial_state ? states : 0);
+      ReadRecurrentLayer(node, inputs[0].shape, inputs[1].shape, inputs[2].shape,
+                         node.OpName() == "dnnl.lstm" && inputs[1].dtype == kInt8);
+  const auto operands = static_cast<size_t>(layer.num_operands());
   CORE_CHECK(inputs.size() == operands)
       << node.Where() << ": has " << inputs.size() << " inputs, but has_initial_state is "
-      << layer.has_initial_state << ", which makes it " << operands;
-  CheckTypes(node, inputs);
+      << layer.has_initial_state << (layer.has_lengths ? ", has_lengths is 1" : "")
+      << (layer.is_int8 ? ", the weight is int8" : "") << ", which makes it " << operands;
+  CheckTypes(node, layer, inputs);
   // Sizes are below 2^31.
   const int64_t directions = layer.directions, hidden = layer.hidden;
-  CheckOperand(node, inputs, 0, {inputs[0].shape[0], inputs[0].shape[1], layer.inputs});
-  CheckOperand(node, inputs, 1, {directions, layer.gates() * hidden, layer.inputs});
-  CheckOperand(node, inputs, 2, {directions, layer.gates() * hidden, hidden});
-  CheckOperand(node, inputs, 3, {directions, layer.bias_gates() * hidden});
+  const auto check = [&](int index, const Dims& dims) {
+    CheckOperand(node, layer, inputs, index, dims);
+  };
+  const Dims columns = {directions, layer.gates() * hidden};
+  check(0, {inputs[0].shape[0], inputs[0].shape[1], layer.inputs});
+  check(1, {directions, columns[1], layer.inputs});
+  check(2, {directions, columns[1], hidden});
+  check(3, {directions, layer.bias_gates() * hidden});
   const Dims state = {directions, layer.batch, hidden};
-  for (size_t i = 4; i < operands; ++i) CheckOperand(node, inputs, static_cast<int>(i), state);
+  for (int i = 4; i < layer.lengths_index(); ++i) check(i, state);
+  if (layer.has_lengths) check(layer.lengths_index(), {layer.batch});
+  for (int i = layer.scales_index(); i < layer.num_operands(); ++i) check(i, columns);
   Types results = {
       {{inputs[0].shape[0], inputs[0].shape[1], directions * hidden}, inputs[0].dtype}};
   // The last states have the types of the initial ones.
-  for (size_t i = 0; i < states; ++i) {
+  for (size_t i = 0; i < layer.num_states(); ++i) {
     results.push_back({state, layer.has_initial_state ? inputs[4 + i].dtype : inputs[0].dtype});
   }
   return results;
@@ -137,217 +167,148 @@ Types InferRecurrent(const NodeReader& node, const Types& inputs) {
 
 namespace {
 
-/*! \brief The descriptors of a primitive's tensors. */
-struct RecurrentDescs {
-  dnnl::memory::desc src, h, c, weights, recurrent_weights, bias, dst, h_n, c_n;
-};
+/*! \brief The most columns whose products with int8 weights fit into int32. */
+constexpr int64_t kMostInt8Columns = 32768;
+/*! \brief With fewer weights, float32 is faster than to quantize the state in each step. */
+constexpr int64_t kFewestInt8Weights = 150000;
 
-dnnl::rnn_direction DirectionOf(const RecurrentLayer& layer) {
-  if (layer.directions == 2) return dnnl::rnn_direction::bidirectional_concat;
-  return layer.is_reverse ? dnnl::rnn_direction::unidirectional_right2left
-                          : dnnl::rnn_direction::unidirectional_left2right;
+RecurrentLayer LayerOf(const NodeReader& node, const PlanBuilder& plan) {
+  const auto dims = [&](int input) { return plan.Input(node, input).dims(); };
+  const bool is_int8 = plan.Input(node, 1).dtype() == dnnl::memory::data_type::s8;
+  return ReadRecurrentLayer(node, dims(0), dims(1), dims(2), is_int8);
 }
 
-/*! \brief Emits oneDNN's primitive of a layer. */
-class RecurrentPrimitive {
+/*! \brief The type of the weights of a layer of float32 data. */
+WeightType WeightTypeOf(const NodeReader& node, const PlanBuilder& plan) {
+  using Type = dnnl::memory::data_type;
+  const Type type = plan.Input(node, 1).dtype();
+  return type == Type::s8     ? WeightType::kInt8
+         : type == Type::bf16 ? WeightType::kBFloat16
+                              : WeightType::kFloat32;
+}
+
+/*! \brief Emits a layer of float32 data as one kernel of ours. */
+class RecurrentKernel {
  public:
-  RecurrentPrimitive(const NodeReader& node, PlanBuilder* plan, const RecurrentLayer& layer)
-      : node_(node), plan_(plan), layer_(layer) {}
+  RecurrentKernel(const NodeReader& node, PlanBuilder* plan, const RecurrentLayer& layer)
+      : node_(node),
+        plan_(plan),
+        layer_(layer),
+        blocks_(layer, WeightTypeOf(node, *plan), CurrentNumThreads()) {}
 
   void Emit() {
-    using dnnl::prop_kind;
-    const RecurrentDescs d = Describe();
-    const auto& engine = plan_->engine();
-    const auto inference = prop_kind::forward_inference;
-    const auto direction = DirectionOf(layer_);
-    const dnnl::primitive_attr attr = PlanBuilder::NewAttr();
-    switch (layer_.cell) {
-      case Cell::kLSTM:
-        return EmitAs<dnnl::lstm_forward>(dnnl::lstm_forward::primitive_desc(
-            engine, inference, direction, d.src, d.h, d.c, d.weights, d.recurrent_weights, d.bias,
-            d.dst, d.h_n, d.c_n, attr));
-      case Cell::kGRU:
-        return EmitAs<dnnl::gru_forward>(
-            dnnl::gru_forward::primitive_desc(engine, inference, direction, d.src, d.h, d.weights,
-                                              d.recurrent_weights, d.bias, d.dst, d.h_n, attr));
-      case Cell::kLinearGRU:
-        return EmitAs<dnnl::lbr_gru_forward>(dnnl::lbr_gru_forward::primitive_desc(
-            engine, inference, direction, d.src, d.h, d.weights, d.recurrent_weights, d.bias, d.dst,
-            d.h_n, attr));
-      case Cell::kRNN:
-        return EmitAs<dnnl::vanilla_rnn_forward>(dnnl::vanilla_rnn_forward::primitive_desc(
-            engine, inference,
-            layer_.is_relu ? dnnl::algorithm::eltwise_relu : dnnl::algorithm::eltwise_tanh,
-            direction, d.src, d.h, d.weights, d.recurrent_weights, d.bias, d.dst, d.h_n, attr));
-    }
+    const int64_t gates = layer_.gates();
+    Add(DNNL_ARG_SRC_LAYER, plan_->Plain(node_, plan_->Input(node_, 0)));
+    Add(DNNL_ARG_WEIGHTS_LAYER, Weights(1, gates, layer_.inputs));
+    Add(DNNL_ARG_WEIGHTS_ITER, Weights(2, gates, layer_.hidden));
+    Add(DNNL_ARG_BIAS, Panels(3, layer_.bias_gates(), 1));
+    Add(DNNL_ARG_SCRATCHPAD, plan_->NewTensor(PlainDesc({blocks_.total_scratch()}, Type::f32)));
+    const bool has_c = layer_.num_states() > 1, has_initial = layer_.has_initial_state;
+    const int y = AddResult(DNNL_ARG_DST_LAYER, 0), h_n = AddResult(DNNL_ARG_DST_ITER, 1);
+    const int c_n = has_c ? AddResult(DNNL_ARG_DST_ITER_C, 2) : -1;
+    const int h = has_initial ? AddPlain(DNNL_ARG_SRC_ITER, 4) : -1;
+    const int c = has_initial && has_c ? AddPlain(DNNL_ARG_SRC_ITER_C, 5) : -1;
+    const int index = layer_.lengths_index();
+    const int lengths = layer_.has_lengths ? AddPlain(DNNL_ARG_AUGRU_ATTENTION, index) : -1;
+    const auto run = [=, blocks = blocks_](void* const* addresses) {
+      const auto at = [addresses](int i) {
+        return i < 0 ? nullptr : static_cast<float*>(addresses[i]);
+      };
+      RunRecurrent(blocks, {at(0), at(1), at(2), at(3), at(h), at(c),
+                            reinterpret_cast<const int32_t*>(at(lengths)), at(y), at(h_n), at(c_n),
+                            at(4)});
+    };
+    const ThreadScope threads(static_cast<int>(blocks_.workers()));
+    plan_->EmitKernel(node_, "rnn", run, args_);
+    const int results[] = {y, h_n, c_n};
+    const int outputs = std::min(node_.NumOutputs(), has_c ? 3 : 2);
+    for (int i = 0; i < outputs; ++i) plan_->SetOutput(node_, args_[results[i]].second, i);
   }
 
  private:
-  /*! \brief Data or result as oneDNN has it, (T, N, C). */
-  dnnl::memory::desc TimeFirst(const dnnl::memory::desc& md) const {
-    return layer_.is_batch_first ? PermutedDesc(md, {1, 0, 2}) : md;
+  using Type = dnnl::memory::data_type;
+
+  int Add(int arg, const Tensor& tensor) {
+    args_.emplace_back(arg, tensor);
+    return static_cast<int>(args_.size()) - 1;
   }
 
-  /*! \brief Weights (D, G * H, C) as oneDNN has them, (1, D, C, G, H). */
-  Tensor Gates(int index, int64_t columns) const {
-    const Dims dims = {1, layer_.directions, layer_.gates(), layer_.hidden, columns};
-    return plan_->Reshaped(node_, plan_->Input(node_, index), dims).Permuted({0, 1, 4, 2, 3});
+  int AddPlain(int arg, int input) {
+    return Add(arg, plan_->Plain(node_, plan_->Input(node_, input)));
   }
 
-  RecurrentDescs Describe() {
-    const auto state = [this](int result) {
-      const Dims dims = {1, layer_.directions, layer_.batch, layer_.hidden};
-      return PlainDesc(dims, node_.OutType(result));
-    };
-    src_ = plan_->Plain(node_, plan_->Input(node_, 0));
-    weights_ = Gates(1, layer_.inputs);
-    recurrent_weights_ = Gates(2, layer_.hidden);
-    bias_ = PlainFloats(node_, plan_, plan_->Input(node_, 3))
-                .Reshaped({1, layer_.directions, layer_.bias_gates(), layer_.hidden});
-    RecurrentDescs d;
-    d.src = TimeFirst(src_.md);
-    d.dst = TimeFirst(PlainDesc(node_.OutDims(), node_.OutType()));
-    d.weights = AnyDesc(weights_.md);
-    d.recurrent_weights = AnyDesc(recurrent_weights_.md);
-    d.bias = bias_.md;
-    d.h_n = state(1);
-    if (layer_.num_states() == 2) d.c_n = state(2);
-    if (layer_.has_initial_state) {
-      d.h = d.h_n;
-      d.c = d.c_n;
-    } else if (layer_.num_states() == 2) {
-      // oneDNN takes an absent one for float32, and the last one must have its type.
-      d.c_n = PlainDesc(d.c_n.get_dims(), dnnl::memory::data_type::f32);
-    }
-    return d;
-  }
-
-  template <typename Primitive>
-  void EmitAs(const typename Primitive::primitive_desc& desc) {
-    const auto initial = [this](int index, const dnnl::memory::desc& md) {
-      return plan_->Plain(node_, plan_->Input(node_, index)).Reshaped(md.get_dims());
-    };
-    const Tensor dst = plan_->NewTensor(desc.dst_layer_desc());
-    const Tensor h_n = plan_->NewTensor(desc.dst_iter_desc());
-    PlanBuilder::Args args = {
-        {DNNL_ARG_SRC_LAYER, {src_.buffer, desc.src_layer_desc()}},
-        {DNNL_ARG_WEIGHTS_LAYER, plan_->Weights(node_, weights_, desc.weights_layer_desc())},
-        {DNNL_ARG_WEIGHTS_ITER,
-         plan_->Weights(node_, recurrent_weights_, desc.weights_iter_desc())},
-        {DNNL_ARG_BIAS, bias_},
-        {DNNL_ARG_DST_LAYER, dst},
-        {DNNL_ARG_DST_ITER, h_n}};
-    if (layer_.has_initial_state) {
-      args.emplace_back(DNNL_ARG_SRC_ITER, initial(4, desc.src_iter_desc()));
-    }
+  int AddResult(int arg, int index) {
     const Dims state = {layer_.directions, layer_.batch, layer_.hidden};
-    if constexpr (std::is_same_v<Primitive, dnnl::lstm_forward>) {
-      if (layer_.has_initial_state) {
-        args.emplace_back(DNNL_ARG_SRC_ITER_C, initial(5, desc.src_iter_c_desc()));
-      }
-      args.emplace_back(DNNL_ARG_DST_ITER_C, plan_->NewTensor(desc.dst_iter_c_desc()));
-    }
-    plan_->Emit(node_, desc, Primitive(desc), args);
-    if (std::is_same_v<Primitive, dnnl::lstm_forward> && node_.NumOutputs() > 2) {
-      const Tensor c_n = args.back().second.Reshaped(state);
-      const auto md = PlainDesc(state, node_.OutType(2));
-      plan_->SetOutput(node_, plan_->InLayout(node_, c_n, md), 2);
-    }
-    plan_->SetOutput(node_, {dst.buffer, PlainDesc(node_.OutDims(), node_.OutType())});
-    if (node_.NumOutputs() > 1) plan_->SetOutput(node_, h_n.Reshaped(state), 1);
+    return Add(arg, plan_->NewTensor(PlainDesc(index == 0 ? node_.OutDims() : state, Type::f32)));
+  }
+
+  /*! \brief Weights or biases in panels. */
+  Tensor Panels(int input, int64_t gates, int64_t columns) {
+    const Tensor value = plan_->Input(node_, input);
+    const Dims dims = {layer_.directions * gates, layer_.hidden, columns};
+    const dnnl::memory::desc md(dims, value.dtype(), dnnl::memory::format_tag::aBc16b);
+    return plan_->Weights(node_, plan_->Reshaped(node_, value, dims), md);
+  }
+
+  Tensor Weights(int input, int64_t gates, int64_t columns) {
+    if (blocks_.type != WeightType::kInt8) return Panels(input, gates, columns);
+    const int scale = layer_.scales_index() + 2 * (input - 1);
+    const std::vector<char> packed =
+        PackInt8(plan_->ValuesOf<int8_t>(node_, plan_->Input(node_, input)),
+                 plan_->ValuesOf<float>(node_, plan_->Input(node_, scale)),
+                 plan_->ValuesOf<int32_t>(node_, plan_->Input(node_, scale + 1)),
+                 layer_.directions * gates, layer_.hidden, columns);
+    const auto size = static_cast<int64_t>(packed.size());
+    return plan_->ConstantOf(packed.data(), PlainDesc({size}, Type::s8));
   }
 
   const NodeReader& node_;
   PlanBuilder* plan_;
   const RecurrentLayer& layer_;
-  Tensor src_, weights_, recurrent_weights_, bias_;
+  const RecurrentBlocks blocks_;
+  PlanBuilder::Args args_;
 };
 
-/*!
- * \brief Whether our kernel is faster than oneDNN's primitive, which divides each step among the
- * threads, where ours divides directions and sequences.
- *
- * On one thread it takes 0.3 to 0.9 of the time of oneDNN 3.2 for one sequence (1 to 50 steps, 16
- * to 512 hidden units; AVX-512, AVX2 and SSE4.1), and 0.8 to 1.08 of it for 8 to 64. If threads are
- * left, such as the second for one sequence, the primitive takes 0.35 to 0.9 of the time of an LSTM
- * or GRU with 256 inputs and hidden units or more, whose weights two caches hold better, and more
- * below 192. Two directions on two threads, with caches of 2 MB, take 1.7 of our time with 256
- * units, whose weights a cache holds, and 0.6 with 320 or more. Its relu makes NaN zero.
- */
-bool UsesKernel(const NodeReader& node, const RecurrentLayer& layer) {
-  constexpr int64_t kLarge = 400000, kLargerThanCache = 700000;
-  if (node.OutType() != dnnl::memory::data_type::f32) return false;
-  const int threads = CurrentNumThreads();
-  if (layer.cell == Cell::kRNN || threads <= layer.batch) return true;
-  const int64_t weights = layer.gates() * layer.hidden * (layer.inputs + layer.hidden);
-  return weights < (threads > layer.directions * layer.batch ? kLarge : kLargerThanCache);
-}
-
-/*! \brief A layer in float32 as one kernel of ours. */
-void EmitRecurrentKernel(const NodeReader& node, PlanBuilder* plan, const RecurrentLayer& layer) {
-  const RecurrentBlocks blocks(layer, CurrentNumThreads());
-  const auto panels = [&](int index, int64_t gates, int64_t columns) {
-    const Dims dims = {layer.directions * gates, layer.hidden, columns};
-    const dnnl::memory::desc md(dims, dnnl::memory::data_type::f32,
-                                dnnl::memory::format_tag::aBc16b);
-    return plan->Weights(node, plan->Reshaped(node, plan->Input(node, index), dims), md);
-  };
-  const auto output = [&](int index) {
-    const Dims state = {layer.directions, layer.batch, layer.hidden};
-    return plan->NewTensor(
-        PlainDesc(index == 0 ? node.OutDims() : state, dnnl::memory::data_type::f32));
-  };
-  PlanBuilder::Args args = {
-      {DNNL_ARG_SRC_LAYER, plan->Plain(node, plan->Input(node, 0))},
-      {DNNL_ARG_WEIGHTS_LAYER, panels(1, layer.gates(), layer.inputs)},
-      {DNNL_ARG_WEIGHTS_ITER, panels(2, layer.gates(), layer.hidden)},
-      {DNNL_ARG_BIAS, panels(3, layer.bias_gates(), 1)},
-      {DNNL_ARG_DST_LAYER, output(0)},
-      {DNNL_ARG_DST_ITER, output(1)},
-      {DNNL_ARG_SCRATCHPAD, plan->NewTensor(PlainDesc({blocks.workers * blocks.scratch()},
-                                                      dnnl::memory::data_type::f32))}};
-  const bool has_c = layer.cell == Cell::kLSTM, has_initial = layer.has_initial_state;
-  if (has_c) args.emplace_back(DNNL_ARG_DST_ITER_C, output(2));
-  if (has_initial) args.emplace_back(DNNL_ARG_SRC_ITER, plan->Plain(node, plan->Input(node, 4)));
-  if (has_c && has_initial) {
-    args.emplace_back(DNNL_ARG_SRC_ITER_C, plan->Plain(node, plan->Input(node, 5)));
+/*! \brief Have the node read float32 in the place of int8 weights. */
+void DequantizeWeights(const NodeReader& node, PlanBuilder* plan, const RecurrentLayer& layer) {
+  for (int input : {1, 2}) {
+    const Tensor weight = plan->Input(node, input);
+    const int scale = layer.scales_index() + 2 * (input - 1);
+    const auto values = plan->ValuesOf<int8_t>(node, weight);
+    const auto scales = plan->ValuesOf<float>(node, plan->Input(node, scale));
+    const auto zero_points = plan->ValuesOf<int32_t>(node, plan->Input(node, scale + 1));
+    const size_t columns = values.size() / scales.size();
+    std::vector<float> floats(values.size());
+    for (size_t i = 0; i < floats.size(); ++i) {
+      const size_t row = i / columns;
+      floats[i] = static_cast<float>(values[i] - zero_points[row]) * scales[row];
+    }
+    plan->SetInput(node, input, plan->NewConstant(floats).Reshaped(weight.dims()));
   }
-  const auto run = [blocks, has_c, has_initial](void* const* addresses) {
-    const auto at = [addresses](int i) { return static_cast<float*>(addresses[i]); };
-    RecurrentTensors tensors{at(0),   at(1), at(2), at(3),   nullptr,
-                             nullptr, at(4), at(5), nullptr, at(6)};
-    int next = 7;
-    if (has_c) tensors.c_n = at(next++);
-    if (has_initial) tensors.h = at(next++);
-    if (has_c && has_initial) tensors.c = at(next++);
-    RunRecurrent(blocks, tensors);
-  };
-  const ThreadScope threads(static_cast<int>(blocks.workers));
-  plan->EmitKernel(node, "rnn", run, args);
-  const int outputs = std::min(node.NumOutputs(), has_c ? 3 : 2);
-  const size_t positions[] = {4, 5, 7};
-  for (int i = 0; i < outputs; ++i) plan->SetOutput(node, args[positions[i]].second, i);
 }
 
 }  // namespace
 
 double RecurrentFlops(const NodeReader& node, const PlanBuilder& plan) {
-  const RecurrentLayer layer = ReadRecurrentLayer(
-      node, plan.Input(node, 0).dims(), plan.Input(node, 1).dims(), plan.Input(node, 2).dims());
+  const RecurrentLayer layer = LayerOf(node, plan);
   const auto rows = static_cast<double>(layer.steps * layer.batch);
   const auto columns = static_cast<double>(layer.directions * layer.gates() * layer.hidden);
   return 2. * rows * columns * static_cast<double>(layer.inputs + layer.hidden);
 }
 
 void LowerRecurrent(const NodeReader& node, PlanBuilder* plan) {
-  const RecurrentLayer layer = ReadRecurrentLayer(
-      node, plan->Input(node, 0).dims(), plan->Input(node, 1).dims(), plan->Input(node, 2).dims());
-  if (UsesKernel(node, layer)) {
-    EmitRecurrentKernel(node, plan, layer);
+  const RecurrentLayer layer = LayerOf(node, *plan);
+  const int64_t weights = layer.gates() * layer.hidden * (layer.inputs + layer.hidden);
+  const bool is_int8 = layer.is_int8 && HasInt8Products() && weights >= kFewestInt8Weights &&
+                       std::max(layer.inputs, layer.hidden) <= kMostInt8Columns;
+  if (layer.is_int8 && !is_int8) DequantizeWeights(node, plan, layer);
+  // On one thread or several, it takes 0.3 to 1.07 of the time of oneDNN 3.2 (AVX-512, AVX2, SSE4.1).
+  if (node.OutType() == dnnl::memory::data_type::f32) {
+    RecurrentKernel(node, plan, layer).Emit();
   } else {
-    RecurrentPrimitive(node, plan, layer).Emit();
+    EmitRecurrentPrimitive(node, plan, layer);
   }
-  plan->SetVariant("", RecurrentFlops(node, *plan));
+  plan->SetVariant(is_int8 ? "rows quantized" : "", RecurrentFlops(node, *plan));
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

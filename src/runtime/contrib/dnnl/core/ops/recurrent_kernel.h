@@ -19,7 +19,7 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/recurrent_kernel.h
- * \brief A recurrent layer in float32 as one kernel of ours.
+ * \brief A recurrent layer of float32 data as one kernel of ours.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_RECURRENT_KERNEL_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_RECURRENT_KERNEL_H_
@@ -33,32 +33,63 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*! \brief The most rows that are multiplied by a panel while it is in the cache. */
 constexpr int64_t kMaxRows = 32;
 
-/*! \brief The tensors of a layer. Weights are in panels, biases are padded to those. */
+/*! \brief The element type of a layer's weights. */
+enum class WeightType { kFloat32, kBFloat16, kInt8 };
+
+/*! \brief Weights in panels of 16 hidden units, by direction and gate. */
+struct RecurrentWeights {
+  const void* panels;
+  // Of int8 for each column: the scale, its product with the negated zero point, and the sum of the
+  // weights.
+  const float *scales, *shifts;
+  const int32_t* sums;
+};
+
+/*!
+ * \brief The tensors of a layer. Weights are in panels, those of int8 as `PackInt8` packs them, and
+ *        biases are padded to panels.
+ */
 struct RecurrentTensors {
-  const float *data, *weights, *recurrent_weights, *bias;
+  const float* data;
+  const void *weights, *recurrent_weights;
+  const float* bias;
   /*! \brief The initial states, or nullptr. */
   const float *h, *c;
+  /*! \brief How many steps each sequence has, or nullptr. */
+  const int32_t* lengths;
   float *y, *h_n;
   /*! \brief Of an LSTM, else nullptr. */
   float* c_n;
   float* scratch;
 };
 
-/*! \brief A layer whose sequences are divided into blocks, which threads compute independently. */
+/*!
+ * \brief A layer whose sequences are divided into blocks, which threads compute independently.
+ *
+ * Where there are more threads, several share a block: each computes some panels of all steps, and
+ * waits for the others after each step.
+ */
 struct RecurrentBlocks {
   RecurrentLayer layer;
+  WeightType type;
   /*! \brief The blocks of each direction, and the sequences of a block. */
   int64_t blocks, rows;
-  /*! \brief The threads that have something to do. */
-  int64_t workers;
+  /*! \brief The blocks that are computed at a time, and the threads that share each. */
+  int64_t groups, shares;
 
-  RecurrentBlocks(const RecurrentLayer& layer, int num_threads);
+  RecurrentBlocks(const RecurrentLayer& layer, WeightType type, int num_threads);
+  /*! \brief The threads that have something to do. */
+  int64_t workers() const { return groups * shares; }
   /*! \brief The hidden units with those that pad the last panel. */
   int64_t padded() const { return (layer.hidden + 15) / 16 * 16; }
   /*! \brief The steps whose data is multiplied by the weights at once. */
   int64_t chunk() const;
-  /*! \brief The floats of scratch memory that a thread needs. */
+  /*! \brief The floats of scratch memory that a block needs. */
   int64_t scratch() const;
+  /*! \brief The bytes that a thread needs for quantized rows. */
+  int64_t quantized_bytes() const;
+  /*! \brief The floats of scratch memory of all threads. */
+  int64_t total_scratch() const { return workers() * (scratch() + quantized_bytes() / 4); }
 };
 
 /*! \brief Compute the layer; the scratch memory is that of all workers. */

@@ -41,7 +41,7 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*! \brief Outputs of a panel of weights: a panel is (inputs, kLanes). */
+/*! \brief Outputs of a panel of weights, in float32 or bfloat16: a panel is (inputs, kLanes). */
 constexpr int kLanes = 16;
 constexpr size_t kPanelBytes = kLanes * sizeof(float);
 
@@ -64,6 +64,12 @@ struct Vector {
   void Add(const Vector& other) { AddProduct(1.f, other); }
 #endif
   DNNL_INLINE void Load(const float* from) { std::memcpy(&values, from, sizeof(values)); }
+  /*! \brief Load bfloat16, the upper halves of float32. */
+  DNNL_INLINE void Load(const uint16_t* from) {
+    uint32_t wide[kWidth];
+    for (int i = 0; i < kWidth; ++i) wide[i] = static_cast<uint32_t>(from[i]) << 16;
+    std::memcpy(&values, wide, sizeof(values));
+  }
   DNNL_INLINE void Store(float* to) const { std::memcpy(to, &values, sizeof(values)); }
 };
 
@@ -72,13 +78,13 @@ struct Vector {
  *
  * kUnroll partial sums of each hide the latency of additions where there are few.
  */
-template <int kWidth, int R, int P, int kUnroll>
-DNNL_INLINE void Multiply(const float* const* rows, const float* const* panels, int64_t count,
+template <int kWidth, int R, int P, int kUnroll, typename Weight>
+DNNL_INLINE void Multiply(const float* const* rows, const Weight* const* panels, int64_t count,
                           float* sums, int64_t row_stride) {
   constexpr int kParts = kLanes / kWidth, kVectors = P * kParts;
   Vector<kWidth> partial[kUnroll][R][kVectors];
   const float* row[R];
-  const float* part[kVectors];
+  const Weight* part[kVectors];
   DNNL_UNROLL
   for (int v = 0; v < kVectors; ++v) part[v] = panels[v / kParts] + v % kParts * kWidth;
   DNNL_UNROLL
@@ -125,8 +131,8 @@ DNNL_INLINE void Multiply(const float* const* rows, const float* const* panels, 
 }
 
 /*! \brief Multiply R rows at a time, as long as there are as many. */
-template <int kWidth, int R, int P, int kUnroll>
-DNNL_INLINE void MultiplySome(const float* const** rows, int* num_rows, const float* const* panels,
+template <int kWidth, int R, int P, int kUnroll, typename Weight>
+DNNL_INLINE void MultiplySome(const float* const** rows, int* num_rows, const Weight* const* panels,
                               int64_t count, float** sums, int64_t row_stride) {
   for (; *num_rows >= R; *num_rows -= R, *rows += R, *sums += R * row_stride) {
     Multiply<kWidth, R, P, kUnroll>(*rows, panels, count, *sums, row_stride);
@@ -139,8 +145,8 @@ DNNL_INLINE void MultiplySome(const float* const** rows, int* num_rows, const fl
  * Eight vectors of sums or more hide the latency of additions, two of which take four cycles.
  * There are registers for 32 with AVX-512 and for 16 else, also for values of the rows.
  */
-template <int kWidth, int P>
-DNNL_INLINE void MultiplyPanels(const float* const* rows, int num_rows, const float* const* panels,
+template <int kWidth, int P, typename Weight>
+DNNL_INLINE void MultiplyPanels(const float* const* rows, int num_rows, const Weight* const* panels,
                                 int64_t count, float* sums, int64_t row_stride) {
   if (kWidth == 16) {
     MultiplySome<kWidth, 8, P, 1>(&rows, &num_rows, panels, count, &sums, row_stride);
@@ -157,11 +163,11 @@ DNNL_INLINE void MultiplyPanels(const float* const* rows, int num_rows, const fl
   }
 }
 
-/*! \brief Add rows times the panels of P gates, which are `apart` floats apart. */
-template <int kWidth, int P>
-DNNL_INLINE void MultiplyGates(const float* const* rows, int num_rows, const float* panel,
+/*! \brief Add rows times the panels of P gates, which are `apart` elements apart. */
+template <int kWidth, int P, typename Weight>
+DNNL_INLINE void MultiplyGates(const float* const* rows, int num_rows, const Weight* panel,
                                int64_t apart, int64_t count, float* sums, int64_t row_stride) {
-  const float* panels[P];
+  const Weight* panels[P];
   for (int p = 0; p < P; ++p) panels[p] = panel + p * apart;
   if (num_rows == 1 && P > 1 && kWidth > 4) {
     // Six panels fit into the registers of AVX2.

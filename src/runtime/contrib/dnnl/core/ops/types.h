@@ -40,6 +40,7 @@ inline bool operator!=(const DLDataType& a, const DLDataType& b) { return !(a ==
 
 constexpr DLDataType kBool{kDLUInt, 1, 1};
 constexpr DLDataType kFloat32{kDLFloat, 32, 1};
+constexpr DLDataType kBFloat16{kDLBfloat, 16, 1};
 constexpr DLDataType kInt32{kDLInt, 32, 1};
 constexpr DLDataType kInt8{kDLInt, 8, 1};
 constexpr DLDataType kUInt8{kDLUInt, 8, 1};

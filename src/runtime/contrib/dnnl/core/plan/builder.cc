@@ -66,11 +66,12 @@ void Describe(const PlanBuilder::Args& args, StepInfo* info) {
 
 }  // namespace
 
-PlanBuilder::PlanBuilder(std::string where, bool owns_constants, int num_threads, bool sizes_change)
-    : where_(std::move(where)),
+PlanBuilder::PlanBuilder(const Graph& graph, int num_threads, bool sizes_change)
+    : where_(graph.name),
       plan_(std::make_shared<Plan>()),
-      owns_constants_(owns_constants),
+      owns_constants_(graph.owns_constants),
       sizes_change_(sizes_change),
+      shares_weights_(graph.has_other_shapes),
       threads_(NumThreads(num_threads)),
       stream_() {
   plan_->engine = dnnl::engine(dnnl::engine::kind::cpu, 0);

@@ -55,18 +55,19 @@ class PlanBuilder {
   using Args = std::vector<std::pair<int, Tensor>>;
 
   /*!
-   * \param where What the plan is of, for reports.
-   * \param owns_constants Whether the arrays of the constants keep their memory alive.
+   * \param graph What the plan is of: its name, and whose its constants are.
    * \param num_threads How many threads the model was compiled for; 0 for any.
    * \param sizes_change Whether the next call probably has other shapes.
    */
-  PlanBuilder(std::string where, bool owns_constants, int num_threads, bool sizes_change = false);
+  PlanBuilder(const Graph& graph, int num_threads, bool sizes_change = false);
 
   /*!
    * \brief Whether the plan is for few calls. A kernel of ours is better then than a primitive,
    * whose code oneDNN generates for the sizes, which takes it longer than to run.
    */
   bool sizes_change() const { return sizes_change_; }
+  /*! \brief Whether plans of other shapes should find packed weights in the same layout. */
+  bool shares_weights() const { return shares_weights_; }
 
   const dnnl::engine& engine() const { return plan_->engine; }
 
@@ -120,6 +121,8 @@ class PlanBuilder {
   void CopyInto(const NodeReader& node, const Tensor& part, const Tensor& target,
                 const dnnl::memory::desc& md, size_t offset);
   bool IsConstant(const Tensor& value) const;
+  /*! \brief A constant with a copy of these bytes. */
+  Tensor ConstantOf(const void* data, const dnnl::memory::desc& md);
   /*! \brief A constant of one element. */
   Tensor NewConstant(int32_t value);
   /*! \brief A constant vector. */
@@ -244,8 +247,6 @@ class PlanBuilder {
     plan_->buffers.push_back(std::move(buffer));
     return static_cast<int>(plan_->buffers.size()) - 1;
   }
-  /*! \brief A constant with a copy of these bytes. */
-  Tensor ConstantOf(const void* data, const dnnl::memory::desc& md);
   /*! \brief The value in the wanted layout: itself, or a reordered copy. */
   Tensor Reordered(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want,
                    bool is_weight);
@@ -273,7 +274,7 @@ class PlanBuilder {
   const std::string where_;
   std::shared_ptr<Plan> plan_;
   bool owns_constants_;
-  const bool sizes_change_;
+  const bool sizes_change_, shares_weights_;
   ThreadScope threads_;
   dnnl::stream stream_;
   /*! \brief Where the packed constants lie. */

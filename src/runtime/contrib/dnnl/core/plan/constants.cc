@@ -32,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include "../library.h"
 #include "builder.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -67,6 +68,49 @@ void FlushSubnormals(float* values, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     if (std::abs(values[i]) < std::numeric_limits<float>::min()) values[i] = 0.0F;
   }
+}
+
+/*! \brief Whether elements are where C++ reads them; those in a library's file may not be. */
+bool IsAligned(const void* data, const dnnl::memory::desc& md) {
+  return reinterpret_cast<uintptr_t>(data) % dnnl::memory::data_type_size(md.get_data_type()) == 0;
+}
+
+/*! \brief A copy of the elements of a constant that begins where vectors do. */
+std::shared_ptr<void> AlignedCopy(const Buffer& buffer) {
+  std::shared_ptr<void> copy = AllocAligned(buffer.bytes);
+  std::memcpy(copy.get(), buffer.data.get(), buffer.bytes);
+  return copy;
+}
+
+/*! \brief Let the system take back the pages of a library's file that a constant was read from. */
+void ReleaseOriginal(const Buffer& buffer) {
+  const char* begin = static_cast<const char*>(buffer.data.get());
+  if (buffer.bytes >= kFewBytes && !LibraryAt(begin).empty()) {
+    ReleasePages(begin, begin + buffer.bytes);
+  }
+}
+
+/*! \brief Align what a plan reads as it is: one copy for all plans. */
+void Align(const dnnl::memory::desc& md, bool may_release, Buffer* buffer) {
+  if (buffer->data == nullptr || IsAligned(buffer->data.get(), md)) return;
+  const auto bytes = PlainDesc({static_cast<int64_t>(buffer->bytes)}, dnnl::memory::data_type::u8);
+  const SharedConstants::Packing packing{buffer->data, 0, bytes, bytes, false};
+  std::shared_ptr<void> aligned = SharedConstants::Global()->FindPacked(packing);
+  if (aligned == nullptr) {
+    aligned = AlignedCopy(*buffer);
+    if (may_release) ReleaseOriginal(*buffer);
+    SharedConstants::Global()->KeepPacked(packing, aligned);
+  }
+  buffer->data = std::move(aligned);
+}
+
+/*!
+ * \brief Whether a matrix is stored by columns. An inner_product and a matmul read the transposed
+ * of each other's weights, and should find what the other packed.
+ */
+bool IsTransposed(const dnnl::memory::desc& md) {
+  return md.get_ndims() == 2 && md.get_format_kind() == dnnl::memory::format_kind::blocked &&
+         md.get_inner_nblks() == 0 && md.get_strides()[0] < md.get_strides()[1];
 }
 
 /*! \brief Whether two pointers keep the same object alive. */
@@ -177,6 +221,7 @@ Tensor PlanBuilder::Filled(const NodeReader& node, const Tensor& element, const 
 
 void* PlanBuilder::DataOf(const Tensor& constant) const {
   const auto [root, offset] = plan_->Locate(constant.buffer);
+  Align(constant.md, owns_constants_, &plan_->buffers[root]);
   return static_cast<char*>(plan_->buffers[root].data.get()) + offset;
 }
 
@@ -224,18 +269,25 @@ void PlanBuilder::ForgetOffers(const Mark& mark) {
 Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want, bool is_weight) {
   Buffer buffer(BufferKind::kConstant, want.get_size());
   const auto [root, offset] = plan_->Locate(value.buffer);
-  const SharedConstants::Packing packing{plan_->buffers[root].data, offset, value.md, want,
-                                         is_weight};
+  const bool is_transposed = IsTransposed(value.md) && want.get_ndims() == 2;
+  const SharedConstants::Packing packing{
+      plan_->buffers[root].data, offset,
+      is_transposed ? value.md.permute_axes({1, 0}) : value.md,
+      is_transposed ? want.permute_axes({1, 0}) : want, is_weight};
   buffer.data = SharedConstants::Global()->FindPacked(packing);
   if (buffer.data != nullptr) {
     buffer.is_shared = true;
     return Tensor{AddBuffer(std::move(buffer)), want};
   }
   const std::shared_ptr<void> packed = pool_.Alloc(buffer.bytes);
-  dnnl::memory from(value.md, plan_->engine, DataOf(value));
+  const Buffer& original = plan_->buffers[root];
+  std::shared_ptr<void> source = original.data;
+  if (!IsAligned(source.get(), value.md)) source = AlignedCopy(original);
+  dnnl::memory from(value.md, plan_->engine, static_cast<char*>(source.get()) + offset);
   dnnl::memory to(want, plan_->engine, packed.get());
   dnnl::reorder(from, to).execute(stream_, from, to);
   stream_.wait();
+  if (owns_constants_) ReleaseOriginal(original);
   // Opaque layouts of recurrent layers hold more than the weights.
   if (is_weight && want.get_data_type() == dnnl::memory::data_type::f32 &&
       want.get_format_kind() == dnnl::memory::format_kind::blocked) {
@@ -257,7 +309,12 @@ void PlanBuilder::Share(Buffer* buffer) {
 
 void PlanBuilder::FinishConstants() {
   std::vector<bool> is_used(plan_->buffers.size(), false);
-  for (const Tensor& tensor : plan_->tensors) is_used[plan_->Locate(tensor.buffer).first] = true;
+  for (const Tensor& tensor : plan_->tensors) {
+    const int root = plan_->Locate(tensor.buffer).first;
+    Buffer& buffer = plan_->buffers[root];
+    is_used[root] = true;
+    if (buffer.kind == BufferKind::kConstant) Align(tensor.md, owns_constants_, &buffer);
+  }
   for (size_t i = 0; i < is_used.size(); ++i) {
     Buffer& buffer = plan_->buffers[i];
     if (buffer.kind != BufferKind::kConstant) continue;

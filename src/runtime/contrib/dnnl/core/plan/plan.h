@@ -75,7 +75,7 @@ using HostKernel = std::function<void(void* const* addresses)>;
 /*! \brief A primitive, a kernel of ours, or both, one after the other, with their arguments. */
 struct Step {
   /*! \brief The most arguments of a step that has a kernel of ours. */
-  static constexpr size_t kMaxKernelArgs = 10;
+  static constexpr size_t kMaxKernelArgs = 12;
 
   /*! \brief Empty where there is a kernel alone. */
   dnnl::primitive primitive;

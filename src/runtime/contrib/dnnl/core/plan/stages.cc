@@ -222,6 +222,7 @@ class StagedGraph::Divider {
     stage.graph.symbol = graph_.symbol;
     stage.graph.name = graph_.name;
     stage.graph.owns_constants = graph_.owns_constants;
+    stage.graph.has_other_shapes = graph_.has_other_shapes;
     std::set<Entry> known;
     for (const Node& node : graph_.nodes) {
       if (phases_.at(node.id) != phase) continue;

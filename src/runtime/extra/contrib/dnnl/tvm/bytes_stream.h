@@ -75,7 +75,10 @@ class BytesReader {
   /*! \brief Read a text or bytes with their size in front, where they lie; false if not whole. */
   bool Read(std::string_view* out) {
     uint64_t size = 0;
-    if (!Read(&size) || size > left_.size()) return false;
+    return Read(&size) && Read(size, out);
+  }
+  /*! \brief Read so many bytes, where they lie; false if there are fewer. */
+  bool Read(uint64_t size, std::string_view* out) {
     *out = left_.substr(0, size);
     return Skip(size, 1);
   }

@@ -24,14 +24,16 @@
  * TVM's keeps a copy of all constants for as long as a library is loaded, besides the part of the
  * file that it was read from and what a backend has packed. This one takes its place for what a
  * library carries. It leaves the constants in the file, which the system maps into memory, and
- * lets TVM's hand a copy to the modules before one of them is called. The copy goes if all of them
- * hold what they need; they say so by having the function `holds_own_constants`.
+ * hands modules of oneDNN tensors in that memory, before one of them is called. They are known by
+ * the function `holds_own_constants`, and cope with elements at any address. Other modules get
+ * their constants from TVM's, which keeps a copy.
  *
- * TVM's reads them, then. It takes memory for whatever sizes they name, so these are checked first,
- * for constants that are in no library, too.
+ * TVM's takes memory for whatever sizes are named, so these are checked first, for constants that
+ * are in no library, too.
  */
 #include <tvm/ffi/cast.h>
 #include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
@@ -45,9 +47,11 @@
 #include <malloc.h>
 #endif
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -119,26 +123,66 @@ class ConstLoader : public ffi::ModuleObj {
     return loader;
   }
 
+  /*! \brief A tensor in the memory of the library, which it keeps loaded. */
+  ffi::Tensor ViewOf(const StoredArray& array) const {
+    struct View {
+      std::shared_ptr<void> library;
+      std::vector<int64_t> shape;
+      DLManagedTensor tensor;
+    };
+    auto* view = new View{stored_.library, array.shape, {}};
+    view->tensor.dl_tensor = {const_cast<char*>(array.values.data()),
+                              {kDLCPU, 0},
+                              static_cast<int32_t>(view->shape.size()),
+                              array.dtype,
+                              view->shape.data(),
+                              nullptr,
+                              0};
+    view->tensor.manager_ctx = view;
+    view->tensor.deleter = [](DLManagedTensor* tensor) {
+      delete static_cast<View*>(tensor->manager_ctx);
+    };
+    return ffi::Tensor::FromDLPack(&view->tensor);
+  }
+
+  /*! \brief The constants of a function; nothing if TVM's loader has to judge them. */
+  std::optional<ffi::Array<ffi::Tensor>> ViewsOf(const StoredConstants& stored,
+                                                 const std::string& symbol) const {
+    ffi::Array<ffi::Tensor> views;
+    for (const StoredFunction& function : stored.functions) {
+      if (function.symbol != symbol) continue;
+      for (const std::string_view name : function.constants) {
+        const auto array =
+            std::find_if(stored.arrays.begin(), stored.arrays.end(),
+                         [name](const StoredArray& each) { return each.name == name; });
+        if (array == stored.arrays.end() || !array->is_readable) return std::nullopt;
+        views.push_back(ViewOf(*array));
+      }
+      return views;
+    }
+    return std::nullopt;
+  }
+
   /*! \brief Give all modules their constants, once. A failure may be tried again. */
   void Initialise() {
     if (is_initialised_) return;
-    {
-      const ffi::Module loader = Loaded();
-      for (const ffi::Any& import : imports_) {
-        const auto module = import.cast<ffi::Module>();
-        const ffi::Optional<ffi::String> symbol = SymbolOf(module);
-        if (!symbol.has_value()) continue;
-        if (module->GetFunction("holds_own_constants").has_value()) {
-          loader->GetFunction(symbol.value());
-        } else {
-          kept_ = loader;
-        }
+    const StoredConstants stored =
+        WithFFIErrors([this]() { return ReadConstants(stored_.bytes); });
+    for (const ffi::Any& import : imports_) {
+      const auto module = import.cast<ffi::Module>();
+      const ffi::Optional<ffi::String> symbol = SymbolOf(module);
+      if (!symbol.has_value()) continue;
+      const auto views = ViewsOf(stored, symbol.value());
+      if (!module->GetFunction("holds_own_constants").has_value() || !views) {
+        kept_ = Loaded();
+        break;
       }
+      module->GetFunction("__init_" + std::string(symbol.value())).value()(*views);
     }
     is_initialised_ = true;
     ReleasePages(stored_.bytes.data(), stored_.end());
 #ifdef __GLIBC__
-    // The copies are large. The C library would keep some of their memory for later.
+    // What oneDNN packs is copied first. The C library would keep some of that memory for later.
     malloc_trim(0);
 #endif
   }
@@ -202,7 +246,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   // In a static runtime TVM's may be registered later; it stays then.
   if (!load.has_value()) return;
   const auto ours = [load = *load](const ffi::Bytes& bytes) {
-    WithFFIErrors([&bytes]() { CheckConstants({bytes.data(), bytes.size()}); });
+    WithFFIErrors([&bytes]() { ReadConstants({bytes.data(), bytes.size()}); });
     LibraryBytes stored = Stored({bytes.data(), bytes.size()});
     if (stored.library == nullptr) return load(bytes).cast<ffi::Module>();
     return ffi::Module(ffi::make_object<ConstLoader>(load, std::move(stored)));

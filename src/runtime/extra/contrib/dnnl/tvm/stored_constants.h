@@ -19,23 +19,46 @@
 
 /*!
  * \file src/runtime/extra/contrib/dnnl/tvm/stored_constants.h
- * \brief The sizes in the bytes of a const loader, checked before anything is read by them.
+ * \brief What the bytes of a const loader hold, with all sizes checked.
  */
 #ifndef TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_STORED_CONSTANTS_H_
 #define TVM_RUNTIME_EXTRA_CONTRIB_DNNL_TVM_STORED_CONSTANTS_H_
 
+#include <dlpack/dlpack.h>
+
+#include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
+/*! \brief An array, where it is stored. Its elements may begin at any byte. */
+struct StoredArray {
+  std::string_view name;
+  DLDataType dtype{};
+  std::vector<int64_t> shape{};
+  std::string_view values{};
+  /*! \brief Whether the header is that of a tensor on the CPU with as many values as it says. */
+  bool is_readable{false};
+};
+
+/*! \brief A function, and the names of its constants in order. */
+struct StoredFunction {
+  std::string_view symbol;
+  std::vector<std::string_view> constants{};
+};
+
+/*! \brief Views of the bytes of a const loader. */
+struct StoredConstants {
+  std::vector<StoredArray> arrays;
+  std::vector<StoredFunction> functions;
+};
+
 /*!
- * \brief Refuse constants of which a number says more than there is.
- *
- * They are the names, the arrays, and the names of functions with those of the constants of each.
- *
- * \throws Error that says which part is cut off or damaged.
+ * \brief Find the constants, without a copy.
+ * \throws Error that says which part is cut off or damaged: where a number says more than there is.
  */
-void CheckConstants(std::string_view bytes);
+StoredConstants ReadConstants(std::string_view bytes);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -33,6 +33,7 @@ from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..reading import Analyzer, is_constant, value_of
+from .branches import BranchImporter
 from .shape_values import ShapeValue, evaluate
 
 # The inputs that converters of TVM accept as a shape, by op.
@@ -50,7 +51,8 @@ def import_model(model) -> tvm.IRModule:
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             mod = onnx_frontend.from_onnx(model, keep_params_in_input=False)
-            if _is_complete(mod["main"]):
+            has_branches = any(node.op_type == "If" for node in model.graph.node)
+            if not has_branches and _is_complete(mod["main"]):
                 return mod
         except tvm.error.OpNotImplemented:
             raise
@@ -102,7 +104,7 @@ def _name_node(error, node) -> None:
         error.args = (f"ONNX {node.op_type}, node {node.name or node.output[0]}: {text}",)
 
 
-class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
+class OpenShapeImporter(BranchImporter):
     """Imports a graph, with the shapes that `prepare` has inferred in its `value_info`."""
 
     def _parse_graph_input(self, graph):
@@ -116,7 +118,10 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
                 continue
             # Node by node: what follows sees the sizes that are known after each.
             try:
-                super()._construct_nodes(SimpleNamespace(node=[node]))
+                if node.op_type == "If":
+                    self._if(node)
+                else:
+                    super()._construct_nodes(SimpleNamespace(node=[node]))
             except _EqualSizes:
                 raise
             except Exception as error:
@@ -170,9 +175,6 @@ class OpenShapeImporter(onnx_frontend.ONNXGraphImporter):
         for name, part in zip(node.output, parts):
             self._nodes[name] = ShapeValue.of(part, data.dtype)
         return True
-
-    def _tensor(self, value):
-        return value.tensor(self.bb) if isinstance(value, ShapeValue) else value
 
     def _shape_of(self, data, attrs):
         """Return the shape of a tensor; `_construct_nodes` has given it one."""

@@ -28,6 +28,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 _FAMILIES = (
     "attention",
     "group_query_attention",
+    "old_opsets",
     "quantized",
     "quantized_contrib",
     "quantized_matmul",

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from tvm import relax, tirx
+from tvm import relax
 
+from ..onnx.attention_parts import Node, attend, causal_mask
 from .graphs import argument
 
 
@@ -50,42 +50,17 @@ def _attention(node, importer):
     scale = 1.0 / math.sqrt(int(query.ty.shape[3])) if scale is None else float(scale)
     causal = bool(argument(node, "is_causal"))
     if argument(node, "enable_gqa"):
-        out = _shared_heads(emit, (query, key, value), bias, causal, scale)
+        attention = Node(str(node.name), importer.block_builder, {})
+        lengths = [attention.shape(each)[2] for each in (query, key)]
+        dtype = query.ty.dtype.dtype
+        later = causal_mask(attention, *lengths, 0, dtype) if causal else None
+        out = attend(attention, query, key, value, (bias, later), scale)
     else:
         rows = [emit(relax.op.permute_dims(x, [0, 2, 1, 3])) for x in (query, key, value)]
         mask = "TopLeft" if causal else None
         out = emit(relax.op.nn.attention(*rows, bias=bias, scale=scale, causal_mask=mask))
         out = emit(relax.op.permute_dims(out, [0, 2, 1, 3]))
     return emit(relax.op.squeeze(out, front)) if rank < 4 else out
-
-
-def _shared_heads(emit, operands, bias, causal, scale):
-    """Emit an attention whose queries share heads: the keys are broadcast, and not repeated."""
-    query, key, value = operands
-    batch, heads, length, size = query.ty.shape
-    shared, keys = key.ty.shape[1], key.ty.shape[2]
-    groups = int(heads) // int(shared)
-    query = emit(relax.op.reshape(query, (batch, shared, groups, length, size)))
-    key, value = (emit(relax.op.expand_dims(each, [2])) for each in (key, value))
-    query = emit(relax.op.multiply(query, relax.const(scale, str(query.ty.dtype))))
-    scores = emit(relax.op.matmul(query, emit(relax.op.permute_dims(key, [0, 1, 2, 4, 3]))))
-    if bias is not None:
-        b, h, *rest = bias.ty.shape
-        split = (b, 1, 1, *rest) if int(h) == 1 else (b, shared, groups, *rest)
-        scores = emit(relax.op.add(scores, emit(relax.op.reshape(bias, split))))
-    if causal:
-        scores = emit(relax.op.add(scores, _causal_bias(emit, length, keys, scores.ty.dtype)))
-    out = emit(relax.op.matmul(emit(relax.op.nn.softmax(scores, -1)), value))
-    return emit(relax.op.reshape(out, (batch, heads, length, value.ty.shape[4])))
-
-
-def _causal_bias(emit, length, keys, dtype):
-    """Return what masks the keys after each query; a constant unless a length is open."""
-    if all(isinstance(size, tirx.IntImm) for size in (length, keys)):
-        bias = np.triu(np.full((int(length), int(keys)), -1e30), 1)
-        return relax.const(bias, str(dtype))
-    bias = emit(relax.op.full((length, keys), relax.const(-1e30, str(dtype))))
-    return emit(relax.op.triu(bias, 1))
 
 
 CONVERTERS = {"scaled_dot_product_attention.default": _attention}

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 def from_onnx(
-    model: onnx.ModelProto | str | os.PathLike, shape: Mapping[str, Shape] | None = None
+    model: onnx.ModelProto | str | os.PathLike,
+    shape: Mapping[str, Shape] | None = None,
+    constants: Mapping[str, object] | None = None,
 ) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
     """Import an ONNX model.
 
@@ -46,6 +48,9 @@ def from_onnx(
         Shapes of inputs by name, such as ``{"x": (1, 3, 48, "width")}``: a number fixes a
         dimension, a name leaves it open, and None leaves it as it is in the model. Also sizes of
         named dimensions, such as ``{"batch": 1}``. Other dimensions stay as they are.
+    constants : Mapping[str, object] | None
+        Values of inputs by name, such as ``{"sr": 16000}``, which the model then no longer has: an
+        array, or a number for every element.
 
     Returns
     -------
@@ -62,9 +67,9 @@ def from_onnx(
     OSError
         The file cannot be read.
     ValueError
-        The file is not an ONNX model; or `shape` names an input or dimension that the model does
-        not have, has another rank than the input, or is not a shape.
+        The file is not an ONNX model; or `shape` or `constants` names an input or dimension that
+        the model does not have, or does not fit the input.
     tvm.error.OpNotImplemented
         An op of the model is not supported. TVM's importer has more errors, of various types.
     """
-    return relay.frontend.from_onnx(prepare(model, shape), freeze_params=True)
+    return relay.frontend.from_onnx(prepare(model, shape, constants), freeze_params=True)

@@ -1,0 +1,204 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reads what is between the matmul of queries and keys and the softmax: a scale, and masks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..graph.dim import is_same
+from ..graph.node import CALL, Node, scalar_of
+from .maker import Maker, UnsupportedOp
+from .softmax_guards import filled_value
+
+MATMUL = "nn.batch_matmul"
+
+# A score that is added to such a number, and is not as large itself, is that number.
+_LOWEST = -1e30
+
+
+class Scores(NamedTuple):
+    """The scores that a softmax reads.
+
+    Attributes
+    ----------
+    matmul : Node
+        The matmul of queries and keys.
+    reshape : Node | None
+        Gives the scores of a group of heads, which one matmul computes, a row of each head.
+    scale : float
+        The factor of the scores.
+    masks : list[tuple]
+        What changes them, the last first: ("add", what is added), or ("where", the condition,
+        whether it is true for the scores that are kept, the value of the others).
+    """
+
+    matmul: Node
+    reshape: Node | None
+    scale: float
+    masks: list[tuple]
+
+    @property
+    def dims(self):
+        """The shape of the scores, with all heads."""
+        return (self.reshape or self.matmul).type.dims
+
+
+def scores_of(softmax: Node) -> Scores | None:
+    """Return the scores that a softmax reads; None if they are not those of an attention."""
+    scale, masks = 1.0, []
+    user, node = softmax, softmax.operands[0]
+    while not _is_product(node, user):
+        factor = factor_of(node) if is_inside(node, user, "multiply", "divide") else None
+        if factor is not None:
+            scale, user, node = scale * factor[1], node, factor[0]
+            continue
+        # One mask of a kind. The sum of two would be another op for oneDNN, and a partition of
+        # its own where TVM computes them.
+        mask = _mask_of(node) if is_inside(node, user, "add", "where") else None
+        if mask is None or scale != 1.0 or node.name in [kind for kind, *_ in masks]:
+            return None
+        masks.append((node.name, *mask[1:]))
+        user, node = node, mask[0]
+    if node.name != MATMUL:
+        return Scores(node.operands[0], node, scale, masks)
+    return Scores(node, None, scale, masks)
+
+
+def mask_of(make: Maker, scores: Scores, is_exact: bool) -> tuple[list[Node], bool]:
+    """Return what is added to the scores, if anything is, and whether later keys are hidden.
+
+    Parameters
+    ----------
+    make : Maker
+        Makes the mask.
+    scores : Scores
+        The scores.
+    is_exact : bool
+        Whether a score of NaN must remain hidden by a mask.
+
+    Raises
+    ------
+    UnsupportedOp
+        No mask that is added has the same result.
+    """
+    mask = None
+    for kind, *operands in reversed(scores.masks):
+        if kind == "add":
+            (added,) = operands
+            mask = added if mask is None else make("add", mask, added)
+            continue
+        condition, keeps, hidden = operands
+        if is_exact:
+            raise UnsupportedOp("a score of NaN is hidden only by a selection")
+        dtype = scores.matmul.type.dtype
+        mask = make.scalar(0.0, dtype) if mask is None else mask
+        hidden = make.scalar(hidden, dtype)
+        mask = make("where", condition, *((mask, hidden) if keeps else (hidden, mask)))
+    if mask is None:
+        return [], False
+    return ([], True) if _is_causal(mask, scores.dims[-2:]) else ([mask], False)
+
+
+def is_inside(node: Node, user: Node, *names: str) -> bool:
+    """Whether a node is one of some ops, and nothing but `user` reads it."""
+    return (
+        node.name in names
+        and node.is_call
+        and node.users == [user]
+        and node.scope == user.scope
+        and not node.is_pinned
+    )
+
+
+def factor_of(node: Node) -> tuple[Node, float] | None:
+    """Read a node as a tensor times a number."""
+    if node.name not in ("multiply", "divide") or not node.is_call:
+        return None
+    left, right = node.operands
+    number = scalar_of(right)
+    if number is None and node.name == "multiply":
+        left, number = right, scalar_of(left)
+    if number is None or not is_same_shape(left.type.dims, node.type.dims):
+        return None
+    if node.name == "divide":
+        return (left, 1.0 / number) if number else None
+    return left, number
+
+
+def is_same_shape(one, other) -> bool:
+    """Whether two shapes are the same in every run."""
+    return len(one) == len(other) and all(map(is_same, one, other))
+
+
+def _is_product(node: Node, user: Node) -> bool:
+    """Whether a node is a matmul, or the reshape of one."""
+    if is_inside(node, user, "reshape"):
+        user, node = node, node.operands[0]
+    return is_inside(node, user, MATMUL)
+
+
+def _leads_to_matmul(node: Node, user: Node) -> bool:
+    while is_inside(node, user, "add", "multiply", "divide", "where"):
+        for operand in node.operands:
+            if _is_product(operand, node) or is_inside(
+                operand, node, "add", "multiply", "divide", "where"
+            ):
+                user, node = node, operand
+                break
+        else:
+            return False
+    return _is_product(node, user)
+
+
+def _mask_of(node: Node) -> tuple | None:
+    """Return the scores that an addition or a selection changes, and how; see `Scores.masks`."""
+    first = 0 if node.name == "add" else 1
+    inner = [k for k in (first, first + 1) if _leads_to_matmul(node.operands[k], node)]
+    if len(inner) != 1:
+        return None
+    scores, other = node.operands[inner[0]], node.operands[2 * first + 1 - inner[0]]
+    if node.name == "add":
+        return scores, other
+    hidden = filled_value(other)
+    if hidden is None or not hidden <= _LOWEST:
+        return None
+    return scores, node.operands[0], inner[0] == 1, hidden
+
+
+def _is_causal(mask: Node, lengths) -> bool:
+    """Whether a mask hides from each query the keys after it, and nothing else.
+
+    The last query is that of the last key.
+    """
+    queries, keys = lengths
+    if mask.name == "triu" and mask.kind == CALL:
+        # All but the diagonal and what is before it is the number.
+        hidden = filled_value(mask.operands[0])
+        is_square = is_same(queries, keys) and len(mask.operands) == 1
+        is_square = is_square and is_same_shape(mask.type.dims[-2:], lengths)
+        return is_square and mask.attrs.k == 1 and hidden is not None and hidden <= _LOWEST
+    if not mask.is_constant or not isinstance(keys, int) or not isinstance(queries, int):
+        return False
+    values = np.asarray(mask.value, "float32")
+    if queries > keys or values.size != queries * keys or values.shape[-2:] != (queries, keys):
+        return False
+    values = values.reshape(queries, keys)
+    seen = np.tri(queries, keys, keys - queries, dtype=bool)
+    return bool(np.all(values[seen] == 0) and np.all(values[~seen] <= _LOWEST))

@@ -1,0 +1,200 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Reads convolutions whose data is quantized as the model runs, as onnxruntime's `quantize_dynamic`.
+
+Its ONNX ops are ``DynamicQuantizeLinear -> ConvInteger -> Cast -> Mul``, with a bias added at the
+end or, by older versions, as ``Floor(bias / scale)`` to the sums in int32. They become a convolution
+in float32 of weights that are dequantized here and of data that are quantized and dequantized by one
+op, `dnnl.dynamic_fake_quantize`. The sums are the same but for their rounding in float32. Weights that
+int8 holds without a zero point, which oneDNN's convolutions lack, stay in 8 bits if the bias does not
+depend on the scale.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..graph.graph import Graph
+from ..graph.node import CALL, Node, scalar_of
+from ..policy.op_spec import Rules
+from ..policy.op_view import Tensor
+from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, symmetric
+from .dynamic_quantization import DynamicData, read_data, scaled
+
+FAKE_QUANTIZE = "dnnl.dynamic_fake_quantize"
+SCALE = "dnnl.dynamic_quantize_scale"
+
+_CONVS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
+
+
+class _Bias(NamedTuple):
+    """A bias that is quantized by the product of the scales.
+
+    Parameters
+    ----------
+    sum : Node
+        The op that adds it.
+    value : Node
+        The bias in float32.
+    shape : tuple[int | None, ...]
+        The shape in which it is added.
+    """
+
+    sum: Node
+    value: Node
+    shape: tuple
+
+
+def fuse_dynamic_convs(graph: Graph, rules: Rules) -> None:
+    """Let convolutions of dynamically quantized data compute in float32."""
+    fused: dict[tuple[str, Node], Node] = {}
+    for node in graph.nodes:
+        if node.name not in _CONVS or not node.is_call or node.type.dtype != "float32":
+            continue
+        data = read_data(node.operands[0], node)
+        weight = _weight(node.operands[1])
+        if data is None or weight is None or not data.is_in_steps:
+            continue
+        if rules.excludes(FAKE_QUANTIZE, SCALE, QUANTIZE, DEQUANTIZE, node.name):
+            continue
+        bias = _bias(node, data)
+        if bias is None and weight.fits:
+            continue  # oneDNN has it in 8 bits.
+        product = scaled(node if bias is None else bias.sum, data.scale)
+        if product is None or product[1].size != 1:
+            continue
+        _write(graph, rules, node, data, weight, bias, product, fused)
+
+
+class _Weight(NamedTuple):
+    """A weight.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        The weight in float32.
+    fits : bool
+        Whether int8 has it without a zero point, as oneDNN's convolutions require.
+    """
+
+    values: np.ndarray
+    fits: bool
+
+
+def _weight(node: Node) -> _Weight | None:
+    """Read a weight: a dequantize of constants with one scale and one zero point."""
+    if not _is(node, DEQUANTIZE) or not all(operand.is_constant for operand in node.operands):
+        return None
+    values, scale, zero = (operand.value for operand in node.operands)
+    if zero.size != 1 or scalar_of(node.operands[1]) is None:
+        return None
+    zero = zero.reshape(()).astype("int32")
+    real = (values.astype("int32") - zero).astype("float32") * np.float32(scale.reshape(()))
+    return _Weight(real, symmetric(values, zero) is not None)
+
+
+def _bias(node: Node, data: DynamicData) -> _Bias | None:
+    """Read the sum of a convolution with a bias that is rounded to multiples of a scale."""
+    (user, *others) = node.users or [None]
+    if user is None or others or not _is(user, "add"):
+        return None
+    real = next((each for each in user.operands if each is not node), node)
+    shape = real.type.shape
+    integers = _uncast(real)
+    if _is(integers, "reshape"):
+        integers = _uncast(integers.operands[0])
+    floor = _unwrapped(integers)
+    if floor is None or not _is(floor, "floor") or not _is(floor.operands[0], "divide"):
+        return None
+    value, scale = floor.operands[0].operands
+    factors = scale.operands if _is(scale, "multiply") else ()
+    own = [each for each in factors if each is data.scale]
+    weight_scale = [scalar_of(each) for each in factors if each is not data.scale]
+    final = scaled(user, data.scale)
+    if len(own) != 1 or final is None or weight_scale != [float(final[1].reshape(-1)[0])]:
+        return None
+    return _Bias(user, value, shape) if value.is_constant else None
+
+
+def _unwrapped(node: Node) -> Node | None:
+    """Return what TVM's importer converts to int32: it wraps numbers out of range, and zeroes NaN."""
+    if not _is(node, "where"):
+        return node
+    is_large, less, wrapped = node.operands
+    if not _is(is_large, "greater_equal") or is_large.operands[0] is not wrapped:
+        return None
+    if not _is(less, "subtract") or less.operands[0] is not wrapped:
+        return None
+    if not _is(wrapped, "floor_mod"):
+        return None
+    limits = [is_large.operands[1], less.operands[1], wrapped.operands[1]]
+    if not all(each.is_constant and each.type.dtype == "int64" for each in limits):
+        return None
+    if [int(each.value.reshape(-1)[0]) for each in limits] != [2**31, 2**32, 2**32]:
+        return None
+    finite = _uncast(wrapped.operands[0])
+    if not _is(finite, "where") or scalar_of(finite.operands[1]) != 0.0:
+        return None
+    return finite.operands[2]
+
+
+def _write(graph, rules, node, data, weight, bias, product, fused) -> None:
+    """Write a convolution with all that belongs to it in float32."""
+    result, factor = product
+    factor = factor.reshape(-1).astype("float32")
+
+    def of_data(name, old, type_):
+        key = (name, data.data)
+        if key not in fused:
+            new = graph.call(name, [data.data], result, type_)
+            if rules.refusal(new) is not None:
+                return old
+            # Stays as it was if it is not offloaded.
+            new.expansion = old
+            fused[key] = new
+        return fused[key]
+
+    old = node.operands[0]
+    operands = [data.bits, data.scale, data.zero]
+    real = graph.call(DEQUANTIZE, operands, result, old.type, **vars(old.attrs))
+    real = of_data(FAKE_QUANTIZE, real, old.type)
+    new = graph.with_operands(node, [real, graph.constant(weight.values * factor)])
+    if bias is not None:
+        vector = Tensor((1,), "float32")
+        scale = graph.call("reshape", [data.scale], result, vector, newshape=(1,), allowzero=False)
+        scale = of_data(SCALE, scale, vector)
+        scale = graph.call("multiply", [scale, graph.constant(factor)], result)
+        steps = graph.call("divide", [bias.value, scale], result)
+        rounded = graph.call("multiply", [graph.call("floor", [steps], result), scale], result)
+        if rounded.type.shape != bias.shape:
+            type_ = Tensor(bias.shape, "float32")
+            attrs = {"newshape": bias.shape, "allowzero": False}
+            rounded = graph.call("reshape", [rounded], result, type_, **attrs)
+        new = graph.call("add", [new, rounded], result)
+    graph.replace(result, new)
+
+
+def _uncast(node: Node) -> Node:
+    while _is(node, "cast"):
+        node = node.operands[0]
+    return node
+
+
+def _is(node: Node, name: str) -> bool:
+    return node.kind == CALL and node.name is not None and node.name.removeprefix("relax.") == name

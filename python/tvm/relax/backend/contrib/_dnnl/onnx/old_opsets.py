@@ -1,0 +1,42 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Converters of ops whose older versions TVM reads as the newest one."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+
+class Slice(onnx_frontend.Slice):
+    """Convert Slice; before opset 10, the bounds are attributes."""
+
+    @classmethod
+    def _impl_v1(cls, bb, inputs, attr, params):
+        bounds = [attr["starts"], attr["ends"], attr.get("axes", range(len(attr["starts"])))]
+        bounds = [relax.const(np.array(each, "int64")) for each in bounds]
+        given = onnx_frontend.onnx_input()
+        given.extend([inputs[0], *bounds])
+        return cls._impl_v13(bb, given, attr, params)
+
+    @classmethod
+    def _impl_v10(cls, bb, inputs, attr, params):
+        return cls._impl_v13(bb, inputs, attr, params)
+
+
+REPLACEMENTS = {"Slice": Slice}

@@ -1,0 +1,195 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The first answer of one runtime, in a fresh process that prints the seconds of each stage.
+
+Only the standard library is imported here: the rest is part of what is measured.
+"""
+
+import json
+import sys
+import time
+
+# What a process does until its first answer, in order.
+STAGES = ("start", "import", "load", "first run")
+
+
+def _relax_library(paths, inputs, _):
+    import tvm_dnnl
+
+    load = tvm_dnnl.load_model
+    yield "import"
+    model = load(paths["relax-library"])
+    yield "load"
+    model(**inputs)
+    yield "first run"
+
+
+def _relax_file(paths, inputs, _):
+    import tvm_dnnl
+
+    compile_model = tvm_dnnl.compile
+    yield "import"
+    model = compile_model(paths["onnx"], shape=_shapes(inputs))
+    yield "load"
+    model(**inputs)
+    yield "first run"
+
+
+def _relay_library(paths, inputs, _):
+    # Not `dnnl.load_model`: importing tvm.relay takes longer than all of this.
+    import tvm
+    from tvm.contrib import graph_executor
+
+    yield "import"
+    library = tvm.runtime.load_module(paths["relay-library"])
+    model = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    yield "load"
+    model.run(**inputs)
+    for index in range(model.get_num_outputs()):
+        model.get_output(index).numpy()
+    yield "first run"
+
+
+def _relay_file(paths, inputs, _):
+    from tvm.relay.op.contrib import dnnl
+
+    yield "import"
+    model = dnnl.compile(paths["onnx"], shape=_shapes(inputs))
+    yield "load"
+    model(**inputs)
+    yield "first run"
+
+
+def _onnxruntime(paths, inputs, threads):
+    import onnxruntime
+
+    yield "import"
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(
+        paths["onnx"], options, providers=["CPUExecutionProvider"]
+    )
+    yield "load"
+    session.run(None, inputs)
+    yield "first run"
+
+
+def _openvino(paths, inputs, threads, cache=None):
+    import openvino
+
+    yield "import"
+    core = openvino.Core()
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": "f32",
+        **({"CACHE_DIR": cache} if cache else {}),
+    }
+    model = core.read_model(paths["onnx"])
+    model.reshape(_shapes(inputs))
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+    yield "load"
+    request.infer(inputs, share_inputs=True)
+    yield "first run"
+
+
+def _openvino_cache(paths, inputs, threads):
+    return _openvino(paths, inputs, threads, paths["openvino-cache"])
+
+
+RUNTIMES = {
+    "relax-library": _relax_library,
+    "relax-file": _relax_file,
+    "relay-library": _relay_library,
+    "relay-file": _relay_file,
+    "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
+    "openvino-cache": _openvino_cache,
+}
+
+
+def _shapes(inputs):
+    return {name: value.shape for name, value in inputs.items()}
+
+
+def _export_relax(paths, inputs):
+    import tvm_dnnl
+
+    model = tvm_dnnl.compile(paths["onnx"], shape=_shapes(inputs))
+    model.export_library(paths["relax-library"])
+
+
+def _export_relay(paths, inputs):
+    from tvm.relay.op.contrib import dnnl
+
+    model = dnnl.compile(paths["onnx"], shape=_shapes(inputs))
+    model.export_library(paths["relay-library"])
+
+
+# What writes the files that a runtime loads.
+EXPORTS = {"relax-library": _export_relax, "relay-library": _export_relay}
+
+
+def main(begin, name, paths, threads):
+    """Run a runtime once; return seconds and CPU time by stage, and the memory.
+
+    Parameters
+    ----------
+    begin : float
+        When the process was started, by the monotonic clock.
+    name : str
+        The runtime.
+    paths : dict of str to str
+        The files: "onnx", "inputs", and what `EXPORTS` writes by the runtime's name.
+    threads : int
+        Threads of a run.
+    """
+    last = time.monotonic(), time.process_time()
+    seconds, cpu = {"start": last[0] - begin}, {"start": last[1]}
+    # All runtimes import it.
+    import numpy as np
+
+    before = time.monotonic(), time.process_time()
+    with np.load(paths["inputs"]) as file:
+        inputs = dict(file)
+    now = time.monotonic(), time.process_time()
+    last = [each + end - start for each, start, end in zip(last, before, now)]
+    for stage in RUNTIMES[name](paths, inputs, threads):
+        now = time.monotonic(), time.process_time()
+        seconds[stage], cpu[stage] = (end - start for end, start in zip(now, last))
+        last = now
+    return {"seconds": seconds, "cpu": cpu, "peak_mb": _peak_megabytes()}
+
+
+def _peak_megabytes():
+    """Return the most memory of this program. `getrusage` has that of the one it was forked by."""
+    with open("/proc/self/status", encoding="utf-8") as status:
+        (line,) = (line for line in status if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
+def export(name, paths):
+    """Write the file that a runtime loads."""
+    import numpy as np
+
+    with np.load(paths["inputs"]) as file:
+        EXPORTS[name](paths, dict(file))
+
+
+if __name__ == "__main__":
+    what, *words = json.loads(sys.argv[1])
+    print(json.dumps(export(*words) if what == "export" else main(*words)))
