@@ -88,7 +88,8 @@ def run_command(args, words):
     measures_first = getattr(args, "first", False)
     if getattr(args, "relax", False) or has_language_model or measures_first:
         layout, also = (layout, [PluginLayout()]) if measures else (PluginLayout(), [])
-    has_packages = getattr(args, "packages", False) or (measures_first and not args.model)
+    measures_packages = measures_first and not getattr(args, "model", None)
+    has_packages = getattr(args, "packages", False) or measures_packages
     more = [PackageModels] if has_packages else []
     is_timed = measures and getattr(args, "time", True)
     groups = ("bench",) if is_timed else ()

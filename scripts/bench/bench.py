@@ -11,7 +11,8 @@ all threads, as many callers as threads, and what other runtimes offer for many 
 --open-dims it is libraries whose batch, image size or length is open. With --relax it is the
 plug-in for Relax, beside Relay. With --busy it is beside processes that keep the CPUs busy. With
 --text it is a language model on the plug-in: prompts, first tokens, further ones, and memory. With
---first it is the time from the start of a process to its first answer.
+--first it is the time from the start of a process to its first answer. With --recurrent it is LSTM,
+GRU and RNN layers on the plug-in.
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
@@ -44,6 +45,7 @@ CONFLICTS = (
     ("plot", "callers"),
     *(("text", name) for name in ("model", "models", "cache", "relax", "plot")),
     *(("first", name) for name in ("precision", "cache", "relax", "plot")),
+    *(("recurrent", name) for name in ("model", "models", "cache", "relax", "plot")),
 )
 
 
@@ -94,12 +96,22 @@ def add_arguments(parser):
         action="store_true",
         help="measure the first answer of fresh processes, at most 7 of each, stage by stage",
     )
+    mode.add_argument(
+        "--recurrent", action="store_true", help="measure recurrent layers on the plug-in"
+    )
     parser.add_argument(
         "--tokens",
         type=options.count,
         default=256,
         metavar="N",
         help="with --text: new tokens of each prompt (default: 256)",
+    )
+    parser.add_argument(
+        "--pasts",
+        type=lambda text: [options.count(past) for past in options.names(text)],
+        metavar="N,N",
+        help="with --text: new tokens after pasts of these lengths (default: 64,512,2048); "
+        "prompts of 512 tokens are measured if one is as long",
     )
     options.add_relax(parser, "measure the plug-in for Relax beside Relay")
     parser.add_argument(
@@ -211,6 +223,10 @@ def main(args):
         from scripts.bench import first
 
         return first.main(args)
+    if args.recurrent:
+        from scripts.bench import recurrent
+
+        return recurrent.main(args)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl

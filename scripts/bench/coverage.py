@@ -31,6 +31,16 @@ def add_arguments(parser):
         help="with --packages: measure them, and onnxruntime and OpenVINO, too",
     )
     parser.add_argument(
+        "--first",
+        action="store_true",
+        help="with --packages --relax: the first answer of fresh processes, too",
+    )
+    parser.add_argument(
+        "--by-task",
+        action="store_true",
+        help="write docs/models.md from the tables of docs/coverage.md; measure nothing",
+    )
+    parser.add_argument(
         "--write", action="store_true", help="with --packages --time: write docs/coverage.md"
     )
     options.add_relax(parser, "with --packages: TVM's Relax, by the plug-in for Relax")
@@ -43,10 +53,15 @@ def main(args):
         raise SetupError(
             "--time, --write and --relax are about models of packages", "add --packages."
         )
-    if args.packages:
+    if args.first and not args.relax:
+        raise SetupError("--first is about the plug-in for Relax", "add --relax.")
+    if args.packages or args.by_task:
         options.limit_threads(args.threads)
-        from scripts.bench import packages
+        from scripts.bench import packages, tasks
 
+        if args.by_task:
+            tasks.write()
+            return 0
         return packages.main(args, Layout().build / "models", Console())
     # After the arguments are parsed: these import tvm.
     from dnnl_tests.models import work, workloads

@@ -50,6 +50,7 @@ LIMIT = 120
 # By runtime: what people call it.
 TITLES = {
     "relax-library": "Relax, library",
+    "relax-cache": "Relax, its cache",
     "relax-file": "Relax, ONNX file",
     "relay-library": "Relay, library",
     "relay-file": "Relay, ONNX file",
@@ -95,6 +96,7 @@ class Model:
         names = {
             "inputs": "inputs.npz",
             "relax-library": "relax.so",
+            "relax-cache": "relax",
             "relay-library": "relay.so",
             "openvino-cache": "openvino",
         }
@@ -161,7 +163,7 @@ def sample(runtimes, model, threads, repeat, note=lambda text: None):
         try:
             if name in first_worker.EXPORTS:
                 _ask(name, "export", name, model.paths)
-            # Files come into the page cache, and OpenVINO writes its own.
+            # Files come into the page cache, and two runtimes fill their caches.
             answer(name, model, threads)
         except NoAnswer as error:
             reasons[name] = str(error)

@@ -49,6 +49,17 @@ def _relax_file(paths, inputs, _):
     yield "first run"
 
 
+def _relax_cache(paths, inputs, _):
+    import tvm_dnnl
+
+    cached_model = tvm_dnnl.cached_model
+    yield "import"
+    model = cached_model(paths["onnx"], folder=paths["relax-cache"], shape=_shapes(inputs))
+    yield "load"
+    model(**inputs)
+    yield "first run"
+
+
 def _relay_library(paths, inputs, _):
     # Not `dnnl.load_model`: importing tvm.relay takes longer than all of this.
     import tvm
@@ -113,6 +124,7 @@ def _openvino_cache(paths, inputs, threads):
 
 RUNTIMES = {
     "relax-library": _relax_library,
+    "relax-cache": _relax_cache,
     "relax-file": _relax_file,
     "relay-library": _relay_library,
     "relay-file": _relay_file,

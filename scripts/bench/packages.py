@@ -5,6 +5,7 @@ The packages are those of requirements/wheel-models.txt. Nothing of them is inst
 """
 
 import contextlib
+import tempfile
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +15,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import table
-from scripts.bench import measure, peers, relax, rows
+from scripts.bench import first, measure, peers, relax, rows
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.layout import ROOT
@@ -29,11 +30,14 @@ HEADER = [
     "largest\nerror",
 ]
 TIMES = ["ms", "onnxruntime\nms", "OpenVINO\nms"]
+# With --first: of a fresh process that loads the library, and its ratio to OpenVINO's.
+FIRST = ["first\nanswer ms", "its ratio to\nOpenVINO's"]
+FIRST_ROUNDS = 5
 # The runtimes that are measured beside ours, in the order of these columns.
 PEERS = (peers.prepare_onnxruntime, peers.prepare_openvino)
 # Ends of the paths of models at which OpenVINO 2026.4 ends the process.
 NO_OPENVINO = ("silero_vad_16k_op15.onnx", "silero_vad_half.onnx", "silero_vad_op18_ifless.onnx")
-# Ends of the paths of models whose shape fits one sampling rate: the branch of the other is invalid.
+# Ends of the paths of models of which a shape fits one sampling rate only, which is a constant.
 ONE_RATE = ("data/silero_vad.onnx",)
 # So many partitions need no explanation, and what is no slower than onnxruntime.
 FEW = 4
@@ -183,6 +187,21 @@ def measured_by_relax(path, shapes, args):
     return cells, SimpleNamespace(**facts, **told), []
 
 
+def first_answer(name, path, shapes, args):
+    """Return the cells of the first answer of Relax's library."""
+    case = peers.own_workload(str(path), shapes)
+    with tempfile.TemporaryDirectory(prefix="first-") as folder:
+        model = first.Model.write(name, name, path, inputs_of(case.model), folder)
+        results = first.sample(
+            ["relax-library", "openvino"], model, args.threads, min(args.repeat, FIRST_ROUNDS)
+        )
+    rows_by_name = {row["runtime"]: row for row in first.rows_of(model, *results)}
+    row = rows_by_name["relax-library"]
+    if "reason" in row:
+        return ["-", "-"]
+    return [rows.digits(row["total"]), f"{row['of openvino']:.2f}" if "of openvino" in row else "-"]
+
+
 def explanation(cells, report, primitives):
     """Return why a model is slower than onnxruntime, or cut; nothing if it is neither."""
     ours, theirs, *_ = cells[-len(TIMES) :] if len(cells) > len(HEADER) else "--"
@@ -207,11 +226,15 @@ def explanation(cells, report, primitives):
     return "; ".join(reasons)
 
 
-def markdown(rows, header=HEADER):
+def title(text):
+    """Return the title of a column in one line."""
+    return text.replace("-\n", "-").replace("\n", " ").replace("parti-tions", "partitions")
+
+
+def markdown(rows, header=HEADER, more=()):
     """Return the table for the docs, of pairs of a name and the cells behind it."""
-    titles = ["package", "model", *(title.replace("\n", " ") for title in header[1:] + TIMES)]
-    titles = [title.replace("- ", "-").replace("parti-tions", "partitions") for title in titles]
-    lines, before = [[*titles, "why"], ["---"] * (len(titles) + 1)], None
+    titles = ["package", "model", *map(title, header[1:] + TIMES), "why", *map(title, more)]
+    lines, before = [titles, ["---"] * len(titles)], None
     for name, cells in rows:
         package, model = name.split(": ", 1)
         lines.append(["" if package == before else package, model, *cells])
@@ -237,7 +260,8 @@ def main(args, folder, console):
             "--write goes with --packages and --time, not with --models.",
         )
     header = [title for title in HEADER if not args.relax or "work" not in title]
-    titles, rows, reports, failures = header + TIMES * args.time, [], [], []
+    more = FIRST * args.first
+    titles, rows, reports, failures = header + TIMES * args.time + more, [], [], []
     explained = []
     chosen = args.models.split(",") if args.models else [""]
     measure_model = measured_by_relax if args.relax else measured
@@ -247,18 +271,24 @@ def main(args, folder, console):
             continue
         try:
             with console.step(name), shown(console):
-                cells, *rest = measure_model(path, shapes_of(path.relative_to(folder)), args)
+                shapes = shapes_of(path.relative_to(folder))
+                cells, *rest = measure_model(path, shapes, args)
+                firsts = first_answer(name, path, shapes, args) if args.first else []
         except (SetupError, tvm.TVMError) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             failures.append(f"{name}: {lines[0]}: {lines[-2] if len(lines) > 1 else ''}")
             continue
-        rows.append([name, *cells])
-        explained.append((name, [*cells, explanation(cells, *rest)]))
+        rows.append([name, *cells, *firsts])
+        explained.append((name, [*cells, explanation(cells, *rest), *firsts]))
         reports.append(f"\n{name}\n{getattr(rest[0], 'report', rest[0])}")
     print(table.render(titles, rows))
     if args.write:
-        write(markdown(explained, header), marks=RELAX_MARKS if args.relax else MARKS)
-    for name, (*_, why) in explained:
+        from scripts.bench import tasks
+
+        write(markdown(explained, header, more), marks=RELAX_MARKS if args.relax else MARKS)
+        tasks.write()
+    for name, cells in explained:
+        why = cells[len(titles) - 1 - len(more)]
         if why:
             print(f"{name}: {why}")
     print("\n".join([*failures, *(reports if args.report else [])]))

@@ -16,11 +16,12 @@
 # under the License.
 """A language model that generates text, beside other runtimes: each in a process of its own.
 
-In a precision all run the same ONNX file, with open lengths; llama.cpp runs a GGUF file whose
-weights have as many bits. Keys and values are inputs and results of each run. No length of a new
-token is repeated while the speed of new tokens is measured, nor is that of a first token: a runtime
-that prepares for each length pays for that. What is measured after a past, and the prompts of 128
-and 512 tokens, is repeated, and the first such prompt is not counted.
+In a precision all run the same ONNX file, with open lengths; llama.cpp and openvino-genai run a
+GGUF file whose weights have as many bits. Keys and values are inputs and results of each run, but
+those of these two. No length of a new token is repeated while the speed of new tokens is measured,
+nor is that of a first token: a runtime that prepares for each length pays for that. What is
+measured after a past, and the prompts of 128 and 512 tokens, is repeated, and the first such prompt
+is not counted.
 """
 
 import contextlib
@@ -44,6 +45,7 @@ RUNTIMES = {
     OURS: "Relax",
     REFERENCE: "onnxruntime",
     "openvino": "OpenVINO",
+    "openvino-genai": "openvino-genai",
     "llama.cpp": "llama.cpp",
 }
 PROMPTS = (128, 512)
@@ -95,12 +97,15 @@ class Plan:
 
     Attributes
     ----------
+    pasts : tuple of int
+        The lengths of the pasts after which tokens are measured.
     tokens : int
         New tokens of each run that measures their speed.
     rounds, long_rounds : int
         Turns of each runtime, and those of runs that take seconds.
     """
 
+    pasts: tuple
     tokens: int
     rounds: int
     long_rounds: int
@@ -108,13 +113,19 @@ class Plan:
     @classmethod
     def of(cls, args):
         """Return the plan that options of the command line ask for."""
-        return cls(args.tokens, min(args.repeat, MOST_ROUNDS), min(args.repeat, MOST_LONG_ROUNDS))
+        rounds, long_rounds = min(args.repeat, MOST_ROUNDS), min(args.repeat, MOST_LONG_ROUNDS)
+        return cls(tuple(args.pasts or PASTS), args.tokens, rounds, long_rounds)
+
+    @property
+    def prompts(self):
+        """The lengths of the prompts that are repeated: none is longer than the longest past."""
+        return [length for length in PROMPTS if length <= max(*self.pasts, PROMPTS[0])]
 
     @property
     def positions(self):
         """The most positions of a run."""
-        most = max(*PROMPTS, *(past + self.long_rounds * (AFTER_PAST + 1) for past in PASTS))
-        return max(most, START + self.long_rounds * (self.tokens + 1))
+        last = [past + self.long_rounds * (AFTER_PAST + 1) for past in self.pasts]
+        return max(*self.prompts, *last, START + self.long_rounds * (self.tokens + 1))
 
 
 def _start(name):
@@ -179,7 +190,7 @@ def _others(workers, ids, plan, console):
     with console.step("first tokens"):
         title = f"first token, new prompts of {FIRST} to {last}"
         metrics.append(_turns(workers, title, 1, first, plan.rounds, console.note))
-    for past in PASTS:
+    for past in plan.pasts:
 
         def after(_, worker, number, past=past):
             begin = past + number * (AFTER_PAST + 1)
@@ -188,7 +199,7 @@ def _others(workers, ids, plan, console):
         with console.step(f"tokens after {past}"):
             title = f"new token, past of {past}"
             metrics.append(_turns(workers, title, 1, after, plan.long_rounds, console.note))
-    for length in PROMPTS:
+    for length in plan.prompts:
 
         def prompt(_, worker, __, length=length):
             return worker.ask("measure", ids[:length], 1)[1]

@@ -109,6 +109,55 @@ class LlamaCpp:
         return None, [1e-3 * times["prompt_ms"], *[each] * (count - 1)]
 
 
+class OpenVinoGenai:
+    """openvino-genai on the quantized weights of a GGUF file.
+
+    Its cache is a state of the model, computed in one sequence without reuse of prompts. The tokens
+    are not told, as they are not those that others read.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    threads : int
+        The threads of a run.
+    """
+
+    def __init__(self, path, threads):
+        import openvino_genai
+
+        self._library = openvino_genai
+        self._pipeline = openvino_genai.LLMPipeline(
+            path,
+            "CPU",
+            ATTENTION_BACKEND="SDPA",
+            INFERENCE_NUM_THREADS=threads,
+            INFERENCE_PRECISION_HINT="f32",
+        )
+
+    def measure(self, ids, count, follow=None):
+        """Return no tokens, and the seconds of the prompt and of each further token."""
+        del follow  # It reads its own tokens only.
+        import openvino
+
+        settings = self._library.GenerationConfig(
+            max_new_tokens=count, do_sample=False, ignore_eos=True
+        )
+        given = self._library.TokenizedInputs(
+            openvino.Tensor(np.array([ids], "int64")),
+            openvino.Tensor(np.ones((1, len(ids)), "int64")),
+        )
+        result = self._pipeline.generate(given, settings)
+        if len(result.tokens[0]) != count:
+            raise RuntimeError(
+                f"openvino-genai generated {len(result.tokens[0])} of {count} tokens"
+            )
+        metrics = result.perf_metrics
+        first = 1e-3 * metrics.get_ttft().mean
+        times = metrics.raw_metrics.m_new_token_times
+        return None, [first, *(1e-3 * (b - a) for a, b in zip(times, times[1:]))]
+
+
 def _openvino(path, threads, precision):
     """Return a function that runs an ONNX file on OpenVINO with open dimensions."""
     import openvino
@@ -141,7 +190,7 @@ def prepare(name, paths, threads, config, precision, context):
     Parameters
     ----------
     name : str
-        The runtime: relax, onnxruntime, openvino or llama.cpp.
+        The runtime: relax, onnxruntime, openvino, openvino-genai or llama.cpp.
     paths : dict of str to str
         The files of the model: "so", "onnx" and "gguf".
     threads : int
@@ -162,6 +211,10 @@ def prepare(name, paths, threads, config, precision, context):
     try:
         if name == "llama.cpp":
             runtime = LlamaCpp(paths["gguf"], threads, context)
+        elif name == "openvino-genai":
+            if not precision.endswith("weights"):
+                raise SetupError("openvino-genai reads GGUF files of 8 or 4 bits only")
+            runtime = OpenVinoGenai(paths["gguf"], threads)
         elif name == "relax":
             runtime = Decoder(generate.relax_decoder(paths["so"]), config)
         elif name == "onnxruntime":
@@ -241,9 +294,9 @@ def files(count, precision, runtimes):
         "onnx": smollm2.onnx_path(model, console, precision),
         "reference": smollm2.onnx_path(model, console),
     }
-    if "llama.cpp" in runtimes:
+    if not {"llama.cpp", "openvino-genai"}.isdisjoint(runtimes):
         paths["gguf"] = smollm2.gguf_path_of(model, console, precision)
-    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    text = "".join((ROOT / n).read_text(encoding="utf-8") for n in ("LICENSE", "CONTRIBUTING.md"))
     ids = model.tokenizer.encode(" ".join(text.split())).ids[:count]
     versions = {"tvm": tvm.__version__, "onednn": tvm_dnnl.dnnl_version()}
     return {key: os.fspath(path) for key, path in paths.items()}, model.config, ids, versions

@@ -44,8 +44,8 @@ _LAYER = {
 _OTHERS = {"token_embd": "embedding", "output_norm": "norm"}
 # How a GGUF file marks tokens that are no text, such as the end of a turn.
 _CONTROL = 3
-# The writer's own, and what tells the type of the weights.
-_OWN_FIELDS = ("general.architecture", "general.file_type", "general.quantization_version")
+# Fields of a file that the writer of another one adds itself.
+_OWN_FIELDS = ("general.architecture", "general.file_type")
 
 
 class GgufFile:
@@ -128,6 +128,8 @@ class GgufFile:
         """
         kind = gguf.GGMLQuantizationType[kind]
         writer = gguf.GGUFWriter(path, self.value("general.architecture"))
+        most = "ALL" if kind == gguf.GGMLQuantizationType.F32 else "MOSTLY"
+        writer.add_file_type(gguf.LlamaFileType[f"{most}_{kind.name}"])
         for name, field in self._reader.fields.items():
             if name.startswith("GGUF.") or name in _OWN_FIELDS:
                 continue

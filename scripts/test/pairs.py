@@ -11,7 +11,7 @@ import pytest
 
 
 def _pairs(item):
-    """Return the pairs of values of the `parametrize` marks, of which one may have several names."""
+    """Return the pairs of values of `parametrize` marks, of which one may have several names."""
     values = []
     for mark in item.iter_markers("parametrize"):
         names = mark.args[0]

@@ -33,10 +33,15 @@ MOST_WORKERS = 8
 # Words of pytest that want the tests in this process, or say themselves how they are shared out.
 ONE_PROCESS = ("-n", "-s", "--pdb", "--trace", "--capture", "--co", "--dist", "--numprocesses")
 # What --codegen c_src leaves out, beside most cases of ops and composites (`sample`): the policy,
-# which knows no codegen, hundreds of ONNX cases, the tests of random graphs themselves, and those
-# of the bases of other codegens.
+# which knows no codegen, hundreds of ONNX cases, the tests of random graphs themselves, those of
+# the bases of other codegens, and those that choose the codegen themselves.
 ANY_CODEGEN = (
-    *(quick.STAGES + stage for stage in ("partition", "rewrites", "report", "onnx", "graphs")),
+    *(
+        quick.STAGES + stage
+        for stage in ("partition", "rewrites", "report", "onnx", "graphs", "c_source")
+    ),
+    quick.STAGES + "integration/test_coming_from_tvm.py",
+    quick.STAGES + "integration/test_target_threads.py",
     quick.BACKEND + "test_ccompiler.py",
     quick.BACKEND + "test_json_runtime.py",
 )

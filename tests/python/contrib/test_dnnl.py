@@ -19,6 +19,7 @@
 import numpy as np
 import pytest
 import tvm
+from dnnl_tests import small_graph
 from dnnl_tests.reference import RTOL, batch_norm, conv2d, dense, rand
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
@@ -202,6 +203,22 @@ def test_the_two_op_tables_agree():
     """Every op that the rules accept must be one that the runtime can run, and the reverse."""
     runtime = {str(name) for name in tvm.get_global_func("runtime.contrib.dnnl.ops")()}
     assert set(dnnl.TABLE) == runtime
+
+
+def test_which_codegen_it_is():
+    codegen = tvm.get_global_func("relay.ext.dnnl.codegen")()
+    assert dnnl.dnnl_codegen() == codegen and codegen in ("JSON", "C_SRC")
+    # A tree of TVM that has the patch tells there what it was configured with: ON stands for JSON.
+    configured = tvm.support.libinfo().get("USE_DNNL_CODEGEN", codegen)
+    assert {"ON": "JSON"}.get(configured, configured) == codegen
+    mod = dnnl.partition_for_dnnl(small_graph.relay_module())
+    for wish, kind in (("JSON", "dnnl_json"), ("C_SRC", "c")):
+        kinds = {
+            each.type_key for each in testing.imported_modules(testing.build(mod, codegen=wish))
+        }
+        assert kind in kinds
+    with pytest.raises(tvm.TVMError, match="must be JSON or C_SRC"):
+        testing.build(mod, codegen="RUST")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from dnnl_tests.models import workloads
 
-from scripts.bench import coverage, packages, peers
+from scripts.bench import coverage, packages, peers, tasks
 from scripts.console import Console
 from scripts.errors import SetupError
 
@@ -28,7 +28,9 @@ def test_models_of_packages(own_model, monkeypatch):
 def test_coverage_says_which_pass_runs(own_model, tmp_path, monkeypatch, capsys):
     notes = []
     monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
-    flags = dict.fromkeys(["write", "time", "report", "packages", "relax"], False)
+    flags = dict.fromkeys(
+        ["write", "time", "report", "packages", "relax", "first", "by_task"], False
+    )
     args = argparse.Namespace(models="", threads=1, repeat=1, **flags)
     monkeypatch.setattr(
         workloads, "WORKLOADS", {"a": peers.own_workload(own_model, [("x", (3, 8))])}
@@ -96,3 +98,32 @@ def test_shapes_of_models_of_packages():
     assert shapes("timer.onnx") == {}
     path = Path("speechmos/speechmos/dnsmos_models/sig.onnx")
     assert packages.named(path) == "speechmos: dnsmos_models/sig"
+
+
+def test_every_model_of_the_tables_has_a_task():
+    page = packages.PATH.read_text(encoding="utf-8")
+    named = [name for names in tasks.TASKS.values() for name in names]
+    relay, relax = (tasks.read(page, marks) for marks in (packages.MARKS, packages.RELAX_MARKS))
+    assert sorted(named) == sorted(relax) and relay.keys() <= relax.keys()
+    assert len(named) >= 25
+
+
+def test_the_page_by_task_is_up_to_date():
+    """`./dev.py coverage --by-task` writes it."""
+    page = packages.PATH.read_text(encoding="utf-8")
+    written = tasks.PATH.read_text(encoding="utf-8")
+    assert tasks.markdown(page).join(tasks.MARKS) in written
+
+
+def test_first_answers_are_in_the_table_by_task():
+    cells = [9, 8, 1, "1.0e-07", "1.50", "3.00", "-", "", "120", "0.50"]
+    header = [title for title in packages.HEADER if "work" not in title]
+    page = packages.PATH.read_text(encoding="utf-8")
+    relax = packages.markdown(
+        [(name, cells) for names in tasks.TASKS.values() for name in names], header, packages.FIRST
+    )
+    before, begin, rest = page.partition(packages.RELAX_MARKS[0])
+    _, end, after = rest.partition(packages.RELAX_MARKS[1])
+    first_row = tasks.markdown(before + begin + relax + end + after).splitlines()[2]
+    ends = " | yes | yes | 8 of 9 | 1 | 1.0e-07 | 0.50 | - | 120 | 0.50 |"
+    assert first_row.startswith("| text detection | ") and first_row.endswith(ends)

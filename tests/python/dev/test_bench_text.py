@@ -11,7 +11,7 @@ from scripts.errors import SetupError
 
 
 class Process:
-    """Answers as the process of a runtime does; the library's first token takes longest."""
+    """Answers as the process of a runtime does: 10 ms per token of a prompt, 100 ms per new one."""
 
     asked: list = []
 
@@ -27,21 +27,34 @@ class Process:
     def ask(self, what, *words):
         return getattr(self, what)(*words)
 
-    def files(self, count):
+    def files(self, count, precision, runtimes):
+        assert runtimes[0] == text.OURS
         versions = {"tvm": "0.27.0", "onednn": "3.2.0"}
-        return {"so": "a.so"}, "sizes", list(range(count)), versions
+        paths = {"so": f"{precision}.so", "reference": "float32.onnx"}
+        return paths, "sizes", list(range(count)), versions
 
-    def prepare(self, name, paths, threads, config):
-        assert (name, paths, config) == (self.name, {"so": "a.so"}, "sizes")
+    def prepare(self, name, paths, threads, config, precision, context):
+        assert (name, config) == (self.name, "sizes") and context > text.PROMPTS[0]
+        if name == "openvino" and precision == "bfloat16":
+            # As `Worker` tells of an exception.
+            details = "scripts.errors.SetupError: error: no kernels for this CPU"
+            raise SetupError("the worker process failed: prepare", "", details)
         return 1.0
 
-    def measure(self, ids, count):
-        self.asked.append((self.name, len(ids), count))
+    def measure(self, ids, count, follow=None):
+        self.asked.append((self.name, len(ids), count, follow))
         factor = 2 if self.name == "onnxruntime" else 1
-        tokens = None if self.name == "llama.cpp" else list(range(count))
+        tokens = None if self.name in ("llama.cpp", "openvino-genai") else list(range(count))
         if self.name == "openvino":
             tokens[5:] = [-1] * len(tokens[5:])
         return tokens, [0.01 * len(ids) * factor, *[0.1 * factor] * (count - 1)]
+
+    def save_reference(self, ids, count, path):
+        assert self.name == text.REFERENCE and len(ids) == text.START and path
+        return list(range(count))
+
+    def largest_error(self, path):
+        return 0.25, 40.0
 
     def peak_megabytes(self):
         return 500.0
@@ -57,42 +70,61 @@ def processes(monkeypatch):
 
 def test_table(processes, tmp_path, capsys):
     path = tmp_path / "figures.json"
-    argv = ["bench", "--text", "--repeat", "3", "--tokens", "7", "--json", str(path)]
+    argv = ["bench", "--text", "--repeat", "9", "--tokens", "7", "--json", str(path)]
     assert cli.run(argv) == 0
     out = capsys.readouterr().out
-    assert "prompt of 512" in out and "each of 7 more tokens" in out and "Q4_1" in out
+    for words in ("prompt of 512", "each of 7 new tokens", "new token, past of 2048"):
+        assert out.count(words) == len(options.TEXT_PRECISIONS)
+    assert out.count("OpenVINO, not measured: no kernels for this CPU") == 1
     content = json.loads(path.read_text(encoding="utf-8"))
-    assert content["format"] == text.FORMAT and content["rounds"] == 3
-    rows = {(row["metric"], row["runtime"]): row for row in content["rows"]}
+    assert content["format"] == text.FORMAT and content["plan"]["rounds"] == text.MOST_ROUNDS
+    rows = {
+        (row["metric"], row["runtime"]): row
+        for row in content["rows"]
+        if row["precision"] == "int8"
+    }
     prompt = rows["prompt of 512", "relax"]
-    assert prompt["median"] == pytest.approx(5120) and prompt["count"] == 3
+    assert prompt["median"] == pytest.approx(5120) and prompt["count"] == text.MOST_ROUNDS
     assert prompt["tokens_per_second"] == pytest.approx(100)
-    others = rows["each of 7 more tokens", "onnxruntime"]
-    assert others["ratio"] == pytest.approx(0.5) and others["count"] == 21
-    assert rows["each of 7 more tokens", "llama.cpp"]["tokens_per_second"] == pytest.approx(10)
-    equal = {name: facts["equal"] for name, facts in content["processes"].items()}
+    others = rows["each of 7 new tokens", "onnxruntime"]
+    assert others["ratio"] == pytest.approx(0.5) and others["count"] == 7 * text.MOST_LONG_ROUNDS
+    assert rows["each of 7 new tokens", "llama.cpp"]["tokens_per_second"] == pytest.approx(10)
+    facts = content["processes"]["int8"]
+    equal = {name: row["equal_to_float32"] for name, row in facts.items()}
+    assert equal.pop("openvino-genai") == ""
     # None are told of llama.cpp, and those of OpenVINO differ from the sixth on.
-    assert equal == {"relax": "24/24", "onnxruntime": "24/24", "openvino": "15/24", "llama.cpp": ""}
+    assert equal == {"relax": "8/8", "onnxruntime": "8/8", "openvino": "5/8", "llama.cpp": ""}
+    assert facts["relax"]["equal_to_onnxruntime"] == "8/8"
+    assert facts["onnxruntime"]["equal_to_onnxruntime"] == ""
+    assert facts["relax"]["largest_error"] == 0.25 and "largest_error" not in facts["llama.cpp"]
+    assert list(content["not_measured"]["bfloat16"]) == ["openvino"]
+    assert "openvino" not in content["processes"]["bfloat16"]
 
 
-def test_no_length_of_a_token_is_repeated(processes):
-    cli.run(["bench", "--text", "--repeat", "4", "--tokens", "9", "--backends", "onnxruntime"])
+def test_no_length_of_a_new_token_is_repeated(processes):
+    argv = ["--tokens", "9", "--backends", "onnxruntime", "--precision", "int4-weights"]
+    cli.run(["bench", "--text", "--repeat", "2", *argv])
+    asked = [each for each in Process.asked if each[2] == 10]
+    # They take turns, in another order each round; only the first round follows the reference.
+    assert [who for who, *_ in asked] == ["relax", "onnxruntime", "onnxruntime", "relax"]
+    assert [follow is not None for *_, follow in asked] == [True, True, False, False]
     for name in ("relax", "onnxruntime"):
-        lengths = [
-            length
-            for who, begin, count in Process.asked
-            if who == name and count > 1
-            for length in range(begin, begin + count)
-        ]
-        assert len(lengths) == 40 and len(set(lengths)) == 40
+        lengths = [n for who, begin, *_ in asked if who == name for n in range(begin, begin + 10)]
+        assert len(lengths) == len(set(lengths)) == 20
     assert {name for name, *_ in Process.asked} == {"relax", "onnxruntime"}
+
+
+def test_shorter_pasts_leave_out_long_prompts(processes, capsys):
+    cli.run(["bench", "--text", "--repeat", "1", "--pasts", "64", "--precision", "float32"])
+    assert max(length for _, length, *_ in Process.asked) == text.PROMPTS[0]
+    assert "prompt of 512" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     "argv, words",
     [
         (["--backends", "torch"], "there is no 'torch'"),
-        (["--precision", "int8"], "--text does not go with --precision"),
+        (["--precision", "float16"], "--precision float16 with --text"),
         (["model.onnx"], "--text does not go with model.onnx"),
     ],
     ids=["backend", "precision", "model"],
@@ -100,3 +132,8 @@ def test_no_length_of_a_token_is_repeated(processes):
 def test_options(processes, argv, words):
     with pytest.raises(SetupError, match=words):
         cli.run(["bench", "--text", *argv])
+
+
+def test_precisions_of_language_models_need_one():
+    with pytest.raises(SetupError, match="--precision int4-weights without --text"):
+        cli.run(["bench", "--precision", "int4-weights"])

@@ -240,10 +240,11 @@ def test_table_aligns_wide_characters():
     [
         (["--tokens", "5"], "--tokens goes with --prompt"),
         (["--top-p", "0.5", "--text", "a"], "--top-p goes with --prompt"),
+        (["--precision", "int8"], "--precision goes with --prompt"),
         (["--prompt", " "], "the text is empty"),
         (["--prompt", "a", "--save", "d"], "--save does not go with --prompt"),
     ],
-    ids=["tokens", "top-p", "empty", "save"],
+    ids=["tokens", "top-p", "precision", "empty", "save"],
 )
 def test_options_of_a_prompt(argv, words):
     with pytest.raises(SetupError, match=words):

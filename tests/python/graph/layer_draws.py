@@ -25,6 +25,7 @@ from tvm.contrib.onednn.policy.rules.recurrent import (
     DIRECTIONS,
     GATES,
     GRU,
+    LSTM,
     RNN,
     operand_shapes,
 )
@@ -36,13 +37,23 @@ def _recurrent(name):
         directions = d.choice(list(DIRECTIONS))
         attrs = {"direction": directions, "batch_first": bool(d.integer(0, 1))}
         attrs["has_initial_state"] = bool(d.integer(0, 1))
+        attrs["has_lengths"] = bool(d.integer(0, 1))
         if name == GRU:
             attrs["linear_before_reset"] = bool(d.integer(0, 1))
         if name == RNN:
             attrs["activation"] = d.choice(ACTIVATIONS)
         data = (batch, steps, inputs) if attrs["batch_first"] else (steps, batch, inputs)
-        shapes = operand_shapes(name, SimpleNamespace(**attrs), data, hidden)
-        return Call([d.values(shape) - np.float32(0.9) for shape in shapes], attrs)
+        is_int8 = name == LSTM and d.integer(0, 1)
+        shapes = operand_shapes(name, SimpleNamespace(**attrs), data, hidden, is_int8)
+        values = [d.values(shape) - np.float32(0.9) for shape in shapes]
+        if is_int8:
+            for k, most in (1, 100), (2, 100), (-3, 3), (-1, 3):
+                dtype = "int8" if k > 0 else "int32"
+                values[k] = d.numbers.integers(-most, most, shapes[k]).astype(dtype)
+        if attrs["has_lengths"]:
+            k = len(shapes) - 1 - 4 * bool(is_int8)
+            values[k] = d.numbers.integers(0, steps + 1, shapes[k]).astype("int32")
+        return Call(values, attrs)
 
     return draw
 
@@ -53,12 +64,13 @@ def _attention(d):
     keys = queries + d.choice((0, 1, 2))
     heads = groups * d.choice((1, 2))
     shapes = [(heads, queries, width), (groups, keys, width), (groups, keys, d.choice((1, 4)))]
-    shapes.append(d.choice(((keys,), (queries, keys), (heads, 1, keys))))
+    masks = ((keys,), (queries, keys), (heads, 1, keys))
+    shapes += [d.choice(masks), d.choice(masks)]
     if d.integer(0, 1):
         shapes = [(batch, *shape) if len(shape) == 3 else shape for shape in shapes]
     softmax = d.choice(("nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax"))
     attrs = dict(scale=0.5, causal=bool(d.integer(0, 1)), softmax=softmax)
-    return Call([d.values(shape) for shape in shapes[: d.choice((3, 4))]], attrs)
+    return Call([d.values(shape) for shape in shapes[: d.choice((3, 4, 5))]], attrs)
 
 
 def _dynamic_dense(d):

@@ -81,11 +81,54 @@ def masked(r, mask=MASK, is_first=False, scale=SCALE):
     return [_matmul(r, _softmax(r, scores), value)]
 
 
-def two_masks(r):
+def masks(r, count=2):
     query, key, value = _inputs(r)
     scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(SCALE))
     scores = r.call("add", scores, r.input(1, HEADS, QUERIES, KEYS))
-    scores = r.call("add", r.input(BATCH, 1, 1, KEYS), scores)
+    for _ in range(count - 1):
+        scores = r.call("add", r.input(BATCH, 1, 1, KEYS), scores)
+    return [_matmul(r, _softmax(r, scores), value)]
+
+
+LOWEST = float(np.finfo("float32").min)
+
+
+def selected(r, is_kept=True, number=LOWEST, masked_at=None):
+    """Masks of truths, as GPT-2 and torch.masked_fill have them; the first row is hidden."""
+    query, key, value = _inputs(r)
+    scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(SCALE))
+    if masked_at == "start":
+        scores = r.call("add", scores, r.input(BATCH, 1, 1, KEYS))
+    kept = np.tri(QUERIES, KEYS, -1, dtype=bool)[None, None]
+    operands = (scores, r.constant(number))
+    condition = r.constant(kept if is_kept else ~kept, "bool")
+    scores = r.call("where", condition, *(operands if is_kept else operands[::-1]))
+    if masked_at == "end":
+        scores = r.call("add", scores, r.input(BATCH, 1, 1, KEYS))
+    return [_matmul(r, _softmax(r, scores), value)]
+
+
+def rows_of_groups(r, mask=None, merged_mask=None):
+    """The queries of a group are rows of one matmul, as the importer writes them."""
+    query, key, value = _inputs(r, GROUPS)
+    rows = HEADS // GROUPS * QUERIES
+    scores = _matmul(r, _reshaped(r, query, BATCH, GROUPS, rows, WIDTH), key, True)
+    scores = r.call("multiply", scores, r.constant(SCALE))
+    if merged_mask is not None:
+        scores = r.call("add", scores, r.input(*merged_mask))
+    scores = _reshaped(r, scores, BATCH, HEADS, QUERIES, KEYS)
+    if mask is not None:
+        scores = r.call("add", scores, r.input(*mask))
+    weights = _reshaped(r, _softmax(r, scores), BATCH, GROUPS, rows, KEYS)
+    return [_reshaped(r, _matmul(r, weights, value), BATCH, HEADS, QUERIES, WIDTH)]
+
+
+def causal(r, queries=QUERIES, hidden=-1e30, rows=1, offset=None):
+    """A constant that hides later keys."""
+    query, key, value = (r.input(1, HEADS, n, WIDTH) for n in (queries, KEYS, KEYS))
+    seen = np.tri(queries, KEYS, KEYS - queries if offset is None else offset, dtype=bool)
+    mask = np.where(seen, 0, hidden).astype("float32")[None, None].repeat(rows, 1)
+    scores = r.call("add", _matmul(r, query, key, True), r.constant(mask))
     return [_matmul(r, _softmax(r, scores), value)]
 
 
@@ -177,7 +220,14 @@ FUSED = {
     "masked": (masked, HEADS),
     "mask-first": (lambda r: masked(r, (KEYS,), is_first=True), HEADS),
     "heads-last": (heads_last, HEADS),
+    "two-masks": (masks, HEADS),
     "grouped-broadcast": (grouped, GROUPS),
+    "grouped-rows": (rows_of_groups, GROUPS),
+    "grouped-rows-masked": (lambda r: rows_of_groups(r, MASK), GROUPS),
+    "selected": (selected, HEADS),
+    "filled": (lambda r: selected(r, is_kept=False), HEADS),
+    "selected-then-masked": (lambda r: selected(r, masked_at="end"), HEADS),
+    "masked-then-selected": (lambda r: selected(r, masked_at="start"), HEADS),
     "grouped-stack": (lambda r: grouped(r, _stacked), GROUPS),
     "tiled": (lambda r: grouped(r, _tiled), HEADS),
     "one-repeated": (one_repeated, HEADS),
@@ -187,11 +237,14 @@ FUSED = {
     "scaled-values": (scaled_values, HEADS),
 }
 KEPT = {
-    "two-masks": two_masks,
+    "three-masks": lambda r: masks(r, 3),
     "another-axis": lambda r: plain(r, axis=2),
     "probabilities-read-elsewhere": probabilities_read_elsewhere,
     "scores-read-elsewhere": scores_read_elsewhere,
     "scaled-behind-the-mask": scaled_behind_the_mask,
+    # In a row that is hidden as a whole, the scores count.
+    "selected-with-a-small-number": lambda r: selected(r, number=-1e4),
+    "merged-and-masked": lambda r: rows_of_groups(r, merged_mask=(QUERIES * 2, KEYS)),
     "float16": halves,
 }
 
@@ -236,6 +289,52 @@ def test_kept(case):
     fuse_attention(graph, RULES)
     graph.sort()
     assert _ops(graph) == before
+
+
+@pytest.mark.parametrize(
+    "options, is_causal",
+    [
+        ({}, True),
+        ({"hidden": -np.inf}, True),
+        ({"rows": HEADS}, False),
+        ({"hidden": -1e4}, False),
+        ({"offset": 0}, False),
+        ({"queries": 1}, True),
+        ({"queries": 17}, None),
+    ],
+    ids=["", "infinite", "heads", "small-number", "first-query", "one-query", "fewer-keys"],
+)
+def test_a_causal_constant(options, is_causal):
+    graph = _graph(lambda r: causal(r, **options))
+    values = _values(graph)
+    before = evaluate(graph, values)
+    fuse_attention(graph, RULES)
+    graph.sort()
+    nodes = [node for node in graph.nodes if node.name == "dnnl.attention"]
+    assert [node.attrs.causal for node in nodes] == ([] if is_causal is None else [is_causal])
+    for one, other in zip(before, evaluate(graph, values)):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_many_causal_rows_are_fused():
+    def build(r):
+        query, key, value = (r.input(1, HEADS, 32, WIDTH) for _ in range(3))
+        mask = r.constant(np.triu(np.full((32, 32), -1e30), 1))
+        scores = r.call("add", _matmul(r, query, key, True), mask)
+        return [_matmul(r, _softmax(r, scores), value)]
+
+    graph = _graph(build)
+    fuse_attention(graph, RULES)
+    graph.sort()
+    assert "dnnl.attention" in _ops(graph)
+
+
+def test_a_selection_is_kept_where_nan_counts():
+    """It hides a score of NaN, and a sum does not."""
+    graph = _graph(selected)
+    fuse_attention(graph, Rules(TABLE, Options(exact_nan=True)))
+    graph.sort()
+    assert "dnnl.attention" not in _ops(graph)
 
 
 @pytest.mark.parametrize("excluded", ["dnnl.attention", "nn.softmax", "nn.batch_matmul"])

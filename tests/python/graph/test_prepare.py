@@ -26,6 +26,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from tvm.contrib.onednn.frontend import __main__ as command_line  # noqa: E402
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -305,3 +306,32 @@ def test_without_inferred_shapes(monkeypatch):
     proto.graph.initializer.append(numpy_helper.from_array(np.ones(4, "float32"), "w"))
     with pytest.warns(UserWarning, match="cannot be inferred: out of memory"):
         assert ops(prepare(proto)) == ["Add"]
+
+
+def test_command_line(tmp_path, capsys):
+    """The command that prepares a file for tvmc."""
+    proto = model(
+        """g (float[batch, 3, height] x) => (float[batch, rest] y) {
+            sizes = Concat<axis=0>(zero, minus_one)
+            y = Reshape(x, sizes)
+        }""",
+        {"zero": [0], "minus_one": [-1]},
+    )
+    path, prepared = tmp_path / "model.onnx", tmp_path / "prepared.onnx"
+    onnx.save(proto, path)
+    command_line.main([str(path), str(prepared), "--shape", "x=2,3,h"])
+    result = onnx.load(prepared)
+    assert ops(result) == ["Reshape"] and shape(result.graph.input[0]) == [2, 3, "h"]
+    command_line.main([str(path), str(prepared), "--shape", "batch=2", "--shape", "height=5"])
+    assert shape(onnx.load(prepared).graph.input[0]) == [2, 3, 5]
+    for words, message in (
+        (["--shape", "x=2,3"], "the input x of rank 3 (batch, 3, height) cannot have the shape"),
+        (["--shape", "z=2"], "has no dimension 'z'"),
+        (["--shape", "x"], "'x' is not like NAME=1,3,48,width"),
+    ):
+        with pytest.raises(SystemExit):
+            command_line.main([str(path), str(prepared), *words])
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command_line.main([str(tmp_path / "none.onnx"), str(prepared)])
+    assert "none.onnx" in capsys.readouterr().err

@@ -179,6 +179,48 @@ def test_refused_attributes():
     assert reason(call) == "4 operands and 3 results, not 6 and 3"
 
 
+def quantized(**others):
+    """Return a call whose weights are int8."""
+    call = view(initial=True, has_lengths=True, **others)
+    for k in (1, 2):
+        values = np.zeros(call.args[k].shape, "int8")
+        call.args[k] = Tensor(values.shape, "int8", values)
+    rows = call.args[1].shape[:2]
+    for dtype in ("float32", "int32") * 2:
+        call.args.append(Tensor(rows, dtype, np.zeros(rows, dtype)))
+    return call
+
+
+def test_lengths():
+    call = view(has_lengths=True)
+    assert call.args[4].shape == (BATCH,)
+    assert reason(call) == "lengths is float32, not int32"
+    call.args[4] = Tensor((BATCH + 1,), "int32")
+    assert reason(call) == "lengths has shape (3,), not (2,)"
+    call.args[4] = Tensor((None,), "int32")
+    assert reason(call) is None
+    for k in (0, 1, 2):
+        call.args[k] = Tensor(call.args[k].dims, "bfloat16", call.args[k].value)
+    call.results = infer(call.name, call.args, call.attrs)
+    assert reason(call) == "sequence lengths of bfloat16 data"
+
+
+def test_narrow_weights():
+    call = view()
+    call.args[1] = Tensor(call.args[1].dims, "bfloat16", call.args[1].value)
+    assert reason(call) == "recurrent weight is float32, not bfloat16"
+    call.args[2] = Tensor(call.args[2].dims, "bfloat16", call.args[2].value)
+    assert reason(call) is None
+    call = quantized()
+    assert reason(call) == "lengths is float32, not int32"
+    call.args[6] = Tensor((BATCH,), "int32")
+    assert reason(call) is None
+    call.args[10] = Tensor(call.args[10].dims, "int32")
+    assert reason(call) == "the zero point of the recurrent weight is not constant"
+    call.args.pop()
+    assert reason(call) == "10 operands and 3 results, not 11 and 3"
+
+
 def test_flops():
     call, weights = view(), 4 * HIDDEN * (INPUTS + HIDDEN)
     assert Rules(TABLE).flops(call) == 2 * STEPS * BATCH * weights

@@ -124,3 +124,20 @@ def turned(values, results=False):
         name: np.ascontiguousarray(value.transpose(axes[name])) if name in axes else value
         for name, value in values.items()
     }
+
+
+def quantized_operands(values, dtype, per_channel):
+    """Return inputs of DynamicQuantizeLSTM for an LSTM's, and its own with dequantized weights."""
+    own, values, limits = dict(values), dict(values), np.iinfo(dtype)
+    for name in "WR":
+        weight = values[name].transpose(0, 2, 1)
+        axes = (1,) if per_channel else (1, 2)
+        scale = np.abs(weight).max(axes) / np.float32(127)
+        # Zero points of columns are zero in what onnxruntime quantizes.
+        shift = 128 if limits.min == 0 else 0 if per_channel else 3
+        zero_point = np.full(scale.shape, shift, dtype)
+        wide = scale.reshape(len(weight), 1, -1)
+        own[name] = np.clip(np.round(weight / wide) + shift, limits.min, limits.max).astype(dtype)
+        values[name] = ((own[name].astype("float32") - shift) * wide).transpose(0, 2, 1)
+        own.update({f"{name}_scale": scale, f"{name}_zero_point": zero_point})
+    return own, values

@@ -18,6 +18,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 from tvm import relax
 from tvm.contrib.onednn.policy.rules.recurrent import (
     ACTIVATIONS,
@@ -31,6 +32,11 @@ from tvm.contrib.onednn.policy.rules.recurrent import (
 from tvm_dnnl._dnnl.recurrent_tir import call_layer
 
 
+def _integers(d, shape, low, high):
+    values = [d.integer(low, high) for _ in range(int(np.prod(shape)))]
+    return np.array(values, "int32").reshape(shape)
+
+
 def _layer(name):
     def draw(d):
         steps, batch, inputs, hidden = d.shape(4)
@@ -38,6 +44,7 @@ def _layer(name):
             "direction": d.choice(DIRECTIONS),
             "batch_first": d.chance(0.5),
             "has_initial_state": d.chance(0.5),
+            "has_lengths": d.chance(0.3),
         }
         if name == GRU:
             attrs["linear_before_reset"] = d.chance(0.5)
@@ -45,8 +52,17 @@ def _layer(name):
             attrs["activation"] = d.choice(ACTIVATIONS)
         data = (batch, steps, inputs) if attrs["batch_first"] else (steps, batch, inputs)
         _, *shapes = operand_shapes(name, SimpleNamespace(**attrs), data, hidden)
-        dtypes = [d.dtype, d.dtype, "float32"]
-        operands = [d.data(data), *map(d.weight, shapes[:3], dtypes), *map(d.var, shapes[3:])]
+        weight = d.choice((d.dtype, "bfloat16")) if d.dtype == "float32" else d.dtype
+        is_int8 = name == LSTM and d.dtype == "float32" and d.chance(0.3)
+        dtypes = ["int8" if is_int8 else weight] * 2 + ["float32"]
+        states = 3 + (2 if name == LSTM else 1) * attrs["has_initial_state"]
+        operands = [d.data(data), *map(d.weight, shapes[:3], dtypes), *map(d.var, shapes[3:states])]
+        if attrs["has_lengths"]:
+            lengths = _integers(d, [batch], 0, steps)
+            operands.append(relax.const(lengths, "int32"))
+        for shape in shapes[:2] if is_int8 else ():
+            operands.append(relax.const(np.full(shape[:2], 0.01, "float32")))
+            operands.append(relax.const(_integers(d, shape[:2], -3, 3), "int32"))
         field = d.integer(0, 2 if name == LSTM else 1)
 
         def emit(builder):

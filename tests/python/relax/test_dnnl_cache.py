@@ -19,19 +19,22 @@
 How a library is written as a whole, the tests of the Relay side show: the code is the same.
 """
 
+import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import imported, module, rand, run, var
+from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.contrib.onednn import cache
 from tvm.relax import op
+from tvm_dnnl._dnnl import loaded
 
 X = rand(2, 8)
 
@@ -90,38 +93,6 @@ def test_what_makes_another_library(tmp_path, monkeypatch):
     assert len(set(compiled)) == len(compiled) == len(ways) + 4
 
 
-def test_two_processes_make_one_library(tmp_path):
-    """They write at once, and a third one finds it: it may compile nothing."""
-    code = "import sys, test_dnnl_cache as test; print(test.cached(sys.argv[1]))"
-    paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", program, tmp_path / "both"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for program in (code, code)
-    ]
-    printed = {process.communicate(timeout=300)[0].strip() for process in processes}
-    # Names in libraries may differ from one compilation to another, and so may their digests.
-    assert {process.returncode for process in processes} == {0}
-    keys = {os.path.basename(path).split("-")[0] for path in printed}
-    assert len(keys) == 1 and {str(entry) for entry in (tmp_path / "both").iterdir()} == printed
-    assert cached(tmp_path / "both") in printed
-    np.testing.assert_array_equal(*[called(path) for path in (*printed, *printed)][:2])
-
-
-def test_a_damaged_library_is_made_anew(tmp_path):
-    path = cached(tmp_path)
-    expected = called(path)
-    with open(path, "ab") as file:
-        file.write(b"!")
-    again = cached(tmp_path)
-    assert cache._name(os.path.basename(again).split("-")[0], Path(again)) == Path(again).name
-    np.testing.assert_array_equal(called(again), expected)
-
-
 def test_wrong_module():
     with pytest.raises(TypeError, match="mod must be a tvm.IRModule"):
         cached("nowhere", "text")
@@ -144,3 +115,90 @@ def test_an_object_file_on_a_full_disk_is_an_error(name, tmp_path):
     assert tvm.runtime.Module.write_to_file is write
     tvm_dnnl.export_library(compiled, path)
     np.testing.assert_allclose(called(path), run(model(), X)[0], rtol=1e-5, atol=1e-6)
+
+
+def onnx_file(path, factor=1.0, external=False):
+    """Write leakyrelu(x @ w) with an open batch."""
+    weight = rand(8, 4, seed=1) * np.float32(factor)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+        helper.make_node("LeakyRelu", ["y"], ["z"], alpha=0.1),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", size])
+        for name, size in (("x", 8), ("z", 4))
+    ]
+    weights = [numpy_helper.from_array(weight, "w")]
+    graph = helper.make_graph(nodes, "model", ends[:1], ends[1:], weights)
+    opset = [helper.make_opsetid("", 17)]
+    proto = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    more = {"save_as_external_data": True, "size_threshold": 0, "location": "w"} if external else {}
+    onnx.save(proto, path, **more)
+    return path
+
+
+def cached_file(tmp_path, path=None, **options):
+    path = path or onnx_file(tmp_path / "model.onnx")
+    options = {"prune": False, "target": "llvm", **options}
+    return tvm_dnnl.cached_model(path, folder=tmp_path / "cache", **options)
+
+
+def test_a_file_is_compiled_once(tmp_path):
+    """Another process reads the library, and imports no TVM."""
+    expected = run(model(), X)[0]
+    np.testing.assert_allclose(cached_file(tmp_path)(X), expected, rtol=1e-5, atol=1e-6)
+    program = (
+        "import sys, numpy, tvm_dnnl\n"
+        "path, folder = sys.argv[1:]\n"
+        "model = tvm_dnnl.cached_model(path, folder=folder, prune=False, target='llvm')\n"
+        "assert 'tvm' not in sys.modules and 'onnx' not in sys.modules\n"
+        "print(model(numpy.ones((3, 8), 'float32')).tolist())"
+    )
+    command = [sys.executable, "-c", program, tmp_path / "model.onnx", tmp_path / "cache"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    ones = np.ones((3, 8), "float32")
+    np.testing.assert_allclose(
+        np.array(json.loads(done.stdout)), run(model(), ones)[0], rtol=1e-5, atol=1e-6
+    )
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_what_makes_another_library_of_a_file(tmp_path, monkeypatch):
+    keys = []
+    monkeypatch.setattr(loaded, "cached_file", lambda folder, key, write: keys.append(key))
+    monkeypatch.setattr(loaded, "load_model", lambda path: None)
+    other = onnx_file(tmp_path / "other.onnx", factor=1 + 2e-7)
+    for given in ({}, {"target": None}, {"num_threads": 1}, {"exclude": ["matmul"]}):
+        cached_file(tmp_path, **given)
+    for given in ({"shape": {"x": (2, 8)}}, {"shape": {"n": 2}}, {"path": other}):
+        cached_file(tmp_path, **given)
+    for context in ({"opt_level": 1}, {"config": {"tirx.disable_vectorize": True}}):
+        with tvm.transform.PassContext(**context):
+            cached_file(tmp_path)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "SSE41")
+    cached_file(tmp_path)
+    monkeypatch.setattr(loaded, "_versions", lambda: ["0.0"])
+    cached_file(tmp_path)
+    assert None not in keys and len(set(keys)) == len(keys) == 11
+    cached_file(tmp_path)
+    assert keys[-1] == keys[-2]
+
+
+def test_a_file_with_external_data(tmp_path):
+    """The weights in the other file are part of the key."""
+    results = []
+    for factor in (1.0, 2.0, 1.0):
+        path = onnx_file(tmp_path / "model.onnx", factor, external=True)
+        results.append(cached_file(tmp_path, path)(X))
+    np.testing.assert_allclose(results[1], 2 * results[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(results[2], results[0])
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_a_file_that_is_not_compiled(tmp_path):
+    with pytest.raises(FileNotFoundError, match="none.onnx"):
+        cached_file(tmp_path, tmp_path / "none.onnx")
+    with pytest.raises(ValueError, match="the model has no input 'y'; its inputs are x of rank 2"):
+        cached_file(tmp_path, shape={"y": (1, 8)})
+    assert not list((tmp_path / "cache").iterdir())

@@ -51,14 +51,13 @@ def test_module_to_results_and_back_from_a_file(tmp_path):
     np.testing.assert_array_equal(loaded(x=X), model(X))
 
 
-@pytest.mark.parametrize("as_file", [False, True], ids=["model", "file"])
-def test_onnx_model_with_a_shape(as_file, tmp_path):
+def test_onnx_file_with_a_shape(tmp_path):
     nodes = ["y = MatMul(x, w)", "z = Relu(y)"]
     source = onnx_model(nodes, {"x": ["n", 8]}, {"w": rand(8, 4, seed=1)}, "yz")
-    if as_file:
-        onnx.save(source, tmp_path / "model.onnx")
-        source = tmp_path / "model.onnx"
-    model = tvm_dnnl.compile(source, shape={"x": (2, 8)}, prune=False, target="llvm")
+    onnx.save(source, tmp_path / "model.onnx")
+    model = tvm_dnnl.compile(
+        tmp_path / "model.onnx", shape={"x": (2, 8)}, prune=False, target="llvm"
+    )
     assert model.report.offloaded == 2
     y, z = model(X)
     np.testing.assert_allclose(y, X @ rand(8, 4, seed=1), rtol=1e-5, atol=1e-6)
@@ -141,15 +140,6 @@ def test_files_that_cannot_be_loaded(tmp_path):
     tvm.compile(nothing, target="llvm").export_library(tmp_path / "other.so")
     with pytest.raises(ValueError, match="is not a library of a Relax module"):
         tvm_dnnl.load_model(tmp_path / "other.so")
-
-
-def test_a_replaced_file_is_not_mistaken_for_the_old_one(tmp_path):
-    path = tmp_path / "model.so"
-    tvm_dnnl.compile(dense(4)).export_library(path)
-    assert tvm_dnnl.load_model(path)(X).shape == (2, 4)
-    tvm_dnnl.compile(dense(6)).export_library(path)
-    with pytest.raises(RuntimeError, match="has replaced a library"):
-        tvm_dnnl.load_model(path)
 
 
 def test_compiling_without_run_codegen_is_explained():

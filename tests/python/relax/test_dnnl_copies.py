@@ -165,3 +165,45 @@ def test_special_values(name):
     np.testing.assert_array_equal(got, wanted)
     if name != "sign":
         assert (np.signbit(got) == np.signbit(wanted))[~np.isnan(x)].all()
+
+
+SLICES = {
+    "all": (1, -1, -(2**63) + 1, -1),
+    "part": (1, 4, 1, -1),
+    "steps": (-1, 99, 0, -2),
+    "to-last": (0, -2, -5, -1),
+}
+
+
+@pytest.mark.parametrize("axis, begin, end, step", SLICES.values(), ids=SLICES)
+def test_slices_in_reverse(axis, begin, end, step):
+    x = rand(6, 7, 5)
+
+    def build(builder, data):
+        part = op.strided_slice(data, [axis], [begin], [end], [step])
+        return op.nn.relu(builder.emit(part))
+
+    partitioned = tvm_dnnl.partition_for_dnnl(module(build, var("x", 6, 7, 5)), prune=False)
+    report = tvm_dnnl.offload_report(partitioned)
+    assert (report.reasons, report.partitions) == ({}, 1)
+    (got,) = run(compiled(partitioned), x)
+    index = [slice(None)] * 3
+    index[axis] = slice(begin, end, step)
+    np.testing.assert_array_equal(got, np.maximum(x[tuple(index)], 0))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge"])
+def test_pads_of_many_lines(mode):
+    """As of the short-time Fourier transform of a voice detector."""
+    x, widths = rand(1, 3, 200), ((0, 0), (2, 1), (96, 50))
+    name = {"edge": "replicate"}.get(mode, mode)
+
+    def build(builder, data):
+        padded = op.nn.pad(data, [width for pair in widths for width in pair], name)
+        return op.nn.relu(builder.emit(padded))
+
+    partitioned = tvm_dnnl.partition_for_dnnl(module(build, var("x", 1, 3, 200)), prune=False)
+    report = tvm_dnnl.offload_report(partitioned)
+    assert (report.reasons, report.partitions) == ({}, 1)
+    (got,) = run(compiled(partitioned), x)
+    np.testing.assert_array_equal(got, np.maximum(np.pad(x, widths, mode), 0))

@@ -96,9 +96,9 @@ def growth(small, large):
     print(resident_megabytes() - before)
 
 
-def in_new_process(function, *words):
-    """Call a function of this file with texts in another process; return what it prints."""
-    program = f"import sys, test_dnnl_memory; test_dnnl_memory.{function}(*sys.argv[1:])"
+def in_new_process(function, *words, module="test_dnnl_memory"):
+    """Call a function of a test file with texts in another process; return what it prints."""
+    program = f"import sys, {module}; {module}.{function}(*sys.argv[1:])"
     paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-c", program, *words],

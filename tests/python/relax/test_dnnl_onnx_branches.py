@@ -14,14 +14,14 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""ONNX's `If` in Relax: a branch runs only if it is selected, and both are offloaded."""
+"""ONNX's `If`, `Loop` and sequences in Relax. A branch runs only if it is selected."""
 
 import numpy as np
 import onnx
 import pytest
 import tvm_dnnl
 from dnnl_modules import compiled, rand, run
-from dnnl_onnx_nodes import assert_close, onnxruntime_results
+from dnnl_onnx_nodes import assert_close, check_node, onnxruntime_results
 from onnx import numpy_helper
 from tvm import relax
 from tvm_dnnl._dnnl.onnx import open_shapes
@@ -168,6 +168,54 @@ def test_branches_of_different_types_are_refused():
     }"""
     with pytest.raises(ValueError, match="If, node y: its branches return .*float32.*int64"):
         open_shapes.OpenShapeImporter({}, "float32").from_onnx(model(text).graph, 17)
+
+
+# The state is doubled, and summed in each iteration; `y` has all states.
+LOOP = """g (float[1, 8] x) => (float[1, 8] last, float[a, b, c] y) {
+    shape = Shape(x)  size = Gather(shape, axis)  steps = Div(size, two)
+    last, y = Loop(limit, condition, x) <
+        body = b (int64 i, bool go, float[1, 8] state)
+            => (bool more, float[1, 8] n, float[1, 8] s) {
+            m = MatMul(state, w)  t = Tanh(m)  f = Cast<to=1>(i)  n = Add(t, f)
+            next = Add(i, one)  more = Less(next, steps)  s = Identity(n) }>
+}"""
+COUNTS = {"axis": np.array(1), "two": np.array(2), "one": np.array(1)}
+
+
+@pytest.mark.parametrize("opset", [12, 17])
+@pytest.mark.parametrize("limit, steps", [("", 4), (np.array(3), 3)], ids=["while", "for"])
+def test_loops_of_known_length_are_unrolled(limit, steps, opset):
+    """The number of iterations is known once the shape is."""
+    known = {} if limit == "" else {"limit": limit}
+    text = LOOP.replace("limit", '""', 1) if limit == "" else LOOP
+    proto = model(text.replace("condition", "yes"), **COUNTS, **known, yes=np.array(True))
+    proto.opset_import[0].version = opset
+    partitioned = check(proto, None, {"x": rand(1, 8)})
+    report = tvm_dnnl.offload_report(partitioned)
+    assert (report.partitions, report.reasons) == (1, {})
+    assert report.offloaded_ops["matmul"] == steps
+
+
+def test_a_loop_of_unknown_length_is_named():
+    text = LOOP.replace("float[1, 8] x", "float[1, 8] x, bool condition", 1)
+    proto = model(text, **COUNTS, limit=np.array(3))
+    proto.graph.node[3].name = "decoder"
+    with pytest.raises(NotImplementedError, match="ONNX Loop, node decoder: the number of iter"):
+        tvm_dnnl.from_onnx(proto)
+    assert tvm_dnnl.from_onnx(proto, constants={"condition": True})
+
+
+@pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.parametrize("time_axis", [0, 1])
+def test_reverse_sequence(count, time_axis):
+    x, attrs = rand(5, 5, 3), {"time_axis": time_axis, "batch_axis": 1 - time_axis}
+    operands = {"x": x, "sequence_lens": np.array([count] * 5)}
+    check_node("ReverseSequence", operands, consts=["sequence_lens"], domain="", **attrs)
+    operands["sequence_lens"][0] = 1
+    with pytest.raises(
+        NotImplementedError, match="ReverseSequence node: sequence_lens that differ"
+    ):
+        check_node("ReverseSequence", operands, consts=["sequence_lens"], domain="", **attrs)
 
 
 SLICES = {

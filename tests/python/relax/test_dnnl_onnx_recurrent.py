@@ -39,6 +39,7 @@ from dnnl_onnx_layers import (
     model_of,
     onnxruntime_results,
     operands_of,
+    quantized_operands,
     turned,
 )
 from onnx import numpy_helper
@@ -196,7 +197,11 @@ LENGTHS = {"shorter": [3, 2], "one-is-full": [1, 4]}
 @pytest.mark.parametrize("op", GATES)
 def test_lengths(op, lengths, consts):
     values = operands_of(op, "bidirectional", OPTIONAL[op], LENGTHS[lengths])
-    check(op, values, direction="bidirectional", consts=(*"WRB", *consts), parts=None)
+    names = [name for name in OPTIONAL[op] if name != "P"]
+    options = dict(direction="bidirectional", consts=(*"WRB", *consts))
+    counts = check(op, operands_of(op, "bidirectional", names, LENGTHS[lengths]), **options)
+    assert counts[f"dnnl.{op.lower()}"] == 1
+    check(op, values, parts=None, **options)
 
 
 def test_lengths_in_batch_first():
@@ -209,7 +214,7 @@ def test_lengths_in_batch_first():
 def test_padding_is_not_read():
     values = operands_of("RNN", "bidirectional", lengths=[3, 2])
     values["X"][3, 0] = values["X"][2:, 1] = np.nan
-    check("RNN", values, direction="bidirectional", parts=None)
+    check("RNN", values, direction="bidirectional")
 
 
 @pytest.mark.parametrize("op", GATES)
@@ -318,29 +323,12 @@ def test_of_the_standard(name):
 # DynamicQuantizeLSTM.
 
 
-def quantized_operands(direction, dtype, per_channel):
-    """Return inputs of DynamicQuantizeLSTM, and those of an LSTM with the dequantized weights."""
-    values = operands_of("LSTM", direction, OPTIONAL["LSTM"])
-    own, limits = dict(values), np.iinfo(dtype)
-    for name in "WR":
-        weight = values[name].transpose(0, 2, 1)
-        axes = (1,) if per_channel else (1, 2)
-        scale = np.abs(weight).max(axes) / np.float32(127)
-        # Zero points of columns are zero in what onnxruntime quantizes.
-        shift = 128 if limits.min == 0 else 0 if per_channel else 3
-        zero_point = np.full(scale.shape, shift, dtype)
-        wide = scale.reshape(len(weight), 1, -1)
-        own[name] = np.clip(np.round(weight / wide) + shift, limits.min, limits.max).astype(dtype)
-        values[name] = ((own[name].astype("float32") - shift) * wide).transpose(0, 2, 1)
-        own.update({f"{name}_scale": scale, f"{name}_zero_point": zero_point})
-    return own, values
-
-
 @pytest.mark.parametrize("per_channel", [False, True], ids=["per-tensor", "per-channel"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_dynamic_quantize_lstm(direction, dtype, per_channel):
-    own, values = quantized_operands(direction, dtype, per_channel)
+    values = operands_of("LSTM", direction, OPTIONAL["LSTM"])
+    own, values = quantized_operands(values, dtype, per_channel)
     consts = [name for name in own if name not in ("X", "initial_h", "initial_c")]
     options = dict(domain="com.microsoft", consts=consts, direction=direction)
     in_float = onnxruntime_results(model_of("LSTM", values, direction=direction), values)
@@ -353,7 +341,7 @@ def test_dynamic_quantize_lstm(direction, dtype, per_channel):
 
 
 def test_dynamic_quantize_lstm_of_weights_that_are_inputs():
-    own, _ = quantized_operands("forward", "int8", False)
+    own, _ = quantized_operands(operands_of("LSTM"), "int8", False)
     model = model_of("DynamicQuantizeLSTM", own, domain="com.microsoft", consts=())
     wanted = "ONNX DynamicQuantizeLSTM, node layer: W, its scale or its zero point is not constant"
     with pytest.raises(tvm.error.OpAttributeUnImplemented, match=wanted):

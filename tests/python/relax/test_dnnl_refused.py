@@ -14,12 +14,12 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Ops that stay on TVM since oneDNN would compute something else: the reason, and the numbers."""
+"""Ops that oneDNN or numpy would compute otherwise than TVM: what stays, and the numbers."""
 
 import numpy as np
 import pytest
 import tvm_dnnl
-from dnnl_modules import X2, X3, check, module, rand, var
+from dnnl_modules import X2, X3, check, compiled, module, rand, run, var
 from tvm import relax
 from tvm.relax import op
 
@@ -88,3 +88,37 @@ def test_as_tvm_computes_it(case):
 def test_weights_with_a_zero_point_of_a_half(dtype):
     """They are folded, with their half."""
     check(module(_by_weight(dtype), X2), {"dnnl.dense": 1}, rand(4, 8), tolerance=1e-4)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "dtype, divisor", [("int64", (2, 0)), ("int64", (2, -4)), ("float32", (2, 0))]
+)
+def test_constants_are_divided_without_a_warning(dtype, divisor):
+    """By zero, integers are not."""
+    one, other = (relax.const(np.array(each), dtype) for each in ([7, -7], divisor))
+
+    def build(b, x):
+        quotient = b.emit(op.divide(one, other))
+        return op.nn.relu(b.emit(op.add(x, quotient)))
+
+    mod = module(build, var("x", 4, 2, dtype=dtype))
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    is_left = "divide" in tvm_dnnl.offload_report(partitioned).ops
+    assert is_left == (dtype == "int64" and 0 in divisor)
+    if not is_left:
+        x = (rand(4, 2) * 9).astype(dtype)
+        np.testing.assert_array_equal(*(run(each, x)[0] for each in (compiled(partitioned), mod)))
+
+
+@pytest.mark.filterwarnings("error")
+def test_constants_that_are_too_large():
+    """They are infinite."""
+    mod = module(
+        lambda b, x: op.add(x, b.emit(op.multiply(*[relax.const(np.full(2, 300, "float16"))] * 2))),
+        var("x", 4, 2, dtype="float16"),
+    )
+    x = rand(4, 2, dtype="float16")
+    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+    assert "multiply" not in tvm_dnnl.offload_report(partitioned).ops
+    assert np.isposinf(run(compiled(partitioned), x)[0]).all()

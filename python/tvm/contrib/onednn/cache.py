@@ -26,9 +26,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import itertools
 import os
 import platform
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -128,29 +128,81 @@ def key_of(
     settings : str
         All else that is to be told apart.
     """
-    digest = hashlib.sha256()
+    how = [repr((_sorted(options), settings, *_passes(tvm))), tvm.ir.save_json(_config(tvm))]
+    arrays = []
+    for name, value in sorted((params or {}).items()):
+        array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
+        arrays += [f"{name} {array.dtype} {array.shape}", array.tobytes()]
+    return _digest_of([*_of_this_machine(tvm, api), *how, *texts, *arrays])
 
-    def add(data):
-        # With its length: two texts are not another two.
-        data = data.encode() if isinstance(data, str) else data
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
 
+# What an ONNX file has where weights are in other files: the key of their path.
+_EXTERNAL = b"\n\x08location"
+
+
+def key_of_file(
+    path: str | os.PathLike, api: Path, libraries: Iterable[Path], options: dict, *settings: str
+) -> str | None:
+    """Return the digest of what a library is made from if that is an ONNX file.
+
+    TVM need not be imported; if it is, its PassContext is part of the key.
+
+    Parameters
+    ----------
+    path : str | os.PathLike
+        The model.
+    api : Path
+        The folder with the part of the backend that only this TVM has.
+    libraries : Iterable[Path]
+        The libraries of TVM, oneDNN and the backend.
+    options : dict
+        Those of `partition_for_dnnl`.
+    settings : str
+        All else that is to be told apart.
+
+    Returns
+    -------
+    key : str | None
+        The digest; None if the file says that some weights are in other files.
+    """
+    content = Path(path).read_bytes()
+    if _EXTERNAL in content:
+        return None
+    tvm = sys.modules.get("tvm")
+    passes, config = (2, [], []), {}
+    if tvm and hasattr(tvm, "transform"):
+        passes, config = _passes(tvm), _config(tvm)
+    how = repr((_sorted(options), settings, *passes)), tvm.ir.save_json(config) if config else ""
+    contents = [_content_of("", "", str(each)) for each in sorted(libraries)]
+    return _digest_of([*_of_this_cpu(api), *how, *contents, content])
+
+
+def _passes(tvm) -> tuple:
     context = tvm.transform.PassContext.current()
-    passes = [context.opt_level, list(context.required_pass), list(context.disabled_pass)]
-    config = tvm.ir.save_json(context.config)
-    given = [
+    return context.opt_level, list(context.required_pass), list(context.disabled_pass)
+
+
+def _config(tvm):
+    return tvm.transform.PassContext.current().config
+
+
+def _sorted(options: dict) -> list[tuple]:
+    """Return options in an order that is the same in each process."""
+    return [
         # A set has its names in an order that each process draws.
         (name, sorted(map(repr, value)) if _is_names(value) else value)
         for name, value in sorted(options.items())
     ]
-    how = [repr((given, settings, passes)), config]
-    for text in itertools.chain(_of_this_machine(tvm, api), how, texts):
-        add(text)
-    for name, value in sorted((params or {}).items()):
-        array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
-        add(f"{name} {array.dtype} {array.shape}")
-        add(array.tobytes())
+
+
+def _digest_of(texts: Iterable[str | bytes]) -> str:
+    """Return the digest of texts."""
+    digest = hashlib.sha256()
+    for data in texts:
+        # With its length: two texts are not another two.
+        data = data.encode() if isinstance(data, str) else data
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
     return digest.hexdigest()
 
 
@@ -163,12 +215,17 @@ def _of_this_machine(tvm: ModuleType, api: Path) -> Iterator[str]:
     yield tvm.__version__
     version = tvm.get_global_func("runtime.contrib.dnnl.version", allow_missing=True)
     yield str(version and version())
-    yield _python_in(Path(__file__).parent)
-    yield _python_in(api)
     # Address, rights, offset, device, inode and path of what is in memory.
     lines = (line.split(maxsplit=5) for line in _lines("/proc/self/maps"))
     files = {tuple(words[3:]) for words in lines if _is_library(words[-1])}
     yield from sorted({_content_of(*file) for file in files})
+    yield from _of_this_cpu(api)
+
+
+def _of_this_cpu(api: Path) -> Iterator[str]:
+    """Yield what says which Python of the backend and CPU this is."""
+    yield _python_in(Path(__file__).parent)
+    yield _python_in(api)
     flags = next((line for line in _lines("/proc/cpuinfo") if line.startswith("flags")), "")
     yield flags or platform.processor()
     yield os.environ.get("ONEDNN_MAX_CPU_ISA", "")

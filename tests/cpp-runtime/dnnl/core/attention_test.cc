@@ -54,13 +54,17 @@ struct Case {
   bool causal = false;
   const char* softmax = "nn.softmax";
   bool is_bfloat16 = false;
+  /*! \brief Of a second mask; empty for none. */
+  Shape other_mask{};
 
   Shape query_shape() const { return {batch, heads, queries, width}; }
   Shape key_shape() const { return {batch, groups, keys, width}; }
   Shape value_shape() const { return {batch, groups, keys, value_width}; }
   std::vector<Shape> shapes() const {
     std::vector<Shape> all = {query_shape(), key_shape(), value_shape()};
-    if (!mask.empty()) all.push_back(mask);
+    for (const Shape& shape : {mask, other_mask}) {
+      if (!shape.empty()) all.push_back(shape);
+    }
     return all;
   }
 };
@@ -129,7 +133,9 @@ Values Expected(const Case& c, const std::vector<Values>& inputs) {
                    At(inputs[1], c.key_shape(), {n, group, j, e});
           }
           sum *= kScale;
-          if (!c.mask.empty()) sum += At(inputs[3], c.mask, {n, h, i, j});
+          for (size_t m = 3; m < inputs.size(); ++m) {
+            sum += At(inputs[m], m == 3 ? c.mask : c.other_mask, {n, h, i, j});
+          }
           scores.push_back(c.causal && j > i + c.keys - c.queries ? -kInf : sum);
         }
         const std::vector<double> weights = Softmax(scores, c.softmax);
@@ -228,6 +234,16 @@ TEST(DNNLAttention, Masks) {
   for (const Shape& mask : masks) {
     Check({2, 4, 2, 3, 70, 16, 16, mask});
     Check({2, 4, 2, 3, 70, 16, 16, mask, true});
+  }
+}
+
+TEST(DNNLAttention, TwoMasks) {
+  for (int64_t queries : {1, 20}) {
+    Case c{2, 4, 2, queries, 70, 16, 16, {2, 1, 1, 70}};
+    c.other_mask = {4, queries, 70};
+    Check(c);
+    c.is_bfloat16 = true;
+    Check(c);
   }
 }
 

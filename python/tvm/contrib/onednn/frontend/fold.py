@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .branches import fold_branches
+from .loops import unroll
 from .pads import set_pads
 from .protobuf import clone, initializer_names, rename, subgraphs, uses
 
@@ -147,6 +148,8 @@ class _Folder:
                 aliases[node.output[0]] = node.input[0]
             elif is_standard and self._is_constant_if(node):
                 kept += self._branch(node)
+            elif is_standard and (nodes := self._unrolled(node, shapes, parts)):
+                kept += nodes
             elif is_standard and self._fold_node(node, shapes, parts):
                 pass
             else:
@@ -263,6 +266,20 @@ class _Folder:
             if output:
                 source = names.get(inner.name, inner.name)
                 yield onnx.helper.make_node("Identity", [source], [output])
+
+    def _unrolled(self, node, shapes, parts) -> list[onnx.NodeProto] | None:
+        """Return the nodes in place of a `Loop` with a known number of iterations."""
+        if node.op_type != "Loop":
+            return None
+
+        def store(name, value):
+            (self._values if isinstance(value, np.ndarray) else self._tensors)[name] = value
+
+        def fold_node(each):
+            return each.domain in _DOMAINS and self._fold_node(each, shapes, parts)
+
+        opset = max(self._opsets.get(domain, 0) for domain in _DOMAINS)
+        return unroll(node, self._value, store, fold_node, opset)
 
     def _store_values(self, outputs) -> None:
         """Make weights of the constants that nodes use, and drop the weights that none uses."""

@@ -78,14 +78,14 @@ def prepare(
         The file is not an ONNX model; or `shape` or `constants` names an input or dimension that
         the model does not have, or does not fit the input.
     """
-    model = _load(model)
+    model = load(model)
     set_shapes(model, shape or {})
     _set_constants(model, constants or {})
     fold(model)
     return model
 
 
-def _load(model) -> onnx.ModelProto:
+def load(model) -> onnx.ModelProto:
     """Return a model that may be modified."""
     try:
         import onnx

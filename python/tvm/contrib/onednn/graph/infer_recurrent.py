@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 from ..policy.op_view import Tensor
-from ..policy.rules.recurrent import DIRECTIONS, GATES, states_of
+from ..policy.rules.recurrent import DIRECTIONS, GATES, state_operands, states_of
 
 
 def _layer(args, attrs, name):
@@ -28,7 +28,8 @@ def _layer(args, attrs, name):
     batch = data.dims[0 if attrs.batch_first else 1]
     y = Tensor((*data.dims[:2], count * hidden), data.dtype)
     # The last states have the types of the initial ones, zeros that of the data.
-    dtypes = [arg.dtype for arg in args[4:]] or [data.dtype] * states_of(name)
+    dtypes = [arg.dtype for arg in state_operands(name, attrs, args)]
+    dtypes = dtypes or [data.dtype] * states_of(name)
     return (y, *(Tensor((count, batch, hidden), dtype) for dtype in dtypes))
 
 

@@ -35,7 +35,7 @@ def attention(attrs, result_type, query, key, value, *mask):
     key, value : np.ndarray
         (..., groups, keys, width or value width), where groups divide the heads.
     mask : np.ndarray
-        At most one, which is broadcast to (..., heads, queries, keys).
+        At most two, which are broadcast to (..., heads, queries, keys).
     """
     # They are those of this module's users.
     from .numpy_norms import DEFINITIONS

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..policy.rules.recurrent import GRU, LSTM, RNN, states_of
+from ..policy.rules.recurrent import GRU, LSTM, RNN, has_lengths, state_operands, states_of
 from .numpy_types import Array, sigmoid
 
 
@@ -53,18 +53,30 @@ def _rnn_step(attrs, x, weight, bias, h):
 def _layer(name: str, step):
     """Define a layer by its step: the new states, the first of which is the result of the step."""
 
-    def compute(attrs, result_type, data, weight, recurrent_weight, bias, *initial):
+    def compute(attrs, result_type, *operands):
+        data, weight, recurrent_weight, bias, *others = operands
         data = np.swapaxes(data, 0, 1) if attrs.batch_first else data
         count, _, hidden = recurrent_weight.shape
         zeros = np.zeros((count, data.shape[1], hidden))
-        initial = initial or (zeros,) * states_of(name)
+        initial = state_operands(name, attrs, operands) or (zeros,) * states_of(name)
+        lengths, quantization = np.full(data.shape[1], len(data)), others[-4:]
+        if weight.dtype == "int8":
+            others = others[:-4]
+            weight = _dequantized(weight, *quantization[:2])
+            recurrent_weight = _dequantized(recurrent_weight, *quantization[2:])
+        if has_lengths(attrs):
+            lengths = others[-1]
         sequences, states = [], []
         for k in range(count):
             is_reverse = attrs.direction == "reverse" or k == 1
             given = [state[k] for state in initial]
-            x = (data[::-1] if is_reverse else data) @ weight[k].T
-            sequence, last = _run(step, attrs, x, recurrent_weight[k], bias[k], given)
-            sequences.append(sequence[::-1] if is_reverse else sequence)
+            # Past its end a sequence may be NaN.
+            mask = np.arange(len(data))[:, None, None] < lengths[:, None]
+            x = np.where(mask, data, 0.0) @ weight[k].T
+            order = slice(None, None, -1 if is_reverse else 1)
+            x, mask = x[order], mask[order]
+            sequence, last = _run(step, attrs, x, mask, recurrent_weight[k], bias[k], given)
+            sequences.append(sequence[order])
             states.append(last)
         y = np.concatenate(sequences, -1)
         y = np.swapaxes(y, 0, 1) if attrs.batch_first else y
@@ -73,12 +85,17 @@ def _layer(name: str, step):
     return compute
 
 
-def _run(step, attrs, data: Array, weight: Array, bias: Array, states: list[Array]):
+def _dequantized(weight: Array, scale: Array, zero_point: Array) -> Array:
+    return (weight.astype("float64") - zero_point[..., None]) * scale[..., None]
+
+
+def _run(step, attrs, data: Array, mask: Array, weight: Array, bias: Array, states: list[Array]):
     """Return the results of all steps of one direction, and the last states."""
     sequence = np.empty((len(data), *states[0].shape))
     for t, x in enumerate(data):
-        states = step(attrs, x, weight, bias, *states)
-        sequence[t] = states[0]
+        new = step(attrs, x, weight, bias, *states)
+        states = [np.where(mask[t], *pair) for pair in zip(new, states)]
+        sequence[t] = np.where(mask[t], states[0], 0.0)
     return sequence, states
 
 

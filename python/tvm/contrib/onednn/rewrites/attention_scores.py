@@ -32,6 +32,9 @@ MATMUL = "nn.batch_matmul"
 # A score that is added to such a number, and is not as large itself, is that number.
 _LOWEST = -1e30
 
+# What may be between the matmul and the softmax.
+_CHANGES = ("add", "multiply", "divide", "where", "reshape")
+
 
 class Scores(NamedTuple):
     """The scores that a softmax reads.
@@ -62,27 +65,31 @@ class Scores(NamedTuple):
 
 def scores_of(softmax: Node) -> Scores | None:
     """Return the scores that a softmax reads; None if they are not those of an attention."""
-    scale, masks = 1.0, []
+    scale, masks, reshape = 1.0, [], None
     user, node = softmax, softmax.operands[0]
-    while not _is_product(node, user):
-        factor = factor_of(node) if is_inside(node, user, "multiply", "divide") else None
+    while not is_inside(node, user, MATMUL):
+        if not is_inside(node, user, *_CHANGES):
+            return None
+        factor = factor_of(node)
         if factor is not None:
             scale, user, node = scale * factor[1], node, factor[0]
             continue
-        # One mask of a kind. The sum of two would be another op for oneDNN, and a partition of
-        # its own where TVM computes them.
-        mask = _mask_of(node) if is_inside(node, user, "add", "where") else None
-        if mask is None or scale != 1.0 or node.name in [kind for kind, *_ in masks]:
+        # Masks are those of heads, which the matmul has as rows.
+        if reshape is not None:
+            return None
+        if node.name == "reshape":
+            reshape, user, node = node, node, node.operands[0]
+            continue
+        mask = _mask_of(node)
+        if mask is None or scale != 1.0:
             return None
         masks.append((node.name, *mask[1:]))
         user, node = node, mask[0]
-    if node.name != MATMUL:
-        return Scores(node.operands[0], node, scale, masks)
-    return Scores(node, None, scale, masks)
+    return Scores(node, reshape, scale, masks)
 
 
 def mask_of(make: Maker, scores: Scores, is_exact: bool) -> tuple[list[Node], bool]:
-    """Return what is added to the scores, if anything is, and whether later keys are hidden.
+    """Return what is added to the scores, at most two masks, and whether later keys are hidden.
 
     Parameters
     ----------
@@ -98,22 +105,22 @@ def mask_of(make: Maker, scores: Scores, is_exact: bool) -> tuple[list[Node], bo
     UnsupportedOp
         No mask that is added has the same result.
     """
-    mask = None
-    for kind, *operands in reversed(scores.masks):
-        if kind == "add":
-            (added,) = operands
-            mask = added if mask is None else make("add", mask, added)
-            continue
-        condition, keeps, hidden = operands
+    kinds, dtype = [kind for kind, *_ in scores.masks], scores.matmul.type.dtype
+    masks = [mask for kind, mask, *_ in reversed(scores.masks) if kind == "add"]
+    if len(masks) + 2 * kinds.count("where") > 3 or len(masks) > 2:
+        raise UnsupportedOp("the sum of several masks would be another op")
+    if "where" in kinds:
         if is_exact:
             raise UnsupportedOp("a score of NaN is hidden only by a selection")
-        dtype = scores.matmul.type.dtype
-        mask = make.scalar(0.0, dtype) if mask is None else mask
-        hidden = make.scalar(hidden, dtype)
-        mask = make("where", condition, *((mask, hidden) if keeps else (hidden, mask)))
-    if mask is None:
-        return [], False
-    return ([], True) if _is_causal(mask, scores.dims[-2:]) else ([mask], False)
+        ((_, condition, keeps, number),) = (each for each in scores.masks if each[0] == "where")
+        kept = masks[0] if masks else make.scalar(0.0, dtype)
+        hidden = make.scalar(number, dtype)
+        # What is added after the selection is added to what it selects, too.
+        if kinds == ["add", "where"]:
+            hidden = make("add", kept, hidden)
+        masks = [make("where", condition, *((kept, hidden) if keeps else (hidden, kept)))]
+    others = [mask for mask in masks if not _is_causal(mask, scores.dims[-2:])]
+    return others, len(others) < len(masks)
 
 
 def is_inside(node: Node, user: Node, *names: str) -> bool:
@@ -147,28 +154,21 @@ def is_same_shape(one, other) -> bool:
     return len(one) == len(other) and all(map(is_same, one, other))
 
 
-def _is_product(node: Node, user: Node) -> bool:
-    """Whether a node is a matmul, or the reshape of one."""
-    if is_inside(node, user, "reshape"):
-        user, node = node, node.operands[0]
-    return is_inside(node, user, MATMUL)
-
-
 def _leads_to_matmul(node: Node, user: Node) -> bool:
-    while is_inside(node, user, "add", "multiply", "divide", "where"):
+    while is_inside(node, user, *_CHANGES):
         for operand in node.operands:
-            if _is_product(operand, node) or is_inside(
-                operand, node, "add", "multiply", "divide", "where"
-            ):
+            if is_inside(operand, node, MATMUL, *_CHANGES):
                 user, node = node, operand
                 break
         else:
             return False
-    return _is_product(node, user)
+    return is_inside(node, user, MATMUL)
 
 
 def _mask_of(node: Node) -> tuple | None:
     """Return the scores that an addition or a selection changes, and how; see `Scores.masks`."""
+    if node.name not in ("add", "where"):
+        return None
     first = 0 if node.name == "add" else 1
     inner = [k for k in (first, first + 1) if _leads_to_matmul(node.operands[k], node)]
     if len(inner) != 1:

@@ -22,6 +22,8 @@ import numpy as np
 
 from ..graph.node import Node
 from ..policy.op_view import Tensor
+from ..policy.rules.view import MAX_LINES
+from ..policy.tensors import ints
 from .maker import Maker, UnsupportedOp, check_moved
 
 
@@ -151,6 +153,57 @@ def _broadcast(make: Maker, data: Node, dims) -> Node:
     return make.graph.call("broadcast_to", [data], make.node, type_, shape=shape)
 
 
-_OPS = {"take": _take, "repeat": _repeat, "tile": _tile}
+def _backward_slice(make: Maker, node: Node) -> Node | None:
+    """Write a slice of one axis in reverse as a `take`: rows of slices have steps forward."""
+    attrs, data = node.attrs, node.operands[0]
+    begin, end, steps = (ints(each or ()) for each in (attrs.begin, attrs.end, attrs.strides))
+    axes = range(len(begin or ())) if attrs.axes is None else ints(attrs.axes)
+    if None in (begin, end, steps, axes) or len(axes) != 1 or str(attrs.slice_mode) != "end":
+        return None
+    axis = axes[0] % len(data.type.dims)
+    size, count = data.type.shape[axis], node.type.shape[axis]
+    if size is None or not steps or steps[0] >= 0:
+        return None
+    # Both an end before the first item and one that counts from the last are negative.
+    stop = end[0] if end[0] >= 0 else end[0] + size
+    start = min(begin[0] if begin[0] >= 0 else begin[0] + size, size - 1)
+    order = list(range(start, max(stop, -1), steps[0]))
+    return _ordered(make, node, data, axis, order) if order and len(order) == count else None
+
+
+def _mirrored_pad(make: Maker, node: Node) -> Node | None:
+    """Write a pad of many lines that the data have as a `take`, which copies them in one go."""
+    mode, data = str(node.attrs.pad_mode), node.operands[0]
+    widths = [ints(pair) for pair in node.attrs.pad_width]
+    sizes = data.type.shape
+    if mode not in ("edge", "reflect") or None in widths or sum(map(sum, widths)) <= MAX_LINES:
+        return None
+    for axis, (size, pair) in enumerate(zip(sizes, widths)):
+        if not any(pair):
+            continue
+        if size is None or min(pair) < 0 or (mode == "reflect" and max(pair) >= size):
+            return None
+        data = _ordered(make, node, data, axis, np.pad(np.arange(size), pair, mode))
+    return data
+
+
+def _ordered(make: Maker, node: Node, data: Node, axis: int, order) -> Node:
+    """Return items of an axis of data in another order."""
+    dims = list(data.type.dims)
+    dims[axis] = len(order)
+    indices = make.graph.constant(np.array(order, "int32"), "int32")
+    attrs = {"axis": axis, "batch_dims": 0, "mode": "clip"}
+    return make.graph.call(
+        "take", [data, indices], node, Tensor(tuple(dims), data.type.dtype), **attrs
+    )
+
+
+_OPS = {
+    "take": _take,
+    "repeat": _repeat,
+    "tile": _tile,
+    "strided_slice": _backward_slice,
+    "nn.pad": _mirrored_pad,
+}
 
 COPIES = {f"{prefix}{name}": write for name, write in _OPS.items() for prefix in ("", "relax.")}

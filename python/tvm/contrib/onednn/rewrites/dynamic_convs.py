@@ -14,14 +14,14 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Reads convolutions whose data is quantized as the model runs, as onnxruntime's `quantize_dynamic`.
+"""Reads convolutions whose data is quantized as the model runs, as `quantize_dynamic` writes them.
 
-Its ONNX ops are ``DynamicQuantizeLinear -> ConvInteger -> Cast -> Mul``, with a bias added at the
-end or, by older versions, as ``Floor(bias / scale)`` to the sums in int32. They become a convolution
-in float32 of weights that are dequantized here and of data that are quantized and dequantized by one
-op, `dnnl.dynamic_fake_quantize`. The sums are the same but for their rounding in float32. Weights that
-int8 holds without a zero point, which oneDNN's convolutions lack, stay in 8 bits if the bias does not
-depend on the scale.
+The ONNX ops are ``DynamicQuantizeLinear -> ConvInteger -> Cast -> Mul``, with a bias added at the
+end or, by older versions of onnxruntime, as ``Floor(bias / scale)`` to the sums in int32. They
+become a float32 convolution of dequantized weights and of data that one op quantizes and
+dequantizes, `dnnl.dynamic_fake_quantize`. The sums are the same but for their rounding in float32.
+A weight that int8 holds without a zero point, which convolutions of oneDNN lack, stays in 8 bits if
+the bias does not depend on the scale.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _weight(node: Node) -> _Weight | None:
 
 def _bias(node: Node, data: DynamicData) -> _Bias | None:
     """Read the sum of a convolution with a bias that is rounded to multiples of a scale."""
-    (user, *others) = node.users or [None]
+    user, *others = node.users or [None]
     if user is None or others or not _is(user, "add"):
         return None
     real = next((each for each in user.operands if each is not node), node)
@@ -133,7 +133,7 @@ def _bias(node: Node, data: DynamicData) -> _Bias | None:
 
 
 def _unwrapped(node: Node) -> Node | None:
-    """Return what TVM's importer converts to int32: it wraps numbers out of range, and zeroes NaN."""
+    """Return what TVM's importer converts to int32, with large numbers wrapped and NaN zero."""
     if not _is(node, "where"):
         return node
     is_large, less, wrapped = node.operands

@@ -39,6 +39,7 @@ from .fold_constants import fold_constants
 from .fold_pad import fold_pad
 from .fold_scale import fold_scale
 from .fuse_formulas import fuse_formulas
+from .merged_rows import split_merged_rows
 from .move_in_int8 import (
     fold_dequantized,
     merge_equal,
@@ -46,6 +47,7 @@ from .move_in_int8 import (
     move_in_int8,
     move_relu_first,
 )
+from .narrow_layers import narrow_layers
 from .propagate_strides import propagate_strides
 from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
@@ -103,6 +105,7 @@ def rewrite(
     run.steps(simplify, static_reshape, read_dequantize, fold_constants)
     run.steps(fuse_softmax_guards, decompose)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)
+    run.steps(split_merged_rows)
     run.steps(read_recurrent_layers, hoist_input_products, read_qnn)
     run.steps(fuse_dynamic_quantization, fuse_dynamic_convs)
     _read_in_8_bits(run)
@@ -118,7 +121,7 @@ def rewrite(
     if rules.options.exact_nan:
         run.steps(propagate_nan)
     if rules.options.precision != "float32":
-        run.steps(reduce_precision)
+        run.steps(narrow_layers, reduce_precision)
     if run.is_quantized:
         run.steps(move_dequantize_first)
     return Outcome(run.folded, run.in_float32)

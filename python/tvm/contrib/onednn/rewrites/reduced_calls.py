@@ -123,7 +123,7 @@ class ReducedCalls:
         spec = self.rules.ops.get(graph.ops[i])
         if spec is None or spec.name == "cast" or (spec.grows and dtype == "float16"):
             return False
-        # Layers stay in float32: rounding the state in each step adds up.
+        # Their states stay in float32, see `narrow_layers`.
         if spec.name in GATES:
             return False
         read, results = (list(map(self._result, each)) for each in (self.read(i), self.results(i)))

@@ -42,7 +42,13 @@ from tvm.contrib.onednn.report.offload_report import OffloadReport
 
 from ._dnnl import compiled, pipeline, registration
 from ._dnnl.compiled import host_target
-from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
+from ._dnnl.loaded import (
+    cached_model,
+    dnnl_version,
+    load_model,
+    num_threads,
+    set_num_threads,
+)
 from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
 
@@ -53,6 +59,7 @@ __all__ = [
     "CompiledModel",
     "OffloadReport",
     "cached_library",
+    "cached_model",
     "compile",
     "dnnl_version",
     "export_library",

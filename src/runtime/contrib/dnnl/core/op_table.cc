@@ -104,7 +104,7 @@ const OpSpec kOps[] = {
     {"nn.dense", 2, 2, kMatMul},
     {"nn.matmul", 2, 2, kMatMul},
     {"nn.batch_matmul", 2, 2, kMatMul},
-    {"dnnl.attention", 3, 4, kAttention},
+    {"dnnl.attention", 3, 5, kAttention},
     {"dnnl.dynamic_fake_quantize", 1, 1, {InferDynamicFakeQuantize, LowerDynamicFakeQuantize, kAny}},
     {"dnnl.dynamic_quantize_scale", 1, 1,
      {InferDynamicQuantizeScale, LowerDynamicQuantizeScale, kAny}},

@@ -263,16 +263,3 @@ def test_dynamic_shapes_are_an_error_at_compile_time():
     with tvm.transform.PassContext(config={"relay.ext.dnnl.codegen": "C_SRC"}):
         with pytest.raises(tvm.TVMError, match="C source requires static shapes"):
             tvm.get_global_func("relay.ext.dnnl")(func)
-
-
-def test_which_codegen_it_is():
-    codegen = tvm.get_global_func("relay.ext.dnnl.codegen")()
-    assert dnnl.dnnl_codegen() == codegen and codegen in ("JSON", "C_SRC")
-    # A tree of TVM that has the patch tells there what it was configured with: ON stands for JSON.
-    configured = tvm.support.libinfo().get("USE_DNNL_CODEGEN", codegen)
-    assert {"ON": "JSON"}.get(configured, configured) == codegen
-    for wish, kind in (("JSON", "dnnl_json"), ("C_SRC", "c"), (codegen, None)):
-        lib = testing.build(dnnl.partition_for_dnnl(small.relay_module()), codegen=wish)
-        assert kind is None or kind in modules_of(lib)
-    with pytest.raises(tvm.TVMError, match="must be JSON or C_SRC"):
-        testing.build(dnnl.partition_for_dnnl(small.relay_module()), codegen="RUST")

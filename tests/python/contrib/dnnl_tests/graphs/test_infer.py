@@ -45,7 +45,7 @@ from dnnl_tests.marks import nightly_after
 ROWS = random_graphs.ROWS
 # Graphs of a row; of several ops; of quantized ops. The others of a row are nightly.
 SINGLES, SEVERAL, QUANTIZED = 100, 120, 40
-SEEDS = nightly_after(1, [range(40), range(40, SINGLES)])
+SEEDS = nightly_after(1, [range(24), range(24, SINGLES)])
 # Each such case gets a plan.
 SAMPLE = 8
 # QNN ops are drawn in graphs of their own, virtual ops are found in formulas.

@@ -200,3 +200,10 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
         export.export_library(Text(), pipe)
         assert reader.read() == "whole"
     assert pipe.is_fifo()
+
+
+def test_a_process_that_fails_says_why(tmp_path):
+    path = tmp_path / "broken.so"
+    path.write_bytes(b"not a library")
+    with pytest.raises(RuntimeError, match="broken.so"):
+        testing.run_in_new_process(path, {})

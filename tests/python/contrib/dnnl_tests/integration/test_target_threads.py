@@ -16,6 +16,7 @@
 # under the License.
 """The number of threads that a model is compiled for."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from tvm import relay
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
-from dnnl_tests.marks import json_only
+from dnnl_tests.marks import json_only, nightly_except
 from dnnl_tests.reference import RTOL, conv2d, rand
 
 ATTRS = dict(kernel_size=(3, 3), channels=16, padding=(1, 1))
@@ -128,13 +129,19 @@ print(max(step["threads"] for step in plan["primitives"]))
 """
 
 
-@pytest.mark.parametrize("codegen", CODEGENS)
+ENVIRONMENTS = {
+    "nothing": ({}, 4),
+    "openmp": ({"OMP_NUM_THREADS": "2"}, 4),
+    "own": ({"TVM_DNNL_NUM_THREADS": "3"}, 3),
+}
+EACH = {("JSON", "own"), ("C_SRC", "openmp")}
+
+
 @pytest.mark.parametrize(
-    "environ, expected",
-    [({}, 4), ({"OMP_NUM_THREADS": "2"}, 4), ({"TVM_DNNL_NUM_THREADS": "3"}, 3)],
-    ids=["nothing", "openmp", "own"],
+    "codegen, name", nightly_except(EACH, itertools.product(CODEGENS, ENVIRONMENTS))
 )
-def test_exported_library_keeps_the_number(tmp_path, codegen, environ, expected):
+def test_exported_library_keeps_the_number(tmp_path, codegen, name):
+    environ, expected = ENVIRONMENTS[name]
     path = tmp_path / "model.so"
     testing.export(compiled(4, codegen), path)
     done = subprocess.run(

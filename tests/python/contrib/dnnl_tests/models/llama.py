@@ -325,8 +325,26 @@ def model(config, weights, last_only=False, is_traced=False):
         x = add.op("Slice", x, add.const([-1]), end, add.const([1]))
     head = add.op("Transpose", "embedding", perm=[1, 0])
     logits = add.op("MatMul", add.norm(x, "norm"), head)
+    return finished(add, [logits, *presents], last_only)
+
+
+def finished(add, values, last_only=False, is_checked=True):
+    """Return the model of a builder, with the inputs and outputs that Optimum exports.
+
+    Parameters
+    ----------
+    add : _Builder
+        The builder.
+    values : list of str
+        The logits, and the keys and values of all layers.
+    last_only : bool
+        Whether the logits are those of the last position.
+    is_checked : bool
+        Whether onnx's checker is run.
+    """
+    config = add.config
     names = ["logits", *config.cache_names("present")]
-    for name, value in zip(names, [logits, *presents]):
+    for name, value in zip(names, values):
         add.nodes.append(helper.make_node("Identity", [value], [name], name=name))
 
     def info(name, *shape, kind=TensorProto.FLOAT):
@@ -344,5 +362,6 @@ def model(config, weights, last_only=False, is_traced=False):
     results += [info(name, heads, total, size) for name in names[1:]]
     graph = helper.make_graph(add.nodes, "llama", given, results, list(add.constants.values()))
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
-    onnx.checker.check_model(proto)
+    if is_checked:
+        onnx.checker.check_model(proto)
     return proto

@@ -33,6 +33,19 @@ RTOL = 1e-4
 NETWORKS = {"mobilenet_v2": 1, "resnet50": 1, "bert": 1, "det": 1}
 
 
+def check_plan(plan):
+    """Assert that layouts stay blocked from one convolution to the next, with all ops fused."""
+    convs = [step for step in plan["primitives"] if step["kind"] == "convolution"]
+    assert len(convs) > 50 and not any(step["reference"] for step in convs)
+    assert sum("eltwise_clip" in "".join(step["post_ops"]) for step in convs) > 30
+    assert not [step for step in plan["primitives"] if step["kind"] in ("eltwise", "binary")]
+    # One in, one out, and where oneDNN's choices change; not one for each convolution.
+    reorders = [step for step in plan["primitives"] if step["kind"] == "reorder"]
+    assert len(reorders) < len(convs) / 2, reorders
+    # Intermediates share the arena.
+    assert plan["arena_bytes"] < plan["arena_bytes_unshared"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", nightly_after(1, NETWORKS))
 def test_network(name):
@@ -43,7 +56,13 @@ def test_network(name):
 
     x = np.random.default_rng(0).uniform(-1, 1, workload.shape).astype("float32")
     expected = workloads.onnx_session(workload.onnx_path()).run(None, {workload.input_name: x})
-    testing.assert_close(direct.run(partitioned, {workload.input_name: x}), expected, RTOL)
+    runner = direct.Runner(partitioned)
+    testing.assert_close(runner({workload.input_name: x}), expected, RTOL)
+    # A second run and another input: nothing of the first may stick.
+    assert testing.difference(runner({workload.input_name: -x}), expected).relative > RTOL
+    testing.assert_close(runner({workload.input_name: x}), expected, RTOL)
+    if name == "mobilenet_v2" and dnnl.dnnl_codegen() == "JSON":
+        check_plan(*testing.plans(runner))
 
 
 @pytest.mark.parametrize(

@@ -324,8 +324,8 @@ REFUSED = {
         "3 steps of 2 extend beyond the 5 values of an axis",
     ),
     "backwards": (
-        relay.strided_slice(var("x", (8,)), [7], [0], [-1]),
-        "strides=[-1] are not all positive",
+        relay.strided_slice(var("x", (8, 6)), [7, 5], [0, 0], [-1, -1]),
+        "strides=[-1, -1] are not all positive",
     ),
 }
 

@@ -64,19 +64,18 @@ def test_spellings(name, gamma):
     if gamma is not None:
         factor = rand(*gamma, seed=3)
         expr = F(factor) * expr
-    steps = run_alone(
+    run_alone(
         expr,
         {"x": x},
         None,
         reference(x, factor),
-        kinds=["eltwise", "reduction", "binary"],
+        kinds=["rms_norm"],
         rtol=1e-6,
         composites={"dnnl.rms_norm": 1},
     )
-    assert steps[-1]["post_ops"] == ([] if gamma is None else ["binary_mul"])
 
 
-@pytest.mark.parametrize("shape", [(5,), (3, 64), (2, 3, 4, 5)], ids=str)
+@pytest.mark.parametrize("shape", [(5,), (3, 64), (2, 3, 4, 5), (2, 200)], ids=str)
 def test_shapes(shape):
     x, gamma = rand(*shape), rand(shape[-1], seed=1)
     expr = NORMAL["rsqrt"](var("x", shape)) * var("g", gamma.shape)
@@ -85,7 +84,7 @@ def test_shapes(shape):
         {"x": x, "g": gamma},
         None,
         reference(x, gamma),
-        kinds=["eltwise", "reduction", "binary"],
+        kinds=["rms_norm"],
         rtol=1e-6,
         composites={"dnnl.rms_norm": 1},
     )

@@ -48,9 +48,10 @@ def attention_reason(call: OpView) -> str | None:
     if query.shape[-1] != key.shape[-1] or value.shape[-3] != groups:
         shapes = [text_of_shape(each.shape) for each in (query, key, value)]
         return f"query, key and value have shapes {shapes[0]}, {shapes[1]} and {shapes[2]}"
-    if len(call.args) > 3:
-        return tensor_reason("mask", call.args[3], 0, ("float32", query.dtype))
-    return None
+    if len(call.args) > 5:
+        return f"{len(call.args) - 3} masks; at most 2 are added"
+    reasons = (tensor_reason("mask", each, 0, ("float32", query.dtype)) for each in call.args[3:])
+    return next(filter(None, reasons), None)
 
 
 def attention_flops(call: OpView) -> int:

@@ -21,7 +21,14 @@ Of T steps, N sequences, I inputs, H hidden units and D directions, the operands
 - the data, (T, N, I), or (N, T, I) with `batch_first`;
 - the weight of the data, (D, G * H, I), and that of the state, (D, G * H, H);
 - the bias, (D, G * H), zeros where a model has none: the sum of those of the data and the state;
-- with `has_initial_state` the initial states h and, of an LSTM, c: (D, N, H).
+- with `has_initial_state` the initial states h and, of an LSTM, c: (D, N, H),
+- with `has_lengths` the number of steps that each sequence has, (N,), int32. Past its end a
+  sequence keeps its states, and its result is zero; in reverse it begins at its own end,
+- if the weights are int8 the scale and the zero point of each row of the weight, then those of the
+  recurrent weight, (D, G * H): float32 and int32.
+
+The weights of float32 data may be bfloat16, and those of an LSTM int8: the kernel multiplies by
+int8 weights what it quantizes to 8 bits, each row of the data and of the states on its own.
 
 The G gates are in oneDNN's order: input, forget, cell and output of an LSTM, update, reset and
 candidate of a GRU, whose state is ``u * h + (1 - u) * candidate``. A GRU with `linear_before_reset`
@@ -31,6 +38,8 @@ order of the data, and the last states, (D, N, H).
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ..op_view import OpView
 from ..tensors import known_product, open_reason, tensor_reason, text_of_shape
@@ -47,6 +56,9 @@ ACTIVATIONS = ("tanh", "relu")
 _DTYPES = ("float32", "bfloat16")
 
 _NAMES = ("data", "weight", "recurrent weight", "bias", "initial h", "initial c")
+_INT8_NAMES = tuple(
+    f"{field} of the {name}" for name in _NAMES[1:3] for field in ("scale", "zero point")
+)
 _RESULTS = ("y", "h_n", "c_n")
 
 
@@ -60,6 +72,16 @@ def bias_gates(name: str, attrs) -> int:
     return GATES[name] + (name == GRU and bool(attrs.linear_before_reset))
 
 
+def has_lengths(attrs) -> bool:
+    """Whether the sequences of a layer have lengths."""
+    return bool(getattr(attrs, "has_lengths", False))
+
+
+def state_operands(name: str, attrs, operands: Sequence) -> Sequence:
+    """Return the initial states among the operands of a layer."""
+    return operands[4 : 4 + states_of(name) * bool(attrs.has_initial_state)]
+
+
 def recurrent_reason(call: OpView) -> str | None:
     """Accept constant weights, and data of any number of steps and sequences."""
     return _attributes_reason(call) or _types_reason(call) or _shapes_reason(call)
@@ -71,26 +93,45 @@ def _attributes_reason(call: OpView) -> str | None:
         return f"direction={attrs.direction} is not {' or '.join(DIRECTIONS)}"
     if call.name == RNN and attrs.activation not in ACTIVATIONS:
         return f"activation={attrs.activation} is not {' or '.join(ACTIVATIONS)}"
-    operands = 4 + states * bool(attrs.has_initial_state)
-    if len(call.args) != operands or len(call.results) != 1 + states:
+    names = _names(call)
+    if len(call.args) != len(names) or len(call.results) != 1 + states:
         counts = f"{len(call.args)} operands and {len(call.results)} results"
-        return f"{counts}, not {operands} and {1 + states}"
+        return f"{counts}, not {len(names)} and {1 + states}"
     return None
 
 
+def _names(call: OpView) -> list[str]:
+    """Return what reasons call the operands."""
+    names = [*_NAMES[:4], *state_operands(call.name, call.attrs, _NAMES)]
+    names += ["lengths"] * has_lengths(call.attrs)
+    is_int8 = len(call.args) > 1 and getattr(call.args[1], "dtype", None) == "int8"
+    return [*names, *_INT8_NAMES] if is_int8 else names
+
+
 def _types_reason(call: OpView) -> str | None:
-    operands, results = zip(_NAMES, call.args), zip(_RESULTS, call.results)
     dtype = getattr(call.args[0], "dtype", None)
-    for name, tensor in (*operands, *results):
-        reason = tensor_reason(name, tensor, dtypes=_DTYPES)
+    weights = {"float32": ("float32", "bfloat16")}.get(dtype, (dtype,))
+    weights += ("int8",) if call.name == LSTM and dtype == "float32" else ()
+    types = {
+        "data": _DTYPES,
+        "weight": weights,
+        "recurrent weight": (getattr(call.args[1], "dtype", None),),
+        "bias": ("float32",),
+        "initial c": (dtype, "float32"),
+        "c_n": (dtype, "float32"),
+        "lengths": ("int32",),
+        **{name: ("int32",) if "zero" in name else ("float32",) for name in _INT8_NAMES},
+    }
+    constants = ("weight", "recurrent weight", "bias", *_INT8_NAMES)
+    for name, tensor in (*zip(_names(call), call.args), *zip(_RESULTS, call.results)):
+        wanted = types.get(name, (dtype,))
+        reason = tensor_reason(name, tensor, dtypes=wanted)
         if reason:
             return reason
-        types = {"bias": ("float32",), "initial c": (dtype, "float32"), "c_n": (dtype, "float32")}
-        if tensor.dtype not in types.get(name, (dtype,)):
-            return f"data is {dtype}, but {name} is {tensor.dtype}"
-    for name, arg in zip(_NAMES[1:4], call.args[1:4]):
-        if not arg.is_constant:
+        if name in constants and not tensor.is_constant:
             return f"the {name} is not constant"
+    if dtype != "float32" and has_lengths(call.attrs):
+        return f"sequence lengths of {dtype} data"
     return None
 
 
@@ -101,12 +142,13 @@ def _shapes_reason(call: OpView) -> str | None:
     reason = open_reason("data", "inputs", data[2], data)
     if reason:
         return reason
-    for name, shape in zip(_NAMES[1:4], others):
+    names = _names(call)
+    for name, shape in zip(names[1:4], others):
         if None in shape:
             return open_reason(name, "dimensions", None, shape)
     hidden = others[1][-1]
-    shapes = operand_shapes(call.name, call.attrs, data, hidden)
-    for name, shape, wanted in zip(_NAMES[1:], others, shapes[1:]):
+    shapes = operand_shapes(call.name, call.attrs, data, hidden, call.args[1].dtype == "int8")
+    for name, shape, wanted in zip(names[1:], others, shapes[1:]):
         is_same = len(shape) == len(wanted) and all(
             size == other or None in (size, other) for size, other in zip(shape, wanted)
         )
@@ -115,7 +157,9 @@ def _shapes_reason(call: OpView) -> str | None:
     return None
 
 
-def operand_shapes(name: str, attrs, data: tuple, hidden: int) -> list[tuple]:
+def operand_shapes(
+    name: str, attrs, data: tuple, hidden: int, is_int8: bool = False
+) -> list[tuple]:
     """Return the shapes of the operands of a layer.
 
     Parameters
@@ -128,12 +172,15 @@ def operand_shapes(name: str, attrs, data: tuple, hidden: int) -> list[tuple]:
         The shape of the data, (T, N, I) or, with `batch_first`, (N, T, I). Dimensions may be open.
     hidden : int
         The number of hidden units, H.
+    is_int8 : bool
+        Whether the weights are, and have scales and zero points.
     """
     count, rows = DIRECTIONS[attrs.direction], GATES[name] * hidden
     batch = data[0 if attrs.batch_first else 1]
     states = [(count, batch, hidden)] * states_of(name) if attrs.has_initial_state else []
     bias = (count, bias_gates(name, attrs) * hidden)
-    return [data, (count, rows, data[2]), (count, rows, hidden), bias, *states]
+    others = [*states, *[(batch,)] * has_lengths(attrs), *[(count, rows)] * (4 * is_int8)]
+    return [data, (count, rows, data[2]), (count, rows, hidden), bias, *others]
 
 
 def recurrent_flops(call: OpView) -> int:

@@ -137,7 +137,7 @@ def layout_transform_reason(call: OpView) -> str | None:
 # Importers write these for the end of an axis.
 _TO_THE_END = 2**31 - 1
 # The lines that a pad copies; the runtime refuses more.
-_MAX_LINES = 64
+MAX_LINES = 64
 
 
 def concat_reason(call: OpView) -> str | None:
@@ -173,8 +173,8 @@ def pad_reason(call: OpView) -> str | None:
     if None in widths or any(min(width) < 0 for width in widths):
         return "pad_width is not constant, or is negative"
     lines = sum(map(sum, widths))
-    if mode != "constant" and lines > _MAX_LINES:
-        return f"pad_mode={mode} copies {lines} lines one by one; more than {_MAX_LINES} are slow"
+    if mode != "constant" and lines > MAX_LINES:
+        return f"pad_mode={mode} copies {lines} lines one by one; more than {MAX_LINES} are slow"
     dims = call.args[0].shape
     if mode == "reflect" and any(dim and max(width) >= dim for dim, width in zip(dims, widths)):
         return "pad_width is too large for the reflected data"

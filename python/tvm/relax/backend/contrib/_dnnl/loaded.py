@@ -23,19 +23,32 @@ else that a process does until the first result of a model.
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
+import importlib.util
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 import tvm_ffi
+from tvm.contrib.onednn.cache import key_of_file
+from tvm.contrib.onednn.cache import library as cached_file
 from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
 
 if TYPE_CHECKING:
     from tvm.contrib.onednn.report.offload_report import OffloadReport
 
-__all__ = ["CompiledModel", "dnnl_version", "load_model", "num_threads", "set_num_threads"]
+__all__ = [
+    "CompiledModel",
+    "cached_model",
+    "dnnl_version",
+    "load_model",
+    "num_threads",
+    "set_num_threads",
+]
 
 MOST_SHAPES = 16
 # Allocators of the virtual machine. The pooled one never frees memory.
@@ -169,6 +182,88 @@ def load_model(path: str | os.PathLike) -> CompiledModel:
     if not library.implements_function("vm_load_executable"):
         raise ValueError(f"{path} is not a library of a Relax module")
     return machine(library)
+
+
+def cached_model(
+    path: str | os.PathLike,
+    *,
+    folder: str | os.PathLike,
+    shape: Mapping | None = None,
+    target=None,
+    **options,
+) -> CompiledModel:
+    """Compile an ONNX file once for all processes that share a folder, and load the library.
+
+    If the library is in the folder, neither TVM nor the package `onnx` is imported. The cache key
+    is a digest of the file and the other arguments, of the libraries and the version of TVM, of
+    oneDNN, this backend and `onnx`, of the PassContext if TVM is imported, and of the features of
+    the CPU. See `cached_library` for the folder, and for modules.
+
+    Parameters
+    ----------
+    path : str | os.PathLike
+        The ONNX file. A file with external data is imported to compute the key.
+    folder : str | os.PathLike
+        The cache. Libraries are code: give write access only to users who may run code as you.
+    shape : Mapping | None
+        As for `from_onnx`.
+    target : tvm.target.Target | str | None
+        The target that TVM compiles for. Default: `host_target()`.
+    options
+        Those of `partition_for_dnnl`.
+
+    Returns
+    -------
+    model : CompiledModel
+        The model, without a report.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `compile`.
+    OSError
+        The file cannot be read; or the library is not cached and cannot be written.
+
+    Examples
+    --------
+    >>> model = tvm_dnnl.cached_model("model.onnx", folder="models", shape={"batch": 1})
+    """
+    settings = (repr(sorted((shape or {}).items())), str(target), *_versions())
+    api = Path(__file__).parents[1]
+    key = key_of_file(path, api, _libraries(), options, *settings)
+    if key is not None:
+
+        def write(library):
+            from .. import dnnl  # imports TVM
+
+            model = dnnl.compile(path, shape=shape, target=target, **options)
+            model.export_library(library)
+
+        return load_model(cached_file(folder, key, write))
+    from .. import dnnl
+
+    mod, target = dnnl.from_onnx(path, shape), target or dnnl.host_target()
+    return load_model(dnnl.cached_library(mod, folder=folder, target=target, **options))
+
+
+def _versions() -> Iterator[str]:
+    """Yield the versions of the packages that import and compile models."""
+    for name in ("apache-tvm", "onnx"):
+        try:
+            yield importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield ""
+    yield dnnl_version()
+
+
+def _libraries() -> Iterator[Path]:
+    """Yield the libraries of TVM and those beside this backend."""
+    folders = (
+        Path(importlib.util.find_spec("tvm").origin).parent / "lib",
+        Path(__file__).parents[1],
+    )
+    for folder in folders:
+        yield from folder.glob("*.so*")
 
 
 def _load_module(path: str):

@@ -28,7 +28,14 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 from tvm import relax, te, tirx
-from tvm.contrib.onednn.policy.rules.recurrent import DIRECTIONS, GATES, GRU, LSTM
+from tvm.contrib.onednn.policy.rules.recurrent import (
+    DIRECTIONS,
+    GATES,
+    GRU,
+    LSTM,
+    has_lengths,
+    state_operands,
+)
 from tvm.script.ir_builder import IRBuilder
 from tvm.script.ir_builder import tirx as T
 
@@ -69,9 +76,8 @@ def _layer(name: str, attrs: SimpleNamespace, operands: list[te.Tensor]) -> list
     data, hidden = operands[0], operands[2].shape[-1]
     count = DIRECTIONS[attrs.direction]
     state = (count, data.shape[0 if attrs.batch_first else 1], hidden)
-    states = 2 if name == LSTM else 1
-    dtypes = [each.dtype for each in operands[4:]] or [data.dtype] * states
-    shapes = [(*data.shape[:2], count * hidden), *[state] * states]
+    dtypes = _state_dtypes(name, attrs, operands)
+    shapes = [(*data.shape[:2], count * hidden), *[state] * len(dtypes)]
 
     def body(inputs, outputs):
         inputs, outputs = ([T.buffer_proxy(each) for each in group] for group in (inputs, outputs))
@@ -87,6 +93,12 @@ def _layer(name: str, attrs: SimpleNamespace, operands: list[te.Tensor]) -> list
     return list(results)
 
 
+def _state_dtypes(name: str, attrs, operands: Sequence[te.Tensor]) -> list[str]:
+    """Return the types of the last states: those of the initial ones."""
+    initial = state_operands(name, attrs, operands)
+    return [each.dtype for each in initial or operands[:1] * (2 if name == LSTM else 1)]
+
+
 class _Direction:
     """Writes the loops of one direction of a layer.
 
@@ -96,13 +108,17 @@ class _Direction:
 
     def __init__(self, name, attrs, tensors, inputs, outputs, direction):
         self.name, self.attrs, self.direction = name, attrs, direction
-        self.data, self.weight, self.recurrent_weight, self.bias, *self.initial = inputs
+        self.data, self.weight, self.recurrent_weight, self.bias, *others = inputs
+        self.initial = state_operands(name, attrs, inputs)
+        # Scales and zero points of both weights.
+        self.quantization = others[-4:] if tensors[1].dtype == "int8" else ()
+        self.lengths = others[len(self.initial)] if has_lengths(attrs) else None
         self.y, *self.last = outputs
         data, weight, recurrent_weight, bias = (each.shape for each in tensors[:4])
         self.steps = data[1 if attrs.batch_first else 0]
         self.inputs, self.hidden = int(weight[2]), int(recurrent_weight[2])
         self.rows, self.bias_rows = int(weight[1]), int(bias[1])
-        self.dtypes = [tensors[0].dtype, *(each.dtype for each in (tensors[4:] or tensors[:1] * 2))]
+        self.dtypes = [tensors[0].dtype, *_state_dtypes(name, attrs, tensors)]
         self.dtype = "float64" if tensors[0].dtype == "float64" else "float32"
 
     def write(self, n: tirx.Var) -> None:
@@ -120,16 +136,40 @@ class _Direction:
             is_reverse = self.attrs.direction == "reverse" or d == 1
             t = self.steps - 1 - step if is_reverse else step
             at = (n, t) if self.attrs.batch_first else (t, n)
-            self.multiply_data(gates, at)
-            self.step(gates, states, scratch)
-            with T.serial(0, self.hidden) as j:
-                self.y[(*at, j + d * self.hidden)] = states[0][j].astype(self.dtypes[0])
+            if self.lengths is None:
+                self.write_step(gates, states, scratch, at)
+            else:
+                with T.If(t < self.lengths[n].astype(t.ty.dtype)):
+                    with T.Then():
+                        self.write_step(gates, states, scratch, at)
+                    with T.Else():
+                        with T.serial(0, self.hidden) as j:
+                            zero = tirx.const(0.0, self.dtypes[0])
+                            self.y[(*at, j + d * self.hidden)] = zero
         with T.serial(0, self.hidden) as j:
             for result, state, dtype in zip(self.last, states, self.dtypes[1:]):
                 result[d, n, j] = state[j].astype(dtype)
 
+    def write_step(self, gates, states, scratch, at) -> None:
+        """Write a step, and its result."""
+        self.multiply_data(gates, at)
+        self.step(gates, states, scratch)
+        with T.serial(0, self.hidden) as j:
+            y = states[0][j].astype(self.dtypes[0])
+            self.y[(*at, j + self.direction * self.hidden)] = y
+
     def wide(self, value):
         return value.astype(self.dtype)
+
+    def weight_at(self, weight, row, k):
+        """Return an element of a weight, dequantized."""
+        value = self.wide(weight[self.direction, row, k])
+        if not self.quantization:
+            return value
+        first = 0 if weight is self.weight else 2
+        scale, zero_point = self.quantization[first : first + 2]
+        shifted = value - self.wide(zero_point[self.direction, row])
+        return shifted * self.wide(scale[self.direction, row])
 
     def multiply_data(self, gates, at) -> None:
         """Write the bias, and what the data are multiplied by, to the gates."""
@@ -138,15 +178,14 @@ class _Direction:
             gates[row] = self.wide(self.bias[d, row])
         with T.serial(0, self.rows) as row:
             with T.serial(0, self.inputs) as k:
-                product = self.wide(self.data[(*at, k)]) * self.wide(self.weight[d, row, k])
+                product = self.wide(self.data[(*at, k)]) * self.weight_at(self.weight, row, k)
                 gates[row] = gates[row] + product
 
     def multiply_state(self, gates, state, rows, begin=0, target=0) -> None:
         """Add the state, multiplied by some rows of its weight, to the gates from `target` on."""
-        d = self.direction
         with T.serial(0, rows) as row:
             with T.serial(0, self.hidden) as k:
-                weight = self.wide(self.recurrent_weight[d, row + begin, k])
+                weight = self.weight_at(self.recurrent_weight, row + begin, k)
                 gates[row + target] = gates[row + target] + state[k] * weight
 
     def step(self, gates, states, scratch) -> None:

@@ -45,6 +45,9 @@ def unrolled(node: Node, *args: relay.Expr) -> relay.Tuple:
         Its operands.
     """
     attrs, (data, weight, recurrent, bias, *initial) = node.attrs, args
+    dtype = node.type[0].dtype
+    if node.operands[1].type.dtype != dtype:
+        weight, recurrent = (relay.cast(each, dtype) for each in (weight, recurrent))
     if attrs.batch_first:
         data = relay.transpose(data, [1, 0, 2])
     steps = node.operands[0].type.dims[1 if attrs.batch_first else 0]

@@ -80,8 +80,8 @@ dnnl::memory::desc ResultDesc(const Dims& dims, dnnl::memory::data_type dtype) {
 }
 
 template <typename T>
-HostKernel KernelOf(const AttentionShape& shape, bool has_mask, bool mask_is_float,
-                    int64_t threads) {
+HostKernel KernelOf(const AttentionShape& shape, int num_masks,
+                    const std::array<bool, kAttentionMasks>& mask_is_float, int64_t threads) {
   return [=](void* const* addresses) {
     AttentionData<T> data;
     data.query = static_cast<const T*>(addresses[0]);
@@ -89,7 +89,8 @@ HostKernel KernelOf(const AttentionShape& shape, bool has_mask, bool mask_is_flo
     data.value = static_cast<const T*>(addresses[2]);
     data.workspace = static_cast<float*>(addresses[3]);
     data.result = static_cast<T*>(addresses[4]);
-    data.mask = has_mask ? addresses[5] : nullptr;
+    data.masks = {};
+    std::copy(addresses + 5, addresses + 5 + num_masks, data.masks.begin());
     data.mask_is_float = mask_is_float;
     data.threads = threads;
     Attention(shape, data);
@@ -119,10 +120,11 @@ Types InferAttention(const NodeReader& node, const Types& inputs) {
       << ToText(key) << " and values of " << ToText(value);
   CORE_CHECK(query[1] % key[1] == 0) << node.Where() << ": " << query[1]
                                      << " heads are no multiple of " << key[1] << " heads of keys";
-  if (inputs.size() > 3) {
-    const Dims scores = {query[0], query[1], query[2], key[2]}, &mask = inputs[3].shape;
-    CORE_CHECK(inputs[3].dtype == kFloat32 || inputs[3].dtype == dtype)
-        << node.Where() << ": the mask is " << ToText(inputs[3]) << ", expected: float32 or "
+  const Dims scores = {query[0], query[1], query[2], key[2]};
+  for (size_t i = 3; i < inputs.size(); ++i) {
+    const Dims& mask = inputs[i].shape;
+    CORE_CHECK(inputs[i].dtype == kFloat32 || inputs[i].dtype == dtype)
+        << node.Where() << ": the mask is " << ToText(inputs[i]) << ", expected: float32 or "
         << ToText(dtype);
     CORE_CHECK(mask.size() <= rank &&
                BroadcastDims(node, "a mask and scores", mask, scores) == scores)
@@ -174,19 +176,19 @@ void LowerAttention(const NodeReader& node, PlanBuilder* plan) {
                             {DNNL_ARG_SRC_2, value},
                             {DNNL_ARG_WORKSPACE, workspace},
                             {DNNL_ARG_DST, dst}};
-  const bool has_mask = node.NumRootInputs() > 3;
-  bool mask_is_float = true;
-  if (has_mask) {
-    const Tensor mask = WithRows(node, plan, plan->Input(node, 3));
-    mask_is_float = mask.dtype() == dnnl::memory::data_type::f32;
+  const int num_masks = node.NumRootInputs() - 3;
+  std::array<bool, kAttentionMasks> mask_is_float{};
+  for (int i = 0; i < num_masks; ++i) {
+    const Tensor mask = WithRows(node, plan, plan->Input(node, 3 + i));
+    mask_is_float[i] = mask.dtype() == dnnl::memory::data_type::f32;
     const Dims strides = BroadcastStrides(mask, {q[0], q[1], q[2], k[2]});
-    std::copy(strides.begin(), strides.end(), shape.mask.begin());
-    args.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, mask);
+    std::copy(strides.begin(), strides.end(), shape.masks[i].begin());
+    args.emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(i) | DNNL_ARG_SRC_1, mask);
   }
   plan->EmitKernel(node, "attention",
                    dst.dtype() == dnnl::memory::data_type::f32
-                       ? KernelOf<float>(shape, has_mask, mask_is_float, threads)
-                       : KernelOf<uint16_t>(shape, has_mask, mask_is_float, threads),
+                       ? KernelOf<float>(shape, num_masks, mask_is_float, threads)
+                       : KernelOf<uint16_t>(shape, num_masks, mask_is_float, threads),
                    std::move(args));
   plan->SetOutput(node, dst);
 }

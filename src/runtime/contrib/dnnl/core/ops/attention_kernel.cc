@@ -172,14 +172,17 @@ DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& 
   std::fill(work.sums, work.sums + task.rows * shape.value_width, 0.f);
 }
 
-/*! \brief Add the mask to a block of scores of a row. */
+/*! \brief Add a mask to a block of scores of a row, whose indices are `at`. */
 template <int W, typename T>
-DNNL_INLINE void AddMaskOfRow(const AttentionShape& shape, const AttentionData<T>& data, int64_t at,
-                              int64_t count, float* scores) {
-  if (data.mask_is_float) {
-    AddMask<W>(static_cast<const float*>(data.mask) + at, shape.mask[3], count, scores);
+DNNL_INLINE void AddMaskOfRow(const AttentionShape& shape, const AttentionData<T>& data, int mask,
+                              const std::array<int64_t, 4>& at, int64_t count, float* scores) {
+  const std::array<int64_t, 4>& strides = shape.masks[mask];
+  int64_t offset = 0;
+  for (int axis = 0; axis < 4; ++axis) offset += at[axis] * strides[axis];
+  if (data.mask_is_float[mask]) {
+    AddMask<W>(static_cast<const float*>(data.masks[mask]) + offset, strides[3], count, scores);
   } else {
-    AddMask<W>(static_cast<const T*>(data.mask) + at, shape.mask[3], count, scores);
+    AddMask<W>(static_cast<const T*>(data.masks[mask]) + offset, strides[3], count, scores);
   }
 }
 
@@ -192,10 +195,9 @@ DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>
   alignas(64) float base[kRows] = {}, factor[kRows] = {};
   for (int64_t r = 0; r < task.rows; ++r) {
     float* scores = work.scores + r * kKeys;
-    if (data.mask != nullptr) {
-      const int64_t at = task.batch * shape.mask[0] + rows.head[r] * shape.mask[1] +
-                         rows.query[r] * shape.mask[2] + first * shape.mask[3];
-      AddMaskOfRow<W>(shape, data, at, count, scores);
+    for (int mask = 0; mask < kAttentionMasks && data.masks[mask] != nullptr; ++mask) {
+      AddMaskOfRow<W>(shape, data, mask, {task.batch, rows.head[r], rows.query[r], first}, count,
+                      scores);
     }
     const int64_t seen = std::clamp<int64_t>(rows.Keys(shape, r) - first, 0, count);
     const float now = std::max(work.maximum[r], LargestScore<W>(seen, end, scores));

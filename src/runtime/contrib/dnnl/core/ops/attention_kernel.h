@@ -31,6 +31,9 @@
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
+/*! \brief The most masks that are added to the scores. */
+constexpr int kAttentionMasks = 2;
+
 /*! \brief Rows of queries that share a block of keys, and keys of a block. */
 constexpr int64_t kAttentionRows = 64, kAttentionKeys = 64;
 
@@ -42,8 +45,11 @@ struct AttentionShape {
   int64_t batch, heads, kv_heads, queries, keys, width, value_width;
   /*! \brief Of batch, head and row; the elements of a row are contiguous. */
   std::array<int64_t, 3> query, key, value, result;
-  /*! \brief Of batch, head, query and key: zero where the mask is broadcast; 0 or 1 for the key. */
-  std::array<int64_t, 4> mask;
+  /*!
+   * \brief Of each mask, of batch, head, query and key: zero where it is broadcast; 0 or 1 for the
+   *        key.
+   */
+  std::array<std::array<int64_t, 4>, kAttentionMasks> masks;
   float scale;
   bool is_causal;
   ZeroRows zeros;
@@ -64,8 +70,8 @@ struct AttentionData {
   const T* key;
   const T* value;
   /*! \brief nullptr for none; of floats where `mask_is_float`, else of T. */
-  const void* mask;
-  bool mask_is_float;
+  std::array<const void*, kAttentionMasks> masks;
+  std::array<bool, kAttentionMasks> mask_is_float;
   T* result;
   /*! \brief AttentionWorkspace() floats for each of `threads`. */
   float* workspace;

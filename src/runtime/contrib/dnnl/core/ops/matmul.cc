@@ -100,7 +100,7 @@ MatMul::primitive_desc Describe(const NodeReader& node, PlanBuilder* plan,
   const bool is_constant = plan->IsConstant(operands.weights);
   if (is_constant && operands.is_flat && !operands.int8) {
     const auto shared = SharedWeightLayout(*plan, operands.weights.md.permute_axes({1, 0}));
-    const auto desc = shared ? create(SrcDesc(operands), shared.permute_axes({1, 0}))
+    const auto desc = shared ? create(SrcDesc(operands), shared->permute_axes({1, 0}))
                              : MatMul::primitive_desc();
     if (desc && IsBlockGemm(desc)) return desc;
   }
@@ -243,7 +243,7 @@ bool LowerRows(const NodeReader& node, PlanBuilder* plan) {
   };
   typename As::Primitive::primitive_desc desc;
   if (const auto shared = SharedWeightLayout(*plan, weights.md)) {
-    desc = describe_as(shared, /*allow_empty=*/true);
+    desc = describe_as(*shared, /*allow_empty=*/true);
   }
   if (!desc || !IsBlockGemm(desc)) desc = describe_as(AnyDesc(weights.md), false);
   // Of one column the vector code of an inner_product is faster than blocks: 128x1024 by 1024x1

@@ -32,9 +32,11 @@
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #define DNNL_HAS_VNNI 1
+#define DNNL_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
 #include <immintrin.h>
 #else
 #define DNNL_HAS_VNNI 0
+#define DNNL_VNNI
 #endif
 
 #include "cpu_clones.h"
@@ -47,7 +49,7 @@ namespace {
 constexpr int kUnits = 16;
 
 /*! \brief Zero, but NaN if an element is not finite. */
-float ZeroOrNaN(const float* row, int64_t size) {
+DNNL_VNNI float ZeroOrNaN(const float* row, int64_t size) {
   float sums[16] = {};
   int64_t i = 0;
   for (; i + 16 <= size; i += 16) {
@@ -56,6 +58,12 @@ float ZeroOrNaN(const float* row, int64_t size) {
   for (; i < size; ++i) sums[0] += row[i] * 0.f;
   float sum = 0;
   for (float each : sums) sum += each;
+  return sum;
+}
+
+DNNL_VNNI int32_t SumOf(const uint8_t* values, int64_t size) {
+  int32_t sum = 0;
+  for (int64_t i = 0; i < size; ++i) sum += values[i];
   return sum;
 }
 
@@ -73,9 +81,8 @@ void QuantizeRow(const float* row, int64_t size, uint8_t* values, QuantizedRow* 
   QuantizeToUint8(row, size, scale, zero_point, values);
   // Of weights that are zero.
   for (int64_t i = size; i < PaddedToQuads(size); ++i) values[i] = 0;
-  int32_t total = 0;
-  for (int64_t i = 0; i < size; ++i) total += values[i];
-  const auto steps = static_cast<float>(total - static_cast<int32_t>(size) * zero_point);
+  const auto size32 = static_cast<int32_t>(size);
+  const auto steps = static_cast<float>(SumOf(values, size) - size32 * zero_point);
   *result = {values, scale, zero_point, scale * steps + ZeroOrNaN(row, size)};
 }
 
@@ -84,9 +91,8 @@ namespace {
 
 /*! \brief AddInt8Products for R rows and P gates. */
 template <int R, int P>
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni"))) void AddTile(
-    const QuantizedRow* rows, const RecurrentWeights& weights, int64_t column, int64_t apart,
-    int64_t quads, float* sums, int64_t row_stride) {
+DNNL_VNNI void AddTile(const QuantizedRow* rows, const RecurrentWeights& weights, int64_t column,
+                       int64_t apart, int64_t quads, float* sums, int64_t row_stride) {
   __m512i total[R][P];
   const int8_t* panels[P];
   for (int p = 0; p < P; ++p) {

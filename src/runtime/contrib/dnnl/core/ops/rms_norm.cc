@@ -21,16 +21,72 @@
  * \file src/runtime/contrib/dnnl/core/ops/rms_norm.cc
  * \brief Normalization by the root of the mean of squares, along the last axis.
  */
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "../exec/parallel.h"
 #include "../op_table.h"
 #include "rows.h"
 #include "types.h"
+// The last one.
+#include "cpu_clones.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
+
+/*! \brief Normalize a row; without factors if gamma is null. The result may be the row itself. */
+DNNL_FOR_CPUS void NormalizeRow(const float* row, const float* gamma, int64_t count, float epsilon,
+                                float* result) {
+  // So many floats are a few vectors of any CPU.
+  constexpr int kPartial = 64;
+  float sums[kPartial] = {};
+  int64_t k = 0;
+  for (; k + kPartial <= count; k += kPartial) {
+    for (int i = 0; i < kPartial; ++i) sums[i] += row[k + i] * row[k + i];
+  }
+  for (int half = kPartial / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  float sum = sums[0];
+  for (; k < count; ++k) sum += row[k] * row[k];
+  const float root = 1.f / std::sqrt(sum / static_cast<float>(count) + epsilon);
+  if (gamma == nullptr) {
+    for (int64_t i = 0; i < count; ++i) result[i] = row[i] * root;
+  } else {
+    for (int64_t i = 0; i < count; ++i) result[i] = row[i] * root * gamma[i];
+  }
+}
+
+/*!
+ * \brief Normalize float32 in one pass, with the same code for any number of rows: oneDNN has
+ * primitives for the squares, their mean and the product, and generates code for each number.
+ */
+void LowerInOnePass(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix) {
+  const bool has_gamma = node.NumRootInputs() > 1;
+  const Tensor dst = plan->NewTensor(matrix.md);
+  PlanBuilder::Args args = {{DNNL_ARG_SRC, matrix}, {DNNL_ARG_DST, dst}};
+  if (has_gamma) args.emplace_back(DNNL_ARG_SCALE, PlainFloats(node, plan, plan->Input(node, 1)));
+  const int64_t rows = matrix.dims()[0], columns = matrix.dims()[1];
+  const auto epsilon = static_cast<float>(node.Get<double>("epsilon"));
+  // A thread is worth some 10 us.
+  const int64_t grain = std::max<int64_t>(1, 65536 / columns);
+  const auto run = [=](void* const* addresses) {
+    const auto* from = static_cast<const float*>(addresses[0]);
+    auto* to = static_cast<float*>(addresses[1]);
+    const auto* gamma = has_gamma ? static_cast<const float*>(addresses[2]) : nullptr;
+    ParallelFor(rows, grain, [&](int64_t first, int64_t end) {
+      for (int64_t row = first; row < end; ++row) {
+        NormalizeRow(from + row * columns, gamma, columns, epsilon, to + row * columns);
+      }
+    });
+  };
+  plan->EmitKernel(node, "rms_norm", run, args);
+  plan->OfferInPlace(DNNL_ARG_SRC);
+  plan->SetOutput(node, plan->Reshaped(node, dst, node.OutDims()));
+}
 
 /*! \brief 1 / sqrt(mean(x * x) + epsilon), one number for each row, in float32. */
 Tensor InverseRoots(const NodeReader& node, PlanBuilder* plan, const Tensor& matrix) {
@@ -71,6 +127,10 @@ Types InferRMSNorm(const NodeReader& node, const Types& inputs) {
 
 void LowerRMSNorm(const NodeReader& node, PlanBuilder* plan) {
   const Tensor matrix = plan->Plain(node, FlattenRows(node, plan, plan->Input(node, 0)));
+  if (matrix.dtype() == dnnl::memory::data_type::f32) {
+    LowerInOnePass(node, plan, matrix);
+    return;
+  }
   const Tensor roots = InverseRoots(node, plan, matrix);
   PlanBuilder::Args args = {{DNNL_ARG_SRC_0, matrix}, {DNNL_ARG_SRC_1, roots}};
   dnnl::primitive_attr attr = PlanBuilder::NewAttr();

@@ -35,7 +35,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 /*! \brief The layout that oneDNN prefers for one row, if it has blocked code for that. */
-dnnl::memory::desc LayoutForOneRow(const dnnl::engine& engine, const dnnl::memory::desc& matrix) {
+std::optional<dnnl::memory::desc> LayoutForOneRow(const dnnl::engine& engine,
+                                                  const dnnl::memory::desc& matrix) {
   // The choice must not depend on what the plan is for.
   const ThreadScope one_thread(1);
   const Dims dims = matrix.get_dims();
@@ -46,26 +47,28 @@ dnnl::memory::desc LayoutForOneRow(const dnnl::engine& engine, const dnnl::memor
   const dnnl::inner_product_forward::primitive_desc desc(
       engine, dnnl::prop_kind::forward_inference, src, AnyDesc(matrix), dst,
       PlanBuilder::NewAttr(), /*allow_empty=*/true);
-  return desc && IsBlockGemm(desc) ? desc.weights_desc() : dnnl::memory::desc();
+  if (!desc || !IsBlockGemm(desc)) return std::nullopt;
+  return desc.weights_desc();
 }
 
 }  // namespace
 
-dnnl::memory::desc SharedWeightLayout(const PlanBuilder& plan, const dnnl::memory::desc& matrix) {
+std::optional<dnnl::memory::desc> SharedWeightLayout(const PlanBuilder& plan,
+                                                     const dnnl::memory::desc& matrix) {
   /*! \brief Narrow matrices are small, and would be padded. */
   constexpr int64_t kFewestColumns = 64;
   using Key = std::tuple<int64_t, int64_t, dnnl::memory::data_type>;
-  static auto* layouts = new std::map<Key, dnnl::memory::desc>;
+  static auto* layouts = new std::map<Key, std::optional<dnnl::memory::desc>>;
   static auto* mutex = new ForkSafeMutex;
   const Dims dims = matrix.get_dims();
-  if (!plan.shares_weights() || dims.size() != 2 || dims[0] < kFewestColumns) return {};
+  if (!plan.shares_weights() || dims.size() != 2 || dims[0] < kFewestColumns) return std::nullopt;
   const Key key{dims[0], dims[1], matrix.get_data_type()};
   {
     const std::lock_guard<ForkSafeMutex> lock(*mutex);
     const auto it = layouts->find(key);
     if (it != layouts->end()) return it->second;
   }
-  const dnnl::memory::desc layout = LayoutForOneRow(plan.engine(), matrix);
+  const std::optional<dnnl::memory::desc> layout = LayoutForOneRow(plan.engine(), matrix);
   const std::lock_guard<ForkSafeMutex> lock(*mutex);
   return layouts->emplace(key, layout).first->second;
 }

@@ -23,13 +23,15 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_WEIGHT_LAYOUT_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_WEIGHT_LAYOUT_H_
 
+#include <optional>
+
 #include "../plan/builder.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*!
  * \brief The layout of a constant matrix of which a graph with open dimensions keeps one packed
- * copy, for one row and for many; empty if each plan packs the matrix as oneDNN prefers.
+ * copy, for one row and for many; nothing if each plan packs the matrix as oneDNN prefers.
  *
  * oneDNN's choice depends on the number of rows, but not its speed. On AVX-512, it reads blocks of
  * 64 columns for 1 row and for 128 or more, and blocks of 32 in between. With one thread, the times
@@ -37,7 +39,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
  *
  * \param matrix (columns, inputs)
  */
-dnnl::memory::desc SharedWeightLayout(const PlanBuilder& plan, const dnnl::memory::desc& matrix);
+std::optional<dnnl::memory::desc> SharedWeightLayout(const PlanBuilder& plan,
+                                                     const dnnl::memory::desc& matrix);
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -323,7 +323,7 @@ void PlanBuilder::FinishConstants() {
       buffer.data.reset();
       continue;
     }
-    if (owns_constants_) Share(&buffer);
+    if (owns_constants_ && !buffer.is_shared) Share(&buffer);
     plan_->constant_bytes += buffer.bytes;
     if (buffer.is_shared) plan_->constant_bytes_shared += buffer.bytes;
   }

@@ -93,6 +93,11 @@ def _masks(node: Node, query, keys, past_length, mask, bias):
     return bias, mask, causal
 
 
+def _half(past, index: int):
+    """Return the keys or the values of a past. It may be empty, which ops of oneDNN may not be."""
+    return te.compute(past.shape[1:], lambda *at: past[(index, *at)], name="past")
+
+
 class Attention(OnnxOpConverter):
     """Converts Attention of com.microsoft, and of ai.onnx since opset 23.
 
@@ -121,9 +126,7 @@ class Attention(OnnxOpConverter):
             batch, _, _, size = node.shape(key)
             past_length = node.shape(past)[3]
             past = node.checked(past, [2, batch, heads, past_length, size], "past")
-            past_key, past_value = (
-                node.emit(relax.op.squeeze(part, [0])) for part in node.split(past, 2, 0)
-            )
+            past_key, past_value = (node.compute(_half, past, index) for index in (0, 1))
             key = with_past(node, past_key, key, past_length, "past")
             value = with_past(node, past_value, value, past_length, "past")
         masks = _masks(node, query, node.shape(key)[2], past_length, mask, attention_bias)

@@ -235,7 +235,7 @@ def hidden(distance, dtype: str, window: int):
     return tirx.Select(is_hidden, tirx.const(lowest(dtype), dtype), tirx.const(0.0, dtype))
 
 
-def attend(node: Node, query, key, value, masks=(), scale=None, softcap: float = 0.0):
+def attend(node: Node, query, key, value, masks=(), scale=None, softcap=0.0, is_checked=True):
     """Emit an attention as two matmuls and a softmax.
 
     Parameters
@@ -250,6 +250,9 @@ def attend(node: Node, query, key, value, masks=(), scale=None, softcap: float =
         None or 0 for 1 / sqrt(size).
     softcap : float
         The bound of the scores, in front of the masks; 0 for none.
+    is_checked : bool
+        Whether sizes of keys and values that are not provably equal are compared at run time. That
+        is an op of its own, between two partitions.
 
     Returns
     -------
@@ -262,8 +265,9 @@ def attend(node: Node, query, key, value, masks=(), scale=None, softcap: float =
     if heads % groups or node.shape(value)[1] != groups:
         node.refuse(f"{heads} query heads of {groups} key heads, {node.shape(value)[1]} of values")
     keys, depth = node.shape(key)[2], node.shape(value)[3]
-    key = node.checked(key, [batch, groups, keys, size], "a key")
-    value = node.checked(value, [batch, groups, keys, depth], "a value")
+    if is_checked:
+        key = node.checked(key, [batch, groups, keys, size], "a key")
+        value = node.checked(value, [batch, groups, keys, depth], "a value")
     # The queries of a group are rows of one matmul, so the keys are not repeated.
     grouped = [batch, groups, heads // groups * queries]
     query = query if groups == heads else node.reshape(query, [*grouped, size])

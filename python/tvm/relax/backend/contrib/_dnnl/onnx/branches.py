@@ -17,9 +17,9 @@
 """The branches of an ONNX `If`, as functions that `relax.If` calls.
 
 TVM's importer adds most ops of both branches to the function around the `If`, so both are computed
-in each run. The functions are public, because `RunCodegen` skips partitions in private ones. They are
-not inlined, because `StaticPlanBlockMemory` of TVM 0.27 lets one branch use memory that is allocated
-in the other.
+in each run. The functions are public, because `RunCodegen` skips partitions in private ones. They
+are not inlined, because `StaticPlanBlockMemory` of TVM 0.27 lets one branch use memory that the
+other allocates.
 """
 
 from __future__ import annotations

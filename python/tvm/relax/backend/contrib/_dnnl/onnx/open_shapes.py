@@ -47,6 +47,12 @@ def import_model(model) -> tvm.IRModule:
     """Import a prepared model, with TVM's importer if that is able to."""
     opsets = {each.domain: each.version for each in model.opset_import}
     opset = opsets.get("", opsets.get("ai.onnx", 1))
+    for node in model.graph.node:
+        if node.op_type in ("Loop", "Scan"):
+            raise tvm.error.OpNotImplemented(
+                f"ONNX {node.op_type}, node {node.name or node.output[0]}: the number of "
+                "iterations is not constant or too large; fix the shapes of the inputs"
+            )
     # TVM prints the operator that it fails for, also if the second way is without an error.
     with contextlib.redirect_stdout(io.StringIO()):
         try:

@@ -87,6 +87,9 @@ class RecurrentLayer:
         Whether the forget gate of an LSTM is one minus its input gate.
     linear_before_reset : bool
         Whether the reset gate of a GRU is applied after the matmul.
+    quantized : tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...] | None
+        The values, (D, I, G * H) and (D, H, G * H), scale and zero point of both weights, where
+        those above are dequantized.
     """
 
     op: str
@@ -106,6 +109,7 @@ class RecurrentLayer:
     clip: float | None = None
     input_forget: bool = False
     linear_before_reset: bool = False
+    quantized: tuple | None = None
 
 
 class _Reader:
@@ -160,7 +164,7 @@ def _text(shape):
 _REMEDY = "give the shapes of the model's inputs, such as from_onnx(model, shape={'input': [...]})"
 
 
-def read_layer(op, bb, inputs, attr, params, weights=None) -> RecurrentLayer:
+def read_layer(op, bb, inputs, attr, params, quantized=None) -> RecurrentLayer:
     """Read a node.
 
     Parameters
@@ -169,8 +173,8 @@ def read_layer(op, bb, inputs, attr, params, weights=None) -> RecurrentLayer:
         "LSTM", "GRU" or "RNN".
     bb, inputs, attr, params
         Those of a converter.
-    weights : tuple[np.ndarray, np.ndarray] | None
-        The weights, where they are not those of the node.
+    quantized : tuple | None
+        The weights, where they are not those of the node, see `RecurrentLayer`.
 
     Raises
     ------
@@ -183,7 +187,10 @@ def read_layer(op, bb, inputs, attr, params, weights=None) -> RecurrentLayer:
         raise reader.refuse(f"direction={name} is not supported")
     directions = _DIRECTIONS[name]
     count, gates = len(directions), _GATES[op]
-    weight, recurrent_weight = weights or (reader.value(1), reader.value(2))
+    if quantized:
+        weight, recurrent_weight = (_dequantized(*each) for each in quantized)
+    else:
+        weight, recurrent_weight = reader.value(1), reader.value(2)
     hidden = number(reader.shape("R", recurrent_weight)[-1])
     if hidden is None or attr.get("hidden_size", hidden) != hidden:
         sizes = f"hidden_size={attr.get('hidden_size')} and R with {hidden} columns"
@@ -217,6 +224,7 @@ def read_layer(op, bb, inputs, attr, params, weights=None) -> RecurrentLayer:
         clip=attr.get("clip"),
         input_forget=bool(attr.get("input_forget", 0)),
         linear_before_reset=op == "GRU" and bool(attr.get("linear_before_reset", 0)),
+        quantized=quantized,
     )
     reason = unrolled_reason(layer)
     if reason is not None and number(steps) is None:
@@ -263,22 +271,33 @@ class RNN(_Recurrent):
 
 
 class DynamicQuantizeLSTM(OnnxOpConverter):
-    """Converts a com.microsoft DynamicQuantizeLSTM node into an LSTM with dequantized weights.
+    """Converts a com.microsoft DynamicQuantizeLSTM node into an LSTM with int8 weights.
 
-    onnxruntime also quantizes the data and, in each step, the state, to 8 bits. Here they stay in
-    float32: the results differ by the error of that quantization.
+    onnxruntime quantizes the data, and in each step the state, with one scale for all sequences;
+    oneDNN's kernel each row on its own, or nothing where that is faster, as for few weights. An
+    LSTM that has to be unrolled computes in float32. The results differ by the error of that
+    quantization.
     """
 
     @classmethod
     def _impl_v1(cls, bb, inputs, attr, params):
         reader = _Reader("DynamicQuantizeLSTM", inputs, attr, params)
-        weights = []
+        quantized = []
         for name, position, scale in (("W", 1, 8), ("R", 2, 10)):
             values = [reader.value(k) for k in (position, scale, scale + 1)]
             if not all(isinstance(value, np.ndarray) for value in values):
                 raise reader.refuse(f"{name}, its scale or its zero point is not constant")
-            weights.append(_dequantized(*values))
-        return _outputs(bb, read_layer("LSTM", bb, inputs, attr, params, tuple(weights)), attr)
+            values[1:] = [_parameters(reader, name, values[0], each) for each in values[1:]]
+            quantized.append(tuple(values))
+        return _outputs(bb, read_layer("LSTM", bb, inputs, attr, params, tuple(quantized)), attr)
+
+
+def _parameters(reader, name: str, values: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+    """Return a scale or zero point, (D,) or (D, G * H); refuse another shape."""
+    if parameters.size not in (len(values), len(values) * values.shape[-1]):
+        shapes = f"{_text(parameters.shape)} does not fit {name} of shape {_text(values.shape)}"
+        raise reader.refuse(f"a scale or zero point of shape {shapes}")
+    return parameters
 
 
 def _dequantized(values, scale, zero_point):

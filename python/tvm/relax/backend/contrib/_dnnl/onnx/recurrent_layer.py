@@ -24,7 +24,6 @@ from tvm.relax import op
 
 from ..reading import constant_of, number
 from ..recurrent_tir import call_layer
-from .recurrent_steps import mask_of
 
 #: Where ONNX has each gate of oneDNN's order: it has i, o, f, c of an LSTM and z, r, h of a GRU.
 _ORDERS = {"LSTM": [0, 2, 3, 1], "GRU": [0, 1, 2], "RNN": [0]}
@@ -45,8 +44,6 @@ def unrolled_reason(layer) -> str | None:
     for name in ("peepholes", "clip"):
         if getattr(layer, name) is not None:
             return f"it has {name}"
-    if layer.lengths is not None and not _is_masked(layer):
-        return "it has sequence_lens"
     if layer.input_forget:
         return "it has input_forget"
     constants = [layer.weight, layer.recurrent_weight]
@@ -54,47 +51,6 @@ def unrolled_reason(layer) -> str | None:
     if not all(isinstance(each, np.ndarray) for each in constants):
         return "its weights are not constant"
     return None
-
-
-def _is_masked(layer) -> bool:
-    """Whether the layer is one op though its sequences have lengths, see `_Masked`."""
-    is_float32 = layer.data.ty.dtype.dtype == "float32"
-    return layer.op == "GRU" and number(layer.steps) is not None and is_float32
-
-
-class _Masked:
-    """A GRU whose sequences have lengths.
-
-    The data have one more input, which is 1 past the end of a sequence and saturates the update
-    gate: the state stays as it is, in both directions.
-    """
-
-    #: The pre-activation of a gate past the end.
-    SATURATED = 1e30
-
-    def __init__(self, bb, layer):
-        self.bb, self.layer = bb, layer
-        self.mask, self.zero = mask_of(bb, layer), relax.const(0.0, "float32")
-
-    def data(self) -> relax.Expr:
-        """Return the data, with zeros past the end, and the input that says where that is."""
-        emit, shape = self.bb.emit, self.layer.data.ty.shape.values
-        # What is past the end may be NaN.
-        data = emit(op.where(self.mask, self.layer.data, self.zero))
-        one = relax.const(1.0, "float32")
-        past = emit(op.where(self.mask, self.zero, one))
-        past = emit(op.broadcast_to(past, [*shape[:2], 1]))
-        return emit(op.concat([data, past], 2))
-
-    def weight(self, values: np.ndarray) -> np.ndarray:
-        """Return the weight of the data in oneDNN's order, with a column for the new input."""
-        column = np.zeros((*values.shape[:2], 1), values.dtype)
-        column[:, : self.layer.hidden_size] = self.SATURATED
-        return np.concatenate([values, column], 2)
-
-    def result(self, y: relax.Expr) -> relax.Expr:
-        """Return the states of all steps, which are zero past the end."""
-        return self.bb.emit(op.where(self.mask, y, self.zero))
 
 
 def one_op(bb: relax.BlockBuilder, layer) -> list[relax.Expr]:
@@ -117,17 +73,21 @@ def one_op(bb: relax.BlockBuilder, layer) -> list[relax.Expr]:
         attrs["linear_before_reset"] = layer.linear_before_reset
     if layer.op == "RNN":
         attrs["activation"] = layer.activations[0][0].name
-    data, weight = layer.data, _ordered(layer.op, layer.weight)
-    masked = None if layer.lengths is None else _Masked(bb, layer)
-    if masked is not None:
-        data, weight = masked.data(), masked.weight(weight)
-    weights = weight, _ordered(layer.op, layer.recurrent_weight)
-    operands = [data, *(constant_of(each, dtype) for each in weights)]
-    operands.append(constant_of(_bias(layer), "float64" if dtype == "float64" else "float32"))
-    call = call_layer(bb, f"dnnl.{layer.op.lower()}", [*operands, *initial], attrs)
-    results = bb.emit(call)
+    quantization = _quantization(layer) if dtype == "float32" else None
+    if quantization is None:
+        weights = [layer.weight, layer.recurrent_weight]
+        weights = [constant_of(_ordered(layer.op, each), dtype) for each in weights]
+    else:
+        weights, quantization = quantization
+    bias = constant_of(_bias(layer), "float64" if dtype == "float64" else "float32")
+    operands = [layer.data, *weights, bias, *initial]
+    if layer.lengths is not None:
+        attrs["has_lengths"] = True
+        is_constant = isinstance(layer.lengths, np.ndarray)
+        operands.append(constant_of(layer.lengths, "int32") if is_constant else layer.lengths)
+    operands += quantization or []
+    results = bb.emit(call_layer(bb, f"dnnl.{layer.op.lower()}", operands, attrs))
     y, *states = (bb.emit(relax.TupleGetItem(results, k)) for k in range(len(results.ty.fields)))
-    y = y if masked is None else masked.result(y)
     if count == 1:
         y = bb.emit(op.expand_dims(y, axis + 1))
     else:
@@ -141,6 +101,29 @@ def _ordered(name: str, values: np.ndarray) -> np.ndarray:
     """Return the gates along the second axis in oneDNN's order."""
     gates = np.split(values, len(_ORDERS[name]), 1)
     return np.concatenate([gates[k] for k in _ORDERS[name]], 1)
+
+
+def _quantization(layer) -> tuple[list, list] | None:
+    """Return the int8 weights of a quantized layer, and their scales and zero points.
+
+    Returns
+    -------
+    weights : list[relax.Constant]
+        In oneDNN's order: the weight, (D, G * H, I), and the recurrent weight, (D, G * H, H).
+    parameters : list[relax.Constant]
+        The scale and the zero point of each weight, (D, G * H).
+    """
+    if layer.quantized is None:
+        return None
+    weights, parameters = [], []
+    for values, scale, zero_point in layer.quantized:
+        shift = 128 if values.dtype == np.uint8 else 0
+        values = (values.astype("int32") - shift).transpose(0, 2, 1)
+        weights.append(constant_of(_ordered(layer.op, values), "int8"))
+        for each, dtype in ((scale, "float32"), (zero_point.astype("int32") - shift, "int32")):
+            rows = np.broadcast_to(each.reshape(len(values), -1), values.shape[:2])
+            parameters.append(constant_of(_ordered(layer.op, rows), dtype))
+    return weights, parameters
 
 
 def _bias(layer) -> np.ndarray:

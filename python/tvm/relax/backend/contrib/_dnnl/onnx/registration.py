@@ -34,6 +34,7 @@ _FAMILIES = (
     "quantized_matmul",
     "recurrent",
     "rotary",
+    "sequences",
     "transformer",
 )
 

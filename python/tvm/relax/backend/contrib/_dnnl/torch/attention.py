@@ -54,7 +54,9 @@ def _attention(node, importer):
         lengths = [attention.shape(each)[2] for each in (query, key)]
         dtype = query.ty.dtype.dtype
         later = causal_mask(attention, *lengths, 0, dtype) if causal else None
-        out = attend(attention, query, key, value, (bias, later), scale)
+        # PyTorch has compared the sizes when it exported the program.
+        operands = query, key, value
+        out = attend(attention, *operands, (bias, later), scale, is_checked=False)
     else:
         rows = [emit(relax.op.permute_dims(x, [0, 2, 1, 3])) for x in (query, key, value)]
         mask = "TopLeft" if causal else None

@@ -1,0 +1,139 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Recurrent layers in float32, bfloat16 and int8, beside onnxruntime and OpenVINO."""
+
+import contextlib
+import json
+
+import numpy as np
+
+from scripts import options, table
+from scripts.bench import measure, rows
+from scripts.bench.worker import Worker
+from scripts.console import Console
+from scripts.errors import SetupError
+from scripts.files import write_atomically
+from scripts.layout import Layout, PluginLayout
+
+# By name: op, direction, steps, inputs and hidden units, of one sequence.
+LAYERS = {
+    "LSTM 40 > 64, 50 steps": ("LSTM", "forward", 50, 40, 64),
+    "LSTM 256 > 256, 20 steps": ("LSTM", "forward", 20, 256, 256),
+    "LSTM 512 > 512, 20 steps": ("LSTM", "forward", 20, 512, 512),
+    "LSTM 1024 > 1024, 1 step": ("LSTM", "forward", 1, 1024, 1024),
+    "BiLSTM 256 > 512, 20 steps": ("LSTM", "bidirectional", 20, 256, 256),
+    "GRU 40 > 64, 50 steps": ("GRU", "forward", 50, 40, 64),
+    "GRU 512 > 512, 20 steps": ("GRU", "forward", 20, 512, 512),
+    "RNN 512 > 512, 20 steps": ("RNN", "forward", 20, 512, 512),
+}
+OURS = "relax"
+RUNTIMES = {OURS: "Relax", "onnxruntime": "onnxruntime", "openvino": "OpenVINO"}
+FORMAT = "dnnl-bench-recurrent-1"
+_HEADER = [
+    "layer", "precision", "ops on\noneDNN", "import\ns", "partition\ns", "build\ns",
+    "largest\nerror", "ms", "onnxruntime\nms", "ours /\ntheirs", "OpenVINO\nms",
+    "ours /\ntheirs",
+]  # fmt: skip
+
+
+def _cases(args):
+    """Yield the cases: the name of a layer and a precision."""
+    for name, (op, *_) in LAYERS.items():
+        for precision in args.precision or ("float32", "bfloat16", "int8"):
+            # quantize_dynamic quantizes no other layer.
+            if precision in ("float32", "bfloat16") or (precision == "int8" and op == "LSTM"):
+                yield name, precision
+
+
+def _has(runtime, precision):
+    """Whether a runtime has a precision: OpenVINO has no DynamicQuantizeLSTM."""
+    missing = {"onnxruntime": "bfloat16", "openvino": "int8"}
+    return missing.get(runtime) != precision
+
+
+def _measure(workers, folder, name, precision, args):
+    """Return the row of a case."""
+    op, direction, steps, inputs, hidden = LAYERS[name]
+    path = f"{folder}/{op}-{direction}-{inputs}-{hidden}"
+    workers[OURS].ask("save", f"{path}.onnx", op, direction, inputs, hidden)
+    workers[OURS].ask("quantize", f"{path}.onnx", f"{path}-int8.onnx")
+    shape, row = (steps, 1, inputs), {"layer": name, "precision": precision}
+    load = (shape, precision if precision != "int8" else "float32", args.threads)
+    reference = ("reference", "onnxruntime", f"{path}.onnx", shape, "float32", args.threads)
+    wanted, _ = workers[OURS].ask("load", *reference)
+    samplers = {}
+    for runtime, worker in workers.items():
+        if not _has(runtime, precision):
+            continue
+        file = f"{path}-int8.onnx" if precision == "int8" else f"{path}.onnx"
+        got, facts = worker.ask("load", runtime, runtime, file, *load)
+        row.update(facts)
+        row[f"{runtime}_error"] = float(np.abs(got - wanted).max())
+        samplers[runtime] = lambda count, worker=worker, key=runtime: worker.ask(
+            "sample", key, count
+        )
+    rounds = measure.take_turns(samplers, args.repeat)
+    for runtime in samplers:
+        row[f"{runtime}_ms"] = measure.Timing.of(sum(rounds[runtime], [])).median
+        row[f"{runtime}_ratio"] = measure.ratio(rounds[OURS], rounds[runtime])
+    return row
+
+
+def render(figures):
+    """Return the table."""
+    cells, last = [], None
+    for row in figures:
+        line = ["" if row["layer"] == last else row["layer"], row["precision"]]
+        line.append(f"{row['offloaded']}/{row['ops']}")
+        line += [rows.digits(row[key]) for key in ("import_s", "partition_s", "build_s")]
+        line += [f"{row[f'{OURS}_error']:.1e}", rows.digits(row[f"{OURS}_ms"])]
+        for runtime in ("onnxruntime", "openvino"):
+            is_there = f"{runtime}_ms" in row
+            line.append(rows.digits(row[f"{runtime}_ms"]) if is_there else "-")
+            line.append(f"{row[f'{runtime}_ratio']:.2f}" if is_there else "-")
+        cells.append(line)
+        last = row["layer"]
+    return table.render(_HEADER, cells, left=2)
+
+
+def main(args):
+    """Run the benchmark; return the exit code."""
+    console, note = Console(), measure.busy_note()
+    chosen = options.choose("backends", args.backends, {name: name for name in RUNTIMES})
+    figures = []
+    with contextlib.ExitStack() as stack:
+        workers = {}
+        for name in dict.fromkeys([OURS, *chosen]):
+            layout = PluginLayout() if name == OURS else Layout()
+            worker = Worker(layout, "scripts.bench.recurrent_worker")
+            workers[name] = stack.enter_context(worker)
+        folder = workers[OURS].ask("folder")
+        cases = list(_cases(args))
+        if not cases:
+            raise SetupError("--recurrent: no layer has such a precision", "omit --precision.")
+        for name, precision in cases:
+            with console.step(f"{name}, {precision}"):
+                figures.append(_measure(workers, folder, name, precision, args))
+    host = measure.host()
+    print(f"\n{host['cpu']}, {args.threads} threads")
+    print(f"{note}\n" if note else "")
+    print(render(figures))
+    if args.json:
+        content = {"format": FORMAT, "host": host, "threads": args.threads, "note": note}
+        content.update(repeat=args.repeat, rows=figures)
+        write_atomically(args.json, json.dumps(content, indent=1) + "\n")
+    return 0

@@ -1,0 +1,160 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""ONNX models of one recurrent layer on one runtime, in a worker process."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+# What others wait with in a loop before their threads sleep.
+REST = 0.05
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+
+
+def save(path, op, direction, inputs, hidden):
+    """Write a model of one layer, time first with open steps and sequences, for one sequence.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    op, direction : str
+        ONNX's op and direction.
+    inputs, hidden : int
+        The inputs and hidden units.
+    """
+    import onnx
+    from onnx import helper, numpy_helper
+
+    count, rows, random = 1 + (direction == "bidirectional"), _GATES[op], np.random.default_rng(0)
+    shapes = {"W": (rows * hidden, inputs), "R": (rows * hidden, hidden), "B": (2 * rows * hidden,)}
+    weights = [
+        numpy_helper.from_array(
+            random.uniform(-1, 1, (count, *shape)).astype("float32") / np.float32(shape[-1] ** 0.5),
+            name,
+        )
+        for name, shape in shapes.items()
+    ]
+    attrs = {"linear_before_reset": 1} if op == "GRU" else {}
+    node = helper.make_node(
+        op, ["X", "W", "R", "B"], ["Y"], hidden_size=hidden, direction=direction, **attrs
+    )
+    x = helper.make_tensor_value_info("X", 1, ("steps", 1, inputs))
+    y = helper.make_tensor_value_info("Y", 1, ("steps", count, 1, hidden))
+    graph = helper.make_graph([node], "layer", [x], [y], weights)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+
+
+def quantize(path, target):
+    """Write the model as onnxruntime's `quantize_dynamic` does."""
+    from onnxruntime import quantization
+
+    quantization.quantize_dynamic(path, target)
+
+
+def _relax(path, shape, precision, threads):
+    import onnx
+    import tvm
+    import tvm_dnnl
+    from tvm import relax
+
+    seconds, model = [time.perf_counter()], onnx.load(path)
+    mod = tvm_dnnl.from_onnx(model, shape={"X": list(shape)})
+    seconds.append(time.perf_counter())
+    mod = tvm_dnnl.partition_for_dnnl(mod, precision=precision)
+    seconds.append(time.perf_counter())
+    report = tvm_dnnl.offload_report(mod)
+    cpu = str(tvm.target.codegen.llvm_get_system_cpu())
+    target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
+    machine = relax.VirtualMachine(
+        tvm.compile(relax.transform.RunCodegen()(mod), target), tvm.cpu()
+    )
+    seconds.append(time.perf_counter())
+    names = ("import_s", "partition_s", "build_s")
+    facts = dict(zip(names, (float(each) for each in np.diff(seconds))))
+    facts.update(ops=report.total, offloaded=report.offloaded)
+    main, tensor = machine["main"], tvm.runtime.tensor
+
+    def prepare(x):
+        x = tensor(x)
+        return lambda: main(x)
+
+    return prepare, lambda result: result.numpy(), facts
+
+
+def _onnxruntime(path, shape, precision, threads):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda x: lambda: session.run(None, {"X": x}), lambda result: result[0], {}
+
+
+def _openvino(path, shape, precision, threads):
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(path)
+    model.reshape({"X": list(shape)})
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": threads,
+        "INFERENCE_PRECISION_HINT": {"float32": "f32", "bfloat16": "bf16"}[precision],
+    }
+    request = core.compile_model(model, "CPU", settings).create_infer_request()
+
+    def prepare(x):
+        return lambda: request.infer({"X": x}, share_inputs=True)
+
+    return prepare, lambda result: np.array(next(iter(result.values()))), {}
+
+
+_LOADERS = {"relax": _relax, "onnxruntime": _onnxruntime, "openvino": _openvino}
+_RUNS: dict = {}
+
+
+def load(key, runtime, path, shape, precision, threads):
+    """Load a model for an input; return its output for that, and figures of the preparation."""
+    prepare, output, facts = _LOADERS[runtime](path, shape, precision, threads)
+    x = np.random.default_rng(1).uniform(-1, 1, shape).astype("float32")
+    _RUNS[key] = prepare(x)
+    return output(_RUNS[key]()), facts
+
+
+def sample(key, repeat):
+    """Time runs, once the threads of other processes sleep; return seconds."""
+    run, seconds = _RUNS[key], []
+    time.sleep(REST)
+    for k in range(repeat + 3):
+        begin = time.perf_counter()
+        run()
+        if k >= 3:
+            seconds.append(time.perf_counter() - begin)
+    return seconds
+
+
+def folder():
+    """Return where the models are."""
+    from scripts.layout import ROOT
+
+    path = Path(ROOT) / "build/recurrent"
+    path.mkdir(parents=True, exist_ok=True)
+    return str(path)

@@ -1,0 +1,109 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The benchmark of first answers: its turns and tables, and one real process."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+from scripts import cli, options
+from scripts.bench import first, first_worker
+from scripts.errors import SetupError
+
+SECONDS = {"relax-library": 0.1, "onnxruntime": 0.2, "openvino": 0.4}
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Let processes be answered at once, and return what they were asked."""
+    words = []
+
+    def ask(runtime, what, *rest):
+        words.append((runtime, what))
+        if runtime not in SECONDS:
+            raise first.NoAnswer("takes more than 120 s")
+        each = SECONDS[runtime] * len(words) / len(first_worker.STAGES)
+        stages = dict.fromkeys(first_worker.STAGES, each)
+        return {"seconds": stages, "cpu": stages, "peak_mb": 100.0}
+
+    # Other tests of this process may have imported TVM.
+    monkeypatch.setattr(options, "limit_threads", lambda threads: None)
+    monkeypatch.setattr(first, "_ask", ask)
+    return words
+
+
+def test_table(asked, own_model, tmp_path, capsys):
+    path = tmp_path / "figures.json"
+    argv = ["bench", "--first", own_model, "--shape", "x=3,8", "--repeat", "3"]
+    assert cli.run([*argv, "--json", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "first run" in out and "OpenVINO, its cache: takes more than 120 s" in out
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content["format"] == first.FORMAT and content["rounds"] == 3
+    rows = {row["runtime"]: row for row in content["rows"]}
+    assert list(rows) == list(first.TITLES)
+    assert rows["relay-file"]["reason"] == "takes more than 120 s"
+    ours = rows["relax-library"]
+    stages = sum(ours[stage] for stage in first_worker.STAGES)
+    assert ours["samples"] == 3 and ours["total"] == ours["cpu"] == pytest.approx(stages)
+    assert 0.3 < ours["of onnxruntime"] < 0.7 and "of openvino" not in rows["openvino"]
+    # The library is written, and each runs once before: files are then in the page cache.
+    assert asked[:2] == [("relax-library", "export"), ("relax-library", "main")]
+    turns = [runtime for runtime, _ in asked[-3 * len(SECONDS) :]]
+    there = list(SECONDS)
+    assert turns == [*there, *reversed(there), *there]
+
+
+@pytest.mark.parametrize(
+    "argv, words",
+    [
+        (["--first", "--precision", "int8"], "--first does not go with --precision"),
+        (["--first", "--relax"], "--first does not go with --relax"),
+        (["--first", "--models", "no-such"], "there is no model 'no-such'"),
+        (["--first", "--backends", "no-such"], "there is no 'no-such'"),
+    ],
+    ids=["precision", "relax", "models", "backends"],
+)
+def test_options(asked, argv, words):
+    with pytest.raises(SetupError, match=words):
+        cli.run(["bench", *argv])
+
+
+def test_a_process(own_model, tmp_path):
+    inputs = {"x": np.ones((3, 8), "float32"), "index": np.zeros(2, "int64")}
+    model = first.Model.write("own", "own", own_model, inputs, tmp_path)
+    figures = first.answer("onnxruntime", model, 1)
+    assert list(figures["seconds"]) == list(figures["cpu"]) == list(first_worker.STAGES)
+    assert min(figures["seconds"].values()) > 0 and figures["peak_mb"] > 20
+    figures, reasons = first.sample(["onnxruntime"], model, 1, 2)
+    assert len(figures["onnxruntime"]) == 2 and not reasons
+
+
+def test_a_process_that_fails(tmp_path, monkeypatch):
+    path = tmp_path / "none.onnx"
+    model = first.Model.write("none", "none", path, {"x": np.ones(1)}, tmp_path)
+    figures, reasons = first.sample(["onnxruntime"], model, 1, 2)
+    assert not figures and "none.onnx" in reasons["onnxruntime"]
+
+    def run(*words, timeout, **_):
+        raise subprocess.TimeoutExpired("python", timeout)
+
+    monkeypatch.setattr(first.subprocess, "run", run)
+    with pytest.raises(first.NoAnswer, match="takes more than 120 s"):
+        first.answer("onnxruntime", model, 1)
