@@ -23,6 +23,7 @@ commits. The tree is only read; it may have the patch set or not.
 from __future__ import annotations
 
 import configparser
+import difflib
 import re
 import shutil
 import subprocess
@@ -34,6 +35,7 @@ from pathlib import Path
 
 from scripts import options
 from scripts.errors import SetupError
+from scripts.patchset import growth
 from scripts.patchset.apply import Plan, make_plan
 from scripts.patchset.patch_set import PatchSet, no_settings
 from scripts.patchset.tree import ABSENT, State, Tree
@@ -105,7 +107,58 @@ def commits_of(plan: Plan, series) -> list:
             f"add their folder to a commit in {SERIES}.",
             "\n".join(homeless),
         )
+    _grow(commits, plan, series)
     return [commit for commit in commits.values() if commit.states]
+
+
+def _grow(commits, plan, series):
+    """Give each commit the rows of a table whose functions it brings."""
+    tables = series[series.sections()[0]].get("grows", "").split()
+    order = {name: number for number, name in enumerate(commits)}
+    for table in tables:
+        states = {
+            path: state
+            for commit in commits.values()
+            for path, state in commit.states.items()
+            if path.endswith((".cc", ".h")) and state != ABSENT
+        }
+        definers = growth.definers(table, {p: s.data.decode() for p, s in states.items()})
+        first = owner(series, table)
+        complete, previous = commits[first].states.pop(table), None
+        for name in list(commits)[order[first] :]:
+            later = {f for f, path in definers.items() if order[owner(series, path)] > order[name]}
+            state = complete._replace(data=growth.without(complete.data.decode(), later).encode())
+            if state != previous:
+                commits[name].states[table] = previous = state
+
+
+def sizes_of(commits: list, originals: dict) -> list:
+    """Count the lines that each commit adds and removes."""
+    now = dict(originals)
+    sizes = []
+    for commit in commits:
+        added = removed = 0
+        for path, state in commit.states.items():
+            before, after = (s.data.splitlines() for s in (now.get(path, ABSENT), state))
+            blocks = difflib.SequenceMatcher(None, before, after, False).get_matching_blocks()
+            same = sum(block.size for block in blocks) if before and after else 0
+            added += len(after) - same
+            removed += len(before) - same
+            now[path] = state
+        sizes.append((added, removed))
+    return sizes
+
+
+def describe(commits: list, originals: dict) -> str:
+    """Write a table of the commits: files, test files among them, lines added and removed."""
+    rows = ["     files tests   added removed"]
+    total = [0, 0]
+    for number, (commit, size) in enumerate(zip(commits, sizes_of(commits, originals)), 1):
+        tests = sum(path.startswith("tests/") for path in commit.states)
+        counts = f"{len(commit.states):5} {tests:5} {size[0]:7} {size[1]:7}"
+        rows.append(f"{number:4} {counts}  {commit.subject}")
+        total = [total[0] + size[0], total[1] + size[1]]
+    return "\n".join([*rows, f"{'total':16} {total[0]:7} {total[1]:7}"])
 
 
 def add_arguments(parser):
@@ -132,9 +185,8 @@ def main(args, patch_set=None) -> int:
             )
         plan = make_plan(tree, patch_set)
     commits = commits_of(plan, series)
+    print(describe(commits, plan.originals))
     if args.dry_run:
-        for commit in commits:
-            print(f"{commit.subject}: {len(commit.states)} files")
         return 0
     with tempfile.TemporaryDirectory(prefix="export-pr-") as folder:
         _export(plan, commits, series[series.sections()[0]], Path(folder), out)

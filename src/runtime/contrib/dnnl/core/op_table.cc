@@ -96,9 +96,8 @@ constexpr Family Reshape(Types (*infer)(const NodeReader&, const Types&)) {
 }
 
 // Keep in step with the rows of python/tvm/contrib/onednn/policy/table.py; a test
-// compares the two.
+// compares the two. Columns: name, inputs (min, max), family, algorithm, its parameters.
 const OpSpec kOps[] = {
-    // name, inputs (min, max), family, algorithm, its parameters
     {"nn.conv1d", 2, 2, kConv},
     {"nn.conv2d", 2, 2, kConv},
     {"nn.conv3d", 2, 2, kConv},

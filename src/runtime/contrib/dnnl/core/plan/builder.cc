@@ -86,11 +86,6 @@ dnnl::primitive_attr PlanBuilder::NewAttr() {
   return attr;
 }
 
-int PlanBuilder::AddBuffer(Buffer buffer) {
-  plan_->buffers.push_back(std::move(buffer));
-  return static_cast<int>(plan_->buffers.size()) - 1;
-}
-
 void PlanBuilder::AddInput(const Edge& edge) {
   const auto& [shape, dtype] = edge.argument.type;
   const Dims dims = ToDims(shape, edge.argument.name, /*may_be_empty=*/true);
@@ -301,14 +296,6 @@ PlanBuilder::Mark PlanBuilder::Here() const {
           changes_.size(),       plan_->scratchpad_bytes, keeps_blocks_};
 }
 
-void PlanBuilder::ForgetTensors(const Mark& mark) {
-  const auto is_new = [&mark](int index) { return index >= static_cast<int>(mark.tensors); };
-  for (auto& [buffer, tensors] : tensors_of_buffer_) {
-    tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_new), tensors.end());
-  }
-  plan_->tensors.resize(mark.tensors);
-}
-
 void PlanBuilder::BackTo(const Mark& mark) {
   const auto is_new = [&mark](int buffer) { return buffer >= static_cast<int>(mark.buffers); };
   ForgetTensors(mark);
@@ -343,11 +330,6 @@ void PlanBuilder::BackTo(const Mark& mark) {
   plan_->scratchpad_bytes = mark.scratchpad_bytes;
   keeps_blocks_ = mark.keeps_blocks;
   ForgetOffers(mark);
-}
-
-void PlanBuilder::ForgetOffers(const Mark& mark) {
-  while (!offers_.empty() && offers_.back().step >= mark.steps) offers_.pop_back();
-  any_layout_.erase(any_layout_.lower_bound(mark.steps), any_layout_.end());
 }
 
 bool PlanBuilder::HasReferenceSince(const Mark& mark) const {

@@ -243,7 +243,10 @@ class PlanBuilder {
   void EmitReorder(const std::string& node, const Tensor& from, const Tensor& to);
   /*! \brief The index in Plan::tensors of this tensor, added when it is new. */
   int TensorIndex(const Tensor& tensor);
-  int AddBuffer(Buffer buffer);
+  int AddBuffer(Buffer buffer) {
+    plan_->buffers.push_back(std::move(buffer));
+    return static_cast<int>(plan_->buffers.size()) - 1;
+  }
   /*! \brief The value in the wanted layout: itself, or a reordered copy. */
   Tensor Reordered(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want,
                    bool is_weight);

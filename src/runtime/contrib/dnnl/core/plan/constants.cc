@@ -256,6 +256,19 @@ void PlanBuilder::RunNow(const Mark& mark) {
   ForgetOffers(mark);
 }
 
+void PlanBuilder::ForgetTensors(const Mark& mark) {
+  const auto is_new = [&mark](int index) { return index >= static_cast<int>(mark.tensors); };
+  for (auto& [buffer, tensors] : tensors_of_buffer_) {
+    tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_new), tensors.end());
+  }
+  plan_->tensors.resize(mark.tensors);
+}
+
+void PlanBuilder::ForgetOffers(const Mark& mark) {
+  while (!offers_.empty() && offers_.back().step >= mark.steps) offers_.pop_back();
+  any_layout_.erase(any_layout_.lower_bound(mark.steps), any_layout_.end());
+}
+
 Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want, bool is_weight) {
   Buffer buffer(BufferKind::kConstant, want.get_size());
   const auto [root, offset] = plan_->Locate(value.buffer);
