@@ -216,9 +216,9 @@ def main(args):
 
         return text.main(args)
     if args.first:
-        from scripts.bench import first
+        from scripts.bench import first_table
 
-        return first.main(args)
+        return first_table.main(args)
     # After the threads are set: these import tvm.
     import tvm
     from tvm.relay.op.contrib import dnnl
