@@ -220,9 +220,9 @@ def main(args):
 
         return text.main(args)
     if args.first:
-        from scripts.bench import first
+        from scripts.bench import first_table
 
-        return first.main(args)
+        return first_table.main(args)
     if args.recurrent:
         from scripts.bench import recurrent
 

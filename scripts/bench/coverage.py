@@ -59,10 +59,12 @@ def main(args):
         options.limit_threads(args.threads)
         from scripts.bench import packages, tasks
 
-        if args.by_task:
+        code = 0
+        if args.packages:
+            code = packages.main(args, Layout().build / "models", Console())
+        if args.write or args.by_task:
             tasks.write()
-            return 0
-        return packages.main(args, Layout().build / "models", Console())
+        return code
     # After the arguments are parsed: these import tvm.
     from dnnl_tests.models import work, workloads
     from tvm.relay.op.contrib import dnnl

@@ -20,31 +20,21 @@ Each sample is a fresh process, stage by stage: the interpreter's start, the imp
 compiling the model, and the first run. The runtimes take turns. Files are in the page cache.
 """
 
-import contextlib
 import dataclasses
 import json
 import os
 import statistics
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from scripts import options, table
-from scripts.bench import first_worker, measure, rows
-from scripts.console import Console
-from scripts.errors import SetupError
-from scripts.files import write_atomically
+from scripts.bench import first_worker, measure
 from scripts.layout import ROOT, Layout, PluginLayout
 from scripts.runner import tail
 from scripts.setup.variables import variables
 
-FORMAT = "dnnl-bench-first-1"
-# Networks of the tests, and parts of the names of models of packages.
-MODELS = "cls,mobilenet_v2,bert,nudenet,silero_vad_16k_sequence"
-MOST_ROUNDS = 7
 # Seconds after which a process is stopped.
 LIMIT = 120
 # By runtime: what people call it.
@@ -60,15 +50,6 @@ TITLES = {
 }
 # Those that the ratios are to.
 PEERS = ("onnxruntime", "openvino")
-_HEADER = [
-    "model",
-    "runtime",
-    *(f"{name}\nms" for name in first_worker.STAGES),
-    "total\nms",
-    "CPU\nms",
-    "peak\nMB",
-    *(f"of {TITLES[name].split(',')[0]}'s\ntotal" for name in PEERS),
-]
 
 
 @dataclasses.dataclass
@@ -206,75 +187,3 @@ def rows_of(model, figures, reasons):
 
 def _median(seconds):
     return 1e3 * statistics.median(seconds)
-
-
-def render(measured):
-    """Return the table of rows."""
-    cells, last = [], None
-    for row in measured:
-        first = "" if row["title"] == last else row["title"]
-        last = row["title"]
-        if "reason" in row:
-            cells.append([first, TITLES[row["runtime"]], *"-" * (len(_HEADER) - 2)])
-            continue
-        columns = [*first_worker.STAGES, "total", "cpu", "peak_mb"]
-        ratios = [f"{row[key]:.2f}" if key in row else "" for key in map("of {}".format, PEERS)]
-        figures = [rows.digits(row[key]) for key in columns]
-        cells.append([first, TITLES[row["runtime"]], *figures, *ratios])
-    return table.render(_HEADER, cells, left=2)
-
-
-def _chosen(args, folder):
-    """Yield the models that the user named, with their inputs."""
-    from dnnl_tests.models import workloads
-
-    from scripts.bench import packages, peers
-
-    if args.model:
-        workload = peers.own_workload(args.model, args.shape)
-        yield Model.write(args.model, workload.title, args.model, workload.inputs(), folder / "own")
-        return
-    place = Layout().build / "models"
-    known = {packages.named(path.relative_to(place)): path for path in place.rglob("*.onnx")}
-    for name in options.names(args.models or MODELS):
-        if name in workloads.WORKLOADS:
-            each = workloads.WORKLOADS[name]
-            yield Model.write(name, each.title, each.onnx_path(), each.inputs(), folder / name)
-            continue
-        titles = sorted(title for title in known if name in title)
-        if not titles:
-            raise SetupError(
-                f"--models: there is no model {name!r}",
-                f"name one of {', '.join(workloads.WORKLOADS)}, or a part of: {', '.join(known)}.",
-            )
-        for title in titles:
-            path = known[title]
-            shapes = packages.shapes_of(path.relative_to(place))
-            inputs = packages.inputs_of(peers.own_workload(str(path), shapes).model)
-            each = folder / title.replace("/", "-").replace(": ", "-")
-            yield Model.write(title, title, str(path), inputs, each)
-
-
-def main(args):
-    """Run the benchmark; return the exit code."""
-    console, note = Console(), measure.busy_note()
-    chosen = options.choose("backends", args.backends, {name: name for name in TITLES})
-    rounds, measured = min(args.repeat, MOST_ROUNDS), []
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="first-"))
-        for model in _chosen(args, Path(folder)):
-            with console.step(model.title):
-                results = sample(chosen, model, args.threads, rounds, console.note)
-            measured += rows_of(model, *results)
-    host = measure.host()
-    print(f"\n{host['cpu']}, {args.threads} threads, medians of {rounds} processes")
-    print(f"{note}\n" if note else "")
-    print(render(measured))
-    for row in measured:
-        if "reason" in row:
-            print(f"{row['title']}, {TITLES[row['runtime']]}: {row['reason']}")
-    if args.json:
-        content = {"format": FORMAT, "host": host, "threads": args.threads}
-        content.update(rounds=rounds, note=note, rows=measured)
-        write_atomically(args.json, json.dumps(content, indent=1) + "\n")
-    return 0

@@ -283,10 +283,7 @@ def main(args, folder, console):
         reports.append(f"\n{name}\n{getattr(rest[0], 'report', rest[0])}")
     print(table.render(titles, rows))
     if args.write:
-        from scripts.bench import tasks
-
         write(markdown(explained, header, more), marks=RELAX_MARKS if args.relax else MARKS)
-        tasks.write()
     for name, cells in explained:
         why = cells[len(titles) - 1 - len(more)]
         if why:

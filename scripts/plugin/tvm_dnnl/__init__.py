@@ -105,8 +105,8 @@ def _load_library():
 
     if "tvm" not in sys.modules:
         # As `import tvm` does, which finds them opened.
-        for path in _runtime_libraries():
-            ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        for path, mode in zip(_runtime_libraries(), (ctypes.RTLD_GLOBAL, ctypes.RTLD_LOCAL)):
+            ctypes.CDLL(str(path), mode)
     if tvm_ffi.get_global_func("runtime.DNNLJSONRuntimeCreate", allow_missing=True) is not None:
         raise ImportError(
             "this TVM has a oneDNN backend already: either it was built with USE_DNNL, or another "

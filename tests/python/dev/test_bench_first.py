@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from scripts import cli, options
-from scripts.bench import first, first_worker
+from scripts.bench import first, first_table, first_worker
 from scripts.errors import SetupError
 
 SECONDS = {"relax-library": 0.1, "onnxruntime": 0.2, "openvino": 0.4}
@@ -55,7 +55,7 @@ def test_table(asked, own_model, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "first run" in out and "OpenVINO, its cache: takes more than 120 s" in out
     content = json.loads(path.read_text(encoding="utf-8"))
-    assert content["format"] == first.FORMAT and content["rounds"] == 3
+    assert content["format"] == first_table.FORMAT and content["rounds"] == 3
     rows = {row["runtime"]: row for row in content["rows"]}
     assert list(rows) == list(first.TITLES)
     assert rows["relay-file"]["reason"] == "takes more than 120 s"
