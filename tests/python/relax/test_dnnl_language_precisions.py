@@ -26,6 +26,7 @@ import tvm_dnnl
 from dnnl_modules import partitions
 from dnnl_tests.models import llama
 from onnx import TensorProto, numpy_helper
+from tvm_dnnl._dnnl import codegen
 from tvm_dnnl._dnnl.onnx.block_quantized import unpack_weight
 
 from scripts.bench import text, text_worker
@@ -79,6 +80,14 @@ def test_a_model_in_each_precision(precision, tmp_path):
     assert partitions(tvm_dnnl.partition_for_dnnl(mod, **options)) == 1
     library = tmp_path / "model.so"
     tvm_dnnl.compile(mod, **options).export_library(library)
+    if precision == "int8":
+        # Each weight is kept once.
+        shapes = [w.dims for w in model.graph.initializer if w.data_type == TensorProto.INT8]
+        size = sum(int(np.prod(shape)) for shape in shapes if len(shape) == 2)
+        generated = codegen.generate(tvm_dnnl.partition_for_dnnl(mod))
+        kept = generated.attrs["const_name_to_constant"].values()
+        kept = [each for each in kept if str(each.dtype) == "int8" and len(each.shape) == 2]
+        assert sum(int(np.prod(each.shape)) for each in kept) == size
     onnx.save(dequantized(model), tmp_path / "expected.onnx")
     reference = text_worker.Decoder(
         generate.onnxruntime_decoder(tmp_path / "expected.onnx", 1), CONFIG

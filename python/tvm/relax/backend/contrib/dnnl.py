@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING
 
 import tvm
 import tvm_ffi
-from tvm import relax
 from tvm.contrib.onednn import cache, interrupts
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
@@ -41,6 +40,7 @@ from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 
 from ._dnnl import compiled, pipeline, registration
+from ._dnnl.codegen import generate
 from ._dnnl.compiled import host_target
 from ._dnnl.loaded import (
     cached_model,
@@ -331,8 +331,8 @@ def cached_library(
     key = cache.key_of(tvm, Path(__file__).parent, texts, params, options, str(target))
 
     def write(path):
-        compiled = relax.transform.RunCodegen()(partition_for_dnnl(mod, params, **options))
-        tvm.compile(compiled, target=target).export_library(path)
+        generated = generate(partition_for_dnnl(mod, params, **options))
+        tvm.compile(generated, target=target).export_library(path)
 
     return cache.library(folder, key, write)
 
@@ -378,7 +378,7 @@ def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
         partitioned = partition_for_dnnl(from_exported_program(program), **given)
         report = offload_report(partitioned)
         _LOGGER.info("%d of %d ops run on oneDNN", report.offloaded, report.total)
-        return tvm.compile(relax.transform.RunCodegen()(partitioned), target=target)
+        return tvm.compile(generate(partitioned), target=target)
 
     return Graph(graph_module, build)
 

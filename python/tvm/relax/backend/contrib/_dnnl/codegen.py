@@ -19,9 +19,13 @@
 from __future__ import annotations
 
 import tvm
+from tvm import relax
 
 from .composites import kernel_of_composite
 from .kernels import graph_json
+
+# What a partition's module says that it is.
+KIND = "dnnl_json"
 
 
 def compile_partitions(functions, _options, const_names) -> list:
@@ -32,3 +36,19 @@ def compile_partitions(functions, _options, const_names) -> list:
         text, names = graph_json(func, const_names, kernel_of_composite)
         modules.append(create(str(func.attrs["global_symbol"]), text, names))
     return modules
+
+
+def generate(mod: tvm.IRModule) -> tvm.IRModule:
+    """Run TVM's RunCodegen, and drop the constants that no partition reads.
+
+    RunCodegen keeps all constants of a partition, also those that only the definition of a
+    composite reads, such as a weight in the layout that the model has it in.
+    """
+    mod = relax.transform.RunCodegen()(mod)
+    attrs = mod.attrs or {}
+    modules, constants = (attrs.get(name) for name in ("external_mods", "const_name_to_constant"))
+    if not modules or not constants or any(each.kind != KIND for each in modules):
+        return mod
+    read = {str(name) for each in modules for name in each["get_const_vars"]()}
+    kept = {name: value for name, value in constants.items() if str(name) in read}
+    return mod.with_attr("const_name_to_constant", kept)

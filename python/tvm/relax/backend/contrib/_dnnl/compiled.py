@@ -28,6 +28,7 @@ from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.target import codegen
 
+from .codegen import generate
 from .loaded import machine
 
 
@@ -56,4 +57,4 @@ def compile_partitioned(
 ) -> CompiledModel:
     """Compile a partitioned module."""
     target = host_target() if target is None else target
-    return machine(tvm.compile(relax.transform.RunCodegen()(mod), target=target), report)
+    return machine(tvm.compile(generate(mod), target=target), report)
