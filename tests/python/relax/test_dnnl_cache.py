@@ -20,8 +20,6 @@ How a library is written as a whole, the tests of the Relay side show: the code 
 """
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import onnx

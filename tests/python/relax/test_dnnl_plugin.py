@@ -21,7 +21,6 @@ import tvm_dnnl
 from dnnl_modules import X4, compiled, conv_bias_relu, module, rand, run
 from dnnl_tests.models import onnx_networks
 from dnnl_tests.onnx_models import onnx_model
-from onnx import TensorProto, helper
 
 from scripts import cli
 from scripts.bench.worker import Worker
