@@ -27,7 +27,7 @@ def test_models_of_packages(own_model, monkeypatch):
 
 def test_coverage_says_which_pass_runs(own_model, tmp_path, monkeypatch, capsys):
     notes = []
-    monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
+    monkeypatch.setattr(Console, "note", lambda self, text, *_: notes.append(text))
     flags = dict.fromkeys(
         ["write", "time", "report", "packages", "relax", "first", "by_task"], False
     )
