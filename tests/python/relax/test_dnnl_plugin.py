@@ -211,9 +211,9 @@ def test_report_of_a_file(tmp_path, environment):
 
 def test_report_says_what_it_does(tmp_path, monkeypatch):
     notes = []
-    monkeypatch.setattr(Console, "note", lambda self, text: notes.append(text))
+    monkeypatch.setattr(Console, "note", lambda self, text, *_: notes.append(text))
     assert cli.run(["report", "--relax", str(write_model(tmp_path))]) == 0
-    assert notes[0] == "import" and "1 passes, now" in notes[1]
+    assert notes[0] == "import" and any("1 passes, now" in note for note in notes)
 
 
 def test_the_process_that_the_benchmark_asks(tmp_path, environment):

@@ -30,6 +30,7 @@ def _compile_partitions(functions, options, const_names) -> list:
     return compile_partitions(functions, options, const_names)
 
 
+@functools.cache
 def register() -> None:
     """Connect the policy to this TVM, and register the code generator if the runtime is there."""
     cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))
