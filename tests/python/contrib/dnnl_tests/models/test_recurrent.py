@@ -184,7 +184,9 @@ def test_open_batch():
     testing.assert_close(testing.run(mod, inputs, executor="vm"), expected, RTOL)
 
 
-@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize(
+    "is_open", [False, pytest.param(True, marks=json_only)], ids=["known", "open"]
+)
 def test_weights_in_bfloat16(monkeypatch, is_open):
     """Those of large layers; data and states stay in float32."""
     if not cpu.computes("bfloat16"):
