@@ -36,7 +36,13 @@ FIRST_ROUNDS = 5
 # The runtimes that are measured beside ours, in the order of these columns.
 PEERS = (peers.prepare_onnxruntime, peers.prepare_openvino)
 # Ends of the paths of models at which OpenVINO 2026.4 ends the process.
-NO_OPENVINO = ("silero_vad_16k_op15.onnx", "silero_vad_half.onnx", "silero_vad_op18_ifless.onnx")
+NO_OPENVINO = (
+    "models/silero_vad.onnx",
+    "data/silero_vad.onnx",
+    "silero_vad_16k_op15.onnx",
+    "silero_vad_half.onnx",
+    "silero_vad_op18_ifless.onnx",
+)
 # Ends of the paths of models of which a shape fits one sampling rate only, which is a constant.
 ONE_RATE = ("data/silero_vad.onnx",)
 # So many partitions need no explanation, and what is no slower than onnxruntime.
