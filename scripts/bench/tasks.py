@@ -42,11 +42,14 @@ TASKS = {
     "image similarity": ("CapSpot: models/sim_model",),
     "file types": ("magika: standard_v3_3/model",),
     "voice activity": (
+        "silero-vad: data/silero_vad",
         "silero-vad: data/silero_vad_16k_op15",
         "silero-vad: data/silero_vad_16k_sequence",
         "silero-vad: data/silero_vad_half",
         "silero-vad: data/silero_vad_op18_ifless",
         "silero-vad: data/silero_vad_openvino_16k",
+        "pipecat-ai: data/silero_vad",
+        "openwakeword: models/silero_vad",
     ),
     "turn detection in a conversation": ("pipecat-ai: data/smart-turn-v3.2-cpu",),
     "wake words": (
@@ -67,8 +70,13 @@ TASKS = {
         "speechmos: pdnsmos_models/sig_bak_ovr",
         "speechmos: plcmos_models/plcmos_v2",
     ),
+    "quality of echo cancellation": (
+        "speechmos: aecmos_models/Run_1663829550_Stage_0",
+        "speechmos: aecmos_models/Run_1663915512_Stage_0",
+        "speechmos: aecmos_models/Run_1668423760_Stage_0",
+    ),
     "music transcription, pitch": ("basic-pitch: icassp_2022/nmp", "swift-f0: swift_f0/model"),
-    "text to speech (diacritics)": ("piper-tts: tashkeel/model",),
+    "text to speech (diacritics)": ("piper-tts: tashkeel/model", "piper-tts: hebrew/nakdimon"),
 }
 _FIRST = tuple(packages.title(each) for each in packages.FIRST)
 _HEADER = (
