@@ -42,6 +42,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief Whether this CPU has the instructions, and ONEDNN_MAX_CPU_ISA allows them. */
 inline bool HasISA(dnnl::cpu_isa wanted) {
+  // Each bit of the numbers that stand for instruction sets is a feature.
   const auto bits = static_cast<unsigned>(wanted);
   return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
 }

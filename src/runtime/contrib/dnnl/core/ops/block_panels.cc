@@ -81,10 +81,7 @@ __attribute__((target("avx512f"))) void MultiplyOnAVX512(const float* weights, i
 
 }  // namespace
 
-bool HasPanelProducts() {
-  constexpr auto kWanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & kWanted) == kWanted;
-}
+bool HasPanelProducts() { return HasISA(dnnl::cpu_isa::avx512_core); }
 
 void MultiplyDataPanels(const float* weights, int64_t channels, int64_t count, const float* panels,
                         int64_t rows, float* dst, int64_t dst_stride) {
