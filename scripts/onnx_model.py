@@ -30,7 +30,7 @@ class OnnxModel:
         import onnx
         from tvm.contrib.onednn.frontend import prepare
 
-        self.path, self.given, self.constants = path, {}, dict(constants)
+        self.path, self.constants = path, dict(constants)
         try:
             self.proto = onnx.load(path)
         except OSError as error:
@@ -41,10 +41,7 @@ class OnnxModel:
             raise SetupError(f"{path} is no ONNX model: {error}", "name another file.") from error
         inputs = prepare.inputs(self.proto)
         self._types = {item.name: item.type.tensor_type for item in inputs}
-        for name, shape in dict(shapes).items():
-            # One size may also be that of a dimension.
-            is_dimension = name not in self._types and len(shape) == 1
-            self.given[name] = shape[0] if is_dimension else shape
+        self.given = prepare.shapes_by_name(self.proto, dict(shapes).items())
         try:
             prepare.set_shapes(self.proto, self.given)
         except ValueError as error:

@@ -22,7 +22,7 @@ import argparse
 
 import onnx
 
-from .prepare import Shape, inputs, load, prepare
+from .prepare import Shape, load, prepare, shapes_by_name
 
 
 def _shape(text: str) -> tuple[str, Shape]:
@@ -51,13 +51,7 @@ def main(words: list[str] | None = None) -> None:
     args = parser.parse_args(words)
     try:
         model = load(args.model)
-        names = {value.name for value in inputs(model)}
-        # One size may also be that of a dimension.
-        shapes = {
-            name: sizes[0] if len(sizes) == 1 and name not in names else sizes
-            for name, sizes in args.shape
-        }
-        onnx.save(prepare(model, shapes), args.prepared)
+        onnx.save(prepare(model, shapes_by_name(model, args.shape)), args.prepared)
     except (OSError, ValueError) as error:
         parser.error(str(error))
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Optional, Union
 
 import numpy as np
@@ -113,6 +113,19 @@ def inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """Return the inputs that are not weights."""
     weights = initializer_names(model.graph)
     return [value for value in model.graph.input if value.name not in weights]
+
+
+def shapes_by_name(
+    model: onnx.ModelProto, shapes: Iterable[tuple[str, Sequence[Dimension]]]
+) -> dict[str, Shape]:
+    """Return shapes of a command line as `prepare` takes them.
+
+    One size is that of a named dimension if no input has the name.
+    """
+    names = {value.name for value in inputs(model)}
+    return {
+        name: sizes[0] if len(sizes) == 1 and name not in names else sizes for name, sizes in shapes
+    }
 
 
 def _text(value: onnx.ValueInfoProto) -> str:
