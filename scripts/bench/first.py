@@ -21,6 +21,7 @@ compiling the model, and the first run. The runtimes take turns. Files are in th
 """
 
 import dataclasses
+import functools
 import json
 import os
 import statistics
@@ -115,7 +116,11 @@ def answer(runtime, model, threads):
     return _ask(runtime, "main", time.monotonic(), runtime, model.paths, threads)
 
 
-def sample(runtimes, model, threads, repeat, note=lambda text: None):
+def _answers(runtime, model, threads, count):
+    return [answer(runtime, model, threads) for _ in range(count)]
+
+
+def sample(runtimes, model, threads, repeat, note=lambda *told: None):
     """Measure first answers of a model.
 
     Parameters
@@ -129,7 +134,7 @@ def sample(runtimes, model, threads, repeat, note=lambda text: None):
     repeat : int
         Processes of each.
     note : callable
-        Is told what runs.
+        Is told what runs; see `Console.note`.
 
     Returns
     -------
@@ -138,7 +143,7 @@ def sample(runtimes, model, threads, repeat, note=lambda text: None):
     reasons : dict of str to str
         By runtime why it is not there.
     """
-    figures, reasons = {}, {}
+    samplers, reasons = {}, {}
     for name in runtimes:
         note(f"prepare {TITLES[name]}")
         try:
@@ -149,12 +154,9 @@ def sample(runtimes, model, threads, repeat, note=lambda text: None):
         except NoAnswer as error:
             reasons[name] = str(error)
         else:
-            figures[name] = []
-    for turn in range(repeat):
-        note(f"round {turn + 1} of {repeat}")
-        for name in list(figures)[:: 1 if turn % 2 == 0 else -1]:
-            figures[name].append(answer(name, model, threads))
-    return figures, reasons
+            samplers[name] = functools.partial(_answers, name, model, threads)
+    turns = measure.take_turns(samplers, repeat, rounds=repeat, note=note)
+    return {name: sum(each, []) for name, each in turns.items()}, reasons
 
 
 def rows_of(model, figures, reasons):

@@ -19,6 +19,7 @@
 Only the standard library is imported here: the rest is part of what is measured.
 """
 
+import importlib
 import json
 import sys
 import time
@@ -27,37 +28,26 @@ import time
 STAGES = ("start", "import", "load", "first run")
 
 
-def _relax_library(paths, inputs, _):
-    import tvm_dnnl
+def _opened_by(module, function, arguments):
+    """Return a runtime whose model a function of the backend opens.
 
-    load = tvm_dnnl.load_model
-    yield "import"
-    model = load(paths["relax-library"])
-    yield "load"
-    model(**inputs)
-    yield "first run"
+    Parameters
+    ----------
+    module, function : str
+        The function, which is part of the import.
+    arguments : callable
+        Returns its arguments for paths and shapes.
+    """
 
+    def runtime(paths, inputs, _):
+        open_model = getattr(importlib.import_module(module), function)
+        yield "import"
+        model = open_model(**arguments(paths, _shapes(inputs)))
+        yield "load"
+        model(**inputs)
+        yield "first run"
 
-def _relax_file(paths, inputs, _):
-    import tvm_dnnl
-
-    compile_model = tvm_dnnl.compile
-    yield "import"
-    model = compile_model(paths["onnx"], shape=_shapes(inputs))
-    yield "load"
-    model(**inputs)
-    yield "first run"
-
-
-def _relax_cache(paths, inputs, _):
-    import tvm_dnnl
-
-    cached_model = tvm_dnnl.cached_model
-    yield "import"
-    model = cached_model(paths["onnx"], folder=paths["relax-cache"], shape=_shapes(inputs))
-    yield "load"
-    model(**inputs)
-    yield "first run"
+    return runtime
 
 
 def _relay_library(paths, inputs, _):
@@ -72,16 +62,6 @@ def _relay_library(paths, inputs, _):
     model.run(**inputs)
     for index in range(model.get_num_outputs()):
         model.get_output(index).numpy()
-    yield "first run"
-
-
-def _relay_file(paths, inputs, _):
-    from tvm.relay.op.contrib import dnnl
-
-    yield "import"
-    model = dnnl.compile(paths["onnx"], shape=_shapes(inputs))
-    yield "load"
-    model(**inputs)
     yield "first run"
 
 
@@ -122,12 +102,25 @@ def _openvino_cache(paths, inputs, threads):
     return _openvino(paths, inputs, threads, paths["openvino-cache"])
 
 
+_RELAX, _RELAY = "tvm_dnnl", "tvm.relay.op.contrib.dnnl"
+
+
+def _file(paths, shapes):
+    return {"model": paths["onnx"], "shape": shapes}
+
+
 RUNTIMES = {
-    "relax-library": _relax_library,
-    "relax-cache": _relax_cache,
-    "relax-file": _relax_file,
+    "relax-library": _opened_by(
+        _RELAX, "load_model", lambda paths, _: {"path": paths["relax-library"]}
+    ),
+    "relax-cache": _opened_by(
+        _RELAX,
+        "cached_model",
+        lambda paths, shapes: dict(path=paths["onnx"], folder=paths["relax-cache"], shape=shapes),
+    ),
+    "relax-file": _opened_by(_RELAX, "compile", _file),
     "relay-library": _relay_library,
-    "relay-file": _relay_file,
+    "relay-file": _opened_by(_RELAY, "compile", _file),
     "onnxruntime": _onnxruntime,
     "openvino": _openvino,
     "openvino-cache": _openvino_cache,
@@ -138,22 +131,8 @@ def _shapes(inputs):
     return {name: value.shape for name, value in inputs.items()}
 
 
-def _export_relax(paths, inputs):
-    import tvm_dnnl
-
-    model = tvm_dnnl.compile(paths["onnx"], shape=_shapes(inputs))
-    model.export_library(paths["relax-library"])
-
-
-def _export_relay(paths, inputs):
-    from tvm.relay.op.contrib import dnnl
-
-    model = dnnl.compile(paths["onnx"], shape=_shapes(inputs))
-    model.export_library(paths["relay-library"])
-
-
-# What writes the files that a runtime loads.
-EXPORTS = {"relax-library": _export_relax, "relay-library": _export_relay}
+# The backend that writes the file which a runtime loads.
+EXPORTS = {"relax-library": _RELAX, "relay-library": _RELAY}
 
 
 def main(begin, name, paths, threads):
@@ -199,7 +178,9 @@ def export(name, paths):
     import numpy as np
 
     with np.load(paths["inputs"]) as file:
-        EXPORTS[name](paths, dict(file))
+        shapes = _shapes(dict(file))
+    backend = importlib.import_module(EXPORTS[name])
+    backend.compile(**_file(paths, shapes)).export_library(paths[name])
 
 
 if __name__ == "__main__":

@@ -22,8 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-# What others wait with in a loop before their threads sleep.
-REST = 0.05
+from scripts.bench import measure
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
@@ -84,11 +83,8 @@ def _relax(path, shape, precision, threads):
     mod = tvm_dnnl.partition_for_dnnl(mod, precision=precision)
     seconds.append(time.perf_counter())
     report = tvm_dnnl.offload_report(mod)
-    cpu = str(tvm.target.codegen.llvm_get_system_cpu())
-    target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
-    machine = relax.VirtualMachine(
-        tvm.compile(relax.transform.RunCodegen()(mod), target), tvm.cpu()
-    )
+    mod = relax.transform.RunCodegen()(mod)
+    machine = relax.VirtualMachine(tvm.compile(mod, tvm_dnnl.host_target()), tvm.cpu())
     seconds.append(time.perf_counter())
     names = ("import_s", "partition_s", "build_s")
     facts = dict(zip(names, (float(each) for each in np.diff(seconds))))
@@ -144,14 +140,8 @@ def load(key, runtime, path, shape, precision, threads):
 
 def sample(key, repeat):
     """Time runs, once the threads of other processes sleep; return seconds."""
-    run, seconds = _RUNS[key], []
-    time.sleep(REST)
-    for k in range(repeat + 3):
-        begin = time.perf_counter()
-        run()
-        if k >= 3:
-            seconds.append(time.perf_counter() - begin)
-    return seconds
+    time.sleep(measure.REST)
+    return measure.sample(_RUNS[key], repeat)
 
 
 def folder():

@@ -11,9 +11,6 @@ from tvm import relax
 from scripts.bench import measure
 from scripts.onnx_model import OnnxModel
 
-# Threads wait for more work in a loop before they sleep: oneDNN's for some 4 ms behind a run.
-REST = 0.05
-
 
 class Model:
     """An ONNX model, compiled for Relax's virtual machine.
@@ -132,7 +129,7 @@ def sample(runs, repeat, warmup):
         The seconds of each run of each round.
     """
     calls = [_MODELS[key].call(inputs) for key, inputs in runs]
-    time.sleep(REST)
+    time.sleep(measure.REST)
     seconds = measure.sample_rounds(calls, repeat, warmup)
-    time.sleep(REST)
+    time.sleep(measure.REST)
     return seconds

@@ -22,11 +22,10 @@ import time
 
 import numpy as np
 
+from scripts.bench.measure import REST
 from scripts.errors import SetupError
 from scripts.language import generate
 
-# What others wait with in a loop before their threads sleep.
-REST = 0.05
 # By precision: OpenVINO's hint. It computes what is not quantized in float32.
 _OPENVINO_HINTS = {"bfloat16": "bf16"}
 
