@@ -208,7 +208,8 @@ def test_weights_in_bfloat16(monkeypatch, is_open):
             dims = each.type.tensor_type.shape.dim
             dims[2 if each.name == "y" else 1].dim_param = "batch"
     mod = dnnl.partition_for_dnnl(*dnnl.from_onnx(model), precision="bfloat16")
-    assert dnnl.offload_report(mod).composites == {"dnnl.lstm": 1}
+    report = dnnl.offload_report(mod)
+    assert report.composites == {"dnnl.lstm": 1} and not report.in_float32
     got = testing.run(mod, inputs, executor="vm" if is_open else "graph")
     # Not by accident equal, and each weight is off by 1 in 2**9 at most.
     assert not np.allclose(got[0], expected[0], rtol=1e-5, atol=1e-6)
@@ -225,6 +226,9 @@ def test_precision():
     options = {"precision": "bfloat16"}
     report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, params, **options))
     assert report.composites == {"dnnl.gru": 1}
+    why = "4608 weights, with fewer than 600000 bfloat16 is slower"
+    assert report.in_float32 == {f"dnnl.gru: {why}": 1}
+    assert f"in float32: 1 x dnnl.gru: {why}" in str(report)
     direct.check(mod, inputs, reference=expected, options=options, rtol=RTOL)
 
 

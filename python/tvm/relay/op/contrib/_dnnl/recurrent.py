@@ -101,6 +101,9 @@ def _native(attrs: dict) -> dict:
 def _plain(attrs) -> tuple[str, SimpleNamespace]:
     """Return the layer's op of the table, and its attributes as plain values."""
     values = {str(key): attrs[key] for key in attrs.keys()}
+    if "op" not in values:
+        message = "a recurrent layer without attributes, which TVM's parser of text drops"
+        raise ValueError(f"{message}: use tvm.ir.save_json and load_json")
     name = str(values.pop("op"))
     return name, SimpleNamespace(
         **{k: str(v) if isinstance(v, str) else int(v) for k, v in values.items()}
