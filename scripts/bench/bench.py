@@ -12,7 +12,7 @@ all threads, as many callers as threads, and what other runtimes offer for many 
 plug-in for Relax, beside Relay. With --busy it is beside processes that keep the CPUs busy. With
 --text it is a language model on the plug-in: prompts, first tokens, further ones, and memory. With
 --first it is the time from the start of a process to its first answer. With --recurrent it is LSTM,
-GRU and RNN layers on the plug-in.
+GRU and RNN layers on both TVMs.
 MODEL.onnx is a file of your own, in the place of the models that are here.
 """
 
@@ -97,7 +97,7 @@ def add_arguments(parser):
         help="measure the first answer of fresh processes, at most 7 of each, stage by stage",
     )
     mode.add_argument(
-        "--recurrent", action="store_true", help="measure recurrent layers on the plug-in"
+        "--recurrent", action="store_true", help="measure recurrent layers on both TVMs"
     )
     parser.add_argument(
         "--tokens",

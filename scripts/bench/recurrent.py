@@ -29,22 +29,30 @@ from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.layout import Layout, PluginLayout
 
-# By name: op, direction, steps, inputs and hidden units, of one sequence.
+# By name: op, direction, steps, inputs, hidden units and number of layers, of one sequence.
 LAYERS = {
     "LSTM 40 > 64, 50 steps": ("LSTM", "forward", 50, 40, 64),
+    "2 x LSTM 40 > 64, 50 steps": ("LSTM", "forward", 50, 40, 64, 2),
+    "BiLSTM 40 > 128, 50 steps": ("LSTM", "bidirectional", 50, 40, 64),
     "LSTM 256 > 256, 20 steps": ("LSTM", "forward", 20, 256, 256),
     "LSTM 512 > 512, 20 steps": ("LSTM", "forward", 20, 512, 512),
     "LSTM 1024 > 1024, 1 step": ("LSTM", "forward", 1, 1024, 1024),
     "BiLSTM 256 > 512, 20 steps": ("LSTM", "bidirectional", 20, 256, 256),
     "GRU 40 > 64, 50 steps": ("GRU", "forward", 50, 40, 64),
+    "BiGRU 40 > 128, 50 steps": ("GRU", "bidirectional", 50, 40, 64),
     "GRU 512 > 512, 20 steps": ("GRU", "forward", 20, 512, 512),
     "RNN 512 > 512, 20 steps": ("RNN", "forward", 20, 512, 512),
 }
-OURS = "relax"
-RUNTIMES = {OURS: "Relax", "onnxruntime": "onnxruntime", "openvino": "OpenVINO"}
-FORMAT = "dnnl-bench-recurrent-1"
+OURS = ("relax", "relay")
+RUNTIMES = {
+    "relax": "Relax",
+    "relay": "Relay",
+    "onnxruntime": "onnxruntime",
+    "openvino": "OpenVINO",
+}
+FORMAT = "dnnl-bench-recurrent-2"
 _HEADER = [
-    "layer", "precision", "ops on\noneDNN", "import\ns", "partition\ns", "build\ns",
+    "layer", "precision", "TVM", "ops on\noneDNN", "import\ns", "partition\ns", "build\ns",
     "largest\nerror", "ms", "onnxruntime\nms", "ours /\ntheirs", "OpenVINO\nms",
     "ours /\ntheirs",
 ]  # fmt: skip
@@ -67,29 +75,31 @@ def _has(runtime, precision):
 
 def _measure(workers, folder, name, precision, args):
     """Return the row of a case."""
-    op, direction, steps, inputs, hidden = LAYERS[name]
-    path = f"{folder}/{op}-{direction}-{inputs}-{hidden}"
-    workers[OURS].ask("save", f"{path}.onnx", op, direction, inputs, hidden)
-    workers[OURS].ask("quantize", f"{path}.onnx", f"{path}-int8.onnx")
+    op, direction, steps, inputs, *sizes = LAYERS[name]
+    path = f"{folder}/{op}-{direction}-{inputs}-{'-'.join(map(str, sizes))}"
+    first = next(iter(workers.values()))
+    first.ask("save", f"{path}.onnx", op, direction, inputs, *sizes)
+    first.ask("quantize", f"{path}.onnx", f"{path}-int8.onnx")
     shape, row = (steps, 1, inputs), {"layer": name, "precision": precision}
     load = (shape, precision if precision != "int8" else "float32", args.threads)
     reference = ("reference", "onnxruntime", f"{path}.onnx", shape, "float32", args.threads)
-    wanted, _ = workers[OURS].ask("load", *reference)
+    wanted, _ = first.ask("load", *reference)
     samplers = {}
     for runtime, worker in workers.items():
         if not _has(runtime, precision):
             continue
         file = f"{path}-int8.onnx" if precision == "int8" else f"{path}.onnx"
         got, facts = worker.ask("load", runtime, runtime, file, *load)
-        row.update(facts)
-        row[f"{runtime}_error"] = float(np.abs(got - wanted).max())
+        row[runtime] = {"error": float(np.abs(got - wanted).max()), **facts}
         samplers[runtime] = lambda count, worker=worker, key=runtime: worker.ask(
             "sample", key, count
         )
     rounds = measure.take_turns(samplers, args.repeat)
     for runtime in samplers:
-        row[f"{runtime}_ms"] = measure.Timing.of(sum(rounds[runtime], [])).median
-        row[f"{runtime}_ratio"] = measure.ratio(rounds[OURS], rounds[runtime])
+        row[runtime]["ms"] = measure.Timing.of(sum(rounds[runtime], [])).median
+        for ours in OURS:
+            if ours in samplers:
+                row[runtime][f"{ours}_ratio"] = measure.ratio(rounds[ours], rounds[runtime])
     return row
 
 
@@ -97,17 +107,19 @@ def render(figures):
     """Return the table."""
     cells, last = [], None
     for row in figures:
-        line = ["" if row["layer"] == last else row["layer"], row["precision"]]
-        line.append(f"{row['offloaded']}/{row['ops']}")
-        line += [rows.digits(row[key]) for key in ("import_s", "partition_s", "build_s")]
-        line += [f"{row[f'{OURS}_error']:.1e}", rows.digits(row[f"{OURS}_ms"])]
-        for runtime in ("onnxruntime", "openvino"):
-            is_there = f"{runtime}_ms" in row
-            line.append(rows.digits(row[f"{runtime}_ms"]) if is_there else "-")
-            line.append(f"{row[f'{runtime}_ratio']:.2f}" if is_there else "-")
-        cells.append(line)
-        last = row["layer"]
-    return table.render(_HEADER, cells, left=2)
+        for ours in (each for each in OURS if each in row):
+            case, own = (row["layer"], row["precision"]), row[ours]
+            line = [*(("", "") if case == last else case), RUNTIMES[ours]]
+            line.append(f"{own['offloaded']}/{own['ops']}")
+            line += [rows.digits(own[key]) for key in ("import_s", "partition_s", "build_s")]
+            line += [f"{own['error']:.1e}", rows.digits(own["ms"])]
+            for runtime in ("onnxruntime", "openvino"):
+                theirs = row.get(runtime)
+                line.append(rows.digits(theirs["ms"]) if theirs else "-")
+                line.append(f"{theirs[f'{ours}_ratio']:.2f}" if theirs else "-")
+            cells.append(line)
+            last = case
+    return table.render(_HEADER, cells, left=3)
 
 
 def main(args):
@@ -117,11 +129,12 @@ def main(args):
     figures = []
     with contextlib.ExitStack() as stack:
         workers = {}
-        for name in dict.fromkeys([OURS, *chosen]):
-            layout = PluginLayout() if name == OURS else Layout()
+        ours = [name for name in OURS if name in chosen] or OURS[:1]
+        for name in dict.fromkeys([*ours, *chosen]):
+            layout = PluginLayout() if name == "relax" else Layout()
             worker = Worker(layout, "scripts.bench.recurrent_worker")
             workers[name] = stack.enter_context(worker)
-        folder = workers[OURS].ask("folder")
+        folder = next(iter(workers.values())).ask("folder")
         cases = list(_cases(args))
         if not cases:
             raise SetupError("--recurrent: no layer has such a precision", "omit --precision.")

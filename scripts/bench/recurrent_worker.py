@@ -27,8 +27,8 @@ from scripts.bench import measure
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def save(path, op, direction, inputs, hidden):
-    """Write a model of one layer, time first with open steps and sequences, for one sequence.
+def save(path, op, direction, inputs, hidden, layers=1):
+    """Write a model of layers, time first with open steps and sequences, for one sequence.
 
     Parameters
     ----------
@@ -38,26 +38,31 @@ def save(path, op, direction, inputs, hidden):
         ONNX's op and direction.
     inputs, hidden : int
         The inputs and hidden units.
+    layers : int
+        How many there are, each of the results of the one before; several of one direction.
     """
     import onnx
     from onnx import helper, numpy_helper
 
     count, rows, random = 1 + (direction == "bidirectional"), _GATES[op], np.random.default_rng(0)
-    shapes = {"W": (rows * hidden, inputs), "R": (rows * hidden, hidden), "B": (2 * rows * hidden,)}
-    weights = [
-        numpy_helper.from_array(
-            random.uniform(-1, 1, (count, *shape)).astype("float32") / np.float32(shape[-1] ** 0.5),
-            name,
-        )
-        for name, shape in shapes.items()
-    ]
     attrs = {"linear_before_reset": 1} if op == "GRU" else {}
-    node = helper.make_node(
-        op, ["X", "W", "R", "B"], ["Y"], hidden_size=hidden, direction=direction, **attrs
-    )
+    attrs.update(hidden_size=hidden, direction=direction)
+    nodes, weights, data = [], [numpy_helper.from_array(np.array([1]), "axes")], "X"
+    for k in range(layers):
+        columns = {"W": hidden if k else inputs, "R": hidden, "B": None}
+        for name, size in columns.items():
+            shape = (count, 2 * rows * hidden) if size is None else (count, rows * hidden, size)
+            values = random.uniform(-1, 1, shape) / (size or 2 * rows * hidden) ** 0.5
+            weights.append(numpy_helper.from_array(values.astype("float32"), f"{name}{k}"))
+        if k:
+            nodes.append(helper.make_node("Squeeze", [data, "axes"], [f"X{k}"]))
+            data = f"X{k}"
+        result = "Y" if k == layers - 1 else f"Y{k}"
+        nodes.append(helper.make_node(op, [data, f"W{k}", f"R{k}", f"B{k}"], [result], **attrs))
+        data = result
     x = helper.make_tensor_value_info("X", 1, ("steps", 1, inputs))
     y = helper.make_tensor_value_info("Y", 1, ("steps", count, 1, hidden))
-    graph = helper.make_graph([node], "layer", [x], [y], weights)
+    graph = helper.make_graph(nodes, "layer", [x], [y], weights)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
 
@@ -86,16 +91,44 @@ def _relax(path, shape, precision, threads):
     mod = relax.transform.RunCodegen()(mod)
     machine = relax.VirtualMachine(tvm.compile(mod, tvm_dnnl.host_target()), tvm.cpu())
     seconds.append(time.perf_counter())
-    names = ("import_s", "partition_s", "build_s")
-    facts = dict(zip(names, (float(each) for each in np.diff(seconds))))
-    facts.update(ops=report.total, offloaded=report.offloaded)
-    main, tensor = machine["main"], tvm.runtime.tensor
+    facts, main, tensor = _facts(seconds, report), machine["main"], tvm.runtime.tensor
 
     def prepare(x):
         x = tensor(x)
         return lambda: main(x)
 
     return prepare, lambda result: result.numpy(), facts
+
+
+def _relay(path, shape, precision, threads):
+    import onnx
+    import tvm
+    from tvm import relay
+    from tvm.contrib import graph_executor
+    from tvm.relay.op.contrib import dnnl
+
+    seconds, model = [time.perf_counter()], onnx.load(path)
+    mod, params = dnnl.from_onnx(model, shape={"X": list(shape)})
+    seconds.append(time.perf_counter())
+    mod = dnnl.partition_for_dnnl(mod, params, precision=precision)
+    seconds.append(time.perf_counter())
+    report = dnnl.offload_report(mod)
+    with tvm.transform.PassContext(opt_level=3):
+        library = relay.build(mod, target=dnnl.host_target())
+    module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    seconds.append(time.perf_counter())
+
+    def prepare(x):
+        module.set_input("X", x)
+        return module.run
+
+    return prepare, lambda _: module.get_output(0).numpy(), _facts(seconds, report)
+
+
+def _facts(seconds, report):
+    names = ("import_s", "partition_s", "build_s")
+    facts = dict(zip(names, (float(each) for each in np.diff(seconds))))
+    return {**facts, "ops": report.total, "offloaded": report.offloaded}
 
 
 def _onnxruntime(path, shape, precision, threads):
@@ -126,7 +159,7 @@ def _openvino(path, shape, precision, threads):
     return prepare, lambda result: np.array(next(iter(result.values()))), {}
 
 
-_LOADERS = {"relax": _relax, "onnxruntime": _onnxruntime, "openvino": _openvino}
+_LOADERS = {"relax": _relax, "relay": _relay, "onnxruntime": _onnxruntime, "openvino": _openvino}
 _RUNS: dict = {}
 
 

@@ -31,6 +31,7 @@ from tvm.error import OpAttributeUnImplemented
 from .. import expr as _expr
 from .. import op as _op
 from .common import infer_shape, infer_type
+from .onnx_recurrent import dynamic_quantize_lstm, one_op
 
 
 def repaired(convert_map, opset):
@@ -52,6 +53,8 @@ def repaired(convert_map, opset):
         for name, repair in repairs.items()
         if name in convert_map
     }
+    if "LSTM" in wrapped:
+        wrapped["DynamicQuantizeLSTM"] = functools.partial(_quantized_lstm, wrapped["LSTM"])
     return {**convert_map, **wrapped}
 
 
@@ -146,11 +149,14 @@ def _conv_transpose(name, convert, inputs, attrs, params):
 
 
 def _recurrent(name, convert, inputs, attrs, params):
-    """Run a single direction that is "reverse" over the reversed sequence.
+    """Write a layer as one op, or run a single direction "reverse" over the reversed sequence.
 
-    The converters count the directions and do not look at their name. That of GRU alone knows
+    TVM's converters count the directions and do not look at their name. That of GRU alone knows
     lengths.
     """
+    layer = one_op(name, inputs, attrs, functools.partial(_refuse, name, attrs))
+    if layer is not None:
+        return layer
     for key in ("clip", "input_forget"):
         if attrs.get(key):
             _refuse(name, attrs, f"{key}={attrs[key]}")
@@ -173,6 +179,11 @@ def _recurrent(name, convert, inputs, attrs, params):
     # The first is of the shape (steps, directions, batch, hidden).
     results[0] = _op.expand_dims(turned(_op.squeeze(results[0], [1])), 1)
     return _expr.TupleWrapper(_expr.Tuple(results), len(results))
+
+
+def _quantized_lstm(convert, inputs, attrs, params):
+    refuse = functools.partial(_refuse, "DynamicQuantizeLSTM", attrs)
+    return dynamic_quantize_lstm(inputs, attrs, params, convert, refuse)
 
 
 def _mean(name, convert, inputs, attrs, params):

@@ -119,6 +119,22 @@ TEST(DNNLRecurrent, LargeLayersOnSeveralThreads) {
   SetNumThreads(0);
 }
 
+/*! \brief Many sequences on one thread, of which most cells run on oneDNN's primitive. */
+TEST(DNNLRecurrent, ManySequences) {
+  SetNumThreads(1);
+  for (const auto& [name, is_variant] : kCells) {
+    for (const char* direction : {"forward", "bidirectional"}) {
+      const Layer l{name, is_variant, direction, true, true, 3, 32, 32, 256};
+      Check(l);
+      CheckNaN(l);
+    }
+    Layer shorter{name, is_variant, "reverse", false, true, 3, 32, 32, 256};
+    for (int i = 0; i < 32; ++i) shorter.lengths.push_back(i % 4);
+    Check(shorter);
+  }
+  SetNumThreads(0);
+}
+
 TEST(DNNLRecurrent, LargeGates) {
   // Sigmoids of 0 and 1, and tanhs of -1 and 1, without overflow.
   for (const auto& [name, is_variant] : kCells) {

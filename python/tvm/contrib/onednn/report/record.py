@@ -46,7 +46,8 @@ class Record:
     folded : Counter
         By op: how many were folded into others or removed.
     in_float32 : Counter
-        By op and reason: the ops of 8-bit tensors and weights that run in float32.
+        By op and reason: the ops of 8-bit tensors and weights that run in float32, and the
+        recurrent layers whose weights stay so with `precision`.
     failures : dict[str, str]
         By function: why it, or an op of it, was left as it was.
     excluded : list[str]

@@ -24,10 +24,13 @@ float16, which most CPUs convert slower, leaves layers in float32, too.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import ml_dtypes
 import numpy as np
 
 from ..graph.graph import Graph
+from ..graph.node import Node
 from ..policy.op_spec import Rules
 from ..policy.rules.recurrent import GATES
 
@@ -41,22 +44,40 @@ _LARGEST = float(ml_dtypes.finfo("bfloat16").max)
 
 def narrow_layers(graph: Graph, rules: Rules) -> None:
     """Write the weights of large layers in bfloat16, if the options name it."""
-    if rules.options.precision != "bfloat16":
-        return
     for node in graph.nodes:
-        if node.name not in GATES or not node.is_call or node.type[0].dtype != "float32":
+        if not _is_wide(node) or _why_not(node, rules):
             continue
-        weights = node.operands[1:3]
-        if not all(each.is_constant and each.type.dtype == "float32" for each in weights):
-            continue
-        count = sum(each.value[0].size for each in weights)
-        if count < FEWEST_WEIGHTS or not all(_is_held(each.value) for each in weights):
-            continue
-        narrow = [graph.constant(each.value, "bfloat16") for each in weights]
+        narrow = [graph.constant(each.value, "bfloat16") for each in node.operands[1:3]]
         operands = [node.operands[0], *narrow, *node.operands[3:]]
         new = graph.call(node.name, operands, node, node.type, **vars(node.attrs))
         if rules.refusal(new) is None:
             graph.replace(node, new)
+
+
+def layers_in_float32(graph: Graph, rules: Rules) -> Counter:
+    """Count the layers whose weights stay in float32, by op and reason, for the report."""
+    layers = (node for node in graph.nodes if _is_wide(node) and rules.refusal(node) is None)
+    reasons = ((node.name, _why_not(node, rules)) for node in layers)
+    return Counter(f"{name}: {reason}" for name, reason in reasons if reason)
+
+
+def _is_wide(node: Node) -> bool:
+    """Whether a node is a layer of float32 with constant weights of float32."""
+    if node.name not in GATES or not node.is_call or node.type[0].dtype != "float32":
+        return False
+    weights = node.operands[1:3]
+    return all(each.is_constant and each.type.dtype == "float32" for each in weights)
+
+
+def _why_not(node: Node, rules: Rules) -> str | None:
+    """Say why the weights of a layer stay in float32."""
+    precision, weights = rules.options.precision, node.operands[1:3]
+    if precision != "bfloat16":
+        return f"recurrent layers have no {precision}"
+    count = sum(each.value[0].size for each in weights)
+    if count < FEWEST_WEIGHTS:
+        return f"{count} weights, with fewer than {FEWEST_WEIGHTS} bfloat16 is slower"
+    return None if all(_is_held(each.value) for each in weights) else "bfloat16 has no such weights"
 
 
 def _is_held(values: np.ndarray) -> bool:

@@ -47,7 +47,7 @@ from .move_in_int8 import (
     move_in_int8,
     move_relu_first,
 )
-from .narrow_layers import narrow_layers
+from .narrow_layers import layers_in_float32, narrow_layers
 from .propagate_strides import propagate_strides
 from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
@@ -70,7 +70,8 @@ class Outcome(NamedTuple):
     folded : Counter
         The ops that were folded into others, by name.
     in_float32 : Counter
-        By op and reason: the ops of 8-bit tensors and weights that run in float32.
+        By op and reason: the ops of 8-bit tensors and weights that run in float32, and the
+        recurrent layers whose weights stay so with `precision`.
     """
 
     folded: Counter
@@ -122,6 +123,7 @@ def rewrite(
         run.steps(propagate_nan)
     if rules.options.precision != "float32":
         run.steps(narrow_layers, reduce_precision)
+        run.in_float32 += layers_in_float32(graph, rules)
     if run.is_quantized:
         run.steps(move_dequantize_first)
     return Outcome(run.folded, run.in_float32)

@@ -24,6 +24,7 @@ from tvm.contrib.onednn.graph.numpy_ops import define
 from tvm.contrib.onednn.graph.numpy_types import numpy_type
 from tvm.relay.op.contrib._dnnl.ir.constants import to_numpy
 from tvm.relay.op.contrib._dnnl.ir.relay_view import plain_attrs
+from tvm.relay.op.contrib._dnnl.recurrent import layer_name
 
 from dnnl_tests.direct import result_type
 
@@ -79,7 +80,8 @@ def evaluate(mod, inputs, rounding=nearest):
     def visit(expr):
         if isinstance(expr, relay.Call):
             args = [values[arg] for arg in expr.args]
-            value = define(expr.op.name)(plain_attrs(expr), result_type(expr), *args)
+            name = layer_name(expr) or expr.op.name
+            value = define(name)(plain_attrs(expr), result_type(expr), *args)
             values[expr] = _rounded(value, expr.checked_type, rounding)
         elif isinstance(expr, relay.Var):
             values[expr] = _real(inputs[expr.name_hint])

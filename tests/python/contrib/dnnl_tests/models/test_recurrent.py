@@ -14,7 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""LSTM, GRU and RNN as TVM's ONNX importer unrolls them, which become one op again."""
+"""LSTM, GRU and RNN as TVM's ONNX importer unrolls them, which become one op again.
+
+So do those of older models; ours imports a layer as one op, see `onnx/test_recurrent.py`.
+"""
 
 import numpy as np
 import onnx
@@ -28,6 +31,7 @@ from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites import narrow_layers
 from tvm.contrib.onednn.rewrites.pipeline import rewrite
+from tvm.relay.frontend import onnx_repairs
 from tvm.relay.op.contrib import dnnl
 from tvm.relay.op.contrib._dnnl.reader import RelayGraph
 from tvm.relay.op.contrib._dnnl.writer import write
@@ -102,6 +106,11 @@ LAYERS = {
     "rnn-both": recurrent("RNN", "bidirectional"),
     "rnn-relu-initial": recurrent("RNN", has_initial=True, activations=["Relu"]),
 }
+
+
+@pytest.fixture(autouse=True)
+def _unrolled(monkeypatch):
+    monkeypatch.setattr(onnx_repairs, "one_op", lambda *_: None)
 
 
 @pytest.mark.parametrize("model", LAYERS.values(), ids=LAYERS)
@@ -199,7 +208,8 @@ def test_weights_in_bfloat16(monkeypatch, is_open):
             dims = each.type.tensor_type.shape.dim
             dims[2 if each.name == "y" else 1].dim_param = "batch"
     mod = dnnl.partition_for_dnnl(*dnnl.from_onnx(model), precision="bfloat16")
-    assert dnnl.offload_report(mod).composites == {"dnnl.lstm": 1}
+    report = dnnl.offload_report(mod)
+    assert report.composites == {"dnnl.lstm": 1} and not report.in_float32
     got = testing.run(mod, inputs, executor="vm" if is_open else "graph")
     # Not by accident equal, and each weight is off by 1 in 2**9 at most.
     assert not np.allclose(got[0], expected[0], rtol=1e-5, atol=1e-6)
@@ -216,6 +226,9 @@ def test_precision():
     options = {"precision": "bfloat16"}
     report = dnnl.offload_report(dnnl.partition_for_dnnl(mod, params, **options))
     assert report.composites == {"dnnl.gru": 1}
+    why = "4608 weights, with fewer than 600000 bfloat16 is slower"
+    assert report.in_float32 == {f"dnnl.gru: {why}": 1}
+    assert f"in float32: 1 x dnnl.gru: {why}" in str(report)
     direct.check(mod, inputs, reference=expected, options=options, rtol=RTOL)
 
 

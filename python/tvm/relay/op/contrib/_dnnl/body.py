@@ -70,9 +70,7 @@ class Body:
     def value(self, node: Node) -> relay.Expr:
         """Return the expression that computes a node, of what its operands are known by."""
         origin = node.origin
-        # The body of a layer that was read is not for TVM.
-        is_unrolled = node.name in GATES and not self._is_for_onednn
-        if self.is_written_as_read(node) and not is_unrolled:
+        if self.is_written_as_read(node):
             expr = _of_operands(origin, [self.read(operand) for operand in origin.operands])
             # TVM cannot look into what someone has made for oneDNN.
             is_left = is_composite(expr) and not self._is_for_onednn
@@ -90,9 +88,10 @@ class Body:
             return self._formula(node)
         args = [self.read(operand) for operand in node.operands]
         if node.name in GATES:
+            if not self._is_for_onednn:
+                return recurrent.layer_call(node.name, args, vars(node.attrs))
             types = [*map(type_of, node.operands), type_from(node.type)]
-            is_op = self._is_for_onednn
-            return recurrent.layer(node, args, types) if is_op else recurrent.unrolled(node, *args)
+            return recurrent.layer(node, args, types)
         template = node.template.origin.native if node.template is not None else None
         # It may have been read as another op, with other operands.
         if op_name(template) == node.name:

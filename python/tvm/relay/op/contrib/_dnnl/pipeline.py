@@ -38,6 +38,7 @@ from .params import bind_params
 from .partition.for_patterns import write_for_patterns
 from .partition.single_calls import keep_calls_single
 from .reader import RelayGraph
+from .recurrent import layer_name
 from .relay_report import RelayDescription
 from .rewrites.broadcast_fusion import stop_broadcast_fusion
 from .rewrites.dynamic_again import HAS_STATIC_RESHAPES, dynamic_again
@@ -166,6 +167,8 @@ def _candidates(mod: tvm.IRModule, rules: Rules, record: Record) -> list[str]:
 
 def _is_of_interest(call: relay.Call, rules: Rules) -> bool:
     name = op_name(call)
+    if layer_name(call):
+        return True
     if name in rules.ops and rules.reason(view_of(call)) is None:
         return True
     # QNN ops, and integers that are cast, may be written with ops that have rows.

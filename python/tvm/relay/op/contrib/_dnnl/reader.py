@@ -50,6 +50,7 @@ from .ir.relay_view import (
     value_of_type,
     view_of,
 )
+from .recurrent import layer_attrs, layer_name
 
 # What an op that the options exclude is called, so that no rewrite takes it for one of the table.
 _EXCLUDED = "excluded."
@@ -101,12 +102,17 @@ class RelayGraph(Graph):
             node = RelayNode(kind, None, operands, None, None, scope)
             node.compute_type = lambda: _named(_types_of(expr), None, id(node))
             return node
+        layer = layer_name(expr)
+        name = layer or name
         is_excluded = name in self._excluded
         name = f"{_EXCLUDED}{name}" if is_excluded else name
-        node = RelayNode(CALL, name, operands, None, lambda: plain_attrs(expr), scope)
+        attrs_of = layer_attrs if layer else plain_attrs
+        node = RelayNode(CALL, name, operands, None, lambda: attrs_of(expr), scope)
         node.compute_type = lambda: _named(_types_of(expr), self._inferred(node), id(node))
         if is_excluded:
             node.unsupported = EXCLUDED
+        elif layer:
+            pass
         elif op_name(expr):
             node.arg_names = arg_names(name)
         elif not is_composite(expr):

@@ -14,59 +14,60 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Writes recurrent layers in Relay, which has no ops for them: as the ops of all steps for TVM.
+"""Recurrent layers in Relay: an op with the attributes of the layer, whose loops TVM compiles.
 
-For oneDNN a function stands for a layer, whose attributes are the layer's. Its body is an op that
-has a type and that TVM cannot run: TVM's passes would spend seconds on the ops of all steps. With
-open dimensions it is these ops all the same, which have shape functions.
+For oneDNN a function stands for a layer, whose attributes are the layer's and whose body is the op.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from types import SimpleNamespace
 
-from tvm import ir, relay, tir
+from tvm import ir, relay, te, tir, topi
+from tvm.contrib.onednn.frontend.layer_loops import result_shapes, state_dtypes, write_layer
 from tvm.contrib.onednn.graph.node import Node
-from tvm.contrib.onednn.policy.rules.recurrent import DIRECTIONS, GRU, LSTM, RNN, states_of
+from tvm.contrib.onednn.policy.rules.recurrent import operand_shapes, states_of
+from tvm.contrib.onednn.policy.tensors import text_of_shape
 from tvm.relay.op import op as _op
 from tvm.runtime import String
+from tvm.target import generic_func
 
-_LAYER = "dnnl.recurrent_layer"
+from .integration.shape_functions import shape_tensors
+from .ir.relay_view import dims, op_name
+
+# Not "dnnl.", which is for composites. Ops of Relay have a fixed number of operands: the data, two
+# weights and the bias, then the states, the lengths, and the scales and zero points, where a layer
+# has them.
+_NAME = "onednn.recurrent_layer_"
+_COUNTS = range(4, 12)
 
 
-def unrolled(node: Node, *args: relay.Expr) -> relay.Tuple:
-    """Return the results of a layer, computed by a few ops for each step.
+def layer_call(name: str, args: Sequence[relay.Expr], attrs: dict) -> relay.Call:
+    """Return the call of the op for a layer; the result is a tuple.
 
     Parameters
     ----------
-    node : Node
-        The layer, of a known number of steps.
-    args : relay.Expr
+    name : str
+        The layer's op of the table.
+    args : Sequence[relay.Expr]
         Its operands.
+    attrs : dict
+        Its attributes.
     """
-    attrs, (data, weight, recurrent, bias, *initial) = node.attrs, args
-    dtype = node.type[0].dtype
-    if node.operands[1].type.dtype != dtype:
-        weight, recurrent = (relay.cast(each, dtype) for each in (weight, recurrent))
-    if attrs.batch_first:
-        data = relay.transpose(data, [1, 0, 2])
-    steps = node.operands[0].type.dims[1 if attrs.batch_first else 0]
-    inputs = [relay.squeeze(row, [0]) for row in relay.split(data, steps, 0)]
-    sequences, states = [], []
-    for k in range(DIRECTIONS[attrs.direction]):
-        is_reverse = attrs.direction == "reverse" or k == 1
-        own = [_item(each, k) for each in (weight, recurrent, bias)]
-        given = [_item(each, k) for each in initial] or [None] * states_of(node.name)
-        sequence = []
-        for x in inputs[::-1] if is_reverse else inputs:
-            given = _STEPS[node.name](attrs, x, *own, *given)
-            sequence.append(given[0])
-        sequences.append(relay.stack(sequence[::-1] if is_reverse else sequence, 0))
-        states.append(given)
-    y = sequences[0] if len(sequences) == 1 else relay.concatenate(sequences, 2)
-    if attrs.batch_first:
-        y = relay.transpose(y, [1, 0, 2])
-    return relay.Tuple([y, *(relay.stack(list(each), 0) for each in zip(*states))])
+    own = ir.make_node("DictAttrs", op=String(name), **_native(attrs))
+    return relay.Call(ir.Op.get(f"{_NAME}{len(args)}"), list(args), own)
+
+
+def layer_name(expr: relay.Expr) -> str | None:
+    """Return the table's op of a layer; None for anything but the call of a layer's op."""
+    is_layer = (op_name(expr) or "").startswith(_NAME)
+    return str(expr.attrs["op"]) if is_layer else None
+
+
+def layer_attrs(call: relay.Call) -> SimpleNamespace:
+    """Return the attributes of a layer as plain values."""
+    return _plain(call.attrs)[1]
 
 
 def layer(node: Node, args: Sequence[relay.Expr], types: Sequence) -> relay.Call:
@@ -83,91 +84,128 @@ def layer(node: Node, args: Sequence[relay.Expr], types: Sequence) -> relay.Call
     """
     *inputs, result = types
     params = [relay.var(f"data{k}", type_) for k, type_ in enumerate(inputs)]
-    attrs = {
-        key: String(value) if isinstance(value, str) else tir.IntImm("int32", int(value))
-        for key, value in vars(node.attrs).items()
-    }
-    if any(None in operand.shape for operand in node.args):
-        # TVM's VM computes the shapes of the results by those of the body.
-        body = unrolled(node, *params)
-    else:
-        known = {"batch_first": attrs["batch_first"], "results": len(result.fields)}
-        own = ir.make_node("DictAttrs", **known)
-        body = relay.Call(ir.Op.get(_LAYER), [relay.Tuple(params)], own)
+    body = layer_call(node.name, params, vars(node.attrs))
     func = relay.Function(params, body, result)
     # Patterns of TVM do not look into functions that have the second.
     func = func.with_attr({"Composite": String(node.name), "PartitionedFromPattern": String("")})
-    return relay.Call(func.with_attr(attrs), list(args))
+    return relay.Call(func.with_attr(_native(vars(node.attrs))), list(args))
+
+
+def _native(attrs: dict) -> dict:
+    return {
+        key: String(value) if isinstance(value, str) else tir.IntImm("int32", int(value))
+        for key, value in attrs.items()
+    }
+
+
+def _plain(attrs) -> tuple[str, SimpleNamespace]:
+    """Return the layer's op of the table, and its attributes as plain values."""
+    values = {str(key): attrs[key] for key in attrs.keys()}
+    if "op" not in values:
+        message = "a recurrent layer without attributes, which TVM's parser of text drops"
+        raise ValueError(f"{message}: use tvm.ir.save_json and load_json")
+    name = str(values.pop("op"))
+    return name, SimpleNamespace(
+        **{k: str(v) if isinstance(v, str) else int(v) for k, v in values.items()}
+    )
 
 
 def _layer_type(types: Sequence, attrs) -> relay.TupleType:
-    """Return the type of the results of a layer."""
-    data, _, recurrent, _, *initial = types[0].fields
-    batch = data.shape[0 if int(attrs["batch_first"]) else 1]
-    count, _, hidden = recurrent.shape
-    dtypes = [state.dtype for state in initial] or [data.dtype] * (int(attrs["results"]) - 1)
-    y = relay.TensorType([*data.shape[:2], int(count) * int(hidden)], data.dtype)
-    return relay.TupleType([y, *(relay.TensorType([count, batch, hidden], d) for d in dtypes)])
+    """Return the type of the results of a layer; refuse operands of other shapes."""
+    name, attrs = _plain(attrs)
+    data, hidden = types[0], int(types[2].shape[-1])
+    wanted = operand_shapes(name, attrs, dims(data), hidden, types[1].dtype == "int8")
+    shapes = [dims(each) for each in types[: len(wanted)]]
+    for k, (shape, other) in enumerate(zip(shapes, wanted)):
+        pairs = list(zip(shape, other))
+        if len(shape) != len(other) or any(None not in pair and len({*pair}) > 1 for pair in pairs):
+            texts = f"shape {text_of_shape(shape)}, not {text_of_shape(other)}"
+            raise ValueError(f"{name}: operand {k} has {texts}")
+    if len(types) != len(wanted):
+        raise ValueError(f"{name}: {len(types)} operands, not {len(wanted)}")
+    dtypes = [data.dtype, *state_dtypes(name, attrs, types)]
+    shapes = result_shapes(name, attrs, types)
+    return relay.TupleType([relay.TensorType(*each) for each in zip(shapes, dtypes)])
 
 
-def _register() -> None:
-    _op.register(_LAYER, "A recurrent layer of oneDNN, in a function that stands for it.")
-    layer_op = ir.Op.get(_LAYER)
-    layer_op.set_num_inputs(1)
-    layer_op.add_argument("data", "Tuple of tensors", "The operands of the layer.")
+def _compute(attrs, inputs, _) -> list[te.Tensor]:
+    """Return the results of a layer as tensors of TE."""
+    name, attrs = _plain(attrs)
+
+    def body(operands, results):
+        builder = _Builder()
+        operands, results = (
+            [builder.ib.buffer_ptr(each) for each in group] for group in (operands, results)
+        )
+        write_layer(builder, name, attrs, inputs, operands, results)
+        return builder.ib.get()
+
+    dtypes = [inputs[0].dtype, *state_dtypes(name, attrs, inputs)]
+    shapes = result_shapes(name, attrs, inputs)
+    return list(te.extern(shapes, list(inputs), body, name=name.split(".")[-1], dtype=dtypes))
+
+
+class _Builder:
+    """Writes TIR, see `layer_loops.Builder`."""
+
+    tir = tir
+
+    def __init__(self):
+        self.ib = tir.ir_builder.create()
+
+    def serial(self, count):
+        return self.ib.for_range(0, count)
+
+    def vector(self, size, dtype):
+        return self.ib.allocate(dtype, size, scope="global")
+
+    def choose(self, condition, then, otherwise):
+        with self.ib.if_scope(condition):
+            then()
+        with self.ib.else_scope():
+            otherwise()
+
+    @staticmethod
+    def is_below(index, bound):
+        return index < bound.astype(index.dtype)
+
+
+@generic_func
+def schedule_layer(attrs, outs, target):
+    """Schedule the loops of a layer as they are."""
+    with target:
+        return topi.generic.schedule_extern(outs)
+
+
+def _shapes(attrs, inputs, _) -> list[te.Tensor]:
+    """Return the shapes of the results, computed from those of the operands."""
+    name, attrs = _plain(attrs)
+
+    def result(data, recurrent):
+        return [data[0], data[1], recurrent[0] * recurrent[2]]
+
+    def state(data, recurrent):
+        return [recurrent[0], data[0 if attrs.batch_first else 1], recurrent[2]]
+
+    functions = [result, *[state] * states_of(name)]
+    return [shape_tensors([inputs[0], inputs[2]], each)[0] for each in functions]
+
+
+def _register(count: int) -> None:
+    name = f"{_NAME}{count}"
+    _op.register(name, "A recurrent layer, whose attributes say which.")
+    layer_op = ir.Op.get(name)
+    layer_op.set_num_inputs(count)
+    for k in range(count):
+        layer_op.add_argument(f"data{k}", "Tensor", "An operand of the layer.")
     layer_op.set_attrs_type_key("DictAttrs")
     layer_op.add_type_rel("DNNLRecurrentLayer", _layer_type)
-    _op.register_pattern(_LAYER, _op.OpPattern.OPAQUE)
-    _op.register_stateful(_LAYER, False)
+    _op.register_pattern(name, _op.OpPattern.OPAQUE)
+    _op.register_stateful(name, False)
+    _op.register_compute(name, _compute)
+    _op.register_schedule(name, schedule_layer)
+    _op.register_shape_func(name, False, _shapes)
 
 
-_register()
-
-
-def _item(data: relay.Expr, index: int) -> relay.Expr:
-    """Return a position along the first axis."""
-    row = relay.strided_slice(data, [index], [index + 1], axes=[0])
-    return relay.squeeze(row, [0])
-
-
-def _sum(*terms: relay.Expr | None) -> relay.Expr:
-    """Add what is not zero."""
-    first, *others = (term for term in terms if term is not None)
-    for each in others:
-        first = relay.add(first, each)
-    return first
-
-
-def _product(state: relay.Expr | None, weight: relay.Expr) -> relay.Expr | None:
-    return None if state is None else relay.nn.dense(state, weight)
-
-
-def _lstm(attrs, x, weight, recurrent, bias, h, c):
-    gates = _sum(relay.nn.dense(x, weight), _product(h, recurrent), bias)
-    i, f, candidate, o = relay.split(gates, 4, -1)
-    added = relay.multiply(relay.sigmoid(i), relay.tanh(candidate))
-    c = _sum(None if c is None else relay.multiply(relay.sigmoid(f), c), added)
-    return [relay.multiply(relay.sigmoid(o), relay.tanh(c)), c]
-
-
-def _gru(attrs, x, weight, recurrent, bias, h):
-    x_update, x_reset, x_candidate = relay.split(relay.nn.dense(x, weight), 3, -1)
-    weights = relay.split(recurrent, 3, 0)
-    biases = relay.split(bias, 4 if attrs.linear_before_reset else 3, -1)
-    update = relay.sigmoid(_sum(x_update, _product(h, weights[0]), biases[0]))
-    reset = relay.sigmoid(_sum(x_reset, _product(h, weights[1]), biases[1]))
-    if attrs.linear_before_reset:
-        state = relay.multiply(reset, _sum(_product(h, weights[2]), biases[3]))
-    else:
-        state = None if h is None else _product(relay.multiply(reset, h), weights[2])
-    candidate = relay.tanh(_sum(x_candidate, biases[2], state))
-    last = relay.negative(candidate) if h is None else relay.subtract(h, candidate)
-    return [relay.add(relay.multiply(update, last), candidate)]
-
-
-def _rnn(attrs, x, weight, recurrent, bias, h):
-    value = _sum(relay.nn.dense(x, weight), _product(h, recurrent), bias)
-    return [relay.tanh(value) if attrs.activation == "tanh" else relay.nn.relu(value)]
-
-
-_STEPS: dict[str, Callable[..., list]] = {LSTM: _lstm, GRU: _gru, RNN: _rnn}
+for _count in _COUNTS:
+    _register(_count)

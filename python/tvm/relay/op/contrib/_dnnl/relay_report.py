@@ -36,6 +36,7 @@ from .body import span_of
 from .ir.dataflow_graph import is_opaque, is_partition, op_calls, why_opaque
 from .ir.relay_view import callee_name, callee_of, has_shape_function, op_name, value_of_type
 from .reader import RelayGraph
+from .recurrent import layer_name
 
 NOT_COMPILED = "; TVM cannot compile it with open dimensions"
 
@@ -109,7 +110,11 @@ class RelayDescription(Description):
     def native_names(self, node: Node) -> list[str]:
         """Return the ops in the expression that a node was read from."""
         native = _native(node)
-        return _op_names(native.op.body) if _is_closed(node) else [op_name(native)]
+        return (
+            _op_names(native.op.body)
+            if _is_closed(node)
+            else [layer_name(native) or op_name(native)]
+        )
 
     def model_names(self, node: Node) -> Iterator[str]:
         """Yield the names that an op had, where the importer noted them in spans."""

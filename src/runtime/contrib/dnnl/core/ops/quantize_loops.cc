@@ -67,8 +67,18 @@ DNNL_FOR_CPUS void ExtendRange(const float* src, int64_t count, float* low, floa
     lows[0] = std::min(lows[0], src[i]);
     highs[0] = std::max(highs[0], src[i]);
   }
-  *low = *std::min_element(lows, lows + kBlock);
-  *high = *std::max_element(highs, highs + kBlock);
+  // Several at a time, down to a vector.
+  constexpr int kFew = 16;
+  for (int part = kFew; part < kBlock; part += kFew) {
+    for (int k = 0; k < kFew; ++k) {
+      lows[k] = lows[part + k] < lows[k] ? lows[part + k] : lows[k];
+      highs[k] = highs[part + k] > highs[k] ? highs[part + k] : highs[k];
+    }
+  }
+  for (int k = 0; k < kFew; ++k) {
+    *low = lows[k] < *low ? lows[k] : *low;
+    *high = highs[k] > *high ? highs[k] : *high;
+  }
 }
 
 DNNL_FOR_CPUS void QuantizeToUint8(const float* src, int64_t count, float scale, int32_t zero_point,

@@ -14,10 +14,15 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Recurrent layers, unrolled as TVM's importers write them."""
+"""Recurrent layers: unrolled as TVM's importers write them, and as one op."""
 
+from types import SimpleNamespace
+
+import numpy as np
 from tvm import relay
+from tvm.contrib.onednn.policy.rules.recurrent import DIRECTIONS, operand_shapes
 from tvm.relay.frontend import common
+from tvm.relay.op.contrib._dnnl.recurrent import layer_call
 
 from ..row import Row
 
@@ -48,7 +53,38 @@ def _layer(cell, gates, states=1):
     return build
 
 
+def _draw_op(**choices):
+    def draw(d):
+        x = d.data([3])
+        names = ("batch_first", "has_initial_state", "has_lengths")
+        attrs = {name: d.chance(0.5) for name in names}
+        attrs.update({name: d.choice(values) for name, values in choices.items()})
+        attrs["direction"] = d.choice(tuple(DIRECTIONS))
+        return [x], dict(hidden=d.choice((1, 3, 8, 17)), **attrs)
+
+    return draw
+
+
+def _op(name):
+    def build(b, x, hidden, **attrs):
+        shape = tuple(int(dim) for dim in x.shape)
+        shapes = operand_shapes(name, SimpleNamespace(**attrs), shape, hidden)
+        args = [relay.tanh(x.expr)]
+        for k, each in enumerate(shapes[1:], 1):
+            if len(each) == 1:
+                steps = shape[1 if attrs["batch_first"] else 0]
+                args.append(relay.const(np.arange(each[0], dtype="int32") % (steps + 1)))
+            else:
+                args.append(b.param(each, fan_in=each[-1] if k < 3 else 1))
+        return relay.TupleGetItem(layer_call(name, args, attrs), 0)
+
+    return build
+
+
 ROWS = (
+    Row("onednn.lstm", _draw_op(), _op("dnnl.lstm")),
+    Row("onednn.gru", _draw_op(linear_before_reset=(False, True)), _op("dnnl.gru")),
+    Row("onednn.rnn", _draw_op(activation=("tanh", "relu")), _op("dnnl.rnn")),
     Row("dnnl.lstm", _draw(), _layer(common.lstm_cell, 4, states=2)),
     Row("dnnl.gru", _draw("linear_before_reset"), _layer(common.gru_cell, 3)),
     Row("dnnl.rnn", _draw(), _layer(common.rnn_cell, 1)),

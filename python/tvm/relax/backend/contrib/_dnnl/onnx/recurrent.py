@@ -23,6 +23,11 @@ from dataclasses import dataclass
 import numpy as np
 import tvm
 from tvm import relax
+from tvm.contrib.onednn.frontend.layer_weights import (
+    DEFAULT_ACTIVATIONS,
+    dequantized,
+    has_parameters,
+)
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_constant
 
 from ..reading import is_constant, is_same, number, value_of
@@ -35,13 +40,8 @@ _DIRECTIONS = {
     "reverse": ("reverse",),
     "bidirectional": ("forward", "reverse"),
 }
-#: By op: the number of gates, and the activations of one direction.
+#: By op: the number of gates.
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-_ACTIVATIONS = {
-    "LSTM": ("sigmoid", "tanh", "tanh"),
-    "GRU": ("sigmoid", "tanh"),
-    "RNN": ("tanh",),
-}
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def read_layer(op, bb, inputs, attr, params, quantized=None) -> RecurrentLayer:
     directions = _DIRECTIONS[name]
     count, gates = len(directions), _GATES[op]
     if quantized:
-        weight, recurrent_weight = (_dequantized(*each) for each in quantized)
+        weight, recurrent_weight = (dequantized(*each) for each in quantized)
     else:
         weight, recurrent_weight = reader.value(1), reader.value(2)
     hidden = number(reader.shape("R", recurrent_weight)[-1])
@@ -213,7 +213,7 @@ def read_layer(op, bb, inputs, attr, params, quantized=None) -> RecurrentLayer:
         steps=steps,
         batch=batch,
         time_axis=time_axis,
-        activations=read_activations(attr, _ACTIVATIONS[op], count, reader.refuse),
+        activations=read_activations(attr, DEFAULT_ACTIVATIONS[op], count, reader.refuse),
         data=inputs[0],
         weight=weight,
         recurrent_weight=recurrent_weight,
@@ -294,20 +294,10 @@ class DynamicQuantizeLSTM(OnnxOpConverter):
 
 def _parameters(reader, name: str, values: np.ndarray, parameters: np.ndarray) -> np.ndarray:
     """Return a scale or zero point, (D,) or (D, G * H); refuse another shape."""
-    if parameters.size not in (len(values), len(values) * values.shape[-1]):
+    if not has_parameters(values, parameters):
         shapes = f"{_text(parameters.shape)} does not fit {name} of shape {_text(values.shape)}"
         raise reader.refuse(f"a scale or zero point of shape {shapes}")
     return parameters
-
-
-def _dequantized(values, scale, zero_point):
-    """Return weights of LSTM from those of DynamicQuantizeLSTM, which are transposed.
-
-    Scale and zero point are (D,) or (D, G * H).
-    """
-    scale, zero_point = (each.reshape(len(values), 1, -1) for each in (scale, zero_point))
-    weight = (values.astype("int32") - zero_point.astype("int32")) * scale
-    return np.ascontiguousarray(weight.transpose(0, 2, 1))
 
 
 def _outputs(bb, layer, attr):

@@ -20,26 +20,22 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relax
+from tvm.contrib.onednn.frontend.layer_weights import (
+    ACTIVATIONS,
+    int8_weight,
+    ordered,
+    summed_bias,
+)
 from tvm.relax import op
 
 from ..reading import constant_of, number
 from ..recurrent_tir import call_layer
 
-#: Where ONNX has each gate of oneDNN's order: it has i, o, f, c of an LSTM and z, r, h of a GRU.
-_ORDERS = {"LSTM": [0, 2, 3, 1], "GRU": [0, 1, 2], "RNN": [0]}
-
-#: By op: the activations of one direction that oneDNN has.
-_ACTIVATIONS = {
-    "LSTM": [("sigmoid", "tanh", "tanh")],
-    "GRU": [("sigmoid", "tanh")],
-    "RNN": [("tanh",), ("relu",)],
-}
-
 
 def unrolled_reason(layer) -> str | None:
     """Say why a `RecurrentLayer` is not one op, so that its steps have to be unrolled."""
     names = [tuple(each.name for each in functions) for functions in layer.activations]
-    if len(set(names)) > 1 or names[0] not in _ACTIVATIONS[layer.op]:
+    if len(set(names)) > 1 or names[0] not in ACTIVATIONS[layer.op]:
         return f"it has the activations {', '.join(sum(names, ()))}"
     for name in ("peepholes", "clip"):
         if getattr(layer, name) is not None:
@@ -76,10 +72,11 @@ def one_op(bb: relax.BlockBuilder, layer) -> list[relax.Expr]:
     quantization = _quantization(layer) if dtype == "float32" else None
     if quantization is None:
         weights = [layer.weight, layer.recurrent_weight]
-        weights = [constant_of(_ordered(layer.op, each), dtype) for each in weights]
+        weights = [constant_of(ordered(layer.op, each), dtype) for each in weights]
     else:
         weights, quantization = quantization
-    bias = constant_of(_bias(layer), "float64" if dtype == "float64" else "float32")
+    bias = summed_bias(layer.op, layer.bias, count, hidden, layer.linear_before_reset)
+    bias = constant_of(bias, "float64" if dtype == "float64" else "float32")
     operands = [layer.data, *weights, bias, *initial]
     if layer.lengths is not None:
         attrs["has_lengths"] = True
@@ -97,12 +94,6 @@ def one_op(bb: relax.BlockBuilder, layer) -> list[relax.Expr]:
     return [y, *(_directions_first(bb, each) if axis else each for each in states)]
 
 
-def _ordered(name: str, values: np.ndarray) -> np.ndarray:
-    """Return the gates along the second axis in oneDNN's order."""
-    gates = np.split(values, len(_ORDERS[name]), 1)
-    return np.concatenate([gates[k] for k in _ORDERS[name]], 1)
-
-
 def _quantization(layer) -> tuple[list, list] | None:
     """Return the int8 weights of a quantized layer, and their scales and zero points.
 
@@ -116,27 +107,11 @@ def _quantization(layer) -> tuple[list, list] | None:
     if layer.quantized is None:
         return None
     weights, parameters = [], []
-    for values, scale, zero_point in layer.quantized:
-        shift = 128 if values.dtype == np.uint8 else 0
-        values = (values.astype("int32") - shift).transpose(0, 2, 1)
-        weights.append(constant_of(_ordered(layer.op, values), "int8"))
-        for each, dtype in ((scale, "float32"), (zero_point.astype("int32") - shift, "int32")):
-            rows = np.broadcast_to(each.reshape(len(values), -1), values.shape[:2])
-            parameters.append(constant_of(_ordered(layer.op, rows), dtype))
+    for each in layer.quantized:
+        weight, scale, zero_point = int8_weight(layer.op, *each)
+        weights.append(constant_of(weight, "int8"))
+        parameters += [constant_of(scale, "float32"), constant_of(zero_point, "int32")]
     return weights, parameters
-
-
-def _bias(layer) -> np.ndarray:
-    """Return the sum of the biases of data and state, but of the candidate of a GRU both."""
-    if layer.bias is None:
-        gates = len(_ORDERS[layer.op]) + layer.linear_before_reset
-        return np.zeros((len(layer.directions), gates * layer.hidden_size))
-    data, state = (_ordered(layer.op, each) for each in np.split(layer.bias, 2, 1))
-    if not layer.linear_before_reset:
-        return data + state
-    gates = 2 * layer.hidden_size
-    added = data[:, :gates] + state[:, :gates]
-    return np.concatenate([added, data[:, gates:], state[:, gates:]], 1)
 
 
 def _initial_states(bb, layer, dtype) -> list[relax.Expr]:

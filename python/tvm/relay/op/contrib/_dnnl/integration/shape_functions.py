@@ -43,8 +43,8 @@ from tvm.relay.op.op import OpPattern, register_shape_func
 _SPATIAL = "DHW"
 
 
-def _shape(shapes: list[te.Tensor], function: Callable) -> list[te.Tensor]:
-    """Return the shape whose dimensions a function computes of those of the operands.
+def shape_tensors(shapes: list[te.Tensor], function: Callable) -> list[te.Tensor]:
+    """Return, as one tensor, the shape that a function computes from the dimensions of operands.
 
     It is a stage of its own, which TVM does not inline. Each dimension reads several of the shape
     before it, and inlined their number would be a power of the number of ops in a chain.
@@ -160,7 +160,7 @@ def _of(function: Callable, count: int = 1) -> Callable:
     """Return the shape function of a function of attributes and the first operands' dimensions."""
 
     def shapes(attrs, inputs, out_ndims):
-        return _shape(list(inputs[:count]), partial(function, attrs))
+        return shape_tensors(list(inputs[:count]), partial(function, attrs))
 
     return shapes
 

@@ -1,0 +1,232 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Recurrent ONNX nodes are imported as one op each, which runs on oneDNN or on TVM."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import tvm
+from onnx import helper, numpy_helper
+from tvm import relay
+from tvm.contrib.onednn.frontend.layer_weights import dequantized
+from tvm.relay.op.contrib import dnnl
+from tvm.testing import dnnl as testing
+
+from dnnl_tests import direct
+from dnnl_tests.marks import json_only
+from dnnl_tests.reference import rand
+
+STEPS, BATCH, FEATURES, HIDDEN = 4, 3, 5, 6
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+DIRECTIONS = ("forward", "reverse", "bidirectional")
+NAMES = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
+# float32: sums have another order, and each step adds its rounding.
+RTOL = 1e-5
+
+
+def operands(op, direction="forward", optional=("B",), lengths=None, steps=STEPS):
+    """Return the inputs of a node by name."""
+    count, gates = 1 + (direction == "bidirectional"), GATES[op] * HIDDEN
+    shapes = {
+        "X": (steps, BATCH, FEATURES),
+        "W": (count, gates, FEATURES),
+        "R": (count, gates, HIDDEN),
+        "B": (count, 2 * gates),
+        "initial_h": (count, BATCH, HIDDEN),
+        "initial_c": (count, BATCH, HIDDEN),
+        "P": (count, 3 * HIDDEN),
+    }
+    names = ("X", "W", "R", *optional)
+    values = {name: rand(*shapes[name], seed=k) for k, name in enumerate(names)}
+    if lengths is not None:
+        values["sequence_lens"] = np.array(lengths, "int32")
+    return values
+
+
+def node(op, values, inputs=("X",), dims=None, **attrs):
+    """Return the model of a layer, of which all but some inputs are constant, and their values."""
+    order = [*NAMES, *(name for name in values if name not in NAMES)]
+    names = [name if name in values else "" for name in order]
+    while not names[-1]:
+        names.pop()
+    results = ["Y", "Y_h", "Y_c"][: 3 if op.endswith("LSTM") else 2]
+    domain = "com.microsoft" if op not in GATES else ""
+    attrs = {"hidden_size": HIDDEN, "domain": domain, **attrs}
+    tensors = {name: numpy_helper.from_array(value, name) for name, value in values.items()}
+    infos = [
+        helper.make_tensor_value_info(
+            name, tensors[name].data_type, (dims or {}).get(name, values[name].shape)
+        )
+        for name in inputs
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, results, name="the layer", **attrs)],
+        op,
+        infos,
+        [helper.make_empty_tensor_value_info(name) for name in results],
+        [tensor for name, tensor in tensors.items() if name not in inputs],
+    )
+    opsets = [helper.make_opsetid("", 14), helper.make_opsetid("com.microsoft", 1)]
+    proto = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    return proto, {name: values[name] for name in inputs}
+
+
+def onnxruntime_results(proto, inputs):
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), options)
+    return session.run(None, inputs)
+
+
+def turned(values):
+    """Return operands or results with the batch first for those with the steps first."""
+    axes = {"X": (1, 0, 2), "Y": (2, 0, 1, 3)}
+    return {
+        name: value.transpose(axes.get(name, (1, 0, 2))) if value.ndim > 2 and name not in "WR"
+        else value
+        for name, value in values.items()
+    }  # fmt: skip
+
+
+def check(proto, inputs, expected=None, rtol=RTOL):
+    """Compare a model, imported as one op, with onnxruntime, on oneDNN and on TVM alone."""
+    expected = onnxruntime_results(proto, inputs) if expected is None else expected
+    mod, _ = dnnl.from_onnx(proto)
+    report = dnnl.offload_report(dnnl.partition_for_dnnl(mod))
+    name = proto.graph.node[0].op_type.lower().removeprefix("dynamicquantize")
+    assert report.composites == {f"dnnl.{name}": 1} and report.partitions == 1
+    direct.check(mod, inputs, reference=expected, rtol=rtol)
+    return mod
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("op", GATES)
+def test_lengths(op, direction):
+    values = operands(op, direction, ("B", "initial_h"), [4, 1, 3])
+    for inputs in (("X",), ("X", "sequence_lens")):
+        check(*node(op, values, inputs, direction=direction))
+
+
+@pytest.mark.parametrize("layout", [0, 1], ids=["steps-first", "batch-first"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("op", GATES)
+def test_on_tvm_alone(op, direction, layout):
+    """The loops of the op; onnxruntime has no layout 1."""
+    optional = ("B", "initial_h", *(["initial_c"] if op == "LSTM" else []))
+    values = operands(op, direction, optional, [4, 2, 0])
+    # Of a sequence without steps onnxruntime returns zero, not the initial state.
+    values["sequence_lens"][2] = 1
+    proto, inputs = node(op, values, direction=direction)
+    expected = onnxruntime_results(proto, inputs)
+    if layout:
+        names = [each.name for each in proto.graph.output]
+        expected = list(turned(dict(zip(names, expected))).values())
+        proto, inputs = node(op, turned(values), direction=direction, layout=1)
+    mod = check(proto, {k: np.ascontiguousarray(v) for k, v in inputs.items()}, expected)
+    testing.assert_close(testing.run(mod, inputs), expected, RTOL)
+
+
+@pytest.mark.parametrize("linear", [0, 1])
+def test_both_resets_of_a_gru_on_tvm_alone(linear):
+    proto, inputs = node("GRU", operands("GRU"), linear_before_reset=linear)
+    expected = onnxruntime_results(proto, inputs)
+    mod = check(proto, inputs, expected)
+    testing.assert_close(testing.run(mod, inputs), expected, RTOL)
+
+
+def test_relu_on_tvm_alone():
+    proto, inputs = node("RNN", operands("RNN"), activations=["Relu"])
+    expected = onnxruntime_results(proto, inputs)
+    testing.assert_close(testing.run(check(proto, inputs, expected), inputs), expected, RTOL)
+
+
+@json_only
+@pytest.mark.parametrize("is_offloaded", [True, False], ids=["onednn", "tvm"])
+def test_open_steps_and_batch(is_offloaded):
+    """TVM's VM has shape functions of the op."""
+    dims = {"X": ("steps", "batch", FEATURES), "sequence_lens": ("batch",)}
+    values = operands("LSTM", "bidirectional", lengths=[4, 1, 3])
+    proto, inputs = node("LSTM", values, ("X", "sequence_lens"), dims, direction="bidirectional")
+    mod, _ = dnnl.from_onnx(proto)
+    expected = onnxruntime_results(proto, inputs)
+    if is_offloaded:
+        mod = dnnl.partition_for_dnnl(mod)
+        assert dnnl.offload_report(mod).composites == {"dnnl.lstm": 1}
+    testing.assert_close(testing.run(mod, inputs, executor="vm"), expected, RTOL)
+
+
+def test_steps_are_not_unrolled():
+    proto, _ = node("LSTM", operands("LSTM", steps=1000))
+    mod, _ = dnnl.from_onnx(proto)
+    assert dnnl.offload_report(dnnl.partition_for_dnnl(mod)).total < 10
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_dynamic_quantize_lstm(dtype):
+    """An LSTM of the dequantized weights: few weights are not multiplied in 8 bits."""
+    values = operands("LSTM", "bidirectional")
+    shift, own = (128 if dtype == "uint8" else 3), dict(values)
+    for name in "WR":
+        weight = values[name].transpose(0, 2, 1)
+        scale = np.abs(weight).max((1, 2)) / np.float32(124)
+        steps = np.round(weight / scale[:, None, None]) + shift
+        zero_point = np.full(2, shift, dtype)
+        limits = np.iinfo(dtype)
+        own[name] = np.clip(steps, limits.min, limits.max).astype(dtype)
+        own |= {f"{name}_scale": scale, f"{name}_zero_point": zero_point}
+        values[name] = dequantized(own[name], scale, zero_point).astype("float32")
+    expected = onnxruntime_results(*node("LSTM", values, direction="bidirectional"))
+    proto, inputs = node("DynamicQuantizeLSTM", own, direction="bidirectional")
+    mod = check(proto, inputs, expected)
+    testing.assert_close(testing.run(mod, inputs), expected, RTOL)
+
+
+UNROLLED = {
+    "activations": ("RNN", ("B",), dict(activations=["Softsign"])),
+    "peepholes": ("LSTM", ("B", "P"), {}),
+}
+
+
+@pytest.mark.parametrize("op, optional, attrs", UNROLLED.values(), ids=UNROLLED)
+def test_other_layers_are_unrolled(op, optional, attrs):
+    proto, inputs = node(op, operands(op, optional=optional), **attrs)
+    mod, _ = dnnl.from_onnx(proto)
+    assert f"dnnl.{op.lower()}" not in dnnl.offload_report(mod).ops
+    direct.check(mod, inputs, reference=onnxruntime_results(proto, inputs), rtol=RTOL)
+
+
+def test_computed_weights_are_unrolled():
+    proto, inputs = node("GRU", operands("GRU"), ("X", "W"))
+    mod, _ = dnnl.from_onnx(proto)
+    assert "dnnl.gru" not in dnnl.offload_report(mod).ops
+    testing.assert_close(testing.run(mod, inputs), onnxruntime_results(proto, inputs), RTOL)
+
+
+def test_operands_of_other_shapes():
+    """TVM's loops would read past the end of a tensor."""
+    proto, _ = node("GRU", operands("GRU"))
+    proto.graph.input[0].type.tensor_type.shape.dim[2].dim_value = FEATURES + 1
+    with pytest.raises(Exception, match="operand 1 has shape"):
+        relay.transform.InferType()(dnnl.from_onnx(proto)[0])
+
+
+def test_json_of_a_module():
+    """A module with the op can be saved and loaded."""
+    proto, inputs = node("LSTM", operands("LSTM"))
+    mod, _ = dnnl.from_onnx(proto)
+    mod = tvm.ir.load_json(tvm.ir.save_json(mod))
+    direct.check(mod, inputs, reference=onnxruntime_results(proto, inputs), rtol=RTOL)
