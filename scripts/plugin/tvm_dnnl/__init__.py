@@ -168,6 +168,7 @@ if _LIBRARY is None:
     _check_tvm()
     _LIBRARY = _load_library()
     sys.meta_path.append(_Finder)
+    sys.meta_path.insert(0, importlib.import_module(".fast_import", __name__).Finder)
     if "tvm" in sys.modules:
         autoload()
     else:
