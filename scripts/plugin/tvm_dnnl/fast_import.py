@@ -22,6 +22,7 @@ reads the debug information of all its libraries. Both take half of the time of 
 """
 
 import contextlib
+import gc
 import importlib.machinery
 import sys
 
@@ -49,10 +50,26 @@ class Finder:
 class _Loader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module):
         with contextlib.ExitStack() as stack:
+            stack.enter_context(uncollected())
             stack.enter_context(_listed_once())
             sys.meta_path.insert(0, finder := _BackendsFinder(stack))
             stack.callback(sys.meta_path.remove, finder)
             super().exec_module(module)
+
+
+@contextlib.contextmanager
+def uncollected():
+    """Let the garbage collector not visit what an import creates, until its next full collection."""
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
 
 
 @contextlib.contextmanager
