@@ -168,6 +168,7 @@ if _LIBRARY is None:
     _check_tvm()
     _LIBRARY = _load_library()
     sys.meta_path.append(_Finder)
+    sys.meta_path.insert(0, importlib.import_module(".fast_import", __name__).Finder)
     if "tvm" in sys.modules:
         autoload()
     else:
@@ -187,8 +188,11 @@ def __getattr__(name):
     if name in api.__all__:
         return getattr(api, name)
     if not _is_runtime_only():
+        from .fast_import import uncollected
+
         autoload()
-        api = importlib.import_module(".dnnl", package=__name__)
+        with uncollected():
+            api = importlib.import_module(".dnnl", package=__name__)
     if name == "__all__":
         return api.__all__
     if name in api.__all__:

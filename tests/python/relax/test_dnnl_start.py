@@ -16,6 +16,7 @@
 # under the License.
 """Processes that load and run a library: TVM is imported only where it is needed."""
 
+import json
 import subprocess
 import sys
 
@@ -109,3 +110,32 @@ def test_a_module_partitioned_elsewhere_is_compiled():
         "import tvm\n"
         "from tvm.contrib.onednn.frontend.prepare import prepare"
     )
+
+
+# What importing TVM leaves behind: functions of modules, names of ops in TVMScript, modules.
+STATE = """
+import json, sys, tvm_dnnl, tvm_ffi
+from tvm_dnnl.fast_import import Finder
+if sys.argv[1] == "plain":
+    sys.meta_path.remove(Finder)
+names = tvm_ffi.registry.list_global_func_names
+import tvm
+assert tvm_ffi.registry.list_global_func_names is names
+assert type(tvm.ir._ffi_api.GetOp) is tvm_ffi.Function
+ops = {op: str(tvm.ir.Op.get(op).get_attr("TScriptPrinterName"))
+       for op in map(str, tvm.ir.Op.list_op_names())}
+modules = {name: sorted(vars(module)) for name, module in sys.modules.items()
+           if name.startswith("tvm.")}
+with open(sys.argv[2], "w") as file:
+    json.dump([ops, modules, sorted(map(str, names()))], file)
+"""
+
+
+def test_tvm_is_the_same_though_it_is_imported_faster(tmp_path):
+    states = []
+    for kind in ("fast", "plain"):
+        in_new_process(STATE, kind, tmp_path / kind)
+        states.append(json.loads((tmp_path / kind).read_text()))
+    fast, plain = states
+    assert len(plain[0]) > 1000 and len(plain[1]) > 400 and len(plain[2]) > 1000
+    assert fast == plain

@@ -18,10 +18,12 @@
 
 `common.infer_type` and `common.fold_constant` visit all that an expression is computed from, so an
 importer that calls them for each node is quadratic in the number of nodes; and TVM compiles a
-function for each constant that it folds. These visit what is new, and fold in numpy.
+function for each constant that it folds or reads. These visit what is new, and fold in numpy.
 """
 
 from __future__ import annotations
+
+import functools
 
 from tvm.ir import Op
 from tvm.topi.utils import get_const_tuple
@@ -102,6 +104,46 @@ def fold_constant(node, mod=None):
             new = [folded[each.handle.value] for each in operands]
             folded[expr.handle.value] = _folded(expr, operands, new)
     return folded[node.handle.value]
+
+
+def infer_value(input_val, params, mod=None):
+    """Return the value of an expression that is computed from constants and parameters.
+
+    Parameters
+    ----------
+    input_val : Expr
+        The expression.
+    params : dict[str, NDArray]
+        Values of its variables, by name.
+    mod : IRModule | None
+        As for `common.infer_value`, which compiles what cannot be folded.
+
+    Returns
+    -------
+    value : NDArray
+        The value.
+    """
+    folded = fold_constant(input_val, mod)
+    if isinstance(folded, _expr.Constant):
+        return folded.data
+    return common.infer_value(input_val, params, mod)
+
+
+def find_version_once(get_converter):
+    """Decorate `OnnxOpConverter.get_converter`, which lists all names of a class in each call."""
+    names = {}
+
+    @functools.wraps(get_converter)
+    def get_known_converter(cls, opset):
+        if (cls, opset) in names:
+            return getattr(cls, names[cls, opset])
+        converter = get_converter(cls, opset)
+        name = getattr(converter, "__name__", "")
+        if getattr(cls, name, None) == converter:
+            names[cls, opset] = name
+        return converter
+
+    return get_known_converter
 
 
 def _is_imported(expr):

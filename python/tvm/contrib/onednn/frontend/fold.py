@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .branches import fold_branches
+from .evaluate import evaluate
 from .loops import unroll
 from .pads import set_pads
 from .protobuf import clone, initializer_names, rename, subgraphs, uses
@@ -305,11 +306,15 @@ class _Folder:
 def _evaluate(node, values: Sequence[np.ndarray | None], opsets) -> list[np.ndarray] | None:
     """Return the outputs of a node, None if `onnx` cannot compute them."""
     import onnx
-    from onnx.reference import ReferenceEvaluator
 
     types = _numeric_types()
     if any(each.name in ("to", "dtype") and each.i not in types for each in node.attribute):
         return None
+    known = evaluate(node, values, max(opsets.get(domain, 0) for domain in _DOMAINS))
+    if known is not None:
+        return known
+    from onnx.reference import ReferenceEvaluator
+
     infos = {
         name: onnx.helper.make_tensor_value_info(
             name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape

@@ -60,11 +60,15 @@ class Graph(NumberedGraph):
         self.nodes: list[Node] = []
         # Whether a node is computed from nodes with smaller numbers only, and from new ones.
         self._is_numbered = True
+        # Whether nothing was edited since the last `sort`, and what `checkpoint` knows since then.
+        self._is_sorted = False
+        self._state: list | None = None
 
     # Reading.
 
     def append(self, node: Node, origin: Origin | None = None) -> Node:
         """Add a node that a reader has made; it returns the node."""
+        self._is_sorted = False
         node.index = len(self.nodes)
         self.nodes.append(node)
         for operand in node.operands:
@@ -175,7 +179,7 @@ class Graph(NumberedGraph):
         namespace = SimpleNamespace(**attrs)
         if type_ is None:
             type_ = infer(name, [operand.type for operand in operands], namespace)
-        return _made(Node(CALL, name, operands, type_, namespace, like.scope), like)
+        return self._made(Node(CALL, name, operands, type_, namespace, like.scope), like)
 
     def with_attrs(self, node: Node, operands: Sequence[Node], **changes) -> Node:
         """Make a call as another one, with other operands and some other attributes."""
@@ -195,14 +199,21 @@ class Graph(NumberedGraph):
     def tuple(self, operands: Sequence[Node], like: Node) -> Node:
         """Make a tuple of tensors."""
         types = tuple(operand.type for operand in operands)
-        return _made(Node(TUPLE, None, operands, types, None, like.scope), like)
+        return self._made(Node(TUPLE, None, operands, types, None, like.scope), like)
 
     def field_of(self, node: Node, index: int) -> Node:
         """Make the field of a tuple; of a tuple node, it is one of the operands."""
         if node.kind == TUPLE:
             return node.operands[index]
         attrs = SimpleNamespace(index=index)
-        return _made(Node(FIELD, None, [node], node.type[index], attrs, node.scope), node)
+        return self._made(Node(FIELD, None, [node], node.type[index], attrs, node.scope), node)
+
+    def _made(self, node: Node, like: Node) -> Node:
+        self._is_sorted = False
+        for operand in node.operands:
+            operand.users.append(node)
+        node.like = like
+        return node
 
     def replace(self, old: Node, new: Node) -> None:
         """Let a node take the place of another for all that reads that, but not for itself.
@@ -211,6 +222,7 @@ class Graph(NumberedGraph):
         """
         if old is new:
             return
+        self._is_sorted = False
         kept = _readers_below(new, old, self._is_numbered)
         self._is_numbered &= _last_number(new) <= _last_number(old)
         for user in [user for user in old.users if user not in kept]:
@@ -244,6 +256,8 @@ class Graph(NumberedGraph):
 
         Nodes that were made go right before the first that reads them.
         """
+        if self._is_sorted:
+            return
         for name in _NUMBERED:
             self.__dict__.pop(name, None)
         live = _reachable([node for node in self.nodes if node.is_pinned] + self.nodes[-1:])
@@ -262,12 +276,16 @@ class Graph(NumberedGraph):
             node.index = i
             for operand in node.operands:
                 operand.users.append(node)
+        self._is_sorted, self._state = True, None
 
     def checkpoint(self) -> Callable[[], None]:
         """Return what takes back all edits from now on."""
-        state = [
-            (node, list(node.operands), list(node.users), node._replaced_by) for node in self.nodes
-        ]
+        if self._state is None or not self._is_sorted:
+            self._state = [
+                (node, list(node.operands), list(node.users), node._replaced_by)
+                for node in self.nodes
+            ]
+        state = self._state
 
         def restore():
             for node in self.nodes:
@@ -276,6 +294,7 @@ class Graph(NumberedGraph):
                 node.operands, node.users, node._replaced_by = operands, users, replaced_by
                 node.version += 1
             self.nodes = [node for node, *_ in state]
+            self._is_sorted = False
             self.sort()
 
         return restore
@@ -297,13 +316,6 @@ class Graph(NumberedGraph):
                     assert isinstance(value, Tensor), f"{node} computes {value}"
             if node.kind == FIELD:
                 assert len(node.operands) == 1, f"{node} is a field of {node.operands}"
-
-
-def _made(node: Node, like: Node) -> Node:
-    for operand in node.operands:
-        operand.users.append(node)
-    node.like = like
-    return node
 
 
 def _last_number(node: Node) -> int:

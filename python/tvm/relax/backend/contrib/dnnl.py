@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import tvm
 import tvm_ffi
-from tvm.contrib.onednn import cache, interrupts
+from tvm.contrib.onednn import cache, garbage, interrupts
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
@@ -230,6 +230,7 @@ def partition_for_dnnl(
         return pipeline.partition(mod, params, Rules(TABLE, options))
 
 
+@garbage.older_objects_kept()
 def compile(  # pylint: disable=redefined-builtin
     model,
     params: dict[str, tvm.runtime.Tensor] | None = None,
@@ -325,8 +326,7 @@ def cached_library(
         The library is not cached and cannot be written.
     """
     _check_module(mod)
-    # The text has names and no values of constants; the hash has these. Both are the same in each
-    # process, and TVM's JSON is not to be had: save_json of 0.27 fails on functions of Relax.
+    # The text has names, the hash values of constants. TVM 0.27 cannot save all modules as JSON.
     texts = [mod.script(), str(tvm_ffi.structural_hash(mod))]
     key = cache.key_of(tvm, Path(__file__).parent, texts, params, options, str(target))
 

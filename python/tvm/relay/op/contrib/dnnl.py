@@ -30,7 +30,7 @@ from pathlib import Path
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn import cache
+from tvm.contrib.onednn import cache, garbage
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
@@ -241,6 +241,7 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
     return make_report(_check_module(mod), TABLE)
 
 
+@garbage.older_objects_kept()
 def compile(  # pylint: disable=redefined-builtin
     model,
     params: dict[str, tvm.nd.NDArray] | None = None,

@@ -48,6 +48,18 @@ constexpr const char* kDefaultCodegen = "C_SRC";
 constexpr const char* kDefaultCodegen = "JSON";
 #endif
 
+/*!
+ * \brief An attribute with the partition, of a function that only has its type.
+ *
+ * TVM infers the types in the bodies of all functions after each of its passes. `compile` of
+ * `dnnl.py` lets it have bodies of one op.
+ */
+constexpr const char* kPartitionAttr = "dnnl_partition";
+
+Function PartitionOf(const Function& function) {
+  return function->GetAttr<Function>(kPartitionAttr, function).value();
+}
+
 /*! \brief The codegen of the compilation that is going on. */
 std::string CurrentCodegen() {
   const std::string codegen = tvm::transform::PassContext::Current()
@@ -67,7 +79,7 @@ std::string CurrentCodegen() {
 Map<String, runtime::NDArray> ConstantsForLoader(const Function& function, const String&) {
   Map<String, runtime::NDArray> constants;
   if (CurrentCodegen() == "C_SRC") return constants;
-  const SerializedPartition partition = SerializePartition(function);
+  const SerializedPartition partition = SerializePartition(PartitionOf(function));
   for (size_t i = 0; i < partition.const_names.size(); ++i) {
     constants.Set(partition.const_names[i], partition.constants[i]);
   }
@@ -88,13 +100,13 @@ runtime::Module DNNLCompiler(const ObjectRef& ref) {
   ICHECK(ref->IsInstance<FunctionNode>())
       << "the DNNL codegen compiles one Relay function, but got " << ref->GetTypeKey();
   const auto function = Downcast<Function>(ref);
-  if (CurrentCodegen() == "C_SRC") return CompileToCSource(function);
+  if (CurrentCodegen() == "C_SRC") return CompileToCSource(PartitionOf(function));
   CHECK(!IsForAOT(function)) << "the AOT executor calls functions by address, but functions of a "
                                 "dnnl JSON module have none. "
                                 "Compile with PassContext(config={\""
                              << kCodegenOption
                              << "\": \"C_SRC\"}), or use the graph or VM executor";
-  return CompileToJSON(function);
+  return CompileToJSON(PartitionOf(function));
 }
 
 TVM_REGISTER_PASS_CONFIG_OPTION(kCodegenOption, String);

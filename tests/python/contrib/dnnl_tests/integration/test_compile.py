@@ -21,6 +21,7 @@ import onnx
 import pytest
 import tvm
 from tvm import relay
+from tvm.ir.instrument import pass_instrument
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
@@ -53,6 +54,36 @@ def test_module_to_results_and_back_from_a_file(batch, tmp_path):
     loaded = dnnl.load_model(tmp_path / "model.so")
     assert loaded.input_names == ["x"] and loaded.report is None
     np.testing.assert_array_equal(loaded(x=X), model(X))
+
+
+def test_passes_of_tvms_compiler_do_not_visit_partitions():
+    """They infer types, which takes seconds for a network of convolutions."""
+    seen = []
+
+    @pass_instrument
+    class FusedModule:
+        def run_after_pass(self, mod, info):
+            if info.name == "FuseOps":
+                seen.extend(str(call.op) for func in mod.functions.values() for call in calls(func))
+
+    def calls(func):
+        found = []
+        relay.analysis.post_order_visit(
+            func, lambda expr: found.append(expr) if isinstance(expr, relay.Call) else None
+        )
+        return found
+
+    x = relay.var("x", shape=(2, 8))
+    weight = np.random.default_rng(1).standard_normal((4, 8), "float32")
+    one = relay.nn.relu(relay.nn.dense(x, relay.const(weight)))
+    two = relay.nn.dense(one, relay.const(weight[:, :4]))
+    mod = tvm.IRModule.from_expr(relay.Tuple([one, two]))
+    with tvm.transform.PassContext(opt_level=3, instruments=[FusedModule()]):
+        model = dnnl.compile(mod, prune=False)
+    assert seen and ("nn.dense" in seen) != is_json()
+    wanted = np.maximum(X @ weight.T, 0)
+    for result, expected in zip(model(X), [wanted, wanted @ weight[:, :4].T]):
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_c_source_in_a_pass_context(tmp_path):

@@ -25,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
 from tvm.relay.frontend import common, onnx_incremental
 from tvm.relay.frontend import onnx as frontend
-from tvm.relay.frontend.onnx_incremental import fold_constant, infer_type, shape_of
+from tvm.relay.frontend.onnx_incremental import fold_constant, infer_type, infer_value, shape_of
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
@@ -111,7 +111,7 @@ MODELS = {
 @pytest.mark.parametrize("model", [pytest.param(make(), id=name) for name, make in MODELS.items()])
 def test_the_module_is_that_of_the_whole_graph(model, monkeypatch):
     module, _ = relay.frontend.from_onnx(model)
-    for name in ("fold_constant", "infer_shape", "infer_type", "shape_of"):
+    for name in ("fold_constant", "infer_shape", "infer_type", "infer_value", "shape_of"):
         monkeypatch.setattr(frontend, name, getattr(common, name))
     expected, _ = relay.frontend.from_onnx(model)
     tvm.ir.assert_structural_equal(module, expected, map_free_vars=True)
@@ -124,6 +124,32 @@ def test_nothing_is_compiled(name, monkeypatch):
 
     monkeypatch.setattr(onnx_incremental.common, "fold_constant", refuse)
     relay.frontend.from_onnx(MODELS[name]())
+
+
+def test_values_of_constants_and_parameters(monkeypatch):
+    total = relay.add(relay.const(1.0), relay.var("w", shape=(2,)))
+    weights = {"w": tvm.nd.array(np.array([1, 2], "float32"))}
+    assert infer_value(total, weights).numpy().tolist() == [2, 3]
+    monkeypatch.setattr(common, "infer_value", None)
+    assert infer_value(relay.add(relay.const(1.0), relay.const(2.0)), {}).numpy() == 3
+
+
+def test_versions_of_converters_are_found_once(monkeypatch):
+    class Converter(frontend.OnnxOpConverter):
+        @classmethod
+        def _impl_v1(cls):
+            return 1
+
+        @classmethod
+        def _impl_v7(cls):
+            return 7
+
+    for _ in range(2):
+        assert [Converter.get_converter(opset)() for opset in (1, 6, 7, 13)] == [1, 1, 7, 7]
+    monkeypatch.setattr(Converter, "_impl_v7", classmethod(lambda cls: "replaced"))
+    assert Converter.get_converter(13)() == "replaced"
+    with pytest.raises(NotImplementedError, match="version 17"):
+        type("Empty", (frontend.OnnxOpConverter,), {}).get_converter(17)
 
 
 def test_a_type_is_kept():

@@ -22,6 +22,7 @@ from collections.abc import Collection
 
 from tvm import relax
 from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, NATIVE, TUPLE, Node, Origin
+from tvm.contrib.onednn.policy.op_view import Tensor, Value
 from tvm.contrib.onednn.policy.rules.recurrent import GATES
 
 from .reading import constant_of
@@ -123,9 +124,9 @@ class Body:
         if None in operands or len(set(operands)) < len(set(_tensors(node))):
             return None
         expr = self._substituted(origin, operands)
-        if isinstance(expr, relax.Call):
-            # Its type may be another one.
+        if isinstance(expr, relax.Call) and not _is_same_static(node.type, template.type):
             return relax.Call(expr.op, expr.args, expr.attrs, expr.ty_args)
+        # TVM need not infer the type, which takes long for convolutions.
         return expr
 
     def _substituted(self, origin: Origin, operands: list[Node]) -> relax.Expr | None:
@@ -152,6 +153,13 @@ class Body:
         value = self.emit(self.value(inner))
         self.known = before
         return relax.op.astype(value, node.type.dtype)
+
+
+def _is_same_static(type_: Value, other: Value) -> bool:
+    """Whether two types are tensors of one dtype and shape without open dimensions."""
+    if not isinstance(type_, Tensor) or not isinstance(other, Tensor):
+        return False
+    return (type_.shape, type_.dtype) == (other.shape, other.dtype) and None not in type_.shape
 
 
 def _tensors(node: Node) -> list[Node]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 from tvm import ir, relax
 from tvm.contrib.onednn.policy.op_spec import Rules
 
-from .reading import number
+from .reading import number, own_functions
 
 _CREATE = "vm.builtin.paged_attention_kv_cache_create"
 
@@ -58,8 +58,8 @@ def offload_paged_attention(mod: ir.IRModule, rules: Rules) -> ir.IRModule:
     if rules.excludes("dnnl.attention"):
         return mod
     caches = _Caches(mod)
-    for var, func in mod.functions_items():
-        if isinstance(func, relax.Function) and _creates_cache(func):
+    for var, func in own_functions(mod):
+        if _creates_cache(func):
             caches.builder_.update_func(var, caches.visit_expr(func))
     return caches.builder_.get()
 

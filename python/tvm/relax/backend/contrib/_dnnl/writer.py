@@ -348,5 +348,7 @@ def _new_function(params, bindings, body, attrs: dict) -> tuple[relax.Function, 
     if symbols:
         shape = relax.Var("tir_vars", relax.ShapeType(symbols))
         func = relax.Function([*params, shape], func.body, type_)
-    func = relax.utils.copy_with_new_vars(func).with_attrs(attrs)
-    return func, [relax.ShapeExpr(symbols)] if symbols else [], type_
+    if relax.analysis.defined_symbolic_vars(func):
+        # Other functions have them, too; the variables of Relax are new already.
+        func = relax.utils.copy_with_new_vars(func)
+    return func.with_attrs(attrs), [relax.ShapeExpr(symbols)] if symbols else [], type_

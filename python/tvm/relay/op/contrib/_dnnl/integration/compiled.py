@@ -33,6 +33,9 @@ from tvm.runtime import vm as vm_runtime
 from ..ir.dataflow_graph import is_partition
 from .target import host_target
 
+# The attribute that the codegen reads; see src/relay/backend/contrib/dnnl/codegen.cc.
+PARTITION = "dnnl_partition"
+
 
 def is_partitioned(mod: tvm.IRModule) -> bool:
     """Tell whether a module has functions for the DNNL code generator."""
@@ -49,8 +52,29 @@ def _needs_vm(mod: tvm.IRModule) -> bool:
         if is_branch or (is_typed and is_dynamic(expr.checked_type)):
             reasons.append(expr)
 
-    relay.analysis.post_order_visit(relay.transform.InferType()(mod)["main"], visit)
+    relay.analysis.post_order_visit(mod["main"], visit)
     return bool(reasons)
+
+
+def _with_short_partitions(mod: tvm.IRModule) -> tvm.IRModule:
+    """Return a module whose partitions have bodies of one op, and themselves as an attribute.
+
+    After each of its passes, TVM infers the types in all functions, which takes most of the time
+    of `relay.build` for a model with many convolutions. The codegen reads the attribute.
+    """
+    result = tvm.IRModule(mod.functions, mod.type_definitions, attrs=mod.attrs)
+    for var, func in mod.functions.items():
+        if is_partition(func):
+            args = func.params, _zeros(func.body.checked_type), func.ret_type, func.type_params
+            result[var] = relay.Function(*args, func.attrs).with_attr(PARTITION, func)
+    return result
+
+
+def _zeros(type_):
+    """Return a cheap expression of a type of tensors with known shapes."""
+    if isinstance(type_, relay.TupleType):
+        return relay.Tuple(list(map(_zeros, type_.fields)))
+    return relay.zeros(list(map(int, type_.shape)), type_.dtype)
 
 
 def compile_partitioned(
@@ -83,7 +107,10 @@ def compile_partitioned(
         list(context.instruments or ()),
         dict(context.config),
     ):
+        mod = relay.transform.InferType()(mod)
         is_vm = _needs_vm(mod)
+        if not is_vm and export_options is None:
+            mod = _with_short_partitions(mod)
         library = (relay.vm.compile if is_vm else relay.build)(mod, target=target)
     if export_options is None:
         run = (_vm if is_vm else _graph_executor)(library, inputs)

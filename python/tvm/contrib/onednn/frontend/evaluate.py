@@ -1,0 +1,135 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Ops of ONNX that fold most often, in NumPy: they move or convert elements.
+
+Importing the reference implementation of `onnx`, which has all ops, takes longer than folding.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def evaluate(
+    node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int
+) -> list[np.ndarray] | None:
+    """Return the outputs of a node of the standard domain.
+
+    Parameters
+    ----------
+    node : onnx.NodeProto
+        The node, which has one output.
+    values : Sequence[np.ndarray | None]
+        Its inputs; None for one that it omits.
+    opset : int
+        The version of the standard domain.
+
+    Returns
+    -------
+    outputs : list[np.ndarray] | None
+        None for another op, and for inputs that are not valid.
+    """
+    import onnx
+
+    function = _FUNCTIONS.get(node.op_type)
+    if function is None or opset < _FIRST_OPSETS.get(node.op_type, 1):
+        return None
+    attrs = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
+    with contextlib.suppress(IndexError, KeyError, TypeError, ValueError):
+        return [np.asarray(function(attrs, *values))]
+    return None
+
+
+# The first versions in which ops broadcast, or have inputs where they had attributes.
+_FIRST_OPSETS = {"Add": 7, "Mul": 7, "Reshape": 5, "Slice": 10, "Sub": 7}
+
+
+def _cast(attrs: Mapping, data):
+    import onnx
+
+    with np.errstate(all="ignore"):
+        return data.astype(onnx.helper.tensor_dtype_to_np_dtype(attrs["to"]))
+
+
+def _concat(attrs: Mapping, *fields):
+    return np.concatenate(fields, attrs["axis"])
+
+
+def _gather(attrs: Mapping, data, indices):
+    return np.take(data, indices, attrs.get("axis", 0))
+
+
+def _reshape(attrs: Mapping, data, shape):
+    sizes = shape.tolist()
+    if not attrs.get("allowzero", 0):
+        sizes = [data.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
+    return data.reshape(sizes)
+
+
+def _slice(attrs: Mapping, data, starts, ends, axes=None, steps=None):
+    axes = range(len(starts)) if axes is None else axes.tolist()
+    steps = [1] * len(starts) if steps is None else steps.tolist()
+    index = [slice(None)] * data.ndim
+    for axis, *bounds in zip(axes, starts.tolist(), ends.tolist(), steps):
+        index[axis] = slice(*bounds)
+    return data[tuple(index)]
+
+
+def _squeeze(attrs: Mapping, data, axes=None):
+    axes = attrs.get("axes") if axes is None else axes.tolist()
+    return np.squeeze(data, None if axes is None else tuple(axes))
+
+
+def _transpose(attrs: Mapping, data):
+    return np.transpose(data, attrs.get("perm"))
+
+
+def _unsqueeze(attrs: Mapping, data, axes=None):
+    axes = attrs["axes"] if axes is None else np.atleast_1d(axes).tolist()
+    return np.expand_dims(data, tuple(axes))
+
+
+def _elementwise(function: np.ufunc) -> Callable:
+    def evaluate_op(attrs, lhs, rhs):
+        if lhs.dtype != rhs.dtype or lhs.dtype == bool:
+            raise TypeError
+        with np.errstate(all="ignore"):
+            return function(lhs, rhs)
+
+    return evaluate_op
+
+
+_FUNCTIONS: dict[str, Callable] = {
+    "Add": _elementwise(np.add),
+    "Cast": _cast,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Mul": _elementwise(np.multiply),
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Squeeze": _squeeze,
+    "Sub": _elementwise(np.subtract),
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}
