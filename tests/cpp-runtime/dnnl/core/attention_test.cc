@@ -268,6 +268,46 @@ TEST(DNNLAttention, RowsWithoutAFiniteScore) {
   }
 }
 
+/*! \brief A mask that hides later keys with a number, and the first `padding` keys. */
+Values CausalMask(int64_t rows, int64_t keys, float hidden, int64_t padding = 0) {
+  Values mask(rows * keys);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < keys; ++j) {
+      if (j < padding || j > i + keys - rows) mask[i * keys + j] = hidden;
+    }
+  }
+  return mask;
+}
+
+TEST(DNNLAttention, BlocksOfHiddenKeys) {
+  for (float hidden : {std::numeric_limits<float>::lowest(), -kInf, -2e30f, -1e4f}) {
+    for (int64_t past : {0, 70}) {
+      const int64_t rows = 150, keys = rows + past;
+      const Case c{1, 4, 2, rows, keys, 24, 16, {1, 1, rows, keys}};
+      std::vector<Values> inputs = InputsOf(c);
+      inputs[3] = CausalMask(rows, keys, hidden);
+      Check(c, inputs);
+      // The first rows of these see no key.
+      inputs[3] = CausalMask(rows, keys, hidden, past + 80);
+      Check(c, inputs);
+    }
+  }
+}
+
+TEST(DNNLAttention, HiddenKeysThatAreNotFinite) {
+  const int64_t rows = 140;
+  const Case c{1, 2, 1, rows, rows, 16, 20, {1, 1, rows, rows}};
+  for (float value : {kNaN, kInf, 1e30f}) {
+    for (size_t input : {0, 1, 2}) {
+      std::vector<Values> inputs = InputsOf(c);
+      inputs[3] = CausalMask(rows, rows, std::numeric_limits<float>::lowest());
+      // Of the last row, which the first rows do not see.
+      inputs[input][inputs[input].size() - 3] = value;
+      Check(c, inputs);
+    }
+  }
+}
+
 TEST(DNNLAttention, BFloat16) {
   for (int64_t queries : {1, 20}) {
     Case c{1, 4, 2, queries, 90, 20, 36, {1, 1, queries, 90}};
