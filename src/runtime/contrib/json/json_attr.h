@@ -60,6 +60,8 @@ class JSONAttr {
   template <typename T, typename = std::enable_if_t<std::is_arithmetic<T>::value>>
   JSONAttr(T value) : JSONAttr(TextOf(value)) {}  // NOLINT(*)
 
+  bool operator==(const JSONAttr& other) const { return value_ == other.value_; }
+
   /*! \brief Whether this stands for an absent value, which is written as one empty text. */
   bool IsNull() const {
     const Rows* rows = std::get_if<Rows>(&value_);

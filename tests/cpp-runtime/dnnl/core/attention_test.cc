@@ -179,7 +179,7 @@ Values RunGraph(const Graph& graph, const std::vector<Shape>& shapes,
   for (size_t i = 0; i < plan->arguments.size(); ++i) {
     const TensorType& type = plan->arguments[i].type;
     memory.push_back(i < inputs.size() ? BytesOfType(inputs[i], type)
-                                       : std::vector<char>(dnnl_test::BytesOf(type), 0x55));
+                                       : std::vector<char>(BytesOf(type), 0x55));
   }
   std::vector<void*> addresses;
   for (auto& bytes : memory) addresses.push_back(bytes.data());
@@ -195,7 +195,8 @@ void ExpectClose(const Case& c, const Values& actual, const Values& expected) {
     const bool is_same =
         std::isnan(expected[i])
             ? std::isnan(actual[i])
-            : std::abs(actual[i] - expected[i]) <= tolerance * std::max(1.f, std::abs(expected[i]));
+            : actual[i] == expected[i] || std::abs(actual[i] - expected[i]) <=
+                                              tolerance * std::max(1.f, std::abs(expected[i]));
     if (is_same) continue;
     std::cerr << "heads " << c.heads << "/" << c.groups << ", queries " << c.queries << ", keys "
               << c.keys << ", width " << c.width << "/" << c.value_width << " " << c.softmax
@@ -263,6 +264,47 @@ TEST(DNNLAttention, RowsWithoutAFiniteScore) {
       mask[2 * 150 + 70] = kInf;
       Check(c, inputs);
       inputs[2][5] = kNaN;
+      Check(c, inputs);
+    }
+  }
+}
+
+/*! \brief A mask that hides later keys with a number, and the first `padding` keys. */
+Values CausalMask(int64_t rows, int64_t keys, float hidden, int64_t padding = 0) {
+  Values mask(rows * keys);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < keys; ++j) {
+      if (j < padding || j > i + keys - rows) mask[i * keys + j] = hidden;
+    }
+  }
+  return mask;
+}
+
+TEST(DNNLAttention, BlocksOfHiddenKeys) {
+  for (float hidden : {std::numeric_limits<float>::lowest(), -kInf, -2e30f, -1e4f}) {
+    for (int64_t past : {0, 70}) {
+      const int64_t rows = 150, keys = rows + past;
+      const Case c{1, 4, 2, rows, keys, 24, 16, {1, 1, rows, keys}};
+      std::vector<Values> inputs = InputsOf(c);
+      inputs[3] = CausalMask(rows, keys, hidden);
+      Check(c, inputs);
+      // The first rows of these see no key; scores of -1e4 have few digits in float32.
+      if (hidden == -1e4f) continue;
+      inputs[3] = CausalMask(rows, keys, hidden, past + 80);
+      Check(c, inputs);
+    }
+  }
+}
+
+TEST(DNNLAttention, HiddenKeysThatAreNotFinite) {
+  const int64_t rows = 140;
+  const Case c{1, 2, 1, rows, rows, 16, 20, {1, 1, rows, rows}};
+  for (float value : {kNaN, kInf, 1e30f}) {
+    for (size_t input : {0, 1, 2}) {
+      std::vector<Values> inputs = InputsOf(c);
+      inputs[3] = CausalMask(rows, rows, std::numeric_limits<float>::lowest());
+      // Of the last row, which the first rows do not see.
+      inputs[input][inputs[input].size() - 3] = value;
       Check(c, inputs);
     }
   }

@@ -36,7 +36,6 @@
 namespace {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
-using dnnl_test::BytesOf;
 using dnnl_test::GraphOf;
 using dnnl_test::Valid;
 using dnnl_test::ValidOp;

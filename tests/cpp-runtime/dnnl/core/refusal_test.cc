@@ -40,7 +40,6 @@ namespace {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 using dnnl_test::Attr;
-using dnnl_test::BytesOf;
 using dnnl_test::GraphOf;
 using dnnl_test::Run;
 using dnnl_test::ValidOp;

@@ -27,66 +27,20 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/exec/graph_runner.h"
+#include "tests/cpp-runtime/dnnl/core/open_graph.h"
 #include "tests/cpp-runtime/harness/test.h"
 
 namespace {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
-using Texts = std::vector<std::string>;
-using Shape = std::vector<int64_t>;
-
 constexpr int64_t kHidden = 64, kGroups = 2, kHeads = 4, kSize = 16;
-
-TensorType Floats(Shape shape) { return {std::move(shape), {kDLFloat, 32, 1}}; }
-
-std::vector<float> Noise(int64_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::vector<float> values(count);
-  for (float& value : values) value = static_cast<float>(random() % 2001) / 1000 - 1;
-  return values;
-}
-
-/*! \brief Builds a graph node by node. */
-struct Builder {
-  Graph graph;
-  uint32_t next{0};
-
-  Builder() { graph.symbol = graph.name = "main"; }
-
-  Entry Input(const std::string& name, Shape shape) {
-    graph.inputs.push_back({{next, 0}, {"input " + name, Floats(std::move(shape))}});
-    return {next++, 0};
-  }
-  Entry Constant(Shape shape, uint32_t seed, float factor = 1) {
-    int64_t count = 1;
-    for (int64_t dim : shape) count *= dim;
-    auto values = std::make_shared<std::vector<float>>(Noise(count, seed));
-    for (float& value : *values) value *= factor;
-    const std::shared_ptr<void> data(values, values->data());
-    graph.constants.push_back({{{next, 0}, {"constant", Floats(std::move(shape))}}, data});
-    return {next++, 0};
-  }
-  Entry Add(const std::string& op, std::vector<Entry> inputs, Shape shape,
-            std::map<std::string, tvm::runtime::json::JSONAttr> attrs = {}) {
-    graph.nodes.push_back(
-        {next, op, std::move(attrs), std::move(inputs), {Floats(std::move(shape))}});
-    return {next++, 0};
-  }
-  void Output(Entry entry) {
-    const std::string name = "output " + std::to_string(graph.outputs.size());
-    for (const Node& node : graph.nodes) {
-      if (node.id == entry.node) graph.outputs.push_back({entry, {name, node.outputs[0]}});
-    }
-  }
-};
 
 /*!
  * \brief Two layers of attention to a past, whose keys are also its values.
@@ -135,55 +89,11 @@ Graph DecoderGraph(bool has_mask = false, int64_t tokens = 1) {
   return b.graph;
 }
 
-int64_t SizeOf(const Shape& shape) {
-  int64_t count = 1;
-  for (int64_t dim : shape) count *= dim;
-  return count;
-}
-
-/*! \brief The inputs of a call, and room for its results. */
-struct Call {
-  std::vector<std::vector<float>> values;
-
-  Call(const Plan& plan, size_t num_inputs, uint32_t seed) {
-    for (size_t i = 0; i < plan.arguments.size(); ++i) {
-      const int64_t count = SizeOf(plan.arguments[i].type.shape);
-      values.push_back(i < num_inputs ? Noise(count, seed + i) : std::vector<float>(count));
-    }
-  }
-  std::vector<std::vector<float>> Run(const std::shared_ptr<const Plan>& plan) {
-    std::vector<void*> addresses;
-    for (std::vector<float>& value : values) addresses.push_back(value.data());
-    Context(plan).Run(addresses, nullptr);
-    return values;
-  }
-};
-
 /*! \brief The sizes of a call: of x, and the batch and the length of each past; the mask's. */
 std::vector<int64_t> Dims(int64_t batch, int64_t past, bool has_mask = false) {
   std::vector<int64_t> dims = {batch, batch, past, batch, past};
   if (has_mask) dims.push_back(past + 1);
   return dims;
-}
-
-bool IsNear(const std::vector<std::vector<float>>& got,
-            const std::vector<std::vector<float>>& expected) {
-  for (size_t i = 0; i < got.size(); ++i) {
-    for (size_t k = 0; k < got[i].size(); ++k) {
-      // Sums of 64 products of numbers of about one, in another order, twice.
-      if (!(std::abs(got[i][k] - expected[i][k]) < 1e-5F)) return false;
-    }
-  }
-  return true;
-}
-
-/*! \brief Whether a plan computes what one of a single stage does. */
-bool IsRight(const Graph& graph, const std::shared_ptr<const Plan>& plan,
-             const std::vector<int64_t>& dims, uint32_t seed = 1) {
-  const auto single = MakePlanFor(graph, dims);
-  Call call(*single, graph.inputs.size(), seed);
-  const auto expected = Call(call).Run(single);
-  return IsNear(call.Run(plan), expected);
 }
 
 /*! \brief The primitives that only this plan has, and all others. */
@@ -300,26 +210,6 @@ TEST(DNNLStages, SpreadNaNAsPrimitivesDo) {
   }
 }
 
-/*! \brief Run a graph by its runner, as a module does; whether the result is right. */
-bool RunsRight(const Graph& graph, GraphRunner* runner, int64_t past, uint32_t seed) {
-  const auto single = MakePlanFor(graph, Dims(1, past));
-  Call call(*single, graph.inputs.size(), seed);
-  const auto expected = Call(call).Run(single);
-  std::vector<DLTensor> tensors;
-  for (size_t i = 0; i < call.values.size(); ++i) {
-    const TensorType& type = single->arguments[i].type;
-    DLTensor tensor{};
-    tensor.data = call.values[i].data();
-    tensor.device = {kDLCPU, 0};
-    tensor.ndim = static_cast<int>(type.shape.size());
-    tensor.dtype = type.dtype;
-    tensor.shape = const_cast<int64_t*>(type.shape.data());
-    tensors.push_back(tensor);
-  }
-  runner->Run(tensors.size(), [&](size_t i) { return &tensors[i]; });
-  return IsNear(call.values, expected);
-}
-
 TEST(DNNLStages, RunConcurrently) {
   const Graph graph = DecoderGraph();
   PlanCacheLimits limits;
@@ -331,7 +221,7 @@ TEST(DNNLStages, RunConcurrently) {
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread]() {
       for (int i = 0; i < 12; ++i) {
-        if (!RunsRight(graph, &runner, 1 + (i * 5 + thread * 3) % 17, thread)) ++wrong;
+        if (!RunsRight(graph, &runner, Dims(1, 1 + (i * 5 + thread * 3) % 17), thread)) ++wrong;
       }
     });
   }
@@ -372,7 +262,7 @@ TEST(DNNLStages, AreDescribed) {
   const Graph graph = DecoderGraph();
   GraphRunner runner("main", PlanCacheLimits());
   runner.Init(graph);
-  for (int64_t past : {3, 4, 5}) EXPECT_TRUE(RunsRight(graph, &runner, past, 1));
+  for (int64_t past : {3, 4, 5}) EXPECT_TRUE(RunsRight(graph, &runner, Dims(1, past), 1));
   const std::string text = runner.Describe();
   EXPECT_EQ(NumberOf(text, "misses"), 3);
   EXPECT_EQ(NumberOf(text, "stages"), 5);

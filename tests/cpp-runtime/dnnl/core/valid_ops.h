@@ -350,12 +350,6 @@ inline ValidOp Valid(const std::string& name) {
   throw std::runtime_error("no op " + name);
 }
 
-inline size_t BytesOf(const TensorType& type) {
-  size_t bytes = (type.dtype.bits + 7) / 8;
-  for (int64_t dim : type.shape) bytes *= dim;
-  return bytes;
-}
-
 /*!
  * \brief What a graph writes into memory that holds `old` before, of inputs that differ from place
  * to place. It must write nothing beside its outputs.

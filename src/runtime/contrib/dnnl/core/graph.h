@@ -57,6 +57,13 @@ struct TensorType {
   DLDataType dtype;
 };
 
+/*! \brief The size of a tensor without open dimensions. */
+inline size_t BytesOf(const TensorType& type) {
+  size_t bytes = (type.dtype.bits * type.dtype.lanes + 7) / 8;
+  for (int64_t dim : type.shape) bytes *= dim;
+  return bytes;
+}
+
 using Types = std::vector<TensorType>;
 
 /*! \brief An op, or a composite of several, with what it reads and what it writes. */
@@ -92,6 +99,8 @@ struct Constant {
   Edge edge;
   /*! \brief The values; it keeps them alive. */
   std::shared_ptr<void> data;
+  /*! \brief Whether runs pass it as an argument: the plan serves graphs that differ in it. */
+  bool is_passed{false};
 };
 
 /*! \brief A subgraph that is to become a plan. */

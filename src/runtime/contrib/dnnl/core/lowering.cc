@@ -226,16 +226,17 @@ void LowerNode(const NodeReader& node, PlanBuilder* plan) {
 
 }  // namespace
 
+int NumThreadsOf(const Graph& graph) {
+  return graph.nodes.empty() ? 0 : NodeReader(graph.nodes[0], graph.symbol).NumThreads();
+}
+
 std::shared_ptr<const Plan> MakePlan(const Graph& given,
                                      const std::vector<std::vector<int64_t>>& input_shapes,
                                      bool sizes_change) {
   CheckLibraryVersion();
   const NoForkScope no_fork;
   const Graph graph = Infer(given, input_shapes);
-  int num_threads = 0;
-  // All kernels of a model say the same.
-  if (!graph.nodes.empty()) num_threads = NodeReader(graph.nodes[0], graph.symbol).NumThreads();
-  PlanBuilder builder(graph, num_threads, sizes_change);
+  PlanBuilder builder(graph, NumThreadsOf(graph), sizes_change);
   try {
     for (const Edge& input : graph.inputs) builder.AddInput(input);
     for (const Constant& constant : graph.constants) builder.AddConstant(constant);

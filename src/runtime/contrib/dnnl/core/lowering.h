@@ -44,6 +44,9 @@ std::shared_ptr<const Plan> MakePlan(const Graph& graph,
                                      const std::vector<std::vector<int64_t>>& input_shapes,
                                      bool sizes_change = false);
 
+/*! \brief How many threads a model was compiled for, which all of its nodes say; 0 for any. */
+int NumThreadsOf(const Graph& graph);
+
 /*!
  * \brief Check what can be told of a graph before its shapes are known: that this runtime has its
  * ops, and oneDNN their types. Attributes are checked with the sizes, by which most of them are

@@ -104,9 +104,14 @@ std::vector<const Plan*> PlansOf(const Plan& plan) {
 /*! \brief An object with all that is to be told of a plan. */
 JSONObject Describe(JSONObject object, const Plan& plan) {
   std::vector<std::string> steps;
-  // What stages hand to each other is in memory besides what is theirs.
-  size_t arena = plan.stages.empty() ? 0 : plan.arena_bytes, unshared = arena, scratchpad = 0,
-         constants = 0, constants_shared = 0;
+  // What stages hand to each other is in memory besides what is theirs, and so is what is passed.
+  size_t arena = 0, unshared = 0, scratchpad = 0, constants = 0, constants_shared = 0;
+  if (!plan.stages.empty()) {
+    arena = plan.arena_bytes;
+    unshared = plan.arena_bytes_unshared;
+    constants = plan.constant_bytes;
+    constants_shared = plan.constant_bytes_shared;
+  }
   for (const Plan* part : PlansOf(plan)) {
     for (const Step& step : part->steps) steps.push_back(ObjectOf(step.info).str());
     arena += part->arena_bytes;
@@ -121,12 +126,6 @@ JSONObject Describe(JSONObject object, const Plan& plan) {
       .Add("constant_bytes", constants)
       .Add("constant_bytes_shared", constants_shared)
       .AddJSON("primitives", InBrackets(steps, ",\n"));
-}
-
-size_t BytesOf(const TensorType& type) {
-  size_t bytes = (type.dtype.bits + 7) / 8;
-  for (int64_t dim : type.shape) bytes *= dim;
-  return bytes;
 }
 
 /*! \brief What the runs of a plan write but for its stages, those in progress not counted. */
@@ -164,8 +163,10 @@ std::vector<std::string> MeasureSteps(const std::shared_ptr<const Plan>& plan, i
                                       bool is_alone) {
   std::vector<std::shared_ptr<void>> storage(plan->arguments.size());
   std::vector<void*> addresses(plan->arguments.size());
+  for (const PassedConstant& passed : plan->passed) addresses.push_back(passed.data.get());
   for (const Buffer& buffer : plan->buffers) {
-    if (buffer.kind != BufferKind::kArgument) continue;
+    const bool is_passed = buffer.argument >= static_cast<int>(storage.size());
+    if (buffer.kind != BufferKind::kArgument || is_passed) continue;
     storage[buffer.argument] = AllocAligned(buffer.bytes);
     addresses[buffer.argument] = storage[buffer.argument].get();
     std::memset(addresses[buffer.argument], 0, buffer.bytes);
@@ -216,6 +217,9 @@ std::string DescribePlans(const Graph& graph, const PlanCache& plans) {
     for (const PlanStage& stage : ready->plan->stages) {
       const bool is_new = !stage.is_shared || shared.insert(stage.ready.get()).second;
       if (is_new) run_bytes += RunBytes(*stage.ready);
+      for (size_t i = 0; i < stage.constants.size(); ++i) {
+        constants[stage.constants[i].get()] = stage.ready->plan->passed[i].bytes;
+      }
     }
     for (const Plan* plan : PlansOf(*ready->plan)) {
       for (const Buffer& buffer : plan->buffers) {

@@ -31,6 +31,7 @@
 #include <limits>
 
 #include "../exec/parallel.h"
+#include "attention_rows.h"
 #include "attention_tiles.h"
 #include "vectors.h"
 
@@ -47,11 +48,6 @@ constexpr int64_t kPackedRows = 6;
 // Of a row without keys: a number that has no part in a sum, and is finite.
 constexpr float kLowestLogSum = -5e4f;
 
-/*! \brief A range of rows, and of keys. */
-struct Task {
-  int64_t batch, kv_head, first_row, rows, first_key, last_key;
-};
-
 /*! \brief What a task writes, in the workspace of a thread. */
 struct Workspace {
   float *query, *sums, *scores, *packed, *maximum, *total;
@@ -64,44 +60,6 @@ struct Workspace {
         maximum(packed + kKeys * shape.width),
         total(maximum + kRows) {}
 };
-
-/*! \brief Of each row of a task: its head, and which query of that it is. */
-struct RowIndices {
-  int64_t head[kRows], query[kRows];
-
-  RowIndices(const AttentionShape& shape, const Task& task) {
-    int64_t own_head = task.kv_head * shape.group() + task.first_row / shape.queries;
-    int64_t own_query = task.first_row % shape.queries;
-    for (int64_t row = 0; row < task.rows; ++row) {
-      head[row] = own_head;
-      query[row] = own_query;
-      if (++own_query < shape.queries) continue;
-      own_query = 0;
-      ++own_head;
-    }
-  }
-
-  int64_t In(const std::array<int64_t, 3>& strides, int64_t batch, int64_t row) const {
-    return batch * strides[0] + head[row] * strides[1] + query[row] * strides[2];
-  }
-  /*! \brief How many keys a row sees. */
-  int64_t Keys(const AttentionShape& shape, int64_t row) const {
-    return shape.is_causal ? std::max<int64_t>(0, query[row] + shape.keys - shape.queries + 1)
-                           : shape.keys;
-  }
-};
-
-/*! \brief Add `count` elements of a mask, which are `stride` (0 or 1) apart. */
-template <int W, typename M>
-DNNL_INLINE void AddMask(const M* mask, int64_t stride, int64_t count, float* scores) {
-  const Floats<W> same = Filled<W>(Load<1>(mask)[0]);
-  for (int64_t j = 0; j < count; j += W) {
-    const Floats<W> own = stride == 0      ? same
-                          : j + W <= count ? Load<W>(mask + j)
-                                           : LoadSome<W>(mask + j, count - j);
-    Store<W>(Load<W>(scores + j) + own, scores + j);
-  }
-}
 
 /*! \brief The largest of some scores; those behind the ones that are seen become -inf. */
 template <int W>
@@ -138,7 +96,7 @@ DNNL_INLINE void StoreRow(const float* sums, float divisor, int64_t count, T* ds
 /*! \brief Divide by the totals. A row without a finite one is as ZeroRows says. */
 template <int W, typename T>
 DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& data,
-                           const Task& task, const Workspace& work) {
+                           const AttentionTask& task, const Workspace& work) {
   const RowIndices rows(shape, task);
   for (int64_t r = 0; r < task.rows; ++r) {
     float* sums = work.sums + r * shape.value_width;
@@ -168,7 +126,8 @@ DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& 
 
 template <int W, typename T>
 DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& data,
-                           const Task& task, const RowIndices& rows, const Workspace& work) {
+                           const AttentionTask& task, const RowIndices& rows,
+                           const Workspace& work) {
   for (int64_t r = 0; r < task.rows; ++r) {
     const T* query = data.query + rows.In(shape.query, task.batch, r);
     float* scaled = work.query + r * shape.width;
@@ -179,25 +138,11 @@ DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& 
   std::fill(work.sums, work.sums + task.rows * shape.value_width, 0.f);
 }
 
-/*! \brief Add a mask to a block of scores of a row, whose indices are `at`. */
-template <int W, typename T>
-DNNL_INLINE void AddMaskOfRow(const AttentionShape& shape, const AttentionData<T>& data, int mask,
-                              const std::array<int64_t, 4>& at, int64_t count, float* scores) {
-  const std::array<int64_t, 4>& strides = shape.masks[mask];
-  int64_t offset = 0;
-  for (int axis = 0; axis < 4; ++axis) offset += at[axis] * strides[axis];
-  if (data.mask_is_float[mask]) {
-    AddMask<W>(static_cast<const float*>(data.masks[mask]) + offset, strides[3], count, scores);
-  } else {
-    AddMask<W>(static_cast<const T*>(data.masks[mask]) + offset, strides[3], count, scores);
-  }
-}
-
 /*! \brief Turn a block of scores into exponentials, and rescale the sums of the blocks before. */
 template <int W, typename T>
 DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>& data,
-                             const Task& task, const RowIndices& rows, const Workspace& work,
-                             int64_t first, int64_t count) {
+                             const AttentionTask& task, const RowIndices& rows,
+                             const Workspace& work, int64_t first, int64_t count) {
   const int64_t end = (count + W - 1) / W * W;
   alignas(64) float base[kRows] = {}, factor[kRows] = {};
   for (int64_t r = 0; r < task.rows; ++r) {
@@ -222,10 +167,16 @@ DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>
   }
 }
 
+/*!
+ * \brief Visit the keys of a task, block by block.
+ * \param skips_hidden Whether to skip the blocks that a mask hides.
+ * \return False where a row has seen nothing else, so that these decide.
+ */
 template <int W, typename T>
-DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& data,
-                         const Task& task, const Workspace& work) {
-  const RowIndices rows(shape, task);
+DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& data,
+                           const AttentionTask& task, const RowIndices& rows, const Workspace& work,
+                           bool skips_hidden) {
+  bool has_skipped = false;
   StartRows<W>(shape, data, task, rows, work);
   const T* keys = data.key + task.batch * shape.key[0] + task.kv_head * shape.key[1];
   const T* values = data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
@@ -244,6 +195,11 @@ DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& da
     }
     const T* key = keys + page + row * shape.key[2];
     const T* value = values + page + row * shape.value[2];
+    if (skips_hidden && IsHidden<W>(shape, data, task, rows, first, count) &&
+        HasNoPart<W>(shape, work.query, task.rows, key, value, count)) {
+      has_skipped = true;
+      continue;
+    }
     if (task.rows < kPackedRows) {
       Dots<W>(task.rows, work.query, key, shape.key[2], count, shape.width, work.scores);
     } else {
@@ -256,12 +212,24 @@ DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& da
     Multiply<W>(task.rows, shape.value_width, work.scores, kKeys, value, shape.value[2], count,
                 work.sums, shape.value_width);
   }
+  for (int64_t r = 0; r < task.rows && has_skipped; ++r) {
+    if (!(work.maximum[r] > kHiddenScore / 2)) return false;
+  }
+  return true;
+}
+
+template <int W, typename T>
+DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& data,
+                         const AttentionTask& task, const Workspace& work) {
+  const RowIndices rows(shape, task);
+  if (VisitKeys<W>(shape, data, task, rows, work, /*skips_hidden=*/true)) return;
+  VisitKeys<W>(shape, data, task, rows, work, /*skips_hidden=*/false);
 }
 
 /*! \brief Join what tasks computed of parts of the keys, in their workspaces, in the first one. */
 template <int W>
-DNNL_INLINE void JoinParts(const AttentionShape& shape, const Task& task, const Workspace& work,
-                           const Workspace& other) {
+DNNL_INLINE void JoinParts(const AttentionShape& shape, const AttentionTask& task,
+                           const Workspace& work, const Workspace& other) {
   for (int64_t r = 0; r < task.rows; ++r) {
     const float now = std::max(work.maximum[r], other.maximum[r]);
     const float base = now == -kInfinity ? 0.f : now;
@@ -280,27 +248,29 @@ DNNL_INLINE void JoinParts(const AttentionShape& shape, const Task& task, const 
 /*! \brief What is compiled for a CPU. */
 template <typename T>
 struct Code {
-  void (*run)(const AttentionShape&, const AttentionData<T>&, const Task&, float* workspace);
+  void (*run)(const AttentionShape&, const AttentionData<T>&, const AttentionTask&,
+              float* workspace);
   /*! \brief Add what is in a second workspace to the first one. */
-  void (*join)(const AttentionShape&, const Task&, float* workspace, float* other);
-  void (*store)(const AttentionShape&, const AttentionData<T>&, const Task&, float* workspace);
+  void (*join)(const AttentionShape&, const AttentionTask&, float* workspace, float* other);
+  void (*store)(const AttentionShape&, const AttentionData<T>&, const AttentionTask&,
+                float* workspace);
 };
 
 // The three functions of `Code`, with vectors of W floats.
-#define DNNL_ATTENTION_CODE(NAME, W, TARGET)                                              \
-  template <typename T>                                                                   \
-  TARGET void Run##NAME(const AttentionShape& shape, const AttentionData<T>& data,        \
-                        const Task& task, float* workspace) {                             \
-    RunTask<W>(shape, data, task, Workspace(workspace, shape));                           \
-  }                                                                                       \
-  TARGET void Join##NAME(const AttentionShape& shape, const Task& task, float* workspace, \
-                         float* other) {                                                  \
-    JoinParts<W>(shape, task, Workspace(workspace, shape), Workspace(other, shape));      \
-  }                                                                                       \
-  template <typename T>                                                                   \
-  TARGET void Store##NAME(const AttentionShape& shape, const AttentionData<T>& data,      \
-                          const Task& task, float* workspace) {                           \
-    StoreRows<W>(shape, data, task, Workspace(workspace, shape));                         \
+#define DNNL_ATTENTION_CODE(NAME, W, TARGET)                                                       \
+  template <typename T>                                                                            \
+  TARGET void Run##NAME(const AttentionShape& shape, const AttentionData<T>& data,                 \
+                        const AttentionTask& task, float* workspace) {                             \
+    RunTask<W>(shape, data, task, Workspace(workspace, shape));                                    \
+  }                                                                                                \
+  TARGET void Join##NAME(const AttentionShape& shape, const AttentionTask& task, float* workspace, \
+                         float* other) {                                                           \
+    JoinParts<W>(shape, task, Workspace(workspace, shape), Workspace(other, shape));               \
+  }                                                                                                \
+  template <typename T>                                                                            \
+  TARGET void Store##NAME(const AttentionShape& shape, const AttentionData<T>& data,               \
+                          const AttentionTask& task, float* workspace) {                           \
+    StoreRows<W>(shape, data, task, Workspace(workspace, shape));                                  \
   }
 
 DNNL_ATTENTION_CODE(Any, 4, )
@@ -334,7 +304,7 @@ class Tasks {
   /*! \brief Into how many parts the keys are split: more than one only for as many threads. */
   int64_t parts() const { return parts_; }
   int64_t count() const { return shape_.batch * shape_.kv_heads * blocks_ * parts_; }
-  Task At(int64_t index) const {
+  AttentionTask At(int64_t index) const {
     const int64_t part = index % parts_, block = index / parts_ % blocks_;
     const int64_t head = index / parts_ / blocks_;
     // All blocks are about as large.
@@ -360,7 +330,7 @@ void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
     for (int64_t thread = first; thread < last; ++thread) {
       float* workspace = data.workspace + thread * floats;
       for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i) {
-        const Task task = tasks.At(i);
+        const AttentionTask task = tasks.At(i);
         code.run(shape, data, task, workspace);
         if (tasks.parts() == 1) code.store(shape, data, task, workspace);
       }
@@ -370,7 +340,7 @@ void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
   // Each task has a workspace of its own.
   for (int64_t i = 0; i < count; i += tasks.parts()) {
     float* workspace = data.workspace + i * floats;
-    const Task task = tasks.At(i);
+    const AttentionTask task = tasks.At(i);
     for (int64_t k = 1; k < tasks.parts(); ++k) {
       code.join(shape, task, workspace, workspace + k * floats);
     }

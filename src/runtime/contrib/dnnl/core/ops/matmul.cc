@@ -51,9 +51,12 @@ using MatMul = dnnl::matmul;
 //   8x1024 by 1024x1000     94   98      197x768 by 768x768   844  638
 //   198x192 by 192x768     158  154      577x192 by 192x768   514  469
 //   256x512 by 512x512     353  361
-// An inner_product shares out the rows badly where their number has no good divisor.
+// An inner_product shares out the rows badly where their number has no good divisor. On one core:
+//   80x768 by 768x3072    3053 2921      96x576 by 576x1536   1466 1244
+//   80x3072 by 3072x768   2865 2961      96x768 by 768x768     888  812
+//   128x768 by 768x3072   5003 4243     128x576 by 576x1536   1830 1564
 /*! \brief With more rows than this a blocked matmul of packed weights is as fast or faster. */
-constexpr int64_t kFewRows = 128;
+constexpr int64_t kFewRows = 80;
 
 /*! \brief The descriptor for these layouts; empty where oneDNN has none. */
 MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const MatMulOperands& operands,

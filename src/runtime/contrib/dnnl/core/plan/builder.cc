@@ -359,6 +359,7 @@ std::shared_ptr<const Plan> PlanBuilder::Finish() {
     BindOutput(Value(entry, "output " + std::to_string(argument)), argument);
   }
   JoinReorders();
+  PassConstants();
   FinishConstants();
   ComputeInPlace(offers_, plan_.get());
   PlaceArena(plan_.get());

@@ -233,6 +233,15 @@ class PlanBuilder {
   /*! \brief A primitive attribute with the settings that every step shares. */
   static dnnl::primitive_attr NewAttr();
 
+  /*!
+   * \brief The constants of a graph that runs pass to the plan of one with the same ops.
+   * \param graph The graph, which need not be that of this builder.
+   * \param plan The plan.
+   * \param whole Its constant bytes are increased by theirs.
+   */
+  std::vector<std::shared_ptr<void>> ConstantsFor(const Graph& graph, const Plan& plan,
+                                                  Plan* whole);
+
   /*! \brief The plan, to be used by nobody else but its runs from now on. */
   std::shared_ptr<const Plan> Finish();
 
@@ -266,6 +275,8 @@ class PlanBuilder {
   void ForgetTensors(const Mark& mark);
   /*! \brief Let go of the constants that no step reads. */
   void FinishConstants();
+  /*! \brief Have runs pass the constants in which graphs differ that the plan serves. */
+  void PassConstants();
   Tensor PartOf(const Tensor& target, const dnnl::memory::desc& md, size_t offset);
   const Tensor& Value(const Entry& entry, const std::string& where) const;
   void SetValue(const Entry& entry, Tensor value);
@@ -277,6 +288,8 @@ class PlanBuilder {
   const bool sizes_change_, shares_weights_;
   ThreadScope threads_;
   dnnl::stream stream_;
+  /*! \brief Whether runs pass them, of the graph's constants. */
+  std::vector<bool> is_passed_;
   /*! \brief Where the packed constants lie. */
   MemoryPool pool_;
   /*! \brief The values of the graph that are computed so far. */

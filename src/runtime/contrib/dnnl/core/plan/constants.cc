@@ -186,6 +186,8 @@ void PlanBuilder::AddConstant(const Constant& constant) {
   const auto md = PlainDesc(ToDims(type.shape, name), ToDNNLType(type.dtype, name));
   Buffer buffer(BufferKind::kConstant, md.get_size());
   buffer.data = constant.data;
+  buffer.constant = static_cast<int>(is_passed_.size());
+  is_passed_.push_back(constant.is_passed);
   values_[constant.edge.entry] = Tensor{AddBuffer(std::move(buffer)), md};
 }
 
@@ -224,6 +226,7 @@ Tensor PlanBuilder::Filled(const NodeReader& node, const Tensor& element, const 
 
 void* PlanBuilder::DataOf(const Tensor& constant) const {
   const auto [root, offset] = plan_->Locate(constant.buffer);
+  plan_->buffers[root].is_read = true;
   Align(constant.md, owns_constants_, &plan_->buffers[root]);
   return static_cast<char*>(plan_->buffers[root].data.get()) + offset;
 }
@@ -272,6 +275,13 @@ void PlanBuilder::ForgetOffers(const Mark& mark) {
 Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want, bool is_weight) {
   Buffer buffer(BufferKind::kConstant, want.get_size());
   const auto [root, offset] = plan_->Locate(value.buffer);
+  if (plan_->buffers[root].packing) {
+    // A recipe has one step.
+    plan_->buffers[root].is_read = true;
+  } else if (plan_->buffers[root].constant >= 0) {
+    buffer.constant = plan_->buffers[root].constant;
+    buffer.packing = PackingRecipe{value.md, want, offset, is_weight};
+  }
   const bool is_transposed = IsTransposed(value.md) && want.get_ndims() == 2 &&
                              want.get_format_kind() == dnnl::memory::format_kind::blocked &&
                              want.get_data_type() == value.dtype();
@@ -309,6 +319,51 @@ void PlanBuilder::Share(Buffer* buffer) {
   if (shared == buffer->data) return;
   buffer->data = std::move(shared);
   buffer->is_shared = true;
+}
+
+void PlanBuilder::PassConstants() {
+  const auto is_passed = [this](const Buffer& buffer) {
+    return buffer.kind == BufferKind::kConstant && buffer.constant >= 0 &&
+           is_passed_[buffer.constant];
+  };
+  const auto is_read = [&](const Buffer& buffer) { return is_passed(buffer) && buffer.is_read; };
+  plan_->serves_other_constants =
+      std::none_of(plan_->buffers.begin(), plan_->buffers.end(), is_read);
+  if (!plan_->serves_other_constants) return;
+  for (const Tensor& tensor : plan_->tensors) {
+    Buffer& buffer = plan_->buffers[plan_->Locate(tensor.buffer).first];
+    if (!is_passed(buffer)) continue;
+    Align(tensor.md, owns_constants_, &buffer);
+    plan_->constant_bytes += buffer.bytes;
+    if (buffer.is_shared) plan_->constant_bytes_shared += buffer.bytes;
+    buffer.kind = BufferKind::kArgument;
+    buffer.argument = static_cast<int>(plan_->arguments.size() + plan_->passed.size());
+    plan_->passed.push_back({buffer.constant, buffer.packing, tensor.md, buffer.bytes,
+                             std::exchange(buffer.data, nullptr)});
+  }
+}
+
+std::vector<std::shared_ptr<void>> PlanBuilder::ConstantsFor(const Graph& graph, const Plan& plan,
+                                                             Plan* whole) {
+  std::vector<std::shared_ptr<void>> constants;
+  for (const PassedConstant& passed : plan.passed) {
+    const Constant& constant = graph.constants.at(passed.constant);
+    const size_t bytes = BytesOf(constant.edge.argument.type);
+    Buffer original(BufferKind::kConstant, bytes);
+    original.data = constant.data;
+    int index = AddBuffer(std::move(original));
+    if (passed.packing) {
+      const auto& [from, to, offset, is_weight] = *passed.packing;
+      index = Packed(PartOf({index, from}, from, offset), to, is_weight).buffer;
+    } else {
+      Align(passed.md, owns_constants_, &plan_->buffers[index]);
+    }
+    const Buffer& buffer = plan_->buffers[index];
+    whole->constant_bytes += buffer.bytes;
+    if (buffer.is_shared) whole->constant_bytes_shared += buffer.bytes;
+    constants.push_back(buffer.data);
+  }
+  return constants;
 }
 
 void PlanBuilder::FinishConstants() {

@@ -93,7 +93,7 @@ Context::Context(std::shared_ptr<const Plan> plan)
     }
     exec_args_.push_back(std::move(args));
   }
-  addresses_.resize(plan_->arguments.size());
+  addresses_.resize(plan_->arguments.size() + plan_->passed.size());
 }
 
 void Context::Bind(const std::vector<void*>& arguments) {
@@ -118,6 +118,9 @@ void Context::RunStages(const std::vector<void*>& arguments, Recorder* recorder)
       const auto& [argument, offset] = stage.addresses[i];
       (*addresses)[i] =
           argument >= 0 ? arguments[argument] : static_cast<char*>(arena_.get()) + offset;
+    }
+    for (size_t i = 0; i < stage.constants.size(); ++i) {
+      (*addresses)[stage.addresses.size() + i] = stage.constants[i].get();
     }
     context->Run(*addresses, recorder);
     stage.ready->contexts.Return(std::move(context));

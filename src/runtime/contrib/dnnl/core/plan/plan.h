@@ -27,6 +27,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,8 +102,23 @@ struct PlanStage {
   std::shared_ptr<ReadyPlan> ready;
   /*! \brief Of each argument of the stage. */
   std::vector<Address> addresses;
+  /*! \brief Of each constant that is passed to the stage. */
+  std::vector<std::shared_ptr<void>> constants;
   /*! \brief Whether another plan or an earlier stage has the same `ready`. */
   bool is_shared;
+};
+
+/*! \brief A constant that runs pass as an argument. */
+struct PassedConstant {
+  /*! \brief Which of the graph. */
+  int constant;
+  /*! \brief How it is packed; nothing where it is passed as it is. */
+  std::optional<PackingRecipe> packing;
+  /*! \brief How it is read. */
+  dnnl::memory::desc md;
+  size_t bytes;
+  /*! \brief That of the graph that the plan was made of, packed. */
+  std::shared_ptr<void> data;
 };
 
 /*!
@@ -118,6 +134,10 @@ struct Plan {
   std::vector<PlanStage> stages;
   /*! \brief Inputs in the order of the call, then outputs. */
   std::vector<Argument> arguments;
+  /*! \brief Arguments behind those. */
+  std::vector<PassedConstant> passed;
+  /*! \brief Whether no value of a constant that is passed has decided anything. */
+  bool serves_other_constants{true};
   size_t arena_bytes{0};
   /*! \brief The size of the arena if no two intermediates shared memory. */
   size_t arena_bytes_unshared{0};

@@ -19,11 +19,12 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/plan/stages.h
- * \brief Plans of a graph of which only some sizes change, such as the past of a language model.
+ * \brief Plans of a graph in stages, of which a new size needs few new ones.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_STAGES_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_STAGES_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,56 +33,43 @@
 #include "../build_cache.h"
 #include "../exec/fork.h"
 #include "../graph.h"
+#include "divide.h"
 #include "plan.h"
 #include "plan_cache.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*!
- * \brief A graph divided by whether a node depends on the sizes that differ between two calls.
- *
- * Nodes that do not are planned once, for all calls. In a decoder they have the weights; what is
- * planned for each length of the past are the copy of the cache and the attention.
- */
+/*! \brief A graph in stages, and the plans of its calls. */
 class StagedGraph {
  public:
   /*!
-   * \param one, other The open dimensions of two calls.
-   * \param changing Those of `other`, kOpen where they differ.
+   * \param changing Open dimensions of a call, kOpen for those that the next one may have another
+   * size of.
+   * \param sizes_change See MakePlan.
    */
-  StagedGraph(const Graph& graph, const std::vector<int64_t>& one,
-              const std::vector<int64_t>& other, std::vector<int64_t> changing);
+  StagedGraph(Division division, std::vector<int64_t> changing, bool sizes_change);
 
-  /*! \brief Whether most of the weights are planned once; else there are no stages. */
-  bool is_useful() const { return !stages_.empty(); }
+  /*! \brief Whether there are stages. */
+  bool is_useful() const { return is_useful_; }
   /*! \brief Whether a call has the sizes that do not change. */
   bool Fits(const std::vector<int64_t>& open_dims) const;
-  /*! \brief The plan of a call; null where a type that was the same in two calls is another one. */
-  std::shared_ptr<const Plan> PlanFor(const Graph& graph,
-                                      const std::vector<int64_t>& open_dims) const;
+  /*! \brief The plan of a call; null where a type is not the one for which stages were planned. */
+  std::shared_ptr<const Plan> PlanFor(const Graph& graph, const std::vector<int64_t>& open_dims);
 
  private:
-  struct Stage {
-    Graph graph;
-    /*! \brief Which values the inputs and the outputs are: see `num_values_`. */
-    std::vector<int> values;
-    /*! \brief The plan for all calls; null where sizes change. */
-    std::shared_ptr<ReadyPlan> fixed;
-    /*! \brief The first stage with the same ops, such as that of an earlier layer; -1 for none. */
-    int same{-1};
-  };
-  class Divider;
-
+  const std::vector<Stage> stages_;
+  const size_t num_values_;
+  /*! \brief Of each value, the last stage that has it as an input or output. */
+  std::vector<size_t> last_stages_;
   const std::vector<int64_t> changing_;
-  std::vector<Stage> stages_;
-  /*! \brief Those of the graph's inputs, then its outputs, then what stages hand to each other. */
-  size_t num_values_{0};
+  const bool sizes_change_;
+  std::atomic<bool> is_useful_;
 };
 
 /*! \brief Makes the plans of a graph with open dimensions, for many threads at once. */
 class Planner {
  public:
-  /*! \brief The plan of a call, in stages once the calls before show that these are useful. */
+  /*! \brief The plan of a call, in stages where these are useful, by sizes or by layers. */
   std::shared_ptr<const Plan> PlanFor(const Graph& graph, const std::vector<int64_t>& open_dims);
 
  private:
@@ -92,6 +80,8 @@ class Planner {
 
   /*! \brief By the sizes that do not change, kOpen for the others. */
   BuildCache<std::vector<int64_t>, StagedGraph, DimsHash> staged_{kMaxStagedGraphs};
+  /*! \brief The layers; there is one entry. */
+  BuildCache<int, StagedGraph> layers_{1};
   ForkSafeMutex mutex_;
   /*! \brief The sizes that were planned last. */
   std::vector<int64_t> last_;

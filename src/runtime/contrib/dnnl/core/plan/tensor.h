@@ -25,6 +25,7 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_PLAN_TENSOR_H_
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "../desc.h"
@@ -41,6 +42,14 @@ enum class BufferKind {
   kPart,       /*!< a part of another buffer */
 };
 
+/*! \brief How a constant of the graph is packed, see PlanBuilder::Weights. */
+struct PackingRecipe {
+  dnnl::memory::desc from, to;
+  /*! \brief Where it begins in its memory. */
+  size_t offset;
+  bool is_weight;
+};
+
 /*! \brief A piece of memory that a plan uses. */
 struct Buffer {
   Buffer(BufferKind kind, size_t bytes) : kind(kind), bytes(bytes) {}
@@ -53,6 +62,12 @@ struct Buffer {
   std::shared_ptr<void> data;
   /*! \brief kConstant: the memory serves another constant with the same bytes, too. */
   bool is_shared{false};
+  /*! \brief kConstant: the graph's constant that it holds, packed or not; -1 for others. */
+  int constant{-1};
+  /*! \brief kConstant: how it was packed from that; nothing where it was not. */
+  std::optional<PackingRecipe> packing;
+  /*! \brief kConstant: a value of it has decided something. */
+  bool is_read{false};
   /*! \brief kPart: the other buffer. */
   int parent{-1};
   /*! \brief kPart: the bytes before it in `parent`. kArena: in the arena, set when the plan is
