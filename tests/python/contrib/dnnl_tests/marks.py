@@ -50,10 +50,3 @@ def has_avx2():
     """Whether oneDNN may use AVX2, or more."""
     allowed = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() not in ("SSE41", "AVX")
     return allowed and " avx2 " in pathlib.Path("/proc/cpuinfo").read_text("utf-8")
-
-
-def has_vnni():
-    """Whether oneDNN may use the dot products of 8 bits of AVX-512."""
-    isa = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
-    allowed = isa != "SSE41" and not isa.startswith("AVX2") and isa not in ("AVX", "AVX512_CORE")
-    return allowed and " avx512_vnni " in pathlib.Path("/proc/cpuinfo").read_text("utf-8")
