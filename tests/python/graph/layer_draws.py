@@ -92,7 +92,8 @@ def _block_dense(d):
     weight = d.numbers.integers(0, 256, [units, blocks * block * bits // 8]).astype("uint8")
     zeros = d.numbers.integers(0, 2**bits, [units, blocks]).astype("uint8")
     operands = [data, weight, d.values([units, blocks]), zeros]
-    return Call(operands[: d.integer(3, 4)], {"bits": bits, "block_size": block})
+    attrs = {"bits": bits, "block_size": block, "accuracy_level": d.choice((0, 4))}
+    return Call(operands[: d.integer(3, 4)], attrs)
 
 
 DRAWS = {

@@ -54,6 +54,15 @@ def quantized(precision, folder):
     return model, {"precision": precision}
 
 
+def in_float32(model):
+    """Return the model with matmuls that do not permit to quantize data."""
+    for node in model.graph.node:
+        for attr in node.attribute:
+            if attr.name == "accuracy_level":
+                attr.i = 0
+    return model
+
+
 def dequantized(model):
     """Return the model with float32 matmuls by the values of packed weights."""
     values = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
@@ -76,7 +85,7 @@ def dequantized(model):
 def test_a_model_in_each_precision(precision, tmp_path):
     """It is one partition, and computes what onnxruntime does with the same values."""
     model, options = quantized(precision, tmp_path)
-    mod = tvm_dnnl.from_onnx(model)
+    mod = tvm_dnnl.from_onnx(in_float32(model))
     assert partitions(tvm_dnnl.partition_for_dnnl(mod, **options)) == 1
     library = tmp_path / "model.so"
     tvm_dnnl.compile(mod, **options).export_library(library)
@@ -99,6 +108,26 @@ def test_a_model_in_each_precision(precision, tmp_path):
     tolerance = {"bfloat16": 3e-2, "int8": 3e-2}.get(precision, 1e-5)
     scale = np.abs(reference.logits).max()
     np.testing.assert_allclose(decoder.logits, reference.logits, rtol=0, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_logits_of_data_in_int8(bits, tmp_path):
+    """As far from those in float32 as onnxruntime's, which quantizes data as well."""
+    model, _ = quantized(f"int{bits}-weights", tmp_path)
+    paths = [str(tmp_path / name) for name in ("model.onnx", "float32.onnx")]
+    onnx.save(model, paths[0])
+    tvm_dnnl.compile(tvm_dnnl.from_onnx(model)).export_library(tmp_path / "model.so")
+    onnx.save(dequantized(model), paths[1])
+    decoders = [generate.onnxruntime_decoder(path, 1) for path in paths]
+    decoders.append(generate.relax_decoder(tmp_path / "model.so"))
+    tokens, logits = (), []
+    for decoder in decoders[::-1]:
+        own = text_worker.Decoder(decoder, CONFIG)
+        tokens = own.measure(IDS, COUNT, tokens)[0]
+        logits.append(own.logits)
+    got, exact, other = logits
+    error = np.abs(other - exact).max()
+    assert np.abs(got - exact).max() <= 2 * error
 
 
 @pytest.mark.parametrize("bits", [4, 8])

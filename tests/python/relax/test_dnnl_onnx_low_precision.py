@@ -17,6 +17,9 @@
 """Matmuls of float32 by weights of 8 or 4 bits: dynamically quantized data, packed weights."""
 
 import logging
+import os
+import pathlib
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -26,7 +29,10 @@ import tvm_dnnl
 from dnnl_modules import compiled, composites, partitions, run
 from dnnl_quantized_nodes import CONTRIB, f32, ints, node_model, onnxruntime_results, real
 from dnnl_tests.onnx_models import onnx_model
+from onnx import numpy_helper
 from onnxruntime import quantization
+from tvm.contrib.onednn.graph.numpy_ops import define
+from tvm_dnnl._dnnl.onnx.block_quantized import unpack
 
 DYNAMIC, BLOCKS = "dnnl.dynamic_quantized_dense", "dnnl.block_quantized_dense"
 
@@ -124,8 +130,11 @@ def test_computed_weight_stays_several_ops():
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-4)
 
 
-def packed_model(bits, block, columns=160, units=48, has_zeros=True):
-    """Return a model of a MatMulNBits with open rows, and its weight in float64."""
+def packed_model(bits, block, columns=160, units=48, has_zeros=True, level=0):
+    """Return a model of a MatMulNBits with open rows, and its weight in float64.
+
+    `level` is the attribute `accuracy_level`.
+    """
     blocks = -(-columns // block)
     values = ints(units, blocks, block, high=2**bits - 1)
     zeros = ints(units, blocks, high=2**bits - 1, seed=2)
@@ -141,6 +150,7 @@ def packed_model(bits, block, columns=160, units=48, has_zeros=True):
     weights = {"w": pack(values), "s": scales.reshape(-1)}
     weights.update({"z": pack(zeros).reshape(-1)} if has_zeros else {})
     attrs = f"K = {columns}, N = {units}, bits = {bits}, block_size = {block}"
+    attrs += f", accuracy_level = {level}" if level else ""
     node = f"y = {CONTRIB}.MatMulNBits <{attrs}> ({', '.join(['x', *weights])})"
     used = zeros[..., None] if has_zeros else 2 ** (bits - 1)
     weight = (values - np.float64(1) * used) * scales[..., None]
@@ -165,10 +175,71 @@ def test_packed_weights(bits, block, has_zeros):
             np.testing.assert_allclose(got, other, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-def test_packed_weights_on_tvm(bits):
-    """What is excluded is computed by TVM, of the same packed weight."""
-    model, weight = packed_model(bits, 32)
+def has_vnni():
+    """Whether oneDNN may use AVX-512's dot products of 8 bits."""
+    isa = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    allowed = isa not in ("SSE41", "AVX", "AVX512_CORE") and not isa.startswith("AVX2")
+    return allowed and " avx512_vnni " in pathlib.Path("/proc/cpuinfo").read_text("utf-8")
+
+
+def defined(model, bits, block, level, x):
+    """Return the result of a model of `packed_model` by the numpy definition of the op."""
+    values = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+    units, blocks = values["w"].shape[:2]
+    operands = [values["w"].reshape(units, -1), values["s"].reshape(units, blocks)]
+    if "z" in values:
+        operands.append(unpack(values["z"].reshape(units, -1), bits)[:, :blocks])
+    attrs = SimpleNamespace(bits=bits, block_size=block, accuracy_level=level)
+    return define(BLOCKS)(attrs, None, x, *operands)
+
+
+@pytest.mark.parametrize("has_zeros", [False, True], ids=["middle", "zero-points"])
+@pytest.mark.parametrize("bits, block", [(4, 32), (4, 64), (4, 128), (8, 32), (8, 128)])
+def test_data_in_int8(bits, block, has_zeros):
+    """`accuracy_level` 4 permits to quantize data to int8, with a scale for each block of a row."""
+    model, weight = packed_model(bits, block, has_zeros=has_zeros, level=4)
+    machine = machine_of(model, {BLOCKS: 1})
+    is_int8 = has_vnni()
+    for batch, rows in ((1, 1), (1, 3), (5, 7)):
+        x = real(batch, rows, 160, seed=rows)
+        got = run(machine, x)[0]
+        want = defined(model, bits, block, 4 if is_int8 else 0, x)
+        # The integers are the same: the sums of their products are in float32.
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+        (other,) = onnxruntime_results(model, [x])
+        # An element of the data is off by half a step, in either runtime.
+        padded = np.pad(np.abs(x), ((0, 0), (0, 0), (0, -160 % block)))
+        steps = padded.reshape(batch, rows, -1, block).max(-1) / 127
+        bound = np.repeat(steps, block, axis=-1)[..., :160] @ np.abs(weight).T / 2
+        exact = x @ weight.T
+        for each in (got, other):
+            assert (np.abs(each - exact) <= 1.01 * bound).all()
+        if is_int8:
+            assert np.abs(got - exact).mean() <= 1.2 * np.abs(other - exact).mean()
+
+
+def test_rows_that_are_not_finite_in_int8():
+    """They do not look healthy, and other rows are as without them."""
+    machine = machine_of(packed_model(4, 32, level=4)[0], {BLOCKS: 1})
+    for value in (np.nan, np.inf, -np.inf):
+        x = real(1, 6, 160)
+        want = run(machine, x)[0]
+        x[0, 2, 70] = value
+        got = run(machine, x)[0]
+        assert not np.isfinite(got[0, 2]).any()
+        np.testing.assert_array_equal(np.delete(got, 2, 1), np.delete(want, 2, 1))
+
+
+def test_accuracy_level_is_checked():
+    model, _ = packed_model(4, 32, level=5)
+    with pytest.raises(tvm.error.OpNotImplemented, match="accuracy_level=5; 0 to 4 are supported"):
+        tvm_dnnl.from_onnx(model)
+
+
+@pytest.mark.parametrize("bits, level", [(4, 0), (8, 0), (4, 4)])
+def test_packed_weights_on_tvm(bits, level):
+    """What is excluded is computed by TVM in float32, of the same packed weight."""
+    model, weight = packed_model(bits, 32, level=level)
     mod = tvm_dnnl.from_onnx(model)
     partitioned = tvm_dnnl.partition_for_dnnl(mod, exclude=[BLOCKS])
     assert partitions(partitioned) == 0

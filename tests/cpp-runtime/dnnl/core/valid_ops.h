@@ -266,7 +266,7 @@ inline std::vector<ValidOp> ValidOps() {
                  {Float32({2, 3, 5})}});
   ops.push_back({"dnnl.block_quantized_dense",
                  {Float32({2, 3, 40}), UInt8({5, 32}), Float32({5, 2}), UInt8({5, 2})},
-                 {{"bits", {"4"}}, {"block_size", {"32"}}},
+                 {{"bits", {"4"}}, {"block_size", {"32"}}, {"accuracy_level", {"4"}}},
                  {Float32({2, 3, 5})}});
   ops.push_back({"dnnl.dynamic_fake_quantize", {image}, {}, {image}});
   ops.push_back({"dnnl.dynamic_quantize_scale", {image}, {}, {Float32({1})}});

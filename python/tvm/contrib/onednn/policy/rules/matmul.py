@@ -117,6 +117,9 @@ def block_dense_reason(call: OpView) -> str | None:
     bits, block = int(call.attrs.bits), int(call.attrs.block_size)
     if bits not in (4, 8) or block % 32:
         return f"bits={bits} in blocks of {block}; supported are 4 and 8 in blocks of 32, 64, ..."
+    level = int(getattr(call.attrs, "accuracy_level", 0))
+    if not 0 <= level <= 4:
+        return f"accuracy_level={level}; supported are 0 to 4"
     units, blocks = weight[0].shape[0], -(-data.shape[-1] // block)
     if weight[0].shape[1] != blocks * block * bits // 8:
         return (

@@ -20,6 +20,8 @@
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/block_quantized.cc
  * \brief Matmuls of float32 rows by weights of 4 or 8 bits with a scale for each block of a row.
+ *
+ * They are computed in float32, or in int8 where the attribute accuracy_level permits it.
  */
 #include <algorithm>
 #include <memory>
@@ -29,6 +31,7 @@
 
 #include "../exec/parallel.h"
 #include "../op_table.h"
+#include "block_int8.h"
 #include "block_loops.h"
 #include "block_panels.h"
 #include "rows.h"
@@ -47,11 +50,14 @@ struct Sizes {
   int bits;
 
   int64_t padded() const { return blocks * block; }
+  BlockSizes in_blocks() const { return {bits, block, blocks}; }
   /*! \brief The channels of a panel. */
   int64_t panel() const {
     const int64_t most = kPanelBytes / (padded() * static_cast<int64_t>(sizeof(float)));
     return std::min(channels, std::max<int64_t>(16, most / 16 * 16));
   }
+  /*! \brief The channels that a thread reads at least: 64 KB. */
+  int64_t grain() const { return std::max<int64_t>(1, 65536 / in_blocks().weight_bytes()); }
   bool has_few_rows() const { return rows <= kMostRows; }
   /*! \brief Whether data is packed into panels of rows; else oneDNN's sgemm reads it. */
   bool packs_data() const {
@@ -79,9 +85,7 @@ struct Addresses {
 
 /*! \brief Multiply few rows: the weights are read once, as they are. */
 void RunFewRows(const Sizes& s, const Addresses& a) {
-  // A thread reads so many bytes at least.
-  const int64_t grain = std::max<int64_t>(1, 65536 / (s.padded() * s.bits / 8));
-  ParallelFor(s.channels, grain, [&](int64_t begin, int64_t end) {
+  ParallelFor(s.channels, s.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
       MultiplyBlocks(a.Channel(s, n), s.bits, s.block, s.blocks, a.arranged, a.sums, s.rows,
                      a.dst + n, s.channels);
@@ -153,6 +157,56 @@ void Run(const Sizes& s, const Addresses& a) {
   s.has_few_rows() ? RunFewRows(s, a) : RunManyRows(s, a);
 }
 
+/*! \brief The value of accuracy_level that permits to quantize data to int8, as in the ONNX op. */
+constexpr int64_t kInt8Level = 4;
+
+/*! \brief Quantize rows, once for all matmuls that read them in the same blocks. */
+std::vector<Tensor> QuantizeRows(const NodeReader& node, PlanBuilder* plan, const Sizes& s,
+                                 const Tensor& data) {
+  using Type = dnnl::memory::data_type;
+  const BlockSizes blocks = s.in_blocks();
+  const std::string kind = "int8_" + std::to_string(s.bits) + "_" + std::to_string(s.block);
+  return plan->Derived(data, kind, [&]() {
+    const Tensor values = plan->NewTensor(PlainDesc({s.rows, blocks.row_bytes()}, Type::s8));
+    const Tensor scales = plan->NewTensor(PlainDesc({s.rows, s.blocks}, Type::f32));
+    const Tensor shifts = plan->NewTensor(PlainDesc({s.rows, s.blocks}, Type::f32));
+    const auto run = [s, blocks](void* const* at) {
+      const auto* src = static_cast<const float*>(at[0]);
+      const Int8Rows to = {static_cast<int8_t*>(at[1]), static_cast<float*>(at[2]),
+                           static_cast<float*>(at[3])};
+      ParallelFor(s.rows, 16, [&](int64_t begin, int64_t end) {
+        for (int64_t m = begin; m < end; ++m) {
+          QuantizeBlocks(src + m * s.summed, s.summed, blocks, to.Row(blocks, m));
+        }
+      });
+    };
+    plan->EmitKernel(node, "block_quantize", run,
+                     {{DNNL_ARG_SRC, data},
+                      {DNNL_ARG_DST, values},
+                      {DNNL_ARG_DST_1, scales},
+                      {DNNL_ARG_DST_2, shifts}});
+    return std::vector<Tensor>{values, scales, shifts};
+  });
+}
+
+/*! \brief Multiply rows in int8. One row reads each channel as it is. */
+void RunInt8(const Sizes& s, const BlockRow& weight, const Int8Rows& data, float* dst) {
+  const BlockSizes blocks = s.in_blocks();
+  if (s.rows == 1) {
+    ParallelFor(s.channels, s.grain(), [&](int64_t begin, int64_t end) {
+      MultiplyInt8Row(blocks.Channel(weight, begin), end - begin, blocks, data, dst + begin);
+    });
+    return;
+  }
+  ParallelFor((s.channels + kInt8Channels - 1) / kInt8Channels, 1, [&](int64_t i, int64_t end) {
+    for (; i < end; ++i) {
+      const int64_t n = i * kInt8Channels;
+      MultiplyInt8Rows(blocks.Channel(weight, n), std::min(kInt8Channels, s.channels - n), blocks,
+                       data, s.rows, dst + n, s.channels);
+    }
+  });
+}
+
 Sizes ReadSizes(const NodeReader& node, const Dims& data, const Dims& scales) {
   const int64_t summed = data.back();
   return {NumElements(data) / summed,
@@ -161,6 +215,32 @@ Sizes ReadSizes(const NodeReader& node, const Dims& data, const Dims& scales) {
           scales[1],
           node.Get<int64_t>("block_size"),
           static_cast<int>(node.Get<int64_t>("bits"))};
+}
+
+/*! \brief Emit a matmul in int8. \param operands As of the node, the last one may be undefined. */
+void LowerInt8(const NodeReader& node, PlanBuilder* plan, const Sizes& sizes,
+               const std::vector<Tensor>& operands) {
+  const std::vector<Tensor> rows = QuantizeRows(node, plan, sizes, operands[0]);
+  const Tensor dst = plan->NewTensor(PlainDesc(node.OutDims(), node.OutType()));
+  const bool has_zeros = operands[3].defined();
+  const auto run = [sizes, has_zeros](void* const* at) {
+    const Int8Rows data = {static_cast<int8_t*>(at[0]), static_cast<float*>(at[1]),
+                           static_cast<float*>(at[2])};
+    const BlockRow weight = {static_cast<const uint8_t*>(at[3]), static_cast<const float*>(at[4]),
+                             has_zeros ? static_cast<const uint8_t*>(at[6]) : nullptr};
+    RunInt8(sizes, weight, data, static_cast<float*>(at[5]));
+  };
+  PlanBuilder::Args args = {{DNNL_ARG_SRC, rows[0]},
+                            {DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC, rows[1]},
+                            {DNNL_ARG_SRC_1, rows[2]},
+                            {DNNL_ARG_WEIGHTS, operands[1]},
+                            {DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, operands[2]},
+                            {DNNL_ARG_DST, dst}};
+  if (has_zeros) args.emplace_back(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS, operands[3]);
+  plan->EmitKernel(node, "block_quantized_matmul", run, args);
+  plan->SetVariant(std::to_string(sizes.bits) + "-bit weights as they are, data in int8",
+                   BlockQuantizedFlops(node, *plan));
+  plan->SetOutput(node, dst);
 }
 
 }  // namespace
@@ -175,6 +255,9 @@ Types InferBlockQuantizedDense(const NodeReader& node, const Types& inputs) {
       << node.Where() << ": bits is " << bits << ", expected: 4 or 8";
   CORE_CHECK(block > 0 && block <= kMaxSize && block % kUnit == 0)
       << node.Where() << ": block_size is " << block << ", expected: a multiple of " << kUnit;
+  const auto level = node.Get<int64_t>("accuracy_level", 0);
+  CORE_CHECK(level >= 0 && level <= kInt8Level)
+      << node.Where() << ": accuracy_level is " << level << ", expected: 0 to " << kInt8Level;
   Dims dims = inputs[0].shape;
   const int64_t blocks = (dims.back() + block - 1) / block;
   const Dims &weight = inputs[1].shape, &scales = inputs[2].shape;
@@ -202,6 +285,9 @@ void LowerBlockQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
   const Tensor data = plain(0), weight = plain(1), scales = plain(2);
   const Tensor zero_points = node.NumRootInputs() > 3 ? plain(3) : Tensor{};
   const Sizes sizes = ReadSizes(node, data.dims(), scales.dims());
+  if (node.Get<int64_t>("accuracy_level", 0) == kInt8Level && HasBlockInt8(sizes.block)) {
+    return LowerInt8(node, plan, sizes, {data, weight, scales, zero_points});
+  }
   const auto floats = [&](int64_t count) {
     return plan->NewTensor(PlainDesc({count}, dnnl::memory::data_type::f32));
   };

@@ -36,6 +36,15 @@
 #define DNNL_INLINE inline
 #endif
 
+// Before the arrays of a loop can become registers.
+#if defined(__clang__)
+#define DNNL_UNROLL _Pragma("unroll")
+#elif defined(__GNUC__)
+#define DNNL_UNROLL _Pragma("GCC unroll 16")
+#else
+#define DNNL_UNROLL
+#endif
+
 // Compiled for several CPUs, of which the loader picks one: the rest of the library is for any.
 // Sanitizers' functions cannot be called while it does.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__) && \

@@ -27,19 +27,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "../onednn.h"
 #include "quantize_loops.h"
-
-#if defined(__GNUC__) && defined(__x86_64__)
-#define DNNL_HAS_VNNI 1
-#define DNNL_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512vnni")))
-#include <immintrin.h>
-#else
-#define DNNL_HAS_VNNI 0
-#define DNNL_VNNI
-#endif
-
 #include "row_panels.h"
+// The last one.
+#include "vnni.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -69,7 +60,7 @@ DNNL_VNNI int32_t SumOf(const uint8_t* values, int64_t size) {
 
 }  // namespace
 
-bool HasInt8Products() { return DNNL_HAS_VNNI != 0 && HasISA(dnnl::cpu_isa::avx512_core_vnni); }
+bool HasInt8Products() { return HasVNNI(); }
 
 void QuantizeRow(const float* row, int64_t size, uint8_t* values, QuantizedRow* result) {
   float low = 0, high = 0;

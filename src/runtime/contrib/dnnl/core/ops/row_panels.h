@@ -30,15 +30,6 @@
 
 #include "cpu_clones.h"
 
-// Before the arrays of a loop can become registers.
-#if defined(__clang__)
-#define DNNL_UNROLL _Pragma("unroll")
-#elif defined(__GNUC__)
-#define DNNL_UNROLL _Pragma("GCC unroll 16")
-#else
-#define DNNL_UNROLL
-#endif
-
 namespace tvm::runtime::contrib::dnnl_backend {
 
 /*! \brief Outputs of a panel of weights, in float32 or bfloat16: a panel is (inputs, kLanes). */

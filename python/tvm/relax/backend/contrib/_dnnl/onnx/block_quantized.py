@@ -53,11 +53,13 @@ def block_quantized_dense(
     block_size: int,
     rows: int,
     columns: int,
+    accuracy_level: int,
 ) -> relax.Expr:
     """Multiply rows by the transpose of a packed weight, see `unpack_weight`.
 
     The call is of a function of TIR, which computes it where it stays on TVM, and names the op in
-    an attribute for the reader.
+    an attribute for the reader. TVM computes in float32 at any `accuracy_level`; with 4, oneDNN's
+    runtime quantizes data to int8 in blocks where the CPU has dot products of 8 bits.
     """
     blocks = -(-columns // block_size)
     operands = [packed.reshape(rows, -1), scales.reshape(rows, blocks)]
@@ -78,14 +80,16 @@ def block_quantized_dense(
 
         return te.compute((*x.shape[:-1], rows), element, name="block_quantized_dense")
 
-    attrs = {"bits": int(bits), "block_size": int(block_size)}
+    attrs = dict(bits=bits, block_size=block_size, accuracy_level=accuracy_level)
     constants = [relax.const(np.ascontiguousarray(operand)) for operand in operands]
     return bb.emit_te(
         compute,
         data,
         *constants,
         primfunc_name_hint="block_quantized_dense",
-        primfunc_attrs=named_op_attrs(BLOCK_DENSE, attrs),
+        primfunc_attrs=named_op_attrs(
+            BLOCK_DENSE, {name: int(value) for name, value in attrs.items()}
+        ),
     )
 
 

@@ -68,8 +68,9 @@ class MatMulNBits(OnnxOpConverter):
     in float16. Relax's dequantize has no blocks, and partitioning would fold the dequantize of a
     weight that is read in floating point.
 
-    The attribute `accuracy_level` permits onnxruntime to quantize A to 8 bits, which is not done
-    here.
+    With 4, the attribute `accuracy_level` permits to quantize A to int8, with a scale for each
+    block; `dnnl.block_quantized_dense` has the same attribute. The other values, and weights that
+    are unpacked, are computed in floating point.
     """
 
     @classmethod
@@ -84,9 +85,11 @@ class MatMulNBits(OnnxOpConverter):
             _constant_value(node, name, value, params)
             for name, value in zip(names, (packed, scales, zero_points))
         )
+        level = attr.get("accuracy_level", 0)
+        node.require(0 <= level <= 4, f"accuracy_level={level}; 0 to 4 are supported")
         sizes = bits, attr["block_size"], attr["N"], attr["K"]
         if is_kept_packed(str(a.ty.dtype), *weight[1:], *sizes[:2]):
-            result = block_quantized_dense(bb, a, *weight, *sizes)
+            result = block_quantized_dense(bb, a, *weight, *sizes, level)
         else:
             real = unpack_weight(*weight, *sizes).T.astype(str(a.ty.dtype))
             matrix = relax.const(np.ascontiguousarray(real))

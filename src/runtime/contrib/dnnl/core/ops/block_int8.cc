@@ -1,0 +1,178 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+/*!
+ * \file src/runtime/contrib/dnnl/core/ops/block_int8.cc
+ * \brief Quantizes rows to int8 in blocks, and multiplies one by weights of 4 or 8 bits.
+ */
+#include "block_int8.h"
+
+#include <algorithm>
+#include <cstring>
+
+// The last one.
+#include "vnni.h"
+
+namespace tvm::runtime::contrib::dnnl_backend {
+
+bool HasBlockInt8(int64_t block) {
+  return HasVNNI() && (block == 32 || block == 64 || block == 128 || block == 256);
+}
+
+#if DNNL_HAS_VNNI
+
+namespace {
+
+/*! \brief The elements of a register of float32, and of one of dot products. */
+constexpr int64_t kLanes = 16;
+/*! \brief The channels that are multiplied at once. */
+constexpr int kTogether = 4;
+
+DNNL_VNNI void QuantizeOnVNNI(const float* src, int64_t count, const BlockSizes& sizes,
+                              const Int8Rows& row) {
+  constexpr float kLargest = 127.f, kSmallest = 1e-36f;
+  constexpr uint32_t kInfinity = 0x7f800000;
+  // A register of weights of 4 bits has the even elements of eight in the lower halves of four
+  // bytes, and the odd ones in the upper halves.
+  const __m128i order = sizes.bits == 4
+                            ? _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15)
+                            : _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  for (int64_t b = 0; b < sizes.blocks; ++b) {
+    const int64_t first = b * sizes.block;
+    const auto load = [&](int64_t k) DNNL_VNNI {
+      return _mm512_maskz_loadu_ps(MaskOf<__mmask16>(count - first - k), src + first + k);
+    };
+    __m512i magnitudes = _mm512_setzero_si512();
+    for (int64_t k = 0; k < sizes.block; k += kLanes) {
+      const __m512i bits = _mm512_castps_si512(load(k));
+      const __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
+      magnitudes = _mm512_max_epu32(magnitudes, magnitude);
+    }
+    // As an integer, NaN is larger than infinity.
+    const uint32_t bits = _mm512_reduce_max_epu32(magnitudes);
+    float largest, nan;
+    std::memcpy(&largest, &bits, sizeof(largest));
+    const bool is_finite = bits < kInfinity, is_zero = is_finite && largest < kSmallest;
+    const __m512 inverse = _mm512_set1_ps(is_finite && !is_zero ? kLargest / largest : 0.f);
+    __m512i sums = _mm512_setzero_si512();
+    for (int64_t k = 0; k < sizes.block; k += kLanes) {
+      const __m512i steps = _mm512_cvtps_epi32(_mm512_mul_ps(load(k), inverse));
+      const __m128i bytes = _mm_shuffle_epi8(_mm512_cvtepi32_epi8(steps), order);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(row.values + first + k), bytes);
+      sums = _mm512_add_epi32(sums, steps);
+    }
+    constexpr uint32_t kNaN = 0x7fc00000;
+    std::memcpy(&nan, &kNaN, sizeof(nan));
+    const float scale = is_zero ? 0.f : is_finite ? largest / kLargest : nan;
+    row.scales[b] = scale;
+    row.shifts[b] = -scale * static_cast<float>(_mm512_reduce_add_epi32(sums));
+  }
+  std::memset(row.values + sizes.padded(), 0, sizes.row_bytes() - sizes.padded());
+}
+
+/*! \brief MultiplyInt8Row for C channels, from the first one of the weights on. */
+template <int kBits, int C>
+DNNL_VNNI_INLINE void MultiplyChannels(const BlockRow& weights, const BlockSizes& sizes,
+                                       const Int8Rows& row, float* dst) {
+  // The elements in a register of weights, and in one of its lanes.
+  constexpr int64_t kGroup = 64 * 8 / kBits, kInLane = kGroup / kLanes;
+  const int64_t blocks = sizes.blocks, bytes = sizes.weight_bytes();
+  const int64_t scales = std::max<int64_t>(1, kGroup / sizes.block);
+  const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  // Blocks have a power of two of lanes, or fill them all.
+  const __m512i block_of_lane = _mm512_srli_epi32(
+      lanes, static_cast<unsigned>(__builtin_ctzll(std::min(sizes.block, kGroup) / kInLane)));
+  const __m512i even = _mm512_add_epi32(lanes, lanes);
+  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+  __m512 totals[C];
+  for (int c = 0; c < C; ++c) totals[c] = _mm512_setzero_ps();
+  for (int64_t k = 0; k < sizes.padded(); k += kGroup) {
+    const int64_t b = k / sizes.block;
+    const auto mask = MaskOf<__mmask16>((sizes.padded() - k) / kInLane);
+    const auto some = static_cast<__mmask8>((1 << std::min(scales, blocks - b)) - 1);
+    __m512i first = _mm512_loadu_si512(row.values + k), second = first;
+    if (kBits == 4) {
+      const __m512i next = _mm512_loadu_si512(row.values + k + kGroup / 2);
+      second = _mm512_permutex2var_epi32(first, odd, next);
+      first = _mm512_permutex2var_epi32(first, even, next);
+    }
+    const __m128 row_scales = _mm_maskz_loadu_ps(some, row.scales + b);
+    for (int c = 0; c < C; ++c) {
+      const __m512i values =
+          _mm512_maskz_loadu_epi32(mask, weights.values + c * bytes + k * kBits / 8);
+      __m512i sums = _mm512_setzero_si512();
+      if (kBits == 4) {
+        sums = _mm512_dpbusd_epi32(sums, LowerHalves(values), first);
+        sums = _mm512_dpbusd_epi32(sums, UpperHalves(values), second);
+      } else {
+        sums = _mm512_dpbusd_epi32(sums, values, first);
+      }
+      const __m128 scale = _mm_maskz_loadu_ps(some, weights.scales + c * blocks + b);
+      const __m512 in_lanes = _mm512_permutexvar_ps(
+          block_of_lane, _mm512_castps128_ps512(_mm_mul_ps(scale, row_scales)));
+      totals[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), in_lanes, totals[c]);
+    }
+  }
+  for (int64_t b = 0; b < blocks; b += kLanes) {
+    const auto mask = MaskOf<__mmask16>(blocks - b);
+    const __m512 shifts = _mm512_maskz_loadu_ps(mask, row.shifts + b);
+    for (int c = 0; c < C; ++c) {
+      __m512 zeros = _mm512_set1_ps(1 << (kBits - 1));
+      if (weights.zero_points != nullptr) {
+        const __m128i points = _mm_maskz_loadu_epi8(mask, weights.zero_points + c * blocks + b);
+        zeros = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(points));
+      }
+      const __m512 scale = _mm512_maskz_loadu_ps(mask, weights.scales + c * blocks + b);
+      totals[c] = _mm512_fmadd_ps(_mm512_mul_ps(zeros, scale), shifts, totals[c]);
+    }
+  }
+  for (int c = 0; c < C; ++c) dst[c] = _mm512_reduce_add_ps(totals[c]);
+}
+
+template <int kBits>
+DNNL_VNNI void MultiplyRowOnVNNI(const BlockRow& weights, int64_t channels, const BlockSizes& sizes,
+                                 const Int8Rows& row, float* dst) {
+  int64_t n = 0;
+  for (; n + kTogether <= channels; n += kTogether) {
+    MultiplyChannels<kBits, kTogether>(sizes.Channel(weights, n), sizes, row, dst + n);
+  }
+  for (; n < channels; ++n) {
+    MultiplyChannels<kBits, 1>(sizes.Channel(weights, n), sizes, row, dst + n);
+  }
+}
+
+}  // namespace
+
+void QuantizeBlocks(const float* src, int64_t count, const BlockSizes& sizes, const Int8Rows& row) {
+  QuantizeOnVNNI(src, count, sizes, row);
+}
+
+void MultiplyInt8Row(const BlockRow& weights, int64_t channels, const BlockSizes& sizes,
+                     const Int8Rows& row, float* dst) {
+  const auto multiply = sizes.bits == 4 ? MultiplyRowOnVNNI<4> : MultiplyRowOnVNNI<8>;
+  multiply(weights, channels, sizes, row, dst);
+}
+
+#else
+
+void QuantizeBlocks(const float*, int64_t, const BlockSizes&, const Int8Rows&) {}
+void MultiplyInt8Row(const BlockRow&, int64_t, const BlockSizes&, const Int8Rows&, float*) {}
+
+#endif
+
+}  // namespace tvm::runtime::contrib::dnnl_backend
