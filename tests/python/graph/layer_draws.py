@@ -14,12 +14,12 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Draws calls of ops that stand for a part of a network: layers, attention, packed matmuls."""
+"""Draws calls of ops that stand for a part of a network: layers, norms, attention, packed dense."""
 
 from types import SimpleNamespace
 
 import numpy as np
-from op_draw import SIZES, Call
+from op_draw import SIZES, Call, Draw
 from tvm.contrib.onednn.policy.rules.recurrent import (
     ACTIVATIONS,
     DIRECTIONS,
@@ -96,8 +96,50 @@ def _block_dense(d):
     return Call(operands[: d.integer(3, 4)], attrs)
 
 
+def _affine(count, *ranks, **others):
+    def draw(d):
+        shape = d.shape(*ranks)
+        axis = d.axis(shape)
+        params = [d.values([shape[axis]]) for _ in range(count)]
+        attrs = {"axis": axis, "epsilon": d.choice((1e-5, 0.1))}
+        attrs.update((name, d.chance(0.8)) for name in ("scale", "center"))
+        attrs.update((key, value(d, shape[axis])) for key, value in others.items())
+        return Call([d.values(shape), *params], attrs)
+
+    return draw
+
+
+def _rms_norm(d):
+    shape = d.shape()
+    return Call([d.values(shape), d.values(shape[-1:])][: d.integer(1, 2)], {"epsilon": 1e-5})
+
+
+def _l2_normalize(d):
+    axes = d.choice(([1], [3], [1, 2, 3], *d.rare([], [-1], [0, -2], [0, 1, 2, 3], [7])))
+    eps = d.choice((1e-6, 0.1, *d.rare(float("nan"))))
+    return Call([d.values(d.shape(4))], {"axis": axes, "eps": eps})
+
+
+def _lrn(d):
+    attrs = dict(
+        axis=d.choice((1, 3, *d.rare(0, 2, -1))),
+        size=d.choice((1, 3, 5, *d.rare(2, 9))),
+        bias=d.choice((1.0, 2.0)),
+        alpha=d.choice((1e-4, 0.1)),
+        beta=d.choice((0.75, 0.75, 1.0, *d.rare(0.5))),
+    )
+    return Call([d.values(d.shape(4))], attrs)
+
+
 DRAWS = {
     **{name: _recurrent(name) for name in GATES},
+    "nn.batch_norm": _affine(4, 2, 3, 4),
+    "nn.layer_norm": _affine(2),
+    "nn.instance_norm": _affine(2, 3, 4),
+    "nn.group_norm": _affine(2, 2, 3, 4, num_groups=Draw.groups),
+    "dnnl.rms_norm": _rms_norm,
+    "nn.l2_normalize": _l2_normalize,
+    "nn.lrn": _lrn,
     "dnnl.attention": _attention,
     "dnnl.block_quantized_dense": _block_dense,
     "dnnl.dynamic_fake_quantize": _dynamic_data,

@@ -23,7 +23,7 @@ import numpy as np
 from tvm.contrib.onednn.policy.op_view import Tensor
 
 LETTERS = {1: "W", 2: "HW", 3: "DHW"}
-SIZES = (1, 2, 2, 3, 4, 5, 6, 7)
+SIZES = (1, 1, 2, 2, 3, 4, 4, 5, 6, 7)
 
 
 class Call(NamedTuple):
@@ -45,41 +45,72 @@ class Call(NamedTuple):
 
 
 class Draw:
-    """What an op is drawn with; the same seed draws the same."""
+    """What an op is drawn with; the same seed draws the same.
 
-    def __init__(self, seed):
+    Parameters
+    ----------
+    seed : int
+        The seed of all choices.
+    edges : bool
+        Whether to draw what rules refuse or numpy has no result of, too.
+    """
+
+    def __init__(self, seed, edges=False):
         self.random, self.numbers = random.Random(seed), np.random.default_rng(seed)
+        self.edges = edges
 
     def choice(self, items):
         return self.random.choice(list(items))
+
+    def rare(self, *items):
+        """Return the items at times if those at the edges are drawn; else none."""
+        return items if self.edges and self.chance(0.4) else ()
+
+    def chance(self, probability):
+        return self.random.random() < probability
 
     def integer(self, low, high):
         return self.random.randint(low, high)
 
     def shape(self, *ranks):
-        return [self.choice(SIZES) for _ in range(self.choice(ranks or range(1, 6)))]
+        """Return a shape, at times of ones and equal sizes."""
+        shape = [self.choice(SIZES) for _ in range(self.choice(ranks or range(1, 6)))]
+        return [self.choice((1, shape[0])) for _ in shape] if shape and self.chance(0.2) else shape
+
+    def any_shape(self):
+        """Return the shape of data of elementwise ops."""
+        return self.shape(*range(1 - self.edges, 6 + self.edges))
 
     def values(self, shape):
         """Return positive values, which every function accepts."""
-        return self.numbers.uniform(0.5, 1.5, shape).astype("float32")
+        return np.asarray(self.numbers.uniform(0.5, 1.5, shape), "float32")
 
     def axis(self, shape):
+        """Return an axis, maybe from the end."""
         return self.integer(-len(shape), len(shape) - 1)
 
     def axes(self, shape, least=0):
+        """Return some axes."""
         picked = self.random.sample(range(len(shape)), self.integer(least, len(shape)))
         return [axis - len(shape) * self.integer(0, 1) for axis in picked]
 
+    def groups(self, channels):
+        """Return a number of groups of channels of one size."""
+        return self.choice([n for n in range(1, channels + 1) if channels % n == 0])
+
     def image(self, n):
         """Return sizes by letter, and a layout."""
-        sizes = {letter: self.choice(SIZES) + 4 for letter in LETTERS[n]}
-        sizes.update(N=self.choice((1, 2)), C=self.choice((2, 4, 6)))
+        least = self.choice((4, *self.rare(0)))
+        sizes = {letter: self.choice(SIZES) + least for letter in LETTERS[n]}
+        sizes.update(N=self.choice((1, 2)), C=self.choice((2, 4, 6, *self.rare(1))))
         return sizes, self.choice((f"NC{LETTERS[n]}", f"N{LETTERS[n]}C"))
 
     def window(self, n):
         """Return strides, padding and dilation of n spatial axes."""
         return dict(
-            strides=[self.choice((1, 1, 2, 3)) for _ in range(n)],
-            padding=[self.choice((0, 0, 1)) for _ in range(self.choice((1, n, 2 * n)))],
+            strides=[self.choice((1, 1, 2, 3, *self.rare(4))) for _ in range(n)],
+            padding=[
+                self.choice((0, 0, 1, *self.rare(2))) for _ in range(self.choice((1, n, 2 * n)))
+            ],
             dilation=[self.choice((1, 1, 2)) for _ in range(n)],
         )

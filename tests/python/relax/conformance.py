@@ -27,16 +27,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import onnx
-import onnx.backend.test
 import tvm
 import tvm_dnnl
 from dnnl_tests.isolated import Crashed, Raised, isolated_each
-from onnx import numpy_helper
+from dnnl_tests.onnx_models import conformance_case, conformance_cases
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx
 
-FOLDERS = ("node", "simple", "pytorch-operator", "pytorch-converted")
 # The tolerance of the conformance suite itself.
 RTOL, ATOL = 1e-3, 1e-6
 SECONDS = 120.0
@@ -44,39 +41,6 @@ SECONDS = 120.0
 RIGHT, WRONG, FAILS, NOT_IMPORTED, CRASHES = "right", "wrong", "fails", "not imported", "crashes"
 #: The columns: TVM's importer and TVM; our importer and TVM; our importer and oneDNN.
 COLUMNS = ("TVM", "from_onnx, TVM", "from_onnx, oneDNN")
-
-
-def cases() -> dict[str, Path]:
-    """Return the folders of all cases by name."""
-    data = Path(onnx.backend.test.__file__).parent / "data"
-    folders = [path.parent for name in FOLDERS for path in data.glob(f"{name}/*/model.onnx")]
-    return {
-        f"{path.parent.name}/{path.name.removeprefix('test_')}": path for path in sorted(folders)
-    }
-
-
-def _read(folder: Path, kind: str, infos) -> list[np.ndarray]:
-    values = []
-    for number, _ in enumerate(infos):
-        tensor = onnx.TensorProto()
-        tensor.ParseFromString((folder / "test_data_set_0" / f"{kind}_{number}.pb").read_bytes())
-        values.append(numpy_helper.to_array(tensor))
-    return values
-
-
-def _model(folder: Path):
-    """Return a case's model, inputs and outputs. Axes and shapes become constants."""
-    model = onnx.load(str(folder / "model.onnx"))
-    held = {tensor.name for tensor in model.graph.initializer}
-    infos = [info for info in model.graph.input if info.name not in held]
-    inputs = {}
-    for number, (info, value) in enumerate(zip(infos, _read(folder, "input", infos))):
-        if number and value.dtype == "int64":
-            model.graph.initializer.append(numpy_helper.from_array(value, info.name))
-            model.graph.input.remove(info)
-        else:
-            inputs[info.name] = value
-    return model, inputs, _read(folder, "output", model.graph.output)
 
 
 def _judge(mod, inputs, wanted, partitions: bool) -> tuple[str, int]:
@@ -105,7 +69,7 @@ def _judge(mod, inputs, wanted, partitions: bool) -> tuple[str, int]:
 
 def run_case(folder: Path, column: str) -> tuple[str, int]:
     """Run a case; return what became of it, and how many ops ran on oneDNN."""
-    model, inputs, wanted = _model(folder)
+    model, inputs, wanted = conformance_case(folder)
     try:
         if column == COLUMNS[0]:
             mod = from_onnx(model, keep_params_in_input=False)
@@ -121,7 +85,7 @@ def run_case(folder: Path, column: str) -> tuple[str, int]:
 
 def run_all(names=None, columns=COLUMNS, progress=lambda done: None) -> dict[str, dict[str, tuple]]:
     """Run cases, outside of this process; return by column and case what `run_case` returns."""
-    folders = cases()
+    folders = conformance_cases()
     chosen = list(folders if names is None else names)
     results = {}
     for column in columns:

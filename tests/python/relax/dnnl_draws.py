@@ -16,98 +16,141 @@
 # under the License.
 """Draws calls of each op of Relax that has a row: operands and attributes at their edges.
 
-Sizes are small, often one and often equal; attributes are all that are legal, those that TVM has no
-kernels for among them.
+Ops of the table are drawn by its schema, as for a graph, and written in Relax. Here are those that
+Relax has alone, or with other operands or attributes.
 """
 
-import dnnl_copy_draws
-import dnnl_recurrent_draws
+import random
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
-from dnnl_draw import BYTES, LETTERS, SIZES
 from dnnl_modules import rand
 from tvm import relax
-from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE
+from tvm.contrib.onednn.graph.infer import BINARY, COMPARISONS, ELTWISE, infer
+from tvm.contrib.onednn.graph.node import CALL, INPUT, Node
+from tvm.contrib.onednn.policy.rules.recurrent import GATES
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import op
+from tvm_dnnl._dnnl.reader import name_in_relax
+from tvm_dnnl._dnnl.recurrent_tir import call_layer
+from tvm_dnnl._dnnl.types import value_from
+from tvm_dnnl._dnnl.write_ops import written
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "graph"))
+import op_draw  # noqa: E402
+from op_draws import DRAWS as SCHEMA  # noqa: E402
+
+SIZES = op_draw.SIZES
+BYTES = ("int8", "uint8")
+OTHERS = ("int8", "uint8", "int32", "bool", "float64")
 
 
-def _conv(n, transposed=False):
+class Draw(op_draw.Draw):
+    """What an op is drawn with; the same seed draws the same.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of all choices.
+    dtype : str
+        The type of the data and the parameters.
+    symbols : dict of int to tirx.Var or None
+        The dimensions that are open, by their sizes; None for those of another run that has none.
+    """
+
+    def __init__(self, seed, dtype, symbols=None):
+        super().__init__(seed, edges=True)
+        # What is open must not change what else is drawn.
+        self._open = random.Random(seed)
+        self.dtype, self.symbols = dtype, symbols
+        self.variables, self.shapes = [], []
+
+    def var(self, shape, dtype=None):
+        """Return a new parameter of the function."""
+        open_ = self.symbols or {}
+        # Some of those of an open size.
+        dims = [
+            open_[size] if size in open_ and self._open.random() < 0.6 else size for size in shape
+        ]
+        type_ = relax.TensorType(dims, dtype or self.dtype)
+        self.variables.append(relax.Var(f"x{len(self.variables)}", type_))
+        self.shapes.append(tuple(shape))
+        return self.variables[-1]
+
+    def data(self, shape):
+        """Return a parameter, at times of a type that oneDNN computes nothing in."""
+        return self.var(shape, self.choice(OTHERS) if self.chance(0.1) else None)
+
+    def weight(self, shape, dtype=None):
+        """Return a constant or a parameter."""
+        dtype = dtype or self.dtype
+        if self.chance(0.3):
+            return self.var(shape, dtype)
+        values = rand(*shape) + 2 if "float" in dtype else np.ones(shape)
+        return relax.const(values, dtype)
+
+    def operand(self, value, is_first):
+        """Return a value of a call that was drawn by the schema."""
+        if isinstance(value, list):
+            return [self.operand(each, is_first and k == 0) for k, each in enumerate(value)]
+        if not value.shape:
+            return relax.const(value, self.choice((self.dtype, str(value.dtype))))
+        if value.dtype != "float32":
+            return self.var(value.shape, str(value.dtype))
+        return self.data(value.shape) if is_first else self.weight(value.shape)
+
+
+def _shared(name):
+    """Draw a call by the schema of the table, and write it in Relax."""
+
     def draw(d):
-        channels, letters = d.choice((1, 2, 4, 6)), LETTERS[n]
-        groups = d.choice([g for g in (1, 1, 2, 4, 6) if channels % g == 0])
-        each, taps = d.choice((1, 1, 2, 3)), [d.choice((1, 1, 2, 3)) for _ in letters]
-        sizes = dict(zip(letters, d.shape(n)), N=d.choice((1, 2)), C=channels)
-        layout = d.choice((f"NC{letters}", f"N{letters}C"))
-        kernel = dict(zip(letters, taps), O=groups * each, I=channels // groups)
-        if transposed:
-            kernel.update(O=each, I=channels)
-        kernel_layout = "".join(d.random.sample(list(kernel), len(kernel)))
-        strides = [d.choice((1, 1, 2, 3)) for _ in letters]
-        attrs = dict(
-            strides=strides,
-            padding=[d.choice((0, 0, 1, 2)) for _ in range(d.choice((1, n, 2 * n)))],
-            dilation=[d.choice((1, 1, 2)) for _ in letters],
-            groups=groups,
-            data_layout=layout,
-            kernel_layout=kernel_layout,
-        )
-        if transposed:
-            attrs["output_padding"] = [d.integer(0, stride) for stride in strides]
-        if d.chance(0.1):
-            attrs["out_dtype"] = "float32"
-        weight = d.weight([kernel[letter] for letter in kernel_layout])
-        make = getattr(op.nn, f"conv{n}d" + "_transpose" * transposed)
-        return make(d.data([sizes[letter] for letter in layout]), weight, **attrs)
+        call = SCHEMA[name](d)
+        args = [d.operand(value, k == 0) for k, value in enumerate(call.values)]
+        # What is that of the operands is not named.
+        attrs = {k: each for k, each in call.attrs.items() if each != "" or "out_" not in k}
+
+        def build(builder):
+            types = [
+                tuple(map(value_from, a)) if isinstance(a, list) else value_from(a) for a in args
+            ]
+            nodes, space = [Node(INPUT, None, [], each) for each in types], SimpleNamespace(**attrs)
+            node = Node(CALL, name, nodes, infer(name, types, space), space)
+            result = builder.emit(written(node, args, builder.emit))
+            if not isinstance(result.ty, relax.TupleType):
+                return result
+            return relax.TupleGetItem(result, len(result.ty.fields) - 1)
+
+        return build
 
     return draw
 
 
-def _image(d, n):
-    """Draw an image and its layout."""
-    layout = d.choice((f"NC{LETTERS[n]}", f"N{LETTERS[n]}C"))
-    return d.data(d.shape(n + 2)), layout
+def _layer(name):
+    """Draw a recurrent layer, which Relax calls as a function of TIR."""
 
-
-def _pool(kind, n):
     def draw(d):
-        data, layout = _image(d, n)
-        window = [d.choice((1, 1, 2, 3)) for _ in range(n)]
-        attrs = dict(
-            strides=[d.choice((1, 2, 2, 3)) for _ in range(n)],
-            padding=[d.choice((0, 0, 1, 2)) for _ in range(d.choice((1, n, 2 * n)))],
-            dilation=[d.choice((1, 1, 1, 2)) for _ in range(n)],
-            ceil_mode=d.chance(0.6),
-            layout=layout,
-        )
-        if kind == "avg":
-            attrs["count_include_pad"] = d.chance(0.3)
-        return getattr(op.nn, f"{kind}_pool{n}d")(data, window, **attrs)
+        call, operands = SCHEMA[name](d), []
+        weight = d.choice((d.dtype, "bfloat16"))
+        is_int8 = call.values[1].dtype == "int8"
+        for k, value in enumerate(call.values):
+            is_real = value.dtype == "float32"
+            if k == 0:
+                operands.append(d.data(value.shape))
+            elif k < 3:
+                operands.append(d.weight(value.shape, weight if is_real else "int8"))
+            elif k > 3 and is_real and k < len(call.values) - 4 * is_int8:
+                operands.append(d.var(value.shape))
+            else:
+                operands.append(relax.const(value))
+        field = d.integer(0, 2 if name == "dnnl.lstm" else 1)
 
-    return draw
+        def emit(builder):
+            results = builder.emit(call_layer(builder, name, operands, call.attrs))
+            return builder.emit(relax.TupleGetItem(results, field))
 
-
-def _adaptive(n):
-    def draw(d):
-        data, layout = _image(d, n)
-        size = d.choice((None, 1, [d.choice((1, 1, 2, 3)) for _ in range(n)]))
-        return getattr(op.nn, f"adaptive_avg_pool{n}d")(data, size, layout)
-
-    return draw
-
-
-def _resize(n):
-    def draw(d):
-        data, layout = _image(d, n)
-        return getattr(op.image, f"resize{n}d")(
-            data,
-            tuple(d.choice((1, 2, 4, 6, 8)) for _ in range(n)),
-            layout=layout,
-            method=d.choice(("linear", "nearest_neighbor", "cubic")),
-            coordinate_transformation_mode=d.choice(
-                ("half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel")
-            ),
-            rounding_method=d.choice(("", "round", "floor", "ceil", "round_prefer_floor")),
-        )
+        return emit
 
     return draw
 
@@ -127,29 +170,6 @@ def _unary(name, **attrs):
         for part in name.split("."):
             make = getattr(make, part)
         return make(d.data(d.shape(*range(6))), **{k: d.choice(v) for k, v in attrs.items()})
-
-    return draw
-
-
-def _clip(d):
-    low, high = (d.choice((-1.0, 0.0, 0.5)) for _ in "lh")
-    return op.clip(d.data(d.shape(*range(6))), low, high)
-
-
-def _prelu(d):
-    shape = d.shape()
-    axis = d.axis(shape)
-    slopes = d.choice(([shape[axis]], [1], [1, 1], [], [shape[axis] + 1]))
-    return op.nn.prelu(d.data(shape), d.weight(slopes), axis)
-
-
-def _binary(name):
-    def draw(d):
-        shape = d.shape(*range(6))
-        shapes = [[d.choice((size, size, 1)) for size in shape] for _ in "lr"]
-        shapes = [each[d.choice((0, 0, d.integer(0, len(each)))) :] for each in shapes]
-        left, right = d.data(shapes[0]), d.weight(shapes[1])
-        return getattr(op, name)(*((right, left) if d.chance(0.3) else (left, right)))
 
     return draw
 
@@ -183,7 +203,7 @@ def _rms_norm(d):
 def _group_norm(d):
     shape = d.shape(2, 3, 4)
     axis = d.choice((1, 1, d.axis(shape)))
-    groups = d.choice([n for n in range(1, shape[axis] + 1) if shape[axis] % n == 0])
+    groups = d.groups(shape[axis])
     axes = list(range(axis % len(shape) + 1, len(shape))) or d.axes(shape, 1)
     return op.nn.group_norm(d.data(shape), *_affine(d, [shape[axis]]), groups, axis, axes)
 
@@ -203,43 +223,6 @@ def _batch_norm(d):
     return lambda builder: relax.TupleGetItem(builder.emit(result), 0)
 
 
-def _softmax(name):
-    def draw(d):
-        shape = d.shape()
-        return getattr(op.nn, name)(d.data(shape), d.axis(shape))
-
-    return draw
-
-
-def _concat(d):
-    shape = d.shape()
-    axis, count = d.axis(shape), d.integer(1, 3)
-    shapes = [[*shape] for _ in range(count)]
-    for each in shapes:
-        each[axis] = d.choice(SIZES)
-    return op.concat([d.weight(each) for each in shapes[1:]] + [d.var(shapes[0])], axis)
-
-
-def _stack(d):
-    shape = d.shape(1, 2, 3)
-    axis = d.integer(-len(shape) - 1, len(shape))
-    return op.stack([d.var(shape) for _ in range(d.integer(1, 3))], axis)
-
-
-def _split(d):
-    shape = d.shape()
-    axis = d.axis(shape)
-    ends = sorted(d.integer(0, shape[axis]) for _ in range(d.integer(1, 2)))
-    parts = op.split(d.var(shape), d.choice((1, 2, 3, ends)), axis)
-
-    def build(builder):
-        tuple_ = builder.emit(parts)
-        fields = getattr(tuple_.ty, "fields", None)
-        return tuple_ if fields is None else relax.TupleGetItem(tuple_, len(fields) - 1)
-
-    return build
-
-
 def _strided_slice(d):
     shape = d.shape()
     axes = d.random.sample(range(len(shape)), d.integer(1, len(shape)))
@@ -248,19 +231,6 @@ def _strided_slice(d):
     strides = [d.choice((1, 1, 2, 3, -1)) for _ in axes]
     axes = [axis - len(shape) * d.integer(0, 1) for axis in axes]
     return op.strided_slice(d.var(shape), axes, begin, end, d.choice((None, strides)))
-
-
-def _pad(d):
-    shape = d.shape()
-    widths = [d.choice((0, 0, 1, 2, -1)) for _ in range(2 * len(shape))]
-    mode = d.choice(("constant", "constant", "reflect", "replicate", "circular"))
-    return op.nn.pad(d.data(shape), widths, mode, d.choice((0.0, 0.5)))
-
-
-def _permute_dims(d):
-    shape = d.shape()
-    axes = d.axes(shape, len(shape))
-    return op.permute_dims(d.data(shape), d.choice((None, axes)))
 
 
 def _reshape(d):
@@ -273,13 +243,6 @@ def _reshape(d):
 def _expand_dims(d):
     shape = d.shape(1, 2, 3)
     return op.expand_dims(d.data(shape), d.choice((0, -1, [0, -1], [], len(shape))))
-
-
-def _squeeze(d):
-    shape = d.shape()
-    ones = [axis for axis, size in enumerate(shape) if size == 1]
-    axes = d.choice((None, ones, ones[:1], [axis - len(shape) for axis in ones]))
-    return op.squeeze(d.data(shape), axes)
 
 
 def _attention(d):
@@ -309,11 +272,6 @@ def _layout_transform(d):
     return op.layout_transform(d.data(d.shape(4)), d.choice(maps))
 
 
-def _astype(d):
-    dtypes = ("float32", "bfloat16", "float16", "int8")
-    return op.astype(d.data(d.shape(*range(6))), d.choice(dtypes))
-
-
 def _scales(d, shape):
     """Draw one scale or one for each item of an axis, and zero points like them."""
     axis = d.axis(shape)
@@ -337,29 +295,63 @@ def _dequantize(d):
     return op.dequantize(d.var(shape, d.choice((*BYTES, "int32"))), scale, zero, axis)
 
 
+def _take(d):
+    shape = d.shape(1, 2, 3)
+    axis, mode = d.axis(shape), d.choice(("fast", "clip", "wrap"))
+    if d.chance(0.5):
+        indices = d.var(d.shape(0, 1, 2), d.choice(("int32", "int64", "int8")))
+        return op.take(d.data(shape), indices, axis, mode)
+    first, step = d.integer(-1, shape[axis]), d.choice((1, 1, 2, -1))
+    indices = first + step * np.arange(d.integer(1, 3))
+    dtype = d.choice(("int32", "int64"))
+    indices = relax.const(d.choice((indices, indices[:1], indices[0])).astype(dtype), dtype)
+    return op.take(d.data(shape), indices, axis, d.choice(("fast", mode)))
+
+
+def _repeat(d):
+    shape = d.shape(1, 2, 3, 4)
+    return op.repeat(d.data(shape), d.choice((1, 2, 3)), d.choice((None, d.axis(shape))))
+
+
+def _tile(d):
+    shape = d.shape(1, 2, 3)
+    counts = [d.choice((1, 1, 2, 3)) for _ in range(d.integer(1, 4))]
+    return op.tile(d.data(shape), counts)
+
+
+def _logical(name, count):
+    def draw(d):
+        shape = d.shape(*range(5))
+        dtype = d.choice(("bool", "bool", "bool", "int32"))
+        return getattr(op, name)(*(d.var(shape, dtype) for _ in range(count)))
+
+    return draw
+
+
+# Ops of the table that have the same operands and attributes in Relax, or nearly.
+SHARED = (
+    *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")),
+    *(f"nn.{kind}_pool{n}d" for n in (1, 2, 3) for kind in ("max", "avg", "adaptive_avg")),
+    *(name for name in ELTWISE if name in TABLE[name].relax_ops),
+    *(*BINARY, *COMPARISONS),
+    *"max mean min prod sum ceil floor sign trunc where broadcast_to cast clip".split(),
+    *"concatenate stack split squeeze transpose image.resize2d image.resize3d".split(),
+    *"nn.leaky_relu nn.log_softmax nn.pad nn.prelu nn.softmax".split(),
+)
+
 # By name without "relax.": draws a call, or a function that makes one with a BlockBuilder.
 DRAWS = {
-    **dnnl_copy_draws.DRAWS,
-    **dnnl_recurrent_draws.DRAWS,
-    **{f"nn.conv{n}d": _conv(n) for n in LETTERS},
-    **{f"nn.conv{n}d_transpose": _conv(n, True) for n in LETTERS},
-    **{f"nn.{kind}_pool{n}d": _pool(kind, n) for kind in ("max", "avg") for n in LETTERS},
-    **{f"nn.adaptive_avg_pool{n}d": _adaptive(n) for n in LETTERS},
-    **{f"image.resize{n}d": _resize(n) for n in (2, 3)},
-    **{name: _unary(name) for name in ELTWISE if name in TABLE[name].relax_ops},
-    **{name: _unary(name) for name in ("square", "flatten")},
+    **{name_in_relax(name): _shared(name) for name in SHARED},
+    **{name: _layer(name) for name in GATES},
+    **{name: _unary(name) for name in "square flatten round isnan isinf isfinite".split()},
     **{
         f"nn.{name}": _unary(f"nn.{name}")
         for name in "relu6 gelu gelu_tanh silu selu batch_flatten".split()
     },
-    "nn.leakyrelu": _unary("nn.leakyrelu", alpha=(0.1, 0.0, -1.0, float("inf"), float("nan"))),
     "nn.softplus": _unary("nn.softplus", beta=(1.0, 1.0, 2.0), threshold=(20.0, 10.0)),
-    **{name: _binary(name) for name in (*BINARY, *COMPARISONS)},
-    **{name: _reduce(name) for name in "max mean min prod sum variance std".split()},
-    **{f"nn.{name}": _softmax(name) for name in ("softmax", "log_softmax")},
-    "astype": _astype,
-    "clip": _clip,
-    "concat": _concat,
+    **{name: _reduce(name) for name in ("variance", "std")},
+    "logical_not": _logical("logical_not", 1),
+    **{name: _logical(name, 2) for name in ("logical_and", "logical_or", "logical_xor")},
     "dequantize": _dequantize,
     "expand_dims": _expand_dims,
     "layout_transform": _layout_transform,
@@ -369,17 +361,14 @@ DRAWS = {
     "nn.group_norm": _group_norm,
     "nn.instance_norm": _instance_norm,
     "nn.layer_norm": _layer_norm,
-    "nn.pad": _pad,
     "nn.pixel_shuffle": _pixel_shuffle,
-    "nn.prelu": _prelu,
     "nn.rms_norm": _rms_norm,
-    "permute_dims": _permute_dims,
     "quantize": _quantize,
+    "repeat": _repeat,
     "reshape": _reshape,
-    "split": _split,
-    "squeeze": _squeeze,
-    "stack": _stack,
     "strided_slice": _strided_slice,
+    "take": _take,
+    "tile": _tile,
 }
 
 # Relax makes the first of the second; the third is never read.

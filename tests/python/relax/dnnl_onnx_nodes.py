@@ -17,9 +17,9 @@
 """ONNX models of one node for tests: imported, partitioned, and compared with onnxruntime."""
 
 import numpy as np
-import onnxruntime
 import tvm_dnnl
 from dnnl_modules import compiled, composites, partitions, run
+from dnnl_tests.onnx_models import onnx_session
 from onnx import helper, numpy_helper
 
 CONTRIB = "com.microsoft"
@@ -72,16 +72,10 @@ def node_model(
 
 def onnxruntime_results(model, operands):
     """Return what onnxruntime computes without optimizations of operands by name or in order."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
     names = [each.name for each in model.graph.input]
     if isinstance(operands, dict):
         operands = [operands[name] for name in names]
-    return session.run(None, dict(zip(names, operands)))
+    return onnx_session(model).run(None, dict(zip(names, operands)))
 
 
 def results(model, operands):

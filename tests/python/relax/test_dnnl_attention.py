@@ -17,11 +17,11 @@
 """Attention as one kernel: blocks of decoders and encoders, as exporters of ONNX write them."""
 
 import numpy as np
-import onnxruntime
 import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, composites, partitions
+from dnnl_onnx_nodes import onnxruntime_results
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
@@ -126,16 +126,6 @@ def _decoder_inputs(groups, length, past):
     return [*inputs, np.where(hidden, np.finfo("float32").min, 0).astype("float32")[None, None]]
 
 
-def _expected(model, inputs):
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return session.run(None, dict(zip((each.name for each in model.graph.input), inputs)))
-
-
 def _assert_runs(model, cases, counts):
     """Partition a model into one part, and compare it for several lengths with onnxruntime."""
     partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model))
@@ -146,7 +136,7 @@ def _assert_runs(model, cases, counts):
     for inputs in cases:
         result = machine["main"](*map(tvm.runtime.tensor, inputs))
         results = [result] if isinstance(result, tvm.runtime.Tensor) else result
-        for one, other in zip(results, _expected(model, inputs)):
+        for one, other in zip(results, onnxruntime_results(model, inputs)):
             # float32: sums in another order.
             np.testing.assert_allclose(one.numpy(), other, rtol=1e-5, atol=1e-5)
 

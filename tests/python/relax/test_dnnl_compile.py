@@ -16,19 +16,33 @@
 # under the License.
 """`compile` and `load_model` of Relax."""
 
+import subprocess
+import sys
+
 import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 import tvm
 import tvm_dnnl
-from dnnl_modules import module, rand, run, var
+from dnnl_modules import X4, compiled, composites, conv_bias_relu, module, rand, run, var
 from dnnl_tests.onnx_models import onnx_model
 from tvm import relax, tirx
 from tvm.relax import op
 from tvm_dnnl._dnnl import loaded
 
 X = rand(2, 8)
+IN_NEW_PROCESS = """
+import sys
+import numpy as np
+import tvm
+import tvm_dnnl
+from tvm import relax
+
+machine = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
+for path in sys.argv[2:]:
+    np.save(path, machine["main"](tvm.runtime.tensor(np.load(path))).numpy())
+"""
 
 
 def dense(width=4, batch="n"):
@@ -147,3 +161,22 @@ def test_compiling_without_run_codegen_is_explained():
     assert report.endswith("next: relax.transform.RunCodegen(), then tvm.compile")
     assert "RunCodegen" not in str(tvm_dnnl.offload_report(dense()))
     assert "RunCodegen" not in str(tvm_dnnl.compile(dense(), prune=False).report)
+
+
+def test_in_another_process(tmp_path):
+    """It has no use for the code generator."""
+    name, (_, *sizes), dtype = X4
+    partitioned = tvm_dnnl.partition_for_dnnl(module(conv_bias_relu, (name, ("n", *sizes), dtype)))
+    assert composites(partitioned) == {"dnnl.conv2d_bias_relu": 1}
+    executable = tvm.compile(compiled(partitioned), target="llvm")
+    executable.export_library(str(tmp_path / "model.so"))
+    machine, expected = relax.VirtualMachine(executable, tvm.cpu()), {}
+    for batch in (1, 3):
+        x, path = rand(batch, *sizes, seed=batch), str(tmp_path / f"{batch}.npy")
+        np.save(path, x)
+        expected[path] = machine["main"](tvm.runtime.tensor(x)).numpy()
+    command = [sys.executable, "-c", IN_NEW_PROCESS, str(tmp_path / "model.so"), *expected]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    for path, value in expected.items():
+        np.testing.assert_array_equal(np.load(path), value)

@@ -19,12 +19,12 @@
 import json
 
 import numpy as np
-import onnxruntime
 import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, imported, partitions
 from dnnl_onnx_nodes import CONTRIB, assert_close, normal
+from dnnl_tests.onnx_models import onnx_session
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
@@ -109,12 +109,7 @@ class Decoder:
 def decoder():
     """Return the functions that run a token, by onnxruntime and here, and the partition."""
     model = Decoder().build()
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnx_session(model)
     names = [each.name for each in model.graph.input]
     partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model), prune=False)
     assert partitions(partitioned) == 1

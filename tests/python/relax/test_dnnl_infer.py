@@ -26,8 +26,7 @@ import json
 import numpy as np
 import pytest
 import tvm_dnnl
-from dnnl_draw import Draw
-from dnnl_draws import DRAWS, NOT_DRAWN
+from dnnl_draws import DRAWS, NOT_DRAWN, Draw
 from tvm import relax, tirx
 from tvm.contrib.onednn.graph.dim import Dim, substituted
 from tvm.contrib.onednn.graph.infer import infer

@@ -14,15 +14,16 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""A decoder as exporters write it: one library for prompts and tokens, and one partition."""
+"""Decoders as exporters write them: one library for prompts and tokens, and one partition."""
 
 import dataclasses
 
 import numpy as np
-import onnxruntime
 import pytest
 import tvm_dnnl
-from dnnl_tests.models import llama
+from dnnl_modules import composites
+from dnnl_tests.models import gpt2, llama
+from dnnl_tests.onnx_models import onnx_session
 
 PROMPT = [3, 5, 9, 11, 100]
 CONFIGS = {
@@ -34,20 +35,15 @@ CONFIGS = {
 
 def reference(model):
     """Return a function that runs a model on onnxruntime without optimizations."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    session = onnx_session(model)
     return lambda inputs: session.run(None, inputs)
 
 
-def generated(run, config, count):
+def generated(run, config, count, inputs=llama.inputs):
     """Return the most probable tokens after a prompt, the logits of each, and the last cache."""
     tokens, logits, cache, new = [], [], None, PROMPT
     for _ in range(count):
-        first, *cache = run(llama.inputs(config, new, cache))
+        first, *cache = run(inputs(config, new, cache))
         logits.append(first)
         new = [int(first[0, -1].argmax())]
         tokens += new
@@ -114,3 +110,25 @@ def test_the_first_positions_of_an_open_length_stay_on_tvm():
     partitioned = tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model))
     reasons = tvm_dnnl.offload_report(partitioned).reasons["strided_slice"]
     assert any("may be empty" in reason for reason in reasons)
+
+
+GPT2 = {
+    "optimum": (gpt2.model, llama.inputs),
+    "onnxruntime": (gpt2.fused_model, gpt2.fused_inputs),
+}
+
+
+@pytest.mark.parametrize("build, inputs", GPT2.values(), ids=GPT2)
+def test_gpt2(build, inputs):
+    """As Optimum exports it, and as onnxruntime optimizes it: imported unaided."""
+    config = CONFIGS["all-heads"]
+    model = build(config, gpt2.random_weights(config))
+    counts = composites(tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model)))
+    assert counts["dnnl.attention"] == config.layers and not counts["dnnl.softmax"]
+    compiled = tvm_dnnl.compile(model)
+    assert compiled.report.partitions == 1
+    got = generated(lambda values: compiled(*values.values()), config, 4, inputs)
+    expected = generated(reference(model), config, 4, inputs)
+    for one, other in zip((*got[1], *got[2]), (*expected[1], *expected[2])):
+        # float32 sums in another order, over two layers.
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * np.abs(other).max())

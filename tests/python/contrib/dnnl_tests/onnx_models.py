@@ -14,9 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""ONNX models for tests: from ONNX's text format, or node by node."""
+"""ONNX models for tests: from ONNX's text format, node by node, or of the conformance suite."""
 
 import math
+import pathlib
 
 import numpy as np
 import onnx
@@ -130,3 +131,57 @@ class Graph:
             pads=[kernel // 2] * 4,
             group=groups,
         )
+
+
+def onnx_session(model):
+    """Open a model with onnxruntime, without its optimizations and with one thread."""
+    # Here: only comparisons need it.
+    import onnxruntime  # pylint: disable=import-outside-toplevel
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def conformance_cases():
+    """Return the folders of all conformance cases of the `onnx` package by name."""
+    data = pathlib.Path(onnx.__file__).parent / "backend" / "test" / "data"
+    names = ("node", "simple", "pytorch-operator", "pytorch-converted")
+    folders = [path.parent for name in names for path in data.glob(f"{name}/*/model.onnx")]
+    return {
+        f"{path.parent.name}/{path.name.removeprefix('test_')}": path for path in sorted(folders)
+    }
+
+
+def _values(folder, kind, infos):
+    """Return the arrays of a case's inputs or outputs."""
+    values = []
+    for number, info in enumerate(infos):
+        if info.type.WhichOneof("value") != "tensor_type":
+            raise NotImplementedError(f"a {info.type.WhichOneof('value')} is no tensor")
+        tensor = onnx.TensorProto()
+        tensor.ParseFromString((folder / "test_data_set_0" / f"{kind}_{number}.pb").read_bytes())
+        values.append(numpy_helper.to_array(tensor))
+    return values
+
+
+def conformance_case(folder, parameters=()):
+    """Return a conformance case's model, its inputs by name, and its outputs.
+
+    Integers after the first input, such as axes and shapes, become constants, and so does all after
+    the first input of ops that `parameters` names.
+    """
+    model = onnx.load(str(folder / "model.onnx"))
+    held = {tensor.name for tensor in model.graph.initializer}
+    infos = [info for info in model.graph.input if info.name not in held]
+    inputs, has_parameters = {}, model.graph.node[0].op_type in parameters
+    for number, (info, value) in enumerate(zip(infos, _values(folder, "input", infos))):
+        if number and (value.dtype == "int64" or has_parameters):
+            model.graph.initializer.append(numpy_helper.from_array(value, info.name))
+            model.graph.input.remove(info)
+        else:
+            inputs[info.name] = value
+    return model, inputs, _values(folder, "output", model.graph.output)

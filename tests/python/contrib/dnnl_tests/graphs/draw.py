@@ -48,7 +48,7 @@ class Draw:
     new_inputs : float
         How likely a row gets a new input when it finds no operand.
     edges : bool
-        Whether to draw what is legal, but rare in models, or that TVM has no kernels for, too.
+        Whether to draw sizes and types that are rare in models, or that TVM has no kernels for.
     """
 
     def __init__(self, seed, rows, new_inputs=0.25, edges=False):
@@ -63,10 +63,6 @@ class Draw:
     def choice(self, items):
         """Return one of the items."""
         return self.random.choice(list(items))
-
-    def rare(self, *items):
-        """Return the items if those at the edges are drawn, too; else none."""
-        return items if self.edges else ()
 
     def chance(self, probability):
         """Return True with a probability."""

@@ -20,7 +20,6 @@ import collections
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relay
@@ -29,6 +28,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.models import accuracy, int8, ocr, onnx_networks, workloads
+from dnnl_tests.onnx_models import onnx_session
 
 SHAPE = (2, 3, 8, 8)
 
@@ -87,10 +87,7 @@ def test_a_quantized_model_imports_and_runs(source, activations):
     assert ops["nn.dense"] == 1 and not ops["nn.batch_matmul"], "weights of rank 2 are a dense"
     x = inputs(9)
     # Op by op, as written: its int8 kernels saturate where there is no VNNI.
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(target, options, providers=["CPUExecutionProvider"])
-    exact = session.run(None, x)
+    exact = onnx_session(model).run(None, x)
     results = testing.run(dnnl.partition_for_dnnl(mod, params), x, params)
     # An output is a sum of quantized ones: a step of one of them more or less is no error.
     step = max(

@@ -32,15 +32,14 @@ from typing import NamedTuple
 
 import numpy as np
 import onnx
-import onnx.backend.test
 import tvm
-from onnx import numpy_helper
 from tvm import relay
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.isolated import Crashed, Raised, isolated_each
+from dnnl_tests.onnx_models import conformance_case
+from dnnl_tests.onnx_models import conformance_cases as cases
 
-FOLDERS = ("node", "simple", "pytorch-operator", "pytorch-converted")
 # The tolerance of the conformance suite itself.
 RTOL, ATOL = 1e-3, 1e-6
 CHUNK = 60
@@ -77,15 +76,6 @@ class Outcome(NamedTuple):
     offloaded: tuple = ()
 
 
-def cases():
-    """Return the folders of all cases by name."""
-    data = pathlib.Path(onnx.backend.test.__file__).parent / "data"
-    folders = [path.parent for name in FOLDERS for path in data.glob(f"{name}/*/model.onnx")]
-    return {
-        f"{path.parent.name}/{path.name.removeprefix('test_')}": path for path in sorted(folders)
-    }
-
-
 def one_per_op(known):
     """Return the names of a case of each op and rank, and of one for each way in which it fails.
 
@@ -102,42 +92,15 @@ def one_per_op(known):
     return list(chosen.values())
 
 
-def _read(folder, kind, types):
-    """Return the arrays of a case's inputs or outputs."""
-    values = []
-    for number, info in enumerate(types):
-        if info.type.WhichOneof("value") != "tensor_type":
-            raise NotImplementedError(f"a {info.type.WhichOneof('value')} is no tensor")
-        tensor = onnx.TensorProto()
-        path = folder / "test_data_set_0" / f"{kind}_{number}.pb"
-        tensor.ParseFromString(path.read_bytes())
-        values.append(numpy_helper.to_array(tensor))
-    return values
-
-
 def load(folder):
     """Import a case.
-
-    Parameters, and integers after the first input, such as axes and shapes, become constants.
 
     Returns
     -------
     module, params, inputs, outputs
         The outputs are those that are expected.
     """
-    model = onnx.load(str(folder / "model.onnx"))
-    infos = list(model.graph.input)
-    held = {tensor.name for tensor in model.graph.initializer}
-    infos = [info for info in infos if info.name not in held]
-    values = _read(folder, "input", infos)
-    outputs = _read(folder, "output", model.graph.output)
-    inputs = {}
-    has_parameters = model.graph.node[0].op_type in PARAMETERS
-    for number, (info, value) in enumerate(zip(infos, values)):
-        if number and (value.dtype == "int64" or has_parameters):
-            model.graph.initializer.append(numpy_helper.from_array(value, info.name))
-        else:
-            inputs[info.name] = value
+    model, inputs, outputs = conformance_case(folder, PARAMETERS)
     shapes = {name: value.shape for name, value in inputs.items()}
     dtypes = {name: str(value.dtype) for name, value in inputs.items()}
     mod, params = relay.frontend.from_onnx(model, shapes, dtypes)

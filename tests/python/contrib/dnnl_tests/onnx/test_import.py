@@ -18,7 +18,6 @@
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import tvm
 from onnx import TensorProto, helper, numpy_helper
@@ -30,6 +29,7 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from dnnl_tests.models import onnx_networks
+from dnnl_tests.onnx_models import onnx_session
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import var
 
@@ -58,15 +58,14 @@ PROTO = model(
 @pytest.mark.parametrize("given", [{"x": (2, 3, 2, 4)}, {"n": 2, "h": 2}], ids=str)
 def test_computed_shapes(given, tmp_path):
     x = rand(2, 3, 2, 4)
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(PROTO.SerializeToString(), options)
     onnx.save(PROTO, tmp_path / "m.onnx")
     mod, params = dnnl.from_onnx(tmp_path / "m.onnx", shape=given)
     assert [int(size) for size in mod["main"].params[0].checked_type.shape] == [2, 3, 2, 4]
     partitioned = dnnl.partition_for_dnnl(mod, params, prune=False)
     assert str(dnnl.offload_report(partitioned).summary).count("1 partition") == 1
-    testing.assert_close(testing.run(partitioned, {"x": x}), session.run(None, {"x": x}))
+    testing.assert_close(
+        testing.run(partitioned, {"x": x}), onnx_session(PROTO).run(None, {"x": x})
+    )
 
 
 def test_open_dimensions_stay_open():

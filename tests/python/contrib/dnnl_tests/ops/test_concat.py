@@ -164,27 +164,6 @@ class TestInPlace:
         steps_of(module(conv(relay.concatenate(parts, 1), 16, 3, 35)), {"x": X})
 
 
-SPLIT = {
-    "sections": ((4, 6), 3, 1),
-    "indices": ((4, 7), (1, 5), 1),
-    "first": ((6, 4), 2, 0),
-    "negative": ((2, 6, 4), (3,), -2),
-    "one": ((4, 6), 1, 0),
-}
-
-
-@pytest.mark.parametrize("shape, sections, axis", SPLIT.values(), ids=SPLIT.keys())
-def test_split(shape, sections, axis):
-    x = rand(*shape)
-    parts = relay.split(relay.abs(var("x", shape)), sections, axis)
-    expr = relay.Tuple([relay.exp(part) for part in parts])
-    expected = [np.exp(part) for part in np.split(np.abs(x), sections, axis)]
-    partitioned = partition(module(expr), prune=False)
-    offload = testing.offload(partitioned)
-    assert offload.partitions == 1 and not offload.host_ops and offload.ops["split"] == 1
-    testing.assert_close(direct.run(partitioned, {"x": x}), expected, 1e-6)
-
-
 def test_some_fields_of_a_split():
     """Of queries, keys and values in one tensor, one is read elsewhere."""
     x = rand(64, 48)

@@ -248,17 +248,6 @@ def test_conv3d_depthwise_with_the_multiplier_as_input_channels(multiplier):
     run_single(expr, {"x": x}, {"w": w}, conv(x, w, attrs), "nn.conv3d", "convolution")
 
 
-@pytest.mark.parametrize("case", ["plain", "groups", "output-padding"])
-@pytest.mark.parametrize("spatial", [1, 2, 3])
-def test_conv_transpose_is_what_tvm_computes(spatial, case):
-    """Relay leaves the meaning of layouts and groups open; what TVM computes does not."""
-    if spatial == 3 and case == "groups":
-        pytest.skip("TVM has no grouped conv3d_transpose on this target")
-    op, attrs, x, w = make(TRANSPOSED_CASES[case], spatial, transposed=True)
-    mod = tvm.IRModule.from_expr(relay_conv(op, attrs, x, w))
-    direct.check(mod, {"x": x}, {"w": w}, ops={op: 1}, partitions=1, rtol=RTOL)
-
-
 def chains(out, axis):
     """Return what is fused after a result: relay function, numpy function, operands."""
     per_channel = [1] * out.ndim

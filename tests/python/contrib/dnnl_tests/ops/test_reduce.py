@@ -73,17 +73,6 @@ def test_reduce(op, shape, attrs, keepdims):
     run_alone(expr, {"x": x}, None, expected, kinds=kinds, rtol=rtol)
 
 
-@pytest.mark.parametrize("op", ["sum", "max", "min"])
-def test_values_of_both_signs(op):
-    """A maximum that began with zero would be wrong for rows of negative values."""
-    x = rand(5, 40)
-    x[0] = -np.abs(x[0])
-    x[1] = np.abs(x[1])
-    expr = getattr(relay, op)(var("x", x.shape), axis=1)
-    reference = OPS[op](x.astype("float64"), 1)
-    run_alone(expr, {"x": x}, None, reference, kinds=["reduction"], rtol=RTOL)
-
-
 @pytest.mark.parametrize("then", [lambda y: y, relay.negative], ids=["alone", "post-op"])
 @pytest.mark.parametrize("op", ["max", "min"])
 def test_rows_of_infinities(op, then):

@@ -71,6 +71,9 @@ def comparison_reason(call: OpView) -> str | None:
     reason = tensor_reason("the result", call.result, dtypes=("bool",))
     for name, tensor in zip(("lhs", "rhs"), call.args):
         reason = reason or tensor_reason(name, tensor)
+    # Relax compares unequal types.
+    lhs, rhs = (arg.dtype for arg in call.args)
+    reason = reason or (f"lhs is {lhs}, but rhs is {rhs}" if lhs != rhs else None)
     return reason or _broadcast_reason(call)
 
 

@@ -44,8 +44,7 @@ def _draw(draw):
         # A second tensor: a residual, a gate, or one that is broadcast.
         def fits(other):
             pairs = zip(reversed(tensor.shape), reversed(other.shape))
-            ones = (1,) if draw.edges else ()
-            return other.rank <= tensor.rank and all(b in (a, 1) or a in ones for a, b in pairs)
+            return other.rank <= tensor.rank and all(b in (a, 1) for a, b in pairs)
 
         return [x, draw.data(dtypes=(tensor.dtype,), where=fits)], dict(swapped=swapped)
     mask = _mask(draw, tensor.rank)

@@ -32,20 +32,16 @@ def _window(draw, sizes, transposed=False):
     same = draw.chance(0.5)
     for size in sizes:
         taps = draw.choice([1, 1, 2, 3, 3, 3, 5])
-        gap = draw.choice([1, 1, 1, 2]) if not transposed or draw.edges else 1
-        reach = (taps - 1) * gap + (draw.integer(1, 3) if draw.edges else 1)
+        gap = draw.choice([1, 1, 1, 2]) if not transposed else 1
+        reach = (taps - 1) * gap + 1
         pads = [reach // 2] * 2 if same else [draw.integer(0, reach // 2) for _ in "ab"]
         if not transposed and size + sum(pads) < reach:
             taps = gap = 1
         kernel.append(taps)
-        strides.append(draw.choice([1, 1, 1, 2, 3, *draw.rare(4, 7)]))
+        strides.append(draw.choice([1, 1, 1, 2, 3]))
         dilation.append(gap)
         before.append(pads[0])
         after.append(pads[1])
-    if draw.edges and same and draw.chance(0.5):
-        # One padding for both ends of each axis, or for all.
-        after = []
-        before = before[: draw.choice([1, len(before)])]
     return dict(
         kernel_size=tuple(kernel),
         strides=tuple(strides),
@@ -55,12 +51,7 @@ def _window(draw, sizes, transposed=False):
 
 
 def _groups(draw, channels):
-    """Draw the groups and the output channels, and at the edges how the types are told."""
-    told = dict(out_dtype=draw.choice(["", "float32"])) if draw.edges else {}
-    return {**told, **_divisors(draw, channels)}
-
-
-def _divisors(draw, channels):
+    """Draw the groups and the output channels."""
     kind = draw.choice(["one", "one", "one", "depthwise", "some"])
     if kind == "one":
         return dict(groups=1, channels=draw.choice([1, 3, 8, 10, 16, 16, 20, 32]))
@@ -77,28 +68,21 @@ def _draw_conv(spatial):
         channels = shape[1] if layout == "NC*" else shape[-1]
         sizes = shape[2:] if layout == "NC*" else shape[1:-1]
         attrs = {**_window(draw, sizes), **_groups(draw, channels), "layout": layout}
-        if not draw.edges and (spatial == 3 or layout != "NC*"):
+        if spatial == 3 or layout != "NC*":
             attrs["groups"] = 1
-        if draw.edges:
-            letters = ["O", "I", *LETTERS[spatial]]
-            order = draw.choice([LAYOUTS[layout].replace("*", LETTERS[spatial]), None])
-            attrs["kernel_layout"] = order or "".join(draw.random.sample(letters, len(letters)))
-            attrs["multiplier"] = draw.chance(0.5)
         return [x], attrs
 
     return draw_conv
 
 
 def _conv(spatial):
-    def build(b, x, layout, groups, channels, kernel_size, kernel_layout="", multiplier=0, **attrs):
+    def build(b, x, layout, groups, channels, kernel_size, **attrs):
         letters = LETTERS[spatial]
         in_channels = x.shape[1] if layout == "NC*" else x.shape[-1]
         if in_channels % groups or channels % groups:
             raise ValueError("the groups do not divide the channels")
         sizes = dict(zip(letters, kernel_size), O=channels, I=in_channels // groups)
-        if multiplier and groups == in_channels:
-            sizes.update(O=groups, I=channels // groups)
-        kernel_layout = kernel_layout or LAYOUTS[layout].replace("*", letters)
+        kernel_layout = LAYOUTS[layout].replace("*", letters)
         fan_in = sizes["I"]
         for taps in kernel_size:
             fan_in *= taps
@@ -122,7 +106,7 @@ def _draw_transpose(spatial):
         x = draw.data([spatial + 2])
         shape = draw.tensor(x).shape
         attrs = {**_window(draw, shape[2:], transposed=True), **_groups(draw, shape[1])}
-        if spatial != 2 and not draw.edges:
+        if spatial != 2:
             attrs["groups"] = 1
         extra = [draw.integer(0, stride - 1) for stride in attrs["strides"]]
         attrs["output_padding"] = draw.choice([(0,) * spatial, tuple(extra)])

@@ -24,15 +24,14 @@ UNITS = (1, 3, 8, 16, 17, 32)
 
 
 def _draw_dense(draw):
-    x = draw.data([2, 2, 2, 3, 4, *draw.rare(1, 5)])
-    told = dict(out_dtype=draw.choice(["", "float32"])) if draw.edges else {}
-    return [x], dict(units=draw.choice(UNITS), **told)
+    x = draw.data([2, 2, 2, 3, 4])
+    return [x], dict(units=draw.choice(UNITS))
 
 
 def _dense(bias=False, relu=False):
-    def build(b, x, units, **attrs):
+    def build(b, x, units):
         inner = x.shape[-1]
-        expr = relay.nn.dense(x.expr, b.param([units, inner], fan_in=inner), **attrs)
+        expr = relay.nn.dense(x.expr, b.param([units, inner], fan_in=inner))
         if bias:
             expr = expr + b.param([units])
         return relay.nn.relu(expr) if relu else expr
@@ -42,7 +41,7 @@ def _dense(bias=False, relu=False):
 
 def _draw_matmul(draw):
     x = draw.data([2, 2, 3])
-    transpose_a = (draw.edges or draw.tensor(x).rank == 2) and draw.chance(0.3)
+    transpose_a = draw.tensor(x).rank == 2 and draw.chance(0.3)
     flags = dict(transpose_a=transpose_a, transpose_b=draw.chance(0.5))
     return [x], dict(units=draw.choice(UNITS), **flags)
 

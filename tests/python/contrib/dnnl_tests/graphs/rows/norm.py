@@ -25,7 +25,7 @@ from ..row import Row, op
 
 def _axis(draw, x, low=0):
     rank = draw.tensor(x).rank
-    return draw.choice([rank - 1, -1, draw.integer(-rank if draw.edges else low, rank - 1)])
+    return draw.choice([rank - 1, -1, draw.integer(low, rank - 1)])
 
 
 def _draw_batch_norm(draw):
@@ -78,14 +78,13 @@ def _instance_norm(b, x, axis, **attrs):
 def _axes(draw, x, minimum=0):
     rank = draw.tensor(x).rank
     count = draw.integer(minimum, rank)
-    axes = tuple(sorted(draw.random.sample(range(rank), count)))
-    return tuple(axis - rank * draw.integer(0, 1) for axis in axes) if draw.edges else axes
+    return tuple(sorted(draw.random.sample(range(rank), count)))
 
 
 def _draw_l2_normalize(draw):
     x = draw.data([4])
-    axes = draw.choice([(1,), (3,), (1, 2, 3), *draw.rare((), (-1,), (0, -2), (0, 1, 2, 3))])
-    return [x], dict(axis=axes, eps=draw.choice([1e-6, 0.1, *draw.rare(math.nan)]))
+    axes = draw.choice([(1,), (3,), (1, 2, 3)])
+    return [x], dict(axis=axes, eps=draw.choice([1e-6, 0.1]))
 
 
 def _l2_normalize(b, x, axis, eps):
@@ -95,8 +94,8 @@ def _l2_normalize(b, x, axis, eps):
 def _draw_lrn(draw):
     x = draw.data([4])
     attrs = dict(
-        size=draw.choice([1, 3, 5, *draw.rare(2, 9)]),
-        axis=draw.choice([1, 1, 3, *draw.rare(0, 2, -1)]),
+        size=draw.choice([1, 3, 5]),
+        axis=draw.choice([1, 1, 3]),
         bias=draw.choice([1, 2]),
     )
     return [x], dict(
@@ -115,7 +114,7 @@ def _softmax(name, low=0):
 def _draw_reduce(draw):
     x = draw.data()
     axes = _axes(draw, x)
-    attrs = dict(axis=axes if draw.edges else axes or None, keepdims=draw.chance(0.5))
+    attrs = dict(axis=axes or None, keepdims=draw.chance(0.5))
     full = axes and len(axes) < draw.tensor(x).rank
     return [x], dict(attrs, exclude=bool(full) and draw.chance(0.2))
 

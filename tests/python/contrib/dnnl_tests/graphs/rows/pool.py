@@ -25,7 +25,7 @@ from .conv import LETTERS
 def _layout(draw, spatial, channels_last=True):
     letters = LETTERS[spatial]
     layouts = [f"NC{letters}"] * 2 + [f"N{letters}C"] * channels_last
-    return draw.choice([*layouts, *draw.rare(f"N{letters}C")])
+    return draw.choice(layouts)
 
 
 def _sizes(draw, x, layout):
@@ -41,12 +41,11 @@ def _pool(kind, spatial):
         layout = _layout(draw, spatial)
         window, strides, before, after = [], [], [], []
         for size in _sizes(draw, x, layout):
-            taps = draw.integer(1, 4 if draw.edges else min(size, 4))
-            most = draw.choice([taps - 1, taps + 1]) if draw.edges else taps - 1
+            taps = draw.integer(1, min(size, 4))
             window.append(taps)
-            strides.append(draw.choice([1, 1, 2, 2, 3, *draw.rare(4, 5)]))
-            before.append(draw.integer(0, most) if draw.chance(0.4) else 0)
-            after.append(draw.integer(0, most) if draw.chance(0.4) else 0)
+            strides.append(draw.choice([1, 1, 2, 2, 3]))
+            before.append(draw.integer(0, taps - 1) if draw.chance(0.4) else 0)
+            after.append(draw.integer(0, taps - 1) if draw.chance(0.4) else 0)
         attrs = dict(
             pool_size=tuple(window),
             strides=tuple(strides),
@@ -56,18 +55,11 @@ def _pool(kind, spatial):
         )
         if kind == "avg":
             attrs["count_include_pad"] = draw.chance(0.4)
-        if draw.edges:
-            attrs["dilation"] = tuple(draw.choice([1, 1, 1, 2]) for _ in window)
-            # Padding for both ends, or for all.
-            cut = draw.choice([None, spatial, 1])
-            attrs["padding"] = attrs["padding"][:cut]
-            # The builder's reasons not to draw it are of values.
-            attrs["any_window"] = True
         return [x], attrs
 
-    def build(b, x, any_window=False, **attrs):
+    def build(b, x, **attrs):
         expr = op(name)(x.expr, **attrs)
-        if any_window or not _goes_beyond(x, **attrs):
+        if not _goes_beyond(x, **attrs):
             return expr
         if kind == "avg":
             # TVM's mean of nothing is NaN, and a function of NaN is not the same everywhere:
@@ -110,8 +102,6 @@ def _adaptive(kind, spatial):
         for full in _sizes(draw, x, layout):
             even = [n for n in range(1, full + 1) if full % n == 0]
             size.append(draw.choice(even) if draw.chance(0.8) else draw.integer(1, full))
-        if draw.edges:
-            size = draw.choice([size, size[:1], [], [size[0] + 1] * spatial])
         return [x], dict(output_size=tuple(size), layout=layout)
 
     return Row(name, draw_pool, lambda b, x, **attrs: op(name)(x.expr, **attrs), 1)
