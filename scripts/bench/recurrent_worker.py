@@ -32,7 +32,8 @@ def save(path, op, direction, inputs, hidden, layers=1):
     count, rows, random = 1 + (direction == "bidirectional"), _GATES[op], np.random.default_rng(0)
     attrs = {"linear_before_reset": 1} if op == "GRU" else {}
     attrs.update(hidden_size=hidden, direction=direction)
-    nodes, weights, data = [], [numpy_helper.from_array(np.array([1]), "axes")], "X"
+    nodes, data = [], "X"
+    weights = [numpy_helper.from_array(np.array([1]), "axes")] if layers > 1 else []
     for k in range(layers):
         columns = {"W": hidden if k else inputs, "R": hidden, "B": None}
         for name, size in columns.items():

@@ -32,6 +32,9 @@ def _take(make: Maker, node: Node) -> Node:
     axis = getattr(node.attrs, "axis", None)
     data, indices = node.operands
     check_moved(node)
+    if axis is None and set(data.type.shape) == {1} and _is_first(indices):
+        # As ONNX's importer reads the condition of an If.
+        return make.reshape(data, node.type.dims)
     if axis is None and len(data.type.dims) > 1:
         raise UnsupportedOp("axis is not given")
     if getattr(node.attrs, "batch_dims", 0):
@@ -44,6 +47,11 @@ def _take(make: Maker, node: Node) -> Node:
         # Already as its row has it.
         return None
     return _gathered(make, node, axis, _as_int32(make, indices, data.type.dims[axis], mode), mode)
+
+
+def _is_first(indices: Node) -> bool:
+    """Whether indices are one zero."""
+    return indices.is_constant and indices.value.size == 1 and not indices.value.any()
 
 
 def _as_int32(make: Maker, indices: Node, size, mode: str) -> Node:

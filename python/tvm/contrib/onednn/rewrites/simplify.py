@@ -141,7 +141,10 @@ def _is_same_type(one: Node, other: Node) -> bool:
 def _copied(graph: Graph, rules: Rules, node: Node) -> Node | None:
     """Return the data of a copy, or of a cast that changes nothing."""
     data = node.operands[0]
-    is_only_name = data.kind == CALL and data.users == [node]
+    # Ops may read what is returned, too.
+    is_only_name = data.kind == CALL and all(
+        user is node or user.kind == CALL for user in data.users
+    )
     if rules.excludes(node.name) or not (is_only_name or not _is_returned(node)):
         return None
     return data if _is_same_type(data, node) else None

@@ -53,6 +53,20 @@ def test_copies_between_ops_go():
     )
     assert not copies(lambda x: relay.copy(conv(x))), "the partition's result is returned instead"
 
+    def read_too(x):
+        y = conv(x)
+        return [relay.nn.relu(y), relay.copy(y)]
+
+    assert not copies(read_too)
+
+
+def test_two_copies_of_one_result_are_two():
+    def twice(x):
+        y = conv(x)
+        return [relay.copy(y), relay.copy(y)]
+
+    assert copies(twice) == 1
+
 
 def test_copies_that_are_results_of_their_own_stay():
     assert copies(lambda x: [conv(x), relay.copy(x)]) == 1

@@ -75,6 +75,17 @@ def test_one_partition(attrs, dtype):
     direct.check(mod, {"x": x}, options={"prune": False}, reference=[reference])
 
 
+def test_the_only_element():
+    """As ONNX's importer reads the condition of an If."""
+    x = rand(1, 1)
+    mod = module(classified(var("x", 1, 1), indices=0, dtype="int64"))
+    report = dnnl.offload_report(partition(mod, prune=False))
+    assert report.partitions == 1 and "take" not in report.ops
+    direct.check(
+        mod, {"x": x}, options={"prune": False}, reference=[np.maximum(np.tanh(x), 0)[0, 0]]
+    )
+
+
 @pytest.mark.parametrize("attrs", LEFT.values(), ids=LEFT.keys())
 def test_others_stay(attrs):
     report = dnnl.offload_report(
