@@ -36,6 +36,7 @@ from tvm.contrib.onednn.policy.tensors import MOST_FILLED
 from .ops import ROWS
 from .read_op import attributes
 from .reading import (
+    ExprDict,
     UnsupportedOp,
     constant_of,
     is_constant,
@@ -102,7 +103,7 @@ class RelaxGraph(Graph):
         super().__init__()
         self.func, self.blocks = func, []
         self._mod, self._excluded = mod, excluded
-        self._nodes: dict = {}
+        self._nodes = ExprDict()
         for param in func.params:
             node = Node(INPUT, None, [], value_from(param), None, 0)
             node.is_pinned = True
