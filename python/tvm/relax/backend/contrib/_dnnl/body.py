@@ -188,12 +188,12 @@ def substituted(expr, inside: ExprDict):
     """Return an expression of what its operands have become."""
     if expr in inside:
         return inside[expr]
+    if isinstance(expr, relax.Call):
+        args = [substituted(arg, inside) for arg in expr.args]
+        op = inside.get(expr.op, expr.op)
+        return relax.Call(op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
     if isinstance(expr, relax.Tuple):
         return relax.Tuple([substituted(field, inside) for field in expr.fields])
     if isinstance(expr, relax.TupleGetItem):
         return relax.TupleGetItem(substituted(expr.tuple_value, inside), expr.index)
-    if isinstance(expr, relax.Call):
-        args = [substituted(arg, inside) for arg in expr.args]
-        op = inside.get(expr.op, expr.op) if isinstance(expr.op, relax.Var) else expr.op
-        return relax.Call(op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
     return expr

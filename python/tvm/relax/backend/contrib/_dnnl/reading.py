@@ -101,9 +101,9 @@ def dims(expr: relax.Expr) -> list:
 
 def number(value) -> int | float | None:
     """Return the number that an expression is, None for any other."""
-    if isinstance(value, (int, float)):
-        return value
-    return value.value if isinstance(value, (tirx.IntImm, tirx.FloatImm)) else None
+    if isinstance(value, (tirx.IntImm, tirx.FloatImm)):
+        return value.value
+    return value if isinstance(value, (int, float)) else None
 
 
 def is_choice(dim) -> bool:
