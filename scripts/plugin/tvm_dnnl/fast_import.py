@@ -59,7 +59,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 @contextlib.contextmanager
 def uncollected():
-    """Let the garbage collector not visit what an import creates, until its next full collection."""
+    """Spare the garbage collector what an import creates, until the next full collection."""
     is_enabled = gc.isenabled()
     gc.disable()
     try:

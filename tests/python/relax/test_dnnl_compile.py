@@ -16,6 +16,7 @@
 # under the License.
 """`compile` and `load_model` of Relax."""
 
+import gc
 import subprocess
 import sys
 
@@ -33,7 +34,6 @@ from tvm_dnnl._dnnl import loaded
 
 X = rand(2, 8)
 IN_NEW_PROCESS = """
-import sys
 import numpy as np
 import tvm
 import tvm_dnnl
@@ -63,6 +63,25 @@ def test_module_to_results_and_back_from_a_file(tmp_path):
     loaded = tvm_dnnl.load_model(tmp_path / "model.so")
     assert loaded.input_names == ["x"] and loaded.report is None
     np.testing.assert_array_equal(loaded(x=X), model(X))
+
+
+def test_a_model_of_one_partition_needs_no_compiler(monkeypatch):
+    """TVM would let g++ compile an empty C source for it."""
+    monkeypatch.setenv("PATH", "")
+    for batch in (2, "n"):
+        model = tvm_dnnl.compile(dense(batch=batch), prune=False)
+        np.testing.assert_allclose(model(X), run(dense(), X)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_the_garbage_collector_works_as_before():
+    tvm_dnnl.compile(dense(), prune=False)
+    assert gc.isenabled() and gc.get_freeze_count() == 0
+    try:
+        gc.freeze()
+        tvm_dnnl.compile(dense(), prune=False)
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_onnx_file_with_a_shape(tmp_path):

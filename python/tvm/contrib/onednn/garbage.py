@@ -29,11 +29,20 @@ def older_objects_kept() -> Iterator[None]:
 
     The modules of TVM have hundreds of thousands of objects, which each full collection visits.
     """
-    if not gc.isenabled() or gc.get_freeze_count():
+    # In this order: to count them takes milliseconds.
+    if _Kept.is_kept or not gc.isenabled() or gc.get_freeze_count():
         yield
         return
+    _Kept.is_kept = True
     gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
+        _Kept.is_kept = False
+
+
+class _Kept:
+    """Whether a block keeps objects."""
+
+    is_kept = False

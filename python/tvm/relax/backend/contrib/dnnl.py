@@ -226,7 +226,7 @@ def partition_for_dnnl(
     )
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
-    with interrupts.deferred():
+    with garbage.older_objects_kept(), interrupts.deferred():
         return pipeline.partition(mod, params, Rules(TABLE, options))
 
 

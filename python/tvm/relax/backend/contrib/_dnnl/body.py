@@ -25,7 +25,7 @@ from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, NATIVE, TUPLE, Node, 
 from tvm.contrib.onednn.policy.op_view import Tensor, Value
 from tvm.contrib.onednn.policy.rules.recurrent import GATES
 
-from .reading import constant_of
+from .reading import ExprDict, constant_of
 from .recurrent_tir import call_layer
 from .write_ops import written
 
@@ -132,7 +132,7 @@ class Body:
     def _substituted(self, origin: Origin, operands: list[Node]) -> relax.Expr | None:
         if self._is_closed and not all(self._is_there(operand) for operand in operands):
             return None
-        inside = dict(zip(origin.native.leaves, map(self.read, operands)))
+        inside = ExprDict(zip(origin.native.leaves, map(self.read, operands)))
         return substituted(origin.native.value, inside)
 
     def _is_there(self, node: Node) -> bool:
@@ -184,16 +184,16 @@ def constant_from(node: Node) -> relax.Expr:
     return constant_of(node.value, node.type.dtype)
 
 
-def substituted(expr, inside: dict):
+def substituted(expr, inside: ExprDict):
     """Return an expression of what its operands have become."""
     if expr in inside:
         return inside[expr]
+    if isinstance(expr, relax.Call):
+        args = [substituted(arg, inside) for arg in expr.args]
+        op = inside.get(expr.op, expr.op)
+        return relax.Call(op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
     if isinstance(expr, relax.Tuple):
         return relax.Tuple([substituted(field, inside) for field in expr.fields])
     if isinstance(expr, relax.TupleGetItem):
         return relax.TupleGetItem(substituted(expr.tuple_value, inside), expr.index)
-    if isinstance(expr, relax.Call):
-        args = [substituted(arg, inside) for arg in expr.args]
-        op = inside.get(expr.op, expr.op) if isinstance(expr.op, relax.Var) else expr.op
-        return relax.Call(op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
     return expr

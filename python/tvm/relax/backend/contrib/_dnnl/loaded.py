@@ -81,7 +81,7 @@ class _Main:
     """
 
     def __init__(self, library):
-        self._library = library if isinstance(library, tvm_ffi.Module) else library.jit()
+        self._library = library if isinstance(library, tvm_ffi.Module) else _runnable(library)
         self._vm = _virtual_machine(self._library, _POOLED)
         self._main = self._vm["main"]
         self._shapes: set | None = set()
@@ -98,6 +98,23 @@ class _Main:
                 self._vm = _virtual_machine(self._library, _NAIVE)
                 self._main, self._shapes = self._vm["main"], None
         return _arrays(self._main(*map(_tensor, arrays)))
+
+
+def _runnable(executable) -> tvm_ffi.Module:
+    """Return a module of an executable that can run.
+
+    TVM adds an empty C source to a model that needs no code, which `jit` would let g++ compile.
+    """
+    sources = [each for each in _modules(executable.mod) if each.kind in ("c", "static_library")]
+    is_empty = all(each.kind == "c" and each.inspect_source() in ("", ";") for each in sources)
+    return executable.mod if is_empty else executable.jit()
+
+
+def _modules(module: tvm_ffi.Module) -> Iterator[tvm_ffi.Module]:
+    """Yield a module and those that it imports."""
+    yield module
+    for each in module.imports:
+        yield from _modules(each)
 
 
 def _virtual_machine(library, allocator: int):

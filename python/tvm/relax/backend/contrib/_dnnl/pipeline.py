@@ -69,4 +69,9 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
 def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
     """Return a module without bindings that are only another name, or that nothing reads."""
-    return relax.transform.DeadCodeElimination()(relax.transform.CanonicalizeBindings()(mod))
+    # Partitions have none of the former, and may have thousands of composites.
+    own = relax.transform.CanonicalizeBindings()(tvm.IRModule(dict(own_functions(mod))))
+    builder = relax.BlockBuilder(mod)
+    for var, func in own.functions_items():
+        builder.update_func(mod.get_global_var(var.name_hint), func)
+    return relax.transform.DeadCodeElimination()(builder.finalize())

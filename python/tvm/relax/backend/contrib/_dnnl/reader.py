@@ -36,6 +36,7 @@ from tvm.contrib.onednn.policy.tensors import MOST_FILLED
 from .ops import ROWS
 from .read_op import attributes
 from .reading import (
+    ExprDict,
     UnsupportedOp,
     constant_of,
     is_constant,
@@ -102,7 +103,7 @@ class RelaxGraph(Graph):
         super().__init__()
         self.func, self.blocks = func, []
         self._mod, self._excluded = mod, excluded
-        self._nodes: dict = {}
+        self._nodes = ExprDict()
         for param in func.params:
             node = Node(INPUT, None, [], value_from(param), None, 0)
             node.is_pinned = True
@@ -147,16 +148,17 @@ class RelaxGraph(Graph):
 
     def _bind(self, binding: relax.Binding, scope: int, is_dataflow: bool) -> Node:
         value = binding.value
-        if isinstance(binding, relax.MatchCast):
-            # It makes symbols known, which others read without reading it.
+        if not isinstance(binding, relax.VarBinding):
+            # A MatchCast makes symbols known, which others read without reading it.
             return self._native(value, scope, binding, is_pinned=True)
-        if isinstance(value, relax.Var):
-            return self._nodes[value]
-        if is_constant(value):
-            return self._operand(value, scope)
-        if isinstance(value, (relax.Tuple, relax.TupleGetItem)):
-            return self._structure(value, scope, binding)
-        if op_name(value) is not None:
+        if not isinstance(value, relax.Call):
+            if isinstance(value, relax.Var):
+                return self._nodes[value]
+            if is_constant(value):
+                return self._operand(value, scope)
+            if isinstance(value, (relax.Tuple, relax.TupleGetItem)):
+                return self._structure(value, scope, binding)
+        elif op_name(value) is not None:
             known = known_value(value)
             if known is not None:
                 return self._operand(constant_of(known, str(value.ty.dtype)), scope)
@@ -283,18 +285,18 @@ _NAMES = {"nn.leaky_relu": "nn.leakyrelu", "image.resize1d": "image.resize1d"}
 
 def _leaves(value) -> Iterator[relax.Expr]:
     """Yield the variables and constants that an expression reads."""
-    if isinstance(value, relax.Var) or is_constant(value):
+    if isinstance(value, relax.Call):
+        if not isinstance(value.op, tvm.ir.Op) and isinstance(value.op, relax.Var):
+            yield value.op
+        for arg in value.args:
+            yield from _leaves(arg)
+    elif isinstance(value, relax.Var) or is_constant(value):
         yield value
     elif isinstance(value, relax.Tuple):
         for field in value.fields:
             yield from _leaves(field)
     elif isinstance(value, relax.TupleGetItem):
         yield from _leaves(value.tuple_value)
-    elif isinstance(value, relax.Call):
-        if isinstance(value.op, relax.Var):
-            yield value.op
-        for arg in value.args:
-            yield from _leaves(arg)
     else:
         yield from relax.analysis.free_vars(value)
 

@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tvm
@@ -37,6 +37,37 @@ OPAQUE = ("Codegen", "Composite", "Primitive")
 
 class UnsupportedOp(Exception):
     """An op is called in a way that has no counterpart in the table; the text says why."""
+
+
+class ExprDict:
+    """A dict of expressions by address. As keys of a Python dict, TVM compares them slowly.
+
+    Parameters
+    ----------
+    pairs : Iterable[tuple]
+        Expressions with their values.
+    """
+
+    def __init__(self, pairs: Iterable[tuple] = ()):
+        # The hash of an expression is its address; the pairs keep it alive.
+        self._pairs = {hash(expr): (expr, value) for expr, value in pairs}
+
+    def __contains__(self, expr):
+        return hash(expr) in self._pairs
+
+    def __getitem__(self, expr):
+        return self._pairs[hash(expr)][1]
+
+    def __setitem__(self, expr, value):
+        self._pairs[hash(expr)] = expr, value
+
+    def get(self, expr, default=None):
+        """Return the value of an expression, or the default."""
+        return self._pairs.get(hash(expr), (None, default))[1]
+
+    def items(self) -> Iterable[tuple]:
+        """Return the expressions with their values."""
+        return self._pairs.values()
 
 
 def op_name(expr) -> str | None:
@@ -70,9 +101,9 @@ def dims(expr: relax.Expr) -> list:
 
 def number(value) -> int | float | None:
     """Return the number that an expression is, None for any other."""
-    if isinstance(value, (int, float)):
-        return value
-    return value.value if isinstance(value, (tirx.IntImm, tirx.FloatImm)) else None
+    if isinstance(value, (tirx.IntImm, tirx.FloatImm)):
+        return value.value
+    return value if isinstance(value, (int, float)) else None
 
 
 def is_choice(dim) -> bool:

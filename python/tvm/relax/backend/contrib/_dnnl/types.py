@@ -34,17 +34,21 @@ def value_from(expr) -> Value:
 
 
 def _of_type(type_, expr=None) -> Value:
-    if isinstance(type_, relax.TupleType):
-        return tuple(_of_type(field) for field in type_.fields)
+    # Here and elsewhere, the most frequent class comes first: other classes take `isinstance` long.
     if not isinstance(type_, relax.TensorType):
+        if isinstance(type_, relax.TupleType):
+            return tuple(_of_type(field) for field in type_.fields)
         return NoTensor(f"of {type(type_).__name__}")
-    dims = getattr(type_.shape, "values", None)
-    if dims is not None and any(map(is_choice, dims)):
+    values = getattr(type_.shape, "values", None)
+    dims = None if values is None else list(values)
+    is_static = dims is not None and all(isinstance(dim, tirx.IntImm) for dim in dims)
+    if dims is not None and not is_static and any(map(is_choice, dims)):
         return NoTensor("of one of two sizes, whose type TVM cannot copy")
     if dims is None or type_.dtype is None:
         return NoTensor("of unknown type" if type_.dtype is None else "of unknown shape")
     value = (lambda: value_of(expr)) if expr is not None and is_constant(expr) else None
-    return Tensor(tuple(map(size_from, dims)), str(type_.dtype), value)
+    sizes = [int(dim.value) for dim in dims] if is_static else map(size_from, dims)
+    return Tensor(tuple(sizes), str(type_.dtype), value)
 
 
 _ARITHMETIC = {

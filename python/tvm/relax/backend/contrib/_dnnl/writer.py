@@ -31,6 +31,7 @@ from tvm.contrib.onednn.policy.tensors import COMPILER
 from .body import Body, name_of, substituted
 from .kernels import KERNEL, NUM_THREADS, kernel_of
 from .reader import RelaxGraph
+from .reading import ExprDict
 from .types import size_from
 
 
@@ -177,9 +178,9 @@ class FunctionWriter:
         is_inside = origin is not None and node is not origin.nodes[-1]
         return is_inside and self._body.is_whole(origin)
 
-    def _inside(self, node: Node) -> dict:
+    def _inside(self, node: Node) -> ExprDict:
         origin = node.origin
-        return dict(zip(origin.native.leaves, map(self._body.read, origin.operands)))
+        return ExprDict(zip(origin.native.leaves, map(self._body.read, origin.operands)))
 
     def _write_native(self, node: Node) -> None:
         """Write an expression that is looked into no further, such as an if."""
@@ -281,7 +282,7 @@ class FunctionWriter:
 def substituted_result(node: Node, body: Body) -> relax.Expr:
     """Return what a function returns."""
     origin = node.origin
-    inside = dict(zip(origin.native.leaves, map(body.read, origin.operands)))
+    inside = ExprDict(zip(origin.native.leaves, map(body.read, origin.operands)))
     return substituted(origin.native.value, inside)
 
 
@@ -330,11 +331,11 @@ def _new_function(params, bindings, body, attrs: dict) -> tuple[relax.Function, 
     """
     results = body.fields if isinstance(body, relax.Tuple) else [body]
     is_composite = "Composite" in attrs
-    renamed = {
-        var: relax.Var(var.name, var.ty)
+    renamed = ExprDict(
+        (var, relax.Var(var.name, var.ty))
         for var in ([*results] if is_composite else [b.var for b in bindings])
         if isinstance(var, relax.DataflowVar)
-    }
+    )
     bindings = [
         relax.VarBinding(renamed.get(binding.var, binding.var), substituted(binding.value, renamed))
         for binding in bindings
