@@ -47,6 +47,8 @@ struct Variant {
   bool has_factors{false};
   /*! \brief Whether all layers have the same weights. */
   bool shares_weights{false};
+  /*! \brief Whether nodes that all layers share are among those of the first one. */
+  bool has_shared_nodes{false};
   /*! \brief Whether weights have more than two dimensions, as those of convolutions. */
   bool has_kernels{false};
 };
@@ -58,8 +60,10 @@ Graph LayersGraph(const Variant& variant = {}) {
   Entry x = b.Input("x", rows);
   std::vector<Entry> pasts, caches;
   for (int i = 0; i < kLayers; ++i) pasts.push_back(b.Input("past " + std::to_string(i), rows));
+  const Entry mask = variant.has_shared_nodes ? b.Input("mask", {1, 1, 1}) : Entry{};
   x = b.Add("tanh", {x}, rows);
   std::map<int, Entry> shared;
+  Entry bias{};
   for (int layer = 0; layer < kLayers; ++layer) {
     int number = 0;
     const auto constant = [&](const Shape& shape) {
@@ -80,8 +84,11 @@ Graph LayersGraph(const Variant& variant = {}) {
     const Entry query = dense(data, kWidth, kWidth), key = dense(data, kWidth, kWidth);
     const Entry keys = b.Add("concatenate", {pasts[layer], key}, rows, {{"axis", "1"}});
     caches.push_back(keys);
-    const Entry scores =
-        b.Add("nn.batch_matmul", {query, keys}, scores_shape, {{"transpose_b", "1"}});
+    Entry scores = b.Add("nn.batch_matmul", {query, keys}, scores_shape, {{"transpose_b", "1"}});
+    if (variant.has_shared_nodes) {
+      if (layer == 0) bias = b.Add("exp", {b.Add("sigmoid", {mask}, {1, 1, 1})}, {1, 1, 1});
+      scores = b.Add("add", {scores, bias}, scores_shape);
+    }
     const Entry weights = b.Add("nn.softmax", {scores}, scores_shape, {{"axis", "-1"}});
     const Entry sums = b.Add("nn.batch_matmul", {weights, keys}, rows, {{"transpose_b", "0"}});
     x = b.Add("add", {x, dense(sums, kWidth, kWidth)}, rows);
@@ -142,6 +149,16 @@ TEST(DNNLLayers, MayHaveTheSameWeights) {
   const auto plan = Planner().PlanFor(graph, Dims(7, 3));
   ASSERT_EQ(plan->stages.size(), kStages);
   for (const PlanStage& stage : plan->stages) EXPECT_TRUE(stage.constants.empty());
+  EXPECT_TRUE(IsRight(graph, plan, Dims(7, 3)));
+}
+
+TEST(DNNLLayers, MayHaveTheirSharedNodesInTheFirstOne) {
+  Variant variant;
+  variant.has_shared_nodes = true;
+  const Graph graph = LayersGraph(variant);
+  const auto plan = Planner().PlanFor(graph, Dims(7, 3));
+  ASSERT_EQ(plan->stages.size(), kStages);
+  EXPECT_EQ(CountPlans(*plan), 3u);
   EXPECT_TRUE(IsRight(graph, plan, Dims(7, 3)));
 }
 

@@ -119,8 +119,8 @@ TEST(DNNLMatMul, OfRowsIsThePrimitiveWithBlockedCode) {
     EXPECT_EQ(KindOf(MatMulGraph("nn.matmul", transpose_b)), blocked);
     EXPECT_EQ(KindOf(MatMulGraph("nn.batch_matmul", transpose_b)), blocked);
   }
-  EXPECT_EQ(KindOf(MatMulGraph("nn.dense", true, 129)), blocked);
-  EXPECT_EQ(KindOf(MatMulGraph("nn.dense", true, 128)), "inner_product");
+  EXPECT_EQ(KindOf(MatMulGraph("nn.dense", true, 81)), blocked);
+  EXPECT_EQ(KindOf(MatMulGraph("nn.dense", true, 80)), "inner_product");
 }
 
 /*! \brief Where the matrix `b` of a result begins in an operand, which broadcasts to it. */

@@ -86,13 +86,41 @@ class LayersDivider : public Divider {
     return longest;
   }
 
+  /*!
+   * \brief Put nodes in an order in which layers are alike, and number them by what they do.
+   *
+   * The first layer has nodes that later ones share, such as those of a mask. They come first.
+   */
   void FindKinds() {
+    constexpr int kFewNodes = 2;
     std::vector<const Node*> known;
+    std::vector<int> kinds, counts;
     for (const Node& node : graph_.nodes) {
       const auto it = std::find_if(known.begin(), known.end(),
                                    [&](const Node* other) { return HasSameOp(*other, node); });
-      kinds_.push_back(static_cast<int>(it - known.begin()));
-      if (it == known.end()) known.push_back(&node);
+      kinds.push_back(static_cast<int>(it - known.begin()));
+      if (it == known.end()) {
+        known.push_back(&node);
+        counts.push_back(0);
+      }
+      ++counts[kinds.back()];
+    }
+    std::set<uint32_t> of_layers;
+    std::vector<size_t> order(kinds.size());
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      const bool is_of_layer =
+          counts[kinds[i]] > kFewNodes ||
+          std::any_of(node.inputs.begin(), node.inputs.end(),
+                      [&](const Entry& input) { return of_layers.count(input.node) > 0; });
+      if (is_of_layer) of_layers.insert(node.id);
+      order[i] = i;
+    }
+    std::stable_partition(order.begin(), order.end(),
+                          [&](size_t i) { return of_layers.count(graph_.nodes[i].id) == 0; });
+    for (size_t i : order) {
+      nodes_.push_back(&graph_.nodes[i]);
+      kinds_.push_back(kinds[i]);
     }
   }
 
@@ -100,9 +128,9 @@ class LayersDivider : public Divider {
   void ChooseBegin(Layers* layers) const {
     std::map<uint32_t, size_t> positions;
     std::map<Entry, size_t> last_readers;
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      positions[graph_.nodes[i].id] = i;
-      for (const Entry& input : graph_.nodes[i].inputs) last_readers[input] = i;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      positions[nodes_[i]->id] = i;
+      for (const Entry& input : nodes_[i]->inputs) last_readers[input] = i;
     }
     const size_t first = layers->begin;
     // What is computed outside of the layers is read by all of them.
@@ -131,7 +159,7 @@ class LayersDivider : public Divider {
    */
   bool HasKernels(const Layers& layers) const {
     for (size_t i = layers.begin; i < layers.begin + layers.length; ++i) {
-      for (const Entry& input : graph_.nodes[i].inputs) {
+      for (const Entry& input : nodes_[i]->inputs) {
         const auto it = constants_.find(input);
         if (it != constants_.end() && it->second->edge.argument.type.shape.size() > 2) return true;
       }
@@ -141,9 +169,9 @@ class LayersDivider : public Divider {
 
   /*! \brief Phase 0 is before the first layer, which is phase 1. */
   void SetPhases(const Layers& layers) {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
       const size_t layer = i < layers.begin ? 0 : (i - layers.begin) / layers.length + 1;
-      phases_[graph_.nodes[i].id] = static_cast<int>(std::min(layer, layers.count + 1));
+      phases_[nodes_[i]->id] = static_cast<int>(std::min(layer, layers.count + 1));
     }
   }
 
@@ -169,7 +197,9 @@ class LayersDivider : public Divider {
     return repeated;
   }
 
-  /*! \brief A number for each node, the same for nodes with the same op. */
+  /*! \brief The nodes, each behind those that it reads. */
+  std::vector<const Node*> nodes_;
+  /*! \brief A number for each of them, the same for nodes with the same op. */
   std::vector<int> kinds_;
 };
 
