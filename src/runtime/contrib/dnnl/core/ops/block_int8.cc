@@ -92,53 +92,53 @@ DNNL_VNNI_INLINE void MultiplyChannels(const BlockRow& weights, const BlockSizes
   // The elements in a register of weights, and in one of its lanes.
   constexpr int64_t kGroup = 64 * 8 / kBits, kInLane = kGroup / kLanes;
   const int64_t blocks = sizes.blocks, bytes = sizes.weight_bytes();
-  const int64_t scales = std::max<int64_t>(1, kGroup / sizes.block);
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   // Blocks have a power of two of lanes, or fill them all.
   const __m512i block_of_lane = _mm512_srli_epi32(
       lanes, static_cast<unsigned>(__builtin_ctzll(std::min(sizes.block, kGroup) / kInLane)));
   const __m512i even = _mm512_add_epi32(lanes, lanes);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-  __m512 totals[C];
+  __m512 totals[C], scales[C];
   for (int c = 0; c < C; ++c) totals[c] = _mm512_setzero_ps();
-  for (int64_t k = 0; k < sizes.padded(); k += kGroup) {
-    const int64_t b = k / sizes.block;
-    const auto mask = MaskOf<__mmask16>((sizes.padded() - k) / kInLane);
-    const auto some = static_cast<__mmask8>((1 << std::min(scales, blocks - b)) - 1);
-    __m512i first = _mm512_loadu_si512(row.values + k), second = first;
-    if (kBits == 4) {
-      const __m512i next = _mm512_loadu_si512(row.values + k + kGroup / 2);
-      second = _mm512_permutex2var_epi32(first, odd, next);
-      first = _mm512_permutex2var_epi32(first, even, next);
-    }
-    const __m128 row_scales = _mm_maskz_loadu_ps(some, row.scales + b);
-    for (int c = 0; c < C; ++c) {
-      const __m512i values =
-          _mm512_maskz_loadu_epi32(mask, weights.values + c * bytes + k * kBits / 8);
-      __m512i sums = _mm512_setzero_si512();
-      if (kBits == 4) {
-        sums = _mm512_dpbusd_epi32(sums, LowerHalves(values), first);
-        sums = _mm512_dpbusd_epi32(sums, UpperHalves(values), second);
-      } else {
-        sums = _mm512_dpbusd_epi32(sums, values, first);
-      }
-      const __m128 scale = _mm_maskz_loadu_ps(some, weights.scales + c * blocks + b);
-      const __m512 in_lanes = _mm512_permutexvar_ps(
-          block_of_lane, _mm512_castps128_ps512(_mm_mul_ps(scale, row_scales)));
-      totals[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), in_lanes, totals[c]);
-    }
-  }
   for (int64_t b = 0; b < blocks; b += kLanes) {
-    const auto mask = MaskOf<__mmask16>(blocks - b);
-    const __m512 shifts = _mm512_maskz_loadu_ps(mask, row.shifts + b);
+    const auto own = MaskOf<__mmask16>(blocks - b);
+    const __m512 row_scales = _mm512_maskz_loadu_ps(own, row.scales + b);
+    const __m512 row_shifts = _mm512_maskz_loadu_ps(own, row.shifts + b);
     for (int c = 0; c < C; ++c) {
       __m512 zeros = _mm512_set1_ps(1 << (kBits - 1));
       if (weights.zero_points != nullptr) {
-        const __m128i points = _mm_maskz_loadu_epi8(mask, weights.zero_points + c * blocks + b);
+        const __m128i points = _mm_maskz_loadu_epi8(own, weights.zero_points + c * blocks + b);
         zeros = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(points));
       }
-      const __m512 scale = _mm512_maskz_loadu_ps(mask, weights.scales + c * blocks + b);
-      totals[c] = _mm512_fmadd_ps(_mm512_mul_ps(zeros, scale), shifts, totals[c]);
+      const __m512 scale = _mm512_maskz_loadu_ps(own, weights.scales + c * blocks + b);
+      totals[c] = _mm512_fmadd_ps(_mm512_mul_ps(zeros, scale), row_shifts, totals[c]);
+      scales[c] = _mm512_mul_ps(scale, row_scales);
+    }
+    const int64_t begin = b * sizes.block;
+    const int64_t end = std::min(sizes.padded(), begin + kLanes * sizes.block);
+    for (int64_t k = begin; k < end; k += kGroup) {
+      const auto mask = MaskOf<__mmask16>((end - k) / kInLane);
+      const auto block = static_cast<int32_t>((k - begin) / sizes.block);
+      const __m512i blocks_of_lanes = _mm512_add_epi32(block_of_lane, _mm512_set1_epi32(block));
+      __m512i first = _mm512_loadu_si512(row.values + k), second = first;
+      if (kBits == 4) {
+        const __m512i next = _mm512_loadu_si512(row.values + k + kGroup / 2);
+        second = _mm512_permutex2var_epi32(first, odd, next);
+        first = _mm512_permutex2var_epi32(first, even, next);
+      }
+      for (int c = 0; c < C; ++c) {
+        const __m512i values =
+            _mm512_maskz_loadu_epi32(mask, weights.values + c * bytes + k * kBits / 8);
+        __m512i sums = _mm512_setzero_si512();
+        if (kBits == 4) {
+          sums = _mm512_dpbusd_epi32(sums, LowerHalves(values), first);
+          sums = _mm512_dpbusd_epi32(sums, UpperHalves(values), second);
+        } else {
+          sums = _mm512_dpbusd_epi32(sums, values, first);
+        }
+        const __m512 in_lanes = _mm512_permutexvar_ps(blocks_of_lanes, scales[c]);
+        totals[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), in_lanes, totals[c]);
+      }
     }
   }
   for (int c = 0; c < C; ++c) dst[c] = _mm512_reduce_add_ps(totals[c]);
