@@ -14,9 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Matmul."""
+"""Matmuls, and recurrent layers unrolled as TVM's importers write them."""
 
 from tvm import relay
+from tvm.relay.frontend import common
 
 from ..row import Row
 
@@ -80,6 +81,33 @@ def _batch_matmul(b, x, y=None, *, transpose_a, transpose_b, units=0, batch=1):
     return relay.nn.batch_matmul(x.expr, other, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
+MOST_STEPS = 8
+
+
+def _draw(*flags):
+    def draw(d):
+        x = d.data([3], where=lambda tensor: 1 < tensor.shape[0] <= MOST_STEPS)
+        attrs = {name: d.chance(0.5) for name in ("backwards", "has_bias", *flags)}
+        return [x], dict(hidden=d.choice((1, 3, 8, 17)), **attrs)
+
+    return draw
+
+
+def _layer(cell, gates, states=1):
+    def build(b, x, hidden, has_bias, **attrs):
+        steps, batch, inputs = x.shape
+        weights = [b.param([gates * hidden, size], fan_in=size) for size in (inputs, hidden)]
+        biases = [b.param([gates * hidden]) for _ in range(2)] if has_bias else [None, None]
+        zeros = [relay.zeros((batch, hidden), b.real) for _ in range(states)]
+        # An operand may be large where it was not drawn.
+        parts = relay.split(relay.tanh(x.expr), int(steps), axis=0)
+        parts = [relay.squeeze(part, [0]) for part in parts]
+        sequence, *_ = cell(parts, *zeros, *weights, *biases, **attrs)
+        return relay.stack(sequence, axis=0)
+
+    return build
+
+
 ROWS = (
     Row("nn.dense", _draw_dense, _dense(), 6),
     Row("nn.matmul", _draw_matmul, _matmul, 3),
@@ -87,4 +115,7 @@ ROWS = (
     Row("dnnl.dense_bias_relu", _draw_dense, _dense(True, True)),
     Row("dnnl.dense_bias", _draw_dense, _dense(True, False)),
     Row("dnnl.dense_relu", _draw_dense, _dense(False, True)),
+    Row("dnnl.lstm", _draw(), _layer(common.lstm_cell, 4, states=2)),
+    Row("dnnl.gru", _draw("linear_before_reset"), _layer(common.gru_cell, 3)),
+    Row("dnnl.rnn", _draw(), _layer(common.rnn_cell, 1)),
 )
