@@ -21,11 +21,11 @@ import math
 from tvm import relay
 
 from ..draw import ANY
-from ..row import Row, bounded, one, op, positive
+from ..row import Row, bounded, one, op, plain, positive
 
 
 def _plain(name, **limits):
-    return Row(name, one(**limits), lambda b, x: op(name)(x.expr))
+    return plain(name, one(**limits))
 
 
 def _of_bounded(name):
@@ -71,7 +71,7 @@ def _cast(b, x, dtype):
 
 def _jumping(name):
     """Make the row of a function that jumps, of inputs only: the last bit may decide."""
-    return Row(name, one(inputs_only=True), lambda b, x: op(name)(x.expr), 1)
+    return plain(name, one(inputs_only=True), 1)
 
 
 def _spelled(name, *spellings):
@@ -191,10 +191,10 @@ ROWS = (
     _jumping("sign"),
     _jumping("trunc"),
     _plain("nn.relu", dtypes=ANY)._replace(weight=4),
-    Row("nn.leaky_relu", _draw_leaky_relu, lambda b, x, alpha: relay.nn.leaky_relu(x.expr, alpha)),
+    plain("nn.leaky_relu", _draw_leaky_relu),
     Row("nn.prelu", _draw_prelu, _prelu),
     _plain("abs", dtypes=ANY),
-    Row("clip", _draw_clip, lambda b, x, a_min, a_max: relay.clip(x.expr, a_min, a_max)),
+    plain("clip", _draw_clip),
     _of_bounded("exp"),
     _of_positive("log")._replace(weight=1),
     _plain("negative", dtypes=ANY),
