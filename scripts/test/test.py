@@ -48,6 +48,7 @@ ANY_CODEGEN = (
 # The tests that --onednn-newer runs: those that depend on oneDNN's kernels.
 ON_NEWER = (
     quick.FIRST,
+    quick.STAGES + "graphs/test_infer.py",
     *(quick.STAGES + stage for stage in ("ops", "fusion", "runtime", "models")),
 )
 # The tests of the plug-in, which run in its own environment.

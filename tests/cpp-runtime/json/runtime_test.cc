@@ -32,12 +32,7 @@
 
 namespace {
 
-using tvm::runtime::Array;
-using tvm::runtime::make_object;
-using tvm::runtime::Module;
-using tvm::runtime::NDArray;
-using tvm::runtime::PackedFunc;
-using tvm::runtime::String;
+using namespace tvm::runtime;  // NOLINT(build/namespaces)
 using tvm::runtime::json::JSONGraphNode;
 using tvm::runtime::json::JSONRuntimeBase;
 using tvm_test::Floats;

@@ -17,7 +17,6 @@
 """Ops of Relax on oneDNN: what is offloaded, as which composites, and with which results."""
 
 import pytest
-from dnnl_copy_cases import CASES as COPY_CASES
 from dnnl_modules import (
     X3,
     X4,
@@ -30,6 +29,7 @@ from dnnl_modules import (
     residual,
     var,
 )
+from test_dnnl_copies import CASES as COPY_CASES
 from tvm import relax
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.decompose import DECOMPOSITIONS

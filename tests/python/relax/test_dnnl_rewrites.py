@@ -189,8 +189,20 @@ def _split_channels(builder, x):
     return op.add(left, right)
 
 
+def _offset_weight(builder, x, *shape, **attrs):
+    """A convolution by uint8 numbers, which less their zero point do not fit into int8."""
+    weight = np.random.default_rng(0).integers(0, 256, shape).astype("uint8")
+    weight = real(builder, relax.const(weight), 0.01, 100)
+    return relu(builder, builder.emit(op.nn.conv2d(real(builder, x), weight, **attrs)))
+
+
+def _offset_matrix(builder, x):
+    layouts = dict(data_layout="NHWC", kernel_layout="HWIO")
+    return _offset_weight(builder, x, 1, 1, 16, 12, **layouts)
+
+
 # By name: the function, and what is in its partitions. Relay's tests have the other cases:
-# `rewrites/test_move_in_int8.py`.
+# `rewrites/test_move_in_int8.py` and `rewrites/test_weight_zero_point.py`.
 IN_8_BITS = {
     "views": (_views, {"dnnl.transpose": 1, "dnnl.reshape": 1, "dnnl.qnn.conv2d": 1}),
     "split": (_split, {"dnnl.split": 1, "dnnl.qnn.conv2d": 1, "dnnl.qnn.conv2d_sum": 1}),
@@ -210,6 +222,11 @@ IN_8_BITS = {
         },
     ),
     "split-channels": (_split_channels, {"dnnl.dequantize": 1, "dnnl.split": 1, "dnnl.add": 1}),
+    "weight-zero-point": (
+        lambda b, x: _offset_weight(b, x, 6, 6, 3, 3, padding=1),
+        {"dnnl.qnn.conv2d": 2, "dnnl.add_relu": 1},
+    ),
+    "matrix-zero-point": (_offset_matrix, {"dnnl.qnn.dense_relu": 1}),
     "layer": (_layer, {"dnnl.reshape": 2, "dnnl.qnn.matmul_bias_quantize_tanh": 1}),
 }
 

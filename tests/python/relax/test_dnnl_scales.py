@@ -60,7 +60,7 @@ def chain(first, *steps):
     return build
 
 
-CHANNELS, ONE, COLUMNS = (4, 1, 1), (), (9,)
+CHANNELS, ONE = (4, 1, 1), ()
 
 
 def _nhwc(builder, x):
@@ -77,13 +77,11 @@ def _matmul(builder, x):
     return builder.emit(op.matmul(x, const(9, 4)))
 
 
-# By name: the function, and what is in its partition.
+# By name: the function, and what is in its partition. Relay's tests have the other cases:
+# `rewrites/test_fold_scale.py` and `rewrites/test_fold_batch_norm.py`.
 CASES = {
     "batch_norms": (_twice, {"dnnl.multiply_add_multiply_add_relu": 1}),
-    "conv-batch_norms": (lambda b, x: _twice(b, conv(b, x)), {"dnnl.conv2d_bias_relu": 1}),
     "conv-bias-dropout-batch_norm": (_dropped, {"dnnl.conv2d_bias_relu": 1}),
-    "factor": (chain(conv, ("multiply", CHANNELS)), {"dnnl.conv2d_relu": 1}),
-    "factor-of-all": (chain(conv, ("divide", ONE)), {"dnnl.conv2d_relu": 1}),
     "factors-and-summands": (
         chain(conv, ("add", CHANNELS), ("multiply", CHANNELS), ("<subtract", ONE), ("negative",)),
         {"dnnl.conv2d_bias_relu": 1},
@@ -96,14 +94,6 @@ CASES = {
         chain(_transposed, ("multiply", CHANNELS), ("add", CHANNELS)),
         {"dnnl.conv2d_transpose_bias_relu": 1},
     ),
-    "grouped": (
-        chain(lambda b, x: conv(b, x, 6, groups=3), ("multiply", (6, 1, 1))),
-        {"dnnl.conv2d_relu": 1},
-    ),
-    "matmul": (
-        chain(_matmul, ("multiply", (4,)), ("add", (4,)), ("divide", ONE)),
-        {"dnnl.dense_bias_relu": 1},
-    ),
     "matmul-batch_norm": (
         lambda b, x: batch_norm(b, _matmul(b, x), axis=-1),
         {"dnnl.dense_bias": 1},
@@ -111,14 +101,6 @@ CASES = {
     "batch_norm-of-other-channels": (
         lambda b, x: batch_norm(b, _matmul(b, x)),
         {"dnnl.dense": 1, "dnnl.multiply_add": 1},
-    ),
-    "summands": (
-        chain(conv, ("add", CHANNELS), ("add", CHANNELS)),
-        {"dnnl.conv2d_bias_add_relu": 1},
-    ),
-    "factor-of-columns": (
-        chain(conv, ("multiply", COLUMNS)),
-        {"dnnl.conv2d": 1, "dnnl.multiply_relu": 1},
     ),
 }
 

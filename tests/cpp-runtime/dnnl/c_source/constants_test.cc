@@ -34,11 +34,7 @@
 
 namespace {
 
-using tvm::runtime::Array;
-using tvm::runtime::Module;
-using tvm::runtime::NDArray;
-using tvm::runtime::Registry;
-using tvm::runtime::String;
+using namespace tvm::runtime;  // NOLINT(build/namespaces)
 using tvm_test::Floats;
 using tvm_test::Values;
 

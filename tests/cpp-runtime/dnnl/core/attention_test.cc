@@ -35,13 +35,8 @@
 
 namespace {
 
-using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
-using dnnl_test::Attr;
-using dnnl_test::Float32;
-using dnnl_test::GraphOf;
-using dnnl_test::ValidOp;
+using namespace dnnl_test;  // NOLINT(build/namespaces)
 
-using Shape = std::vector<int64_t>;
 using Values = std::vector<float>;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();

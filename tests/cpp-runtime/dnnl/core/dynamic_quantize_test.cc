@@ -98,9 +98,7 @@ StepInfo Check(const Case& c, const std::string& text) {
                          expected.shape, kFloat);
   if (c.has_bias) {
     node->inputs.push_back(graph.Constant(bias));
-    graph.AddPostOp(node, "add");
-    node->attrs[graph.LastPostOp(node) + "operand"] = 4;
-    node->attrs[graph.LastPostOp(node) + "is_bias"] = "1";
+    graph.AddPostOp(node, "add", 4, true);
   }
   if (c.has_gelu) graph.AddPostOp(node, "dnnl.gelu_tanh");
   // The sums are exact; a product of scales is rounded, and so is a bias.

@@ -32,15 +32,7 @@
 
 namespace {
 
-using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
-using dnnl_test::Attr;
-using dnnl_test::Float32;
-using dnnl_test::GraphOf;
-using dnnl_test::Run;
-using dnnl_test::Valid;
-using dnnl_test::ValidOp;
-
-using Shape = std::vector<int64_t>;
+using namespace dnnl_test;  // NOLINT(build/namespaces)
 
 /*! \brief The plan of an op of the table, changed. */
 template <typename Change>

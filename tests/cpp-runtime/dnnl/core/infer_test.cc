@@ -37,16 +37,7 @@
 
 namespace {
 
-using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
-using dnnl_test::Attr;
-using dnnl_test::Float32;
-using dnnl_test::GraphOf;
-using dnnl_test::Int32;
-using dnnl_test::Int8;
-using dnnl_test::Valid;
-using dnnl_test::ValidOp;
-
-using Shape = std::vector<int64_t>;
+using namespace dnnl_test;  // NOLINT(build/namespaces)
 
 /*! \brief The shape of the first output of an op whose output is open. */
 Shape Inferred(ValidOp op, size_t rank) {

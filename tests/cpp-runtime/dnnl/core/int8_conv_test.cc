@@ -57,7 +57,6 @@ struct Case {
   double dst_scale{0.3};
 
   std::string Text() const {
-    using tvm::runtime::contrib::dnnl_backend::ToText;
     return ToText(src) + " less " + std::to_string(src_zero) + ", " + ToText(weights) + " less " +
            std::to_string(weights_zero) + " to " + std::to_string(largest) +
            (per_channel ? " per channel" : "") + ", groups " + std::to_string(groups) +
@@ -108,15 +107,10 @@ Array Convolved(const Array& src, const Array& weights, const Case& c, int64_t o
 StepInfo Check(const Case& c, double tolerance = 1) {
   QuantizedGraph graph;
   graph.computes_scales = c.computes_scales;
-  const bool is_unsigned = c.src.code == kDLUInt;
-  const Array src =
-      Noise({2, 16, kSize, kSize}, c.src, is_unsigned ? 0 : -128, is_unsigned ? 255 : 127);
+  const Array src = Bytes({2, 16, kSize, kSize}, c.src);
   const int64_t in_group = 16 / c.groups;
-  const double lowest = c.weights.code == kDLUInt ? 0 : -128;
   const Array weights =
-      Noise({16, in_group, c.kernel, c.kernel}, c.weights,
-            std::max(lowest, static_cast<double>(c.weights_zero - c.largest)),
-            std::min(lowest + 255, static_cast<double>(c.weights_zero + c.largest)), 3);
+      Weights({16, in_group, c.kernel, c.kernel}, c.weights, c.weights_zero, c.largest);
   const int axis = c.is_transposed ? 1 : 0;
   const Array scale =
       c.per_channel ? Noise({weights.shape[axis]}, kFloat, 0.0005, 0.02, 5) : Scalar(0.003f);
@@ -130,15 +124,14 @@ StepInfo Check(const Case& c, double tolerance = 1) {
   Entry residual{0, 0};
   Array residual_value;
   if (c.residual.bits > 0) {
-    const bool is_positive = c.residual.code == kDLUInt;
-    residual_value = Noise(shape, c.residual, is_positive ? 0 : -128, is_positive ? 255 : 127, 7);
+    residual_value = Bytes(shape, c.residual, 7);
     Array as_float = residual_value;
     as_float.dtype = kFloat;
     Node* quantize =
         graph.Add("qnn.quantize",
                   {graph.Input(as_float), graph.Constant(Scalar(1)), graph.Constant(ZeroPoint(0))},
                   shape, c.residual);
-    quantize->attrs["out_dtype"] = tvm::runtime::contrib::dnnl_backend::ToText(c.residual);
+    quantize->attrs["out_dtype"] = ToText(c.residual);
     residual = {quantize->id, 0};
   }
   Node* node = graph.Add(c.is_transposed ? "nn.conv2d_transpose" : "nn.conv2d",
@@ -157,17 +150,14 @@ StepInfo Check(const Case& c, double tolerance = 1) {
   graph.Dequantize(node, 1, scale, ZeroPoint(c.weights_zero), axis);
   int next = 2;
   if (c.has_bias) {
-    graph.AddPostOp(node, "add");
-    node->attrs[graph.LastPostOp(node) + "operand"] = next++;
-    node->attrs[graph.LastPostOp(node) + "is_bias"] = "1";
+    graph.AddPostOp(node, "add", next++, true);
     for (size_t i = 0; i < real.values.size(); ++i) {
       real.values[i] += bias.values[CoordinateOf(shape, i, 1)];
     }
   }
   if (c.residual.bits > 0) {
     const Array added = Dequantized(residual_value, Scalar(0.05f), ZeroPoint(c.residual_zero));
-    graph.AddPostOp(node, c.residual_op);
-    node->attrs[graph.LastPostOp(node) + "operand"] = next;
+    graph.AddPostOp(node, c.residual_op, next);
     if (c.residual_first) node->attrs[graph.LastPostOp(node) + "operand_first"] = "1";
     graph.Dequantize(node, next, Scalar(0.05f), ZeroPoint(c.residual_zero));
     for (size_t i = 0; i < real.values.size(); ++i) {
@@ -189,10 +179,8 @@ StepInfo Check(const Case& c, double tolerance = 1) {
     graph.AddPostOp(node, "nn.relu");
     for (double& value : real.values) value = std::max(value, 0.);
   }
-  const Array dst_scale = Scalar(c.dst_scale), dst_zero = ZeroPoint(c.dst_zero);
-  if (c.dst.code != kDLFloat) graph.Quantize(node, dst_scale, dst_zero, c.dst);
   const Array expected =
-      c.dst.code == kDLFloat ? real : Quantized(real, dst_scale, dst_zero, c.dst);
+      Result(&graph, node, real, Scalar(c.dst_scale), ZeroPoint(c.dst_zero), c.dst);
   // A fake quantization that falls on the other side of a half is a whole step of its own.
   const double share = c.has_fake ? 0.02 : 0.01;
   ExpectNear(graph.Run(), expected, c.dst.code == kDLFloat ? (c.has_fake ? 0.05 : 1e-5) : tolerance,

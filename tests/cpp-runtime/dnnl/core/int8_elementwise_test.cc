@@ -31,11 +31,6 @@ namespace {
 
 using namespace dnnl_test;  // NOLINT(build/namespaces)
 
-Array Bytes(const Shape& shape, DLDataType dtype, uint32_t seed = 1) {
-  const double low = dtype.code == kDLUInt ? 0 : -128;
-  return Noise(shape, dtype, low, low + 255, seed);
-}
-
 double Compute(const std::string& op, double x, double y) {
   return op == "add"        ? x + y
          : op == "subtract" ? x - y
@@ -89,12 +84,9 @@ std::vector<Step> Check(const Case& c) {
     graph.AddPostOp(node, "nn.relu");
     for (double& z : real.values) z = std::max(z, 0.);
   }
-  if (c.dst.code != kDLFloat) graph.Quantize(node, Scalar(0.1137f), ZeroPoint(11), c.dst);
-  const Array expected =
-      c.dst.code == kDLFloat ? real : Quantized(real, Scalar(0.1137f), ZeroPoint(11), c.dst);
-  const std::string text = c.op + " " + tvm::runtime::contrib::dnnl_backend::ToText(c.lhs) + " " +
-                           tvm::runtime::contrib::dnnl_backend::ToText(c.rhs) + " to " +
-                           tvm::runtime::contrib::dnnl_backend::ToText(c.dst);
+  const Array expected = Result(&graph, node, real, Scalar(0.1137f), ZeroPoint(11), c.dst);
+  const std::string text =
+      c.op + " " + ToText(c.lhs) + " " + ToText(c.rhs) + " to " + ToText(c.dst);
   ExpectNear(graph.Run(), expected, c.dst.code == kDLFloat ? 1e-6 : 1, 0.02, text);
   return graph.plan->steps;
 }
@@ -276,8 +268,7 @@ std::vector<Step> CheckPool(const PoolCase& c) {
   const Array scale = Scalar(c.is_requantized ? 0.07f : 0.1f);
   const Array zero = ZeroPoint(c.is_requantized ? 20 : c.zero);
   graph.Dequantize(node, 0, Scalar(0.1f), ZeroPoint(c.zero));
-  if (c.dst.code != kDLFloat) graph.Quantize(node, scale, zero, c.dst);
-  const Array expected = c.dst.code == kDLFloat ? pooled : Quantized(pooled, scale, zero, c.dst);
+  const Array expected = Result(&graph, node, pooled, scale, zero, c.dst);
   ExpectNear(graph.Run(), expected, c.dst.code == kDLFloat ? 1e-6 : 1, 0.07, c.op);
   return graph.plan->steps;
 }

@@ -49,7 +49,6 @@ struct Case {
   bool is_dynamic{false};
 
   std::string Text() const {
-    using tvm::runtime::contrib::dnnl_backend::ToText;
     return op + " of " + ToText(src) + " less " + std::to_string(src_zero) + ", " +
            ToText(weights) + " less " + std::to_string(weights_zero) + " to " +
            std::to_string(largest) + (is_constant ? "" : " computed") +
@@ -83,13 +82,9 @@ Array Multiplied(const Array& src, const Array& weights, int64_t rows, bool is_b
 StepInfo Check(const Case& c) {
   QuantizedGraph graph;
   const bool is_batch = c.op == "nn.batch_matmul";
-  const double low = c.src.code == kDLUInt ? 0 : -128;
-  const Array src = Noise({kBatch, c.rows, kSummed}, c.src, low, low + 255);
-  const double lowest = c.weights.code == kDLUInt ? 0 : -128;
+  const Array src = Bytes({kBatch, c.rows, kSummed}, c.src);
   const Shape shape = is_batch ? Shape{kBatch, kColumns, kSummed} : Shape{kColumns, kSummed};
-  const Array weights =
-      Noise(shape, c.weights, std::max(lowest, static_cast<double>(c.weights_zero - c.largest)),
-            std::min(lowest + 255, static_cast<double>(c.weights_zero + c.largest)), 3);
+  const Array weights = Weights(shape, c.weights, c.weights_zero, c.largest);
   const int axis = is_batch ? 1 : 0;
   const Array scale = c.per_channel ? Noise({kColumns}, kFloat, 0.0005, 0.02, 5) : Scalar(0.003f);
   const Array src_scale = Scalar(0.02f), src_zero = ZeroPoint(c.src_zero);
@@ -110,14 +105,11 @@ StepInfo Check(const Case& c) {
   graph.computes_scales = false;
   graph.Dequantize(node, 1, scale, ZeroPoint(c.weights_zero), axis);
   if (c.has_bias) {
-    graph.AddPostOp(node, "add");
-    node->attrs[graph.LastPostOp(node) + "operand"] = next++;
-    node->attrs[graph.LastPostOp(node) + "is_bias"] = "1";
+    graph.AddPostOp(node, "add", next++, true);
     for (size_t i = 0; i < real.values.size(); ++i) real.values[i] += bias.values[i % kColumns];
   }
   if (c.has_residual) {
-    graph.AddPostOp(node, "add");
-    node->attrs[graph.LastPostOp(node) + "operand"] = next;
+    graph.AddPostOp(node, "add", next);
     graph.Dequantize(node, next, Scalar(0.01f), ZeroPoint(-7));
     const Array added = Dequantized(residual, Scalar(0.01f), ZeroPoint(-7));
     for (size_t i = 0; i < real.values.size(); ++i) real.values[i] += added.values[i];
@@ -126,10 +118,7 @@ StepInfo Check(const Case& c) {
     graph.AddPostOp(node, "dnnl.gelu_erf");
     for (double& x : real.values) x *= 0.5 * (1 + std::erf(x / std::sqrt(2)));
   }
-  const Array dst_scale = Scalar(0.07f), dst_zero = ZeroPoint(c.dst_zero);
-  if (c.dst.code != kDLFloat) graph.Quantize(node, dst_scale, dst_zero, c.dst);
-  const Array expected =
-      c.dst.code == kDLFloat ? real : Quantized(real, dst_scale, dst_zero, c.dst);
+  const Array expected = Result(&graph, node, real, Scalar(0.07f), ZeroPoint(c.dst_zero), c.dst);
   ExpectNear(graph.Run(), expected, c.dst.code == kDLFloat ? 1e-5 : 1, 0.01, c.Text());
   for (const char* kind : {"matmul", "inner_product"}) {
     if (graph.Count(kind) > 0) return graph.Find(kind);

@@ -31,15 +31,7 @@
 
 namespace {
 
-using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
-using dnnl_test::Attr;
-using dnnl_test::Float32;
-using dnnl_test::GraphOf;
-using dnnl_test::Run;
-using dnnl_test::ValidOp;
-using dnnl_test::ValidOps;
-
-using Shape = std::vector<int64_t>;
+using namespace dnnl_test;  // NOLINT(build/namespaces)
 
 /*! \brief The graph of two ops, the second of which reads the result of the first one. */
 Graph TwoNodes(const ValidOp& first, const ValidOp& second) {

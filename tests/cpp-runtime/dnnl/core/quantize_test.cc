@@ -57,8 +57,8 @@ std::vector<Parameters> ParametersFor(DLDataType dtype) {
 }
 
 std::string TextOf(DLDataType dtype, size_t index, bool is_computed) {
-  return tvm::runtime::contrib::dnnl_backend::ToText(dtype) + ", parameters " +
-         std::to_string(index) + (is_computed ? ", computed" : "");
+  return ToText(dtype) + ", parameters " + std::to_string(index) +
+         (is_computed ? ", computed" : "");
 }
 
 Array RunQuantize(QuantizedGraph* graph, const Array& data, const Parameters& p, DLDataType dtype,
@@ -72,7 +72,7 @@ Array RunQuantize(QuantizedGraph* graph, const Array& data, const Parameters& p,
   Node* node = graph->Add(is_quantizing ? "qnn.quantize" : "qnn.dequantize",
                           {src, value(p.scale), value(p.zero_point)}, data.shape, out_dtype);
   node->attrs["axis"] = static_cast<int64_t>(p.axis);
-  node->attrs["out_dtype"] = tvm::runtime::contrib::dnnl_backend::ToText(out_dtype);
+  node->attrs["out_dtype"] = ToText(out_dtype);
   return graph->Run();
 }
 
@@ -165,7 +165,7 @@ TEST(DNNLQuantize, ZeroPointsWhereTheLayoutChanges) {
           graph.Add(is_quantizing ? "qnn.quantize" : "qnn.dequantize",
                     {{transpose->id, 0}, graph.Constant(scale), graph.Constant(zero_point)},
                     Permuted(data, axes).shape, out_dtype);
-      node->attrs["out_dtype"] = tvm::runtime::contrib::dnnl_backend::ToText(out_dtype);
+      node->attrs["out_dtype"] = ToText(out_dtype);
       const Array moved = Permuted(data, axes);
       const Array expected = is_quantizing ? Quantized(moved, scale, zero_point, kUInt8, -1)
                                            : Dequantized(moved, scale, zero_point, -1);

@@ -42,16 +42,7 @@
 
 namespace dnnl_test {
 
-using tvm::runtime::contrib::dnnl_backend::Context;
-using tvm::runtime::contrib::dnnl_backend::Edge;
-using tvm::runtime::contrib::dnnl_backend::Entry;
-using tvm::runtime::contrib::dnnl_backend::Graph;
-using tvm::runtime::contrib::dnnl_backend::MakePlan;
-using tvm::runtime::contrib::dnnl_backend::Node;
-using tvm::runtime::contrib::dnnl_backend::Plan;
-using tvm::runtime::contrib::dnnl_backend::Step;
-using tvm::runtime::contrib::dnnl_backend::StepInfo;
-using tvm::runtime::contrib::dnnl_backend::TensorType;
+using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
 constexpr DLDataType kFloat{kDLFloat, 32, 1};
 constexpr DLDataType kUInt8{kDLUInt, 8, 1};
@@ -120,6 +111,19 @@ inline Array Noise(Shape shape, DLDataType dtype, double low, double high, uint3
   return array;
 }
 
+/*! \brief Elements in 8 bits of all that there are. */
+inline Array Bytes(Shape shape, DLDataType dtype, uint32_t seed = 1) {
+  const double low = dtype.code == kDLUInt ? 0 : -128;
+  return Noise(std::move(shape), dtype, low, low + 255, seed);
+}
+
+/*! \brief Elements in 8 bits that differ by no more than `largest` from a zero point. */
+inline Array Weights(Shape shape, DLDataType dtype, int zero_point, int largest) {
+  const double low = dtype.code == kDLUInt ? 0 : -128;
+  return Noise(std::move(shape), dtype, std::max<double>(low, zero_point - largest),
+               std::min<double>(low + 255, zero_point + largest), 3);
+}
+
 /*! \brief A graph that is run on arrays. */
 class QuantizedGraph {
  public:
@@ -152,6 +156,12 @@ class QuantizedGraph {
     node->attrs["post_ops"] = post_ops_[node->id];
     if (node->attrs.count("root_op") == 0) node->attrs["root_op"] = node->name;
   }
+  /*! \brief Add the last post-op of a node, of which an input is an operand. */
+  void AddPostOp(Node* node, const std::string& name, int operand, bool is_bias = false) {
+    AddPostOp(node, name);
+    node->attrs[LastPostOp(node) + "operand"] = operand;
+    if (is_bias) node->attrs[LastPostOp(node) + "is_bias"] = "1";
+  }
   std::string LastPostOp(Node* node) {
     return "post_ops." + std::to_string(post_ops_[node->id].size() - 1) + ".";
   }
@@ -174,8 +184,7 @@ class QuantizedGraph {
   void Quantize(Node* node, const Array& scale, const Array& zero_point, DLDataType dtype,
                 int axis = -1) {
     AddPostOp(node, "qnn.quantize");
-    node->attrs[LastPostOp(node) + "out_dtype"] =
-        tvm::runtime::contrib::dnnl_backend::ToText(dtype);
+    node->attrs[LastPostOp(node) + "out_dtype"] = ToText(dtype);
     SetScale(node, LastPostOp(node), scale, zero_point, axis);
   }
 
@@ -279,6 +288,14 @@ inline Array Quantized(const Array& data, const Array& scale, const Array& zero_
     result.values.push_back(Saturated(data.values[i] / At(scale, at) + At(zero_point, at), dtype));
   }
   return result;
+}
+
+/*! \brief What a node gives: real numbers, or quantized ones, of which it is told. */
+inline Array Result(QuantizedGraph* graph, Node* node, const Array& real, const Array& scale,
+                    const Array& zero_point, DLDataType dtype) {
+  if (dtype.code == kDLFloat) return real;
+  graph->Quantize(node, scale, zero_point, dtype);
+  return Quantized(real, scale, zero_point, dtype);
 }
 
 /*!

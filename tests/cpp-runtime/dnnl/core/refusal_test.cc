@@ -38,12 +38,7 @@
 
 namespace {
 
-using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
-using dnnl_test::Attr;
-using dnnl_test::GraphOf;
-using dnnl_test::Run;
-using dnnl_test::ValidOp;
-using dnnl_test::ValidOps;
+using namespace dnnl_test;  // NOLINT(build/namespaces)
 
 /*! \brief Whether a node is refused; else its plan is run. */
 bool IsRefused(ValidOp op, const std::string& what) {

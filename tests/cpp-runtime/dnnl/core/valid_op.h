@@ -35,12 +35,9 @@
 
 namespace dnnl_test {
 
-using tvm::runtime::contrib::dnnl_backend::Entry;
-using tvm::runtime::contrib::dnnl_backend::FindOp;
-using tvm::runtime::contrib::dnnl_backend::Graph;
-using tvm::runtime::contrib::dnnl_backend::Node;
-using tvm::runtime::contrib::dnnl_backend::TensorType;
-using tvm::runtime::contrib::dnnl_backend::Types;
+using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
+
+using Shape = std::vector<int64_t>;
 
 /*! \brief A list, or one value, as texts. */
 using Attr = std::vector<std::string>;
@@ -53,13 +50,11 @@ struct ValidOp {
   Types outputs;
 };
 
-inline TensorType Float32(std::vector<int64_t> shape) {
-  return {std::move(shape), {kDLFloat, 32, 1}};
-}
-inline TensorType Int32(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 32, 1}}; }
-inline TensorType Bool(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 1, 1}}; }
-inline TensorType UInt8(std::vector<int64_t> shape) { return {std::move(shape), {kDLUInt, 8, 1}}; }
-inline TensorType Int8(std::vector<int64_t> shape) { return {std::move(shape), {kDLInt, 8, 1}}; }
+inline TensorType Float32(Shape shape) { return {std::move(shape), {kDLFloat, 32, 1}}; }
+inline TensorType Int32(Shape shape) { return {std::move(shape), {kDLInt, 32, 1}}; }
+inline TensorType Bool(Shape shape) { return {std::move(shape), {kDLUInt, 1, 1}}; }
+inline TensorType UInt8(Shape shape) { return {std::move(shape), {kDLUInt, 8, 1}}; }
+inline TensorType Int8(Shape shape) { return {std::move(shape), {kDLInt, 8, 1}}; }
 
 /*! \brief Whether the table has the op and those fused to it; a patch series adds its rows. */
 inline bool IsInTable(const ValidOp& op) {

@@ -38,19 +38,7 @@
 
 namespace {
 
-using tvm::runtime::Array;
-using tvm::runtime::make_object;
-using tvm::runtime::Map;
-using tvm::runtime::Module;
-using tvm::runtime::ModuleNode;
-using tvm::runtime::NDArray;
-using tvm::runtime::Object;
-using tvm::runtime::ObjectPtr;
-using tvm::runtime::ObjectRef;
-using tvm::runtime::PackedFunc;
-using tvm::runtime::Registry;
-using tvm::runtime::String;
-using tvm::runtime::TypedPackedFunc;
+using namespace tvm::runtime;  // NOLINT(build/namespaces)
 using tvm_test::Floats;
 using tvm_test::Values;
 

@@ -56,6 +56,15 @@ def op(name):
     return function
 
 
+def plain(name, draw, weight=2):
+    """Return the row of an op that Relay's function makes of the operands and the attributes."""
+
+    def build(b, *xs, **attrs):
+        return op(name)(*(x.expr for x in xs), **attrs)
+
+    return Row(name, draw, build, weight)
+
+
 def bounded(x, limit=4.0):
     """Keep a tensor in bounds, so that what is computed from it stays finite."""
     return relay.clip(x.expr, -limit, limit)

@@ -225,7 +225,7 @@ OPS += " qnn.avg_pool2d int32_avg_pool2d qnn.add qnn.subtract qnn.mul qnn.requan
 
 @pytest.mark.parametrize("op", OPS.split())
 def test_ops_are_drawn(op):
-    """Among the graphs that run; a relu alone is in `fusion/test_quantized_eltwise.py`."""
+    """Among the graphs that run; a relu alone is in `fusion/test_quantized.py`."""
     assert any(op in name for seed in range(SEED, SEED + COUNT) for name in draw(seed).ops)
 
 

@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Binary elementwise ops on oneDNN, with numpy's broadcasting, against numpy."""
+"""Binary elementwise ops and comparisons on oneDNN, with numpy's broadcasting, against numpy."""
 
 import numpy as np
 import pytest
@@ -127,6 +127,68 @@ def test_fused_to_a_convolution_with_padding(op):
     testing.assert_close(results, [conv2d(between, v, attrs)], 4e-5)
 
 
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+COMPARED = [
+    ((2, 3, 4), (2, 3, 4)),
+    ((2, 3, 4), (4,)),
+    ((2, 3, 4), ()),
+    ((2, 8, 5, 6), (8, 1, 1)),
+    ((2, 8, 5, 6), (2, 1, 1, 6)),
+    ((70,), (1,)),
+]
+
+
+def run(expr, inputs):
+    """Run an expression, all of which must be one partition."""
+    mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(expr), prune=False)
+    offload = testing.offload(mod)
+    assert offload.partitions == 1 and not offload.host_ops, f"{offload}\n{mod}"
+    return direct.run(mod, inputs)[0]
+
+
+def few(*shape, seed=0):
+    """Return values of which many are equal."""
+    return np.round(2 * rand(*shape, seed=seed))
+
+
+@pytest.mark.parametrize("swapped", [False, True], ids=["", "swapped"])
+@pytest.mark.parametrize("full, small", COMPARED, ids=str)
+@pytest.mark.parametrize("op", COMPARISONS)
+def test_broadcast(op, full, small, swapped):
+    values = {"x": few(*full), "y": few(*small, seed=1)}
+    args = [var(name, values[name].shape) for name in ("yx" if swapped else "xy")]
+    want = getattr(np, op)(*(values[arg.name_hint] for arg in args))
+    results = run(getattr(relay, op)(*args), values)
+    assert results.dtype == bool and 0 < want.sum() < want.size
+    np.testing.assert_array_equal(results, want)
+
+
+@pytest.mark.parametrize("op", COMPARISONS)
+def test_special_values(op):
+    special = np.array([0.0, -0.0, 1.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40], "float32")
+    x, y = (np.ascontiguousarray(v) for v in np.broadcast_arrays(special[:, None], special))
+    results = run(getattr(relay, op)(var("x", x.shape), var("y", y.shape)), {"x": x, "y": y})
+    np.testing.assert_array_equal(results, getattr(np, op)(x, y))
+
+
+def test_behind_a_blocked_layout():
+    x, w = rand(1, 16, 9, 9), rand(20, 16, 3, 3, seed=1)
+    conv = relay.nn.conv2d(var("x", x.shape), relay.const(w), channels=20, kernel_size=(3, 3))
+    expr = relay.greater(conv, relay.const(np.float32(0.5)))
+    (want,) = direct.run(tvm.IRModule.from_expr(expr), {"x": x})
+    results = run(expr, {"x": x})
+    assert (results != want).mean() < 1e-3
+
+
+def test_mask_of_numbers():
+    """The truths go on as numbers."""
+    x = few(4, 33)
+    data = var("x", x.shape)
+    truths = relay.cast(relay.less(data, relay.const(np.float32(0.5))), "float32")
+    results = run(truths * data, {"x": x})
+    np.testing.assert_array_equal(results, (x < 0.5) * x)
+
+
 def refused(op, lhs, rhs, dtype="float32"):
     operands = (relay.var(name, shape=s, dtype=dtype) for name, s in (("x", lhs), ("y", rhs)))
     return getattr(relay, op)(*operands)
@@ -145,6 +207,15 @@ REFUSED = {
     "int32": (refused("minimum", (4,), (4,), "int32"), "int32, not float32, bfloat16 or float16"),
     "logical": (refused("logical_and", (4,), (4,), "bool"), "no rule for this op"),
     "empty": (refused("add", (0, 4), (4,)), "no elements"),
+    "compared-int32": (
+        relay.equal(*(relay.var(n, shape=(4,), dtype="int32") for n in "ab")),
+        "lhs is int32",
+    ),
+    "compared-scalars": (relay.less(var("a", ()), var("b", ())), "the result is a scalar"),
+    "compared-both": (
+        relay.less(var("a", (4, 1)), var("b", (1, 4))),
+        "both operands are broadcast",
+    ),
 }
 
 

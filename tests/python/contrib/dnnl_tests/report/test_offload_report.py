@@ -25,7 +25,9 @@ from tvm import relay
 from tvm.contrib.onednn.partition.prune import LIGHT_ELEMENTS
 from tvm.relay import testing as networks
 from tvm.relay.op.contrib import dnnl
+from tvm.relay.qnn import op as qnn
 
+from dnnl_tests.quantized import Quantization
 from dnnl_tests.relay import const, conv, module, partition, var
 
 SHAPE = (1, 8, 6, 6)
@@ -285,3 +287,63 @@ class TestAvailability:
 
     def test_public_names(self):
         assert set(dnnl.__all__) <= set(dir(relay.op.contrib))
+
+
+DATA = Quantization(0.02, 131, "uint8")
+BITS, SCALES = Quantization(0.01, 0, "int8"), np.linspace(0.01, 0.02, 8).astype("float32")
+CHANNELS = Quantization(SCALES, 0, "int8", 0)
+
+
+def quantized_conv(weight):
+    data = DATA.dequantize(DATA.var("x", 1, 4, 6, 6))
+    return relay.nn.conv2d(data, weight, kernel_size=(3, 3), channels=8)
+
+
+def quantized_dense(weight):
+    return relay.nn.dense(DATA.dequantize(DATA.var("x", 5, 16)), weight)
+
+
+def scaled(*shape):
+    """A constant weight of a scale that is computed."""
+    bits = relay.const(BITS.values(*shape))
+    return qnn.dequantize(bits, relay.var("scale", shape=(shape[0],)), relay.const(0), 0)
+
+
+# By name: an op, and why it does not read its weight in 8 bits.
+VARYING = {
+    "conv2d": (
+        quantized_conv(BITS.dequantize(BITS.var("w", 8, 4, 3, 3))),
+        "the weight is not constant",
+    ),
+    "conv2d-scale": (quantized_conv(scaled(8, 4, 3, 3)), "the scale of the weight is not constant"),
+    "dense-channels": (
+        quantized_dense(CHANNELS.dequantize(CHANNELS.var("w", 8, 16))),
+        "the weight is not constant, and there are several scales",
+    ),
+    # A matmul reads such a weight in 8 bits.
+    "dense": (quantized_dense(BITS.dequantize(BITS.var("w", 8, 16))), None),
+}
+
+
+@pytest.mark.parametrize("name", VARYING)
+def test_weights_that_are_not_constant(name):
+    expr, why = VARYING[name]
+    report = dnnl.offload_report(partition(module(expr), prune=False))
+    assert report.in_float32 == ({f"{expr.op.name}: {why}": 1} if why else {})
+    assert sum(report.in_8_bits.values()) == (why is None)
+
+
+def test_all_quantized_ops_that_stay():
+    """Not only those that quantize."""
+    x = var("x", 4, 8)
+    y = qnn.add(
+        DATA.quantize(x),
+        DATA.var("y", 4, 8),
+        *(DATA.scale_expr, DATA.zero_expr) * 2,
+        DATA.scale_expr,
+        DATA.zero_expr,
+    )
+    mod = module(DATA.dequantize(y), relay.nn.softmax(var("z", 64, 256)))
+    report = dnnl.offload_report(partition(mod, exclude=["qnn.add", "qnn.quantize"], prune=False))
+    assert "quantized ops that stay on TVM: 1 x qnn.add, 1 x qnn.quantize. Others" in str(report)
+    assert "quantized ops" not in str(dnnl.offload_report(mod)), "not partitioned"

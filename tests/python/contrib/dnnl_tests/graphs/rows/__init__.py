@@ -16,8 +16,8 @@
 # under the License.
 """The ops that graphs are drawn from: one row each."""
 
-from . import binary, conv, eltwise, formula, matmul, norm, pool, recurrent, view
+from . import binary, conv, eltwise, matmul, norm, pool, recurrent, view
 
-_FAMILIES = (conv, matmul, recurrent, pool, norm, eltwise, formula, binary, view)
+_FAMILIES = (conv, matmul, recurrent, pool, norm, eltwise, binary, view)
 
 ROWS = {row.name: row for family in _FAMILIES for row in family.ROWS}

@@ -20,7 +20,7 @@ import math
 
 from tvm import relay
 
-from ..row import Row, op
+from ..row import Row, plain
 
 
 def _axis(draw, x, low=0):
@@ -108,7 +108,7 @@ def _softmax(name, low=0):
         x = draw.data()
         return [x], dict(axis=_axis(draw, x, low))
 
-    return Row(name, draw_softmax, lambda b, x, axis: op(name)(x.expr, axis))
+    return plain(name, draw_softmax)
 
 
 def _draw_reduce(draw):
@@ -117,10 +117,6 @@ def _draw_reduce(draw):
     attrs = dict(axis=axes or None, keepdims=draw.chance(0.5))
     full = axes and len(axes) < draw.tensor(x).rank
     return [x], dict(attrs, exclude=bool(full) and draw.chance(0.2))
-
-
-def _reduce(name):
-    return Row(name, _draw_reduce, lambda b, x, **attrs: op(name)(x.expr, **attrs))
 
 
 def _prod(b, x, **attrs):
@@ -137,13 +133,11 @@ ROWS = (
     Row("nn.instance_norm", _draw_instance_norm, _instance_norm),
     Row("nn.l2_normalize", _draw_l2_normalize, _l2_normalize),
     Row("nn.layer_norm", _draw_affine, _layer_norm, 4),
-    Row("nn.lrn", _draw_lrn, lambda b, x, **attrs: relay.nn.lrn(x.expr, **attrs)),
+    plain("nn.lrn", _draw_lrn),
     _softmax("nn.fast_softmax"),
     _softmax("nn.log_softmax"),
     _softmax("nn.softmax")._replace(weight=4),
-    _reduce("max"),
-    _reduce("mean"),
-    _reduce("min"),
+    *(plain(name, _draw_reduce) for name in ("max", "mean", "min")),
     Row("prod", _draw_reduce, _prod),
-    _reduce("sum"),
+    plain("sum", _draw_reduce),
 )

@@ -18,7 +18,7 @@
 
 from tvm import relay
 
-from ..row import Row, op
+from ..row import Row, op, plain
 from .conv import LETTERS
 
 
@@ -84,17 +84,13 @@ def _goes_beyond(x, pool_size, strides, padding, ceil_mode, layout, **_):
 
 
 def _global(kind):
-    name = f"nn.global_{kind}_pool2d"
-
     def draw_pool(draw):
         return [draw.data([4])], dict(layout=_layout(draw, 2))
 
-    return Row(name, draw_pool, lambda b, x, layout: op(name)(x.expr, layout))
+    return plain(f"nn.global_{kind}_pool2d", draw_pool)
 
 
 def _adaptive(kind, spatial):
-    name = f"nn.adaptive_{kind}_pool{spatial}d"
-
     def draw_pool(draw):
         x = draw.data([spatial + 2])
         layout = _layout(draw, spatial)
@@ -104,7 +100,7 @@ def _adaptive(kind, spatial):
             size.append(draw.choice(even) if draw.chance(0.8) else draw.integer(1, full))
         return [x], dict(output_size=tuple(size), layout=layout)
 
-    return Row(name, draw_pool, lambda b, x, **attrs: op(name)(x.expr, **attrs), 1)
+    return plain(f"nn.adaptive_{kind}_pool{spatial}d", draw_pool, 1)
 
 
 KINDS = ("max", "avg")

@@ -21,7 +21,7 @@ import math
 from tvm import relay
 
 from ..draw import ANY, REAL, Unfit
-from ..row import Row, op
+from ..row import Row, plain
 from .conv import LETTERS
 
 
@@ -151,12 +151,7 @@ def _draw_upsampling(spatial):
 
 def _upsampling(spatial):
     name = "nn.upsampling" + ("3d" if spatial == 3 else "")
-    return Row(name, _draw_upsampling(spatial), lambda b, x, **attrs: op(name)(x.expr, **attrs), 1)
-
-
-def _resize(spatial):
-    name = f"image.resize{spatial}d"
-    return Row(name, _draw_resize(spatial), lambda b, x, **attrs: op(name)(x.expr, **attrs), 1)
+    return plain(name, _draw_upsampling(spatial), 1)
 
 
 def _draw_stack(draw):
@@ -197,20 +192,16 @@ def _draw_take(draw):
     return [x, indices], dict(axis=axis - draw.choice([0, len(shape)]), mode=mode)
 
 
-def _take(b, x, indices, axis, mode):
-    return relay.take(x.expr, indices.expr, axis, mode=mode)
-
-
 def _draw_any(draw):
     return [draw.data(range(2, 7), dtypes=ANY)], {}
 
 
 ROWS = (
     Row("reshape", _draw_reshape, lambda b, x, shape: relay.reshape(x.expr, shape), 6),
-    Row("transpose", _draw_transpose, lambda b, x, axes: relay.transpose(x.expr, axes), 6),
-    Row("expand_dims", _draw_expand_dims, lambda b, x, **k: relay.expand_dims(x.expr, **k)),
-    Row("squeeze", _draw_squeeze, lambda b, x, axis: relay.squeeze(x.expr, axis)),
-    Row("nn.batch_flatten", _draw_any, lambda b, x: relay.nn.batch_flatten(x.expr)),
+    plain("transpose", _draw_transpose, 6),
+    plain("expand_dims", _draw_expand_dims),
+    plain("squeeze", _draw_squeeze),
+    plain("nn.batch_flatten", _draw_any),
     Row(
         "concatenate",
         _draw_concatenate,
@@ -218,20 +209,14 @@ ROWS = (
         6,
     ),
     Row("split", _draw_split, lambda b, x, sections, axis: relay.split(x.expr, sections, axis), 3),
-    Row("take", _draw_take, _take, 1),
+    plain("take", _draw_take, 1),
     Row("strided_slice", _draw_slice, _slice, 3),
     Row("nn.pad", _draw_pad, _pad, 3),
-    *(_resize(spatial) for spatial in (1, 2, 3)),
+    *(plain(f"image.resize{spatial}d", _draw_resize(spatial), 1) for spatial in (1, 2, 3)),
     _upsampling(2),
     _upsampling(3),
     Row("stack", _draw_stack, lambda b, *xs, axis: relay.stack([x.expr for x in xs], axis), 1),
     Row("contrib_reverse_reshape", _draw_reverse_reshape, _reverse_reshape, 1),
-    Row(
-        "layout_transform",
-        _draw_layout_transform,
-        lambda b, x, **k: relay.layout_transform(x.expr, **k),
-    ),
-    Row(
-        "broadcast_to", _draw_broadcast_to, lambda b, x, shape: relay.broadcast_to(x.expr, shape), 1
-    ),
+    plain("layout_transform", _draw_layout_transform),
+    plain("broadcast_to", _draw_broadcast_to, 1),
 )
