@@ -113,6 +113,8 @@ DNNL_VNNI void AddTile(const QuantizedRow* rows, const RecurrentWeights& weights
       for (int r = 0; r < R; ++r) AddQuads(values[r], weight, &total[r][p]);
     }
   }
+  // With a mask, as GCC 12 warns of what the header of the other conversion leaves undefined.
+  constexpr __mmask16 kAll = 0xffff;
   DNNL_UNROLL
   for (int p = 0; p < P; ++p) {
     const int64_t at = column + p * apart;
@@ -122,10 +124,12 @@ DNNL_VNNI void AddTile(const QuantizedRow* rows, const RecurrentWeights& weights
     DNNL_UNROLL
     for (int r = 0; r < R; ++r) {
       float* to = sums + r * row_stride + p * kUnits;
-      const __m512i shifted = _mm512_mullo_epi32(_mm512_set1_epi32(rows[r].zero_point), weight_sums);
-      const __m512 product = _mm512_cvtepi32_ps(_mm512_sub_epi32(total[r][p], shifted));
+      const __m512i shifted =
+          _mm512_mullo_epi32(_mm512_set1_epi32(rows[r].zero_point), weight_sums);
+      const __m512 product = _mm512_maskz_cvtepi32_ps(kAll, _mm512_sub_epi32(total[r][p], shifted));
       const __m512 scale = _mm512_mul_ps(_mm512_set1_ps(rows[r].scale), scales);
-      const __m512 shift = _mm512_fmadd_ps(_mm512_set1_ps(rows[r].sum), shifts, _mm512_loadu_ps(to));
+      const __m512 shift =
+          _mm512_fmadd_ps(_mm512_set1_ps(rows[r].sum), shifts, _mm512_loadu_ps(to));
       _mm512_storeu_ps(to, _mm512_fmadd_ps(scale, product, shift));
     }
   }
