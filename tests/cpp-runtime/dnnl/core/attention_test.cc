@@ -21,191 +21,18 @@
  * \file tests/cpp-runtime/dnnl/core/attention_test.cc
  * \brief Attention against a reference in float64.
  */
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <random>
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/error.h"
 #include "src/runtime/contrib/dnnl/core/exec/threads.h"
-#include "tests/cpp-runtime/dnnl/core/valid_ops.h"
-#include "tests/cpp-runtime/harness/test.h"
+#include "tests/cpp-runtime/dnnl/core/attention_case.h"
 
 namespace {
 
-using namespace dnnl_test;  // NOLINT(build/namespaces)
-
-using Values = std::vector<float>;
-
-constexpr float kInf = std::numeric_limits<float>::infinity();
-const float kNaN = std::numeric_limits<float>::quiet_NaN();
-
-struct Case {
-  int64_t batch, heads, groups, queries, keys, width, value_width;
-  /*! \brief Empty for no mask. */
-  Shape mask{};
-  bool causal = false;
-  const char* softmax = "nn.softmax";
-  bool is_bfloat16 = false;
-  /*! \brief Of a second mask; empty for none. */
-  Shape other_mask{};
-
-  Shape query_shape() const { return {batch, heads, queries, width}; }
-  Shape key_shape() const { return {batch, groups, keys, width}; }
-  Shape value_shape() const { return {batch, groups, keys, value_width}; }
-  std::vector<Shape> shapes() const {
-    std::vector<Shape> all = {query_shape(), key_shape(), value_shape()};
-    for (const Shape& shape : {mask, other_mask}) {
-      if (!shape.empty()) all.push_back(shape);
-    }
-    return all;
-  }
-};
-
-constexpr double kScale = 0.3;
-
-ValidOp OpOf(const Case& c) {
-  const DLDataType dtype = {static_cast<uint8_t>(c.is_bfloat16 ? kDLBfloat : kDLFloat),
-                            static_cast<uint8_t>(c.is_bfloat16 ? 16 : 32), 1};
-  ValidOp op{"dnnl.attention", {}, {}, {}};
-  for (const Shape& shape : c.shapes()) op.inputs.push_back({shape, dtype});
-  op.attrs = {{"scale", {"0.3"}}, {"causal", {c.causal ? "1" : "0"}}, {"softmax", {c.softmax}}};
-  op.outputs = {{{c.batch, c.heads, c.queries, c.value_width}, dtype}};
-  return op;
-}
-
-/*! \brief Normally distributed numbers that bfloat16 holds, too. */
-std::vector<Values> InputsOf(const Case& c) {
-  std::mt19937 random(7);
-  std::normal_distribution<float> normal;
-  std::vector<Values> inputs;
-  for (const Shape& shape : c.shapes()) {
-    inputs.emplace_back(NumElements(shape));
-    for (float& value : inputs.back()) value = std::round(normal(random) * 64) / 64;
-  }
-  return inputs;
-}
-
-/*! \brief The element of a tensor that is broadcast to indices of the same rank or a higher one. */
-double At(const Values& values, const Shape& shape, const Shape& index) {
-  int64_t at = 0;
-  for (size_t i = 0; i < shape.size(); ++i) {
-    const int64_t own = index[index.size() - shape.size() + i];
-    at = at * shape[i] + (shape[i] == 1 ? 0 : own);
-  }
-  return values[at];
-}
-
-std::vector<double> Softmax(const std::vector<double>& scores, const std::string& name) {
-  double maximum = -kInf, total = 0;
-  for (double score : scores) maximum = std::max(maximum, score);
-  std::vector<double> result;
-  for (double score : scores) result.push_back(std::exp(score - maximum));
-  for (double value : result) total += value;
-  bool is_masked = true;
-  for (double score : scores) is_masked &= score == -kInf;
-  for (double& value : result) {
-    value /= total;
-    if (name == "dnnl.masked_softmax" && is_masked) value = 0;
-    if (name == "dnnl.nan_safe_softmax" && std::isnan(total)) value = 0;
-  }
-  return result;
-}
-
-Values Expected(const Case& c, const std::vector<Values>& inputs) {
-  Values result;
-  for (int64_t n = 0; n < c.batch; ++n) {
-    for (int64_t h = 0; h < c.heads; ++h) {
-      const int64_t group = h / (c.heads / c.groups);
-      for (int64_t i = 0; i < c.queries; ++i) {
-        std::vector<double> scores;
-        for (int64_t j = 0; j < c.keys; ++j) {
-          double sum = 0;
-          for (int64_t e = 0; e < c.width; ++e) {
-            sum += At(inputs[0], c.query_shape(), {n, h, i, e}) *
-                   At(inputs[1], c.key_shape(), {n, group, j, e});
-          }
-          sum *= kScale;
-          for (size_t m = 3; m < inputs.size(); ++m) {
-            sum += At(inputs[m], m == 3 ? c.mask : c.other_mask, {n, h, i, j});
-          }
-          scores.push_back(c.causal && j > i + c.keys - c.queries ? -kInf : sum);
-        }
-        const std::vector<double> weights = Softmax(scores, c.softmax);
-        for (int64_t e = 0; e < c.value_width; ++e) {
-          double sum = 0;
-          for (int64_t j = 0; j < c.keys; ++j) {
-            sum += weights[j] * At(inputs[2], c.value_shape(), {n, group, j, e});
-          }
-          result.push_back(static_cast<float>(sum));
-        }
-      }
-    }
-  }
-  return result;
-}
-
-std::vector<char> BytesOfType(const Values& values, const TensorType& type) {
-  const size_t size = type.dtype.bits / 8;
-  std::vector<char> bytes(values.size() * size);
-  for (size_t i = 0; i < values.size(); ++i) {
-    // The upper half of a float is that number in bfloat16.
-    std::memcpy(&bytes[i * size], reinterpret_cast<const char*>(&values[i]) + 4 - size, size);
-  }
-  return bytes;
-}
-
-Values ValuesOfBytes(const std::vector<char>& bytes, const TensorType& type) {
-  const size_t size = type.dtype.bits / 8;
-  Values values(bytes.size() / size);
-  for (size_t i = 0; i < values.size(); ++i) {
-    std::memcpy(reinterpret_cast<char*>(&values[i]) + 4 - size, &bytes[i * size], size);
-  }
-  return values;
-}
-
-Values RunGraph(const Graph& graph, const std::vector<Shape>& shapes,
-                const std::vector<Values>& inputs, size_t* num_steps = nullptr) {
-  const auto plan = MakePlan(graph, shapes);
-  if (num_steps != nullptr) *num_steps = plan->steps.size();
-  std::vector<std::vector<char>> memory;
-  for (size_t i = 0; i < plan->arguments.size(); ++i) {
-    const TensorType& type = plan->arguments[i].type;
-    memory.push_back(i < inputs.size() ? BytesOfType(inputs[i], type)
-                                       : std::vector<char>(BytesOf(type), 0x55));
-  }
-  std::vector<void*> addresses;
-  for (auto& bytes : memory) addresses.push_back(bytes.data());
-  Context(plan).Run(addresses, nullptr);
-  return ValuesOfBytes(memory.back(), plan->arguments.back().type);
-}
-
-void ExpectClose(const Case& c, const Values& actual, const Values& expected) {
-  // The result is rounded; float32 sums of some hundred products, and exponentials.
-  const float tolerance = c.is_bfloat16 ? 1.f / 128 : 2e-5f;
-  if (!EXPECT_EQ(actual.size(), expected.size())) return;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    const bool is_same =
-        std::isnan(expected[i])
-            ? std::isnan(actual[i])
-            : actual[i] == expected[i] || std::abs(actual[i] - expected[i]) <=
-                                              tolerance * std::max(1.f, std::abs(expected[i]));
-    if (is_same) continue;
-    std::cerr << "heads " << c.heads << "/" << c.groups << ", queries " << c.queries << ", keys "
-              << c.keys << ", width " << c.width << "/" << c.value_width << " " << c.softmax
-              << ", element " << i << ": " << actual[i] << ", expected " << expected[i]
-              << std::endl;
-    EXPECT_TRUE(false);
-    return;
-  }
-}
-
-void Check(const Case& c, const std::vector<Values>& inputs) {
-  ExpectClose(c, RunGraph(GraphOf(OpOf(c)), c.shapes(), inputs), Expected(c, inputs));
-}
-void Check(const Case& c) { Check(c, InputsOf(c)); }
+using namespace dnnl_test;                            // NOLINT(build/namespaces)
+using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
 TEST(DNNLAttention, Sizes) {
   for (int64_t queries : {1, 2, 5, 17, 70}) {
@@ -224,16 +51,6 @@ TEST(DNNLAttention, GroupsOfHeads) {
   }
 }
 
-TEST(DNNLAttention, Masks) {
-  const std::vector<Shape> masks = {{2, 4, 3, 70}, {2, 1, 1, 70}, {1, 4, 3, 1}, {1, 1, 3, 70},
-                                    {3, 70},       {70},          {1},          {4, 1, 70}};
-  for (const Shape& mask : masks) {
-    Check({2, 4, 2, 3, 70, 16, 16, mask});
-    Check({2, 4, 2, 3, 70, 16, 16, mask, true});
-    Check({2, 4, 2, 3, 70, 16, 16, mask, true, "nn.softmax", false, {4, 3, 70}});
-  }
-}
-
 TEST(DNNLAttention, Causal) {
   for (int64_t queries : {1, 7, 64, 130}) {
     Check({1, 4, 2, queries, queries, 16, 16, {}, true});
@@ -242,66 +59,6 @@ TEST(DNNLAttention, Causal) {
   // The first rows see no keys.
   for (const char* softmax : {"nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax"}) {
     Check({1, 2, 2, 9, 4, 16, 16, {}, true, softmax});
-  }
-}
-
-TEST(DNNLAttention, RowsWithoutAFiniteScore) {
-  for (const char* softmax : {"nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax"}) {
-    for (int64_t queries : {3, 20}) {
-      const Case c{1, 2, 1, queries, 150, 16, 16, {1, 1, queries, 150}, false, softmax};
-      std::vector<Values> inputs = InputsOf(c);
-      Values& mask = inputs[3];
-      std::fill(mask.begin(), mask.begin() + 150, -kInf);
-      // A block of -inf alone first, then a finite score.
-      std::fill(mask.begin() + 150, mask.begin() + 299, -kInf);
-      mask[2 * 150 + 70] = kNaN;
-      Check(c, inputs);
-      mask[2 * 150 + 70] = kInf;
-      Check(c, inputs);
-      inputs[2][5] = kNaN;
-      Check(c, inputs);
-    }
-  }
-}
-
-/*! \brief A mask that hides later keys with a number, and the first `padding` keys. */
-Values CausalMask(int64_t rows, int64_t keys, float hidden, int64_t padding = 0) {
-  Values mask(rows * keys);
-  for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = 0; j < keys; ++j) {
-      if (j < padding || j > i + keys - rows) mask[i * keys + j] = hidden;
-    }
-  }
-  return mask;
-}
-
-TEST(DNNLAttention, BlocksOfHiddenKeys) {
-  for (float hidden : {std::numeric_limits<float>::lowest(), -kInf, -2e30f, -1e4f}) {
-    for (int64_t past : {0, 70}) {
-      const int64_t rows = 150, keys = rows + past;
-      const Case c{1, 4, 2, rows, keys, 24, 16, {1, 1, rows, keys}};
-      std::vector<Values> inputs = InputsOf(c);
-      inputs[3] = CausalMask(rows, keys, hidden);
-      Check(c, inputs);
-      // The first rows of these see no key; scores of -1e4 have few digits in float32.
-      if (hidden == -1e4f) continue;
-      inputs[3] = CausalMask(rows, keys, hidden, past + 80);
-      Check(c, inputs);
-    }
-  }
-}
-
-TEST(DNNLAttention, HiddenKeysThatAreNotFinite) {
-  const int64_t rows = 140;
-  const Case c{1, 2, 1, rows, rows, 16, 20, {1, 1, rows, rows}};
-  for (float value : {kNaN, kInf, 1e30f}) {
-    for (size_t input : {0, 1, 2}) {
-      std::vector<Values> inputs = InputsOf(c);
-      inputs[3] = CausalMask(rows, rows, std::numeric_limits<float>::lowest());
-      // Of the last row, which the first rows do not see.
-      inputs[input][inputs[input].size() - 3] = value;
-      Check(c, inputs);
-    }
   }
 }
 
