@@ -68,6 +68,19 @@ class Reader:
         return self.graph.append(Node(kind, None, operands, type_))
 
 
+def ops(graph):
+    """Return the ops of the calls in order."""
+    return [node.name for node in graph.nodes if node.kind == CALL]
+
+
+def rewritten(rewrite, graph, rules):
+    """Rewrite a graph, and return the ops of its calls."""
+    rewrite(graph, rules)
+    graph.sort()
+    graph.verify()
+    return ops(graph)
+
+
 def text(graph):
     """Write a graph on lines."""
     return [str(node) for node in graph.nodes]

@@ -18,17 +18,15 @@
 
 import numpy as np
 import pytest
-from graph_reader import Reader
+from graph_reader import Reader, ops, rewritten
 from tvm.contrib.onednn.graph.dim import Dim
 from tvm.contrib.onednn.graph.evaluate import evaluate
-from tvm.contrib.onednn.graph.node import CALL
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.op_view import Tensor
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.attention import fuse_attention
 
-RULES = Rules(TABLE)
 BATCH, HEADS, GROUPS, QUERIES, KEYS, WIDTH = 2, 4, 2, 3, 5, 8
 SCALE = 0.25
 LOWEST = float(np.finfo("float32").min)
@@ -252,8 +250,9 @@ def _graph(build):
     return r.returns(*build(r))
 
 
-def _ops(graph):
-    return [node.name for node in graph.nodes if node.kind == CALL]
+def _fused(graph, **options):
+    """Fuse attention, and return the ops of the calls."""
+    return rewritten(fuse_attention, graph, Rules(TABLE, Options(**options)))
 
 
 def _values(graph):
@@ -268,11 +267,9 @@ def test_fused(case):
     graph = _graph(build)
     values = _values(graph)
     before = evaluate(graph, values)
-    fuse_attention(graph, RULES)
-    graph.sort()
-    graph.verify()
-    assert _ops(graph).count("dnnl.attention") == 1
-    assert not {"nn.batch_matmul", "nn.softmax"} & set(_ops(graph))
+    names = _fused(graph)
+    assert names.count("dnnl.attention") == 1
+    assert not {"nn.batch_matmul", "nn.softmax"} & set(names)
     (node,) = (node for node in graph.nodes if node.name == "dnnl.attention")
     assert node.operands[1].type.shape[-3] == groups == node.operands[2].type.shape[-3]
     for one, other in zip(before, evaluate(graph, values)):
@@ -283,10 +280,8 @@ def test_fused(case):
 @pytest.mark.parametrize("case", KEPT)
 def test_kept(case):
     graph = _graph(KEPT[case])
-    before = _ops(graph)
-    fuse_attention(graph, RULES)
-    graph.sort()
-    assert _ops(graph) == before
+    before = ops(graph)
+    assert _fused(graph) == before
 
 
 @pytest.mark.parametrize(
@@ -306,8 +301,7 @@ def test_a_causal_constant(options, is_causal):
     graph = _graph(lambda r: causal(r, **options))
     values = _values(graph)
     before = evaluate(graph, values)
-    fuse_attention(graph, RULES)
-    graph.sort()
+    _fused(graph)
     nodes = [node for node in graph.nodes if node.name == "dnnl.attention"]
     assert [node.attrs.causal for node in nodes] == ([] if is_causal is None else [is_causal])
     for one, other in zip(before, evaluate(graph, values)):
@@ -321,26 +315,17 @@ def test_many_causal_rows_are_fused():
         scores = r.call("add", _matmul(r, query, key, True), mask)
         return [_matmul(r, _softmax(r, scores), value)]
 
-    graph = _graph(build)
-    fuse_attention(graph, RULES)
-    graph.sort()
-    assert "dnnl.attention" in _ops(graph)
+    assert "dnnl.attention" in _fused(_graph(build))
 
 
 def test_a_selection_is_kept_where_nan_counts():
     """It hides a score of NaN, and a sum does not."""
-    graph = _graph(selected)
-    fuse_attention(graph, Rules(TABLE, Options(exact_nan=True)))
-    graph.sort()
-    assert "dnnl.attention" not in _ops(graph)
+    assert "dnnl.attention" not in _fused(_graph(selected), exact_nan=True)
 
 
 @pytest.mark.parametrize("excluded", ["dnnl.attention", "nn.softmax", "nn.batch_matmul"])
 def test_excluded(excluded):
-    graph = _graph(plain)
-    fuse_attention(graph, Rules(TABLE, Options(exclude=frozenset([excluded]))))
-    graph.sort()
-    assert "dnnl.attention" not in _ops(graph)
+    assert "dnnl.attention" not in _fused(_graph(plain), exclude=frozenset([excluded]))
 
 
 def test_a_mask_that_enlarges_the_scores_is_kept():
@@ -349,10 +334,7 @@ def test_a_mask_that_enlarges_the_scores_is_kept():
         scores = r.call("add", _matmul(r, query, key, True), r.input(2, 1, 1, KEYS))
         return [_matmul(r, _softmax(r, scores), value)]
 
-    graph = _graph(build)
-    fuse_attention(graph, RULES)
-    graph.sort()
-    assert "dnnl.attention" not in _ops(graph)
+    assert "dnnl.attention" not in _fused(_graph(build))
 
 
 @pytest.mark.parametrize(
@@ -367,9 +349,7 @@ def test_many_rows_are_fused_where_a_length_is_open(queries, keys, is_fused):
             r.input(1, HEADS, sizes.get(n, n), WIDTH) for n in (queries, keys, keys)
         )
     graph = r.returns(_matmul(r, _softmax(r, _matmul(r, query, key, True)), value))
-    fuse_attention(graph, RULES)
-    graph.sort()
-    assert ("dnnl.attention" in _ops(graph)) == is_fused
+    assert ("dnnl.attention" in _fused(graph)) == is_fused
 
 
 REASONS = {
@@ -394,4 +374,4 @@ def test_reason(case):
         causal=False,
         softmax="nn.softmax",
     )
-    assert reason in RULES.refusal(node)
+    assert reason in Rules(TABLE).refusal(node)

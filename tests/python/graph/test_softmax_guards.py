@@ -18,16 +18,14 @@
 
 import numpy as np
 import pytest
-from graph_reader import Reader
+from graph_reader import Reader, ops, rewritten
 from tvm.contrib.onednn.graph.evaluate import evaluate
-from tvm.contrib.onednn.graph.node import CALL
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.op_view import Tensor
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.softmax_guards import fuse_softmax_guards
 
-RULES = Rules(TABLE)
 # Rows of numbers, with a masked score, masked, with NaN, and with an infinite score.
 SCORES = np.float32(
     [
@@ -105,8 +103,9 @@ def _graph(build):
     return r.returns(*build(r, r.input(*SCORES.shape)))
 
 
-def _ops(graph):
-    return [node.name for node in graph.nodes if node.kind == CALL]
+def _fused(graph, **options):
+    """Fuse the guards, and return the ops of the calls."""
+    return rewritten(fuse_softmax_guards, graph, Rules(TABLE, Options(**options)))
 
 
 @pytest.mark.parametrize("case", FUSED)
@@ -115,10 +114,7 @@ def test_fused(case):
     graph = _graph(build)
     # There is no numpy definition of `any`; the other spelling computes the same.
     (before,) = evaluate(_graph(masked) if case == "masked-any" else graph, [SCORES])
-    fuse_softmax_guards(graph, RULES)
-    graph.sort()
-    graph.verify()
-    assert _ops(graph) == [name]
+    assert _fused(graph) == [name]
     (after,) = evaluate(graph, [SCORES])
     np.testing.assert_array_equal(before, after)
     is_nan_safe = name == "dnnl.nan_safe_softmax"
@@ -130,15 +126,11 @@ def test_fused(case):
 @pytest.mark.parametrize("case", KEPT)
 def test_kept(case):
     graph = _graph(KEPT[case])
-    before = _ops(graph)
-    fuse_softmax_guards(graph, RULES)
-    graph.sort()
-    assert _ops(graph) == before
+    before = ops(graph)
+    assert _fused(graph) == before
 
 
 @pytest.mark.parametrize("excluded", ["dnnl.nan_safe_softmax", "nn.softmax", "where", "isnan"])
 def test_excluded(excluded):
-    graph = _graph(nan_safe)
-    fuse_softmax_guards(graph, Rules(TABLE, Options(exclude=frozenset([excluded]))))
-    graph.sort()
-    assert _ops(graph) == ["nn.softmax", "isnan", "where"]
+    names = _fused(_graph(nan_safe), exclude=frozenset([excluded]))
+    assert names == ["nn.softmax", "isnan", "where"]
