@@ -59,6 +59,12 @@ CASES = {
     "cast to bool": ("Cast", [DATA], {"to": TensorProto.BOOL}),
     "cast to half": ("Cast", [DATA], {"to": TensorProto.FLOAT16}),
     "concat": ("Concat", [DATA, DATA[:, :1]], {"axis": -2}),
+    "constant of a shape": ("ConstantOfShape", [ints(2, 0, 3)], {}),
+    "constant of a value": (
+        "ConstantOfShape",
+        [ints()],
+        {"value": helper.make_tensor("value", TensorProto.INT64, [1], [7])},
+    ),
     "gather a number": ("Gather", [ints(3, 4, 5), np.array(-1)], {}),
     "gather": ("Gather", [DATA, ints([0, 2], [-1, 1])], {"axis": 1}),
     "reshape": ("Reshape", [DATA, ints(0, -1)], {}),

@@ -76,6 +76,13 @@ def _concat(attrs: Mapping, *fields):
     return np.concatenate(fields, attrs["axis"])
 
 
+def _constant_of_shape(attrs: Mapping, shape):
+    import onnx
+
+    value = onnx.numpy_helper.to_array(attrs["value"]) if "value" in attrs else np.float32(0)
+    return np.full(shape.tolist(), value.reshape(()), value.dtype)
+
+
 def _gather(attrs: Mapping, data, indices):
     return np.take(data, indices, attrs.get("axis", 0))
 
@@ -124,6 +131,7 @@ _FUNCTIONS: dict[str, Callable] = {
     "Add": _elementwise(np.add),
     "Cast": _cast,
     "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
     "Gather": _gather,
     "Mul": _elementwise(np.multiply),
     "Reshape": _reshape,

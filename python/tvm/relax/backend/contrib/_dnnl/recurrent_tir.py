@@ -99,6 +99,23 @@ def _state_dtypes(name: str, attrs, operands: Sequence[te.Tensor]) -> list[str]:
     return [each.dtype for each in initial or operands[:1] * (2 if name == LSTM else 1)]
 
 
+class _Vector:
+    """A vector whose index is passed to TVM as a tuple.
+
+    TVM lets C++ raise an error to tell other indices from tuples, and the first error of a process
+    reads the debug information of all libraries.
+    """
+
+    def __init__(self, buffer):
+        self._proxy = T.buffer_proxy(buffer)
+
+    def __getitem__(self, index):
+        return self._proxy[(index,)]
+
+    def __setitem__(self, index, value):
+        self._proxy[(index,)] = value
+
+
 class _Direction:
     """Writes the loops of one direction of a layer.
 
@@ -124,7 +141,7 @@ class _Direction:
     def write(self, n: tirx.Var) -> None:
         """Write the loops for a sequence."""
         gates, scratch, *states = (
-            T.buffer_proxy(T.alloc_buffer((size,), self.dtype, scope="global"))
+            _Vector(T.alloc_buffer((size,), self.dtype, scope="global"))
             for size in (self.bias_rows, self.hidden, *[self.hidden] * len(self.last))
         )
         d = self.direction
@@ -139,7 +156,7 @@ class _Direction:
             if self.lengths is None:
                 self.write_step(gates, states, scratch, at)
             else:
-                with T.If(t < self.lengths[n].astype(t.ty.dtype)):
+                with T.If(t < self.lengths[(n,)].astype(t.ty.dtype)):
                     with T.Then():
                         self.write_step(gates, states, scratch, at)
                     with T.Else():
