@@ -30,7 +30,7 @@ HEADER = [
     "largest\nerror",
 ]
 TIMES = ["ms", "onnxruntime\nms", "OpenVINO\nms"]
-# With --first: of fresh processes that load the library, or compile the file, and the ratios of both
+# With --first: of fresh processes that load the library, or compile the file, each with its ratio
 # to OpenVINO's.
 FIRST = [
     *("first\nanswer ms", "its ratio to\nOpenVINO's"),

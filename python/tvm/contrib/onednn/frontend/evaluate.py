@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Ops of ONNX that fold most often, in NumPy: they move or convert elements.
+"""Ops of ONNX that fold most often, in NumPy: most of them move or convert elements.
 
 Importing the reference implementation of `onnx`, which has all ops, takes longer than folding.
 """
@@ -62,7 +62,11 @@ def evaluate(
 
 
 # The first versions in which ops broadcast, or have inputs where they had attributes.
-_FIRST_OPSETS = {"Add": 7, "Mul": 7, "Reshape": 5, "Slice": 10, "Sub": 7}
+_FIRST_OPSETS = {
+    **dict.fromkeys(("Add", "Equal", "Less", "Mul", "Sub"), 7),
+    "Reshape": 5,
+    "Slice": 10,
+}
 
 
 def _cast(attrs: Mapping, data):
@@ -76,8 +80,25 @@ def _concat(attrs: Mapping, *fields):
     return np.concatenate(fields, attrs["axis"])
 
 
+def _constant_of_shape(attrs: Mapping, shape):
+    import onnx
+
+    value = onnx.numpy_helper.to_array(attrs["value"]) if "value" in attrs else np.float32(0)
+    return np.full(shape.tolist(), value.reshape(()), value.dtype)
+
+
+def _expand(attrs: Mapping, data, shape):
+    return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(shape.tolist()))).copy()
+
+
 def _gather(attrs: Mapping, data, indices):
     return np.take(data, indices, attrs.get("axis", 0))
+
+
+def _range(attrs: Mapping, start, limit, delta):
+    if start.dtype.kind != "i" or not start.dtype == limit.dtype == delta.dtype:
+        raise TypeError
+    return np.arange(start, limit, delta, start.dtype)
 
 
 def _reshape(attrs: Mapping, data, shape):
@@ -112,7 +133,7 @@ def _unsqueeze(attrs: Mapping, data, axes=None):
 
 def _elementwise(function: np.ufunc) -> Callable:
     def evaluate_op(attrs, lhs, rhs):
-        if lhs.dtype != rhs.dtype or lhs.dtype == bool:
+        if lhs.dtype != rhs.dtype or lhs.dtype.kind not in "iuf":
             raise TypeError
         with np.errstate(all="ignore"):
             return function(lhs, rhs)
@@ -124,8 +145,13 @@ _FUNCTIONS: dict[str, Callable] = {
     "Add": _elementwise(np.add),
     "Cast": _cast,
     "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "Equal": _elementwise(np.equal),
+    "Expand": _expand,
     "Gather": _gather,
+    "Less": _elementwise(np.less),
     "Mul": _elementwise(np.multiply),
+    "Range": _range,
     "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _squeeze,

@@ -66,7 +66,7 @@ def _layer(name: str, attrs: SimpleNamespace, operands: list[te.Tensor]) -> list
     """Return the results of a layer as tensors of TE."""
 
     def body(inputs, outputs):
-        inputs, outputs = ([T.buffer_proxy(each) for each in group] for group in (inputs, outputs))
+        inputs, outputs = ([_proxy(each) for each in group] for group in (inputs, outputs))
         with IRBuilder() as ib:
             write_layer(_Builder(), name, attrs, operands, inputs, outputs)
             return ib.get()
@@ -74,6 +74,28 @@ def _layer(name: str, attrs: SimpleNamespace, operands: list[te.Tensor]) -> list
     shapes, dtypes = result_shapes(name, attrs, operands), state_dtypes(name, attrs, operands)
     dtypes = [operands[0].dtype, *dtypes]
     return list(te.extern(shapes, operands, body, name=name.split(".")[-1], dtype=dtypes))
+
+
+class _Vector:
+    """A vector whose index is passed to TVM as a tuple.
+
+    TVM lets C++ raise an error to tell other indices from tuples, and the first error of a process
+    reads the debug information of all libraries.
+    """
+
+    def __init__(self, buffer):
+        self._proxy = T.buffer_proxy(buffer)
+
+    def __getitem__(self, index):
+        return self._proxy[(index,)]
+
+    def __setitem__(self, index, value):
+        self._proxy[(index,)] = value
+
+
+def _proxy(buffer):
+    """Return a buffer that is indexed with what loops have: an index, or a tuple of them."""
+    return _Vector(buffer) if len(buffer.shape) == 1 else T.buffer_proxy(buffer)
 
 
 class _Builder:
@@ -87,7 +109,7 @@ class _Builder:
 
     @staticmethod
     def vector(size, dtype):
-        return T.buffer_proxy(T.alloc_buffer((size,), dtype, scope="global"))
+        return _Vector(T.alloc_buffer((size,), dtype, scope="global"))
 
     @staticmethod
     def choose(condition, then, otherwise):

@@ -56,7 +56,8 @@ def import_model(model) -> tvm.IRModule:
     # TVM prints the operator that it fails for, also if the second way is without an error.
     with contextlib.redirect_stdout(io.StringIO()):
         try:
-            mod = onnx_frontend.from_onnx(model, keep_params_in_input=False)
+            # Not `onnx_frontend.from_onnx`: it serializes all weights, to check the model.
+            mod = onnx_frontend.ONNXGraphImporter({}, "float32").from_onnx(model.graph, opset)
             has_branches = any(node.op_type == "If" for node in model.graph.node)
             if not has_branches and _is_complete(mod["main"]):
                 return mod
