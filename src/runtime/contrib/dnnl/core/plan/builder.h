@@ -237,10 +237,10 @@ class PlanBuilder {
    * \brief The constants of a graph that runs pass to the plan of one with the same ops.
    * \param graph The graph, which need not be that of this builder.
    * \param plan The plan.
-   * \param whole Its constant bytes are increased by theirs.
+   * \param parent Its constant bytes are increased by theirs.
    */
   std::vector<std::shared_ptr<void>> ConstantsFor(const Graph& graph, const Plan& plan,
-                                                  Plan* whole);
+                                                  Plan* parent);
 
   /*! \brief The plan, to be used by nobody else but its runs from now on. */
   std::shared_ptr<const Plan> Finish();

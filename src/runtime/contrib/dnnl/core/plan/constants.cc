@@ -344,7 +344,7 @@ void PlanBuilder::PassConstants() {
 }
 
 std::vector<std::shared_ptr<void>> PlanBuilder::ConstantsFor(const Graph& graph, const Plan& plan,
-                                                             Plan* whole) {
+                                                             Plan* parent) {
   std::vector<std::shared_ptr<void>> constants;
   for (const PassedConstant& passed : plan.passed) {
     const Constant& constant = graph.constants.at(passed.constant);
@@ -359,8 +359,8 @@ std::vector<std::shared_ptr<void>> PlanBuilder::ConstantsFor(const Graph& graph,
       Align(passed.md, owns_constants_, &plan_->buffers[index]);
     }
     const Buffer& buffer = plan_->buffers[index];
-    whole->constant_bytes += buffer.bytes;
-    if (buffer.is_shared) whole->constant_bytes_shared += buffer.bytes;
+    parent->constant_bytes += buffer.bytes;
+    if (buffer.is_shared) parent->constant_bytes_shared += buffer.bytes;
     constants.push_back(buffer.data);
   }
   return constants;

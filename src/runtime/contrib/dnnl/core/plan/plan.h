@@ -117,7 +117,7 @@ struct PassedConstant {
   /*! \brief How it is read. */
   dnnl::memory::desc md;
   size_t bytes;
-  /*! \brief That of the graph that the plan was made of, packed. */
+  /*! \brief That of the graph from which the plan was built, packed. */
   std::shared_ptr<void> data;
 };
 
