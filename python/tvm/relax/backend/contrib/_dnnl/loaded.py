@@ -66,7 +66,6 @@ def machine(library, report: OffloadReport | None = None) -> CompiledModel:
         That of the module it was compiled from.
     """
     main = _Main(library)
-
     # The virtual machine checks the arguments.
     return CompiledModel(library, main, dict.fromkeys(main.parameters()), report)
 
