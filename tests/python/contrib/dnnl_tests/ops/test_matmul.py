@@ -166,8 +166,8 @@ def test_heads_are_written_as_rows(is_interleaved, batch, is_read_twice):
 @pytest.mark.parametrize(
     "op, rows, variant",
     [
-        (relay.nn.dense, 128, "inner_product, weights packed once"),
-        (relay.nn.dense, 129, OF_ROWS_PACKED),
+        (relay.nn.dense, 80, "inner_product, weights packed once"),
+        (relay.nn.dense, 81, OF_ROWS_PACKED),
         (relay.nn.matmul, 20, "inner_product, weights packed once"),
     ],
     ids=["dense", "dense-of-many-rows", "matmul"],
