@@ -34,6 +34,7 @@ from tvm_dnnl._dnnl import loaded
 
 X = rand(2, 8)
 IN_NEW_PROCESS = """
+import sys
 import numpy as np
 import tvm
 import tvm_dnnl
