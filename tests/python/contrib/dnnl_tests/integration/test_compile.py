@@ -78,7 +78,7 @@ def test_passes_of_tvms_compiler_do_not_visit_partitions():
     mod = tvm.IRModule.from_expr(relay.Tuple([one, two]))
     with tvm.transform.PassContext(opt_level=3, instruments=[Ops()]):
         model = dnnl.compile(mod, prune=False)
-    assert ops and ("nn.dense" in ops) != is_json()
+    assert ops and any("nn.dense" in op for op in ops) != is_json()
     wanted = np.maximum(X @ weight.T, 0)
     for result, expected in zip(model(X), [wanted, wanted @ weight[:, :4].T]):
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
