@@ -169,7 +169,7 @@ std::vector<std::string> MeasureSteps(const std::shared_ptr<const Plan>& plan, i
     if (buffer.kind != BufferKind::kArgument || is_passed) continue;
     storage[buffer.argument] = AllocAligned(buffer.bytes);
     addresses[buffer.argument] = storage[buffer.argument].get();
-    std::memset(addresses[buffer.argument], 0, buffer.bytes);
+    if (buffer.bytes > 0) std::memset(addresses[buffer.argument], 0, buffer.bytes);
   }
   Context context(plan);
   context.Run(addresses, nullptr);

@@ -69,9 +69,11 @@ DNNL_VNNI void QuantizeOnVNNI(const float* src, int64_t count, const BlockSizes&
     std::memcpy(&largest, &bits, sizeof(largest));
     const bool is_finite = bits < kInfinity, is_zero = is_finite && largest < kSmallest;
     const __m512 inverse = _mm512_set1_ps(is_finite && !is_zero ? kLargest / largest : 0.f);
+    // NaN has no step. The scale of the block is NaN then, whatever its values.
+    const __mmask16 finite = is_finite ? 0xffff : 0;
     __m512i sums = _mm512_setzero_si512();
     for (int64_t k = 0; k < sizes.block; k += kLanes) {
-      const __m512i steps = _mm512_cvtps_epi32(_mm512_mul_ps(load(k), inverse));
+      const __m512i steps = _mm512_maskz_cvtps_epi32(finite, _mm512_mul_ps(load(k), inverse));
       const __m128i bytes = _mm_shuffle_epi8(_mm512_cvtepi32_epi8(steps), order);
       _mm_storeu_si128(reinterpret_cast<__m128i*>(row.values + first + k), bytes);
       sums = _mm512_add_epi32(sums, steps);
