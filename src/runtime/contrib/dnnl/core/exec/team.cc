@@ -34,7 +34,6 @@
 
 #include <chrono>
 #include <climits>
-#include <ctime>
 
 #include "fork.h"
 
@@ -63,23 +62,6 @@ constexpr uint32_t kRegionsPerCount = 16;
  * counts without one, that they no longer do. A single one happens on quiet machines, too.
  */
 constexpr int kCalmCounts = 64;
-/*!
- * \brief How long a worker runs before it sleeps, and for how long, where it has been preempted.
- *
- * A worker that is preempted within a region delays the primary thread by a time slice of another
- * process. A worker that sleeps before its own time slice ends gives the CPU to that process, and
- * the primary thread computes the next regions alone.
- */
-constexpr std::chrono::microseconds kBurst{500}, kRest{500};
-/*! \brief A burst was preempted if it took this much longer than its time on the CPU. */
-constexpr std::chrono::microseconds kPreempted{500};
-/*! \brief A worker sleeps between bursts if two of this many were preempted, until none is. */
-constexpr int kCalmBursts = 64;
-/*!
- * \brief Two preemptions of the primary thread within `kCrowdedPeriod` mean that its CPU is shared
- * as well. It then needs the workers, which do not sleep between bursts for `kCrowded`.
- */
-constexpr std::chrono::milliseconds kCrowdedPeriod{10}, kCrowded{50};
 /*! \brief How long a thread waits for others to finish before it leaves its CPU to them. */
 constexpr std::chrono::microseconds kFinishSpin{200};
 
@@ -142,48 +124,6 @@ class Affinity {
   cpu_set_t chosen_{};
 };
 
-/*! \brief The time that the calling thread was on a CPU. */
-std::chrono::nanoseconds CPUTime() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
-
-/*! \brief Decides when a worker sleeps to avoid being preempted. */
-class Bursts {
- public:
-  using Clock = std::chrono::steady_clock;
-
-  /*! \brief Begin a burst, in which the thread computes or spins. */
-  void Begin() {
-    begin_ = Clock::now();
-    cpu_begin_ = CPUTime();
-  }
-
-  /*!
-   * \brief After a region, sleep if the burst is over and other processes need the CPU.
-   * \param no_rest_before Until when the primary thread needs the workers.
-   */
-  void End(Clock::time_point no_rest_before) {
-    const Clock::time_point now = Clock::now();
-    if (now - begin_ < kBurst) return;
-    if (now - begin_ - (CPUTime() - cpu_begin_) > kPreempted) {
-      rests_ = rests_ || calm_bursts_ < kCalmBursts;
-      calm_bursts_ = 0;
-    } else if (calm_bursts_ < kCalmBursts && ++calm_bursts_ == kCalmBursts) {
-      rests_ = false;
-    }
-    if (rests_ && now > no_rest_before) std::this_thread::sleep_for(kRest);
-    Begin();
-  }
-
- private:
-  Clock::time_point begin_{};
-  std::chrono::nanoseconds cpu_begin_{};
-  int calm_bursts_{kCalmBursts};
-  bool rests_{false};
-};
-
 }  // namespace
 
 TeamPlace& TeamPlace::OfThread() {
@@ -233,11 +173,6 @@ void Team::LookForPreemption() {
   if (getrusage(RUSAGE_THREAD, &usage) != 0) return;
   if (usage.ru_nivcsw != preemptions_) {
     preemptions_ = usage.ru_nivcsw;
-    const auto now = std::chrono::steady_clock::now();
-    if (now - preempted_at_ < kCrowdedPeriod) {
-      crowded_until_.store(now + kCrowded, std::memory_order_relaxed);
-    }
-    preempted_at_ = now;
     if (calm_counts_ < kCalmCounts) is_contended_.store(true, std::memory_order_relaxed);
     calm_counts_ = 0;
   } else if (calm_counts_ < kCalmCounts && ++calm_counts_ == kCalmCounts) {
@@ -278,7 +213,6 @@ void Team::Barrier() {
 void Team::Work(int worker) {
   pthread_setname_np(pthread_self(), "dnnl-team");
   Affinity affinity;
-  Bursts bursts;
   uint32_t region = 0;
   for (;;) {
     const auto is_new = [&]() { return region_.load(std::memory_order_acquire) != region; };
@@ -288,7 +222,6 @@ void Team::Work(int worker) {
     while (!Spin(spin(), is_new)) {
       sleeps_.store(true);
       if (region_.load() == region) Sleep(&region_, region);
-      bursts.Begin();
     }
     region = region_.load(std::memory_order_acquire);
     if (stops_.load()) return;
@@ -299,7 +232,6 @@ void Team::Work(int worker) {
       const int index = (worker + i) % size;
       if (index > 0 && Claim(index, region)) Compute(index);
     }
-    bursts.End(crowded_until_.load(std::memory_order_relaxed));
   }
 }
 

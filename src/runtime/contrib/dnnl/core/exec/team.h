@@ -25,7 +25,6 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_TEAM_H_
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -109,10 +108,6 @@ class Team {
   /*! \brief How often it was preempted, by the last count, and the counts since it last was. */
   int64_t preemptions_{0};
   int calm_counts_;
-  /*! \brief When it was, by the last count that said so. */
-  std::chrono::steady_clock::time_point preempted_at_{};
-  /*! \brief Until when the workers do not sleep between bursts. */
-  std::atomic<std::chrono::steady_clock::time_point> crowded_until_{};
   /*! \brief Indices that are not done, and a bit that is set when the primary thread sleeps. */
   alignas(128) std::atomic<uint32_t> unfinished_{0};
   alignas(128) std::atomic<uint32_t> arrived_{0};
