@@ -22,11 +22,9 @@
  * \brief Graphs of equal layers, of which a call of a new size plans one.
  */
 #include <algorithm>
-#include <atomic>
 #include <map>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/plan/stages.h"
@@ -222,23 +220,8 @@ TEST(DNNLLayers, AreUsableAfterASizeThatFails) {
 }
 
 TEST(DNNLLayers, RunConcurrently) {
-  const Graph graph = LayersGraph();
-  PlanCacheLimits limits;
-  limits.plans = 2;
-  GraphRunner runner("main", limits);
-  runner.Init(graph);
-  std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&, thread]() {
-      for (int i = 0; i < 8; ++i) {
-        const int64_t rows = 1 + (i + thread) % 3 * 17, past = i % 2 * 5;
-        if (!RunsRight(graph, &runner, Dims(rows, past), thread)) ++wrong;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
+  const auto dims_of = [](int thread, int i) { return Dims(1 + (i + thread) % 3 * 17, i % 2 * 5); };
+  EXPECT_TRUE(RunsRightConcurrently(LayersGraph(), /*max_plans=*/2, /*runs=*/8, dims_of));
 }
 
 TEST(DNNLLayers, AreDescribed) {

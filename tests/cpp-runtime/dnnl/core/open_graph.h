@@ -24,11 +24,13 @@
 #ifndef TESTS_CPP_RUNTIME_DNNL_CORE_OPEN_GRAPH_H_
 #define TESTS_CPP_RUNTIME_DNNL_CORE_OPEN_GRAPH_H_
 
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -146,6 +148,29 @@ inline bool RunsRight(const Graph& graph, GraphRunner* runner, const std::vector
   }
   runner->Run(tensors.size(), [&](size_t i) { return &tensors[i]; });
   return IsNear(call.values, expected);
+}
+
+/*!
+ * \brief Whether four threads get right results of one runner, which keeps few plans.
+ * \param dims_of The open dimensions of a thread's run, by the numbers of both.
+ */
+template <typename DimsOf>
+bool RunsRightConcurrently(const Graph& graph, int max_plans, int runs, const DimsOf& dims_of) {
+  PlanCacheLimits limits;
+  limits.plans = max_plans;
+  GraphRunner runner("main", limits);
+  runner.Init(graph);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread]() {
+      for (int i = 0; i < runs; ++i) {
+        if (!RunsRight(graph, &runner, dims_of(thread, i), thread)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return wrong == 0;
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

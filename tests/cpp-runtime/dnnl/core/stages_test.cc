@@ -24,11 +24,9 @@
 #include "src/runtime/contrib/dnnl/core/plan/stages.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -211,22 +209,8 @@ TEST(DNNLStages, SpreadNaNAsPrimitivesDo) {
 }
 
 TEST(DNNLStages, RunConcurrently) {
-  const Graph graph = DecoderGraph();
-  PlanCacheLimits limits;
-  limits.plans = 3;
-  GraphRunner runner("main", limits);
-  runner.Init(graph);
-  std::atomic<int> wrong{0};
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&, thread]() {
-      for (int i = 0; i < 12; ++i) {
-        if (!RunsRight(graph, &runner, Dims(1, 1 + (i * 5 + thread * 3) % 17), thread)) ++wrong;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
+  const auto dims_of = [](int thread, int i) { return Dims(1, 1 + (i * 5 + thread * 3) % 17); };
+  EXPECT_TRUE(RunsRightConcurrently(DecoderGraph(), /*max_plans=*/3, /*runs=*/12, dims_of));
 }
 
 /*! \brief The bytes of plans and runs that a runner has, by its description. */

@@ -45,19 +45,16 @@ namespace {
 constexpr int64_t kPanelBytes = 1 << 20;
 
 /*! \brief A node's sizes: rows of data by channels of blocks. */
-struct Sizes {
-  int64_t rows, summed, channels, blocks, block;
-  int bits;
+struct Sizes : BlockSizes {
+  int64_t rows, summed, channels;
 
-  int64_t padded() const { return blocks * block; }
-  BlockSizes in_blocks() const { return {bits, block, blocks}; }
   /*! \brief The channels of a panel. */
   int64_t panel() const {
     const int64_t most = kPanelBytes / (padded() * static_cast<int64_t>(sizeof(float)));
     return std::min(channels, std::max<int64_t>(16, most / 16 * 16));
   }
   /*! \brief The channels that a thread reads at least: 64 KB. */
-  int64_t grain() const { return std::max<int64_t>(1, 65536 / in_blocks().weight_bytes()); }
+  int64_t grain() const { return std::max<int64_t>(1, 65536 / weight_bytes()); }
   bool has_few_rows() const { return rows <= kMostRows; }
   /*! \brief Whether data is packed into panels of rows; else oneDNN's sgemm reads it. */
   bool packs_data() const {
@@ -71,23 +68,16 @@ struct Sizes {
 /*! \brief The addresses of a run. */
 struct Addresses {
   const float* data;
-  const uint8_t* values;
-  const float* scales;
-  const uint8_t* zero_points;
+  BlockRow weight;
   float *arranged, *sums, *panel, *packed;
   float* dst;
-
-  BlockRow Channel(const Sizes& s, int64_t n) const {
-    return {values + n * s.padded() * s.bits / 8, scales + n * s.blocks,
-            zero_points == nullptr ? nullptr : zero_points + n * s.blocks};
-  }
 };
 
 /*! \brief Multiply few rows: the weights are read once, as they are. */
 void RunFewRows(const Sizes& s, const Addresses& a) {
   ParallelFor(s.channels, s.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      MultiplyBlocks(a.Channel(s, n), s.bits, s.block, s.blocks, a.arranged, a.sums, s.rows,
+      MultiplyBlocks(s.Channel(a.weight, n), s.bits, s.block, s.blocks, a.arranged, a.sums, s.rows,
                      a.dst + n, s.channels);
     }
   });
@@ -96,7 +86,8 @@ void RunFewRows(const Sizes& s, const Addresses& a) {
 /*! \brief Dequantize some channels of a panel that begins at channel `first`. */
 void Dequantize(const Sizes& s, const Addresses& a, int64_t first, int64_t begin, int64_t end) {
   for (int64_t n = begin; n < end; ++n) {
-    DequantizeBlocks(a.Channel(s, first + n), s.bits, s.block, s.blocks, a.panel + n * s.padded());
+    DequantizeBlocks(s.Channel(a.weight, first + n), s.bits, s.block, s.blocks,
+                     a.panel + n * s.padded());
   }
 }
 
@@ -164,19 +155,18 @@ constexpr int64_t kInt8Level = 4;
 std::vector<Tensor> QuantizeRows(const NodeReader& node, PlanBuilder* plan, const Sizes& s,
                                  const Tensor& data) {
   using Type = dnnl::memory::data_type;
-  const BlockSizes blocks = s.in_blocks();
   const std::string kind = "int8_" + std::to_string(s.bits) + "_" + std::to_string(s.block);
   return plan->Derived(data, kind, [&]() {
-    const Tensor values = plan->NewTensor(PlainDesc({s.rows, blocks.row_bytes()}, Type::s8));
+    const Tensor values = plan->NewTensor(PlainDesc({s.rows, s.row_bytes()}, Type::s8));
     const Tensor scales = plan->NewTensor(PlainDesc({s.rows, s.blocks}, Type::f32));
     const Tensor shifts = plan->NewTensor(PlainDesc({s.rows, s.blocks}, Type::f32));
-    const auto run = [s, blocks](void* const* at) {
+    const auto run = [s](void* const* at) {
       const auto* src = static_cast<const float*>(at[0]);
       const Int8Rows to = {static_cast<int8_t*>(at[1]), static_cast<float*>(at[2]),
                            static_cast<float*>(at[3])};
       ParallelFor(s.rows, 16, [&](int64_t begin, int64_t end) {
         for (int64_t m = begin; m < end; ++m) {
-          QuantizeBlocks(src + m * s.summed, s.summed, blocks, to.Row(blocks, m));
+          QuantizeBlocks(src + m * s.summed, s.summed, s, to.Row(s, m));
         }
       });
     };
@@ -191,30 +181,27 @@ std::vector<Tensor> QuantizeRows(const NodeReader& node, PlanBuilder* plan, cons
 
 /*! \brief Multiply rows in int8. One row reads each channel as it is. */
 void RunInt8(const Sizes& s, const BlockRow& weight, const Int8Rows& data, float* dst) {
-  const BlockSizes blocks = s.in_blocks();
   if (s.rows == 1) {
     ParallelFor(s.channels, s.grain(), [&](int64_t begin, int64_t end) {
-      MultiplyInt8Row(blocks.Channel(weight, begin), end - begin, blocks, data, dst + begin);
+      MultiplyInt8Row(s.Channel(weight, begin), end - begin, s, data, dst + begin);
     });
     return;
   }
   ParallelFor((s.channels + kInt8Channels - 1) / kInt8Channels, 1, [&](int64_t i, int64_t end) {
     for (; i < end; ++i) {
       const int64_t n = i * kInt8Channels;
-      MultiplyInt8Rows(blocks.Channel(weight, n), std::min(kInt8Channels, s.channels - n), blocks,
-                       data, s.rows, dst + n, s.channels);
+      MultiplyInt8Rows(s.Channel(weight, n), std::min(kInt8Channels, s.channels - n), s, data,
+                       s.rows, dst + n, s.channels);
     }
   });
 }
 
 Sizes ReadSizes(const NodeReader& node, const Dims& data, const Dims& scales) {
   const int64_t summed = data.back();
-  return {NumElements(data) / summed,
+  return {{static_cast<int>(node.Get<int64_t>("bits")), node.Get<int64_t>("block_size"), scales[1]},
+          NumElements(data) / summed,
           summed,
-          scales[0],
-          scales[1],
-          node.Get<int64_t>("block_size"),
-          static_cast<int>(node.Get<int64_t>("bits"))};
+          scales[0]};
 }
 
 /*! \brief Emit a matmul in int8. \param operands As of the node, the last one may be undefined. */
@@ -306,15 +293,15 @@ void LowerBlockQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
   const auto run = [sizes, arranged, sums, panel, order,
                     has_zeros = zero_points.defined()](void* const* at) {
     auto* const floats = static_cast<float*>(at[4]);
-    const Addresses addresses = {static_cast<const float*>(at[0]),
-                                 static_cast<const uint8_t*>(at[1]),
-                                 static_cast<const float*>(at[2]),
-                                 has_zeros ? static_cast<const uint8_t*>(at[5]) : nullptr,
-                                 floats,
-                                 floats + arranged,
-                                 floats + arranged + sums,
-                                 floats + arranged + sums + panel,
-                                 static_cast<float*>(at[3])};
+    const Addresses addresses = {
+        static_cast<const float*>(at[0]),
+        {static_cast<const uint8_t*>(at[1]), static_cast<const float*>(at[2]),
+         has_zeros ? static_cast<const uint8_t*>(at[5]) : nullptr},
+        floats,
+        floats + arranged,
+        floats + arranged + sums,
+        floats + arranged + sums + panel,
+        static_cast<float*>(at[3])};
     if (order->empty()) {
       Run(sizes, addresses);
     } else {

@@ -121,6 +121,12 @@ bool IsSameOwner(const std::weak_ptr<void>& known, const std::shared_ptr<void>& 
   return !known.owner_before(other) && !other.owner_before(known);
 }
 
+/*! \brief Add a constant to those of a plan, for its description. */
+void Count(const Buffer& constant, Plan* plan) {
+  plan->constant_bytes += constant.bytes;
+  if (constant.is_shared) plan->constant_bytes_shared += constant.bytes;
+}
+
 }  // namespace
 
 SharedConstants* SharedConstants::Global() {
@@ -334,8 +340,7 @@ void PlanBuilder::PassConstants() {
     Buffer& buffer = plan_->buffers[plan_->Locate(tensor.buffer).first];
     if (!is_passed(buffer)) continue;
     Align(tensor.md, owns_constants_, &buffer);
-    plan_->constant_bytes += buffer.bytes;
-    if (buffer.is_shared) plan_->constant_bytes_shared += buffer.bytes;
+    Count(buffer, plan_.get());
     buffer.kind = BufferKind::kArgument;
     buffer.argument = static_cast<int>(plan_->arguments.size() + plan_->passed.size());
     plan_->passed.push_back({buffer.constant, buffer.packing, tensor.md, buffer.bytes,
@@ -359,8 +364,7 @@ std::vector<std::shared_ptr<void>> PlanBuilder::ConstantsFor(const Graph& graph,
       Align(passed.md, owns_constants_, &plan_->buffers[index]);
     }
     const Buffer& buffer = plan_->buffers[index];
-    parent->constant_bytes += buffer.bytes;
-    if (buffer.is_shared) parent->constant_bytes_shared += buffer.bytes;
+    Count(buffer, parent);
     constants.push_back(buffer.data);
   }
   return constants;
@@ -383,8 +387,7 @@ void PlanBuilder::FinishConstants() {
       continue;
     }
     if (owns_constants_ && !buffer.is_shared) Share(&buffer);
-    plan_->constant_bytes += buffer.bytes;
-    if (buffer.is_shared) plan_->constant_bytes_shared += buffer.bytes;
+    Count(buffer, plan_.get());
   }
 }
 
