@@ -25,13 +25,13 @@ from __future__ import annotations
 import numpy as np
 from tvm.contrib.onednn.frontend.layer_weights import (
     ACTIVATIONS,
-    DEFAULT_ACTIVATIONS,
     dequantized,
     has_parameters,
     int8_weight,
     ordered,
     summed_bias,
 )
+from tvm.contrib.onednn.policy.rules.recurrent import states_of
 
 from .. import expr as _expr
 from .. import op as _op
@@ -73,14 +73,16 @@ def one_op(name, inputs, attrs, refuse, quantized=None):
         refuse(f"hidden_size={attrs['hidden_size']}, where R has {hidden} columns,")
     if count != 1 + (directions == "bidirectional"):
         refuse(f"direction={directions} with weights of {count}")
-    operands = [inputs[0], *(_expr.const(ordered(name, each), dtype) for each in weights)]
-    parameters = []
-    for k, each in enumerate(quantized or ()):
+    operands, parameters = [inputs[0]], []
+    for each in quantized or ():
         weight, scale, zero_point = int8_weight(name, *each)
-        operands[1 + k] = _expr.const(weight, "int8")
+        operands.append(_expr.const(weight, "int8"))
         parameters += [_expr.const(scale, "float32"), _expr.const(zero_point, "int32")]
+    if not quantized:
+        operands += [_expr.const(ordered(name, each), dtype) for each in weights]
     operands.append(_expr.const(summed_bias(name, bias, count, hidden, linear), "float32"))
-    initial = _initial_states(inputs, 1 + (name == "LSTM"), is_batch_first)
+    table_op = f"dnnl.{name.lower()}"
+    initial = _initial_states(inputs, states_of(table_op), is_batch_first)
     lengths = _lengths(inputs, is_batch_first, refuse)
     layer = {"direction": directions, "batch_first": is_batch_first}
     layer.update(has_initial_state=bool(initial))
@@ -88,10 +90,8 @@ def one_op(name, inputs, attrs, refuse, quantized=None):
     layer.update({"activation": _activations(name, attrs)[0]} if name == "RNN" else {})
     layer.update({"has_lengths": True} if lengths else {})
     operands += [*initial, *lengths, *parameters]
-    results = _expr.TupleWrapper(
-        layer_call(f"dnnl.{name.lower()}", operands, layer), 2 + (name == "LSTM")
-    )
-    y, *states = results
+    results = layer_call(table_op, operands, layer)
+    y, *states = _expr.TupleWrapper(results, 1 + states_of(table_op))
     axis = 2 if is_batch_first else 1
     if count == 1:
         y = _op.expand_dims(y, axis)
@@ -139,7 +139,7 @@ def _direction(attrs) -> str:
 def _activations(name: str, attrs) -> tuple[str, ...]:
     """Return the activations of one direction; those of both, if they differ."""
     given = tuple(each.decode().lower() for each in attrs.get("activations", ()))
-    default = DEFAULT_ACTIVATIONS[name]
+    default = ACTIVATIONS[name][0]
     first = given[: len(default)]
     return first if given and given in (first, first * 2) else given or default
 

@@ -28,7 +28,15 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Protocol
 
-from ..policy.rules.recurrent import DIRECTIONS, GATES, GRU, LSTM, has_lengths, state_operands
+from ..policy.rules.recurrent import (
+    DIRECTIONS,
+    GATES,
+    GRU,
+    LSTM,
+    has_lengths,
+    state_operands,
+    states_of,
+)
 
 
 class Builder(Protocol):
@@ -76,7 +84,7 @@ def result_shapes(name: str, attrs, tensors: Sequence) -> list[tuple]:
 def state_dtypes(name: str, attrs, operands: Sequence) -> list[str]:
     """Return the types of the last states: those of the initial ones."""
     initial = state_operands(name, attrs, operands)
-    return [each.dtype for each in initial or operands[:1] * (2 if name == LSTM else 1)]
+    return [each.dtype for each in initial or operands[:1] * states_of(name)]
 
 
 class Direction:

@@ -23,12 +23,8 @@ import numpy as np
 #: Where ONNX has each gate of oneDNN's order: it has i, o, f, c of an LSTM and z, r, h of a GRU.
 _ORDERS = {"LSTM": [0, 2, 3, 1], "GRU": [0, 1, 2], "RNN": [0]}
 
-#: By op: the activations of one direction without an attribute, and those that oneDNN has.
-DEFAULT_ACTIVATIONS = {
-    "LSTM": ("sigmoid", "tanh", "tanh"),
-    "GRU": ("sigmoid", "tanh"),
-    "RNN": ("tanh",),
-}
+#: By op: the activations of one direction that oneDNN has; the first are those of a node without
+#: the attribute.
 ACTIVATIONS = {
     "LSTM": [("sigmoid", "tanh", "tanh")],
     "GRU": [("sigmoid", "tanh")],

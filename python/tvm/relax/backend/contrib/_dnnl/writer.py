@@ -94,7 +94,7 @@ class FunctionWriter:
             )
             self._body.bindings = []
         result = self._graph.nodes[-1]
-        body = substituted_result(result, self._body)
+        body = substituted(result.origin.native.value, self._inside(result))
         if self._body.bindings:
             blocks.append(relax.BindingBlock(self._body.bindings))
         return relax.Function(
@@ -277,13 +277,6 @@ class FunctionWriter:
         attrs = {"Composite": name, KERNEL: json.dumps(node)}
         result = body.known[self._graph.nodes[i]]
         return args, *_new_function(params, body.bindings, result, attrs)
-
-
-def substituted_result(node: Node, body: Body) -> relax.Expr:
-    """Return what a function returns."""
-    origin = node.origin
-    inside = ExprDict(zip(origin.native.leaves, map(body.read, origin.operands)))
-    return substituted(origin.native.value, inside)
 
 
 def _own_var(node: Node) -> relax.Var | None:

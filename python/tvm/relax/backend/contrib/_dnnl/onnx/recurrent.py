@@ -23,11 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.contrib.onednn.frontend.layer_weights import (
-    DEFAULT_ACTIVATIONS,
-    dequantized,
-    has_parameters,
-)
+from tvm.contrib.onednn.frontend.layer_weights import ACTIVATIONS, dequantized, has_parameters
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_constant
 
 from ..reading import is_constant, is_same, number, value_of
@@ -213,7 +209,7 @@ def read_layer(op, bb, inputs, attr, params, quantized=None) -> RecurrentLayer:
         steps=steps,
         batch=batch,
         time_axis=time_axis,
-        activations=read_activations(attr, DEFAULT_ACTIVATIONS[op], count, reader.refuse),
+        activations=read_activations(attr, ACTIVATIONS[op][0], count, reader.refuse),
         data=inputs[0],
         weight=weight,
         recurrent_weight=recurrent_weight,
