@@ -34,12 +34,15 @@
 
 #include <chrono>
 #include <climits>
+#include <ctime>
 
 #include "fork.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /*!
  * \brief How long a worker waits for the next region before it sleeps.
@@ -62,6 +65,28 @@ constexpr uint32_t kRegionsPerCount = 16;
  * counts without one, that they no longer do. A single one happens on quiet machines, too.
  */
 constexpr int kCalmCounts = 64;
+/*!
+ * \brief How long a worker runs before it sleeps, and for how long, where another process computes.
+ *
+ * A worker that is preempted within a region delays the primary thread by a time slice of another
+ * process. A worker that sleeps before its own time slice ends gives the CPU to that process, and
+ * the primary thread computes the next regions alone.
+ */
+constexpr std::chrono::microseconds kBurst{500}, kRest{500};
+/*!
+ * \brief Workers sleep between bursts for `kRests` once others had their CPU for at least
+ * `kLostShare` of `kWindow`, in which they ran or waited for the CPU.
+ *
+ * A process that computes takes half of it. The threads of another runtime that spin after a run,
+ * for a millisecond or two, take less, and so does work that takes little time.
+ */
+constexpr std::chrono::milliseconds kWindow{16}, kRests{200};
+constexpr double kLostShare = 0.4;
+/*!
+ * \brief Two preemptions of the primary thread within `kCrowdedPeriod` mean that its CPU is shared
+ * as well. It then needs the workers, which do not sleep between bursts for `kCrowded`.
+ */
+constexpr std::chrono::milliseconds kCrowdedPeriod{10}, kCrowded{50};
 /*! \brief How long a thread waits for others to finish before it leaves its CPU to them. */
 constexpr std::chrono::microseconds kFinishSpin{200};
 
@@ -81,7 +106,6 @@ template <typename Condition>
 bool Spin(std::chrono::microseconds time, const Condition& condition) {
   // The clock is asked for seldom: it takes as long as some pauses.
   constexpr int kPauses = 16;
-  using Clock = std::chrono::steady_clock;
   Clock::time_point end{};
   do {
     for (int i = 0; i < kPauses; ++i) {
@@ -93,9 +117,14 @@ bool Spin(std::chrono::microseconds time, const Condition& condition) {
   return false;
 }
 
+/*! \brief How long the calling thread has slept in its burst, see `Bursts`. */
+thread_local std::chrono::nanoseconds slept{};
+
 /*! \brief Sleep unless, or until, a word is another one than `value`; may return at any time. */
 void Sleep(std::atomic<uint32_t>* word, uint32_t value) {
+  const Clock::time_point begin = Clock::now();
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+  slept += Clock::now() - begin;
 }
 
 void Wake(std::atomic<uint32_t>* word) {
@@ -122,6 +151,55 @@ class Affinity {
  private:
   cpu_set_t allowed_{};
   cpu_set_t chosen_{};
+};
+
+/*! \brief The time that the calling thread was on a CPU. */
+std::chrono::nanoseconds CPUTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+/*! \brief Decides when a worker sleeps to avoid being preempted. */
+class Bursts {
+ public:
+  Bursts() { Begin(); }
+
+  /*! \brief Begin a burst, in which the thread computes or spins. */
+  void Begin() {
+    begin_ = Clock::now();
+    cpu_begin_ = CPUTime();
+    slept = {};
+  }
+
+  /*!
+   * \brief After a region, sleep if the burst is over and another process needs the CPU.
+   * \param no_rest_before Until when the primary thread needs the workers.
+   */
+  void End(Clock::time_point no_rest_before) {
+    const Clock::time_point now = Clock::now();
+    if (now - begin_ < kBurst) return;
+    if (now >= rests_until_) {
+      const Seconds time = now - begin_ - slept;
+      time_ += time;
+      lost_ += time - (CPUTime() - cpu_begin_);
+      if (time_ >= kWindow) {
+        if (lost_ >= kLostShare * time_) rests_until_ = now + kRests;
+        // What was long ago counts less and less.
+        time_ /= 2;
+        lost_ /= 2;
+      }
+    }
+    if (now < rests_until_ && now > no_rest_before) std::this_thread::sleep_for(kRest);
+    Begin();
+  }
+
+ private:
+  using Seconds = std::chrono::duration<double>;
+
+  Clock::time_point begin_{}, rests_until_{};
+  std::chrono::nanoseconds cpu_begin_{};
+  Seconds time_{}, lost_{};
 };
 
 }  // namespace
@@ -173,6 +251,11 @@ void Team::LookForPreemption() {
   if (getrusage(RUSAGE_THREAD, &usage) != 0) return;
   if (usage.ru_nivcsw != preemptions_) {
     preemptions_ = usage.ru_nivcsw;
+    const Clock::time_point now = Clock::now();
+    if (now - preempted_at_ < kCrowdedPeriod) {
+      crowded_until_.store(now + kCrowded, std::memory_order_relaxed);
+    }
+    preempted_at_ = now;
     if (calm_counts_ < kCalmCounts) is_contended_.store(true, std::memory_order_relaxed);
     calm_counts_ = 0;
   } else if (calm_counts_ < kCalmCounts && ++calm_counts_ == kCalmCounts) {
@@ -213,6 +296,7 @@ void Team::Barrier() {
 void Team::Work(int worker) {
   pthread_setname_np(pthread_self(), "dnnl-team");
   Affinity affinity;
+  Bursts bursts;
   uint32_t region = 0;
   for (;;) {
     const auto is_new = [&]() { return region_.load(std::memory_order_acquire) != region; };
@@ -222,6 +306,7 @@ void Team::Work(int worker) {
     while (!Spin(spin(), is_new)) {
       sleeps_.store(true);
       if (region_.load() == region) Sleep(&region_, region);
+      bursts.Begin();
     }
     region = region_.load(std::memory_order_acquire);
     if (stops_.load()) return;
@@ -232,6 +317,7 @@ void Team::Work(int worker) {
       const int index = (worker + i) % size;
       if (index > 0 && Claim(index, region)) Compute(index);
     }
+    bursts.End(crowded_until_.load(std::memory_order_relaxed));
   }
 }
 

@@ -25,6 +25,7 @@
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_EXEC_TEAM_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -45,7 +46,8 @@ namespace tvm::runtime::contrib::dnnl_backend {
  *
  * A worker stays off the CPU of the primary thread: there it could only take turns with it. Where
  * the primary thread is preempted again and again, workers sleep at once, and the scheduler moves
- * other processes to the CPUs that this leaves idle.
+ * other processes to the CPUs that this leaves idle. Where a worker is, it sleeps now and then, so
+ * that other processes have its CPU between regions and not within one.
  *
  * Indices may wait for each other in a barrier: there are as many threads as indices, so one that
  * nobody has come for yet finds a thread.
@@ -108,6 +110,10 @@ class Team {
   /*! \brief How often it was preempted, by the last count, and the counts since it last was. */
   int64_t preemptions_{0};
   int calm_counts_;
+  /*! \brief When it was, by the last count that said so. */
+  std::chrono::steady_clock::time_point preempted_at_{};
+  /*! \brief Until when the workers do not sleep between bursts. */
+  std::atomic<std::chrono::steady_clock::time_point> crowded_until_{};
   /*! \brief Indices that are not done, and a bit that is set when the primary thread sleeps. */
   alignas(128) std::atomic<uint32_t> unfinished_{0};
   alignas(128) std::atomic<uint32_t> arrived_{0};
