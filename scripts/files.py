@@ -69,18 +69,7 @@ def is_source(path):
 
 
 def digest(*parts):
-    """Return one hash for values and files.
-
-    Parameters
-    ----------
-    parts : Path, or anything with a text form
-        A path stands for its content. A missing file has a hash of its own.
-
-    Returns
-    -------
-    str
-        Hexadecimal digest.
-    """
+    """Return one hash for values and files: a path stands for its content, or for having none."""
     state = hashlib.sha256()
     for part in parts:
         _feed(state, part)

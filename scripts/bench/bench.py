@@ -154,15 +154,7 @@ def chosen_models(args):
 
 
 def chosen_backends(args, relax_rows):
-    """Return what is measured, ours first.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The options.
-    relax_rows : dict of str to peers.Backend
-        Those of the plug-in for Relax; empty without --relax.
-    """
+    """Return what is measured, ours first. `relax_rows` are those of the plug-in, by name."""
     from scripts.bench import codegens, open_dims, peers, relax, throughput
 
     known, always = peers.BACKENDS, [peers.OURS]

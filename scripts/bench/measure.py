@@ -21,15 +21,7 @@ REST = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Summary of samples, in milliseconds.
-
-    Attributes
-    ----------
-    median, low, high : float
-        The 50th, 10th and 90th percentile.
-    count : int
-        The number of samples.
-    """
+    """Summary of samples, in milliseconds: the 50th, 10th and 90th percentile, and how many."""
 
     median: float
     low: float
@@ -47,23 +39,9 @@ class Timing:
 
 
 def sample(call, repeat, warmup=3, budget=None):
-    """Time calls of a function.
+    """Time `repeat` calls of a function, after `warmup` calls; return the seconds of each.
 
-    Parameters
-    ----------
-    call : callable
-        What to time, without arguments.
-    repeat : int
-        So many calls are timed.
-    warmup : int
-        So many calls go before.
-    budget : float, optional
-        Seconds after which no further call is timed. One is timed in any case.
-
-    Returns
-    -------
-    list of float
-        The seconds of each call.
+    After `budget` seconds no further call is timed, but one is in any case.
     """
     for _ in range(warmup):
         call()
@@ -80,13 +58,7 @@ def sample(call, repeat, warmup=3, budget=None):
 
 
 def sample_rounds(calls, repeat, warmup=1):
-    """Time functions one after the other, in rounds.
-
-    Returns
-    -------
-    list of tuple of float
-        The seconds of each function, for each of `repeat` rounds.
-    """
+    """Time functions one after the other, in rounds; return a tuple of seconds for each round."""
 
     def timed(call):
         start = time.perf_counter()

@@ -27,15 +27,6 @@ class Model:
         What oneDNN computes in; None for TVM without oneDNN.
     constants : dict of str to number
         Values of inputs that are constants of the compiled model.
-
-    Attributes
-    ----------
-    facts : dict of str to int
-        The ops, those on oneDNN, and the partitions.
-    partitions : list of tvm.runtime.Module
-        Those on oneDNN.
-    load_seconds : float
-        What it took to load the compiled model, with no primitive of oneDNN in its cache.
     """
 
     def __init__(self, path, shapes, cpu, precision, constants=()):
@@ -116,17 +107,7 @@ def primitives(key, function, repeat):
 def sample(runs, repeat, warmup):
     """Time rounds of runs, once the threads of other processes sleep.
 
-    Parameters
-    ----------
-    runs : list of (str, dict)
-        The runs of a round: the key of a model and inputs by name.
-    repeat, warmup : int
-        The rounds that are timed, and those before them.
-
-    Returns
-    -------
-    list of tuple of float
-        The seconds of each run of each round.
+    A run is the key of a model with inputs by name. Return the seconds of each run of each round.
     """
     calls = [_MODELS[key].call(inputs) for key, inputs in runs]
     time.sleep(measure.REST)

@@ -61,14 +61,8 @@ _PROCESSES = [
 class Metric:
     """One thing that is measured of each runtime.
 
-    Attributes
-    ----------
-    title : str
-        What the table calls it.
-    tokens : int
-        The tokens that one sample is the time of.
-    rounds : dict of str to list of list of float
-        By runtime, for each round the samples in seconds.
+    `tokens`: the tokens that one sample is the time of. `rounds`: the samples in seconds, by
+    runtime and round.
     """
 
     title: str
@@ -120,20 +114,9 @@ def _start(name):
 
 
 def _turns(workers, title, tokens, run, rounds, note):
-    """Measure something of each runtime in turns.
+    """Measure something of each runtime in turns; return the Metric.
 
-    Parameters
-    ----------
-    workers : dict of str to Worker
-        The runtimes.
-    title, tokens
-        As in `Metric`.
-    run : callable
-        Accepts a runtime's name, its worker and the number of the round; returns samples.
-    rounds : int
-        How many.
-    note : callable
-        Is told the round that runs.
+    `run` accepts a runtime's name, its worker and the number of the round, and returns samples.
     """
     done = {name: 0 for name in workers}
 
@@ -272,13 +255,7 @@ def _load(names, paths, config, precision, plan, threads, stack, console):
 
 
 class _Reference:
-    """The tokens and logits of onnxruntime in float32.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Where the logits go.
-    """
+    """The tokens and logits of onnxruntime in float32; `path` is where the logits go."""
 
     def __init__(self, path):
         self.path, self.tokens = str(path), None
