@@ -18,13 +18,11 @@ MODEL.onnx is a file of your own, in the place of the models that are here.
 
 import contextlib
 import functools
-import json
 
 from scripts import options
 from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import write_atomically
 
 # The precisions that are measured when none is named.
 PRECISIONS = ("float32", "bfloat16", "int8")
@@ -240,8 +238,7 @@ def main(args):
             heading += f" and {versions['relax']['tvm']}"
         backends = chosen_backends(args, relax_rows)
         labels, measured = compare(models, precisions, backends, args, console)
-    host = measure.host()
-    print(f"\n{heading}, {host['cpu']}, {args.threads} threads")
+    print(f"\n{heading}, {measure.host()['cpu']}, {args.threads} threads")
     print(f"{note}\n" if note else "")
     first = (
         f"busy processes: {args.busy}" if args.busy else "model" if args.open_dims else "batch 1"
@@ -252,8 +249,5 @@ def main(args):
         print("* the precision that this runtime chooses by itself on this CPU")
     if args.plot:
         plot.backends(labels, measured, args.plot, f"{first}, {args.threads} threads")
-    if args.json:
-        figures = {"format": FORMAT, "host": host, "versions": versions, "threads": args.threads}
-        figures.update(repeat=args.repeat, note=note, rows=measured)
-        write_atomically(args.json, json.dumps(figures, indent=1) + "\n")
+    measure.save(args, FORMAT, versions=versions, repeat=args.repeat, note=note, rows=measured)
     return 0

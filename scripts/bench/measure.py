@@ -4,6 +4,7 @@
 import contextlib
 import ctypes
 import dataclasses
+import json
 import os
 import platform
 import statistics
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 
+from scripts.files import write_atomically
 from scripts.options import cpus
 
 # So many times each backend takes its turn: a slow spell of the machine then hits them all.
@@ -131,6 +133,19 @@ def host():
     except OSError:
         pass
     return {"cpu": name, "cpus": cpus(), "system": platform.platform()}
+
+
+def stages(times):
+    """Return the seconds of the import, the partitioning and the build between four times."""
+    pairs = zip(("import", "partition", "build"), zip(times, times[1:]))
+    return {stage: end - begin for stage, (begin, end) in pairs}
+
+
+def save(args, kind, **figures):
+    """Write figures to the file that --json names, if it does, with the format `kind`."""
+    if args.json:
+        content = {"format": kind, "host": host(), "threads": args.threads, **figures}
+        write_atomically(args.json, json.dumps(content, indent=1) + "\n")
 
 
 def resident_megabytes():

@@ -11,7 +11,6 @@ is not counted.
 
 import contextlib
 import dataclasses
-import json
 import statistics
 import tempfile
 from pathlib import Path
@@ -21,7 +20,6 @@ from scripts.bench import measure, rows
 from scripts.bench.worker import Worker
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import write_atomically
 from scripts.layout import Layout, PluginLayout
 
 OURS, REFERENCE = "relax", "onnxruntime"
@@ -320,9 +318,7 @@ def main(args):
                 print(f"{RUNTIMES[name]}, not measured: {reason}")
             figures += own
             processes[precision], why[precision] = facts, reasons
-    if args.json:
-        content = {"format": FORMAT, "host": host, "versions": versions, "threads": args.threads}
-        content.update(plan=dataclasses.asdict(plan), note=note, rows=figures)
-        content.update(processes=processes, not_measured=why)
-        write_atomically(args.json, json.dumps(content, indent=1) + "\n")
+    facts = {"versions": versions, "plan": dataclasses.asdict(plan), "note": note}
+    more = {"rows": figures, "processes": processes, "not_measured": why}
+    measure.save(args, FORMAT, **facts, **more)
     return 0
