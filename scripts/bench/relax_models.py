@@ -30,10 +30,11 @@ class Model:
     """
 
     def __init__(self, path, shapes, cpu, precision, constants=()):
-        model = OnnxModel(path, shapes, constants)
+        seconds, model = [time.perf_counter()], OnnxModel(path, shapes, constants)
         self._names = [name for name in model.shapes if name not in model.constants]
         self.facts = {}
         mod = model.to_relax()
+        seconds.append(time.perf_counter())
         if precision is None:
             mod = relax.get_pipeline("zero")(mod)
         else:
@@ -42,10 +43,13 @@ class Model:
             for name in ("total", "offloaded", "partitions"):
                 self.facts[name] = getattr(report, name)
             self.told = {"reasons": report.reasons, "report": str(report)}
+            seconds.append(time.perf_counter())
             mod = relax.transform.RunCodegen()(mod)
         target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
         # Linked, as TVM does before it runs C: the partitions are others then.
         linked = tvm.compile(mod, target).jit()
+        if precision is not None:
+            self.facts["stages"] = measure.stages([*seconds, time.perf_counter()])
         self.partitions = list(_imported(linked, "dnnl_json"))
         measure.forget_primitives()
         begin = time.perf_counter()
