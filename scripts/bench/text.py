@@ -11,6 +11,7 @@ is not counted.
 
 import contextlib
 import dataclasses
+import itertools
 import statistics
 import tempfile
 from pathlib import Path
@@ -116,14 +117,10 @@ def _turns(workers, title, tokens, run, rounds, note):
 
     `run` accepts a runtime's name, its worker and the number of the round, and returns samples.
     """
-    done = {name: 0 for name in workers}
 
     def sampler(name):
-        def sample(_):
-            done[name] += 1
-            return run(name, workers[name], done[name] - 1)
-
-        return sample
+        numbers = itertools.count()
+        return lambda _: run(name, workers[name], next(numbers))
 
     samplers = {name: sampler(name) for name in workers}
     return Metric(title, tokens, measure.take_turns(samplers, rounds, note=note))
@@ -149,32 +146,24 @@ def _new_tokens(workers, ids, follow, plan, note):
 def _others(workers, ids, plan, console):
     """Measure first tokens, new tokens after pasts, and prompts; return the metrics."""
 
-    def first(_, worker, number):
-        return worker.ask("measure", ids[: FIRST + 2 * number], 1)[1]
+    def turns(step, title, lengths, count=1, tokens=1):
+        def run(_, worker, number):
+            return worker.ask("measure", ids[: lengths[number]], count)[1][count > 1 :]
 
-    metrics, last = [], FIRST + 2 * (plan.rounds - 1)
-    with console.step("first tokens"):
-        title = f"first token, new prompts of up to {last}"
-        metrics.append(_turns(workers, title, 1, first, plan.rounds, console.note))
+        with console.step(step):
+            for worker in workers.values() if tokens > 1 else ():
+                run(None, worker, 0)
+            return _turns(workers, title, tokens, run, len(lengths), console.note)
+
+    firsts = range(FIRST, FIRST + 2 * plan.rounds, 2)
+    metrics = [turns("first tokens", f"first token, new prompts of up to {firsts[-1]}", firsts)]
+    size = AFTER_PAST + 1
     for past in plan.pasts:
-
-        def after(_, worker, number, past=past):
-            begin = past + number * (AFTER_PAST + 1)
-            return worker.ask("measure", ids[:begin], AFTER_PAST + 1)[1][1:]
-
-        with console.step(f"tokens after {past}"):
-            title = f"new token, past of {past}"
-            metrics.append(_turns(workers, title, 1, after, plan.long_rounds, console.note))
+        lengths = range(past, past + size * plan.long_rounds, size)
+        metrics.append(turns(f"tokens after {past}", f"new token, past of {past}", lengths, size))
     for length in plan.prompts:
-
-        def prompt(_, worker, __, length=length):
-            return worker.ask("measure", ids[:length], 1)[1]
-
-        with console.step(f"prompts of {length}"):
-            for worker in workers.values():
-                prompt(None, worker, None)
-            title = f"prompt of {length}"
-            metrics.append(_turns(workers, title, length, prompt, plan.rounds, console.note))
+        lengths, title = [length] * plan.rounds, f"prompt of {length}"
+        metrics.append(turns(f"prompts of {length}", title, lengths, tokens=length))
     return metrics
 
 
