@@ -156,6 +156,16 @@ def resident_megabytes():
     return psutil.Process().memory_info().rss / 1e6
 
 
+def peak_megabytes():
+    """Return the most memory that this program has had, files that are mapped included.
+
+    `getrusage` has that of the process which it was forked by, if that is more.
+    """
+    with open("/proc/self/status", encoding="utf-8") as status:
+        (line,) = (line for line in status if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024 / 1e6
+
+
 def forget_primitives():
     """Empty oneDNN's cache, from which a library takes what others compiled before."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
