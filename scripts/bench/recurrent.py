@@ -23,6 +23,8 @@ from scripts import options, table
 from scripts.bench import measure, peers, relax, rows
 from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.files import write_between
+from scripts.layout import ROOT
 
 # By name: op, direction, steps, inputs, hidden units and number of layers, of one sequence.
 LAYERS = {
@@ -42,6 +44,11 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 OURS, PEERS = (relax.OURS, "relay"), ("onnxruntime", "openvino")
 FORMAT = "dnnl-bench-recurrent-3"
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+# The table of the docs is between these two lines of it.
+PATH = ROOT / "docs" / "onnx_importers.md"
+MARKS = ("<!-- ./dev.py bench --recurrent --write -->\n", "<!-- until here -->\n")
+# So many seconds of a turn: a runtime that emulates bfloat16 takes long.
+BUDGET = 0.2
 _HEADER = [
     "layer", "precision", "TVM", "ops on\noneDNN", "import\ns", "partition\ns", "build\ns",
     "largest\nerror", "ms", "onnxruntime\nms", "ours /\ntheirs", "OpenVINO\nms",
@@ -112,11 +119,13 @@ class LayerCase(peers.Case):
 
     def sampler(self, prepared):
         """Return a function that samples runs once the threads of other runtimes sleep."""
-        sample = super().sampler(prepared)
+        call = prepared.call and functools.partial(prepared.call, self.inputs)
 
         def rested(repeat):
             time.sleep(measure.REST)
-            return sample(repeat)
+            if not call:
+                return prepared.sample(repeat)
+            return measure.sample(call, repeat, budget=BUDGET)
 
         return rested
 
@@ -163,8 +172,8 @@ def row_of(results):
     return row
 
 
-def render(figures):
-    """Return the table."""
+def _lines(figures):
+    """Return the cells of the table, a line for each TVM of a row."""
     cells, last = [], None
     for row in figures:
         for ours in (each for each in OURS if each in row):
@@ -179,11 +188,25 @@ def render(figures):
                 line.append(f"{theirs[f'{ours}_ratio']:.2f}" if theirs else "-")
             cells.append(line)
             last = case
-    return table.render(_HEADER, cells, left=3)
+    return cells
+
+
+def markdown(figures):
+    """Return the table for the docs, without the numbers of ops."""
+    titles = [title.replace("\n", ", ") for title in _HEADER[:3] + _HEADER[4:9]]
+    titles += [f"{name}, ms (ours / theirs)" for name in ("onnxruntime", "OpenVINO")]
+    lines = [titles, ["---"] * len(titles)]
+    for line in _lines(figures):
+        pairs = zip(line[9::2], line[10::2])
+        theirs = ["-" if ms == "-" else f"{ms} ({ratio})" for ms, ratio in pairs]
+        lines.append([*line[:3], *line[4:9], *theirs])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def main(args):
     """Run the benchmark; return the exit code."""
+    if args.write and (args.backends or args.precision):
+        raise SetupError("the table of the docs has all rows", "omit --backends and --precision.")
     console, note, figures = Console(), measure.busy_note(), []
     with contextlib.ExitStack() as stack:
         worker = stack.enter_context(relax.worker())
@@ -209,6 +232,8 @@ def main(args):
         raise SetupError("--recurrent: no layer has such a precision", "omit --precision.")
     print(f"\n{measure.host()['cpu']}, {args.threads} threads")
     print(f"{note}\n" if note else "")
-    print(render(figures))
+    print(table.render(_HEADER, _lines(figures), left=3))
+    if args.write:
+        write_between(PATH, MARKS, markdown(figures))
     measure.save(args, FORMAT, note=note, repeat=args.repeat, rows=figures)
     return 0

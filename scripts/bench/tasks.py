@@ -4,6 +4,7 @@
 from fnmatch import fnmatchcase
 
 from scripts.bench import packages
+from scripts.files import write_between
 from scripts.layout import ROOT
 
 PATH = ROOT / "docs" / "models.md"
@@ -75,4 +76,4 @@ def _ratio(ours, theirs):
 def write():
     """Write the table into its page."""
     text = markdown(packages.PATH.read_text(encoding="utf-8"))
-    packages.write(text, PATH, MARKS)
+    write_between(PATH, MARKS, text)
