@@ -6,6 +6,7 @@ The threads of the runtime that ran before sleep when another one takes its turn
 
 import contextlib
 import dataclasses
+import datetime
 import functools
 import logging
 import tempfile
@@ -191,8 +192,9 @@ def _lines(figures):
     return cells
 
 
-def markdown(figures):
+def markdown(figures, cpu, threads):
     """Return the table for the docs, without the numbers of ops."""
+    head = f"{datetime.date.today()}, {cpu}, {threads} threads:\n\n"
     titles = [title.replace("\n", ", ") for title in _HEADER[:3] + _HEADER[4:9]]
     titles += [f"{name}, ms (ours / theirs)" for name in ("onnxruntime", "OpenVINO")]
     lines = [titles, ["---"] * len(titles)]
@@ -200,7 +202,7 @@ def markdown(figures):
         pairs = zip(line[9::2], line[10::2])
         theirs = ["-" if ms == "-" else f"{ms} ({ratio})" for ms, ratio in pairs]
         lines.append([*line[:3], *line[4:9], *theirs])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return head + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def main(args):
@@ -230,10 +232,11 @@ def main(args):
                 figures.append(row_of(peers.measure_cases([case], backends, args.repeat, console)))
     if not figures:
         raise SetupError("--recurrent: no layer has such a precision", "omit --precision.")
-    print(f"\n{measure.host()['cpu']}, {args.threads} threads")
+    cpu = measure.host()["cpu"]
+    print(f"\n{cpu}, {args.threads} threads")
     print(f"{note}\n" if note else "")
     print(table.render(_HEADER, _lines(figures), left=3))
     if args.write:
-        write_between(PATH, MARKS, markdown(figures))
+        write_between(PATH, MARKS, markdown(figures, cpu, args.threads))
     measure.save(args, FORMAT, note=note, repeat=args.repeat, rows=figures)
     return 0
