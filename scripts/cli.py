@@ -96,15 +96,7 @@ def split(argv):
 def parse(argv):
     """Parse a command line.
 
-    Parameters
-    ----------
-    argv : list of str
-        The command line.
-
-    Returns
-    -------
-    argparse.Namespace
-        The options. `command` is the command; `words` is what goes on to the program that it runs.
+    `command` of the options is the command; `words` is what goes on to the program that it runs.
     """
     flags, command, _ = split(argv)
     if command is not None and command not in COMMANDS:

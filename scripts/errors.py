@@ -5,14 +5,7 @@
 class SetupError(Exception):
     """A failure with a remedy. The entry point prints it without a traceback.
 
-    Parameters
-    ----------
-    problem : str
-        What is wrong, in one sentence.
-    remedy : str
-        What to do next.
-    details : str
-        More text, such as the end of a log.
+    `details` is more text, such as the end of a log.
     """
 
     def __init__(self, problem, remedy="", details=""):

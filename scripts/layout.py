@@ -10,15 +10,7 @@ CODEGENS = ("json", "c_src")
 
 
 class Layout:
-    """Paths of one checkout.
-
-    Parameters
-    ----------
-    root : Path
-        The checkout. Tests pass a directory of their own.
-    codegen : str
-        Which of CODEGENS the library has as its default. Each has a library of its own.
-    """
+    """Paths of one checkout; tests pass a root of their own. Each codegen has its own library."""
 
     # Of the environment: what set-up calls it, the groups of packages that every command needs,
     # the module that is imported once it is ready, and whether TVM is the prebuilt tree.

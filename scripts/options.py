@@ -76,12 +76,7 @@ def names(text):
 def some_of(known, what):
     """Return a parser of names separated by commas, which returns them in the order of `known`.
 
-    Parameters
-    ----------
-    known : sequence of str
-        The names that there are.
-    what : str
-        What they name, for the message about another one.
+    `what` they name is for the message about another one.
     """
 
     def parse(text):

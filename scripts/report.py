@@ -44,13 +44,7 @@ def add_arguments(parser):
 
 
 def load(args, console):
-    """Import the model into Relay, or Relax; say which inputs need a shape.
-
-    Returns
-    -------
-    mod, params : tuple[tvm.IRModule, dict]
-        The module, and what is not in it yet.
-    """
+    """Import the model; return module and parameters. Say which inputs need a shape."""
     model = OnnxModel(args.model, args.shape)
     if args.relax:
         # Relax keeps what is open under a name of its own.
@@ -85,17 +79,9 @@ def read_report(path):
 
 
 def changes(before, now):
-    """Return what two reports count differently.
+    """Return what two reports count differently: what is counted, before and now.
 
-    Parameters
-    ----------
-    before, now : dict
-        Reports, as `OffloadReport.to_dict` returns them.
-
-    Returns
-    -------
-    list of tuple of (str, int, int)
-        What is counted, before and now.
+    The reports are as `OffloadReport.to_dict` returns them.
     """
     rows = [
         (text, before[key], now[key])

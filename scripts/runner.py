@@ -57,22 +57,7 @@ def tail(text, lines=TAIL_LINES):
 
 
 def explain_pip_failure(output, command, log):
-    """Turn pip's output into an error with a remedy.
-
-    Parameters
-    ----------
-    output : str
-        What pip printed.
-    command : list of str
-        The command that failed.
-    log : Path
-        Where the whole output is.
-
-    Returns
-    -------
-    SetupError
-        The error to raise.
-    """
+    """Return the SetupError for pip's output, with a remedy; `log` has the whole of it."""
     details = tail(output)
     where = f"the whole log is {log}"
     if "No space left on device" in output:
@@ -124,17 +109,7 @@ def _uninterrupted():
 
 
 class Runner:
-    """Runs commands, or with `dry_run` only prints them.
-
-    Parameters
-    ----------
-    console : Console
-        Where progress goes.
-    logs : Path
-        Directory of the log files.
-    dry_run : bool
-        Print the commands instead of running them.
-    """
+    """Runs commands with their output in the folder `logs`, or with `dry_run` only prints them."""
 
     def __init__(self, console, logs, dry_run=False):
         self.console = console
@@ -152,21 +127,9 @@ class Runner:
         return self.dry_run
 
     def run(self, command, log, explain=None):
-        """Run a command with its output in `<logs>/<log>.log`.
+        """Run a command with its output in `<logs>/<log>.log`; return what it printed.
 
-        Parameters
-        ----------
-        command : list
-            The command line.
-        log : str
-            Name of the log file.
-        explain : callable, optional
-            Makes the error from (output, command, log path).
-
-        Returns
-        -------
-        str
-            What the command printed.
+        `explain`, if given, returns the error for (output, command, path of the log).
         """
         command = [str(part) for part in command]
         if self.dry_run:

@@ -3,21 +3,10 @@
 
 
 def render(header, rows, left=1):
-    """Lay out a table.
+    """Lay out a table, with a rule under the header and no newline at the end.
 
-    Parameters
-    ----------
-    header : list of str
-        Titles of the columns. A newline breaks a title into lines.
-    rows : list of list
-        The cells.
-    left : int
-        So many of the first columns are aligned to the left, the others to the right.
-
-    Returns
-    -------
-    str
-        The table, with a rule under the header and no newline at the end.
+    A newline breaks a title into lines. So many as `left` of the first columns are aligned to the
+    left, the others to the right.
     """
     # Here: --help runs without the environment, which has it.
     from tabulate import tabulate

@@ -18,13 +18,11 @@ MODEL.onnx is a file of your own, in the place of the models that are here.
 
 import contextlib
 import functools
-import json
 
 from scripts import options
 from scripts.bench import measure, plot
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import write_atomically
 
 # The precisions that are measured when none is named.
 PRECISIONS = ("float32", "bfloat16", "int8")
@@ -100,6 +98,9 @@ def add_arguments(parser):
         "--recurrent", action="store_true", help="measure recurrent layers on both TVMs"
     )
     parser.add_argument(
+        "--write", action="store_true", help="with --recurrent: write docs/onnx_importers.md"
+    )
+    parser.add_argument(
         "--tokens",
         type=options.count,
         default=256,
@@ -132,8 +133,9 @@ def check(args):
         if precision not in known:
             mode = "with --text" if args.text else "without --text"
             raise SetupError(f"--precision {precision} {mode}", f"choose of {', '.join(known)}.")
-    if args.tvm_alone and not args.relax:
-        raise SetupError("--tvm-alone goes with --relax", "add that.")
+    for name, other in (("tvm_alone", "relax"), ("write", "recurrent")):
+        if getattr(args, name) and not getattr(args, other):
+            raise SetupError(f"--{name.replace('_', '-')} goes with --{other}", "add that.")
 
 
 def chosen_models(args):
@@ -154,15 +156,7 @@ def chosen_models(args):
 
 
 def chosen_backends(args, relax_rows):
-    """Return what is measured, ours first.
-
-    Parameters
-    ----------
-    args : argparse.Namespace
-        The options.
-    relax_rows : dict of str to peers.Backend
-        Those of the plug-in for Relax; empty without --relax.
-    """
+    """Return what is measured, ours first. `relax_rows` are those of the plug-in, by name."""
     from scripts.bench import codegens, open_dims, peers, relax, throughput
 
     known, always = peers.BACKENDS, [peers.OURS]
@@ -248,8 +242,7 @@ def main(args):
             heading += f" and {versions['relax']['tvm']}"
         backends = chosen_backends(args, relax_rows)
         labels, measured = compare(models, precisions, backends, args, console)
-    host = measure.host()
-    print(f"\n{heading}, {host['cpu']}, {args.threads} threads")
+    print(f"\n{heading}, {measure.host()['cpu']}, {args.threads} threads")
     print(f"{note}\n" if note else "")
     first = (
         f"busy processes: {args.busy}" if args.busy else "model" if args.open_dims else "batch 1"
@@ -260,8 +253,5 @@ def main(args):
         print("* the precision that this runtime chooses by itself on this CPU")
     if args.plot:
         plot.backends(labels, measured, args.plot, f"{first}, {args.threads} threads")
-    if args.json:
-        figures = {"format": FORMAT, "host": host, "versions": versions, "threads": args.threads}
-        figures.update(repeat=args.repeat, note=note, rows=measured)
-        write_atomically(args.json, json.dumps(figures, indent=1) + "\n")
+    measure.save(args, FORMAT, versions=versions, repeat=args.repeat, note=note, rows=measured)
     return 0

@@ -7,7 +7,6 @@ neither hides in the other's. Those that run take turns.
 
 import contextlib
 import functools
-import resource
 import tempfile
 import time
 from pathlib import Path
@@ -36,19 +35,13 @@ def megabytes_of_constants(mod):
     return sum(sizes) / 1e6
 
 
-def workload_of(name):
-    """Return a workload by its name."""
-    from dnnl_tests.models import workloads
-
-    return workloads.WORKLOADS[name]
-
-
 def build(name, codegen, path):
     """Compile and export a model; return the figures."""
+    from dnnl_tests.models import workloads
     from tvm.relay.op.contrib import dnnl
     from tvm.testing import dnnl as testing
 
-    mod, params = workload_of(name).load()
+    mod, params = workloads.WORKLOADS[name].load()
     begin = time.perf_counter()
     mod = dnnl.partition_for_dnnl(mod, params)
     start = time.perf_counter()
@@ -67,18 +60,14 @@ def build(name, codegen, path):
     }
 
 
-def peak_megabytes():
-    """Return the most memory that this process has had at once."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-
-
 def load(name, path):
     """Load a model and run it once, for `sample` to run it again; return the figures."""
     import tvm
+    from dnnl_tests.models import workloads
     from tvm.testing import dnnl as testing
 
-    inputs = workload_of(name).inputs()
-    resident, before = measure.resident_megabytes(), peak_megabytes()
+    inputs = workloads.WORKLOADS[name].inputs()
+    resident, before = measure.resident_megabytes(), measure.peak_megabytes()
     start = time.perf_counter()
     runner = testing.Runner(tvm.runtime.load_module(path), "graph")
     loaded = time.perf_counter()
@@ -90,7 +79,7 @@ def load(name, path):
     return {
         "load_ms": (loaded - start) * 1e3,
         "first_ms": (end - begin) * 1e3,
-        "peak_mb": peak_megabytes() - before,
+        "peak_mb": measure.peak_megabytes() - before,
         "resident_mb": measure.resident_megabytes() - resident,
     }
 

@@ -4,6 +4,7 @@
 import contextlib
 import ctypes
 import dataclasses
+import json
 import os
 import platform
 import statistics
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 
+from scripts.files import write_atomically
 from scripts.options import cpus
 
 # So many times each backend takes its turn: a slow spell of the machine then hits them all.
@@ -21,15 +23,7 @@ REST = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Summary of samples, in milliseconds.
-
-    Attributes
-    ----------
-    median, low, high : float
-        The 50th, 10th and 90th percentile.
-    count : int
-        The number of samples.
-    """
+    """Summary of samples, in milliseconds: the 50th, 10th and 90th percentile, and how many."""
 
     median: float
     low: float
@@ -47,23 +41,9 @@ class Timing:
 
 
 def sample(call, repeat, warmup=3, budget=None):
-    """Time calls of a function.
+    """Time `repeat` calls of a function, after `warmup` calls; return the seconds of each.
 
-    Parameters
-    ----------
-    call : callable
-        What to time, without arguments.
-    repeat : int
-        So many calls are timed.
-    warmup : int
-        So many calls go before.
-    budget : float, optional
-        Seconds after which no further call is timed. One is timed in any case.
-
-    Returns
-    -------
-    list of float
-        The seconds of each call.
+    After `budget` seconds no further call is timed, but one is in any case.
     """
     for _ in range(warmup):
         call()
@@ -80,13 +60,7 @@ def sample(call, repeat, warmup=3, budget=None):
 
 
 def sample_rounds(calls, repeat, warmup=1):
-    """Time functions one after the other, in rounds.
-
-    Returns
-    -------
-    list of tuple of float
-        The seconds of each function, for each of `repeat` rounds.
-    """
+    """Time functions one after the other, in rounds; return a tuple of seconds for each round."""
 
     def timed(call):
         start = time.perf_counter()
@@ -161,12 +135,35 @@ def host():
     return {"cpu": name, "cpus": cpus(), "system": platform.platform()}
 
 
+def stages(times):
+    """Return the seconds of the import, the partitioning and the build between four times."""
+    pairs = zip(("import", "partition", "build"), zip(times, times[1:]))
+    return {stage: end - begin for stage, (begin, end) in pairs}
+
+
+def save(args, kind, **figures):
+    """Write figures to the file that --json names, if it does, with the format `kind`."""
+    if args.json:
+        content = {"format": kind, "host": host(), "threads": args.threads, **figures}
+        write_atomically(args.json, json.dumps(content, indent=1) + "\n")
+
+
 def resident_megabytes():
     """Return the memory that this process has now, files that are mapped included."""
     # Here: the plug-in's environment lacks it.
     import psutil
 
     return psutil.Process().memory_info().rss / 1e6
+
+
+def peak_megabytes():
+    """Return the most memory that this program has had, files that are mapped included.
+
+    `getrusage` has that of the process which it was forked by, if that is more.
+    """
+    with open("/proc/self/status", encoding="utf-8") as status:
+        (line,) = (line for line in status if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024 / 1e6
 
 
 def forget_primitives():

@@ -24,17 +24,7 @@ from scripts.bench import measure, peers
 
 
 class OpenCase(peers.Case):
-    """A network with open dimensions in a precision. Its inputs are a list, one for each shape.
-
-    Parameters
-    ----------
-    network : dnnl_tests.models.open_dims.OpenNetwork
-        The network.
-    threads : int
-        Threads for one run.
-    precision : str
-        One of `options.PRECISIONS`.
-    """
+    """A network with open dimensions in a precision. Its inputs are a list, one for each shape."""
 
     is_open = True
 

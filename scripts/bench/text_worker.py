@@ -2,12 +2,11 @@
 """A language model on one runtime, in a worker process whose peak memory is that of the runtime."""
 
 import os
-import resource
 import time
 
 import numpy as np
 
-from scripts.bench.measure import REST
+from scripts.bench.measure import REST, peak_megabytes  # noqa: F401  (the second is asked for)
 from scripts.errors import SetupError
 from scripts.language import generate
 
@@ -18,12 +17,7 @@ _OPENVINO_HINTS = {"bfloat16": "bf16"}
 class Decoder:
     """A runtime that runs a decoder whose cache is in its inputs and results.
 
-    Parameters
-    ----------
-    run : callable
-        Accepts the inputs of the model in their order; returns its results.
-    config : dnnl_tests.models.llama.Config
-        The sizes.
+    `run` accepts the inputs of the model in their order, and returns its results.
     """
 
     def __init__(self, run, config):
@@ -52,16 +46,9 @@ class Decoder:
 
 
 class LlamaCpp:
-    """llama.cpp on the quantized weights of a GGUF file.
+    """llama.cpp on the quantized weights of a GGUF file; `context` is the most positions.
 
     Its times are its own, without what its server adds; the tokens are not told.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    threads, context : int
-        The threads of a run, and the most positions.
     """
 
     def __init__(self, path, threads, context):
@@ -98,13 +85,6 @@ class OpenVinoGenai:
 
     Its cache is a state of the model, computed in one sequence without reuse of prompts. The tokens
     are not told, as they are not those that others read.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    threads : int
-        The threads of a run.
     """
 
     def __init__(self, path, threads):
@@ -235,22 +215,10 @@ def largest_error(path):
     return float(difference), float(np.ptp(expected))
 
 
-def peak_megabytes():
-    """Return the most memory that this process has had, files that are mapped included."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-
-
 def files(count, precision, runtimes):
     """Return the files of the model, its sizes, and the tokens of a text: in the plug-in's process.
 
-    Parameters
-    ----------
-    count : int
-        How many tokens of the text.
-    precision : str
-        One of `options.TEXT_PRECISIONS`.
-    runtimes : list of str
-        What needs the files.
+    `runtimes` need the files.
 
     Returns
     -------
@@ -260,7 +228,7 @@ def files(count, precision, runtimes):
     config : dnnl_tests.models.llama.Config
         The sizes.
     ids : list of int
-        The tokens.
+        So many tokens as `count`.
     facts : dict
         The versions of TVM and oneDNN.
     """

@@ -18,12 +18,7 @@ from scripts.errors import SetupError
 class Worker:
     """The process, seen from the one that asks. It ends with the context.
 
-    Parameters
-    ----------
-    layout : Layout
-        Where its environment is.
-    module : str
-        The module whose functions it calls.
+    It calls functions of `module` in the environment of `layout`.
     """
 
     def __init__(self, layout, module):

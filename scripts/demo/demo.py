@@ -25,7 +25,7 @@ def add_arguments(parser):
     """Add the command's options."""
     line = parser.add_mutually_exclusive_group()
     line.add_argument("--image", metavar="FILE", help="read this image of a line of text")
-    line.add_argument("--text", help=f"draw and read this line (default: {TEXT!r})")
+    line.add_argument("--text", default=TEXT, help=f"draw and read this line (default: {TEXT!r})")
     line.add_argument(
         "--prompt", metavar="TEXT", help="let a language model answer this (a download of 93 MB)"
     )
@@ -53,7 +53,6 @@ def add_arguments(parser):
         choices=options.TEXT_PRECISIONS,
         help="of the model: bfloat16, 8-bit matmuls, or weights of 8 or 4 bits (default: float32)",
     )
-    parser.add_argument("--font", metavar="FILE", help="draw --text with this TrueType font")
     parser.add_argument(
         "--models",
         type=options.some_of(MODELS, "model"),
@@ -68,12 +67,6 @@ def add_arguments(parser):
         metavar="N",
         help="runs to time (default: 50), within 10 s",
     )
-    parser.add_argument(
-        "--report", action="store_true", help="tell op by op what runs on oneDNN, and why not"
-    )
-    files = parser.add_mutually_exclusive_group()
-    files.add_argument("--save", metavar="DIR", help="export the compiled libraries to DIR")
-    files.add_argument("--load", metavar="DIR", help="run what was saved in DIR, compile nothing")
 
 
 def main(args):
@@ -83,14 +76,6 @@ def main(args):
     for name in ANSWER:
         if getattr(args, name) is not None:
             raise SetupError(f"--{name.replace('_', '-')} goes with --prompt", "add that.")
-    if args.load and args.report:
-        raise SetupError(
-            "--report needs the models; it cannot be used with --load", "leave it out."
-        )
-    if args.font and args.text is None:
-        raise SetupError("--font is for --text", "give the text, too.")
-    if args.text is None and args.image is None and not args.load:
-        args.text = TEXT
     # These import tvm.
     from tvm.relay.op.contrib import dnnl
 
@@ -101,9 +86,7 @@ def main(args):
             "this TVM has no DNNL code generator",
             "run the demo as `./dev.py demo`; with TVM_HOME, build that TVM with the patch set.",
         )
-    console = Console()
-    run = show.load_and_run if args.load else show.compile_and_run
-    problems = run(args, console)
+    problems = show.main(args, Console())
     for problem in problems:
         print(f"FAILED: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -113,9 +96,6 @@ def _answer(args):
     """Let the language model answer; return the exit code."""
     if not args.prompt.strip():
         raise SetupError("--prompt: the text is empty", 'try --prompt "What is TVM?".')
-    for name in ("font", "save", "load", "report"):
-        if getattr(args, name):
-            raise SetupError(f"--{name} does not go with --prompt", "leave one of them away.")
     for name, default in ANSWER.items():
         if getattr(args, name) is None:
             setattr(args, name, default)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image of a text line: drawn, or a user's own file; and what the models read from it."""
+"""The image of a text line: drawn, or a user's own file."""
 
 import dataclasses
 from pathlib import Path
@@ -15,15 +15,7 @@ MOST = 1920
 
 @dataclasses.dataclass
 class Line:
-    """An image of a text line.
-
-    Attributes
-    ----------
-    image : PIL.Image.Image
-        The image.
-    source : str
-        Where it comes from, for people.
-    """
+    """An image of a text line, and where it comes from, for people."""
 
     image: Image.Image
     source: str
@@ -37,21 +29,15 @@ class Line:
         return Line(self.image.rotate(180), self.source + ", turned by 180 degrees")
 
 
-def draw(text, font_path=None):
+def draw(text):
     """Draw a line of text, or raise SetupError when that is not possible."""
     if not text.strip() or not text.isprintable():
         raise SetupError("--text: needs one line of visible text", 'try --text "Hello".')
-    try:
-        font = ocr.load_font(32, font_path)
-    except OSError as error:
-        raise SetupError(
-            f"--font: cannot read {font_path} as a font: {error}", "name a .ttf or .otf file."
-        ) from error
+    font = ocr.load_font(32)
     missing = ocr.missing_glyphs(text, font)
     if missing:
         raise SetupError(
-            f"--text: the font has no glyph for {' '.join(missing)}",
-            "name one that has with --font FILE (.ttf or .otf), or use --image FILE.",
+            f"--text: the font has no glyph for {' '.join(missing)}", "use --image FILE."
         )
     return Line(ocr.draw_line(text, font=font), f"drawn: {text}")
 
@@ -69,9 +55,3 @@ def read(path):
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise SetupError(f"--image: cannot read {path}: {error}", remedy) from error
     return Line(image, str(path))
-
-
-def reading(outputs, classes):
-    """Return the text in the recogniser's outputs and its confidence, for people."""
-    text, confidence = ocr.decode(outputs[0], classes)
-    return text, f"{confidence:.1%}"

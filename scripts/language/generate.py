@@ -18,14 +18,8 @@ from scripts.errors import SetupError
 class Sampler:
     """Chooses a token by its logits.
 
-    Attributes
-    ----------
-    temperature : float
-        What logits are divided by; with 0 the most probable token is chosen.
-    top_p : float
-        Only the most probable tokens are drawn from that have this probability together.
-    seed : int
-        Of the random numbers.
+    With temperature 0 it is the most probable one. Else tokens are drawn by logits that are divided
+    by it, only from the most probable ones that have the probability `top_p` together.
     """
 
     temperature: float = 0.0

@@ -34,13 +34,7 @@ _OWN_FIELDS = ("general.architecture", "general.file_type")
 
 
 class GgufFile:
-    """A Llama in a GGUF file.
-
-    Parameters
-    ----------
-    path : str
-        The file.
-    """
+    """A Llama in a GGUF file."""
 
     def __init__(self, path):
         self.path = path
@@ -104,12 +98,7 @@ class GgufFile:
     def convert(self, path, kind):
         """Write the model as a GGUF file with the matrices in another type.
 
-        Parameters
-        ----------
-        path : str or pathlib.Path
-            The file to write.
-        kind : str
-            A name of `gguf.GGMLQuantizationType`, such as F32 or Q8_0.
+        `kind` is a name of `gguf.GGMLQuantizationType`, such as F32 or Q8_0.
         """
         kind = gguf.GGMLQuantizationType[kind]
         writer = gguf.GGUFWriter(path, self.value("general.architecture"))

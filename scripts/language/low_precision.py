@@ -18,14 +18,7 @@ def int8(model, target):
     """Write a model of int8 matmuls with onnxruntime's `quantize_dynamic`.
 
     Each output channel of a weight has a scale; data are quantized to uint8 as the model runs, with
-    one scale per tensor.
-
-    Parameters
-    ----------
-    model : onnx.ModelProto
-        A model as `dnnl_tests.models.llama.model` returns it; it is changed.
-    target : str or pathlib.Path
-        The file to write.
+    one scale per tensor. `model` is what `dnnl_tests.models.llama.model` returns; it is changed.
     """
     from onnxruntime import quantization
 
@@ -47,12 +40,8 @@ def int8(model, target):
 def weights(model, bits):
     """Replace matmuls by constants with MatMulNBits, whose weights have a scale for each block.
 
-    Parameters
-    ----------
-    model : onnx.ModelProto
-        A model as `dnnl_tests.models.llama.model` returns it; it is changed.
-    bits : int
-        4 or 8. The output layer has 8 in any case, as in llama.cpp's 4-bit files.
+    `model` is what `dnnl_tests.models.llama.model` returns; it is changed. The output layer has 8
+    bits in any case, as in llama.cpp's 4-bit files.
     """
     graph = model.graph
     fold_transposes(graph)

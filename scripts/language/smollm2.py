@@ -39,14 +39,7 @@ def gguf_path_of(model, console, precision):
 def onnx_path(model, console, precision="float32"):
     """Return the model as an ONNX file, written the first time.
 
-    Parameters
-    ----------
-    model : scripts.language.gguf_file.GgufFile
-        The model.
-    console : scripts.console.Console
-        Shows the step.
-    precision : str
-        One of `options.TEXT_PRECISIONS`. The file of bfloat16 is that of float32.
+    The file of bfloat16 is that of float32.
     """
     import onnx
     from dnnl_tests.models import llama
@@ -85,13 +78,7 @@ def _written(name, console, write):
 
 
 def compiled_path(model, console, precision="float32"):
-    """Return the model compiled for Relax with oneDNN on this CPU, compiled the first time.
-
-    Parameters
-    ----------
-    model, console, precision
-        As for `onnx_path`.
-    """
+    """Return the model compiled for Relax with oneDNN on this CPU, compiled the first time."""
     import onnx
     import tvm_dnnl
 

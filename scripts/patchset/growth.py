@@ -22,12 +22,7 @@ _FRAME = re.compile(r"#|namespace |const \w+ \w+\[\] = \{|\}")
 def definers(table: str, texts: dict) -> dict:
     """Map each function that a table's header declares to the C++ file that defines it.
 
-    Parameters
-    ----------
-    table : str
-        The path of the table.
-    texts : dict[str, str]
-        The series' C++ files by path.
+    `texts` has the series' C++ files by path.
     """
     declared = set(_DECLARED.findall(texts[str(PurePosixPath(table).with_suffix(".h"))]))
     definer_of = {}

@@ -30,18 +30,8 @@ def explain_build_failure(output, command, log):
 class NativeBuild:
     """A CMake build directory. Ninja knows what is due in it; here is only what it was made for.
 
-    Parameters
-    ----------
-    runner : Runner
-        Runs the commands.
-    layout : Layout
-        The checkout.
-    folder : Path, optional
-        The build directory; the layout's by default.
-    flags : str, optional
-        The compiler's flags in the place of those of a release.
-    definitions : dict of str to object, optional
-        CMake's variables that differ from the layout's.
+    `folder` is the build directory, the layout's by default. `flags` are the compiler's in the
+    place of those of a release. `definitions` are CMake's variables that differ from the layout's.
     """
 
     def __init__(self, runner, layout, folder=None, flags=None, definitions=None):

@@ -28,13 +28,7 @@ def patch(package, path):
     """Apply a patch to the Python file that a TVM source tree has below python/.
 
     Set-up must not need git, and this file is known to the byte: exact replacements will do.
-
-    Parameters
-    ----------
-    package : Path
-        The directory that holds the package `tvm`.
-    path : Path
-        The patch.
+    `package` is the directory that holds the package `tvm`.
     """
     head, *hunks = re.split(r"^@@ .*\n", path.read_text(), flags=re.MULTILINE)
     name = re.search(r"^--- a/python/(.+)$", head, re.MULTILINE).group(1)
@@ -92,14 +86,8 @@ def for_relax(root):
 class Overlay:
     """Keeps copies of files in a tree up to date.
 
-    Parameters
-    ----------
-    wanted : callable
-        Gives the files by their names in the tree.
-    target : Path
-        The tree.
-    original : callable
-        Gives the bytes of a file that the tree had without us by its name, or None.
+    `wanted` returns the files by their names in the tree `target`. `original` returns the bytes of
+    a file that the tree had without us by its name, or None.
     """
 
     def __init__(self, wanted, target, original=lambda name: None):

@@ -74,16 +74,8 @@ class Tag(BuildHookInterface):
 def requirements(path, asks="~=", refused=None, oldest=None):
     """Read what a file of requirements pins; a wheel asks for that or what is newer.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    asks : str
-        "~=" for later patches only, ">=" for whatever is newer.
-    refused : dict of str to str, optional
-        By package: the first version that does not do.
-    oldest : dict of str to str, optional
-        By package: an older version that does.
+    `asks` is "~=" for later patches only, ">=" for whatever is newer. By package, `refused` has the
+    first version that does not do, and `oldest` an older version that does.
     """
     text = path.read_text().replace("\\\n", " ")
     lines = (re.split("#|--hash", line)[0].strip() for line in text.splitlines())
@@ -185,22 +177,7 @@ def write_project(layout, folder, product):
 
 
 def build(layout, out, product):
-    """Build a wheel.
-
-    Parameters
-    ----------
-    layout : Layout
-        A checkout whose environment is prepared.
-    out : Path
-        The folder for the wheel.
-    product : Tree or Plugin
-        What it holds.
-
-    Returns
-    -------
-    Path
-        The wheel.
-    """
+    """Build the wheel of a product in the folder `out`; return its path. The layout is prepared."""
     folder = layout.native / "wheel"
     write_project(layout, folder, product)
     command = [str(layout.python), "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]

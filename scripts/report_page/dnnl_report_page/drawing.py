@@ -138,13 +138,7 @@ def dot_source(nodes: list[Node]) -> str:
 
 
 def find_program() -> str:
-    """Return the path of a program that lays out graphs.
-
-    Raises
-    ------
-    RuntimeError
-        There is none.
-    """
+    """Return the path of a program that lays out graphs; raise RuntimeError if there is none."""
     beside = Path(sys.executable).parent
     for name in PROGRAMS:
         program = shutil.which(name) or shutil.which(name, path=str(beside))
@@ -154,13 +148,7 @@ def find_program() -> str:
 
 
 def svg(nodes: list[Node]) -> str:
-    """Draw the nodes; return an SVG element.
-
-    Raises
-    ------
-    RuntimeError
-        Graphviz is not installed, or failed.
-    """
+    """Draw the nodes; return an SVG element, or raise RuntimeError if Graphviz fails."""
     source = dot_source(nodes)
     program = find_program()
     done = subprocess.run(

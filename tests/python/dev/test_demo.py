@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo: what it prints, and what it says when something is wrong."""
 
-import json
-import types
-
 import numpy as np
 import pytest
 from dnnl_tests.models import ocr
@@ -11,7 +8,7 @@ from PIL import Image
 from tvm.testing import dnnl as testing
 
 from scripts import cli, table
-from scripts.demo import saved, text_line
+from scripts.demo import text_line
 from scripts.errors import SetupError
 
 
@@ -76,14 +73,7 @@ def test_text_that_is_no_line_is_refused(text, words):
 def test_text_without_glyphs_is_refused_with_the_remedy():
     with pytest.raises(SetupError, match="no glyph for 你 好") as error:
         text_line.draw("Hello 你好")
-    assert "--font" in said(error)
-
-
-def test_a_font_that_is_none_is_named(tmp_path):
-    path = tmp_path / "font.ttf"
-    path.write_bytes(b"no font")
-    with pytest.raises(SetupError, match="font.ttf"):
-        text_line.draw("Hello", str(path))
+    assert "--image" in said(error)
 
 
 def test_wide_lines_get_a_wider_recogniser_up_to_a_limit():
@@ -115,7 +105,6 @@ def test_decoding_joins_runs_and_drops_blanks():
         (["--repeat", "0"], "positive"),
         (["--repeat", "-1"], "positive"),
         (["--image", "a.png", "--text", "a"], "not allowed with"),
-        (["--save", "a", "--load", "a"], "not allowed with"),
     ],
 )
 def test_wrong_options_are_explained(argv, words, capsys):
@@ -125,93 +114,8 @@ def test_wrong_options_are_explained(argv, words, capsys):
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "argv, words",
-    [
-        (["--load", "a", "--report"], "cannot be used with --load"),
-        (["--font", "a.ttf"], "--font is for --text"),
-    ],
-)
-def test_options_that_do_not_go_together_are_explained(argv, words):
-    with pytest.raises(SetupError, match=words):
-        cli.run(["demo", *argv])
-
-
 def test_models_keep_the_order_in_which_they_depend():
     assert cli.parse(["demo", "--models", "rec,cls"]).models == ["cls", "rec"]
-
-
-def test_save_refuses_a_directory_of_others(tmp_path):
-    (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(SetupError, match="did not write"):
-        saved.check_target(tmp_path)
-    with pytest.raises(SetupError, match="is a file"):
-        saved.check_target(tmp_path / "thesis.txt")
-    saved.check_target(tmp_path / "new" / "deep")
-    assert (tmp_path / "new" / "deep").is_dir()
-
-
-def index(**changes):
-    """Return an index as --save writes it, with changes."""
-    model = {"name": "cls", "title": "t", "input": "x", "shape": [1, 3, 48, 192], "partitions": 1}
-    machine = saved.platform.machine()
-    fields = {"format": saved.FORMAT, "machine": machine, "target": "llvm", "onednn": "3.2.0"}
-    return {**fields, "models": [model], **changes}
-
-
-@pytest.mark.parametrize(
-    "text, words",
-    [
-        (None, "was not saved by the demo"),
-        ("{", "cannot read"),
-        ("[]", "not of the format"),
-        (json.dumps(index(format="other")), "not of the format"),
-        (json.dumps({"format": saved.FORMAT}), "damaged"),
-        (json.dumps(index(models=[])), "damaged"),
-        (json.dumps(index(models=[{"name": "cls"}])), "damaged"),
-        (json.dumps(index(machine="pdp11")), "compiled for pdp11"),
-        (json.dumps(index()), "lacks cls.so"),
-    ],
-)
-def test_load_refuses_what_is_not_ours(tmp_path, text, words):
-    if text is not None:
-        (tmp_path / saved.INDEX).write_text(text)
-    with pytest.raises(SetupError, match=words) as error:
-        saved.read_index(tmp_path)
-    assert "what to do: save" in said(error)
-
-
-@pytest.mark.parametrize(
-    "error, words",
-    [
-        (OSError(28, "No space left on device"), "No space left on device"),
-        (RuntimeError("Compilation error:\ncollect2: ld terminated"), "collect2: ld terminated"),
-    ],
-    ids=["disk", "linker"],
-)
-def test_a_full_disk_leaves_what_was_saved(tmp_path, error, words):
-    class Library:
-        def export_library(self, path):
-            with open(path, "w") as file:
-                file.write("half")
-            raise error
-
-    row = types.SimpleNamespace(name="cls")
-    (tmp_path / "cls.so").write_text("old")
-    with pytest.raises(SetupError, match=words):
-        saved.save(tmp_path, [types.SimpleNamespace(workload=row, lib=Library())], None)
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("cls.so", "old")]
-
-
-def test_load_names_a_library_that_is_broken(tmp_path):
-    (tmp_path / "cls.so").write_bytes(b"no library")
-    with pytest.raises(SetupError, match="cls.so"):
-        saved.Saved(tmp_path, index()["models"][0])
-
-
-def test_load_of_a_directory_that_is_not_there():
-    with pytest.raises(SetupError, match="no directory /nowhere"):
-        saved.read_index("/nowhere")
 
 
 def test_difference_is_relative_to_the_largest_and_sees_nan():
@@ -242,9 +146,8 @@ def test_table_aligns_wide_characters():
         (["--top-p", "0.5", "--text", "a"], "--top-p goes with --prompt"),
         (["--precision", "int8"], "--precision goes with --prompt"),
         (["--prompt", " "], "the text is empty"),
-        (["--prompt", "a", "--save", "d"], "--save does not go with --prompt"),
     ],
-    ids=["tokens", "top-p", "precision", "empty", "save"],
+    ids=["tokens", "top-p", "precision", "empty"],
 )
 def test_options_of_a_prompt(argv, words):
     with pytest.raises(SetupError, match=words):

@@ -129,7 +129,7 @@ class _Folder:
     """
 
     def __init__(self, model):
-        self._model, self._graph = model, model.graph
+        self._graph = model.graph
         self._opsets = {each.domain: each.version for each in model.opset_import}
         self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
         self._values: dict[str, np.ndarray] = {}

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from ..policy.op_view import NoTensor, OpView, Tensor, Value
-from .emptiness import is_filled
+from ..policy.table import TABLE
+from .dim import is_same
 from .numpy_types import rounded
 
 CALL, TUPLE, FIELD, CONSTANT, INPUT, NATIVE = (
@@ -37,6 +38,8 @@ CALL, TUPLE, FIELD, CONSTANT, INPUT, NATIVE = (
     "input",
     "native",
 )
+# A tensor that may be empty is followed through so many ops.
+_MAX_DEPTH = 64
 
 
 class Origin:
@@ -195,9 +198,16 @@ class Node(OpView):
         return self.index is not None
 
     def is_filled(self, k: int, axis: int) -> bool | None:
-        """Whether tensor `k` that a call reads, in a tuple or alone, has elements along an axis."""
+        """Whether tensor `k` that a call reads, in a tuple or alone, has elements along an axis.
+
+        A cache of keys has none before the first token. A matmul or a convolution is taken to read
+        some, as nothing is left of a model that does not.
+        """
         data = self.operands[0]
-        return is_filled(data.operands[k] if data.kind == "tuple" else data, axis)
+        data = data.operands[k] if data.kind == TUPLE else data
+        if not data.is_call and data.kind not in (TUPLE, FIELD):
+            return None
+        return _is_computed(data, _MAX_DEPTH)
 
     @property
     def value(self) -> np.ndarray:
@@ -219,6 +229,28 @@ class Node(OpView):
 
 def _number(node: Node) -> str:
     return f"%{node.index}"
+
+
+def _is_computed(node: Node, depth: int) -> bool:
+    """Whether a tensor is computed by a matmul or convolution, and ops that keep its elements."""
+    if depth == 0 or node.kind in (INPUT, NATIVE, CONSTANT):
+        return False
+    if node.kind in (TUPLE, FIELD):
+        return any(_is_computed(operand, depth - 1) for operand in node.operands)
+    spec = TABLE.get(node.name) if node.is_call else None
+    if spec is None:
+        return False
+    if spec.heavy:
+        return True
+    if spec.moves:
+        # A slice of an open size is not of the table if it may be empty.
+        return _is_computed(node.operands[0], depth - 1)
+    return any(
+        len(operand.type.dims) == len(node.type.dims)
+        and all(map(is_same, operand.type.dims, node.type.dims))
+        and _is_computed(operand, depth - 1)
+        for operand in node.operands
+    )
 
 
 def constant(values: np.ndarray, dtype: str | None = None) -> Node:

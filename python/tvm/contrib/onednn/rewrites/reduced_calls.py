@@ -175,8 +175,3 @@ class ReducedCalls:
         if i not in self.inside or not self.rules.is_heavy(self.graph.ops[i]):
             return False
         return self.inside.isdisjoint(self.readers(i))
-
-    def is_reduced(self, value: int) -> bool:
-        """Whether a tensor is computed in reduced precision."""
-        producer = self.producer(value)
-        return producer in self.inside and not self.writes_float32(producer)

@@ -97,11 +97,11 @@ def characters():
     raise ValueError(f"{path} has no metadata 'character'; install {PACKAGE} again")
 
 
-def load_font(size, path=None):
-    """Return a Pillow font: from a file, or the outline font that is part of Pillow."""
+def load_font(size):
+    """Return the outline font that is part of Pillow."""
     from PIL import ImageFont  # pylint: disable=import-outside-toplevel
 
-    return ImageFont.truetype(path, size) if path else ImageFont.load_default(size)
+    return ImageFont.load_default(size)
 
 
 def missing_glyphs(text, font):

@@ -60,11 +60,11 @@ def _function(name: str) -> tuple[Callable, frozenset[str]]:
     return make, frozenset(inspect.signature(make).parameters)
 
 
-def _plain(node: Node, args, emit) -> relax.Expr:
-    """Write an op that has the same operands and attributes in Relax."""
+def _plain(node: Node, args, emit, **others) -> relax.Expr:
+    """Write an op that has the same operands and attributes in Relax, but for others."""
     make, names = _function(name_in_relax(node.name))
     attrs = {name: value for name, value in vars(node.attrs).items() if name in names}
-    return make(*args, **{name: _native(value) for name, value in attrs.items()})
+    return make(*args, **{name: _native(value) for name, value in (attrs | others).items()})
 
 
 def _native(value):
@@ -72,19 +72,13 @@ def _native(value):
 
 
 def _conv(node: Node, args, emit) -> relax.Expr:
-    make, names = _function(node.name)
-    attrs = {name: value for name, value in vars(node.attrs).items() if name in names}
-    attrs["out_layout"] = attrs.get("out_layout") or None
-    return make(*args, **{name: _native(value) for name, value in attrs.items()})
+    return _plain(node, args, emit, out_layout=getattr(node.attrs, "out_layout", None) or None)
 
 
 def _resize(node: Node, args, emit) -> relax.Expr:
-    make, names = _function(node.name)
-    attrs = {name: value for name, value in vars(node.attrs).items() if name in names}
     # A factor of an open size was read in the place of the size.
     axes = [axis for axis, letter in enumerate(node.attrs.layout) if letter in "DHW"]
-    attrs["size"] = tuple(dim_from(node.type.dims[axis]) for axis in axes)
-    return make(*args, **{name: _native(value) for name, value in attrs.items()})
+    return _plain(node, args, emit, size=[dim_from(node.type.dims[axis]) for axis in axes])
 
 
 def _matmul(node: Node, args, emit) -> relax.Expr:
