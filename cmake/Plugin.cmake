@@ -28,8 +28,17 @@ file(GLOB PLUGIN_SRCS CONFIGURE_DEPENDS src/runtime/extra/contrib/dnnl/tvm/*.cc)
 set(PLUGIN_DIR "${CMAKE_CURRENT_BINARY_DIR}/../python/tvm_dnnl")
 get_filename_component(PLUGIN_DIR "${PLUGIN_DIR}" ABSOLUTE)
 
-add_library(tvm_dnnl_relax SHARED
-  ${PLUGIN_SRCS} ${DNNL_CORE_SRCS} src/runtime/contrib/dnnl/tvm/json_graph.cc)
+set(DNNL_CORE "" CACHE FILEPATH "core.cmake of a build with Relay, whose core is linked")
+
+add_library(tvm_dnnl_relax SHARED ${PLUGIN_SRCS} src/runtime/contrib/dnnl/tvm/json_graph.cc)
+if(DNNL_CORE)
+  include("${DNNL_CORE}")
+  target_link_libraries(tvm_dnnl_relax PRIVATE
+    -Wl,--whole-archive dnnl_core -Wl,--no-whole-archive)
+else()
+  target_sources(tvm_dnnl_relax PRIVATE ${DNNL_CORE_SRCS})
+  dnnl_precompile(tvm_dnnl_relax "${DNNL_CORE_HEADER}")
+endif()
 target_include_directories(tvm_dnnl_relax SYSTEM PRIVATE
   "${TVM_FFI}/include" "${DNNL_INCLUDE_DIR}")
 target_compile_options(tvm_dnnl_relax PRIVATE -Wall -Wextra)

@@ -18,6 +18,8 @@ class Layout:
     groups = ("prebuilt", "build", "test", "demo", "report", "wheel-build")
     module = "tvm.relay"
     has_tree = True
+    # The layout whose build has the core's objects, if that is another one.
+    core = None
 
     def __init__(self, root=ROOT, codegen=CODEGENS[0]):
         self.root = Path(root)
@@ -85,4 +87,8 @@ class PluginLayout(Layout):
         self.plugin = self.native / "python"
         self.library = self.plugin / "tvm_dnnl" / "libtvm_dnnl_relax.so"
         self.definitions = {"TVM_FFI": self.packages / "tvm_ffi"}
+        relay = Layout(root)
+        if relay.library.is_file():
+            self.core = relay
+            self.definitions["DNNL_CORE"] = relay.cmake / "core.cmake"
         self.pins = ("build.txt", "relax.txt", "wheel-onednn.txt")

@@ -21,6 +21,8 @@ class NewestBuild(NativeBuild):
         definitions = {
             "USE_DNNL": layout.onednn_newest,
             "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+            # Each source includes what it uses.
+            "CMAKE_DISABLE_PRECOMPILE_HEADERS": "ON",
         }
         super().__init__(runner, layout, layout.build / "newest", "-O0 -Werror", definitions)
 

@@ -344,6 +344,8 @@ class CompileLibrary(Step):
     def run(self):
         if not self.runner.dry_run:
             write_atomically(self.busy(), "", parents=True)
+        if self.layout.core:
+            NativeBuild(self.runner, self.layout.core).build("dnnl_core")
         NativeBuild(self.runner, self.layout).build(self.layout.target)
         if not self.runner.dry_run:
             self.busy().unlink()

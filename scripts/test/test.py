@@ -32,13 +32,13 @@ CPP_TARGETS = ("dnnl_core_cpptest", "dnnl_cpptest")
 MOST_WORKERS = 8
 # Words of pytest that want the tests in this process, or say themselves how they are shared out.
 ONE_PROCESS = ("-n", "-s", "--pdb", "--trace", "--capture", "--co", "--dist", "--numprocesses")
-# What --codegen c_src leaves out, beside most cases of ops and composites (`sample`): the policy,
-# which knows no codegen, hundreds of ONNX cases, the tests of random graphs themselves, those of
-# the bases of other codegens, and those that choose the codegen themselves.
+# What --codegen c_src leaves out, beside most cases of composites (`sample`): the policy, which
+# knows no codegen, hundreds of ONNX cases, those of the bases of other codegens, and what chooses
+# the codegen itself. Of each op, `graphs/test_infer.py` runs calls as C source, in one library.
 ANY_CODEGEN = (
     *(
         quick.STAGES + stage
-        for stage in ("partition", "rewrites", "report", "onnx", "graphs", "c_source")
+        for stage in ("ops", "partition", "rewrites", "report", "onnx", "graphs", "c_source")
     ),
     quick.STAGES + "integration/test_coming_from_tvm.py",
     quick.STAGES + "integration/test_target_threads.py",

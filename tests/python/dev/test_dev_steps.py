@@ -14,7 +14,7 @@ import pytest
 from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.files import Stamp, digest, is_source
-from scripts.layout import Layout
+from scripts.layout import Layout, PluginLayout
 from scripts.runner import Runner
 from scripts.setup import environment, machine, steps, tree, wheels
 from scripts.setup.lock import exclusive
@@ -261,6 +261,20 @@ def test_it_is_configured_once_for_each_set_of_pins(layout):
     with (layout.requirements / "wheel-onednn.txt").open("a") as file:
         file.write("another==1.0\n")
     assert commands() == ["cmake", "ninja"]
+
+
+@pytest.mark.parametrize("has_relay", [False, True], ids=["alone", "beside-relay"])
+def test_the_core_is_compiled_once_for_both_libraries(layout, has_relay):
+    if has_relay:
+        layout.library.parent.mkdir(parents=True)
+        layout.library.touch()
+    plugin = PluginLayout(layout.root)
+    runner = Recorder(plugin)
+    steps.CompileLibrary(runner, plugin).run()
+    *of_core, configure, build = runner.commands
+    assert [command[-1] for command in of_core if "-C" in command] == ["dnnl_core"] * has_relay
+    assert (f"-DDNNL_CORE={layout.cmake}/core.cmake" in configure) == has_relay
+    assert build[-1] == "tvm_dnnl_relax"
 
 
 @pytest.mark.parametrize("own", ["", "sccache"], ids=["unset", "own"])

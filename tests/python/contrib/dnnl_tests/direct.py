@@ -69,7 +69,7 @@ def _fields(type_):
     return list(type_.fields) if isinstance(type_, relay.TupleType) else [type_]
 
 
-def _linked(modules):
+def linked(modules):
     """Compile the C source of partitions as one library; return it and the path that it had."""
     with tempfile.TemporaryDirectory(prefix="dnnl_c_source_") as folder:
         sources = [os.path.join(folder, f"{i}.c") for i in range(len(modules))]
@@ -85,21 +85,30 @@ def _linked(modules):
 
 
 class Partition:
-    """A function with Compiler="dnnl" as a runtime module that holds its constants."""
+    """A function with Compiler="dnnl" as a runtime module that holds its constants.
 
-    def __init__(self, function):
+    Parameters
+    ----------
+    function : relay.Function
+        The function, with types.
+    codegen : str, optional
+        "JSON" or "C_SRC"; the library's default if absent. What is "C_SRC" runs once it is linked.
+    """
+
+    def __init__(self, function, codegen=None):
         self.symbol = str(function.attrs["global_symbol"])
         self.params = [param.checked_type for param in function.params]
         self.results = _fields(function.checked_type.ret_type)
         for type_ in (*self.params, *self.results):
             _shape(type_)
         # Without the options of the caller's context, as `testing.build` compiles.
-        with tvm.transform.PassContext(opt_level=3):
+        config = {"relay.ext.dnnl.codegen": codegen} if codegen else {}
+        with tvm.transform.PassContext(opt_level=3, config=config):
             self.module = tvm.get_global_func("relay.ext.dnnl")(function)
             updater = tvm.get_global_func("relay.ext.dnnl.constant_updater")
             constants = updater(function, self.symbol)
         if self.module.type_key == "c":
-            return  # It imports its constants, and runs once it is linked.
+            return  # It imports its constants.
         names = self.module.get_function("get_const_vars")()
         self.module.get_function("__init_" + self.symbol)([constants[name] for name in names])
 
@@ -203,7 +212,7 @@ class Runner:
             partitions[var.name_hint] = Partition(function)
         modules = [partition.module for partition in partitions.values()]
         if modules and dnnl.dnnl_codegen() != "JSON":
-            self.lib, self.path = _linked(modules)
+            self.lib, self.path = linked(modules)
             for partition in partitions.values():
                 partition.module = self.lib
             return partitions

@@ -21,6 +21,7 @@ does `infer` of the graph, which knows open dimensions as symbols. Calls of one 
 compared with its numpy definition. No model is compiled: a case takes milliseconds.
 """
 
+import itertools
 import json
 import random
 import sys
@@ -32,7 +33,7 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.contrib.onednn.graph.dim import Dim, substituted
-from tvm.contrib.onednn.graph.infer import infer
+from tvm.contrib.onednn.graph.infer import COMPARISONS, infer
 from tvm.contrib.onednn.graph.node import CALL, INPUT, Node
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.op_spec import Rules
@@ -63,6 +64,8 @@ RTOL = {"float32": 2e-5, "bfloat16": 2.0**-7, "float16": 2.0**-10}
 # QNN ops are drawn in graphs of their own, virtual ops are found in formulas.
 DIRECT = [name for name in TABLE if not name.startswith(("qnn.", "dnnl."))]
 FOUND = [name for name in ROWS if name.startswith("dnnl.")]
+# Ops of which oneDNN has plain loops only, for some calls or on some CPUs.
+SLOW = ("nn.lrn", *COMPARISONS)
 DTYPES = [dtype for dtype in ("float32", "bfloat16", "float16") if cpu.computes(dtype)]
 
 
@@ -114,11 +117,11 @@ def types_of(func):
     return [f"{each.dtype} [{', '.join(map(str, each.shape))}]" for each in results_of(func)]
 
 
-def as_partition(func):
+def as_partition(func, symbol="f"):
     """Return a function that oneDNN runs."""
     if func.attrs is not None and "Compiler" in func.attrs:
         return func
-    return func.with_attr("global_symbol", "f").with_attr("Compiler", "dnnl")
+    return func.with_attr("global_symbol", symbol).with_attr("Compiler", "dnnl")
 
 
 def runtime_module(func):
@@ -196,9 +199,22 @@ def cases(name, seeds, with_constants=True):
             yield seed, func
 
 
-def wrong_numbers(func):
-    """Return where oneDNN computes other numbers than the numpy definition."""
-    func = relay.transform.InferType()(tvm.IRModule.from_expr(as_partition(func)))["f"]
+def accepted(name, seeds):
+    """Yield functions of one call of an op that the rule accepts."""
+    rules = Rules(TABLE)
+    for _, func in cases(name, seeds):
+        if rules.reason(view_of(call_of(func))) is None:
+            yield func
+
+
+def typed_partition(func, symbol="f"):
+    """Return a function that oneDNN runs, with types."""
+    func = as_partition(func, symbol)
+    return relay.transform.InferType()(tvm.IRModule.from_expr(func))[symbol]
+
+
+def wrong_numbers(func, partition):
+    """Return where a partition computes other numbers than the numpy definition."""
     args = []
     for param in func.params:
         shape, dtype = map(int, param.checked_type.shape), param.checked_type.dtype
@@ -208,7 +224,7 @@ def wrong_numbers(func):
     except direct.NotDefined:
         return []
     wanted = wanted if isinstance(wanted, list) else [wanted]
-    for got, want in zip(direct.Partition(func)(*args), wanted):
+    for got, want in zip(partition(*args), wanted):
         got, want = (np.asarray(each).astype("float64") for each in (got, want))
         finite = np.abs(want[np.isfinite(want)])
         rtol = RTOL.get(results_of(func)[0].dtype, 0)
@@ -220,33 +236,33 @@ def wrong_numbers(func):
 @pytest.mark.parametrize("seeds", SEEDS, ids=["first", "others"])
 @pytest.mark.parametrize("name", DIRECT)
 def test_a_call_that_the_rule_accepts(name, seeds):
-    rules, problems, accepted = Rules(TABLE), [], 0
-    for _, func in cases(name, seeds):
-        if rules.reason(view_of(call_of(func))) is None:
-            accepted += 1
-            problems += problems_of(func, func) + differences_of(call_of(func))
-            problems += wrong_numbers(func)
-    print(f"{name}: {accepted} accepted")
-    assert not problems, f"{len(problems)} of {accepted}:\n" + "\n".join(problems[:3])
-    assert accepted
+    problems, funcs = [], list(accepted(name, seeds))
+    for func in funcs:
+        problems += problems_of(func, func) + differences_of(call_of(func))
+        func = typed_partition(func)
+        partition = direct.Partition(func)
+        problems += wrong_numbers(func, partition) + slow_steps(name, func, partition)
+    print(f"{name}: {len(funcs)} accepted")
+    assert not problems, f"{len(problems)} of {len(funcs)}:\n" + "\n".join(problems[:3])
+    assert funcs
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=["first", "others"])
 @pytest.mark.parametrize("name", DIRECT)
 def test_a_call_with_open_dimensions_that_the_rule_accepts(name, seeds):
     """The sizes of the call are known at run time only: the rule would accept them, too."""
-    rules, problems, accepted = Rules(TABLE), [], 0
+    rules, problems, count = Rules(TABLE), [], 0
     for seed, func in cases(name, seeds, with_constants=False):
         try:
             case = opened(func, seed)
         except tvm.TVMError:
             continue
         if all(rules.reason(view_of(call_of(each))) is None for each in (func, case)):
-            accepted += 1
+            count += 1
             problems += problems_of(case, func)
             problems += differences_of(call_of(case), call_of(func))
-    print(f"{name}: {accepted} accepted")
-    assert not problems, f"{len(problems)} of {accepted}:\n" + "\n".join(problems[:3])
+    print(f"{name}: {count} accepted")
+    assert not problems, f"{len(problems)} of {count}:\n" + "\n".join(problems[:3])
 
 
 def problems_of(func, static, is_sample=False):
@@ -260,6 +276,26 @@ def problems_of(func, static, is_sample=False):
         return [f"{func}\n{str(error).strip().splitlines()[-1]}"]
     wanted = types_of(static)
     return [] if got == wanted else [f"{func}\nthe runtime infers {got}, not {wanted}"]
+
+
+def slow_steps(name, func, partition):
+    """Return the primitives of a plan that are plain loops, which a call is not to run."""
+    steps = json.loads(partition.module.get_function("get_plan")())["primitives"]
+    slow = [step for step in steps if step["reference"]]
+    return [f"{func}\n{slow}"] if slow and name not in SLOW else []
+
+
+def test_calls_in_c_source():
+    """Operands and attributes of each op arrive; one library has all calls."""
+    funcs = [func for name in DIRECT for func in itertools.islice(accepted(name, SEEDS[0]), 2)]
+    funcs = [typed_partition(func, f"f{k}") for k, func in enumerate(funcs)]
+    partitions = [direct.Partition(func, "C_SRC") for func in funcs]
+    library, _ = direct.linked([each.module for each in partitions])
+    problems = []
+    for func, partition in zip(funcs, partitions):
+        partition.module = library
+        problems += wrong_numbers(func, partition)
+    assert not problems, f"{len(problems)} of {len(funcs)}:\n" + "\n".join(problems[:3])
 
 
 def with_symbols(static, case):

@@ -14,4 +14,4 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Each op on oneDNN against numpy, with what is refused."""
+"""Ops in chains, layouts and variants, at special values, and what is refused."""

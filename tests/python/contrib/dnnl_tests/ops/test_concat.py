@@ -14,9 +14,8 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Ops that put tensors together and take them apart: in place where memory allows."""
+"""Concatenations, splits and slices: in place where memory allows, and in partitions."""
 
-import numpy as np
 import pytest
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
@@ -26,49 +25,13 @@ from dnnl_tests import direct
 from dnnl_tests.marks import json_only
 from dnnl_tests.reference import RTOL, rand
 from dnnl_tests.relay import conv, module, partition
-from dnnl_tests.single_op import refusal, run_alone, run_planned, var
+from dnnl_tests.single_op import refusal, run_planned, var
 
 
 def values(*shapes):
     """Return an array for each shape, and the variables that stand for them."""
     arrays = {f"x{i}": rand(*shape, seed=i) for i, shape in enumerate(shapes)}
     return arrays, [var(name, x.shape) for name, x in arrays.items()]
-
-
-CONCAT = {
-    "channels": ([(2, 3, 4, 5), (2, 8, 4, 5), (2, 1, 4, 5)], 1),
-    "first": ([(2, 5), (3, 5)], 0),
-    "last": ([(3, 4, 5), (3, 4, 7)], -1),
-    "vectors": ([(5,), (3,), (1,)], 0),
-    "one": ([(2, 3)], 1),
-    "rank-6": ([(2, 1, 3, 1, 2, 2), (2, 1, 2, 1, 2, 2)], 2),
-    "many": ([(2, 3)] * 40, 1),
-}
-
-
-@pytest.mark.parametrize("shapes, axis", CONCAT.values(), ids=CONCAT.keys())
-@pytest.mark.parametrize("is_computed", [False, True], ids=["inputs", "computed"])
-def test_concatenate(shapes, axis, is_computed):
-    arrays, variables = values(*shapes)
-    expected = np.concatenate(list(arrays.values()), axis)
-    if is_computed:
-        variables, expected = [relay.abs(x) for x in variables], np.abs(expected)
-    mod = module(relay.concatenate(variables, axis))
-    partitioned = partition(mod, prune=False)
-    offload = testing.offload(partitioned)
-    assert offload.partitions == 1 and not offload.host_ops and offload.ops["concatenate"] == 1
-    outputs = direct.run(partitioned, arrays)
-    testing.assert_close(outputs, [expected], 0)
-
-
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_stack(axis):
-    arrays, variables = values((3, 4), (3, 4), (3, 4))
-    expected = np.stack([np.abs(x) for x in arrays.values()], axis)
-    mod = module(relay.stack([relay.abs(x) for x in variables], axis))
-    partitioned = partition(mod, prune=False)
-    assert testing.offload(partitioned).ops["stack"] == 1
-    testing.assert_close(direct.run(partitioned, arrays), [expected], 0)
 
 
 def steps_of(mod, arrays, rtol=RTOL):
@@ -178,34 +141,6 @@ def test_a_split_input_of_which_a_field_is_read_elsewhere():
     mod = module(relay.nn.dense(parts[0], relay.const(rand(32, 48))), relay.sin(parts[1]))
     partitioned = direct.check(mod, {"x": x}, partitions=1, rtol=RTOL)
     assert testing.offload(partitioned).host_ops["split"] == 1
-
-
-SLICES = {
-    "inner": (dict(begin=[0, 2, 1], end=[3, 6, 4]), np.s_[0:3, 2:6, 1:4]),
-    "outer": (dict(begin=[1], end=[3]), np.s_[1:3]),
-    "negative": (dict(begin=[0, -3, 0], end=[3, -1, 5]), np.s_[:, -3:-1]),
-    "beyond": (dict(begin=[0, 2, 0], end=[100, 100, 100]), np.s_[:, 2:]),
-    "steps": (dict(begin=[0, 1, 0], end=[3, 8, 3], strides=[1, 4, 2]), np.s_[:, 1:8:4, :3:2]),
-    "one-step": (dict(begin=[1, 1, 0], end=[3, 8, 5], strides=[3]), np.s_[1:3:3, 1:]),
-    "axes": (dict(begin=[2, 1], end=[6, 3], strides=[1, 1], axes=[1, 2]), np.s_[:, 2:6, 1:3]),
-    "axes-steps": (dict(begin=[2], end=[8], strides=[2], axes=[1]), np.s_[:, 2:8:2]),
-    "size": (
-        dict(begin=[1, 2, 0], end=[2, -1, 3], slice_mode="size"),
-        np.s_[1:3, 2:, :3],
-    ),
-}
-
-
-@pytest.mark.parametrize("attrs, index", SLICES.values(), ids=SLICES.keys())
-@pytest.mark.parametrize("is_edge", [False, True], ids=["between", "edge"])
-def test_strided_slice(attrs, index, is_edge):
-    x = rand(3, 8, 5)
-    if is_edge:
-        expr = relay.strided_slice(var("x", x.shape), **attrs)
-        run_alone(expr, {"x": x}, None, x[index].copy(), kinds=[], rtol=0)
-        return
-    expr = relay.exp(relay.strided_slice(relay.abs(var("x", x.shape)), **attrs))
-    run_alone(expr, {"x": x}, None, np.exp(np.abs(x[index])), kinds=["eltwise"] * 2, rtol=1e-6)
 
 
 CHANNELS = {

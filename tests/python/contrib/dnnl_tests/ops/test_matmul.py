@@ -16,8 +16,6 @@
 # under the License.
 """Matmul on oneDNN, against float64."""
 
-import itertools
-
 import numpy as np
 import pytest
 import tvm
@@ -28,14 +26,13 @@ from tvm.relay.op.contrib import dnnl
 from dnnl_tests import direct
 from dnnl_tests.marks import has_avx2, json_only
 from dnnl_tests.reference import RTOL, rand
-from dnnl_tests.single_op import reasons, run_alone, run_planned, var
+from dnnl_tests.single_op import reasons, run_planned, var
 
 # oneDNN packs weights that lie in order where it has AVX-512, as it has for bfloat16.
 # With AVX2 alone it has blocked code for convolutions and not for a matmul.
 IS_CONVOLUTION = has_avx2() and not cpu.computes("bfloat16")
 OF_ROWS = "convolution" if IS_CONVOLUTION else "matmul"
 OF_ROWS_PACKED = f"{OF_ROWS + ' of rows' if IS_CONVOLUTION else OF_ROWS}, weights packed once"
-FLAGS = list(itertools.product([False, True], repeat=2))
 
 
 def transposed(array, flag):
@@ -46,47 +43,6 @@ def product(a, b, transpose_a, transpose_b):
     """Multiply matrices, or batches of them, in float64."""
     a, b = (x.astype("float64") for x in (transposed(a, transpose_a), transposed(b, transpose_b)))
     return (a @ b).astype("float32")
-
-
-MATRICES = {
-    "matrix": ((5, 33), 48),
-    "row": ((1, 64), 100),
-    "column": ((40, 7), 1),
-    "rows-of-rows": ((2, 3, 40), 24),
-    "rank-4": ((2, 3, 4, 10), 20),
-}
-
-
-@pytest.mark.parametrize("constant", [True, False], ids=["const-weight", "var-weight"])
-@pytest.mark.parametrize("flags", FLAGS, ids=["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("shape, units", MATRICES.values(), ids=MATRICES.keys())
-def test_matmul(shape, units, flags, constant):
-    inner = shape[-1]
-    if flags[0]:
-        shape = (*shape[:-2], shape[-1], shape[-2])
-    x, w = rand(*shape), rand(*((units, inner) if flags[1] else (inner, units)), seed=1)
-    expr = relay.nn.matmul(
-        var("x", x.shape), var("w", w.shape), transpose_a=flags[0], transpose_b=flags[1]
-    )
-    inputs, params = ({"x": x}, {"w": w}) if constant else ({"x": x, "w": w}, None)
-    # A product with a constant weight is a dense.
-    kind = "inner_product" if constant and not flags[0] else "matmul"
-    run_alone(expr, inputs, params, product(x, w, *flags), kinds=[kind], rtol=RTOL)
-
-
-@pytest.mark.parametrize("constant", [True, False], ids=["const", "var"])
-@pytest.mark.parametrize("flags", FLAGS, ids=["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("batches", [(3, 3), (3, 1), (1, 3), (1, 1)], ids=str)
-def test_batch_matmul(batches, flags, constant):
-    a = transposed(rand(batches[0], 5, 33), flags[0])
-    b = transposed(rand(batches[1], 33, 7, seed=1), flags[1])
-    expr = relay.nn.batch_matmul(
-        var("a", a.shape), var("b", b.shape), transpose_a=flags[0], transpose_b=flags[1]
-    )
-    inputs, params = ({"a": a}, {"b": b}) if constant else ({"a": a, "b": b}, None)
-    is_of_rows = constant and batches[1] == 1 and not flags[0]
-    kinds = [OF_ROWS if is_of_rows else "matmul"]
-    run_alone(expr, inputs, params, product(a, b, *flags), kinds=kinds, rtol=RTOL)
 
 
 def test_dense_with_weights_that_are_computed_is_not_packed():

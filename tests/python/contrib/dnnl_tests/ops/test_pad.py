@@ -71,16 +71,6 @@ def test_pad_with_the_data_themselves(mode, widths):
     run_alone(expr, {"x": x}, {"w": w}, expected, kinds=["convolution", "eltwise"], rtol=RTOL)
 
 
-@pytest.mark.parametrize("mode", ["edge", "reflect"])
-@pytest.mark.parametrize("dtype", ["float32", "uint8", "int8"])
-def test_pad_of_an_input_with_the_data_themselves(mode, dtype):
-    x, widths = (rand(1, 3, 9, 7) * 50).astype(dtype), ((0, 0), (0, 0), (3, 4), (5, 2))
-    expr = relay.nn.pad(relay.var("x", shape=x.shape, dtype=dtype), widths, pad_mode=mode)
-    mod = dnnl.partition_for_dnnl(module(expr), prune=False)
-    assert testing.offload(mod).ops["nn.pad"] == 1
-    np.testing.assert_array_equal(direct.run(mod, {"x": x})[0], np.pad(x, widths, mode))
-
-
 def test_pad_of_a_tensor_that_others_read():
     x = rand(3, 4)
     y = relay.tanh(var("x", x.shape))

@@ -30,47 +30,6 @@ from dnnl_tests.single_op import reasons, run_alone, run_planned, var
 RTOL = 2e-6
 
 OPS = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "prod": np.prod}
-CASES = {
-    "last": ((4, 5, 6), dict(axis=-1)),
-    "first": ((4, 5, 6), dict(axis=0)),
-    "middle": ((4, 5, 6), dict(axis=1)),
-    "two": ((4, 5, 6), dict(axis=[0, 2])),
-    "unsorted": ((4, 5, 6), dict(axis=[2, 0])),
-    "exclude": ((4, 5, 6), dict(axis=1, exclude=True)),
-    "exclude-two": ((4, 5, 6), dict(axis=[0, -1], exclude=True)),
-    "all": ((4, 5, 6), dict(keepdims=True)),
-    "image": ((2, 20, 7, 7), dict(axis=[2, 3])),
-    "nhwc": ((2, 7, 7, 20), dict(axis=[1, 2])),
-    "rank-6": ((2, 3, 2, 3, 2, 3), dict(axis=[1, 4])),
-    "ones": ((4, 1, 6), dict(axis=1)),
-    "wide": ((3, 400), dict(axis=1)),
-}
-
-
-def reduced_axes(shape, attrs):
-    """Return the axes that Relay's attributes mean."""
-    rank, axis = len(shape), attrs.get("axis")
-    listed = list(range(rank)) if axis is None else [axis] if isinstance(axis, int) else axis
-    listed = {i % rank for i in listed}
-    return tuple(i for i in range(rank) if (i in listed) != attrs.get("exclude", False))
-
-
-@pytest.mark.parametrize("keepdims", [False, True], ids=["drop", "keep"])
-@pytest.mark.parametrize("shape, attrs", CASES.values(), ids=CASES.keys())
-@pytest.mark.parametrize("op", OPS)
-def test_reduce(op, shape, attrs, keepdims):
-    attrs = dict(dict(keepdims=keepdims), **attrs)
-    # Near one, so that a product stays in range.
-    x = np.float32(1) + np.float32(0.1) * rand(*shape)
-    axes = reduced_axes(shape, attrs)
-    reference = OPS[op](x.astype("float64"), axes, keepdims=attrs["keepdims"])
-    kinds = [] if all(shape[i] == 1 for i in axes) else ["reduction"]
-    if op in ("mean", "max") and len(shape) == 4 and axes == (2, 3) and attrs["keepdims"]:
-        kinds = ["pooling"]  # `rewrites.simplify` reads it as a global pool
-    expr = getattr(relay, op)(var("x", shape), **attrs)
-    rtol = 0 if op in ("max", "min") else RTOL * (10 if op == "prod" else 1)
-    expected = reference.astype("float32") if rtol == 0 else reference
-    run_alone(expr, {"x": x}, None, expected, kinds=kinds, rtol=rtol)
 
 
 @pytest.mark.parametrize("then", [lambda y: y, relay.negative], ids=["alone", "post-op"])

@@ -28,7 +28,6 @@ from dnnl_tests.single_op import refusal, run_alone, var
 
 NEAREST = dict(method="nearest_neighbor", coordinate_transformation_mode="asymmetric")
 LINEAR = dict(method="linear", coordinate_transformation_mode="half_pixel")
-LINEAR_TORCH = dict(method="linear", coordinate_transformation_mode="pytorch_half_pixel")
 
 
 def resize(shape, size, **attrs):
@@ -37,66 +36,6 @@ def resize(shape, size, **attrs):
     letters = "DHW"[5 - len(shape) :]
     attrs.setdefault("layout", "NC" + letters)
     return op(var("x", shape), size=size, **attrs)
-
-
-ACCEPTED = {
-    "nearest-2": ((1, 16, 5, 7), (10, 14), NEAREST),
-    "nearest-3": ((2, 5, 5, 7), (15, 21), dict(NEAREST, rounding_method="floor")),
-    "nearest-one-axis": ((1, 16, 5, 7), (5, 28), NEAREST),
-    "nearest-half-pixel": (
-        (1, 16, 5, 7),
-        (8, 9),
-        dict(NEAREST, coordinate_transformation_mode="half_pixel", rounding_method="round"),
-    ),
-    "nearest-nhwc": ((1, 5, 7, 16), (10, 14), dict(NEAREST, layout="NHWC")),
-    "nearest-1d": ((2, 6, 9), (18,), NEAREST),
-    "nearest-3d": ((1, 4, 3, 4, 5), (6, 8, 10), NEAREST),
-    "nearest-from-one": ((2, 8, 1, 1), (3, 4), NEAREST),
-    "linear-2": ((1, 16, 5, 7), (10, 14), LINEAR),
-    "linear-fraction": ((2, 5, 5, 7), (8, 9), LINEAR),
-    "linear-down": ((1, 16, 12, 14), (5, 7), LINEAR),
-    "linear-torch": ((1, 16, 5, 7), (10, 14), LINEAR_TORCH),
-    "linear-nhwc": ((1, 5, 7, 16), (10, 14), dict(LINEAR, layout="NHWC")),
-    "linear-1d": ((2, 6, 9), (21,), LINEAR),
-    "linear-3d": ((1, 4, 3, 4, 5), (6, 7, 10), LINEAR),
-    "linear-from-one": (
-        (1, 16, 1, 1),
-        (3, 4),
-        dict(LINEAR, coordinate_transformation_mode="align_corners"),
-    ),
-}
-
-
-@pytest.mark.parametrize("shape, size, attrs", ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_resize(shape, size, attrs):
-    x = rand(*shape)
-    expr = resize(shape, size, **attrs)
-    (reference,) = direct.run(tvm.IRModule.from_expr(expr), {"x": x})
-    rtol = 0 if attrs["method"] == "nearest_neighbor" else 1e-5
-    run_alone(expr, {"x": x}, None, reference, kinds=["resampling"], rtol=rtol)
-
-
-UPSAMPLING = {
-    "nearest": ("nearest_neighbor", (1, 8, 5, 6), dict(scale_h=2, scale_w=3)),
-    "nearest-nhwc": ("nearest_neighbor", (1, 5, 6, 8), dict(scale_h=2, scale_w=2, layout="NHWC")),
-}
-
-
-@pytest.mark.parametrize("method, shape, attrs", UPSAMPLING.values(), ids=UPSAMPLING.keys())
-def test_upsampling(method, shape, attrs):
-    x = rand(*shape)
-    expr = relay.nn.upsampling(var("x", shape), method=method, **attrs)
-    (reference,) = direct.run(tvm.IRModule.from_expr(expr), {"x": x})
-    run_alone(expr, {"x": x}, None, reference, kinds=["resampling"], rtol=0)
-
-
-def test_upsampling3d():
-    x = rand(1, 8, 3, 4, 5)
-    expr = relay.nn.upsampling3d(
-        var("x", x.shape), 2, 2, 3, coordinate_transformation_mode="asymmetric"
-    )
-    reference = x.repeat(2, 2).repeat(2, 3).repeat(3, 4)
-    run_alone(expr, {"x": x}, None, reference, kinds=["resampling"], rtol=0)
 
 
 def test_between_convolutions_with_a_sum():

@@ -83,13 +83,6 @@ CASES = {
 
 
 @pytest.mark.parametrize("op, reference", CASES.values(), ids=CASES.keys())
-def test_alone(op, reference):
-    x = rand(*SHAPE)
-    steps = run_alone(op(var("x", SHAPE)), {"x": x}, None, reference(x), kinds=[], rtol=0)
-    assert not steps
-
-
-@pytest.mark.parametrize("op, reference", CASES.values(), ids=CASES.keys())
 def test_between_functions_of_one_element(op, reference):
     x = rand(*SHAPE)
     expr = relay.exp(op(relay.abs(var("x", SHAPE))))
@@ -105,20 +98,6 @@ def test_behind_a_convolution(op, reference):
     expr = relay.tanh(op(relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)))
     expected = reference(np.tanh(conv2d(x, w, attrs)))
     run_alone(expr, {"x": x}, {"w": w}, expected, kinds=["convolution", "eltwise"], rtol=RTOL)
-
-
-def test_from_blocks():
-    x = rand(2, 2, 6, 5, 8)
-    expr = transform(var("x", x.shape), "NCHW8c", "NHWC")
-    expected = x.transpose(0, 2, 3, 1, 4).reshape(2, 6, 5, 16)
-    run_alone(expr, {"x": x}, None, expected, kinds=[], rtol=0)
-
-
-def test_from_blocks_to_other_blocks():
-    x = rand(2, 2, 6, 5, 8)
-    expr = transform(var("x", x.shape), "NCHW8c", "NCHW4c")
-    plain = x.transpose(0, 1, 4, 2, 3).reshape(SHAPE)
-    run_alone(expr, {"x": x}, None, blocked(plain, 4), kinds=[], rtol=0)
 
 
 # Every family that reads its input in the layout it finds, behind a view of an odd layout.
