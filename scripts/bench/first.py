@@ -63,14 +63,17 @@ class Model:
         What a command line and a table call it.
     paths : dict of str to str
         The files; see `first_worker.main`.
+    constants : dict of str to number
+        Values of inputs that are compiled as constants.
     """
 
     name: str
     title: str
     paths: dict
+    constants: dict = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def write(cls, name, title, onnx, inputs, folder):
+    def write(cls, name, title, onnx, inputs, folder, constants=()):
         """Write the inputs; return the model, whose other files will be in the same folder."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +86,7 @@ class Model:
             "openvino-cache": "openvino",
         }
         paths = {key: str(folder / each) for key, each in names.items()}
-        return cls(name, title, {"onnx": os.path.abspath(onnx), **paths})
+        return cls(name, title, {"onnx": os.path.abspath(onnx), **paths}, dict(constants))
 
 
 class NoAnswer(Exception):
@@ -113,7 +116,8 @@ def _ask(runtime, *words, limit=LIMIT):
 
 def answer(runtime, model, threads):
     """Return the figures of one first answer; see `first_worker.main`."""
-    return _ask(runtime, "main", time.monotonic(), runtime, model.paths, threads)
+    words = runtime, model.paths, threads, model.constants
+    return _ask(runtime, "main", time.monotonic(), *words)
 
 
 def _answers(runtime, model, threads, count):
@@ -148,7 +152,7 @@ def sample(runtimes, model, threads, repeat, note=lambda *told: None):
         note(f"prepare {TITLES[name]}")
         try:
             if name in first_worker.EXPORTS:
-                _ask(name, "export", name, model.paths)
+                _ask(name, "export", name, model.paths, model.constants)
             # Files come into the page cache, and two runtimes fill their caches.
             answer(name, model, threads)
         except NoAnswer as error:

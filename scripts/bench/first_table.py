@@ -88,7 +88,8 @@ def _chosen(args, folder):
             shapes = packages.shapes_of(path.relative_to(place))
             inputs = packages.inputs_of(peers.own_workload(str(path), shapes).model)
             each = folder / title.replace("/", "-").replace(": ", "-")
-            yield Model.write(title, title, str(path), inputs, each)
+            constants = packages.constants_of(path)
+            yield Model.write(title, title, str(path), inputs, each, constants)
 
 
 def main(args):

@@ -36,21 +36,21 @@ def _opened_by(module, function, arguments):
     module, function : str
         The function, which is part of the import.
     arguments : callable
-        Returns its arguments for paths and shapes.
+        Returns its arguments for paths, shapes and constants.
     """
 
-    def runtime(paths, inputs, _):
+    def runtime(paths, inputs, _, constants):
         open_model = getattr(importlib.import_module(module), function)
         yield "import"
-        model = open_model(**arguments(paths, _shapes(inputs)))
+        model = open_model(**arguments(paths, _shapes(inputs), constants))
         yield "load"
-        model(**inputs)
+        model(**_variable(inputs, constants))
         yield "first run"
 
     return runtime
 
 
-def _relay_library(paths, inputs, _):
+def _relay_library(paths, inputs, _, constants):
     # Not `dnnl.load_model`: importing tvm.relay takes longer than all of this.
     import tvm
     from tvm.contrib import graph_executor
@@ -59,13 +59,13 @@ def _relay_library(paths, inputs, _):
     library = tvm.runtime.load_module(paths["relay-library"])
     model = graph_executor.GraphModule(library["default"](tvm.cpu()))
     yield "load"
-    model.run(**inputs)
+    model.run(**_variable(inputs, constants))
     for index in range(model.get_num_outputs()):
         model.get_output(index).numpy()
     yield "first run"
 
 
-def _onnxruntime(paths, inputs, threads):
+def _onnxruntime(paths, inputs, threads, _):
     import onnxruntime
 
     yield "import"
@@ -79,7 +79,7 @@ def _onnxruntime(paths, inputs, threads):
     yield "first run"
 
 
-def _openvino(paths, inputs, threads, cache=None):
+def _openvino(paths, inputs, threads, _, cache=None):
     import openvino
 
     yield "import"
@@ -98,25 +98,28 @@ def _openvino(paths, inputs, threads, cache=None):
     yield "first run"
 
 
-def _openvino_cache(paths, inputs, threads):
-    return _openvino(paths, inputs, threads, paths["openvino-cache"])
+def _openvino_cache(paths, inputs, threads, constants):
+    return _openvino(paths, inputs, threads, constants, paths["openvino-cache"])
 
 
 _RELAX, _RELAY = "tvm_dnnl", "tvm.relay.op.contrib.dnnl"
 
 
-def _file(paths, shapes):
-    return {"model": paths["onnx"], "shape": shapes}
+def _file(paths, shapes, constants):
+    return {"model": paths["onnx"], "shape": shapes, "constants": constants}
 
 
 RUNTIMES = {
     "relax-library": _opened_by(
-        _RELAX, "load_model", lambda paths, _: {"path": paths["relax-library"]}
+        _RELAX, "load_model", lambda paths, *_: {"path": paths["relax-library"]}
     ),
     "relax-cache": _opened_by(
         _RELAX,
         "cached_model",
-        lambda paths, shapes: dict(path=paths["onnx"], folder=paths["relax-cache"], shape=shapes),
+        lambda paths, shapes, constants: {
+            **dict(path=paths["onnx"], folder=paths["relax-cache"]),
+            **dict(shape=shapes, constants=constants),
+        },
     ),
     "relax-file": _opened_by(_RELAX, "compile", _file),
     "relay-library": _relay_library,
@@ -131,11 +134,16 @@ def _shapes(inputs):
     return {name: value.shape for name, value in inputs.items()}
 
 
+def _variable(inputs, constants):
+    """Return the inputs that a model still has after some were made constants."""
+    return {name: value for name, value in inputs.items() if name not in constants}
+
+
 # The backend that writes the file which a runtime loads.
 EXPORTS = {"relax-library": _RELAX, "relay-library": _RELAY}
 
 
-def main(begin, name, paths, threads):
+def main(begin, name, paths, threads, constants):
     """Run a runtime once; return seconds and CPU time by stage, and the memory.
 
     Parameters
@@ -148,6 +156,8 @@ def main(begin, name, paths, threads):
         The files: "onnx", "inputs", and what `EXPORTS` writes by the runtime's name.
     threads : int
         Threads of a run.
+    constants : dict of str to number
+        Values of inputs that our runtimes compile as constants; the others are given them.
     """
     last = time.monotonic(), time.process_time()
     seconds, cpu = {"start": last[0] - begin}, {"start": last[1]}
@@ -159,7 +169,7 @@ def main(begin, name, paths, threads):
         inputs = dict(file)
     now = time.monotonic(), time.process_time()
     last = [each + end - start for each, start, end in zip(last, before, now)]
-    for stage in RUNTIMES[name](paths, inputs, threads):
+    for stage in RUNTIMES[name](paths, inputs, threads, constants):
         now = time.monotonic(), time.process_time()
         seconds[stage], cpu[stage] = (end - start for end, start in zip(now, last))
         last = now
@@ -173,14 +183,14 @@ def _peak_megabytes():
     return int(line.split()[1]) * 1024 / 1e6
 
 
-def export(name, paths):
+def export(name, paths, constants):
     """Write the file that a runtime loads."""
     import numpy as np
 
     with np.load(paths["inputs"]) as file:
         shapes = _shapes(dict(file))
     backend = importlib.import_module(EXPORTS[name])
-    backend.compile(**_file(paths, shapes)).export_library(paths[name])
+    backend.compile(**_file(paths, shapes, constants)).export_library(paths[name])
 
 
 if __name__ == "__main__":

@@ -108,6 +108,11 @@ def shapes_of(path):
     return SHAPES[max(ends, key=len)] if ends else {}
 
 
+def constants_of(path):
+    """Return the values of inputs that are constants of the compiled model."""
+    return {"sr": VALUES["sr"]} if str(path).endswith(ONE_RATE) else {}
+
+
 def inputs_of(model):
     """Return random inputs, with values that mean something where these must."""
     inputs = model.example()
@@ -175,8 +180,7 @@ def measured_by_relax(path, shapes, args):
     # A process for each model: an importer that fails may leave what it began.
     with relax.worker() as worker:
         fixed = {name: value.shape for name, value in inputs.items()}
-        constants = {"sr": VALUES["sr"]} if str(path).endswith(ONE_RATE) else {}
-        words = str(path), fixed, relax.host_cpu(), "float32", constants
+        words = str(path), fixed, relax.host_cpu(), "float32", constants_of(path)
         facts = worker.ask("load", "model", *words)
         outputs, told = worker.ask("run", "model", inputs), worker.ask("told", "model")
         cells = [facts["total"], facts["offloaded"], facts["partitions"]]
@@ -195,7 +199,8 @@ def first_answer(name, path, shapes, args):
     """Return the cells of the first answers of Relax."""
     case = peers.own_workload(str(path), shapes)
     with tempfile.TemporaryDirectory(prefix="first-") as folder:
-        model = first.Model.write(name, name, path, inputs_of(case.model), folder)
+        words = name, name, path, inputs_of(case.model), folder, constants_of(path)
+        model = first.Model.write(*words)
         runtimes = [*FIRST_RUNTIMES, "openvino"]
         rounds = min(args.repeat, FIRST_ROUNDS)
         results = first.sample(runtimes, model, args.threads, rounds)

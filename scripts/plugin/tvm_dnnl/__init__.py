@@ -187,6 +187,7 @@ def __getattr__(name):
     api = importlib.import_module("._dnnl.loaded", package=__name__)
     if name in api.__all__:
         return getattr(api, name)
+    importlib.import_module(".part_import", __name__).import_tvm()
     if not _is_runtime_only():
         from .fast_import import uncollected
 

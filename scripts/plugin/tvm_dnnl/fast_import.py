@@ -21,6 +21,7 @@ not exist, and register names of ops twice, and ignore the errors; the first err
 reads the debug information of all its libraries. Both take half of the time of the import.
 """
 
+import bisect
 import contextlib
 import gc
 import importlib.machinery
@@ -29,8 +30,10 @@ import sys
 import tvm_ffi.registry
 
 # The module of TVM that ignores errors; all ops are registered before.
-_BACKENDS = "tvm.backend._autoload_backends"
+BACKENDS = "tvm.backend._autoload_backends"
 _PRINTED_NAME = "TScriptPrinterName"
+# Follows all names in their order.
+_LAST = chr(sys.maxunicode)
 
 
 class Finder:
@@ -74,28 +77,42 @@ def uncollected():
 
 @contextlib.contextmanager
 def _listed_once():
-    """Let tvm-ffi list the global functions only if some were added since the last time."""
-    own, names = getattr(tvm_ffi.registry, "list_global_func_names", None), []
+    """Let tvm-ffi list the global functions only if some were added since the last time.
+
+    A module of TVM that wants those of its own is shown only these.
+    """
+    own_list = getattr(tvm_ffi.registry, "list_global_func_names", None)
+    own_init = getattr(tvm_ffi, "init_ffi_api", None)
+    if own_list is None or own_init is None:
+        yield
+        return
+    names, prefix = [], ""
 
     def list_names():
         name_of = tvm_ffi.get_global_func("ffi.FunctionListGlobalNamesFunctor")()
         count = name_of(-1)
         if count != len(names):
-            names[:] = map(name_of, range(count))
-        return list(names)
+            names[:] = sorted(map(name_of, range(count)))
+        first, last = (bisect.bisect_left(names, end) for end in (prefix, prefix + _LAST))
+        return names[first:last]
 
-    if own is None:
-        yield
-        return
-    tvm_ffi.registry.list_global_func_names = list_names
+    def init_api(namespace, target_module_name=None):
+        nonlocal prefix
+        prefix = namespace.removeprefix("tvm.")
+        try:
+            own_init(namespace, target_module_name)
+        finally:
+            prefix = ""
+
+    tvm_ffi.registry.list_global_func_names, tvm_ffi.init_ffi_api = list_names, init_api
     try:
         yield
     finally:
-        tvm_ffi.registry.list_global_func_names = own
+        tvm_ffi.registry.list_global_func_names, tvm_ffi.init_ffi_api = own_list, own_init
 
 
 class _BackendsFinder:
-    """Is asked for `_BACKENDS` when it is imported, and finds nothing itself.
+    """Is asked for `BACKENDS` when it is imported, and finds nothing itself.
 
     Parameters
     ----------
@@ -107,18 +124,20 @@ class _BackendsFinder:
         self._stack = stack
 
     def find_spec(self, name, path=None, target=None):
-        api = sys.modules.get("tvm.ir._ffi_api")
-        functions = [
-            getattr(api, each, None) for each in ("GetOp", "RegisterOpAttr", "ListOpNames")
-        ]
-        if name == _BACKENDS and None not in functions:
-            get, register, ops = functions
-            self._stack.enter_context(_without_errors(api, get, register, set(map(str, ops()))))
+        if name == BACKENDS:
+            self._stack.enter_context(without_errors())
 
 
 @contextlib.contextmanager
-def _without_errors(api, get, register, ops):
+def without_errors():
     """Let TVM's functions not raise errors of C++ in cases whose errors TVM ignores."""
+    api = sys.modules.get("tvm.ir._ffi_api")
+    functions = [getattr(api, each, None) for each in ("GetOp", "RegisterOpAttr", "ListOpNames")]
+    if None in functions:
+        yield
+        return
+    get, register, list_ops = functions
+    ops = set(map(str, list_ops()))
 
     def get_op(name):
         if str(name) not in ops:

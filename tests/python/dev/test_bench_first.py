@@ -18,12 +18,14 @@
 
 import json
 import subprocess
+import sys
+import types
 
 import numpy as np
 import pytest
 
 from scripts import cli, options
-from scripts.bench import first, first_table, first_worker
+from scripts.bench import first, first_table, first_worker, packages
 from scripts.errors import SetupError
 
 SECONDS = {"relax-library": 0.1, "onnxruntime": 0.2, "openvino": 0.4}
@@ -93,6 +95,26 @@ def test_a_process(own_model, tmp_path):
     assert min(figures["seconds"].values()) > 0 and figures["peak_mb"] > 20
     figures, reasons = first.sample(["onnxruntime"], model, 1, 2)
     assert len(figures["onnxruntime"]) == 2 and not reasons
+
+
+def test_constants_are_compiled_and_not_passed(monkeypatch):
+    """The shapes of silero-vad's other rate do not fit: its rate is a constant."""
+    given = []
+
+    def compile_model(**arguments):
+        given.append(arguments)
+        return lambda **inputs: given.append(inputs)
+
+    monkeypatch.setitem(sys.modules, "tvm_dnnl", types.SimpleNamespace(compile=compile_model))
+    inputs = {"x": np.ones(2), "sr": np.array(16000)}
+    constants = packages.constants_of("data/silero_vad.onnx")
+    stages = first_worker.RUNTIMES["relax-file"]({"onnx": "m.onnx"}, inputs, 1, constants)
+    assert list(stages) == list(first_worker.STAGES[1:])
+    shapes = {"x": (2,), "sr": ()}
+    assert given == [
+        {"model": "m.onnx", "shape": shapes, "constants": {"sr": 16000}},
+        {"x": inputs["x"]},
+    ]
 
 
 def test_a_process_that_fails(tmp_path, monkeypatch):

@@ -68,6 +68,8 @@ CASES = {
     "equal": ("Equal", [DATA, DATA[:1]], {}),
     "expand": ("Expand", [DATA[:, :1], ints(2, 1, 3, 1)], {}),
     "less": ("Less", [ints(1, 2), ints(2)], {}),
+    "not": ("Not", [DATA > 0], {}),
+    "range of whole floats": ("Range", [np.float32(each).reshape(()) for each in (0, 40, 3)], {}),
     "range": ("Range", [np.array(5), np.array(-2), np.array(-3)], {}),
     "gather a number": ("Gather", [ints(3, 4, 5), np.array(-1)], {}),
     "gather": ("Gather", [DATA, ints([0, 2], [-1, 1])], {"axis": 1}),

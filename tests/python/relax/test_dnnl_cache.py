@@ -179,6 +179,18 @@ def test_a_file_with_external_data(tmp_path):
     assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
+def test_a_file_with_an_input_that_is_constant(tmp_path):
+    """The value is part of the key."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n, 8] x, float[1] factor) => (float[n, 8] y) { y = Mul(x, factor) }"""
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(text), path)
+    for factor in (2.0, 3.0, 2.0):
+        model = cached_file(tmp_path, path, constants={"factor": factor})
+        np.testing.assert_array_equal(model(X), X * np.float32(factor))
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
 def test_a_file_that_is_not_compiled(tmp_path):
     with pytest.raises(FileNotFoundError, match="none.onnx"):
         cached_file(tmp_path, tmp_path / "none.onnx")

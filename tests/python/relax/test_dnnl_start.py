@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import X4, compiled, conv_bias_relu, module, run
@@ -104,7 +105,12 @@ from tvm_dnnl.fast_import import Finder
 if sys.argv[1] == "plain":
     sys.meta_path.remove(Finder)
 names = tvm_ffi.registry.list_global_func_names
+if sys.argv[1] == "part":
+    tvm_dnnl.compile
+    assert "tvm.backend.cuda.ptx" not in sys.modules
+    assert "tvm.s_tir.meta_schedule.runner" not in sys.modules
 import tvm
+tvm_dnnl.compile
 assert tvm_ffi.registry.list_global_func_names is names
 assert type(tvm.ir._ffi_api.GetOp) is tvm_ffi.Function
 ops = {op: str(tvm.ir.Op.get(op).get_attr("TScriptPrinterName"))
@@ -118,9 +124,27 @@ with open(sys.argv[2], "w") as file:
 
 def test_tvm_is_the_same_though_it_is_imported_faster(tmp_path):
     states = []
-    for kind in ("fast", "plain"):
+    for kind in ("fast", "part", "plain"):
         in_new_process(STATE, kind, tmp_path / kind)
         states.append(json.loads((tmp_path / kind).read_text()))
-    fast, plain = states
+    fast, part, plain = states
     assert len(plain[0]) > 1000 and len(plain[1]) > 400 and len(plain[2]) > 1000
-    assert fast == plain
+    assert fast == part == plain
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["from tvm.relax import op", "import importlib; importlib.import_module('tvm.te')"],
+    ids=["from", "by-name"],
+)
+def test_any_import_of_tvm_completes_it(statement):
+    in_new_process(
+        "import importlib.machinery, sys, tvm_dnnl\n"
+        "tvm_dnnl.partition_for_dnnl\n"
+        "assert 'tvm.backend.cuda.ptx' not in sys.modules\n"
+        f"{statement}\n"
+        "assert 'tvm.backend.cuda.ptx' in sys.modules\n"
+        "import tvm\n"
+        "assert tvm.backend.is_loaded('cuda') and tvm.s_tir.meta_schedule.Database\n"
+        "assert type(tvm.__spec__) is importlib.machinery.ModuleSpec"
+    )

@@ -95,10 +95,21 @@ def _gather(attrs: Mapping, data, indices):
     return np.take(data, indices, attrs.get("axis", 0))
 
 
-def _range(attrs: Mapping, start, limit, delta):
-    if start.dtype.kind != "i" or not start.dtype == limit.dtype == delta.dtype:
+def _not(attrs: Mapping, data):
+    if data.dtype.kind != "b":
         raise TypeError
-    return np.arange(start, limit, delta, start.dtype)
+    return np.logical_not(data)
+
+
+def _range(attrs: Mapping, start, limit, delta):
+    values = [each.item() for each in (start, limit, delta)]
+    # Of other floating-point numbers, the rounding of each depends on how they are computed.
+    is_exact = start.dtype.kind == "i" or (
+        start.dtype == "float32" and all(each.is_integer() and abs(each) < 2**24 for each in values)
+    )
+    if not is_exact or not start.dtype == limit.dtype == delta.dtype:
+        raise TypeError
+    return np.arange(*values, dtype=start.dtype)
 
 
 def _reshape(attrs: Mapping, data, shape):
@@ -151,6 +162,7 @@ _FUNCTIONS: dict[str, Callable] = {
     "Gather": _gather,
     "Less": _elementwise(np.less),
     "Mul": _elementwise(np.multiply),
+    "Not": _not,
     "Range": _range,
     "Reshape": _reshape,
     "Slice": _slice,

@@ -54,7 +54,7 @@ def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
         with np.errstate(over="ignore"):
             return values.astype("float32").astype(ml_dtypes.bfloat16)
     with np.errstate(over="ignore"):
-        return values.astype(dtype)
+        return values.astype(dtype, copy=False)
 
 
 def sigmoid(x: Array) -> Array:

@@ -25,7 +25,7 @@ from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, NATIVE, TUPLE, Node, 
 from tvm.contrib.onednn.policy.op_view import Tensor, Value
 from tvm.contrib.onednn.policy.rules.recurrent import GATES
 
-from .reading import ExprDict, constant_of
+from .reading import ExprDict, constant_of, elements
 from .recurrent_tir import call_layer
 from .write_ops import written
 
@@ -102,6 +102,9 @@ class Body:
         """Return the expression that a node was read from, of what it reads now, if it is whole."""
         origin = node.origin
         if origin is None or node is not origin.nodes[-1]:
+            return None
+        if node.kind != NATIVE and isinstance(origin.native.binding, relax.MatchCast):
+            # Bound, it has its type; the value alone has another.
             return None
         if len(origin.nodes) > 1 and not self.is_whole(origin):
             return None
@@ -189,7 +192,7 @@ def substituted(expr, inside: ExprDict):
     if expr in inside:
         return inside[expr]
     if isinstance(expr, relax.Call):
-        args = [substituted(arg, inside) for arg in expr.args]
+        args = [substituted(arg, inside) for arg in elements(expr.args)]
         op = inside.get(expr.op, expr.op)
         return relax.Call(op, args, expr.attrs, expr.ty_args, ret_ty=expr.ty)
     if isinstance(expr, relax.Tuple):

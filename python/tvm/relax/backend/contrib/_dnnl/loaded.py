@@ -205,6 +205,7 @@ def cached_model(
     *,
     folder: str | os.PathLike,
     shape: Mapping | None = None,
+    constants: Mapping[str, object] | None = None,
     target=None,
     **options,
 ) -> CompiledModel:
@@ -221,8 +222,8 @@ def cached_model(
         The ONNX file. A file with external data is imported to compute the key.
     folder : str | os.PathLike
         The cache. Libraries are code: give write access only to users who may run code as you.
-    shape : Mapping | None
-        As for `from_onnx`.
+    shape, constants : Mapping | None
+        Shapes and values of the model's inputs; see `from_onnx`.
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
     options
@@ -244,7 +245,9 @@ def cached_model(
     --------
     >>> model = tvm_dnnl.cached_model("model.onnx", folder="models", shape={"batch": 1})
     """
-    settings = (repr(sorted((shape or {}).items())), str(target), *_versions())
+    values = [(name, np.asarray(value)) for name, value in sorted((constants or {}).items())]
+    fixed = [(name, str(each.dtype), each.shape, each.tobytes()) for name, each in values]
+    settings = (repr((sorted((shape or {}).items()), fixed)), str(target), *_versions())
     api = Path(__file__).parents[1]
     key = key_of_file(path, api, _libraries(), options, *settings)
     if key is not None:
@@ -252,13 +255,13 @@ def cached_model(
         def write(library):
             from .. import dnnl  # imports TVM
 
-            model = dnnl.compile(path, shape=shape, target=target, **options)
-            model.export_library(library)
+            given = dict(shape=shape, constants=constants, target=target)
+            dnnl.compile(path, **given, **options).export_library(library)
 
         return load_model(cached_file(folder, key, write))
     from .. import dnnl
 
-    mod, target = dnnl.from_onnx(path, shape), target or dnnl.host_target()
+    mod, target = dnnl.from_onnx(path, shape, constants), target or dnnl.host_target()
     return load_model(dnnl.cached_library(mod, folder=folder, target=target, **options))
 
 

@@ -32,6 +32,7 @@ from .paged_cache import offload_paged_attention
 from .reader import RelaxGraph
 from .reading import own_functions
 from .relax_report import RelaxDescription
+from .size_checks import read_size_checks
 from .steps import on_each_function
 from .writer import FunctionWriter
 
@@ -49,6 +50,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
     def step(builder, var, func):
         graph, decided = RelaxGraph(builder.get(), func, rules.options.exclude), Record()
+        read_size_checks(graph, rules)
         outcome = rewrite(graph, rules, var.name_hint, record.failures, fuses_attention=True)
         decided.folded, decided.in_float32 = outcome
         units = Units(graph, rules)

@@ -18,15 +18,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
+import tvm_ffi
 from tvm import relax, tirx
 from tvm.contrib.onednn.rewrites.decompose import COMPOSED
 
-from .reading import Analyzer, UnsupportedOp, number
+from .reading import Analyzer, UnsupportedOp, elements, number
 
 
 class ReadOp(NamedTuple):
@@ -57,16 +58,20 @@ Row = Callable[[relax.Call], ReadOp]
 
 def numbers(values) -> list:
     """Return numbers that are known."""
-    known = [number(value) for value in values]
+    known = [number(value) for value in _elements(values)]
     if None in known:
         raise UnsupportedOp(f"{list(values)} is not constant")
     return known
 
 
+def _elements(values) -> Iterable:
+    return elements(values) if isinstance(values, tvm_ffi.Array) else values
+
+
 def shape_argument(arg: relax.Expr) -> list:
     """Return the dimensions that are given as an argument."""
     if isinstance(arg, relax.ShapeExpr):
-        return list(arg.values)
+        return elements(arg.values)
     raise UnsupportedOp("the shape is computed at run time")
 
 
@@ -122,7 +127,7 @@ def factor(before, after) -> float:
 
 def same(name: str, *attrs: str, **fixed) -> Row:
     """Read an op that is Relay's op `name`, with the same attributes, and others that are fixed."""
-    return lambda call: ReadOp(name, list(call.args), {**attrs_of(call, attrs), **fixed})
+    return lambda call: ReadOp(name, elements(call.args), {**attrs_of(call, attrs), **fixed})
 
 
 class Composed(UnsupportedOp):

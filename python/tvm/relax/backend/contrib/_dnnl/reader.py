@@ -39,6 +39,7 @@ from .reading import (
     ExprDict,
     UnsupportedOp,
     constant_of,
+    elements,
     is_constant,
     number,
     op_name,
@@ -182,8 +183,10 @@ class RelaxGraph(Graph):
 
     def _call(self, call: relax.Call, scope: int, binding: relax.Binding) -> Node:
         name, given = op_name(call), call
-        args = [self._constant_or(arg) for arg in call.args]
-        call = relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
+        given_args = elements(call.args)
+        args = [self._constant_or(arg) for arg in given_args]
+        if any(new is not arg for new, arg in zip(args, given_args)):
+            call = relax.Call(call.op, args, call.attrs, call.ty_args, ret_ty=call.ty)
         try:
             if short_name(call) in self._excluded:
                 raise UnsupportedOp(EXCLUDED)
@@ -203,7 +206,7 @@ class RelaxGraph(Graph):
             node = Node(CALL, read.name, operands, type_, attrs, scope)
             names = _ARG_NAMES.get(read.name, _BINARY if len(operands) == 2 else ("data",))
             node.arg_names = names if len(names) == len(operands) else ()
-        return self._read_from(node, given, binding)
+        return self._read_from(node, given, binding, given_args)
 
     def _constant_or(self, arg: relax.Expr) -> relax.Expr:
         """Return the constant that a variable is known to be, or the argument."""
@@ -240,8 +243,10 @@ class RelaxGraph(Graph):
         node.is_pinned = is_pinned
         return self._read_from(node, value, binding)
 
-    def _read_from(self, node: Node, value, binding) -> Node:
-        leaves = [leaf for leaf in _leaves(value) if leaf in self._nodes]
+    def _read_from(self, node: Node, value, binding, args=None) -> Node:
+        # To iterate over an array of TVM takes long: arguments that are known are passed.
+        parts = [value] if args is None else args
+        leaves = [leaf for part in parts for leaf in _leaves(part) if leaf in self._nodes]
         operands = [self._nodes[leaf] for leaf in leaves]
         return self.append(node, Origin(Native(value, leaves, binding), operands))
 
@@ -285,13 +290,13 @@ _NAMES = {"nn.leaky_relu": "nn.leakyrelu", "image.resize1d": "image.resize1d"}
 
 def _leaves(value) -> Iterator[relax.Expr]:
     """Yield the variables and constants that an expression reads."""
-    if isinstance(value, relax.Call):
+    if isinstance(value, relax.Var) or is_constant(value):
+        yield value
+    elif isinstance(value, relax.Call):
         if not isinstance(value.op, tvm.ir.Op) and isinstance(value.op, relax.Var):
             yield value.op
-        for arg in value.args:
+        for arg in elements(value.args):
             yield from _leaves(arg)
-    elif isinstance(value, relax.Var) or is_constant(value):
-        yield value
     elif isinstance(value, relax.Tuple):
         for field in value.fields:
             yield from _leaves(field)
@@ -301,12 +306,20 @@ def _leaves(value) -> Iterator[relax.Expr]:
         yield from relax.analysis.free_vars(value)
 
 
+# Ops whose values `known_value` returns.
+_FILLED = {f"relax.{name}{like}" for name in ("zeros", "ones") for like in ("", "_like")}
+_KNOWN = {*_FILLED, "relax.arange", "relax.shape_to_tensor"}
+
+
 def known_value(call: relax.Call) -> np.ndarray | None:
     """Return the value of a call that depends on shapes alone, such as a range."""
-    name, shape = op_name(call), sizes(call.ty) if isinstance(call.ty, relax.TensorType) else None
+    name = op_name(call)
+    if name not in _KNOWN or not isinstance(call.ty, relax.TensorType):
+        return None
+    shape = sizes(call.ty)
     if shape is None or None in shape or math.prod(shape) > MOST_FILLED:
         return None
-    if name.removesuffix("_like") in ("relax.zeros", "relax.ones"):
+    if name in _FILLED:
         return np.full(shape, float(name.startswith("relax.ones")))
     if name == "relax.arange":
         ends = [number(arg) for arg in call.args]

@@ -70,6 +70,11 @@ class ExprDict:
         return self._pairs.values()
 
 
+def elements(array) -> list:
+    """Return the elements of an array of TVM. A slice takes a third of an iteration's time."""
+    return array[:]
+
+
 def op_name(expr) -> str | None:
     """Return the op that an expression calls, such as "relax.add"; None for anything else."""
     is_call = isinstance(expr, relax.Call) and isinstance(expr.op, ir.Op)
@@ -85,7 +90,7 @@ def short_name(expr) -> str | None:
 def sizes(type_) -> tuple[int | None, ...] | None:
     """Return the dimensions of a tensor type, None for an open one; None if they are not known."""
     values = getattr(type_.shape, "values", None)
-    return None if values is None else tuple(number(dim) for dim in values)
+    return None if values is None else tuple(map(number, elements(values)))
 
 
 def dims(expr: relax.Expr) -> list:
@@ -96,7 +101,7 @@ def dims(expr: relax.Expr) -> list:
         values = getattr(getattr(shape, "ty", None), "values", None)
     if values is None:
         raise UnsupportedOp("the rank or the shape of a tensor is unknown")
-    return list(values)
+    return elements(values)
 
 
 def number(value) -> int | float | None:
@@ -161,8 +166,10 @@ def is_constant(expr) -> bool:
 
 
 def value_of(constant) -> np.ndarray:
-    """Return the value of a constant."""
-    return (constant.value if hasattr(constant, "value") else constant.data).numpy()
+    """Return the value of a constant, which must not be written to: it is not copied."""
+    tensor = constant.value if hasattr(constant, "value") else constant.data
+    # numpy has no type for the others.
+    return np.from_dlpack(tensor) if hasattr(np, str(tensor.dtype)) else tensor.numpy()
 
 
 def buffer_of(load):
@@ -183,4 +190,4 @@ def constant_of(values: np.ndarray, dtype: str) -> Constant:
     # By way of float32, as oneDNN and TVM round to bfloat16. TVM makes 32 bits of numpy's 64.
     values = np.asarray(values, "float32" if dtype == "bfloat16" else None)
     with np.errstate(over="ignore"):
-        return relax.const(runtime.tensor(np.asarray(values, order="C").astype(dtype)))
+        return relax.const(runtime.tensor(np.asarray(values, order="C").astype(dtype, copy=False)))

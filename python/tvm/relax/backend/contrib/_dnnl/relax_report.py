@@ -33,6 +33,7 @@ from tvm.contrib.onednn.rewrites.decompose import decompose
 
 from .reader import RelaxGraph, ops_of
 from .reading import OPAQUE
+from .size_checks import is_match_cast
 
 
 @interrupts.deferred()
@@ -75,3 +76,11 @@ class RelaxDescription(Description):
         """Return the name of the composite that an op is written in alone."""
         is_own = node.name.startswith(f"{COMPILER}.")
         return node.name if is_own else f"{COMPILER}.{node.name.split('.')[-1]}"
+
+    def op_names(self, node: Node) -> list[str]:
+        """Return the ops of Relax that a call is; a check of sizes is none."""
+        return [] if is_match_cast(node) else super().op_names(node)
+
+    def native_names(self, node: Node) -> list[str]:
+        """Return the ops of Relax in the expression that a node was read from."""
+        return self.op_names(node)

@@ -23,7 +23,7 @@ from tvm import relax, tirx
 from tvm.contrib.onednn.graph.dim import Dim, Size
 from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor, Value
 
-from .reading import is_choice, is_constant, value_of
+from .reading import elements, is_choice, is_constant, value_of
 
 
 def value_from(expr) -> Value:
@@ -40,7 +40,7 @@ def _of_type(type_, expr=None) -> Value:
             return tuple(_of_type(field) for field in type_.fields)
         return NoTensor(f"of {type(type_).__name__}")
     values = getattr(type_.shape, "values", None)
-    dims = None if values is None else list(values)
+    dims = None if values is None else elements(values)
     is_static = dims is not None and all(isinstance(dim, tirx.IntImm) for dim in dims)
     if dims is not None and not is_static and any(map(is_choice, dims)):
         return NoTensor("of one of two sizes, whose type TVM cannot copy")

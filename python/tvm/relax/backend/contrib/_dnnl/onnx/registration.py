@@ -27,6 +27,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 #: same for ops whose converter of TVM fails or returns wrong results; docs/onnx_importers.md tells.
 _FAMILIES = (
     "attention",
+    "clip",
     "group_query_attention",
     "old_opsets",
     "quantized",
@@ -48,4 +49,7 @@ def register():
         for table in ("CONVERTERS", "REPLACEMENTS")
     )
     own = onnx_frontend._get_convert_map
-    onnx_frontend._get_convert_map = lambda: {**converters, **own(), **replacements}
+    # TVM's importer asks for it at each node.
+    onnx_frontend._get_convert_map = functools.cache(
+        lambda: {**converters, **own(), **replacements}
+    )
