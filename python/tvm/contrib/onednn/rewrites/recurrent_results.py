@@ -18,19 +18,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..graph.graph import Graph
 from ..graph.node import CALL, TUPLE, Node
 from ..policy.op_view import Tensor
 from ..policy.rules.recurrent import LSTM
 from .maker import Maker
-from .recurrent_steps import is_joined, is_reverse_of_steps
-
-if TYPE_CHECKING:
-    from .recurrent_layers import Layer
+from .recurrent_steps import Step, is_joined, is_reverse_of_steps
 
 _RESHAPES = ("expand_dims", "reshape", "squeeze")
+
+
+class Layer:
+    """A run of steps that a layer computes.
+
+    Parameters
+    ----------
+    steps : list[Step]
+        The steps, in the order in which they run.
+    is_reverse : bool
+        Whether the first of them reads the last position of the sequence.
+
+    Attributes
+    ----------
+    node : Node
+        The op.
+    halves : tuple[Layer, Layer] | None
+        The layers of both directions, of which this is one, if the op is bidirectional.
+    inner : set[Node]
+        The nodes of the steps.
+    """
+
+    def __init__(self, steps: list[Step], is_reverse: bool):
+        self.steps, self.is_reverse = steps, is_reverse
+        self.inner: set[Node] = set()
+        for step in steps:
+            self.inner |= step.inner
+        self.states = {step.h for step in steps} | {step.c for step in steps}
+        self.node: Node | None = None
+        self.halves: tuple[Layer, Layer] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing else reads what the layer does not return, and all is one scope."""
+        steps, last = self.steps, self.steps[-1]
+        own, free = self.inner | self.states, {step.h for step in steps} | {last.c}
+        dependent = set(self.states)
+        for node in sorted(own, key=lambda node: node.index):
+            if node.scope != last.h.scope:
+                return False
+            # What is computed of the input alone may be read elsewhere.
+            if not dependent.isdisjoint(node.operands):
+                dependent.add(node)
+            if node in dependent and node not in free and not own.issuperset(node.users):
+                return False
+        return True
 
 
 def sequence_of(graph: Graph, sequence, like: Node) -> Node:
