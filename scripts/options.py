@@ -142,9 +142,9 @@ def add_shape(parser):
     )
 
 
-def add_tree(parser, check):
+def add_tree(parser, check, required=True):
     """Add what the commands about a TVM source tree share; `check` tells what --check does."""
-    parser.add_argument("--tvm", metavar="DIR", required=True, help="the TVM source tree")
+    parser.add_argument("--tvm", metavar="DIR", required=required, help="the TVM source tree")
     parser.add_argument(
         "--check",
         dest="dry_run",

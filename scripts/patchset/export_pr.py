@@ -2,7 +2,8 @@
 """Writes the change that `./dev.py apply` makes to a TVM tree as a series for `git am`.
 
 They are files of `git format-patch`, with a cover letter; patches/pull_request.ini tells the
-commits. The tree is only read; it may have the patch set or not.
+commits. The tree is only read; it may have the patch set or not. `--check` prints the sizes of the
+commits; without a tree, of those for Relax.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from scripts import options
 from scripts.errors import SetupError
 from scripts.patchset import growth
 from scripts.patchset.apply import Plan, make_plan
-from scripts.patchset.patch_set import PatchSet, no_settings
-from scripts.patchset.tree import ABSENT, State, Tree
+from scripts.patchset.patch_set import RELAX, PatchSet, no_settings
+from scripts.patchset.tree import ABSENT, State, Tree, file_state
 
 SERIES = "pull_request.ini"
 # Ends the lines that name what the cover's `left_out` keeps out of the series.
@@ -32,11 +33,22 @@ MARK = "# not for TVM"
 
 @dataclass
 class Commit:
-    """One commit of the series: its message and the state of each path that it changes."""
+    """One commit of the series.
+
+    Parameters
+    ----------
+    subject, body : str
+        The message.
+    states : dict
+        The state of each path that it changes.
+    part : str
+        The title of the part of the series that begins with it, if one does.
+    """
 
     subject: str
     body: str
     states: dict
+    part: str = ""
 
 
 def read_series(folder: Path) -> configparser.ConfigParser:
@@ -62,12 +74,22 @@ def exported(state: State) -> State:
     return state._replace(data=re.sub(rf".*{MARK}\n".encode(), b"", state.data))
 
 
+def plan_without_tree(patch_set: PatchSet) -> Plan:
+    """Plan the patch set without what it patches; the files that it removes are empty."""
+    wanted = {path: patch_set.state(path, link=False) for path in patch_set.overlay}
+    wanted.update(dict.fromkeys(patch_set.removed, ABSENT))
+    originals = dict.fromkeys(wanted, ABSENT)
+    originals.update(dict.fromkeys(patch_set.removed, file_state(b"")))
+    return Plan(None, originals, [], wanted)
+
+
 def commits_of(plan: Plan, series) -> list:
     """Deal the changes of a plan out to the commits that have something to do."""
     commits = {}
     for name in series.sections()[1:]:
         body = (series[name][field].strip() for field in ("body", "large") if field in series[name])
-        commits[name] = Commit(series[name]["subject"], "\n\n".join(body), {})
+        part = series[name].get("part", "")
+        commits[name] = Commit(series[name]["subject"], "\n\n".join(body), {}, part)
     homeless = []
     for path, before in sorted(plan.originals.items()):
         if owner(series, path, "left_out"):
@@ -135,40 +157,52 @@ def sizes_of(commits: list, originals: dict) -> list:
 
 
 def describe(commits: list, originals: dict) -> str:
-    """Write a table of the commits: files, test files among them, lines added and removed."""
+    """Write a table of the commits: files, test files among them, lines added and removed.
+
+    A second table has the parts of the series.
+    """
     rows = ["     files tests   added removed"]
-    total = [0, 0]
+    total, parts = [0, 0], []
     for number, (commit, size) in enumerate(zip(commits, sizes_of(commits, originals)), 1):
         tests = sum(path.startswith("tests/") for path in commit.states)
         counts = f"{len(commit.states):5} {tests:5} {size[0]:7} {size[1]:7}"
         rows.append(f"{number:4} {counts}  {commit.subject}")
         total = [total[0] + size[0], total[1] + size[1]]
-    return "\n".join([*rows, f"{'total':16} {total[0]:7} {total[1]:7}"])
+        if commit.part:
+            parts.append([0, 0, commit.part])
+        if parts:
+            parts[-1][0] += 1
+            parts[-1][1] += size[0]
+    rows.append(f"{'total':16} {total[0]:7} {total[1]:7}")
+    if parts:
+        rows += ["", "commits   added  part"]
+        rows += [f"{count:7} {added:7}  {part}" for count, added, part in parts]
+    return "\n".join(rows)
 
 
 def add_arguments(parser):
     """Add the command's options."""
-    options.add_tree(parser, "list the commits, write nothing")
-    parser.add_argument(
-        "--out", metavar="DIR", required=True, help="where the files go; must be new"
-    )
+    check = "list the commits, write nothing; without --tvm, those for Relax"
+    options.add_tree(parser, check, required=False)
+    parser.add_argument("--out", metavar="DIR", help="where the files go; must be new")
 
 
 def main(args, patch_set=None) -> int:
     """Run the command; `patch_set` is this checkout's unless a test gives its own."""
-    tree = Tree.at(args.tvm)
-    out = Path(args.out).expanduser().resolve()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if not args.dry_run and None in (args.tvm, args.out):
+        raise SetupError(
+            "export-pr writes commits for a TVM source tree into a new folder",
+            "add --tvm DIR --out DIR, or --check to list the commits.",
+        )
+    out = Path(args.out).expanduser().resolve() if args.out else None
+    if out and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SetupError(f"{out} is there already", "give --out a new or an empty folder.")
-    with tree.locked():
-        patch_set = patch_set or PatchSet.of(tree)
-        series = read_series(patch_set.folder)
-        if tree.interrupted():
-            raise SetupError(
-                f"a run of apply was interrupted in {tree.root}",
-                f"run `./dev.py apply --tvm {tree.root}` first; it puts the tree right.",
-            )
-        plan = make_plan(tree, patch_set)
+    if args.tvm is None:
+        patch_set = patch_set or PatchSet(kind=RELAX)
+        plan = plan_without_tree(patch_set)
+    else:
+        patch_set, plan = _plan(Tree.at(args.tvm), patch_set)
+    series = read_series(patch_set.folder)
     commits = commits_of(plan, series)
     print(describe(commits, plan.originals))
     if args.dry_run:
@@ -182,6 +216,18 @@ def main(args, patch_set=None) -> int:
     command = "git am --keep-non-patch --empty=drop"
     print(f"next: in a checkout of TVM {plan.tag}: {command} {out}/*.patch")
     return 0
+
+
+def _plan(tree, patch_set):
+    """Return the patch set of a tree, unless one is given, and the plan to apply it."""
+    with tree.locked():
+        if tree.interrupted():
+            raise SetupError(
+                f"a run of apply was interrupted in {tree.root}",
+                f"run `./dev.py apply --tvm {tree.root}` first; it puts the tree right.",
+            )
+        patch_set = patch_set or PatchSet.of(tree)
+        return patch_set, make_plan(tree, patch_set)
 
 
 def _export(plan, commits, cover, folder, out):

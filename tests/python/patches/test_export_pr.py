@@ -28,6 +28,7 @@ def identity(monkeypatch, tmp_path):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)  # a repository has settings, too
 
 
 def git(folder, *args):
@@ -132,6 +133,25 @@ def test_check_writes_nothing(tvm, checkout, tmp_path, capsys):
     assert subject == "[Runtime][DNNL] Rewrite the runtime"
     assert (files, tests, removed) == ("2", "0", "0") and int(added) > 0
     assert not (tmp_path / "out").exists()
+
+
+def test_check_needs_no_tree(capsys):
+    """The sizes of the series for Relax, of each commit and of each part."""
+    assert cli.run(["export-pr", "--check"]) == 0
+    commits, parts = capsys.readouterr().out.split("\n\n")
+    sizes = [row.split(maxsplit=5)[:5] for row in commits.splitlines()[1:-1]]
+    counts = [row.split(maxsplit=2)[:2] for row in parts.splitlines()[1:]]
+    assert len(sizes) == sum(int(count) for count, _ in counts)
+    total = sum(int(added) for *_, added, _ in sizes)
+    assert total == sum(int(added) for _, added in counts) > 10_000
+    assert "Remove the runtime for oneDNN 2" in commits
+
+
+@pytest.mark.parametrize("flags", [[], ["--tvm", "tvm"], ["--out", "out"]], ids=" ".join)
+def test_missing_folders_are_named(flags):
+    with pytest.raises(SetupError, match="writes commits for a TVM source tree") as failure:
+        cli.run(["export-pr", *flags])
+    assert "--tvm DIR --out DIR" in str(failure.value)
 
 
 def test_full_folder_is_refused(tvm, checkout, tmp_path):

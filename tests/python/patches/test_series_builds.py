@@ -11,8 +11,7 @@ import pytest
 from small_tree import scratch_folder
 
 from scripts.layout import ROOT, Layout, PluginLayout
-from scripts.patchset.apply import Plan
-from scripts.patchset.export_pr import commits_of, read_series
+from scripts.patchset.export_pr import commits_of, plan_without_tree, read_series
 from scripts.patchset.patch_set import RELAX, PatchSet
 from scripts.patchset.tree import ABSENT
 from scripts.setup import machine
@@ -39,17 +38,16 @@ def folder():
 def commits():
     """The commits of the series, without the patches of TVM's own files."""
     patch_set = PatchSet(kind=RELAX)
-    wanted = {path: patch_set.state(path, link=False) for path in patch_set.overlay}
-    plan = Plan(None, dict.fromkeys(wanted, ABSENT), [], wanted)
-    return commits_of(plan, read_series(patch_set.folder))
+    return commits_of(plan_without_tree(patch_set), read_series(patch_set.folder))
 
 
 def write(folder, commit):
-    """Bring a commit into a folder; return its paths."""
-    for path, state in commit.states.items():
+    """Bring the files of a commit into a folder; return their paths."""
+    states = {path: state for path, state in commit.states.items() if state != ABSENT}
+    for path, state in states.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(state.data)
-    return list(commit.states)
+    return list(states)
 
 
 def run(command, what, **options):

@@ -26,53 +26,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <tuple>
 #include <utility>
 
 #include "op_table.h"
+#include "second_operand.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
-
-/*! \brief The second operand of a post-op. */
-struct Operand {
-  Tensor value;
-  /*! \brief How its elements stand for real numbers; scale 1 and zero point 0 for themselves. */
-  double scale{1}, zero_point{0};
-  /*! \brief Whether the post-op reads the quantized elements. */
-  bool is_quantized{false};
-};
-
-/*!
- * \brief The post-op's operand. A quantized one that the post-op can read as it is stays so; others
- * become real numbers in a step of their own, constants at once.
- */
-Operand ReadOperand(const NodeReader& node, const NodeReader& post_op, PlanBuilder* plan,
-                    dnnl::algorithm algorithm) {
-  CORE_CHECK(post_op.Operand() >= 0) << post_op.Where() << ": the second operand is missing";
-  Operand operand;
-  operand.value = plan->Input(node, post_op.Operand());
-  if (!node.IsDequantized(post_op.Operand())) {
-    operand.value = SecondOperand(node, post_op, plan, operand.value, post_op.OutDims().size());
-    return operand;
-  }
-  const NodeReader dequantize = node.Dequantization(post_op.Operand());
-  const Quantization from = Quantization::Read(dequantize, plan, operand.value.dims());
-  const bool is_sum =
-      algorithm == dnnl::algorithm::binary_add || algorithm == dnnl::algorithm::binary_sub;
-  const bool is_product = algorithm == dnnl::algorithm::binary_mul && !from.HasZeroPoint();
-  operand.is_quantized = (is_sum || is_product) && !plan->IsConstant(operand.value) &&
-                         operand.value.dtype() != dnnl::memory::data_type::s32 &&
-                         from.IsConstant(*plan) && from.IsPerTensor();
-  if (operand.is_quantized) {
-    std::tie(operand.scale, operand.zero_point) = from.Values(dequantize, plan);
-  } else {
-    operand.value = Dequantized(dequantize, plan);
-  }
-  operand.value = SecondOperand(node, post_op, plan, operand.value, post_op.OutDims().size());
-  return operand;
-}
 
 /*! \brief The post-ops, and the same with one addition done in the result's memory. */
 struct PostOpChains {
@@ -135,8 +96,8 @@ void AppendEltwise(const NodeReader& post_op, const OpSpec& op, PostOpChains* ch
  *
  * The result is the same to the last bit, but for what is rounded once in the place of twice.
  */
-bool AppendNumber(const NodeReader& post_op, dnnl::algorithm algorithm, const Operand& operand,
-                  PlanBuilder* plan, PostOpChains* chain) {
+bool AppendNumber(const NodeReader& post_op, dnnl::algorithm algorithm,
+                  const PostOpOperand& operand, PlanBuilder* plan, PostOpChains* chain) {
   const Tensor& value = operand.value;
   if (NumElements(value.dims()) != 1 || !plan->IsConstant(value)) return false;
   float number = 0;
@@ -174,7 +135,7 @@ bool AppendNumber(const NodeReader& post_op, dnnl::algorithm algorithm, const Op
  *
  * An operand q in 8 bits stands for s * (q - z): x + s * (q - z) is ((x / s - z) + q) * s.
  */
-void AppendBinary(const NodeReader& post_op, const OpSpec& op, const Operand& operand,
+void AppendBinary(const NodeReader& post_op, const OpSpec& op, const PostOpOperand& operand,
                   PlanBuilder* plan, PostOpChains* chain, FusedOps* fused) {
   dnnl::algorithm algorithm = op.algorithm;
   if (post_op.Get<bool>("operand_first", false) && algorithm == dnnl::algorithm::binary_sub) {
@@ -262,28 +223,6 @@ LinearFunction TakeHead(bool has_residual, PostOpChains* chain) {
 
 }  // namespace
 
-bool IsCommutative(dnnl::algorithm algorithm) {
-  return algorithm == dnnl::algorithm::binary_add || algorithm == dnnl::algorithm::binary_mul ||
-         algorithm == dnnl::algorithm::binary_max || algorithm == dnnl::algorithm::binary_min;
-}
-
-Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operand, size_t rank) {
-  Dims dims = operand.dims();
-  CORE_CHECK(dims.size() <= rank) << node.Where() << ": an operand of shape " << ToText(dims)
-                                  << " does not broadcast to rank " << rank;
-  dims.insert(dims.begin(), rank - dims.size(), 1);
-  return plan->Reshaped(node, operand, dims);
-}
-
-Tensor SecondOperand(const NodeReader& node, const NodeReader& op, PlanBuilder* plan,
-                     const Tensor& operand, size_t rank) {
-  if (op.OpName() != "nn.bias_add") return AlignRank(node, plan, operand, rank);
-  // nn.bias_add names the axis of its vector; numpy's rules would put it last.
-  Dims dims(rank, 1);
-  dims[op.Axis("axis", 1, static_cast<int>(rank))] = operand.dims()[0];
-  return plan->Plain(node, operand).Reshaped(dims);
-}
-
 PlanBuilder::Args FusedOps::AddTo(PlanBuilder::Args args, const NodeReader& node, PlanBuilder* plan,
                                   const dnnl::primitive_desc_base& desc) const {
   if (bias.defined()) args.emplace_back(DNNL_ARG_BIAS, bias);
@@ -348,7 +287,7 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
         AppendEltwise(post_op, *op, &chain, &fused);
         break;
       case PostOp::kBinary:
-        Operand operand = ReadOperand(node, post_op, plan, op->algorithm);
+        PostOpOperand operand = ReadPostOpOperand(node, post_op, plan, op->algorithm);
         const Tensor bias = BiasOf(node, post_op, plan, operand.value, view.channel_axis);
         if (!bias.defined()) {
           operand.value = view.to_primitive(operand.value);

@@ -142,19 +142,6 @@ struct FusedOps {
  */
 FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView& view);
 
-/*! \brief Whether a binary op gives the same with its operands swapped. */
-bool IsCommutative(dnnl::algorithm algorithm);
-
-/*! \brief A second operand with ones in front, so that it has the rank of the result. */
-Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operand, size_t rank);
-
-/*!
- * \brief The second operand of a binary op with the rank of the result, in Relay's order.
- * \param node The node that the op is part of, or is.
- */
-Tensor SecondOperand(const NodeReader& node, const NodeReader& op, PlanBuilder* plan,
-                     const Tensor& operand, size_t rank);
-
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_POST_OPS_H_

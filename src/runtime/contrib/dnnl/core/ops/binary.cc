@@ -29,6 +29,7 @@
 #include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
+#include "../second_operand.h"
 #include "changing_sizes.h"
 #include "types.h"
 

@@ -32,6 +32,7 @@
 #include "../int8.h"
 #include "../op_table.h"
 #include "../post_ops.h"
+#include "../second_operand.h"
 #include "changing_sizes.h"
 #include "matmul_operands.h"
 #include "rows.h"

@@ -29,7 +29,7 @@
 
 #include "../exec/threads.h"
 #include "../implementation.h"
-#include "../post_ops.h"
+#include "../second_operand.h"
 #include "dynamic_quantize.h"
 #include "rows.h"
 

@@ -195,13 +195,6 @@ Tensor PlanBuilder::Sliced(const NodeReader& node, const Tensor& value, const Sl
   return PartOf(source, md, offset);
 }
 
-Tensor PlanBuilder::PartOf(const Tensor& target, const dnnl::memory::desc& md, size_t offset) {
-  Buffer part(BufferKind::kPart, md.get_size());
-  part.parent = target.buffer;
-  part.offset = offset;
-  return Tensor{AddBuffer(std::move(part)), md};
-}
-
 bool PlanBuilder::MovedInto(const Tensor& part, const Tensor& target, const dnnl::memory::desc& md,
                             size_t offset) {
   Buffer& buffer = plan_->buffers[part.buffer];

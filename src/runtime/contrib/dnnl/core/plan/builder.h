@@ -256,6 +256,12 @@ class PlanBuilder {
     plan_->buffers.push_back(std::move(buffer));
     return static_cast<int>(plan_->buffers.size()) - 1;
   }
+  Tensor PartOf(const Tensor& target, const dnnl::memory::desc& md, size_t offset) {
+    Buffer part(BufferKind::kPart, md.get_size());
+    part.parent = target.buffer;
+    part.offset = offset;
+    return Tensor{AddBuffer(std::move(part)), md};
+  }
   /*! \brief The value in the wanted layout: itself, or a reordered copy. */
   Tensor Reordered(const NodeReader& node, const Tensor& value, const dnnl::memory::desc& want,
                    bool is_weight);
@@ -277,7 +283,6 @@ class PlanBuilder {
   void FinishConstants();
   /*! \brief Have runs pass the constants in which graphs differ that the plan serves. */
   void PassConstants();
-  Tensor PartOf(const Tensor& target, const dnnl::memory::desc& md, size_t offset);
   const Tensor& Value(const Entry& entry, const std::string& where) const;
   void SetValue(const Entry& entry, Tensor value);
   void BindOutput(const Tensor& value, int argument);
