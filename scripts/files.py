@@ -11,6 +11,8 @@ import shutil
 import stat
 from pathlib import Path
 
+from scripts.errors import SetupError
+
 
 def write_atomically(path, content, parents=False):
     """Write a text or bytes: the file has the old content or the new, also on a full disk.
@@ -21,6 +23,16 @@ def write_atomically(path, content, parents=False):
         path.parent.mkdir(parents=True, exist_ok=True)
     with replaced_at_end(path) as file:
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def write_between(path, marks, text):
+    """Put a text between two lines of a page, in the place of what is there."""
+    page = path.read_text(encoding="utf-8")
+    before, begin, rest = page.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    if not end:
+        raise SetupError(f"{path} has no place for the table", f"it is between {marks}.")
+    write_atomically(path, before + begin + text + end + after)
 
 
 @contextlib.contextmanager

@@ -100,6 +100,9 @@ def add_arguments(parser):
         "--recurrent", action="store_true", help="measure recurrent layers on both TVMs"
     )
     parser.add_argument(
+        "--write", action="store_true", help="with --recurrent: write docs/onnx_importers.md"
+    )
+    parser.add_argument(
         "--tokens",
         type=options.count,
         default=256,
@@ -132,8 +135,9 @@ def check(args):
         if precision not in known:
             mode = "with --text" if args.text else "without --text"
             raise SetupError(f"--precision {precision} {mode}", f"choose of {', '.join(known)}.")
-    if args.tvm_alone and not args.relax:
-        raise SetupError("--tvm-alone goes with --relax", "add that.")
+    for name, other in (("tvm_alone", "relax"), ("write", "recurrent")):
+        if getattr(args, name) and not getattr(args, other):
+            raise SetupError(f"--{name.replace('_', '-')} goes with --{other}", "add that.")
 
 
 def chosen_models(args):

@@ -17,7 +17,7 @@ from tvm.testing import dnnl as testing
 from scripts import table
 from scripts.bench import first, measure, peers, relax, rows
 from scripts.errors import SetupError
-from scripts.files import write_atomically
+from scripts.files import write_between
 from scripts.layout import ROOT
 from scripts.passes import shown
 
@@ -254,16 +254,6 @@ def markdown(rows, header=HEADER, more=()):
     return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
-def write(text, path=PATH, marks=MARKS):
-    """Put a table into the docs in the place of the last one."""
-    page = path.read_text(encoding="utf-8")
-    before, begin, rest = page.partition(marks[0])
-    _, end, after = rest.partition(marks[1])
-    if not end:
-        raise SetupError(f"{path} has no place for the table", f"it is between {marks}.")
-    write_atomically(path, before + begin + text + end + after)
-
-
 def main(args, folder, console):
     """Print the table of the models in a folder; return the exit code."""
     if args.write and (args.models or not args.time):
@@ -295,7 +285,8 @@ def main(args, folder, console):
         reports.append(f"\n{name}\n{getattr(rest[0], 'report', rest[0])}")
     print(table.render(titles, rows))
     if args.write:
-        write(markdown(explained, header, more), marks=RELAX_MARKS if args.relax else MARKS)
+        marks = RELAX_MARKS if args.relax else MARKS
+        write_between(PATH, marks, markdown(explained, header, more))
     for name, cells in explained:
         why = cells[len(titles) - 1 - len(more)]
         if why:

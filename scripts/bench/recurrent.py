@@ -2,6 +2,7 @@
 """Recurrent layers in float32, bfloat16 and int8, beside onnxruntime and OpenVINO."""
 
 import contextlib
+import datetime
 import json
 
 import numpy as np
@@ -11,8 +12,8 @@ from scripts.bench import measure, rows
 from scripts.bench.worker import Worker
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import write_atomically
-from scripts.layout import Layout, PluginLayout
+from scripts.files import write_atomically, write_between
+from scripts.layout import ROOT, Layout, PluginLayout
 
 # By name: op, direction, steps, inputs, hidden units and number of layers, of one sequence.
 LAYERS = {
@@ -36,6 +37,9 @@ RUNTIMES = {
     "openvino": "OpenVINO",
 }
 FORMAT = "dnnl-bench-recurrent-2"
+# The table of the docs is between these two lines of it.
+PATH = ROOT / "docs" / "onnx_importers.md"
+MARKS = ("<!-- ./dev.py bench --recurrent --write -->\n", "<!-- until here -->\n")
 _HEADER = [
     "layer", "precision", "TVM", "ops on\noneDNN", "import\ns", "partition\ns", "build\ns",
     "largest\nerror", "ms", "onnxruntime\nms", "ours /\ntheirs", "OpenVINO\nms",
@@ -88,8 +92,8 @@ def _measure(workers, folder, name, precision, args):
     return row
 
 
-def render(figures):
-    """Return the table."""
+def _lines(figures):
+    """Return the cells of the table, a line for each TVM of a row."""
     cells, last = [], None
     for row in figures:
         for ours in (each for each in OURS if each in row):
@@ -104,13 +108,28 @@ def render(figures):
                 line.append(f"{theirs[f'{ours}_ratio']:.2f}" if theirs else "-")
             cells.append(line)
             last = case
-    return table.render(_HEADER, cells, left=3)
+    return cells
+
+
+def markdown(figures, cpu, threads):
+    """Return the table for the docs, without the numbers of ops."""
+    head = f"{datetime.date.today()}, {cpu}, {threads} threads:\n\n"
+    titles = [title.replace("\n", ", ") for title in _HEADER[:3] + _HEADER[4:9]]
+    titles += [f"{RUNTIMES[name]}, ms (ours / theirs)" for name in ("onnxruntime", "openvino")]
+    lines = [titles, ["---"] * len(titles)]
+    for line in _lines(figures):
+        pairs = zip(line[9::2], line[10::2])
+        theirs = ["-" if ms == "-" else f"{ms} ({ratio})" for ms, ratio in pairs]
+        lines.append([*line[:3], *line[4:9], *theirs])
+    return head + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def main(args):
     """Run the benchmark; return the exit code."""
     console, note = Console(), measure.busy_note()
     chosen = options.choose("backends", args.backends, {name: name for name in RUNTIMES})
+    if args.write and (args.backends or args.precision):
+        raise SetupError("the table of the docs has all rows", "omit --backends and --precision.")
     figures = []
     with contextlib.ExitStack() as stack:
         workers = {}
@@ -129,7 +148,9 @@ def main(args):
     host = measure.host()
     print(f"\n{host['cpu']}, {args.threads} threads")
     print(f"{note}\n" if note else "")
-    print(render(figures))
+    print(table.render(_HEADER, _lines(figures), left=3))
+    if args.write:
+        write_between(PATH, MARKS, markdown(figures, host["cpu"], args.threads))
     if args.json:
         content = {"format": FORMAT, "host": host, "threads": args.threads, "note": note}
         content.update(repeat=args.repeat, rows=figures)

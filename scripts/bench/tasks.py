@@ -2,6 +2,7 @@
 """The page of models by task: written from the tables in docs/coverage.md, nothing is measured."""
 
 from scripts.bench import packages
+from scripts.files import write_between
 from scripts.layout import ROOT
 
 PATH = ROOT / "docs" / "models.md"
@@ -115,4 +116,4 @@ def _ratio(ours, theirs):
 def write():
     """Write the table into its page."""
     text = markdown(packages.PATH.read_text(encoding="utf-8"))
-    packages.write(text, PATH, MARKS)
+    write_between(PATH, MARKS, text)
