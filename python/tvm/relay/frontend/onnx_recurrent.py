@@ -23,8 +23,10 @@ which there may be any number; see `tvm.relay.op.contrib._dnnl.recurrent`.
 from __future__ import annotations
 
 import numpy as np
+from tvm.contrib.onednn.frontend import layer_weights
 from tvm.contrib.onednn.frontend.layer_weights import (
     ACTIVATIONS,
+    coupled,
     dequantized,
     has_parameters,
     int8_weight,
@@ -38,8 +40,67 @@ from .. import op as _op
 from .common import infer_shape, infer_type
 
 
+def unrolled_reason(name, inputs, attrs) -> str | None:
+    """Say why a node cannot be one op.
+
+    Parameters
+    ----------
+    name : str
+        "LSTM", "GRU" or "RNN".
+    inputs, attrs
+        Those of a converter.
+    """
+    dtype = infer_type(inputs[0]).checked_type.dtype
+    # Without freeze_params the weights are parameters.
+    is_constant = all(inputs[k] is None or _value(inputs[k]) is not None for k in (1, 2, 3))
+    return layer_weights.unrolled_reason(
+        name,
+        _activations(name, attrs),
+        is_constant,
+        peepholes=inputs[7] is not None,
+        clip="clip" in attrs,
+        input_forget=bool(attrs.get("input_forget")),
+        **{f"{dtype} data": dtype != "float32"},
+    )
+
+
+def with_forget_gate(inputs, attrs) -> tuple:
+    """Return a node with weights for what `input_forget` says; the same if it has none."""
+    parts = {1: 4, 2: 4, 3: 8, 7: 3}
+    values = {k: _value(inputs[k]) for k in parts if inputs[k] is not None}
+    functions = _activations("LSTM", attrs)
+    if any(each is None for each in values.values()) or {*functions[::3]} != {"sigmoid"}:
+        return inputs, attrs
+    result = type(inputs)(inputs)
+    for k, value in values.items():
+        result[k] = _expr.const(coupled(value, parts[k]), str(value.dtype))
+    return result, {**attrs, "input_forget": 0}
+
+
+def clipped(convert, bound: float):
+    """Return a converter of TVM whose layers clip the inputs of the gates' activations."""
+
+    class Clipped(convert.__self__):
+        """The class of the converter, with other activations."""
+
+        @classmethod
+        def _get_activations(cls, attr, multiplier, num_directions, rnn_type):
+            functions = super()._get_activations(attr, multiplier, num_directions, rnn_type)
+            # The third one of an LSTM is that of the cell state: onnxruntime does not clip it.
+            return [
+                function if k % multiplier == 2 else _after_clip(function, bound)
+                for k, function in enumerate(functions)
+            ]
+
+    return getattr(Clipped, convert.__name__)
+
+
+def _after_clip(function, bound: float):
+    return lambda x: function(_op.clip(x, -bound, bound))
+
+
 def one_op(name, inputs, attrs, refuse, quantized=None):
-    """Return the outputs of a node as one op; None if it has to be unrolled.
+    """Return the outputs of a node as one op.
 
     Parameters
     ----------
@@ -55,14 +116,6 @@ def one_op(name, inputs, attrs, refuse, quantized=None):
     directions = _direction(attrs)
     weights = [_value(inputs[k]) for k in (1, 2)]
     bias = _value(inputs[3])
-    dtype = infer_type(inputs[0]).checked_type.dtype
-    # Without freeze_params the weights are parameters.
-    if any(each is None for each in weights) or (bias is None) != (inputs[3] is None):
-        return None
-    if dtype != "float32" or _activations(name, attrs) not in ACTIVATIONS[name]:
-        return None
-    if inputs[7] is not None or attrs.get("clip") or attrs.get("input_forget"):
-        return None
     # pylint: disable=import-outside-toplevel
     from ..op.contrib._dnnl.recurrent import layer_call
 
@@ -79,7 +132,7 @@ def one_op(name, inputs, attrs, refuse, quantized=None):
         operands.append(_expr.const(weight, "int8"))
         parameters += [_expr.const(scale, "float32"), _expr.const(zero_point, "int32")]
     if not quantized:
-        operands += [_expr.const(ordered(name, each), dtype) for each in weights]
+        operands += [_expr.const(ordered(name, each), "float32") for each in weights]
     operands.append(_expr.const(summed_bias(name, bias, count, hidden, linear), "float32"))
     table_op = f"dnnl.{name.lower()}"
     initial = _initial_states(inputs, states_of(table_op), is_batch_first)
@@ -123,8 +176,9 @@ def dynamic_quantize_lstm(inputs, attrs, params, convert, refuse):
     floats = type(inputs)(list(inputs)[:8])
     for k, each in enumerate(quantized):
         floats[1 + k] = _expr.const(dequantized(*each), "float32")
-    layer = one_op("LSTM", floats, attrs, refuse, quantized)
-    return convert(floats, attrs, params) if layer is None else layer
+    if unrolled_reason("LSTM", floats, attrs) is None:
+        return one_op("LSTM", floats, attrs, refuse, quantized)
+    return convert(floats, attrs, params)
 
 
 def _value(expr) -> np.ndarray | None:

@@ -26,12 +26,19 @@ import functools
 import math
 
 import numpy as np
+from tvm.contrib.onednn.frontend import unrolled_layers
 from tvm.error import OpAttributeUnImplemented
 
 from .. import expr as _expr
 from .. import op as _op
 from .common import infer_shape, infer_type
-from .onnx_recurrent import dynamic_quantize_lstm, one_op
+from .onnx_recurrent import (
+    clipped,
+    dynamic_quantize_lstm,
+    one_op,
+    unrolled_reason,
+    with_forget_gate,
+)
 
 
 def repaired(convert_map, opset):
@@ -152,16 +159,39 @@ def _recurrent(name, convert, inputs, attrs, params):
     """Write a layer as one op, or run a single direction "reverse" over the reversed sequence.
 
     TVM's converters count the directions and do not look at their name. That of GRU alone knows
-    lengths.
+    lengths, and none clips or has batches first.
     """
-    layer = one_op(name, inputs, attrs, functools.partial(_refuse, name, attrs))
-    if layer is not None:
-        return layer
-    for key in ("clip", "input_forget"):
-        if attrs.get(key):
-            _refuse(name, attrs, f"{key}={attrs[key]}")
-    time_axis = 1 if attrs.get("layout", 0) else 0
-    steps, lengths = infer_shape(inputs[0])[time_axis], inputs[4]
+    if attrs.get("input_forget"):
+        inputs, attrs = with_forget_gate(inputs, attrs)
+    if attrs.get("clip", 1.0) <= 0:
+        _refuse(name, attrs, f"clip={attrs['clip']}")
+    reason = unrolled_reason(name, inputs, attrs)
+    if reason is None:
+        return one_op(name, inputs, attrs, functools.partial(_refuse, name, attrs))
+    unrolled_layers.note(name, attrs.get("tvm_custom", {}).get("name") or "", reason)
+    if attrs.get("input_forget"):
+        _refuse(name, attrs, "input_forget, where the layer has to be unrolled,")
+    if "clip" in attrs:
+        convert = clipped(convert, attrs["clip"])
+    if attrs.get("layout", 0):
+        return _batch_first(name, convert, inputs, attrs, params)
+    return _unrolled(name, convert, inputs, attrs, params)
+
+
+def _batch_first(name, convert, inputs, attrs, params):
+    """Unroll a layer with batches first."""
+    inputs = type(inputs)(inputs)
+    for k in (0, 5, 6):
+        if inputs[k] is not None:
+            inputs[k] = _op.transpose(inputs[k], [1, 0, 2])
+    y, *states = _unrolled(name, convert, inputs, {**attrs, "layout": 0}, params)
+    results = [_op.transpose(y, [2, 0, 1, 3]), *(_op.transpose(s, [1, 0, 2]) for s in states)]
+    return _expr.TupleWrapper(_expr.Tuple(results), len(results))
+
+
+def _unrolled(name, convert, inputs, attrs, params):
+    """Write a layer with time first as the ops of all steps."""
+    steps, lengths = infer_shape(inputs[0])[0], inputs[4]
     if isinstance(lengths, _expr.Constant) and (lengths.data.numpy() == steps).all():
         inputs, lengths = _replaced(inputs, 4, None), None
     if lengths is not None and name != "GRU":
@@ -171,8 +201,8 @@ def _recurrent(name, convert, inputs, attrs, params):
 
     def turned(data):
         if lengths is None:
-            return _op.reverse(data, time_axis)
-        return _op.reverse_sequence(data, lengths, time_axis, 1 - time_axis)
+            return _op.reverse(data, 0)
+        return _op.reverse_sequence(data, lengths, 0, 1)
 
     forward = {**attrs, "direction": b"forward"}
     results = list(convert(_replaced(inputs, 0, turned(inputs[0])), forward, params))

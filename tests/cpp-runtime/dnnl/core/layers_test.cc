@@ -27,6 +27,9 @@
 #include <string>
 #include <vector>
 
+#include "src/runtime/contrib/dnnl/core/exec/graph_runner.h"
+#include "src/runtime/contrib/dnnl/core/exec/recorder.h"
+#include "src/runtime/contrib/dnnl/core/node_reader.h"
 #include "src/runtime/contrib/dnnl/core/plan/stages.h"
 #include "tests/cpp-runtime/dnnl/core/open_graph.h"
 #include "tests/cpp-runtime/harness/test.h"
@@ -233,6 +236,21 @@ TEST(DNNLLayers, AreDescribed) {
   EXPECT_TRUE(text.find("\"stages\": " + std::to_string(kStages)) != std::string::npos);
   const std::string measured = runner.Measure("profile_primitives", 1, false);
   EXPECT_TRUE(measured.find("inner_product") != std::string::npos);
+  auto recorder = std::make_shared<Recorder>();
+  {
+    const Recorder::Watch watch(recorder);
+    EXPECT_TRUE(RunsRight(graph, &runner, Dims(9, 0), 1));
+  }
+  std::set<std::string> recorded;
+  for (const RecordedStep& step : recorder->Since(0)) recorded.insert(step.caller);
+  for (const Node& node : graph.nodes) {
+    if (node.name == "concatenate" || node.id == 0) continue;
+    // Layers share a plan, and have their own names.
+    const std::string name = NodeReader(node, graph.symbol).Where();
+    EXPECT_TRUE(text.find('"' + name + '"') != std::string::npos);
+    EXPECT_TRUE(measured.find('"' + name + '"') != std::string::npos);
+  }
+  EXPECT_TRUE(recorded.size() > kLayers);
 }
 
 }  // namespace

@@ -32,6 +32,51 @@ ACTIVATIONS = {
 }
 
 
+def unrolled_reason(
+    op: str, activations: tuple[str, ...], is_constant: bool, **others: bool
+) -> str | None:
+    """Say why a layer cannot be one op, so that its steps have to be unrolled.
+
+    Parameters
+    ----------
+    op : str
+        ONNX's op.
+    activations : tuple[str, ...]
+        Those of one direction in lower case; of both, if they differ.
+    is_constant : bool
+        Whether the weights are constants.
+    others : bool
+        By name: whether the layer has something that no op has.
+    """
+    if activations not in ACTIVATIONS[op]:
+        return f"it has the activations {', '.join(activations)}"
+    for name, is_there in others.items():
+        if is_there:
+            return f"it has {name}"
+    return None if is_constant else "its weights are not constant"
+
+
+def coupled(values: np.ndarray | None, parts: int) -> np.ndarray | None:
+    """Return weights of an LSTM whose forget gate is one minus its input gate.
+
+    One minus a sigmoid is the sigmoid of the negated number, so the weights of the forget gate are
+    those of the input gate, negated.
+
+    Parameters
+    ----------
+    values : np.ndarray | None
+        A weight, biases or peepholes with the gates along the second axis, in ONNX's order.
+    parts : int
+        How many these are: the biases of data and state have four each, peepholes lack the last.
+    """
+    if values is None:
+        return None
+    gates = np.split(values, parts, 1)
+    for k in range(2, parts, 4):
+        gates[k] = -gates[k - 2]
+    return np.concatenate(gates, 1)
+
+
 def ordered(op: str, values: np.ndarray) -> np.ndarray:
     """Return the gates along the second axis in oneDNN's order."""
     gates = np.split(values, len(_ORDERS[op]), 1)

@@ -124,6 +124,9 @@ class OffloadReport:
         number.
     failures : dict[str, str]
         By function: why it, or an op of it, was left as it was.
+    unrolled : list[str]
+        The recurrent layers of an ONNX model that were imported as the ops of their steps, each
+        with the reason.
     nodes : list[Node]
         The module as a graph: each op, where it runs, what it reads and, if it stayed, why.
     next_step : str
@@ -139,6 +142,7 @@ class OffloadReport:
     partitions: int = 0
     folded: dict[str, int] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
+    unrolled: list[str] = field(default_factory=list)
     next_step: str = ""
     nodes: list[Node] = field(default_factory=list, repr=False)
     to_html = to_html  # not for TVM
@@ -212,6 +216,7 @@ class OffloadReport:
             "in_float32": dict(sorted(self.in_float32.items())),
             "folded": dict(sorted(self.folded.items())),
             "failures": dict(sorted(self.failures.items())),
+            "unrolled": list(self.unrolled),
         }
 
     def to_json(self) -> str:
@@ -263,6 +268,7 @@ class OffloadReport:
                 f"quantized ops that stay on TVM: {', '.join(items)}. Others between them run in "
                 "float32; docs/int8.md describes the quantization that oneDNN supports"
             )
+        lines.extend(f"unrolled: {text}" for text in self.unrolled)
         lines.extend(f"function {name}: {text}" for name, text in sorted(self.failures.items()))
         if self.next_step:
             lines.append(f"next: {self.next_step}")

@@ -52,6 +52,8 @@ class Record:
         By function: why it, or an op of it, was left as it was.
     excluded : list[str]
         The option `exclude`.
+    unrolled : list[str]
+        The recurrent layers that the importer unrolled, each with the reason.
     """
 
     functions: dict[str, list[dict]] = field(default_factory=dict)
@@ -60,6 +62,7 @@ class Record:
     in_float32: Counter = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     excluded: list[str] = field(default_factory=list)
+    unrolled: list[str] = field(default_factory=list)
 
     def describe(self, function: Description) -> None:
         """Note where each op of a function runs, and why."""
@@ -120,6 +123,7 @@ def make_report(
     rules = Rules(rows, Options(exclude=frozenset(record.excluded)))
     report = OffloadReport(partitions=partitions, failures=dict(record.failures))
     report.folded, report.in_float32 = record.folded, record.in_float32
+    report.unrolled = record.unrolled
     for name, func in functions.items():
         if name in record.functions:
             report.add(Node(**node) for node in record.functions[name])

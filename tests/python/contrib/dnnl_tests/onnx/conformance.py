@@ -47,7 +47,7 @@ COLUMNS = 100
 # Long, so that a busy machine does not look like a case that hangs.
 SECONDS = 300.0
 # What Relay wants to know of the operands of these, and models that people export tell.
-PARAMETERS = ("BatchNormalization", "Clip", "CumSum", "Dropout", "Resize")
+PARAMETERS = ("BatchNormalization", "Clip", "CumSum", "Dropout", "GRU", "LSTM", "RNN", "Resize")
 
 PASSES = "passes"
 NOT_OFFLOADED = "nothing offloaded"

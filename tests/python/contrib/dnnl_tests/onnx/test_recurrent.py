@@ -195,24 +195,92 @@ def test_dynamic_quantize_lstm(dtype):
     testing.assert_close(testing.run(mod, inputs), expected, RTOL)
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_input_forget(direction):
+    """The weights of the forget gate are made of those of the input gate."""
+    proto, inputs = node("LSTM", operands("LSTM", direction), direction=direction, input_forget=1)
+    check(proto, inputs)
+
+
 UNROLLED = {
-    "activations": ("RNN", ("B",), dict(activations=["Softsign"])),
-    "peepholes": ("LSTM", ("B", "P"), {}),
+    "activations": ("RNN", (), dict(activations=["Softsign"]), "the activations softsign"),
+    "peepholes": ("LSTM", ("initial_c", "P"), {}, "peepholes"),
+    "peepholes-input-forget": ("LSTM", ("P",), dict(input_forget=1), "peepholes"),
+    "clip-LSTM": ("LSTM", (), dict(clip=0.6), "clip"),
+    "clip-GRU": ("GRU", ("initial_h",), dict(clip=0.6), "clip"),
+    "clip-GRU-linear": ("GRU", (), dict(clip=0.6, linear_before_reset=1), "clip"),
+    "clip-RNN": ("RNN", (), dict(clip=0.6), "clip"),
 }
 
 
-@pytest.mark.parametrize("op, optional, attrs", UNROLLED.values(), ids=UNROLLED)
-def test_other_layers_are_unrolled(op, optional, attrs):
-    proto, inputs = node(op, operands(op, optional=optional), **attrs)
+@pytest.mark.parametrize("layout", [0, 1], ids=["steps-first", "batch-first"])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("kind", UNROLLED)
+def test_other_layers_are_unrolled(kind, direction, layout):
+    op, optional, attrs, reason = UNROLLED[kind]
+    attrs = dict(attrs, direction=direction)
+    if "activations" in attrs and direction == "bidirectional":
+        attrs["activations"] = 2 * attrs["activations"]
+    values = operands(op, direction, ("B", *optional))
+    # Beyond the bound of the clip, as is the cell state.
+    values.update({name: values[name] * 4 for name in values if name in ("W", "initial_c")})
+    proto, inputs = node(op, values, **attrs)
+    expected = onnxruntime_results(proto, inputs)
+    if layout:
+        names = [each.name for each in proto.graph.output]
+        expected = list(turned(dict(zip(names, expected))).values())
+        proto, inputs = node(op, turned(values), layout=1, **attrs)
     mod, _ = dnnl.from_onnx(proto)
     assert f"dnnl.{op.lower()}" not in dnnl.offload_report(mod).ops
-    direct.check(mod, inputs, reference=onnxruntime_results(proto, inputs), rtol=RTOL)
+    report = dnnl.offload_report(dnnl.partition_for_dnnl(mod))
+    assert report.unrolled == [f"{op} the layer: it has {reason}"] and report.offloaded
+    assert f"unrolled: {op} the layer: it has {reason}" in str(report)
+    direct.check(mod, inputs, reference=expected, rtol=RTOL)
+
+
+ACTIVATIONS = {
+    "Affine": (0.5, 0.1),
+    "Elu": (0.7,),
+    "HardSigmoid": (0.3, 0.4),
+    "LeakyRelu": (0.3,),
+    "ScaledTanh": (0.8, 0.6),
+    "Sigmoid": (),
+    "Softplus": (),
+    "ThresholdedRelu": (0.2,),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activations(name):
+    """With all parameters: onnxruntime reads missing ones as 0, not as the defaults."""
+    parameters = dict(zip(("activation_alpha", "activation_beta"), zip(ACTIVATIONS[name])))
+    proto, inputs = node("RNN", operands("RNN"), activations=[name], **parameters)
+    direct.check(
+        dnnl.from_onnx(proto)[0], inputs, reference=onnxruntime_results(proto, inputs), rtol=RTOL
+    )
+
+
+def test_parameters_of_activations():
+    """They belong to the functions that have some, in order."""
+    proto, inputs = node(
+        "LSTM",
+        operands("LSTM", "bidirectional"),
+        direction="bidirectional",
+        activations=["HardSigmoid", "Tanh", "LeakyRelu", "Sigmoid", "Affine", "ScaledTanh"],
+        activation_alpha=[0.3, 0.2, 0.7, 0.9],
+        activation_beta=[0.4, 0.1, 0.8],
+    )
+    direct.check(
+        dnnl.from_onnx(proto)[0], inputs, reference=onnxruntime_results(proto, inputs), rtol=RTOL
+    )
 
 
 def test_computed_weights_are_unrolled():
     proto, inputs = node("GRU", operands("GRU"), ("X", "W"))
     mod, _ = dnnl.from_onnx(proto)
-    assert "dnnl.gru" not in dnnl.offload_report(mod).ops
+    report = dnnl.offload_report(mod)
+    assert "dnnl.gru" not in report.ops
+    assert report.unrolled == ["GRU the layer: its weights are not constant"]
     testing.assert_close(testing.run(mod, inputs), onnxruntime_results(proto, inputs), RTOL)
 
 
@@ -224,9 +292,16 @@ def test_operands_of_other_shapes():
         relay.transform.InferType()(dnnl.from_onnx(proto)[0])
 
 
-def test_json_of_a_module():
+SAVED = {
+    "json": lambda mod: tvm.ir.load_json(tvm.ir.save_json(mod)),
+    "text": lambda mod: tvm.relay.fromtext(mod.astext()),
+}
+
+
+@pytest.mark.parametrize("way", SAVED)
+def test_saved_module(way):
     """A module with the op can be saved and loaded."""
     proto, inputs = node("LSTM", operands("LSTM"))
     mod, _ = dnnl.from_onnx(proto)
-    mod = tvm.ir.load_json(tvm.ir.save_json(mod))
+    mod = SAVED[way](mod)
     direct.check(mod, inputs, reference=onnxruntime_results(proto, inputs), rtol=RTOL)

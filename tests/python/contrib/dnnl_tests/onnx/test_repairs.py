@@ -163,8 +163,12 @@ def test_reverse_gru_of_shorter_sequences():
 REFUSED = {
     "lengths": (("LSTM", "forward", [4, 1, 3]), dict(activations=["Relu"] * 3), "sequence_lens"),
     "long": (("RNN", "reverse", [4, 1, 5]), {}, r"sequence_lens=\[4, 1, 5\]"),
-    "clip": (("GRU", "forward"), dict(clip=0.5), "clip=0.5"),
-    "input_forget": (("LSTM", "forward"), dict(input_forget=1), "input_forget=1"),
+    "clip": (("GRU", "forward"), dict(clip=-0.5), "clip=-0.5"),
+    "input_forget": (
+        ("LSTM", "forward"),
+        dict(input_forget=1, activations=["HardSigmoid", "Tanh", "Tanh"]),
+        "input_forget",
+    ),
 }
 
 

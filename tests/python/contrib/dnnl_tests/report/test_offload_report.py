@@ -218,6 +218,7 @@ def test_to_dict_is_plain():
         "in_float32",
         "folded",
         "failures",
+        "unrolled",
     }
 
 

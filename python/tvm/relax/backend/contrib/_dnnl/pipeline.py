@@ -46,7 +46,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         names = {param.name for param in func.params}.intersection(params)
         own = {name: params[name] for name in names}
         mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
-    record = Record(excluded=sorted(rules.options.exclude))
+    record = Record(excluded=sorted(rules.options.exclude), unrolled=Record.of(mod).unrolled)
 
     def step(builder, var, func):
         graph, decided = RelaxGraph(builder.get(), func, rules.options.exclude), Record()

@@ -118,7 +118,7 @@ def _steps() -> list[Step]:
 
 def offload(function: TypedFunction, rules: Rules) -> Rewritten:
     """Rewrite a function into what oneDNN runs well, and move that into functions of its own."""
-    graph = RelayGraph(function.func, rules.options.exclude)
+    graph = RelayGraph(function.func, rules.options.exclude, function.graph)
     has_dynamic_shapes = any(str(name).startswith("dyn.") for name in graph.ops)
     record = Record()
     outcome = rewrite(graph, rules, function.name, record.failures)
@@ -140,7 +140,7 @@ def offload(function: TypedFunction, rules: Rules) -> Rewritten:
 
 def read_in_8_bits(function: TypedFunction, rules: Rules) -> Rewritten:
     """Rewrite what is quantized in a function into what oneDNN reads in 8 bits."""
-    graph = RelayGraph(function.func, rules.options.exclude)
+    graph = RelayGraph(function.func, rules.options.exclude, function.graph)
     record = Record()
     outcome = rewrite_quantized(graph, rules, function.name, record.failures)
     record.folded, record.in_float32 = outcome

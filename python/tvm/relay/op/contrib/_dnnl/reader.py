@@ -74,12 +74,19 @@ class RelayGraph(Graph):
         The expression, such as a function; it gets the last number.
     excluded : Collection[str]
         Ops that are not read.
+    read : DataflowGraph | None
+        The expression, if it has been read.
     """
 
-    def __init__(self, root: relay.Expr, excluded: Collection[str] = ()):
+    def __init__(
+        self,
+        root: relay.Expr,
+        excluded: Collection[str] = (),
+        read: DataflowGraph | None = None,
+    ):
         super().__init__()
         self._excluded, self._values = excluded, ShapeValues()
-        read = DataflowGraph(root)
+        read = DataflowGraph(root) if read is None else read
         for i, expr in enumerate(read.nodes):
             operands = [self.nodes[k] for k in read.operands[i]]
             node = self._node(expr, operands, read.scope[i])
@@ -100,7 +107,7 @@ class RelayGraph(Graph):
         if name in (None, STOP_FUSION):
             kind = INPUT if isinstance(expr, relay.Var) else NATIVE
             node = RelayNode(kind, None, operands, None, None, scope)
-            node.compute_type = lambda: _named(_types_of(expr), None, id(node))
+            node.compute_type = lambda: self._typed(node, infers=False)
             return node
         layer = layer_name(expr)
         name = layer or name
@@ -108,7 +115,7 @@ class RelayGraph(Graph):
         name = f"{_EXCLUDED}{name}" if is_excluded else name
         attrs_of = layer_attrs if layer else plain_attrs
         node = RelayNode(CALL, name, operands, None, lambda: attrs_of(expr), scope)
-        node.compute_type = lambda: _named(_types_of(expr), self._inferred(node), id(node))
+        node.compute_type = lambda: self._typed(node, infers=True)
         if is_excluded:
             node.unsupported = EXCLUDED
         elif layer:
@@ -119,10 +126,14 @@ class RelayGraph(Graph):
             node.unsupported = why_opaque(expr.op)
         return node
 
-    def _inferred(self, node: Node) -> Value | None:
+    def _typed(self, node: Node, infers: bool) -> Value:
+        """Return what a node computes."""
+        value = _types_of(node.origin.native)
+        return _named(value, self._inferred(node, value) if infers else None, id(node))
+
+    def _inferred(self, node: Node, value: Value) -> Value | None:
         """Return what is inferred of the result of a call where that is open."""
-        values = _types_of(node.origin.native)
-        values = values if isinstance(values, tuple) else (values,)
+        values = value if isinstance(value, tuple) else (value,)
         if all(None not in getattr(each, "dims", ()) for each in values):
             return None
         try:

@@ -101,9 +101,6 @@ def _native(attrs: dict) -> dict:
 def _plain(attrs) -> tuple[str, SimpleNamespace]:
     """Return the layer's op of the table, and its attributes as plain values."""
     values = {str(key): attrs[key] for key in attrs.keys()}
-    if "op" not in values:
-        message = "a recurrent layer without attributes, which TVM's parser of text drops"
-        raise ValueError(f"{message}: use tvm.ir.save_json and load_json")
     name = str(values.pop("op"))
     return name, SimpleNamespace(
         **{k: str(v) if isinstance(v, str) else int(v) for k, v in values.items()}
@@ -198,7 +195,8 @@ def _register(count: int) -> None:
     layer_op.set_num_inputs(count)
     for k in range(count):
         layer_op.add_argument(f"data{k}", "Tensor", "An operand of the layer.")
-    layer_op.set_attrs_type_key("DictAttrs")
+    # No type of its attributes, so that TVM's text has them as metadata: its parser cannot read
+    # those of this type otherwise.
     layer_op.add_type_rel("DNNLRecurrentLayer", _layer_type)
     _op.register_pattern(name, _op.OpPattern.OPAQUE)
     _op.register_stateful(name, False)

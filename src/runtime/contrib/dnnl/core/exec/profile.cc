@@ -78,9 +78,9 @@ class JSONObject {
   std::string text_;
 };
 
-JSONObject ObjectOf(const StepInfo& info) {
+JSONObject ObjectOf(const StepInfo& info, const NodeNames* names) {
   return JSONObject()
-      .Add("node", info.node)
+      .Add("node", NodeOf(info, names))
       .Add("op", info.op)
       .Add("kind", info.kind)
       .Add("impl", info.impl)
@@ -93,11 +93,13 @@ JSONObject ObjectOf(const StepInfo& info) {
       .Add("threads", info.num_threads);
 }
 
-/*! \brief The plans that have the steps: a plan itself, or its stages. */
-std::vector<const Plan*> PlansOf(const Plan& plan) {
-  if (plan.stages.empty()) return {&plan};
-  std::vector<const Plan*> plans;
-  for (const PlanStage& stage : plan.stages) plans.push_back(stage.ready->plan.get());
+/*! \brief The plans that have the steps, a plan itself or its stages, with the names of nodes. */
+std::vector<std::pair<const Plan*, const NodeNames*>> PlansOf(const Plan& plan) {
+  if (plan.stages.empty()) return {{&plan, nullptr}};
+  std::vector<std::pair<const Plan*, const NodeNames*>> plans;
+  for (const PlanStage& stage : plan.stages) {
+    plans.emplace_back(stage.ready->plan.get(), stage.names.get());
+  }
   return plans;
 }
 
@@ -112,8 +114,8 @@ JSONObject Describe(JSONObject object, const Plan& plan) {
     constants = plan.constant_bytes;
     constants_shared = plan.constant_bytes_shared;
   }
-  for (const Plan* part : PlansOf(plan)) {
-    for (const Step& step : part->steps) steps.push_back(ObjectOf(step.info).str());
+  for (const auto& [part, names] : PlansOf(plan)) {
+    for (const Step& step : part->steps) steps.push_back(ObjectOf(step.info, names).str());
     arena += part->arena_bytes;
     unshared += part->arena_bytes_unshared;
     scratchpad += part->scratchpad_bytes;
@@ -159,8 +161,8 @@ class StopWatch {
 constexpr int kWarmUp = 2;
 
 /*! \brief Measure the steps of a plan that has no stages. */
-std::vector<std::string> MeasureSteps(const std::shared_ptr<const Plan>& plan, int repeat,
-                                      bool is_alone) {
+std::vector<std::string> MeasureSteps(const std::shared_ptr<const Plan>& plan,
+                                      const NodeNames* names, int repeat, bool is_alone) {
   std::vector<std::shared_ptr<void>> storage(plan->arguments.size());
   std::vector<void*> addresses(plan->arguments.size());
   for (const PassedConstant& passed : plan->passed) addresses.push_back(passed.data.get());
@@ -185,7 +187,7 @@ std::vector<std::string> MeasureSteps(const std::shared_ptr<const Plan>& plan, i
   }
   std::vector<std::string> measured;
   for (size_t i = 0; i < num_steps; ++i) {
-    JSONObject object = ObjectOf(plan->steps[i].info);
+    JSONObject object = ObjectOf(plan->steps[i].info, names);
     object.Add("flops", plan->steps[i].info.flops).Add("microseconds", watch.MedianOf(i));
     measured.push_back(object.str());
   }
@@ -221,8 +223,8 @@ std::string DescribePlans(const Graph& graph, const PlanCache& plans) {
         constants[stage.constants[i].get()] = stage.ready->plan->passed[i].bytes;
       }
     }
-    for (const Plan* plan : PlansOf(*ready->plan)) {
-      for (const Buffer& buffer : plan->buffers) {
+    for (const auto& part : PlansOf(*ready->plan)) {
+      for (const Buffer& buffer : part.first->buffers) {
         if (buffer.kind == BufferKind::kConstant) constants[buffer.data.get()] = buffer.bytes;
       }
     }
@@ -251,10 +253,12 @@ std::string DescribePlans(const Graph& graph, const PlanCache& plans) {
 
 std::string MeasurePrimitives(const std::shared_ptr<const Plan>& plan, int repeat, bool is_alone) {
   CORE_CHECK(repeat >= 1) << "repeat must be at least 1, but is " << repeat;
-  if (plan->stages.empty()) return InBrackets(MeasureSteps(plan, repeat, is_alone), ",\n");
+  if (plan->stages.empty()) {
+    return InBrackets(MeasureSteps(plan, nullptr, repeat, is_alone), ",\n");
+  }
   std::vector<std::string> measured;
   for (const PlanStage& stage : plan->stages) {
-    const auto steps = MeasureSteps(stage.ready->plan, repeat, is_alone);
+    const auto steps = MeasureSteps(stage.ready->plan, stage.names.get(), repeat, is_alone);
     measured.insert(measured.end(), steps.begin(), steps.end());
   }
   return InBrackets(measured, ",\n");

@@ -43,8 +43,7 @@ std::string DescribePlan(const std::string& symbol, const Plan& plan);
 /*!
  * \brief The plans of a graph with open dimensions as JSON: symbol, what the cache holds and did,
  * and each plan, that of the latest shape first, with the shapes of its inputs and the number of
- * its stages. Stages with the same ops, as layers have, share a plan that names the first one's
- * nodes.
+ * its stages.
  */
 std::string DescribePlans(const Graph& graph, const PlanCache& plans);
 

@@ -52,6 +52,8 @@ struct Stage {
   std::shared_ptr<ReadyPlan> fixed;
   /*! \brief The first stage with the same ops, such as that of an earlier layer; -1 for none. */
   int same{-1};
+  /*! \brief The nodes, by those of that stage. */
+  std::shared_ptr<const NodeNames> names;
 };
 
 /*! \brief A graph as stages, in the order of their runs. */

@@ -24,6 +24,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "../node_reader.h"
 #include "divide.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -190,11 +191,22 @@ class LayersDivider : public Divider {
         const auto differing = DifferingConstants(other.graph, stage.graph);
         if (!differing) continue;
         stage.same = static_cast<int>(k);
+        stage.names = NamesOf(other.graph, stage.graph);
         repeated += stage.graph.nodes.size();
         for (size_t constant : *differing) other.graph.constants[constant].is_passed = true;
       }
     }
     return repeated;
+  }
+
+  /*! \brief The nodes of a graph by those of another one with the same ops. */
+  static std::shared_ptr<const NodeNames> NamesOf(const Graph& other, const Graph& graph) {
+    NodeNames names;
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      names[NodeReader(other.nodes[i], other.symbol).Where()] =
+          NodeReader(graph.nodes[i], graph.symbol).Where();
+    }
+    return std::make_shared<const NodeNames>(std::move(names));
   }
 
   /*! \brief The nodes, each behind those that it reads. */

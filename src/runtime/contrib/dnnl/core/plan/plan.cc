@@ -122,12 +122,13 @@ void Context::RunStages(const std::vector<void*>& arguments, Recorder* recorder)
     for (size_t i = 0; i < stage.constants.size(); ++i) {
       (*addresses)[stage.addresses.size() + i] = stage.constants[i].get();
     }
-    context->Run(*addresses, recorder);
+    context->Run(*addresses, recorder, stage.names.get());
     stage.ready->contexts.Return(std::move(context));
   }
 }
 
-void Context::Run(const std::vector<void*>& arguments, Recorder* recorder) {
+void Context::Run(const std::vector<void*>& arguments, Recorder* recorder,
+                  const NodeNames* names) {
   if (!plan_->stages.empty()) return RunStages(arguments, recorder);
   Bind(arguments);
   if (plan_->steps.empty()) return;
@@ -138,7 +139,8 @@ void Context::Run(const std::vector<void*>& arguments, Recorder* recorder) {
     if (recorder == nullptr) {
       Execute(i);
     } else {
-      recorder->Add({plan_, i, caller, TimeStep(i)});
+      const StepInfo& step = plan_->steps[i].info;
+      recorder->Add({plan_, i, names == nullptr ? caller : NodeOf(step, names), TimeStep(i)});
     }
   }
   stream_.wait();

@@ -26,6 +26,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,6 +91,16 @@ struct Step {
 /*! \brief Run a step on a stream. */
 void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args, dnnl::stream* stream);
 
+/*! \brief The nodes of a stage, by those that the plan that it shares with another one names. */
+using NodeNames = std::map<std::string, std::string>;
+
+/*! \brief The node of a step; `names` is null for a plan that is not shared. */
+inline const std::string& NodeOf(const StepInfo& step, const NodeNames* names) {
+  if (names == nullptr) return step.node;
+  const auto it = names->find(step.node);
+  return it == names->end() ? step.node : it->second;
+}
+
 /*! \brief A part of a plan that is a plan of its own, and where its arguments are. */
 struct PlanStage {
   struct Address {
@@ -106,6 +117,8 @@ struct PlanStage {
   std::vector<std::shared_ptr<void>> constants;
   /*! \brief Whether another plan or an earlier stage has the same `ready`. */
   bool is_shared;
+  /*! \brief Null where the plan was made for this stage. */
+  std::shared_ptr<const NodeNames> names;
 };
 
 /*! \brief A constant that runs pass as an argument. */
@@ -159,8 +172,10 @@ class Context {
    * \brief Run all steps in the order of the plan.
    * \param arguments Where the tensors of the call are.
    * \param recorder Takes down how long each step takes; nullptr for none.
+   * \param names See `NodeOf`.
    */
-  void Run(const std::vector<void*>& arguments, Recorder* recorder);
+  void Run(const std::vector<void*>& arguments, Recorder* recorder,
+           const NodeNames* names = nullptr);
 
   /*!
    * \brief Run one step with the arguments of the latest binding, and wait for it.

@@ -121,10 +121,10 @@ std::shared_ptr<const Plan> StagedGraph::PlanFor(const Graph& graph,
     std::vector<std::vector<int64_t>> inputs;
     for (size_t i = 0; i < num_inputs; ++i) inputs.push_back(types[stage.values[i]].shape);
     std::shared_ptr<ReadyPlan> ready = stage.fixed;
-    if (stage.same >= 0 && HaveShapes(*plan->stages[stage.same].ready->plan, inputs)) {
-      ready = plan->stages[stage.same].ready;
-    }
-    PlanStage part{ready, {}, {}, ready != nullptr};
+    const bool is_same =
+        stage.same >= 0 && HaveShapes(*plan->stages[stage.same].ready->plan, inputs);
+    if (is_same) ready = plan->stages[stage.same].ready;
+    PlanStage part{ready, {}, {}, ready != nullptr, is_same ? stage.names : nullptr};
     if (ready == nullptr) {
       ready = std::make_shared<ReadyPlan>(MakePlan(stage.graph, inputs, sizes_change_));
       part.ready = ready;

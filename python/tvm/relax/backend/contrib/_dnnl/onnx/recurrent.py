@@ -18,17 +18,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.contrib.onednn.frontend.layer_weights import ACTIVATIONS, dequantized, has_parameters
+from tvm.contrib.onednn.frontend import unrolled_layers
+from tvm.contrib.onednn.frontend.layer_weights import (
+    ACTIVATIONS,
+    coupled,
+    dequantized,
+    has_parameters,
+)
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter, get_constant
 
 from ..reading import is_constant, is_same, number, value_of
 from .recurrent_activations import Activation, read_activations
-from .recurrent_layer import one_op, unrolled_reason
+from .recurrent_layer import is_known, one_op, unrolled_reason
 from .recurrent_steps import unrolled
 
 _DIRECTIONS = {
@@ -80,7 +86,8 @@ class RecurrentLayer:
         The bound for the inputs of the gates' activations, bias included. As in onnxruntime, the
         cell state is not clipped.
     input_forget : bool
-        Whether the forget gate of an LSTM is one minus its input gate.
+        Whether the forget gate of an LSTM is one minus its input gate, where its weights do not say
+        so.
     linear_before_reset : bool
         Whether the reset gate of a GRU is applied after the matmul.
     quantized : tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...] | None
@@ -222,13 +229,27 @@ def read_layer(op, bb, inputs, attr, params, quantized=None) -> RecurrentLayer:
         linear_before_reset=op == "GRU" and bool(attr.get("linear_before_reset", 0)),
         quantized=quantized,
     )
+    layer = _with_forget_gate(layer) if layer.input_forget else layer
     reason = unrolled_reason(layer)
     if reason is not None and number(steps) is None:
         message = (
             f"the sequence length, {steps}, is open, and the layer has to be unrolled: {reason}"
         )
         raise reader.refuse(f"{message}; {_REMEDY}")
+    if reason is not None:
+        unrolled_layers.note(op, attr["tvm_custom"]["name"], reason)
     return layer
+
+
+def _with_forget_gate(layer: RecurrentLayer) -> RecurrentLayer:
+    """Return an LSTM with weights for what `input_forget` says; the same if it has none."""
+    parts = {"weight": 4, "recurrent_weight": 4, "bias": 8, "peepholes": 3}
+    values = {name: getattr(layer, name) for name in parts}
+    is_sigmoid = all(functions[0].name == "sigmoid" for functions in layer.activations)
+    if not is_sigmoid or not all(map(is_known, values.values())):
+        return layer
+    weights = {name: coupled(value, parts[name]) for name, value in values.items()}
+    return replace(layer, input_forget=False, quantized=None, **weights)
 
 
 def _read_lengths(reader, steps, batch):

@@ -20,12 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 from tvm import relax
-from tvm.contrib.onednn.frontend.layer_weights import (
-    ACTIVATIONS,
-    int8_weight,
-    ordered,
-    summed_bias,
-)
+from tvm.contrib.onednn.frontend import layer_weights
+from tvm.contrib.onednn.frontend.layer_weights import int8_weight, ordered, summed_bias
 from tvm.relax import op
 
 from ..reading import constant_of, number
@@ -35,18 +31,19 @@ from ..recurrent_tir import call_layer
 def unrolled_reason(layer) -> str | None:
     """Say why a `RecurrentLayer` is not one op, so that its steps have to be unrolled."""
     names = [tuple(each.name for each in functions) for functions in layer.activations]
-    if len(set(names)) > 1 or names[0] not in ACTIVATIONS[layer.op]:
-        return f"it has the activations {', '.join(sum(names, ()))}"
-    for name in ("peepholes", "clip"):
-        if getattr(layer, name) is not None:
-            return f"it has {name}"
-    if layer.input_forget:
-        return "it has input_forget"
-    constants = [layer.weight, layer.recurrent_weight]
-    constants += [] if layer.bias is None else [layer.bias]
-    if not all(isinstance(each, np.ndarray) for each in constants):
-        return "its weights are not constant"
-    return None
+    return layer_weights.unrolled_reason(
+        layer.op,
+        names[0] if len(set(names)) == 1 else sum(names, ()),
+        all(map(is_known, (layer.weight, layer.recurrent_weight, layer.bias))),
+        peepholes=layer.peepholes is not None,
+        clip=layer.clip is not None,
+        input_forget=layer.input_forget,
+    )
+
+
+def is_known(value) -> bool:
+    """Whether an operand is constant, or absent."""
+    return value is None or isinstance(value, np.ndarray)
 
 
 def one_op(bb: relax.BlockBuilder, layer) -> list[relax.Expr]:

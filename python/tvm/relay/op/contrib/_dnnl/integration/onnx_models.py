@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn.frontend import unrolled_layers
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
+from tvm.contrib.onednn.report.record import ATTR, Record
 
 if TYPE_CHECKING:
     import onnx
@@ -72,4 +74,9 @@ def from_onnx(
     tvm.error.OpNotImplemented
         An op of the model is not supported. TVM's importer has more errors, of various types.
     """
-    return relay.frontend.from_onnx(prepare(model, shape, constants), freeze_params=True)
+    prepared = prepare(model, shape, constants)
+    with unrolled_layers.noted() as notes:
+        mod, params = relay.frontend.from_onnx(prepared, freeze_params=True)
+    if notes:
+        mod = mod.with_attr(ATTR, tvm.runtime.String(Record(unrolled=[*notes]).to_json()))
+    return mod, params
