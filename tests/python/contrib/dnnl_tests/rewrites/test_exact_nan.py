@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.testing import dnnl as testing
 
+from dnnl_tests import direct
 from dnnl_tests.reference import rand
 from dnnl_tests.relay import const, conv, module, partition, var
 
@@ -62,7 +62,7 @@ CASES = {
 
 
 def first_output(mod, inputs):
-    (got,) = testing.run(mod, inputs)
+    (got,) = direct.run(mod, inputs)
     return got
 
 

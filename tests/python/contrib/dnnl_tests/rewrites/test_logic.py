@@ -21,7 +21,8 @@ import pytest
 import tvm
 from tvm import relay
 from tvm.relay.op.contrib import dnnl
-from tvm.testing import dnnl as testing
+
+from dnnl_tests import direct
 
 X = np.array([[1, np.nan, np.inf, -2.5], [0.5, 1.5, -np.inf, -2.5]], "float32")
 Y = np.array([1, 0.5, 2, -2.5], "float32")
@@ -47,5 +48,5 @@ def test_logic(build, expected):
     mod = dnnl.partition_for_dnnl(tvm.IRModule.from_expr(relay.Function([x, y], out)), prune=False)
     report = dnnl.offload_report(mod)
     assert report.partitions == 1 and report.offloaded == report.total
-    (result,) = testing.run(mod, {"x": X, "y": Y})
+    (result,) = direct.run(mod, {"x": X, "y": Y})
     np.testing.assert_array_equal(result, expected)

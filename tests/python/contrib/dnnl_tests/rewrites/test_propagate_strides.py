@@ -162,6 +162,10 @@ def with_shape(expr, shape):
     return relay.bind(expr, {each: var(each.name_hint, *shape) for each in known})
 
 
+# An axis, a residual, and each layout are compiled; of the others the graph says it all.
+COMPILED = ("one-axis", "residual-channels-last", "volume")
+
+
 @json_only
 @pytest.mark.parametrize("name", SKIPPED)
 def test_with_open_sizes(name):
@@ -178,6 +182,8 @@ def test_with_open_sizes(name):
     assert convs_and_parts(partitioned) == want
     report = dnnl.offload_report(partitioned)
     assert (report.offloaded, report.partitions) == (report.total, 1), report
+    if name not in COMPILED:
+        return
     runner = testing.Runner(testing.build(partitioned, executor="vm", opt_level=1))
     least = min(n for k, n in enumerate(shape) if k not in (0, channels))
     for batch, more in ((1, 0), (3, -1), (2, 3), (1, 1 - least)):
