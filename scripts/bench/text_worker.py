@@ -149,27 +149,10 @@ _RUNTIME: dict = {}
 
 
 def prepare(name, paths, threads, config, precision, context):
-    """Load the model; return the seconds of that.
+    """Load the model on a runtime; return the seconds of that.
 
-    Parameters
-    ----------
-    name : str
-        The runtime: relax, onnxruntime, openvino, openvino-genai or llama.cpp.
-    paths : dict of str to str
-        The files of the model: "so", "onnx" and "gguf".
-    threads : int
-        The threads of a run.
-    config : dnnl_tests.models.llama.Config
-        The sizes.
-    precision : str
-        One of `options.TEXT_PRECISIONS`.
-    context : int
-        The most positions that are measured.
-
-    Raises
-    ------
-    SetupError
-        The runtime is not installed, or does not run this precision; the message says why.
+    `paths` are its files, as `files` returns them, and `context` the most positions that are
+    measured. A SetupError says why the runtime does not run this precision, or is not installed.
     """
     begin = time.perf_counter()
     try:

@@ -117,14 +117,15 @@ def test_a_dry_run_prints_every_command_and_makes_nothing(fresh, capsys, argv):
     assert not fresh.build.exists()
 
 
-def test_the_benchmark_of_the_plugin_has_both_environments(fresh, capsys):
-    assert cli.main(["bench", "--dry-run", "--relax"]) == 0
+@pytest.mark.parametrize("mode", ["--relax", "--recurrent"])
+def test_the_benchmark_of_the_plugin_has_both_environments(fresh, capsys, mode):
+    assert cli.main(["bench", "--dry-run", mode]) == 0
     printed = capsys.readouterr().out
     order = [
         "import tvm.relay",
         "-m venv {}/relax/venv",
         "import tvm_dnnl",
-        "-m scripts bench --relax\n",
+        f"-m scripts bench {mode}\n",
     ]
     places = [printed.index(text.format(fresh.build)) for text in order]
     assert places == sorted(places)
