@@ -173,7 +173,7 @@ if _LIBRARY is None:
         autoload()
     else:
         sys.modules["tvm_ffi"].register_global_func(_CODEGEN, _compile_partitions)
-        for _name in ("export", "cache", "compiled_model"):
+        for _name in ("export", "cache", "compiled_model", "lazy_imports"):
             _import_alone(_name)
 
 

@@ -22,11 +22,12 @@ are loaded when anything but TVM and this package imports a module of TVM, which
 
 import contextlib
 import importlib.machinery
-import importlib.util
 import os
 import sys
 import threading
 import types
+
+from tvm.contrib.onednn.lazy_imports import executed_later
 
 from .fast_import import BACKENDS, uncollected, without_errors
 
@@ -43,12 +44,11 @@ def import_tvm():
         return
     given = os.environ.get(_AUTOLOAD)
     _Part.loads_backends = given != "0"
-    sys.meta_path.insert(0, _LazyFinder)
     os.environ[_AUTOLOAD] = "0"
     try:
-        import tvm  # noqa: F401
+        with executed_later(*_LATER):
+            import tvm  # noqa: F401
     finally:
-        sys.meta_path.remove(_LazyFinder)
         del os.environ[_AUTOLOAD]
         if given is not None:
             os.environ[_AUTOLOAD] = given
@@ -63,7 +63,7 @@ def _modules():
         for name, module in list(sys.modules.items())
         if name.partition(".")[0] == "tvm"
         and type(module) is types.ModuleType
-        and type(module.__spec__) in (importlib.machinery.ModuleSpec, _PartSpec)
+        and type(getattr(module, "__spec__", None)) in (importlib.machinery.ModuleSpec, _PartSpec)
     ]
 
 
@@ -116,17 +116,3 @@ def _package(frame):
     """Return the package of the module that a frame executes; nothing at the end of the stack."""
     name = frame.f_globals.get("__name__") if frame is not None else None
     return (name or "").partition(".")[0]
-
-
-class _LazyFinder:
-    """Finds packages that are executed when they are used."""
-
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        """Return the spec of a package; see `importlib.abc.MetaPathFinder`."""
-        if name not in _LATER:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is not None:
-            spec.loader = importlib.util.LazyLoader(spec.loader)
-        return spec

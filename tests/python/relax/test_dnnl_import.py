@@ -218,6 +218,20 @@ def test_clip_of_open_sizes_is_offloaded():
     assert report.offloaded == report.total
 
 
+@pytest.mark.parametrize(
+    "low, high, is_one_op",
+    [(-0.5, 0.5, True), (0.5, 0.5, True), (0.5, -0.5, False), (None, 0.5, False)],
+    ids=["ordered", "equal", "reversed", "open"],
+)
+def test_clip(low, high, is_one_op):
+    bounds = {"low": low, "high": high}
+    constants = {name: np.float32(each) for name, each in bounds.items() if each is not None}
+    proto = model([f"y = Clip(x, {'' if low is None else 'low'}, high)"], {"x": [3, 4]}, constants)
+    mod = tvm_dnnl.from_onnx(proto)
+    assert (len(mod.functions) == 1) == is_one_op
+    check(proto, [rand(3, 4)], mod=mod)
+
+
 @pytest.mark.parametrize("given", [{"x": (1, 3, 4)}, {"n": 1}, {"x": (1, None, None)}], ids=str)
 def test_given_shapes(given):
     nodes, shapes, constants = CASES["identity_i cannot handle ShapeExpr inputs"]

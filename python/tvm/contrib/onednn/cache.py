@@ -29,7 +29,7 @@ import hashlib
 import os
 import platform
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -129,11 +129,15 @@ def key_of(
         All else that is to be told apart.
     """
     how = [repr((_sorted(options), settings, *_passes(tvm))), tvm.ir.save_json(_config(tvm))]
-    arrays = []
-    for name, value in sorted((params or {}).items()):
-        array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
-        arrays += [f"{name} {array.dtype} {array.shape}", array.tobytes()]
-    return _digest_of([*_of_this_machine(tvm, api), *how, *texts, *arrays])
+    return _digest_of([*_of_this_machine(tvm, api), *how, *texts, *_arrays(params)])
+
+
+def _arrays(values: Mapping | None) -> Iterator[str | bytes]:
+    """Yield what arrays by name are, and their elements."""
+    for name, value in sorted((values or {}).items()):
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value, order="C")
+        yield f"{name} {array.dtype} {array.shape}"
+        yield array.tobytes()
 
 
 # What an ONNX file has where weights are in other files: the key of their path.
@@ -141,7 +145,12 @@ _EXTERNAL = b"\n\x08location"
 
 
 def key_of_file(
-    path: str | os.PathLike, api: Path, libraries: Iterable[Path], options: dict, *settings: str
+    path: str | os.PathLike,
+    api: Path,
+    libraries: Iterable[Path],
+    constants: Mapping | None,
+    options: dict,
+    *settings: str,
 ) -> str | None:
     """Return the digest of what a library is made from if that is an ONNX file.
 
@@ -156,6 +165,8 @@ def key_of_file(
     libraries : Iterable[Path]
         Libraries of TVM that this process may not have loaded; those that it has are part of the
         key.
+    constants : Mapping | None
+        Values of inputs by name.
     options : dict
         Those of `partition_for_dnnl`.
     settings : str
@@ -175,7 +186,7 @@ def key_of_file(
         passes, config = _passes(tvm), _config(tvm)
     how = repr((_sorted(options), settings, *passes)), tvm.ir.save_json(config) if config else ""
     contents = {_content_of("", "", str(each)) for each in libraries} | _loaded_libraries()
-    return _digest_of([*_of_this_cpu(api), *how, *sorted(contents), content])
+    return _digest_of([*_of_this_cpu(api), *how, *sorted(contents), content, *_arrays(constants)])
 
 
 def _passes(tvm) -> tuple:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Optional, Union
 
 import numpy as np
 
+from ..lazy_imports import executed_later
 from .fold import fold
 from .protobuf import clone, initializer_names
 
@@ -36,6 +37,8 @@ Dimension = Optional[Union[int, str]]
 
 #: The shape of an input, or the size of a named dimension.
 Shape = Union[Sequence[Dimension], int]
+
+_ONNX_LATER = ("onnx.hub", "google.protobuf.json_format", "google.protobuf.text_format")
 
 
 def prepare(
@@ -88,7 +91,9 @@ def prepare(
 def load(model) -> onnx.ModelProto:
     """Return a model that may be modified."""
     try:
-        import onnx
+        # The package imports what downloads models and what prints them.
+        with executed_later(*_ONNX_LATER):
+            import onnx
         from google.protobuf.message import DecodeError
     except ImportError as error:
         raise ImportError("ONNX models require the package onnx: pip install onnx") from error

@@ -200,8 +200,6 @@ class Description:
         parts, names = [node], list(self._names(node))
         if self.is_as_read(node):
             parts, names = node.origin.nodes, self.native_names(node)
-        if not names:
-            return self._read(node)
         reason = next(filter(None, self._refusals(parts)), self._default) + self.remark(node)
         title = names[-1] if names else self.graph.title(node)
         new = self._new("tvm", title, node.type, names, reason=reason, inputs=self._read(node))

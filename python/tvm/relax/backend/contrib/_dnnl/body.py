@@ -43,6 +43,8 @@ class Body:
         Whether nothing but `known` may be read from outside, constants neither.
     offloaded : Collection[Node]
         What is in partitions.
+    variable : type
+        The class of the variables: `relax.Var` outside of dataflow blocks.
     """
 
     def __init__(
@@ -51,16 +53,21 @@ class Body:
         known: dict[Node, relax.Expr] | None = None,
         is_closed: bool = False,
         offloaded: Collection[Node] = (),
+        variable: type = relax.DataflowVar,
     ):
         self._builder, self._is_closed = builder, is_closed
-        self._offloaded = offloaded
+        self._offloaded, self._variable = offloaded, variable
         self.known: dict[Node, relax.Expr] = known or {}
         self.bindings: list[relax.Binding] = []
 
     def emit(self, value: relax.Expr, name: str = "lv") -> relax.Expr:
         """Bind an expression to a variable of its own."""
         value = self._builder.normalize(value)
-        var = relax.DataflowVar(name, value.ty)
+        return self.bind(value, name, value.ty)
+
+    def bind(self, value: relax.Expr, name: str, type_) -> relax.Expr:
+        """Bind an expression of a known type to a variable of its own."""
+        var = self._variable(name, type_)
         self.bindings.append(relax.VarBinding(var, value))
         return var
 

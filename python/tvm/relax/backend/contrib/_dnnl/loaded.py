@@ -245,11 +245,8 @@ def cached_model(
     --------
     >>> model = tvm_dnnl.cached_model("model.onnx", folder="models", shape={"batch": 1})
     """
-    values = [(name, np.asarray(value)) for name, value in sorted((constants or {}).items())]
-    fixed = [(name, str(each.dtype), each.shape, each.tobytes()) for name, each in values]
-    settings = (repr((sorted((shape or {}).items()), fixed)), str(target), *_versions())
-    api = Path(__file__).parents[1]
-    key = key_of_file(path, api, _libraries(), options, *settings)
+    settings = (repr(sorted((shape or {}).items())), str(target), *_versions())
+    key = key_of_file(path, Path(__file__).parents[1], _libraries(), constants, options, *settings)
     if key is not None:
 
         def write(library):

@@ -189,5 +189,11 @@ def constant_of(values: np.ndarray, dtype: str) -> Constant:
     """Return a constant of a type, real numbers rounded to the nearest."""
     # By way of float32, as oneDNN and TVM round to bfloat16. TVM makes 32 bits of numpy's 64.
     values = np.asarray(values, "float32" if dtype == "bfloat16" else None)
+    tensor = runtime.empty(values.shape, dtype)
+    view = np.from_dlpack(tensor) if str(values.dtype) == dtype else None
+    if view is not None and view.flags.writeable and values.size:
+        # Weights are transposed on the way, without a copy of their own.
+        np.copyto(view, values)
+        return relax.const(tensor)
     with np.errstate(over="ignore"):
         return relax.const(runtime.tensor(np.asarray(values, order="C").astype(dtype, copy=False)))

@@ -81,6 +81,5 @@ class RelaxDescription(Description):
         """Return the ops of Relax that a call is; a check of sizes is none."""
         return [] if is_match_cast(node) else super().op_names(node)
 
-    def native_names(self, node: Node) -> list[str]:
-        """Return the ops of Relax in the expression that a node was read from."""
-        return self.op_names(node)
+    def _on_tvm(self, node: Node) -> list[int]:
+        return self._read(node) if is_match_cast(node) else super()._on_tvm(node)

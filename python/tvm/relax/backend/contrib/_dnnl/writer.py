@@ -228,7 +228,7 @@ class FunctionWriter:
     def _partition(self, members: list[int], name: str) -> tuple:
         """Return the function of a region, as `_new_function` does."""
         nodes, params = self._graph.nodes, []
-        body = Body(self._builder)
+        body = Body(self._builder, variable=relax.Var)
         for i in self._regions.inputs(members):
             expr = self._body.read(nodes[i])
             param = relax.Var(getattr(expr, "name", "x"), expr.ty)
@@ -243,11 +243,9 @@ class FunctionWriter:
                 body.known[node] = body.emit(value, name_of(node))
                 continue
             args, composite, symbols, type_ = self._composite(i, body)
-            callee = relax.DataflowVar(f"{name_of(node)}_kernel", composite.ty)
-            body.bindings.append(relax.VarBinding(callee, composite))
+            callee = body.bind(composite, f"{name_of(node)}_kernel", composite.ty)
             call = relax.Call(callee, [*args, *symbols], ret_ty=type_)
-            body.known[node] = relax.DataflowVar(name_of(node), type_)
-            body.bindings.append(relax.VarBinding(body.known[node], call))
+            body.known[node] = body.bind(call, name_of(node), type_)
         outputs = [body.known[nodes[i]] for i in self._regions.outputs(members)]
         result = outputs[0] if len(outputs) == 1 else relax.Tuple(outputs)
         attrs = {"Codegen": COMPILER, "global_symbol": name}
@@ -322,19 +320,23 @@ def _new_function(params, bindings, body, attrs: dict) -> tuple[relax.Function, 
         parameter is as large as, such as `n` where one has `4 * n` rows, in a list of none or one,
         as TVM's FuseOpsByPattern passes them; and the type of its result by the caller's symbols.
     """
-    results = body.fields if isinstance(body, relax.Tuple) else [body]
     is_composite = "Composite" in attrs
-    renamed = ExprDict(
-        (var, relax.Var(var.name, var.ty))
-        for var in ([*results] if is_composite else [b.var for b in bindings])
-        if isinstance(var, relax.DataflowVar)
-    )
-    bindings = [
-        relax.VarBinding(renamed.get(binding.var, binding.var), substituted(binding.value, renamed))
-        for binding in bindings
-    ]
+    if is_composite:
+        # What a dataflow block returns is read outside of it.
+        results = body.fields if isinstance(body, relax.Tuple) else [body]
+        renamed = ExprDict(
+            (var, relax.Var(var.name, var.ty))
+            for var in results
+            if isinstance(var, relax.DataflowVar)
+        )
+        bindings = [
+            relax.VarBinding(
+                renamed.get(binding.var, binding.var), substituted(binding.value, renamed)
+            )
+            for binding in bindings
+        ]
+        body = substituted(body, renamed)
     block = (relax.DataflowBlock if is_composite else relax.BindingBlock)(bindings)
-    body = substituted(body, renamed)
     is_tuple = isinstance(body, relax.Tuple)
     type_ = relax.TupleType([field.ty for field in body.fields]) if is_tuple else body.ty
     func = relax.Function(params, relax.SeqExpr([block], body), type_)
