@@ -58,6 +58,7 @@ def run(command, what, **options):
 
 @needs_headers
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)  # without ccache, and beside other work
 def test_each_commit_compiles_and_links(folder):
     compiler = [*machine.compiler_launcher(ROOT), os.environ.get("CXX", "c++")]
     headers = [ONEDNN / "include", FFI / "include", FFI / "3rdparty/dlpack/include"]

@@ -23,6 +23,7 @@ import tvm
 import tvm_dnnl
 from tvm import relax
 from tvm.relax import op
+from tvm.relax.ir.instrument import WellFormedInstrument
 
 
 def rand(*shape, dtype="float32", seed=0):
@@ -98,7 +99,9 @@ def compiled(partitioned):
 def check(mod, wanted, *inputs, tolerance=1e-5, prune=False):
     """Partition, assert the composites if they are given, and compare with TVM alone."""
     before = mod.script()
-    partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=prune)
+    # Each pass of TVM reads and returns a well-formed module, as TVM's own tests require.
+    with tvm.transform.PassContext(instruments=[WellFormedInstrument()]):
+        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=prune)
     assert mod.script() == before, "the caller's module was changed"
     counts = composites(partitioned)
     assert wanted is None or counts == Counter(wanted), counts

@@ -36,6 +36,7 @@ from tvm.contrib.onednn.policy.op_view import OpView, Tensor
 from tvm.contrib.onednn.policy.rules.recurrent import GATES
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.relax import op
+from tvm_dnnl._dnnl import registration
 from tvm_dnnl._dnnl.codegen import compile_partitions
 from tvm_dnnl._dnnl.ops import ROWS
 from tvm_dnnl._dnnl.reading import UnsupportedOp, is_constant, value_of
@@ -44,7 +45,7 @@ from tvm_dnnl._dnnl.reading import UnsupportedOp, is_constant, value_of
 SEEDS = [range(20), pytest.param(range(20, 48), marks=pytest.mark.nightly)]
 # Each such case gets a plan.
 SAMPLE = 6
-tvm_dnnl.autoload()  # asks the CPU
+registration.register()  # asks the CPU
 DTYPES = [dtype for dtype in ("float32", "bfloat16", "float16") if cpu.computes(dtype)]
 # What is refused in each case: such an op is written as others only.
 REFUSED = {"nn.batch_norm"}

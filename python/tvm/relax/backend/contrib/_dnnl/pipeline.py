@@ -71,9 +71,18 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
 
 def without_dead_code(mod: tvm.IRModule) -> tvm.IRModule:
     """Return a module without bindings that are only another name, or that nothing reads."""
-    # Partitions have none of the former, and may have thousands of composites.
-    own = relax.transform.CanonicalizeBindings()(tvm.IRModule(dict(own_functions(mod))))
+    # Partitions have none of the former, and may have thousands of composites: here they are names.
+    own = dict(own_functions(mod))
+    functions = {
+        var: (
+            relax.ExternFunc(var.name_hint)
+            if isinstance(func, relax.Function) and var not in own
+            else func
+        )
+        for var, func in mod.functions_items()
+    }
+    short = relax.transform.CanonicalizeBindings()(tvm.IRModule(functions))
     builder = relax.BlockBuilder(mod)
-    for var, func in own.functions_items():
-        builder.update_func(mod.get_global_var(var.name_hint), func)
+    for var in own:
+        builder.update_func(var, short[var.name_hint])
     return relax.transform.DeadCodeElimination()(builder.finalize())

@@ -97,9 +97,10 @@ class FunctionWriter:
         body = substituted(result.origin.native.value, self._inside(result))
         if self._body.bindings:
             blocks.append(relax.BindingBlock(self._body.bindings))
-        return relax.Function(
+        written = relax.Function(
             func.params, relax.SeqExpr(blocks, body), func.ret_ty, func.is_pure, func.attrs
         )
+        return self._builder.normalize(written)
 
     def _in_order(self, scope: int) -> list:
         """Return the nodes that TVM computes, and the partitions, each after what it reads."""
@@ -339,7 +340,9 @@ def _new_function(params, bindings, body, attrs: dict) -> tuple[relax.Function, 
     block = (relax.DataflowBlock if is_composite else relax.BindingBlock)(bindings)
     is_tuple = isinstance(body, relax.Tuple)
     type_ = relax.TupleType([field.ty for field in body.fields]) if is_tuple else body.ty
-    func = relax.Function(params, relax.SeqExpr([block], body), type_)
+    func = relax.BlockBuilder().normalize(
+        relax.Function(params, relax.SeqExpr([block], body), type_)
+    )
     symbols = relax.analysis.free_symbolic_vars(func)
     if symbols:
         shape = relax.Var("tir_vars", relax.ShapeType(symbols))
