@@ -12,6 +12,7 @@ from dnnl_tests.models import workloads
 from scripts.bench import coverage, packages, peers, tasks
 from scripts.console import Console
 from scripts.errors import SetupError
+from scripts.files import write_between
 
 
 def test_models_of_packages(own_model, monkeypatch):
@@ -79,12 +80,12 @@ def test_the_table_of_models_of_packages_goes_into_the_docs(tmp_path):
     assert [row.split("|")[1] for row in rows] == [" a ", "  ", " b "]
     path = tmp_path / "coverage.md"
     path.write_text("before\n" + packages.MARKS[0] + "old\n" + packages.MARKS[1] + "after\n")
-    packages.write(text, path)
-    packages.write(text, path)
+    write_between(path, packages.MARKS, text)
+    write_between(path, packages.MARKS, text)
     assert path.read_text() == "before\n" + text.join(packages.MARKS) + "after\n"
     path.write_text("before\n")
     with pytest.raises(SetupError, match="no place for the table"):
-        packages.write(text, path)
+        write_between(path, packages.MARKS, text)
     assert packages.PATH.read_text().count(packages.MARKS[0]) == 1
 
 
