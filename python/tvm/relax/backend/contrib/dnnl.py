@@ -33,13 +33,11 @@ import tvm_ffi
 from tvm.contrib.onednn import cache, garbage, interrupts
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
-from tvm.contrib.onednn.frontend import unrolled_layers
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
-from tvm.contrib.onednn.report.record import ATTR, Record
 
 from ._dnnl import compiled, pipeline, registration
 from ._dnnl.codegen import generate
@@ -125,9 +123,7 @@ def from_onnx(
     from ._dnnl.onnx import open_shapes, registration  # require the package onnx
 
     registration.register()
-    with unrolled_layers.noted() as notes:
-        mod = open_shapes.import_model(prepared)
-    return mod.with_attr(ATTR, Record(unrolled=[*notes]).to_json()) if notes else mod
+    return open_shapes.import_model(prepared)
 
 
 def from_exported_program(program) -> tvm.IRModule:

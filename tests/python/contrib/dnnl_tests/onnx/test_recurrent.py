@@ -197,7 +197,7 @@ def test_dynamic_quantize_lstm(dtype):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_input_forget(direction):
-    """The weights of the forget gate are made of those of the input gate."""
+    """The forget gate has the negated weights of the input gate."""
     proto, inputs = node("LSTM", operands("LSTM", direction), direction=direction, input_forget=1)
     check(proto, inputs)
 

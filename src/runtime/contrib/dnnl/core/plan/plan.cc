@@ -127,8 +127,7 @@ void Context::RunStages(const std::vector<void*>& arguments, Recorder* recorder)
   }
 }
 
-void Context::Run(const std::vector<void*>& arguments, Recorder* recorder,
-                  const NodeNames* names) {
+void Context::Run(const std::vector<void*>& arguments, Recorder* recorder, const NodeNames* names) {
   if (!plan_->stages.empty()) return RunStages(arguments, recorder);
   Bind(arguments);
   if (plan_->steps.empty()) return;

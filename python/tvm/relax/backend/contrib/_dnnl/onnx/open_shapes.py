@@ -30,6 +30,8 @@ from types import SimpleNamespace
 import numpy as np
 import tvm
 from tvm import relax, tirx
+from tvm.contrib.onednn.frontend import unrolled_layers
+from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..reading import Analyzer, is_constant, value_of
@@ -44,7 +46,14 @@ _BROADCAST = ("Add", "And", "Div", "Max", "Min", "Mul", "Or", "Pow", "PRelu", "S
 
 
 def import_model(model) -> tvm.IRModule:
-    """Import a prepared model, with TVM's importer if that is able to."""
+    """Import a prepared model, and record which layers are unrolled."""
+    with unrolled_layers.noted() as notes:
+        mod = _imported(model)
+    return mod.with_attr(ATTR, Record(unrolled=[*notes]).to_json()) if notes else mod
+
+
+def _imported(model) -> tvm.IRModule:
+    """Import a model with TVM's importer, if that is able to."""
     opsets = {each.domain: each.version for each in model.opset_import}
     opset = opsets.get("", opsets.get("ai.onnx", 1))
     for node in model.graph.node:
