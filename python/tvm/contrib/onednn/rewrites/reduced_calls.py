@@ -107,8 +107,8 @@ class ReducedCalls:
     def readers(self, value: int) -> list[int]:
         """Return what reads a tensor."""
         users = self.graph.users
-        found = [u for k in users[value] for u in (users[k] if self._is_tuple[k] else [k])]
-        return [u for u in found if self.typed_operands(u) is None or value in self.read(u)]
+        readers = [u for k in users[value] for u in (users[k] if self._is_tuple[k] else [k])]
+        return [u for u in readers if self.typed_operands(u) is None or value in self.read(u)]
 
     def _grow(self) -> None:
         """Take in what computes much, and all that may be and hangs together with it."""

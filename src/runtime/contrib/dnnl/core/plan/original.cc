@@ -47,14 +47,14 @@ std::vector<Part> PartsOf(const dnnl::memory::desc& from, const dnnl::memory::de
   constexpr int64_t kPartBytes = 16 << 20;
   // A multiple of the blocks that oneDNN packs rows in, such as 48 and 64.
   constexpr int64_t kRows = 192;
-  const std::vector<Part> whole = {{from, to, 0, 0}};
+  const std::vector<Part> one = {{from, to, 0, 0}};
   const auto item = static_cast<int64_t>(dnnl::memory::data_type_size(from.get_data_type()));
   const auto blocked = dnnl::memory::format_kind::blocked;
   // Packed weights of 8 bits are followed by sums of all of them.
   if (from.get_size() < 2 * kPartBytes || from.get_ndims() != 2 || item == 1 ||
       dnnl::memory::data_type_size(to.get_data_type()) == 1 || from.get_format_kind() != blocked ||
       to.get_format_kind() != blocked || !from.get_inner_blks().empty()) {
-    return whole;
+    return one;
   }
   const Dims dims = from.get_dims(), strides = from.get_strides();
   const int axis = strides[0] < strides[1] ? 1 : 0;
@@ -66,7 +66,7 @@ std::vector<Part> PartsOf(const dnnl::memory::desc& from, const dnnl::memory::de
     slice.dims[axis] = std::min(count, dims[axis] - begin);
     const auto [own_from, from_offset] = SlicedDesc(from, slice);
     const auto [own_to, to_offset] = SlicedDesc(to, slice);
-    if (!own_from || !own_to) return whole;
+    if (!own_from || !own_to) return one;
     parts.push_back({own_from, own_to, from_offset, to_offset});
   }
   return parts;
