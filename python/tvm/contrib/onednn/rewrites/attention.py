@@ -124,6 +124,7 @@ def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tu
         "scale": scores.scale * query.scale * key.scale,
         "causal": is_causal,
         "softmax": softmax.name,
+        "fpmath": options.precision,
     }
     return old, graph.call(ATTENTION, [*operands, *mask], node, old.type, **attrs)
 
