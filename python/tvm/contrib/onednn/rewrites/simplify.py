@@ -114,7 +114,8 @@ def share_tied_weights(graph: Graph, rules: Rules) -> None:
     Language models multiply by the embedding in the output layer; importers transpose a copy.
     """
     calls = [node for node in graph.nodes if node.is_call]
-    tables = {node.operands[0] for node in calls if node.name == "take"}
+    read = {node.operands[0] for node in calls if node.name == "take"}
+    tables = [node for node in read if node.is_constant]
     for node in calls:
         if node.name != "nn.dense" or not node.operands[1].is_constant:
             continue
@@ -124,11 +125,8 @@ def share_tied_weights(graph: Graph, rules: Rules) -> None:
 
 
 def _has_same_bits(one: Node, other: Node) -> bool:
-    """Whether two nodes are constants of the same type and values."""
-    if not one.is_constant or (one.type.dtype, one.type.dims) != (
-        other.type.dtype,
-        other.type.dims,
-    ):
+    """Whether two constants have the same type and values."""
+    if (one.type.dtype, one.type.dims) != (other.type.dtype, other.type.dims):
         return False
     values = [each.value.view(f"u{each.value.itemsize}") for each in (one, other)]
     # Most others differ in the first row.
