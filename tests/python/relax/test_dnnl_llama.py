@@ -17,13 +17,16 @@
 """Decoders as exporters write them: one library for prompts and tokens, and one partition."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 import tvm_dnnl
-from dnnl_modules import composites
+from dnnl_modules import composites, imported
 from dnnl_tests.models import gpt2, llama
 from dnnl_tests.onnx_models import onnx_session
+from tvm.contrib.onednn.policy import cpu
+from tvm_dnnl._dnnl import codegen
 
 PROMPT = [3, 5, 9, 11, 100]
 CONFIGS = {
@@ -68,6 +71,40 @@ def test_open_lengths(config, last_only):
     # float32 sums in another order, over two layers.
     for one, other in zip((*got[1], *got[2]), (*expected[1], *expected[2])):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-5 * np.abs(other).max())
+
+
+def test_bfloat16():
+    """Weights are in bfloat16; attention reads the cache, which is in float32, as it is."""
+    config = CONFIGS["halves"]
+    model = llama.model(config, llama.random_weights(config), last_only=True)
+    mod = tvm_dnnl.from_onnx(model)
+    if not cpu.computes("bfloat16"):
+        pytest.skip("oneDNN does not support bfloat16 on this CPU")
+    mod = tvm_dnnl.partition_for_dnnl(mod, precision="bfloat16")
+    counts = composites(mod)
+    assert counts["dnnl.attention"] == config.layers
+    assert not counts["dnnl.softmax"] and not counts["dnnl.batch_matmul"]
+    compiled = tvm_dnnl.compile(mod)
+    assert compiled.report.partitions == 1
+    got = generated(lambda inputs: compiled(*inputs.values()), config, 8)
+    expected = generated(reference(model), config, 8)
+    # Eight bits of mantissa, over two layers.
+    np.testing.assert_allclose(
+        got[1][0], expected[1][0], rtol=0, atol=3e-2 * np.abs(expected[1][0]).max()
+    )
+    (partition,) = imported(compiled.library.mod, "dnnl_json")
+    plan = json.loads(partition["get_plan"]())["plans"][0]
+    attention = [step for step in plan["primitives"] if step["op"] == "dnnl.attention"]
+    assert len(attention) == config.layers and plan["stages"] > 1
+
+
+def test_a_tied_embedding_is_stored_once():
+    config = CONFIGS["halves"]
+    model = llama.model(config, llama.random_weights(config), last_only=True)
+    generated = codegen.generate(tvm_dnnl.partition_for_dnnl(tvm_dnnl.from_onnx(model)))
+    constants = generated.attrs["const_name_to_constant"].values()
+    tables = [each for each in constants if config.vocabulary in map(int, each.shape)]
+    assert [tuple(map(int, each.shape)) for each in tables] == [(config.vocabulary, config.width)]
 
 
 def test_a_traced_cache():

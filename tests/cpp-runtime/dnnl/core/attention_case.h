@@ -58,6 +58,7 @@ struct Case {
   bool is_bfloat16 = false;
   /*! \brief Of a second mask; empty for none. */
   Shape other_mask{};
+  const char* fpmath = "float32";
 
   Shape query_shape() const { return {batch, heads, queries, width}; }
   Shape key_shape() const { return {batch, groups, keys, width}; }
@@ -79,6 +80,7 @@ inline ValidOp OpOf(const Case& c) {
   ValidOp op{"dnnl.attention", {}, {}, {}};
   for (const Shape& shape : c.shapes()) op.inputs.push_back({shape, dtype});
   op.attrs = {{"scale", {"0.3"}}, {"causal", {c.causal ? "1" : "0"}}, {"softmax", {c.softmax}}};
+  op.attrs["fpmath"] = {c.fpmath};
   op.outputs = {{{c.batch, c.heads, c.queries, c.value_width}, dtype}};
   return op;
 }
@@ -191,7 +193,8 @@ inline Values RunGraph(const Graph& graph, const std::vector<Shape>& shapes,
 
 inline void ExpectClose(const Case& c, const Values& actual, const Values& expected) {
   // The result is rounded; float32 sums of some hundred products, and exponentials.
-  const float tolerance = c.is_bfloat16 ? 1.f / 128 : 2e-5f;
+  const bool is_rounded = c.is_bfloat16 || c.fpmath == std::string("bfloat16");
+  const float tolerance = is_rounded ? 1.f / 128 : 2e-5f;
   if (!EXPECT_EQ(actual.size(), expected.size())) return;
   for (size_t i = 0; i < actual.size(); ++i) {
     const bool is_same =

@@ -75,6 +75,33 @@ TEST(DNNLAttention, BFloat16) {
   }
 }
 
+TEST(DNNLAttention, ProductsInBFloat16) {
+  // Whole pairs and vectors, odd numbers of keys, and widths that have no whole ones.
+  for (bool is_bfloat16 : {false, true}) {
+    const auto check = [is_bfloat16](Case c) {
+      c.is_bfloat16 = is_bfloat16;
+      c.fpmath = "bfloat16";
+      Check(c);
+    };
+    for (int64_t keys : {1, 16, 33, 64, 65, 191}) {
+      for (int64_t queries : {5, 6, 70}) check({2, 4, 2, queries, keys, 32, 16});
+    }
+    for (int64_t width : {2, 6, 31, 64, 80}) check({1, 2, 1, 20, 90, width, 64});
+    for (int64_t width : {8, 48, 128}) check({1, 2, 1, 20, 90, 64, width});
+    check({1, 4, 2, 130, 195, 64, 64, {}, true});
+    check({1, 2, 2, 9, 4, 16, 16, {}, true, "dnnl.nan_safe_softmax"});
+    check({2, 4, 2, 40, 90, 64, 64, {2, 1, 40, 90}});
+  }
+}
+
+TEST(DNNLAttention, NaNInBFloat16) {
+  Case c{1, 1, 1, 8, 20, 16, 16};
+  c.fpmath = "bfloat16";
+  std::vector<Values> inputs = InputsOf(c);
+  inputs[0][0] = inputs[2][3] = kNaN;
+  Check(c, inputs);
+}
+
 TEST(DNNLAttention, WithoutABatch) {
   const Case c{1, 4, 2, 5, 30, 16, 16, {4, 1, 30}};
   ValidOp op = OpOf(c);
@@ -187,6 +214,7 @@ TEST(DNNLAttention, Refusals) {
   expect([](ValidOp* op) { op->inputs[1].dtype = {kDLBfloat, 16, 1}; }, "the query is");
   expect([](ValidOp* op) { op->attrs["scale"] = {"inf"}; }, "scale");
   expect([](ValidOp* op) { op->attrs["softmax"] = {"relu"}; }, "softmax is relu");
+  expect([](ValidOp* op) { op->attrs["fpmath"] = {"float16"}; }, "fpmath is float16");
   expect([](ValidOp* op) { op->attrs.erase("scale"); }, "scale is missing");
 }
 

@@ -86,6 +86,9 @@ class OpSpec:
     grows : bool
         Whether an element of the result may be so much larger than the operands that float16 does
         not hold it.
+    typed_operands : int | None
+        For an op that computes in float32 whatever it reads: how many operands have the data type
+        of the result. The others, such as masks, remain in float32 in reduced precision.
     is_not_negative : Callable | None
         Whether no element of a call's result is below zero, whatever the data; None for no.
     scaled_weight : Callable | None
@@ -123,6 +126,7 @@ class OpSpec:
     flops: Callable[[OpView], int] = result_elements
     padding: str | None = None
     grows: bool = False
+    typed_operands: int | None = None
     is_not_negative: Callable[[OpView], bool] | None = None
     scaled_weight: Callable[[OpView, np.ndarray, np.ndarray], np.ndarray] | None = None
     relax: str | None = None

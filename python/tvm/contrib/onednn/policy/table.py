@@ -106,6 +106,7 @@ TABLE: dict[str, OpSpec] = {
             attention_reason,
             heavy=True,
             flops=attention_flops,
+            typed_operands=3,
             relax="",
         ),
         OpSpec("dnnl.block_quantized_dense", **BLOCK_DENSE, heavy=True, relax=""),

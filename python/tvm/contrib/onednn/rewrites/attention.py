@@ -28,6 +28,7 @@ from typing import NamedTuple
 from ..graph.dim import is_same
 from ..graph.graph import Graph
 from ..graph.node import Node
+from ..options import Options
 from ..policy.op_spec import Rules
 from .attention_scores import (
     MATMUL,
@@ -62,7 +63,7 @@ def fuse_attention(graph: Graph, rules: Rules) -> None:
         if node.name != MATMUL or not node.is_call or rules.excludes(MATMUL, *_SOFTMAX):
             continue
         try:
-            old, new = _attention_of(graph, node, masks, rules.options.exact_nan)
+            old, new = _attention_of(graph, node, masks, rules.options)
         except UnsupportedOp:
             continue
         if rules.refusal(new) is None:
@@ -81,7 +82,7 @@ class _View(NamedTuple):
         return self.axes == sorted(self.axes)
 
 
-def _attention_of(graph: Graph, node: Node, masks: dict, is_exact: bool) -> tuple[Node, Node]:
+def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tuple[Node, Node]:
     """Return what an attention takes the place of, and the attention that ends in a matmul.
 
     Raises
@@ -116,13 +117,14 @@ def _attention_of(graph: Graph, node: Node, masks: dict, is_exact: bool) -> tupl
     _require(_fits(operands, dims, old.type.dims))
     shared = (node.scope, *dims[-2:], *scores.masks)
     if shared not in masks:
-        masks[shared] = mask_of(make, scores, is_exact)
+        masks[shared] = mask_of(make, scores, options.exact_nan)
     mask, is_causal = masks[shared]
-    _require(not _is_slower(*operands[:2], is_causal))
+    _require(not _is_slower(*operands[:2], is_causal, options.precision))
     attrs = {
         "scale": scores.scale * query.scale * key.scale,
         "causal": is_causal,
         "softmax": softmax.name,
+        "fpmath": options.precision,
     }
     return old, graph.call(ATTENTION, [*operands, *mask], node, old.type, **attrs)
 
@@ -229,10 +231,12 @@ def _repeated(node: Node, axis: int) -> Node | None:
     return data if is_repeat else None
 
 
-def _is_slower(query: Node, key: Node, is_causal: bool) -> bool:
+def _is_slower(query: Node, key: Node, is_causal: bool, precision: str) -> bool:
     (heads, queries), (groups, keys) = (each.type.shape[-3:-1] for each in (query, key))
-    is_known = None not in (queries, keys)
-    return is_known and heads == groups and queries > _MOST_QUERIES and not is_causal
+    if None in (queries, keys) or queries <= _MOST_QUERIES:
+        return False
+    # The kernel multiplies in float32.
+    return precision != "float32" or (heads == groups and not is_causal)
 
 
 def _fits(operands: list[Node], scores, result) -> bool:

@@ -53,7 +53,7 @@ from .read_qnn import read_dequantize, read_qnn
 from .recurrent import hoist_input_products
 from .recurrent_layers import read_recurrent_layers
 from .reduced_precision import reduce_precision
-from .simplify import simplify, weights_as_dense_has_them
+from .simplify import share_tied_weights, simplify, weights_as_dense_has_them
 from .softmax_guards import fuse_softmax_guards
 from .static_reshape import static_reshape
 from .weight_zero_point import without_weight_zero_points
@@ -110,10 +110,10 @@ def rewrite(
     run.steps(read_recurrent_layers, hoist_input_products, read_qnn)
     run.steps(fuse_dynamic_quantization, fuse_dynamic_convs)
     _read_in_8_bits(run)
-    run.steps(fold_constants, simplify, weights_as_dense_has_them)
+    run.steps(fold_constants, simplify, weights_as_dense_has_them, share_tied_weights)
     run.steps(fold_scale)
-    # Reduced precision, and Relay, have attention as several ops.
-    if fuses_attention and rules.options.precision == "float32":
+    # The kernel of attention has no float16.
+    if fuses_attention and rules.options.precision != "float16":
         run.steps(fuse_attention)
     run.steps(propagate_strides)
     if not rules.options.keep_bias_order:

@@ -85,9 +85,15 @@ class ReducedCalls:
         self._trim()
 
     def read(self, i: int) -> list[int]:
-        """Return the tensors that a call reads."""
+        """Return the tensors that a call reads, but for those that remain in float32."""
         operands = self.graph.operands
-        return [v for k in operands[i] for v in (operands[k] if self._is_tuple[k] else [k])]
+        read = operands[i][: self.typed_operands(i)]
+        return [v for k in read for v in (operands[k] if self._is_tuple[k] else [k])]
+
+    def typed_operands(self, i: int) -> int | None:
+        """Return how many operands a call reads in the type of its result; None for all."""
+        spec = self.rules.ops.get(self.graph.ops[i])
+        return spec.typed_operands if spec is not None else None
 
     def results(self, i: int) -> list[int]:
         """Return the tensors that a call computes, as far as they are used."""
@@ -101,7 +107,8 @@ class ReducedCalls:
     def readers(self, value: int) -> list[int]:
         """Return what reads a tensor."""
         users = self.graph.users
-        return [u for k in users[value] for u in (users[k] if self._is_tuple[k] else [k])]
+        readers = [u for k in users[value] for u in (users[k] if self._is_tuple[k] else [k])]
+        return [u for u in readers if self.typed_operands(u) is None or value in self.read(u)]
 
     def _grow(self) -> None:
         """Take in what computes much, and all that may be and hangs together with it."""
@@ -144,7 +151,7 @@ class ReducedCalls:
 
     def _trim(self) -> None:
         """Leave out what costs no more casts outside."""
-        order = [i for i in sorted(self.inside) if not self.rules.is_heavy(self.graph.ops[i])]
+        order = [i for i in sorted(self.inside) if not self.multiplies(i)]
         before = None
         while before != len(self.inside):
             before = len(self.inside)
@@ -154,8 +161,16 @@ class ReducedCalls:
                     around = [*self.results(i), *self.read(i)]
                     cost = self._cost(around)
                     self.inside.remove(i)
-                    if self._cost(around) > cost:
+                    if self._cost(around) > cost and not self._reads_cache(i):
                         self.inside.add(i)
+
+    def _reads_cache(self, i: int) -> bool:
+        """Whether an op that computes in float32 would read a copy of a cache that is in float32.
+
+        Of an attention, that are keys and values of earlier positions.
+        """
+        cached = self.read(i)[1:] if self.typed_operands(i) is not None else []
+        return any(self.producer(value) not in self.inside for value in cached)
 
     def _cost(self, values: list[int]) -> int:
         """Count the elements that are cast."""
@@ -170,8 +185,12 @@ class ReducedCalls:
             return 0
         return known_product(self._result(value).shape)
 
+    def multiplies(self, i: int) -> bool:
+        """Whether a call multiplies in reduced precision; it may write its sums in float32."""
+        return self.rules.is_heavy(self.graph.ops[i]) and self.typed_operands(i) is None
+
     def writes_float32(self, i: int) -> bool:
         """Whether a call that is inside has its sums read in float32 only, which is for free."""
-        if i not in self.inside or not self.rules.is_heavy(self.graph.ops[i]):
+        if i not in self.inside or not self.multiplies(i):
             return False
         return self.inside.isdisjoint(self.readers(i))

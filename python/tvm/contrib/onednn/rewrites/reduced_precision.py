@@ -49,10 +49,11 @@ class _Casts:
     def write(self, i: int) -> None:
         """Let a reduced call take the place of one, and a cast that of its result for others."""
         graph, node = self._graph, self._graph.nodes[i]
-        operands = [self._in_reduced(operand, node.scope) for operand in node.operands]
-        is_wide, is_heavy = self._choice.writes_float32(i), self._choice.rules.is_heavy(node.name)
+        operands, count = list(node.operands), self._choice.typed_operands(i)
+        operands[:count] = [self._in_reduced(operand, node.scope) for operand in operands[:count]]
+        is_wide = self._choice.writes_float32(i)
         type_ = node.type if is_wide else self._typed(node.type)
-        if is_heavy:
+        if self._choice.multiplies(i):
             attrs = {key: value for key, value in vars(node.attrs).items() if key != "out_dtype"}
             attrs.update({"out_dtype": "float32"} if is_wide else {})
             new = graph.call(node.name, operands, node, type_, **attrs)

@@ -18,6 +18,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..graph.dim import is_same
 from ..graph.graph import Graph
 from ..graph.node import CALL, FIELD, NATIVE, TUPLE, Node, scalar_of
@@ -104,6 +106,31 @@ def weights_as_dense_has_them(graph: Graph, rules: Rules) -> None:
         out = {"out_dtype": attrs.out_dtype} if hasattr(attrs, "out_dtype") else {}
         operands = [data, weights[key]]
         graph.reread(node, graph.call("nn.dense", operands, node, node.type, **out))
+
+
+def share_tied_weights(graph: Graph, rules: Rules) -> None:
+    """Store once a table that `take` reads and that is a weight as well.
+
+    Language models multiply by the embedding in the output layer; importers transpose a copy.
+    """
+    calls = [node for node in graph.nodes if node.is_call]
+    read = {node.operands[0] for node in calls if node.name == "take"}
+    tables = [node for node in read if node.is_constant]
+    for node in calls:
+        if node.name != "nn.dense" or not node.operands[1].is_constant:
+            continue
+        weight = node.operands[1]
+        table = next((each for each in tables if _has_same_bits(each, weight)), weight)
+        graph.replace(weight, table)
+
+
+def _has_same_bits(one: Node, other: Node) -> bool:
+    """Whether two constants have the same type and values."""
+    if (one.type.dtype, one.type.dims) != (other.type.dtype, other.type.dims):
+        return False
+    values = [each.value.view(f"u{each.value.itemsize}") for each in (one, other)]
+    # Most others differ in the first row.
+    return np.array_equal(values[0][:1], values[1][:1]) and np.array_equal(*values)
 
 
 def _transpose(graph: Graph, rules: Rules, node: Node) -> Node | None:

@@ -176,6 +176,12 @@ def _attention(node: Node, args, emit) -> relax.Expr:
     scores = emit(relax.op.multiply(scores, relax.const(node.attrs.scale, dtype)))
     for each in mask:
         scores = emit(relax.op.add(scores, emit(relax.op.astype(each, dtype))))
+    if node.attrs.causal:
+        queries, keys = (dim_from(each[-2]) for each in dims[:2])
+        # TVM 0.27 compiles no `full` of an infinity. Each row sees a key.
+        hidden = emit(relax.op.full([queries, keys], relax.const(-1e30, dtype), dtype))
+        hidden = emit(relax.op.triu(hidden, keys - queries + 1))
+        scores = emit(relax.op.add(scores, hidden))
     softmax = emit(relax.op.nn.softmax(scores))
     if node.attrs.softmax == "dnnl.nan_safe_softmax":
         zero = relax.const(0.0, dtype)

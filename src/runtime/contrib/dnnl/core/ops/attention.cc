@@ -45,6 +45,13 @@ ZeroRows ReadZeroRows(const NodeReader& node) {
   return ZeroRows::kNone;
 }
 
+bool AllowsBFloat16(const NodeReader& node) {
+  const auto dtype = node.Get<std::string>("fpmath", "float32");
+  CORE_CHECK(dtype == "float32" || dtype == "bfloat16")
+      << node.Where() << ": fpmath is " << dtype << ", expected: float32 or bfloat16";
+  return dtype == "bfloat16";
+}
+
 float ReadScale(const NodeReader& node) {
   const auto scale = static_cast<float>(node.Get<double>("scale"));
   CORE_CHECK(std::isfinite(scale)) << node.Where() << ": scale is not finite";
@@ -134,6 +141,7 @@ Types InferAttention(const NodeReader& node, const Types& inputs) {
   CheckFlags(node, {"causal"});
   ReadScale(node);
   ReadZeroRows(node);
+  AllowsBFloat16(node);
   Dims result = inputs[0].shape;
   result.back() = value[3];
   return {{result, dtype}};
@@ -166,6 +174,7 @@ void LowerAttention(const NodeReader& node, PlanBuilder* plan) {
   shape.result = StridesOfRows(dst);
   shape.scale = ReadScale(node);
   shape.is_causal = node.Get<bool>("causal", false);
+  shape.allows_bfloat16 = AllowsBFloat16(node);
   shape.zeros = ReadZeroRows(node);
 
   const int64_t threads = std::max(1, CurrentNumThreads());

@@ -31,6 +31,7 @@
 #include <limits>
 
 #include "../exec/parallel.h"
+#include "attention_pairs.h"
 #include "attention_rows.h"
 #include "attention_tiles.h"
 #include "vectors.h"
@@ -42,23 +43,20 @@ namespace {
 constexpr int64_t kRows = kAttentionRows, kKeys = kAttentionKeys;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// With fewer rows, keys are not transposed: that takes longer than the sums of lanes.
-constexpr int64_t kPackedRows = 6;
-
 // Of a row without keys: a number that has no part in a sum, and is finite.
 constexpr float kLowestLogSum = -5e4f;
 
 /*! \brief What a task writes, in the workspace of a thread. */
 struct Workspace {
-  float *query, *sums, *scores, *packed, *maximum, *total;
+  float *query, *sums, *scores, *maximum, *total, *products;
 
   Workspace(float* data, const AttentionShape& shape)
       : query(data),
         sums(query + kRows * shape.width),
         scores(sums + kRows * shape.value_width),
-        packed(scores + kRows * kKeys),
-        maximum(packed + kKeys * shape.width),
-        total(maximum + kRows) {}
+        maximum(scores + kRows * kKeys),
+        total(maximum + kRows),
+        products(total + kRows) {}
 };
 
 /*! \brief The largest of some scores; those behind the ones that are seen become -inf. */
@@ -124,14 +122,15 @@ DNNL_INLINE void StoreRows(const AttentionShape& shape, const AttentionData<T>& 
   }
 }
 
-template <int W, typename T>
+template <typename Products, typename T>
 DNNL_INLINE void StartRows(const AttentionShape& shape, const AttentionData<T>& data,
-                           const AttentionTask& task, const RowIndices& rows,
-                           const Workspace& work) {
+                           const AttentionTask& task, const RowIndices& rows, const Workspace& work,
+                           Products* products) {
   for (int64_t r = 0; r < task.rows; ++r) {
     const T* query = data.query + rows.In(shape.query, task.batch, r);
     float* scaled = work.query + r * shape.width;
     for (int64_t e = 0; e < shape.width; ++e) scaled[e] = Load<1>(query + e)[0] * shape.scale;
+    products->SetQuery(r, query);
     work.maximum[r] = -kInfinity;
     work.total[r] = 0.f;
   }
@@ -172,12 +171,12 @@ DNNL_INLINE void SoftmaxRows(const AttentionShape& shape, const AttentionData<T>
  * \param skips_hidden Whether to skip the blocks that a mask hides.
  * \return False where a row has seen nothing else, so that these decide.
  */
-template <int W, typename T>
+template <int W, typename Products, typename T>
 DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& data,
                            const AttentionTask& task, const RowIndices& rows, const Workspace& work,
-                           bool skips_hidden) {
+                           Products* products, bool skips_hidden) {
   bool has_skipped = false;
-  StartRows<W>(shape, data, task, rows, work);
+  StartRows(shape, data, task, rows, work, products);
   const T* keys = data.key + task.batch * shape.key[0] + task.kv_head * shape.key[1];
   const T* values = data.value + task.batch * shape.value[0] + task.kv_head * shape.value[1];
   int64_t last = 0;
@@ -200,17 +199,9 @@ DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& 
       has_skipped = true;
       continue;
     }
-    if (task.rows < kPackedRows) {
-      Dots<W>(task.rows, work.query, key, shape.key[2], count, shape.width, work.scores);
-    } else {
-      Pack<W>(key, shape.key[2], count, shape.width, work.packed);
-      for (int64_t i = 0; i < task.rows * kKeys; ++i) work.scores[i] = 0.f;
-      Multiply<W>(task.rows, (count + W - 1) / W * W, work.query, shape.width, work.packed, kKeys,
-                  shape.width, work.scores, kKeys);
-    }
+    products->Score(task.rows, work.query, key, count, work.scores);
     SoftmaxRows<W>(shape, data, task, rows, work, first, count);
-    Multiply<W>(task.rows, shape.value_width, work.scores, kKeys, value, shape.value[2], count,
-                work.sums, shape.value_width);
+    products->AddValues(task.rows, work.scores, value, count, work.sums);
   }
   for (int64_t r = 0; r < task.rows && has_skipped; ++r) {
     if (!(work.maximum[r] > kHiddenScore / 2)) return false;
@@ -218,12 +209,13 @@ DNNL_INLINE bool VisitKeys(const AttentionShape& shape, const AttentionData<T>& 
   return true;
 }
 
-template <int W, typename T>
+template <int W, template <int, typename> class Products, typename T>
 DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& data,
                          const AttentionTask& task, const Workspace& work) {
   const RowIndices rows(shape, task);
-  if (VisitKeys<W>(shape, data, task, rows, work, /*skips_hidden=*/true)) return;
-  VisitKeys<W>(shape, data, task, rows, work, /*skips_hidden=*/false);
+  Products<W, T> products(shape, work.products);
+  if (VisitKeys<W>(shape, data, task, rows, work, &products, /*skips_hidden=*/true)) return;
+  VisitKeys<W>(shape, data, task, rows, work, &products, /*skips_hidden=*/false);
 }
 
 /*! \brief Join what tasks computed of parts of the keys, in their workspaces, in the first one. */
@@ -254,6 +246,9 @@ struct Code {
   void (*join)(const AttentionShape&, const AttentionTask&, float* workspace, float* other);
   void (*store)(const AttentionShape&, const AttentionData<T>&, const AttentionTask&,
                 float* workspace);
+  /*! \brief As `run`, with products of pairs; nullptr where the CPU has none. */
+  void (*run_pairs)(const AttentionShape&, const AttentionData<T>&, const AttentionTask&,
+                    float* workspace) = nullptr;
 };
 
 // The three functions of `Code`, with vectors of W floats.
@@ -261,7 +256,7 @@ struct Code {
   template <typename T>                                                                            \
   TARGET void Run##NAME(const AttentionShape& shape, const AttentionData<T>& data,                 \
                         const AttentionTask& task, float* workspace) {                             \
-    RunTask<W>(shape, data, task, Workspace(workspace, shape));                                    \
+    RunTask<W, FloatProducts>(shape, data, task, Workspace(workspace, shape));                     \
   }                                                                                                \
   TARGET void Join##NAME(const AttentionShape& shape, const AttentionTask& task, float* workspace, \
                          float* other) {                                                           \
@@ -279,10 +274,33 @@ DNNL_ATTENTION_CODE(AVX2, 8, __attribute__((target("avx2,fma"))))
 DNNL_ATTENTION_CODE(AVX512, 16, __attribute__((target("avx512f,avx2,fma"))))
 #endif
 
+#if DNNL_HAS_PAIRS
+template <typename T>
+__attribute__((target("avx512f,avx512bf16,avx2,fma"))) void RunPairs(const AttentionShape& shape,
+                                                                     const AttentionData<T>& data,
+                                                                     const AttentionTask& task,
+                                                                     float* workspace) {
+  RunTask<16, PairProducts>(shape, data, task, Workspace(workspace, shape));
+}
+
+/*! \brief Whether pairs are multiplied: of bfloat16, or where it is allowed. */
+template <typename T>
+bool UsesPairs(const AttentionShape& shape) {
+  return (shape.allows_bfloat16 || std::is_same_v<T, uint16_t>) && shape.rows() >= kPackedRows &&
+         PairProducts<16, T>::Fits(shape);
+}
+#endif
+
 template <typename T>
 Code<T> CodeForCPU() {
 #if defined(__GNUC__) && defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return {RunAVX512<T>, JoinAVX512, StoreAVX512<T>};
+  if (__builtin_cpu_supports("avx512f")) {
+    Code<T> code = {RunAVX512<T>, JoinAVX512, StoreAVX512<T>};
+#if DNNL_HAS_PAIRS
+    if (__builtin_cpu_supports("avx512bf16")) code.run_pairs = RunPairs<T>;
+#endif
+    return code;
+  }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     return {RunAVX2<T>, JoinAVX2, StoreAVX2<T>};
   }
@@ -322,6 +340,10 @@ class Tasks {
 template <typename T>
 void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
   static const Code<T> code = CodeForCPU<T>();
+  auto run = code.run;
+#if DNNL_HAS_PAIRS
+  if (code.run_pairs != nullptr && UsesPairs<T>(shape)) run = code.run_pairs;
+#endif
   const Tasks tasks(shape, data.threads);
   const int64_t floats = AttentionWorkspace(shape.width, shape.value_width);
   const int64_t count = tasks.count(), threads = std::min(data.threads, count);
@@ -331,7 +353,7 @@ void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
       float* workspace = data.workspace + thread * floats;
       for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i) {
         const AttentionTask task = tasks.At(i);
-        code.run(shape, data, task, workspace);
+        run(shape, data, task, workspace);
         if (tasks.parts() == 1) code.store(shape, data, task, workspace);
       }
     }
@@ -351,7 +373,11 @@ void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
 }  // namespace
 
 int64_t AttentionWorkspace(int64_t width, int64_t value_width) {
-  const int64_t floats = (kRows + kKeys) * width + kRows * (value_width + kKeys + 2);
+  int64_t products = FloatProducts<16, float>::Size(width, value_width);
+#if DNNL_HAS_PAIRS
+  products = std::max(products, PairProducts<16, float>::Size(width, value_width));
+#endif
+  const int64_t floats = kRows * (width + value_width + kKeys + 2) + products;
   // No two threads write to one cache line, or to its neighbor.
   return (floats + 31) / 32 * 32;
 }

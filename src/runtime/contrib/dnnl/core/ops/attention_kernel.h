@@ -54,6 +54,8 @@ struct AttentionShape {
   int64_t page_rows, page;
   float scale;
   bool is_causal;
+  /*! \brief Whether float32 may be rounded to bfloat16 to be multiplied. */
+  bool allows_bfloat16;
   ZeroRows zeros;
 
   /*! \brief Query heads that read one head of keys and values. */
@@ -87,7 +89,7 @@ struct AttentionData {
   int64_t threads;
 };
 
-/*! \brief Compute attention, with sums in float32. */
+/*! \brief Compute attention, with sums and exponentials in float32. */
 void Attention(const AttentionShape& shape, const AttentionData<float>& data);
 void Attention(const AttentionShape& shape, const AttentionData<uint16_t>& data);
 

@@ -26,15 +26,24 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "attention_kernel.h"
 #include "vectors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-/*! \brief c[R, N * W] += a[R, count] * b[count, N * W]. */
-template <int W, int R, int N, typename T>
-DNNL_INLINE void MultiplyTile(const float* a, int64_t lda, const T* b, int64_t ldb, int64_t count,
+template <int W>
+DNNL_INLINE Floats<W> PlusProduct(Floats<W> sum, Floats<W> row, float factor) {
+  return sum + row * factor;
+}
+
+/*!
+ * \brief c[R, N * W] += a[R, count] * b[count, N * W], by `PlusProduct` of a row of b and an
+ * element of a.
+ */
+template <int W, int R, int N, typename A, typename T>
+DNNL_INLINE void MultiplyTile(const A* a, int64_t lda, const T* b, int64_t ldb, int64_t count,
                               float* c, int64_t ldc) {
   Floats<W> sums[R][N];
   for (int r = 0; r < R; ++r) {
@@ -44,8 +53,8 @@ DNNL_INLINE void MultiplyTile(const float* a, int64_t lda, const T* b, int64_t l
     Floats<W> row[N];
     for (int n = 0; n < N; ++n) row[n] = Load<W>(b + n * W);
     for (int r = 0; r < R; ++r) {
-      const float factor = a[r * lda + k];
-      for (int n = 0; n < N; ++n) sums[r][n] += row[n] * factor;
+      const A factor = a[r * lda + k];
+      for (int n = 0; n < N; ++n) sums[r][n] = PlusProduct<W>(sums[r][n], row[n], factor);
     }
   }
   for (int r = 0; r < R; ++r) {
@@ -54,8 +63,8 @@ DNNL_INLINE void MultiplyTile(const float* a, int64_t lda, const T* b, int64_t l
 }
 
 /*! \brief As many columns of R rows as are multiples of W, from a column on; the next one. */
-template <int W, int R, int N, typename T>
-DNNL_INLINE int64_t MultiplyColumns(int64_t column, int64_t columns, const float* a, int64_t lda,
+template <int W, int R, int N, typename A, typename T>
+DNNL_INLINE int64_t MultiplyColumns(int64_t column, int64_t columns, const A* a, int64_t lda,
                                     const T* b, int64_t ldb, int64_t count, float* c, int64_t ldc) {
   for (; column + N * W <= columns; column += N * W) {
     MultiplyTile<W, R, N>(a, lda, b + column, ldb, count, c + column, ldc);
@@ -63,22 +72,25 @@ DNNL_INLINE int64_t MultiplyColumns(int64_t column, int64_t columns, const float
   return column;
 }
 
-template <int W, int R, typename T>
-DNNL_INLINE void MultiplyRows(int64_t columns, const float* a, int64_t lda, const T* b, int64_t ldb,
+template <int W, int R, typename A, typename T>
+DNNL_INLINE void MultiplyRows(int64_t columns, const A* a, int64_t lda, const T* b, int64_t ldb,
                               int64_t count, float* c, int64_t ldc) {
   constexpr int kVectors = R <= 2 ? 4 : 2;
   int64_t at = MultiplyColumns<W, R, kVectors>(0, columns, a, lda, b, ldb, count, c, ldc);
   at = MultiplyColumns<W, R, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
-  if (at == columns) return;
-  for (int r = 0; r < R; ++r, a += lda, c += ldc) {
-    const int64_t rest = MultiplyColumns<4, 1, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
-    MultiplyColumns<1, 1, 1>(rest, columns, a, lda, b, ldb, count, c, ldc);
+  // Pairs have whole vectors.
+  if constexpr (std::is_same_v<A, float>) {
+    if (at == columns) return;
+    for (int r = 0; r < R; ++r, a += lda, c += ldc) {
+      const int64_t rest = MultiplyColumns<4, 1, 1>(at, columns, a, lda, b, ldb, count, c, ldc);
+      MultiplyColumns<1, 1, 1>(rest, columns, a, lda, b, ldb, count, c, ldc);
+    }
   }
 }
 
 /*! \brief As many rows as are multiples of R, from a row on; the next one. */
-template <int W, int R, typename T>
-DNNL_INLINE int64_t MultiplyBlocks(int64_t row, int64_t rows, int64_t columns, const float* a,
+template <int W, int R, typename A, typename T>
+DNNL_INLINE int64_t MultiplyBlocks(int64_t row, int64_t rows, int64_t columns, const A* a,
                                    int64_t lda, const T* b, int64_t ldb, int64_t count, float* c,
                                    int64_t ldc) {
   for (; row + R <= rows; row += R) {
@@ -88,8 +100,8 @@ DNNL_INLINE int64_t MultiplyBlocks(int64_t row, int64_t rows, int64_t columns, c
 }
 
 /*! \brief c[rows, columns] += a[rows, count] * b[count, columns]. */
-template <int W, typename T>
-DNNL_INLINE void Multiply(int64_t rows, int64_t columns, const float* a, int64_t lda, const T* b,
+template <int W, typename A, typename T>
+DNNL_INLINE void Multiply(int64_t rows, int64_t columns, const A* a, int64_t lda, const T* b,
                           int64_t ldb, int64_t count, float* c, int64_t ldc) {
   // So many rows of sums, two vectors each, fit into the registers.
   constexpr int kTile = W == 16 ? 8 : 4;
@@ -165,6 +177,47 @@ DNNL_INLINE void Dots(int64_t rows, const float* query, const T* key, int64_t st
     }
   }
 }
+
+/*! \brief With fewer rows, keys are not transposed: that takes longer than the sums of lanes. */
+constexpr int64_t kPackedRows = 6;
+
+/*! \brief The products of a task, in float32. */
+template <int W, typename T>
+class FloatProducts {
+ public:
+  FloatProducts(const AttentionShape& shape, float* workspace)
+      : shape_(shape), packed_(workspace) {}
+
+  /*! \brief The floats of the workspace. */
+  static int64_t Size(int64_t width, int64_t /*value_width*/) { return kAttentionKeys * width; }
+
+  /*! \brief Set a row of queries, before they are scaled. */
+  DNNL_INLINE void SetQuery(int64_t, const T*) {}
+
+  /*! \brief scores[rows, kAttentionKeys] = query[rows, width] * key[count, width]^T. */
+  DNNL_INLINE void Score(int64_t rows, const float* scaled_query, const T* key, int64_t count,
+                         float* scores) {
+    const int64_t stride = shape_.key[2], width = shape_.width;
+    if (rows < kPackedRows) {
+      return Dots<W>(rows, scaled_query, key, stride, count, width, scores);
+    }
+    Pack<W>(key, stride, count, width, packed_);
+    std::fill(scores, scores + rows * kAttentionKeys, 0.f);
+    Multiply<W>(rows, (count + W - 1) / W * W, scaled_query, width, packed_, kAttentionKeys, width,
+                scores, kAttentionKeys);
+  }
+
+  /*! \brief sums[rows, value_width] += weights[rows, count] * value[count, value_width]. */
+  DNNL_INLINE void AddValues(int64_t rows, const float* weights, const T* value, int64_t count,
+                             float* sums) {
+    Multiply<W>(rows, shape_.value_width, weights, kAttentionKeys, value, shape_.value[2], count,
+                sums, shape_.value_width);
+  }
+
+ private:
+  const AttentionShape& shape_;
+  float* packed_;
+};
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
 

@@ -32,15 +32,12 @@
 #include <utility>
 #include <vector>
 
-#include "../library.h"
 #include "builder.h"
+#include "original.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
-
-/*! \brief To note less than this costs more than it saves. */
-constexpr size_t kFewBytes = 4096;
 
 /*! \brief Entries of constants that are gone are looked for when there are more, 1.5 kB each. */
 constexpr size_t kFewEntries = 32;
@@ -70,26 +67,6 @@ void FlushSubnormals(float* values, size_t count) {
   }
 }
 
-/*! \brief Whether elements are where C++ reads them; those in a library's file may not be. */
-bool IsAligned(const void* data, const dnnl::memory::desc& md) {
-  return reinterpret_cast<uintptr_t>(data) % dnnl::memory::data_type_size(md.get_data_type()) == 0;
-}
-
-/*! \brief A copy of the elements of a constant that begins where vectors do. */
-std::shared_ptr<void> AlignedCopy(const Buffer& buffer) {
-  std::shared_ptr<void> copy = AllocAligned(buffer.bytes);
-  std::memcpy(copy.get(), buffer.data.get(), buffer.bytes);
-  return copy;
-}
-
-/*! \brief Let the system take back the pages of a library's file that a constant was read from. */
-void ReleaseOriginal(const Buffer& buffer) {
-  const char* begin = static_cast<const char*>(buffer.data.get());
-  if (buffer.bytes >= kFewBytes && !LibraryAt(begin).empty()) {
-    ReleasePages(begin, begin + buffer.bytes);
-  }
-}
-
 /*! \brief Align what a plan reads as it is: one copy for all plans. */
 void Align(const dnnl::memory::desc& md, bool may_release, Buffer* buffer) {
   if (buffer->data == nullptr || IsAligned(buffer->data.get(), md)) return;
@@ -97,8 +74,8 @@ void Align(const dnnl::memory::desc& md, bool may_release, Buffer* buffer) {
   const SharedConstants::Packing packing{buffer->data, 0, bytes, bytes, false};
   std::shared_ptr<void> aligned = SharedConstants::Global()->FindPacked(packing);
   if (aligned == nullptr) {
-    aligned = AlignedCopy(*buffer);
-    if (may_release) ReleaseOriginal(*buffer);
+    aligned = AlignedCopy(buffer->data.get(), buffer->bytes);
+    if (may_release) ReleaseOriginal(buffer->data.get(), buffer->bytes);
     SharedConstants::Global()->KeepPacked(packing, aligned);
   }
   buffer->data = std::move(aligned);
@@ -300,14 +277,8 @@ Tensor PlanBuilder::Packed(const Tensor& value, const dnnl::memory::desc& want, 
     return Tensor{AddBuffer(std::move(buffer)), want};
   }
   const std::shared_ptr<void> packed = pool_.Alloc(buffer.bytes);
-  const Buffer& original = plan_->buffers[root];
-  std::shared_ptr<void> source = original.data;
-  if (!IsAligned(source.get(), value.md)) source = AlignedCopy(original);
-  dnnl::memory from(value.md, plan_->engine, static_cast<char*>(source.get()) + offset);
-  dnnl::memory to(want, plan_->engine, packed.get());
-  dnnl::reorder(from, to).execute(stream_, from, to);
-  stream_.wait();
-  if (owns_constants_) ReleaseOriginal(original);
+  const char* original = static_cast<const char*>(plan_->buffers[root].data.get()) + offset;
+  ReorderOriginal(value.md, original, want, packed.get(), owns_constants_, plan_->engine, &stream_);
   // Opaque layouts of recurrent layers hold more than the weights.
   if (is_weight && want.get_data_type() == dnnl::memory::data_type::f32 &&
       want.get_format_kind() == dnnl::memory::format_kind::blocked) {

@@ -28,9 +28,11 @@
  * the function `holds_own_constants`, and cope with elements at any address. Other modules get
  * their constants from TVM's, which keeps a copy.
  *
- * TVM's takes memory for whatever sizes are named, so these are checked first, for constants that
- * are in no library, too.
+ * TVM's also reads constants that are in no library. It takes memory for whatever sizes are named,
+ * so these are checked first.
  */
+#include "const_loader.h"
+
 #include <tvm/ffi/cast.h>
 #include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
@@ -39,17 +41,11 @@
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
-#ifdef __linux__
-#include <dlfcn.h>
-#include <link.h>
-#endif
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
 #include <algorithm>
-#include <cstring>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -58,33 +54,24 @@
 #include <vector>
 
 #include "../../../../contrib/dnnl/core/library.h"
-#include "bytes_stream.h"
 #include "errors.h"
 #include "stored_constants.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
-#ifdef __linux__
-
 namespace {
 
 constexpr const char* kName = "ffi.Module.load_from_bytes.const_loader";
 
-/*! \brief Bytes of a library, which stays loaded for as long as this object lives. */
-struct LibraryBytes {
-  std::shared_ptr<void> library;
-  std::string_view bytes;
+}  // namespace
 
-  const char* end() const { return bytes.data() + bytes.size(); }
-};
+#ifdef __linux__
+
+namespace {
 
 class ConstLoader : public ffi::ModuleObj {
  public:
-  ConstLoader(ffi::Function load, LibraryBytes stored)
-      : load_(std::move(load)), stored_(std::move(stored)) {
-    // They were read to be compared.
-    ReleasePages(stored_.bytes.data(), stored_.end());
-  }
+  explicit ConstLoader(LibraryBytes stored) : stored_(std::move(stored)) {}
 
   const char* kind() const final { return "const_loader"; }
 
@@ -118,7 +105,7 @@ class ConstLoader : public ffi::ModuleObj {
 
   /*! \brief TVM's const loader of the same modules, which has a copy of the constants. */
   ffi::Module Loaded() const {
-    const auto loader = load_(Copy()).cast<ffi::Module>();
+    const auto loader = ffi::Function::GetGlobalRequired(kName)(Copy()).cast<ffi::Module>();
     for (const ffi::Any& import : imports_) loader->ImportModule(import.cast<ffi::Module>());
     return loader;
   }
@@ -179,14 +166,13 @@ class ConstLoader : public ffi::ModuleObj {
       module->GetFunction("__init_" + std::string(symbol.value())).value()(*views);
     }
     is_initialised_ = true;
-    ReleasePages(stored_.bytes.data(), stored_.end());
+    ReleasePages(stored_.bytes.data(), stored_.bytes.data() + stored_.bytes.size());
 #ifdef __GLIBC__
     // What oneDNN packs is copied first. The C library would keep some of that memory for later.
     malloc_trim(0);
 #endif
   }
 
-  const ffi::Function load_;
   const LibraryBytes stored_;
   /*! \brief TVM's const loader, if a module needs its constants for longer. */
   ffi::Optional<ffi::Module> kept_;
@@ -194,51 +180,18 @@ class ConstLoader : public ffi::ModuleObj {
   std::mutex mutex_;
 };
 
-/*!
- * \brief Where the bytes of a const loader lie in what a library carries; empty if it has others.
- *
- * That is the number of all bytes, two vectors of the tree of modules, and of each module the kind
- * and, but for the library's own, the bytes.
- */
-std::string_view Find(const char* carried, std::string_view wanted) {
-  uint64_t size = 0;
-  std::memcpy(&size, carried, sizeof(size));
-  BytesReader reader({carried + sizeof(size), size});
-  for (int vector = 0; vector < 2; ++vector) {
-    uint64_t count = 0;
-    if (!reader.Read(&count) || !reader.Skip(count, sizeof(count))) return {};
-  }
-  std::string_view kind, bytes;
-  while (reader.Read(&kind)) {
-    if (kind == "_lib") continue;
-    if (!reader.Read(&bytes)) return {};
-    if (kind == "const_loader" && bytes == wanted) return bytes;
-  }
-  return {};
+}  // namespace
+
+ffi::Module ConstLoaderOf(LibraryBytes stored) {
+  WithFFIErrors([&stored]() { ReadConstants(stored.bytes); });
+  // To read the sizes maps up to 2 MB around each.
+  ReleasePages(stored.bytes.data(), stored.bytes.data() + stored.bytes.size());
+  return ffi::Module(ffi::make_object<ConstLoader>(std::move(stored)));
 }
 
-int AddPath(dl_phdr_info* info, size_t, void* paths) {
-  static_cast<std::vector<std::string>*>(paths)->push_back(info->dlpi_name);
-  return 0;
-}
+#endif  // __linux__
 
-/*! \brief Where a library of this process has these bytes of a const loader. */
-LibraryBytes Stored(std::string_view wanted) {
-  std::vector<std::string> paths;
-  dl_iterate_phdr(AddPath, &paths);
-  for (const std::string& path : paths) {
-    // The program itself has no name.
-    void* handle =
-        path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-    if (handle == nullptr) continue;
-    std::shared_ptr<void> library(handle, dlclose);
-    const void* carried = dlsym(handle, ffi::symbol::tvm_ffi_library_bin);
-    if (carried == nullptr) continue;
-    const std::string_view bytes = Find(static_cast<const char*>(carried), wanted);
-    if (!bytes.empty()) return {std::move(library), bytes};
-  }
-  return {};
-}
+namespace {
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   const std::optional<ffi::Function> load = ffi::Function::GetGlobal(kName);
@@ -246,15 +199,11 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   if (!load.has_value()) return;
   const auto ours = [load = *load](const ffi::Bytes& bytes) {
     WithFFIErrors([&bytes]() { ReadConstants({bytes.data(), bytes.size()}); });
-    LibraryBytes stored = Stored({bytes.data(), bytes.size()});
-    if (stored.library == nullptr) return load(bytes).cast<ffi::Module>();
-    return ffi::Module(ffi::make_object<ConstLoader>(load, std::move(stored)));
+    return load(bytes).cast<ffi::Module>();
   };
   ffi::Function::SetGlobal(kName, ffi::Function::FromTyped(ours), true);
 }
 
 }  // namespace
-
-#endif  // __linux__
 
 }  // namespace tvm::runtime::contrib::dnnl_backend
