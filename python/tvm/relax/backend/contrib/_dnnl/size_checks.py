@@ -76,7 +76,8 @@ def _changed_axes(node: Node) -> list[int]:
     """Return the axes, counted from the last, of which a match_cast checks the size."""
     (data,) = node.operands
     before, after = _dims(data), _dims(node)
-    if len(before) != len(after) or data.type.dtype != node.type.dtype:
+    # Neither has sizes if it is no tensor but a shape.
+    if not before or len(before) != len(after) or data.type.dtype != node.type.dtype:
         return []
     pairs = enumerate(zip(before, after), -len(after))
     return [axis for axis, sizes in pairs if not is_same(*sizes)]
