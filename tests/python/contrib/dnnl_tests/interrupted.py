@@ -16,6 +16,7 @@
 # under the License.
 """Interrupts at chosen moments, for the tests of Relay and Relax."""
 
+import gc
 import signal
 import sys
 
@@ -31,7 +32,11 @@ def sigint_is_handled():
 
 
 def interrupted_at(number, run):
-    """Run with an interrupt at a call of a Python function, by its number; return how many came."""
+    """Run with an interrupt at a call of a Python function, by its number; return how many came.
+
+    The garbage collector waits: finalizers of what other tests left would be counted, and Python
+    drops an exception that is raised in one.
+    """
     calls = 0
 
     def profile(_frame, event, _arg):
@@ -41,9 +46,12 @@ def interrupted_at(number, run):
             if calls == number:
                 signal.raise_signal(signal.SIGINT)
 
+    gc.collect()
+    gc.disable()
     sys.setprofile(profile)
     try:
         run()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return calls
