@@ -32,6 +32,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <climits>
 #include <ctime>
@@ -75,12 +76,13 @@ constexpr int kCalmCounts = 64;
 constexpr std::chrono::microseconds kBurst{500}, kRest{500};
 /*!
  * \brief Workers sleep between bursts for `kRests` once others had their CPU for at least
- * `kLostShare` of `kWindow`, in which they ran or waited for the CPU.
+ * `kLostShare` of `kWindow`, in which they ran or waited for the CPU; for twice as long each time
+ * that this is so again soon afterwards, up to `kMostRests`.
  *
  * A process that computes takes half of it. The threads of another runtime that spin after a run,
  * for a millisecond or two, take less, and so does work that takes little time.
  */
-constexpr std::chrono::milliseconds kWindow{16}, kRests{200};
+constexpr std::chrono::milliseconds kWindow{16}, kRests{200}, kMostRests{1600};
 constexpr double kLostShare = 0.4;
 /*!
  * \brief Two preemptions of the primary thread within `kCrowdedPeriod` mean that its CPU is shared
@@ -184,7 +186,10 @@ class Bursts {
       time_ += time;
       lost_ += time - (CPUTime() - cpu_begin_);
       if (time_ >= kWindow) {
-        if (lost_ >= kLostShare * time_) rests_until_ = now + kRests;
+        if (lost_ >= kLostShare * time_) {
+          rests_ = now - rests_until_ < kMostRests ? std::min(2 * rests_, kMostRests) : kRests;
+          rests_until_ = now + rests_;
+        }
         // What was long ago counts less and less.
         time_ /= 2;
         lost_ /= 2;
@@ -199,6 +204,7 @@ class Bursts {
 
   Clock::time_point begin_{}, rests_until_{};
   std::chrono::nanoseconds cpu_begin_{};
+  std::chrono::milliseconds rests_{kRests};
   Seconds time_{}, lost_{};
 };
 
