@@ -40,7 +40,7 @@ from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 
 from ._dnnl import compiled, pipeline, registration
-from ._dnnl.codegen import generate
+from ._dnnl.codegen import APPENDS, generate
 from ._dnnl.compiled import host_target
 from ._dnnl.loaded import (
     cached_model,
@@ -166,6 +166,7 @@ def partition_for_dnnl(
     precision: str | None = None,
     exact_nan: bool | None = None,
     num_threads: int | None = None,
+    append_in_place: bool = False,
 ) -> tvm.IRModule:
     """Offload the ops that oneDNN can run to functions for the DNNL code generator.
 
@@ -200,6 +201,11 @@ def partition_for_dnnl(
     num_threads : int | None
         Number of threads that oneDNN runs the partitions on. With 0, the default, the process
         decides at the first run.
+    append_in_place : bool
+        Whether a result that is an input with more elements along an open axis, as the keys and
+        values of a language model are, may begin in the memory of that input. Nothing is copied
+        then as long as there is room, which grows by a quarter. The tensors of these results have
+        gaps between their rows: pass them to the next run, or read them by DLPack.
 
     Returns
     -------
@@ -226,8 +232,11 @@ def partition_for_dnnl(
     )
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
+    if not isinstance(append_in_place, bool):
+        raise TypeError(f"append_in_place must be a bool, not {append_in_place!r}")
     with garbage.older_objects_kept(), interrupts.deferred():
-        return pipeline.partition(mod, params, Rules(TABLE, options))
+        mod = pipeline.partition(mod, params, Rules(TABLE, options))
+    return mod.with_attr(APPENDS, True) if append_in_place else mod
 
 
 @garbage.older_objects_kept()
