@@ -27,7 +27,7 @@ from .kernels import graph_json
 # What a partition's module says that it is.
 KIND = "dnnl_json"
 # The attribute of a module whose partitions append to their inputs in place.
-APPENDS = "dnnl_append_in_place"
+_APPENDS = "dnnl_append_in_place"
 
 
 def compile_partitions(functions, _options, const_names) -> list:
@@ -48,8 +48,8 @@ def generate(mod: tvm.IRModule) -> tvm.IRModule:
     """
     mod = relax.transform.RunCodegen()(mod)
     attrs = mod.attrs or {}
-    if attrs.get(APPENDS):
-        mod = append_in_place(mod)
+    if attrs.get(_APPENDS):
+        mod = _append_in_place(mod)
     modules, constants = (attrs.get(name) for name in ("external_mods", "const_name_to_constant"))
     if not modules or not constants or any(each.kind != KIND for each in modules):
         return mod
@@ -58,7 +58,14 @@ def generate(mod: tvm.IRModule) -> tvm.IRModule:
     return mod.with_attr("const_name_to_constant", kept)
 
 
-def append_in_place(mod: tvm.IRModule) -> tvm.IRModule:
+def mark_appends(mod: tvm.IRModule, append_in_place: bool) -> tvm.IRModule:
+    """Return a module whose partitions append to their inputs in place, or not."""
+    if not isinstance(append_in_place, bool):
+        raise TypeError(f"append_in_place must be a bool, not {append_in_place!r}")
+    return mod.with_attr(_APPENDS, True) if append_in_place else mod
+
+
+def _append_in_place(mod: tvm.IRModule) -> tvm.IRModule:
     """Let partitions return what they append to an input in the memory of that.
 
     They allocate all their results then: the virtual machine passes shapes, and no tensors.

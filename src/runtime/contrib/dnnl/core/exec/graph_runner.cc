@@ -125,8 +125,7 @@ void CheckTensor(const DLTensor* tensor, const Argument& expected, const std::st
       << symbol << ": " << expected.name << " must be " << ExpectedText(expected) << ", but is "
       << ArgumentText(*tensor) << Remedy(*tensor, expected);
   CORE_CHECK(IsEmpty(*tensor) || HasStrides(*tensor, expected.reserved_axis))
-      << symbol << ": " << expected.name
-      << " has strides that are not those of a row-major tensor";
+      << symbol << ": " << expected.name << " has strides that are not those of a row-major tensor";
   CORE_CHECK(tensor->device.device_type == kDLCPU)
       << symbol << ": " << expected.name << " must be on the CPU";
 }

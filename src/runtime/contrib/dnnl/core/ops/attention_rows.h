@@ -19,7 +19,8 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/attention_rows.h
- * \brief The tasks of attention and their rows, the masks of their scores, and keys that these hide.
+ * \brief The tasks of attention and their rows, the masks of their scores, and keys that these
+ * hide.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_ATTENTION_ROWS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_ATTENTION_ROWS_H_
@@ -49,8 +50,8 @@ class AttentionTasks {
     const int64_t tasks = shape.batch * shape.kv_heads * blocks_;
     // Of more blocks of rows, the last ones may see all keys, and the first ones few.
     const bool is_even = blocks_ == 1 && tasks < 4 * threads;
-    const int64_t wanted = is_even ? threads / std::gcd(tasks, threads)
-                                   : threads / std::max<int64_t>(1, tasks);
+    const int64_t wanted =
+        is_even ? threads / std::gcd(tasks, threads) : threads / std::max<int64_t>(1, tasks);
     // A thread reads so many keys in the time that it takes to join two parts, and to wake it up.
     const int64_t part = (tasks < threads ? 4 : 1) * kAttentionKeys;
     parts_ = std::clamp<int64_t>(shape.keys / part, 1, std::max<int64_t>(1, wanted));

@@ -66,7 +66,8 @@ struct Int8Rows {
   float* shifts;
 
   Int8Rows Row(const BlockSizes& sizes, int64_t m) const {
-    return {values + m * sizes.digits * sizes.row_bytes(), scales + m * sizes.blocks, shifts + m * sizes.blocks};
+    return {values + m * sizes.digits * sizes.row_bytes(), scales + m * sizes.blocks,
+            shifts + m * sizes.blocks};
   }
 };
 

@@ -27,7 +27,6 @@
 #include <map>
 
 #include "../node_reader.h"
-#include "../ops/types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -45,13 +44,13 @@ std::map<Entry, int> CountReaders(const Graph& graph) {
 
 /*! \brief The only edge of a value, or nullptr. */
 Edge* Find(std::vector<Edge>* edges, const Entry& entry) {
-  Edge* found = nullptr;
+  Edge* only = nullptr;
   for (Edge& edge : *edges) {
     if (edge.entry < entry || entry < edge.entry) continue;
-    if (found != nullptr) return nullptr;
-    found = &edge;
+    if (only != nullptr) return nullptr;
+    only = &edge;
   }
-  return found;
+  return only;
 }
 
 }  // namespace

@@ -165,8 +165,8 @@ ffi::Tensor Longer(const ffi::Tensor& past, const ffi::Shape& shape, int axis) {
   const std::vector<int64_t> from = DimsOf(past.shape()), to = DimsOf(shape);
   std::vector<int64_t> dims = to;
   if (from.size() == to.size()) dims[axis] = from[axis];
-  const bool is_longer = dims == from && from[axis] <= to[axis] &&
-                         ReservedSize(from[axis]) == ReservedSize(to[axis]);
+  const bool is_longer =
+      dims == from && from[axis] <= to[axis] && ReservedSize(from[axis]) == ReservedSize(to[axis]);
   if (is_longer && past.byte_offset() == 0 && HasRoom(past, axis)) {
     const std::shared_ptr<Memory> memory = Memory::At(past.data_ptr());
     if (memory != nullptr && memory->Take(from[axis], to[axis])) {

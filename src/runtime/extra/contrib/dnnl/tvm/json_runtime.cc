@@ -292,7 +292,8 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
   Graph graph_;
   const size_t num_inputs_;
   Appends appends_;
-  /*! \brief Run the graph with dense tensors, and with tensors that have room for what it appends. */
+  /*! \brief Run the graph with dense tensors, and with tensors that have room for what it appends.
+   */
   GraphRunner runner_, appender_;
   std::atomic<bool> is_appending_{false};
   std::mutex init_mutex_;
