@@ -35,7 +35,7 @@ COUNT = 8
 
 def decoder(model):
     """Compile a model; return a function that runs it on tensors of TVM."""
-    compiled = tvm_dnnl.compile(model)
+    compiled = tvm_dnnl.compile(model, append_in_place=True)
     report = compiled.report
     print(f"{report.offloaded} of {report.total} ops on oneDNN, partitions: {report.partitions}")
     # The default allocator would keep the keys and values of every length for reuse.

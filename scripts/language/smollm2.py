@@ -92,6 +92,7 @@ def compiled_path(model, console, precision="float32"):
             # Of each name with a dot, of which a cache has many.
             warnings.filterwarnings("ignore", "Renaming name")
             mod = tvm_dnnl.from_onnx(onnx.load(source))
+        options = dict(precision=own, append_in_place=True)
         return tvm_dnnl.cached_library(
-            mod, folder=folder() / "compiled", target=tvm_dnnl.host_target(), precision=own
+            mod, folder=folder() / "compiled", target=tvm_dnnl.host_target(), **options
         )

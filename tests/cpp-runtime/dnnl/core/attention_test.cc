@@ -118,15 +118,18 @@ TEST(DNNLAttention, WithoutABatch) {
 }
 
 TEST(DNNLAttention, SplitsLongKeysAmongThreads) {
-  const Case c{1, 3, 1, 1, 2000, 16, 16, {1, 1, 1, 2000}};
-  std::vector<Values> inputs = InputsOf(c);
-  for (int threads : {1, 2, 4}) {
-    SetNumThreads(threads);
+  // Some heads of keys for each thread, and as many as no number of threads divides.
+  for (int64_t groups : {1, 3, 5}) {
+    const Case c{1, 3 * groups, groups, 1, 2000, 16, 16, {1, 1, 1, 2000}};
+    std::vector<Values> inputs = InputsOf(c);
+    for (int threads : {1, 2, 4}) {
+      SetNumThreads(threads);
+      Check(c, inputs);
+    }
+    // All keys of a part are masked.
+    std::fill(inputs[3].begin(), inputs[3].begin() + 1100, -kInf);
     Check(c, inputs);
   }
-  // All keys of a part are masked.
-  std::fill(inputs[3].begin(), inputs[3].begin() + 1100, -kInf);
-  Check(c, inputs);
   SetNumThreads(0);
 }
 

@@ -42,14 +42,21 @@ struct Case {
   bool permits_int8{false};
   bool is_finite{true};
 
-  bool is_int8() const {
-    return permits_int8 && tvm::runtime::contrib::dnnl_backend::HasBlockInt8(block);
-  }
+  bool has_digits() const { return tvm::runtime::contrib::dnnl_backend::HasBlockInt8(block); }
+  bool is_int8() const { return permits_int8 && has_digits(); }
+  /*! \brief What the largest element of a block becomes: one row has two digits. */
+  float largest_step() const { return rows == 1 ? 32638.f : 127.f; }
   int64_t blocks() const { return (summed + block - 1) / block; }
   std::string Text() const {
     return std::to_string(rows) + " rows of " + std::to_string(summed) + " by " +
            std::to_string(channels) + ", " + std::to_string(bits) + " bits in blocks of " +
            std::to_string(block) + (is_int8() ? ", int8" : "");
+  }
+  std::string Variant() const {
+    const std::string as_is = std::to_string(bits) + "-bit weights as they are";
+    if (is_int8()) return as_is + (rows == 1 ? ", data in int16" : ", data in int8");
+    if (rows == 1 && has_digits()) return as_is + ", data in int24";
+    return as_is + (rows <= 4 ? "" : ", dequantized in panels");
   }
 };
 
@@ -64,7 +71,7 @@ Array Packed(const Array& values, int bits) {
   return packed;
 }
 
-/*! \brief The values of data in int8, with a scale for each block of a row. */
+/*! \brief The values of data in integers, with a scale for each block of a row. */
 Array InBlocks(const Case& c, Array data) {
   for (int64_t m = 0; m < c.rows; ++m) {
     for (int64_t first = 0; first < c.summed; first += c.block) {
@@ -72,10 +79,10 @@ Array InBlocks(const Case& c, Array data) {
       const int64_t count = std::min(c.block, c.summed - first);
       double largest = 0;
       for (int64_t k = 0; k < count; ++k) largest = std::max(largest, std::abs(block[k]));
-      const float factor = 127.f / static_cast<float>(largest);
+      const float factor = c.largest_step() / static_cast<float>(largest);
       for (int64_t k = 0; k < count; ++k) {
         const float steps = static_cast<float>(block[k]) * factor;
-        block[k] = largest < 1e-36 ? 0 : std::nearbyint(steps) * largest / 127;
+        block[k] = largest < 1e-36 ? 0 : std::nearbyint(steps) * largest / c.largest_step();
       }
     }
   }
@@ -136,9 +143,7 @@ TEST(DNNLBlockQuantized, RowsBitsAndBlocks) {
         c.block = block;
         c.rows = rows;
         c.has_zero_points = rows % 2 == 0;
-        const StepInfo step = Check(c);
-        EXPECT_EQ(step.variant, std::to_string(bits) + "-bit weights as they are" +
-                                    (rows <= 4 ? "" : ", dequantized in panels"));
+        EXPECT_EQ(Check(c).variant, c.Variant());
       }
     }
   }
@@ -180,9 +185,7 @@ TEST(DNNLBlockQuantized, DataInInt8) {
           c.channels = 16 * rows + 5;
           c.has_zero_points = (rows + block / 32) % 2 == 0;
           c.permits_int8 = true;
-          const StepInfo step = Check(c);
-          if (!c.is_int8()) continue;
-          EXPECT_EQ(step.variant, std::to_string(bits) + "-bit weights as they are, data in int8");
+          EXPECT_EQ(Check(c).variant, c.Variant());
         }
       }
     }
@@ -195,6 +198,21 @@ TEST(DNNLBlockQuantized, BlocksThatInt8LacksAreInFloat32) {
   c.permits_int8 = true;
   EXPECT_TRUE(!c.is_int8());
   EXPECT_EQ(Check(c).variant, "4-bit weights as they are");
+}
+
+TEST(DNNLBlockQuantized, OneRowIsAsExactAsFloat32) {
+  for (int bits : {4, 8}) {
+    for (int64_t block : {32, 256}) {
+      Case c;
+      c.bits = bits;
+      c.block = block;
+      c.summed = 600;
+      // In few bits, the largest element of a block leaves few steps for the others.
+      Array data = Noise({c.rows, c.summed}, kFloat, -1, 1);
+      for (int64_t k = 7; k < c.summed; k += block) data.values[k] *= 1000;
+      Matmul(c, data);
+    }
+  }
 }
 
 TEST(DNNLBlockQuantized, RowsThatAreNotFinite) {

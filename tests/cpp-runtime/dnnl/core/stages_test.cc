@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "src/runtime/contrib/dnnl/core/exec/graph_runner.h"
+#include "src/runtime/contrib/dnnl/core/plan/reserve.h"
 #include "tests/cpp-runtime/dnnl/core/open_graph.h"
 #include "tests/cpp-runtime/harness/test.h"
 
@@ -152,6 +153,77 @@ TEST(DNNLStages, OfManyRowsHavePrimitives) {
   EXPECT_EQ(plan->stages.size(), 5u);
   EXPECT_TRUE(CountPrimitives(*plan).first > 0);
   EXPECT_TRUE(IsRight(graph, plan, Dims(1, 6)));
+}
+
+/*! \brief The items of a cache of so many rows, with room for more between them. */
+std::vector<float> WithRoom(const std::vector<float>& cache, int64_t items, int64_t rows) {
+  const int64_t room = ReservedSize(rows) * kSize;
+  std::vector<float> result(items * room, std::numeric_limits<float>::quiet_NaN());
+  for (int64_t i = 0; i < items; ++i) {
+    std::copy_n(cache.begin() + i * rows * kSize, rows * kSize, result.begin() + i * room);
+  }
+  return result;
+}
+
+/*! \brief The same without room. */
+std::vector<float> Dense(const std::vector<float>& cache, int64_t items, int64_t rows) {
+  std::vector<float> result;
+  for (int64_t i = 0; i < items; ++i) {
+    const auto begin = cache.begin() + i * ReservedSize(rows) * kSize;
+    result.insert(result.end(), begin, begin + rows * kSize);
+  }
+  return result;
+}
+
+TEST(DNNLStages, AppendInPlace) {
+  for (int64_t tokens : {1, 40}) {
+    const Graph graph = DecoderGraph(/*has_mask=*/false, tokens);
+    Graph reserved = graph;
+    EXPECT_TRUE(ReserveForAppends(&reserved) == std::vector<int>({-1, 1, 2}));
+    Planner planner;
+    int num_in_place = 0;
+    for (int64_t batch : {1, 3}) {
+      const int64_t items = batch * kGroups;
+      // There is room for 64 rows; behind that some calls copy the past.
+      for (int64_t past : {5, 6, 0, 20, 63, 64, 65, 500, 530}) {
+        const auto dims = Dims(batch, past);
+        const auto single = MakePlanFor(graph, dims);
+        Call call(*single, graph.inputs.size(), past);
+        const auto expected = Call(call).Run(single);
+        const int64_t total = past + tokens;
+        const bool is_in_place = ReservedSize(past) == ReservedSize(total);
+        num_in_place += is_in_place;
+        std::vector<std::vector<float>> values = call.values;
+        for (int i : {1, 2}) {
+          values[i] = WithRoom(call.values[i], items, past);
+          values[3 + i].resize(items * ReservedSize(total) * kSize);
+        }
+        std::vector<void*> addresses;
+        for (std::vector<float>& value : values) addresses.push_back(value.data());
+        for (int i : {1, 2}) addresses[3 + i] = is_in_place ? addresses[i] : addresses[3 + i];
+        Context(planner.PlanFor(reserved, dims)).Run(addresses, nullptr);
+        std::vector<std::vector<float>> got = {values[3]};
+        for (int i : {1, 2}) {
+          got.push_back(Dense(is_in_place ? values[i] : values[3 + i], items, total));
+        }
+        EXPECT_TRUE(IsNear(got, {expected[3], expected[4], expected[5]}));
+      }
+    }
+    EXPECT_TRUE(num_in_place > 4);
+  }
+}
+
+TEST(DNNLStages, ReserveNothingForWhatIsReadTwice) {
+  Builder b;
+  const Entry past = b.Input("past", {1, kGroups, kOpen, kSize});
+  const Entry added = b.Input("new", {1, kGroups, 1, kSize});
+  const Shape shape = {1, kGroups, kOpen, kSize};
+  const Entry keys = b.Add("concatenate", {past, added}, shape, {{"axis", "2"}});
+  b.Output(keys);
+  Graph twice = b.graph;
+  EXPECT_TRUE(ReserveForAppends(&twice) == std::vector<int>({0}));
+  b.Output(b.Add("nn.relu", {past}, shape));
+  EXPECT_TRUE(ReserveForAppends(&b.graph) == std::vector<int>({-1, -1}));
 }
 
 TEST(DNNLStages, OfABatchKeepItsSize) {

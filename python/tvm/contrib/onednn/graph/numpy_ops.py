@@ -254,8 +254,8 @@ def _dynamic_quantized_dense(attrs, result_type, x, weight, scale, zero_point):
     return sums * (step * scale.reshape(-1).astype("float32"))
 
 
-def _quantized_in_blocks(x: Array, block: int) -> Array:
-    """Round each block of a row to integers up to 127 times a scale, as int8 does.
+def _quantized_in_blocks(x: Array, block: int, most: int) -> Array:
+    """Round each block of a row to integers up to `most` times a scale, as int8 does with 127.
 
     A block that has an element which is not finite becomes NaN, and zero if all are below 1e-36.
     """
@@ -265,9 +265,9 @@ def _quantized_in_blocks(x: Array, block: int) -> Array:
     largest = np.abs(data).max(-1, keepdims=True)
     largest = np.where(largest < np.inf, largest, np.float32(np.nan))
     is_zero = largest < np.float32(1e-36)
-    factor = np.float32(127) / np.where(is_zero, np.float32(1), largest)
+    factor = np.float32(most) / np.where(is_zero, np.float32(1), largest)
     steps = np.where(is_zero, np.float32(0), np.rint(data * factor))
-    values = steps * (largest / np.float32(127)).astype("float64")
+    values = steps * (largest / np.float32(most)).astype("float64")
     return values.reshape(*x.shape[:-1], -1)[..., :columns]
 
 
@@ -275,7 +275,9 @@ def _block_quantized_dense(attrs, result_type, x, weight, scales, zero_points=No
     bits, (units, blocks) = int(attrs.bits), scales.shape
     # Runtimes may compute in float32 nevertheless: on CPUs without dot products of 8 bits.
     if int(getattr(attrs, "accuracy_level", 0)) == 4:
-        x = _quantized_in_blocks(x, int(attrs.block_size))
+        # One row has 16 bits, less what rounding errors of the scale need.
+        steps = 32638 if math.prod(x.shape[:-1]) == 1 else 127
+        x = _quantized_in_blocks(x, int(attrs.block_size), steps)
     shifts = np.arange(0, 8, bits)
     values = (weight[..., None].astype("int32") >> shifts) & (2**bits - 1)
     zeros = 2 ** (bits - 1) if zero_points is None else zero_points[..., None].astype("int32")

@@ -40,7 +40,7 @@ from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 
 from ._dnnl import compiled, pipeline, registration
-from ._dnnl.codegen import generate
+from ._dnnl.codegen import generate, mark_appends
 from ._dnnl.compiled import host_target
 from ._dnnl.loaded import (
     cached_model,
@@ -166,6 +166,7 @@ def partition_for_dnnl(
     precision: str | None = None,
     exact_nan: bool | None = None,
     num_threads: int | None = None,
+    append_in_place: bool = False,
 ) -> tvm.IRModule:
     """Offload the ops that oneDNN can run to functions for the DNNL code generator.
 
@@ -200,6 +201,10 @@ def partition_for_dnnl(
     num_threads : int | None
         Number of threads that oneDNN runs the partitions on. With 0, the default, the process
         decides at the first run.
+    append_in_place : bool
+        Whether a result that is an input with more elements along an open axis, such as keys and
+        values of a language model, begins in the memory of that input, which has room for more.
+        Such tensors have gaps: pass them to the next run, or read them by DLPack. Default: False.
 
     Returns
     -------
@@ -214,7 +219,7 @@ def partition_for_dnnl(
         An argument has an invalid value, such as a name in `exclude` that no op has, or a
         `precision` that this CPU does not support.
     """
-    _check_module(mod)
+    compiled.check_module(mod)
     if isinstance(exclude, (list, tuple)):
         exclude = [str(name).removeprefix("relax.") for name in exclude]
     given = dict(
@@ -227,7 +232,7 @@ def partition_for_dnnl(
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
     with garbage.older_objects_kept(), interrupts.deferred():
-        return pipeline.partition(mod, params, Rules(TABLE, options))
+        return mark_appends(pipeline.partition(mod, params, Rules(TABLE, options)), append_in_place)
 
 
 @garbage.older_objects_kept()
@@ -325,7 +330,7 @@ def cached_library(
     OSError
         The library is not cached and cannot be written.
     """
-    _check_module(mod)
+    compiled.check_module(mod)
     # The text has names, the hash values of constants. TVM 0.27 cannot save all modules as JSON.
     texts = [mod.script(), str(tvm_ffi.structural_hash(mod))]
     key = cache.key_of(tvm, Path(__file__).parent, texts, params, options, str(target))
@@ -393,8 +398,3 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
         offloaded, and the report lists the ops that would be refused.
     """
     return make_report(mod, TABLE)
-
-
-def _check_module(mod) -> None:
-    if not isinstance(mod, tvm.IRModule):
-        raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")

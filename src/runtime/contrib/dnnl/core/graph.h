@@ -86,6 +86,8 @@ struct Argument {
   /*! \brief How errors call it. */
   std::string name;
   TensorType type;
+  /*! \brief The axis along which its memory has room for more, see reserve.h; -1 for none. */
+  int reserved_axis = -1;
 };
 
 /*! \brief An input or output of the subgraph. */

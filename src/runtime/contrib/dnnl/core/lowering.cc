@@ -240,8 +240,8 @@ std::shared_ptr<const Plan> MakePlan(const Graph& given,
   try {
     for (const Edge& input : graph.inputs) builder.AddInput(input);
     for (const Constant& constant : graph.constants) builder.AddConstant(constant);
-    for (const Node& node : graph.nodes) LowerNode(NodeReader(node, graph.symbol), &builder);
     for (const Edge& output : graph.outputs) builder.AddOutput(output);
+    for (const Node& node : graph.nodes) LowerNode(NodeReader(node, graph.symbol), &builder);
     return builder.Finish();
   } catch (const dnnl::error& error) {
     FailWith(error, graph.symbol);

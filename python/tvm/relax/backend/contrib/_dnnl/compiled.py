@@ -44,6 +44,12 @@ def host_target() -> tvm.target.Target:
     return host.host_target(codegen, make)
 
 
+def check_module(mod) -> None:
+    """Raise a TypeError if this is no module."""
+    if not isinstance(mod, tvm.IRModule):
+        raise TypeError(f"mod must be a tvm.IRModule, not {type(mod).__name__}")
+
+
 def is_partitioned(mod: tvm.IRModule) -> bool:
     """Tell whether a module has functions for the DNNL code generator."""
     return any(

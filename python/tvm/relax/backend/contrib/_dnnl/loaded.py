@@ -166,6 +166,8 @@ def _arrays(value):
 def _array(tensor):
     """Return a copy of a tensor as an array."""
     name = str(tensor.dtype)
+    if not tensor.is_contiguous():
+        return np.from_dlpack(tensor).copy()
     array = np.empty(tuple(tensor.shape), getattr(ml_dtypes, name, name))
     copy = _function("runtime.TVMTensorCopyToBytes")
     copy(tensor, ctypes.c_void_p(array.ctypes.data), array.nbytes)

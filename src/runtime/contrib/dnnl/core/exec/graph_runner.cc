@@ -33,6 +33,7 @@
 #include "../error.h"
 #include "../infer.h"
 #include "../lowering.h"
+#include "../plan/reserve.h"
 #include "fork.h"
 #include "profile.h"
 #include "recorder.h"
@@ -55,13 +56,15 @@ void NamingSymbol(const std::string& symbol, const Function& function) {
   }
 }
 
-/*! \brief Whether the tensor is dense and row-major. */
-bool IsCompact(const DLTensor& tensor) {
-  if (tensor.strides == nullptr) return true;
-  int64_t expected = 1;
+/*! \brief Whether the tensor is row-major, and dense but for what is reserved along an axis. */
+bool HasStrides(const DLTensor& tensor, int reserved_axis) {
+  int64_t expected = 1, dense = 1;
   for (int i = tensor.ndim - 1; i >= 0; --i) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return false;
-    expected *= tensor.shape[i];
+    const int64_t size = tensor.shape[i];
+    const int64_t stride = tensor.strides == nullptr ? dense : tensor.strides[i];
+    if (size != 1 && stride != expected) return false;
+    expected *= i == reserved_axis ? ReservedSize(size) : size;
+    dense *= size;
   }
   return true;
 }
@@ -121,8 +124,8 @@ void CheckTensor(const DLTensor* tensor, const Argument& expected, const std::st
   CORE_CHECK(HasShape(*tensor, expected.type.shape) && HasType(*tensor, expected.type.dtype))
       << symbol << ": " << expected.name << " must be " << ExpectedText(expected) << ", but is "
       << ArgumentText(*tensor) << Remedy(*tensor, expected);
-  CORE_CHECK(IsCompact(*tensor)) << symbol << ": " << expected.name
-                                 << " has strides that are not those of a row-major tensor";
+  CORE_CHECK(IsEmpty(*tensor) || HasStrides(*tensor, expected.reserved_axis))
+      << symbol << ": " << expected.name << " has strides that are not those of a row-major tensor";
   CORE_CHECK(tensor->device.device_type == kDLCPU)
       << symbol << ": " << expected.name << " must be on the CPU";
 }

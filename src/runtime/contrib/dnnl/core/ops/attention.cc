@@ -179,7 +179,7 @@ void LowerAttention(const NodeReader& node, PlanBuilder* plan) {
 
   const int64_t threads = std::max(1, CurrentNumThreads());
   const Tensor workspace = plan->NewTensor(
-      PlainDesc({threads * AttentionWorkspace(width, value_width)}, dnnl::memory::data_type::f32));
+      PlainDesc({AttentionWorkspace(shape, threads)}, dnnl::memory::data_type::f32));
   PlanBuilder::Args args = {{DNNL_ARG_SRC_0, query},
                             {DNNL_ARG_SRC_1, key},
                             {DNNL_ARG_SRC_2, value},

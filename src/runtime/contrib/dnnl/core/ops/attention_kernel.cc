@@ -308,34 +308,17 @@ Code<T> CodeForCPU() {
   return {RunAny<T>, JoinAny, StoreAny<T>};
 }
 
-/*! \brief All tasks: of each batch, head of keys, block of rows and part of the keys. */
-class Tasks {
- public:
-  Tasks(const AttentionShape& shape, int64_t threads)
-      : shape_(shape), blocks_((shape.rows() + kRows - 1) / kRows) {
-    // A thread reads so many keys in the time that it takes to wake it up, and to join two parts.
-    constexpr int64_t kPart = 4 * kKeys;
-    const int64_t idle = threads / (shape.batch * shape.kv_heads * blocks_);
-    parts_ = std::clamp<int64_t>(shape.keys / kPart, 1, std::max<int64_t>(1, idle));
-  }
-
-  /*! \brief Into how many parts the keys are split: more than one only for as many threads. */
-  int64_t parts() const { return parts_; }
-  int64_t count() const { return shape_.batch * shape_.kv_heads * blocks_ * parts_; }
-  AttentionTask At(int64_t index) const {
-    const int64_t part = index % parts_, block = index / parts_ % blocks_;
-    const int64_t head = index / parts_ / blocks_;
-    // All blocks are about as large.
-    const int64_t first = shape_.rows() * block / blocks_;
-    const int64_t last = shape_.rows() * (block + 1) / blocks_;
-    return {head / shape_.kv_heads, head % shape_.kv_heads,      first,
-            last - first,           shape_.keys * part / parts_, shape_.keys * (part + 1) / parts_};
-  }
-
- private:
-  const AttentionShape& shape_;
-  int64_t blocks_, parts_;
-};
+/*! \brief The floats of the workspace of a task, whatever the numbers of rows are. */
+int64_t WorkspaceOfTask(const AttentionShape& shape) {
+  const int64_t width = shape.width, value_width = shape.value_width;
+  int64_t products = FloatProducts<16, float>::Size(width, value_width);
+#if DNNL_HAS_PAIRS
+  products = std::max(products, PairProducts<16, float>::Size(width, value_width));
+#endif
+  const int64_t floats = kRows * (width + value_width + kKeys + 2) + products;
+  // No two threads write to one cache line, or to its neighbor.
+  return (floats + 31) / 32 * 32;
+}
 
 template <typename T>
 void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
@@ -344,14 +327,14 @@ void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
 #if DNNL_HAS_PAIRS
   if (code.run_pairs != nullptr && UsesPairs<T>(shape)) run = code.run_pairs;
 #endif
-  const Tasks tasks(shape, data.threads);
-  const int64_t floats = AttentionWorkspace(shape.width, shape.value_width);
+  const AttentionTasks tasks(shape, data.threads);
+  const int64_t floats = WorkspaceOfTask(shape);
   const int64_t count = tasks.count(), threads = std::min(data.threads, count);
   // A workspace is used by one thread at a time, whichever runs it.
   ParallelFor(threads, 1, [&](int64_t first, int64_t last) {
     for (int64_t thread = first; thread < last; ++thread) {
-      float* workspace = data.workspace + thread * floats;
       for (int64_t i = count * thread / threads; i < count * (thread + 1) / threads; ++i) {
+        float* workspace = data.workspace + (tasks.parts() == 1 ? thread : i) * floats;
         const AttentionTask task = tasks.At(i);
         run(shape, data, task, workspace);
         if (tasks.parts() == 1) code.store(shape, data, task, workspace);
@@ -359,7 +342,6 @@ void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
     }
   });
   if (tasks.parts() == 1) return;
-  // Each task has a workspace of its own.
   for (int64_t i = 0; i < count; i += tasks.parts()) {
     float* workspace = data.workspace + i * floats;
     const AttentionTask task = tasks.At(i);
@@ -372,14 +354,8 @@ void RunAll(const AttentionShape& shape, const AttentionData<T>& data) {
 
 }  // namespace
 
-int64_t AttentionWorkspace(int64_t width, int64_t value_width) {
-  int64_t products = FloatProducts<16, float>::Size(width, value_width);
-#if DNNL_HAS_PAIRS
-  products = std::max(products, PairProducts<16, float>::Size(width, value_width));
-#endif
-  const int64_t floats = kRows * (width + value_width + kKeys + 2) + products;
-  // No two threads write to one cache line, or to its neighbor.
-  return (floats + 31) / 32 * 32;
+int64_t AttentionWorkspace(const AttentionShape& shape, int64_t threads) {
+  return AttentionTasks(shape, threads).workspaces(threads) * WorkspaceOfTask(shape);
 }
 
 void Attention(const AttentionShape& shape, const AttentionData<float>& data) {

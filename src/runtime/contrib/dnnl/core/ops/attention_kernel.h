@@ -64,8 +64,8 @@ struct AttentionShape {
   int64_t rows() const { return group() * queries; }
 };
 
-/*! \brief The floats that one thread needs as workspace, whatever the numbers of rows are. */
-int64_t AttentionWorkspace(int64_t width, int64_t value_width);
+/*! \brief The floats that so many threads need as workspace. */
+int64_t AttentionWorkspace(const AttentionShape& shape, int64_t threads);
 
 /*! \brief Where the tensors are; those of type T are float, or uint16_t for bfloat16. */
 template <typename T>
@@ -84,7 +84,7 @@ struct AttentionData {
    *        result, in its order.
    */
   float* log_sums = nullptr;
-  /*! \brief AttentionWorkspace() floats for each of `threads`. */
+  /*! \brief AttentionWorkspace(shape, threads) floats. */
   float* workspace;
   int64_t threads;
 };

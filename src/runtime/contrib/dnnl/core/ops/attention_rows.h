@@ -19,15 +19,18 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/attention_rows.h
- * \brief The rows of a task of attention, the masks of their scores, and keys that these hide.
+ * \brief The tasks of attention and their rows, the masks of their scores, and keys that these
+ * hide.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_ATTENTION_ROWS_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_ATTENTION_ROWS_H_
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "attention_kernel.h"
 #include "vectors.h"
@@ -37,6 +40,41 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*! \brief A range of rows, and of keys. */
 struct AttentionTask {
   int64_t batch, kv_head, first_row, rows, first_key, last_key;
+};
+
+/*! \brief All tasks: of each batch, head of keys, block of rows and part of the keys. */
+class AttentionTasks {
+ public:
+  AttentionTasks(const AttentionShape& shape, int64_t threads)
+      : shape_(shape), blocks_((shape.rows() + kAttentionRows - 1) / kAttentionRows) {
+    const int64_t tasks = shape.batch * shape.kv_heads * blocks_;
+    // Of more blocks of rows, the last ones may see all keys, and the first ones few.
+    const bool is_even = blocks_ == 1 && tasks < 4 * threads;
+    const int64_t wanted =
+        is_even ? threads / std::gcd(tasks, threads) : threads / std::max<int64_t>(1, tasks);
+    // A thread reads so many keys in the time that it takes to join two parts, and to wake it up.
+    const int64_t part = (tasks < threads ? 4 : 1) * kAttentionKeys;
+    parts_ = std::clamp<int64_t>(shape.keys / part, 1, std::max<int64_t>(1, wanted));
+  }
+
+  /*! \brief Into how many parts the keys are split, so that threads have as many tasks each. */
+  int64_t parts() const { return parts_; }
+  /*! \brief Workspaces: of each thread, or of each task whose result is joined to another one. */
+  int64_t workspaces(int64_t threads) const { return parts_ == 1 ? threads : count(); }
+  int64_t count() const { return shape_.batch * shape_.kv_heads * blocks_ * parts_; }
+  AttentionTask At(int64_t index) const {
+    const int64_t part = index % parts_, block = index / parts_ % blocks_;
+    const int64_t head = index / parts_ / blocks_;
+    // All blocks are about as large.
+    const int64_t first = shape_.rows() * block / blocks_;
+    const int64_t last = shape_.rows() * (block + 1) / blocks_;
+    return {head / shape_.kv_heads, head % shape_.kv_heads,      first,
+            last - first,           shape_.keys * part / parts_, shape_.keys * (part + 1) / parts_};
+  }
+
+ private:
+  const AttentionShape& shape_;
+  int64_t blocks_, parts_;
 };
 
 /*! \brief Of each row of a task: its head, and which query of that it is. */

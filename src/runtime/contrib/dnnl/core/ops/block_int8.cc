@@ -45,7 +45,9 @@ constexpr int kTogether = 4;
 
 DNNL_VNNI void QuantizeOnVNNI(const float* src, int64_t count, const BlockSizes& sizes,
                               const Int8Rows& row) {
-  constexpr float kLargest = 127.f, kSmallest = 1e-36f;
+  // One less than the largest number leaves room for rounding errors of the inverse.
+  const float largest_step = sizes.digits == 1 ? 127.f : sizes.digits == 2 ? 32638.f : 8355710.f;
+  const float smallest = sizes.digits == 1 ? 1e-36f : 1e-31f;
   constexpr uint32_t kInfinity = 0x7f800000;
   // A register of weights of 4 bits has the even elements of eight in the lower halves of four
   // bytes, and the odd ones in the upper halves.
@@ -67,28 +69,74 @@ DNNL_VNNI void QuantizeOnVNNI(const float* src, int64_t count, const BlockSizes&
     const uint32_t bits = _mm512_reduce_max_epu32(magnitudes);
     float largest, nan;
     std::memcpy(&largest, &bits, sizeof(largest));
-    const bool is_finite = bits < kInfinity, is_zero = is_finite && largest < kSmallest;
-    const __m512 inverse = _mm512_set1_ps(is_finite && !is_zero ? kLargest / largest : 0.f);
+    const bool is_finite = bits < kInfinity, is_zero = is_finite && largest < smallest;
+    const __m512 inverse = _mm512_set1_ps(is_finite && !is_zero ? largest_step / largest : 0.f);
     // NaN has no step. The scale of the block is NaN then, whatever its values.
     const __mmask16 finite = is_finite ? 0xffff : 0;
     __m512i sums = _mm512_setzero_si512();
     for (int64_t k = 0; k < sizes.block; k += kLanes) {
-      const __m512i steps = _mm512_maskz_cvtps_epi32(finite, _mm512_mul_ps(load(k), inverse));
-      const __m128i bytes = _mm_shuffle_epi8(_mm512_cvtepi32_epi8(steps), order);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(row.values + first + k), bytes);
+      __m512i steps = _mm512_maskz_cvtps_epi32(finite, _mm512_mul_ps(load(k), inverse));
       sums = _mm512_add_epi32(sums, steps);
+      for (int digit = 0; digit < sizes.digits; ++digit) {
+        int8_t* const to = row.values + digit * sizes.row_bytes() + first + k;
+        const __m128i bytes = _mm_shuffle_epi8(_mm512_cvtepi32_epi8(steps), order);
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
+        // Digits are signed: the next one makes up for a negative one.
+        const __m512i lowest = _mm512_srai_epi32(_mm512_slli_epi32(steps, 24), 24);
+        steps = _mm512_srai_epi32(_mm512_sub_epi32(steps, lowest), 8);
+      }
     }
     constexpr uint32_t kNaN = 0x7fc00000;
     std::memcpy(&nan, &kNaN, sizeof(nan));
-    const float scale = is_zero ? 0.f : is_finite ? largest / kLargest : nan;
+    const float scale = is_zero ? 0.f : is_finite ? largest / largest_step : nan;
     row.scales[b] = scale;
     row.shifts[b] = -scale * static_cast<float>(_mm512_reduce_add_epi32(sums));
   }
-  std::memset(row.values + sizes.padded(), 0, sizes.row_bytes() - sizes.padded());
+  for (int digit = 0; digit < sizes.digits; ++digit) {
+    int8_t* const padding = row.values + digit * sizes.row_bytes() + sizes.padded();
+    std::memset(padding, 0, sizes.row_bytes() - sizes.padded());
+  }
 }
 
-/*! \brief MultiplyInt8Row for C channels, from the first one of the weights on. */
-template <int kBits, int C>
+/*! \brief The elements of a row that a register of weights is multiplied by, D digits of each. */
+template <int kBits, int D>
+struct RowGroups {
+  __m512i first[D], second[D];
+
+  DNNL_VNNI_INLINE RowGroups(const int8_t* values, int64_t digit_bytes) {
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
+    DNNL_UNROLL
+    for (int d = 0; d < D; ++d, values += digit_bytes) {
+      first[d] = _mm512_loadu_si512(values);
+      if (kBits == 8) continue;
+      const __m512i next = _mm512_loadu_si512(values + 64);
+      second[d] = _mm512_permutex2var_epi32(first[d], odd, next);
+      first[d] = _mm512_permutex2var_epi32(first[d], even, next);
+    }
+  }
+
+  /*! \brief Sums of the products by weights, in the lanes of these. */
+  DNNL_VNNI_INLINE __m512 Dot(__m512i weights) const {
+    const __m512i lower = kBits == 4 ? LowerHalves(weights) : weights;
+    __m512i sums[D];
+    DNNL_UNROLL
+    for (int d = 0; d < D; ++d) {
+      sums[d] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), lower, first[d]);
+      if (kBits == 4) sums[d] = _mm512_dpbusd_epi32(sums[d], UpperHalves(weights), second[d]);
+    }
+    // Two digits fit into an integer of 32 bits, and a float has as many bits as three.
+    __m512i upper = sums[D - 1];
+    if constexpr (D > 1) upper = _mm512_add_epi32(_mm512_slli_epi32(upper, 8), sums[D - 2]);
+    const __m512 total = _mm512_cvtepi32_ps(upper);
+    if (D < 3) return total;
+    return _mm512_fmadd_ps(total, _mm512_set1_ps(256.f), _mm512_cvtepi32_ps(sums[0]));
+  }
+};
+
+/*! \brief MultiplyInt8Row of D digits for C channels, from the first one of the weights on. */
+template <int kBits, int D, int C>
 DNNL_VNNI_INLINE void MultiplyChannels(const BlockRow& weights, const BlockSizes& sizes,
                                        const Int8Rows& row, float* dst) {
   // The elements in a register of weights, and in one of its lanes.
@@ -98,8 +146,6 @@ DNNL_VNNI_INLINE void MultiplyChannels(const BlockRow& weights, const BlockSizes
   // Blocks have a power of two of lanes, or fill them all.
   const __m512i block_of_lane = _mm512_srli_epi32(
       lanes, static_cast<unsigned>(__builtin_ctzll(std::min(sizes.block, kGroup) / kInLane)));
-  const __m512i even = _mm512_add_epi32(lanes, lanes);
-  const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
   __m512 totals[C], scales[C];
   for (int c = 0; c < C; ++c) totals[c] = _mm512_setzero_ps();
   for (int64_t b = 0; b < blocks; b += kLanes) {
@@ -122,40 +168,36 @@ DNNL_VNNI_INLINE void MultiplyChannels(const BlockRow& weights, const BlockSizes
       const auto mask = MaskOf<__mmask16>((end - k) / kInLane);
       const auto block = static_cast<int32_t>((k - begin) / sizes.block);
       const __m512i blocks_of_lanes = _mm512_add_epi32(block_of_lane, _mm512_set1_epi32(block));
-      __m512i first = _mm512_loadu_si512(row.values + k), second = first;
-      if (kBits == 4) {
-        const __m512i next = _mm512_loadu_si512(row.values + k + kGroup / 2);
-        second = _mm512_permutex2var_epi32(first, odd, next);
-        first = _mm512_permutex2var_epi32(first, even, next);
-      }
+      const RowGroups<kBits, D> data(row.values + k, sizes.row_bytes());
       for (int c = 0; c < C; ++c) {
         const __m512i values =
             _mm512_maskz_loadu_epi32(mask, weights.values + c * bytes + k * kBits / 8);
-        __m512i sums = _mm512_setzero_si512();
-        if (kBits == 4) {
-          sums = _mm512_dpbusd_epi32(sums, LowerHalves(values), first);
-          sums = _mm512_dpbusd_epi32(sums, UpperHalves(values), second);
-        } else {
-          sums = _mm512_dpbusd_epi32(sums, values, first);
-        }
         const __m512 in_lanes = _mm512_permutexvar_ps(blocks_of_lanes, scales[c]);
-        totals[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), in_lanes, totals[c]);
+        totals[c] = _mm512_fmadd_ps(data.Dot(values), in_lanes, totals[c]);
       }
     }
   }
   for (int c = 0; c < C; ++c) dst[c] = _mm512_reduce_add_ps(totals[c]);
 }
 
-template <int kBits>
+template <int kBits, int D>
 DNNL_VNNI void MultiplyRowOnVNNI(const BlockRow& weights, int64_t channels, const BlockSizes& sizes,
                                  const Int8Rows& row, float* dst) {
   int64_t n = 0;
   for (; n + kTogether <= channels; n += kTogether) {
-    MultiplyChannels<kBits, kTogether>(sizes.Channel(weights, n), sizes, row, dst + n);
+    MultiplyChannels<kBits, D, kTogether>(sizes.Channel(weights, n), sizes, row, dst + n);
   }
   for (; n < channels; ++n) {
-    MultiplyChannels<kBits, 1>(sizes.Channel(weights, n), sizes, row, dst + n);
+    MultiplyChannels<kBits, D, 1>(sizes.Channel(weights, n), sizes, row, dst + n);
   }
+}
+
+template <int kBits>
+void MultiplyRow(const BlockRow& weights, int64_t channels, const BlockSizes& sizes,
+                 const Int8Rows& row, float* dst) {
+  constexpr decltype(&MultiplyRowOnVNNI<kBits, 1>) kByDigits[] = {
+      MultiplyRowOnVNNI<kBits, 1>, MultiplyRowOnVNNI<kBits, 2>, MultiplyRowOnVNNI<kBits, 3>};
+  kByDigits[sizes.digits - 1](weights, channels, sizes, row, dst);
 }
 
 }  // namespace
@@ -166,7 +208,7 @@ void QuantizeBlocks(const float* src, int64_t count, const BlockSizes& sizes, co
 
 void MultiplyInt8Row(const BlockRow& weights, int64_t channels, const BlockSizes& sizes,
                      const Int8Rows& row, float* dst) {
-  const auto multiply = sizes.bits == 4 ? MultiplyRowOnVNNI<4> : MultiplyRowOnVNNI<8>;
+  const auto multiply = sizes.bits == 4 ? MultiplyRow<4> : MultiplyRow<8>;
   multiply(weights, channels, sizes, row, dst);
 }
 

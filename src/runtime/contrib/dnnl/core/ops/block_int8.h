@@ -32,10 +32,15 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*! \brief The channels of weights that are unpacked together for many rows. */
 constexpr int64_t kInt8Channels = 32;
 
-/*! \brief How rows are divided into blocks, and the bits of the weights. */
+/*! \brief How rows are divided into blocks, the bits of the weights, and the digits of the data. */
 struct BlockSizes {
   int bits;
   int64_t block, blocks;
+  /*!
+   * \brief The digits in int8 of an element of a row, to base 256: 1 to 3. With 3, the largest
+   *        elements of a block are as exact as in float32.
+   */
+  int digits = 1;
 
   int64_t padded() const { return blocks * block; }
   /*! \brief The bytes of a row in int8: a multiple of two vector registers. */
@@ -48,9 +53,12 @@ struct BlockSizes {
   }
 };
 
-/*! \brief Rows in int8, a scale for each block. */
+/*! \brief Rows of integers, a scale for each block. */
 struct Int8Rows {
-  /*! \brief (rows, row_bytes), for weights of 4 bits in the order in which these are unpacked. */
+  /*!
+   * \brief (rows, digits, row_bytes), the lowest digit first; for weights of 4 bits in the order in
+   *        which these are unpacked.
+   */
   int8_t* values;
   /*! \brief (rows, blocks); NaN if an element of the block is not finite. */
   float* scales;
@@ -58,7 +66,8 @@ struct Int8Rows {
   float* shifts;
 
   Int8Rows Row(const BlockSizes& sizes, int64_t m) const {
-    return {values + m * sizes.row_bytes(), scales + m * sizes.blocks, shifts + m * sizes.blocks};
+    return {values + m * sizes.digits * sizes.row_bytes(), scales + m * sizes.blocks,
+            shifts + m * sizes.blocks};
   }
 };
 
@@ -66,9 +75,11 @@ struct Int8Rows {
 bool HasBlockInt8(int64_t block);
 
 /*!
- * \brief Quantize a row symmetrically: a block's largest magnitude becomes 127.
+ * \brief Quantize a row symmetrically: a block's largest magnitude becomes the largest number of so
+ *        many digits, such as 127.
  *
- * Blocks below 1e-36 become zero: 127 times their inverse would not be finite.
+ * Blocks below 1e-36, or 1e-31 with more than one digit, become zero: the inverse of their scale
+ * would not be finite.
  *
  * \param count The elements of the row; zeros pad it.
  * \param row The first row of the result.
@@ -82,7 +93,7 @@ void MultiplyInt8Row(const BlockRow& weights, int64_t channels, const BlockSizes
 /*!
  * \brief dst[m * dst_stride + n] = row m times channel n, for kInt8Channels channels at most.
  *
- * The weights are unpacked once.
+ * The weights are unpacked once. Rows have one digit.
  */
 void MultiplyInt8Rows(const BlockRow& weights, int64_t channels, const BlockSizes& sizes,
                       const Int8Rows& data, int64_t rows, float* dst, int64_t dst_stride);

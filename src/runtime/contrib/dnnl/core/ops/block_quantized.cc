@@ -21,7 +21,8 @@
  * \file src/runtime/contrib/dnnl/core/ops/block_quantized.cc
  * \brief Matmuls of float32 rows by weights of 4 or 8 bits with a scale for each block of a row.
  *
- * They are computed in float32, or in int8 where the attribute accuracy_level permits it.
+ * Many rows are computed in float32, or in int8 where the attribute accuracy_level permits it; one
+ * row in integers that are as exact as float32.
  */
 #include <algorithm>
 #include <memory>
@@ -151,13 +152,27 @@ void Run(const Sizes& s, const Addresses& a) {
 /*! \brief The value of accuracy_level that permits to quantize data to int8, as in the ONNX op. */
 constexpr int64_t kInt8Level = 4;
 
+/*!
+ * \brief The digits in int8 that elements of data have; 0 for products in float32.
+ *
+ * To multiply one row by the weights takes no longer than to read these, whatever its digits are.
+ */
+int DigitsOf(const Sizes& s, int64_t level) {
+  if (!HasBlockInt8(s.block)) return 0;
+  if (s.rows == 1) return level == kInt8Level ? 2 : 3;
+  return level == kInt8Level ? 1 : 0;
+}
+
 /*! \brief Quantize rows, once for all matmuls that read them in the same blocks. */
 std::vector<Tensor> QuantizeRows(const NodeReader& node, PlanBuilder* plan, const Sizes& s,
                                  const Tensor& data) {
   using Type = dnnl::memory::data_type;
-  const std::string kind = "int8_" + std::to_string(s.bits) + "_" + std::to_string(s.block);
+  std::string kind = "digits";
+  for (int64_t each : {int64_t{s.digits}, int64_t{s.bits}, s.block}) {
+    kind += "_" + std::to_string(each);
+  }
   return plan->Derived(data, kind, [&]() {
-    const Tensor values = plan->NewTensor(PlainDesc({s.rows, s.row_bytes()}, Type::s8));
+    const Tensor values = plan->NewTensor(PlainDesc({s.rows, s.digits * s.row_bytes()}, Type::s8));
     const Tensor scales = plan->NewTensor(PlainDesc({s.rows, s.blocks}, Type::f32));
     const Tensor shifts = plan->NewTensor(PlainDesc({s.rows, s.blocks}, Type::f32));
     const auto run = [s](void* const* at) {
@@ -179,7 +194,7 @@ std::vector<Tensor> QuantizeRows(const NodeReader& node, PlanBuilder* plan, cons
   });
 }
 
-/*! \brief Multiply rows in int8. One row reads each channel as it is. */
+/*! \brief Multiply rows of digits. One row reads each channel as it is. */
 void RunInt8(const Sizes& s, const BlockRow& weight, const Int8Rows& data, float* dst) {
   if (s.rows == 1) {
     ParallelFor(s.channels, s.grain(), [&](int64_t begin, int64_t end) {
@@ -204,7 +219,10 @@ Sizes ReadSizes(const NodeReader& node, const Dims& data, const Dims& scales) {
           scales[0]};
 }
 
-/*! \brief Emit a matmul in int8. \param operands As of the node, the last one may be undefined. */
+/*!
+ * \brief Emit a matmul of rows of digits.
+ * \param operands As of the node, the last one may be undefined.
+ */
 void LowerInt8(const NodeReader& node, PlanBuilder* plan, const Sizes& sizes,
                const std::vector<Tensor>& operands) {
   const std::vector<Tensor> rows = QuantizeRows(node, plan, sizes, operands[0]);
@@ -225,7 +243,8 @@ void LowerInt8(const NodeReader& node, PlanBuilder* plan, const Sizes& sizes,
                             {DNNL_ARG_DST, dst}};
   if (has_zeros) args.emplace_back(DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS, operands[3]);
   plan->EmitKernel(node, "block_quantized_matmul", run, args);
-  plan->SetVariant(std::to_string(sizes.bits) + "-bit weights as they are, data in int8",
+  plan->SetVariant(std::to_string(sizes.bits) + "-bit weights as they are, data in int" +
+                       std::to_string(8 * sizes.digits),
                    BlockQuantizedFlops(node, *plan));
   plan->SetOutput(node, dst);
 }
@@ -271,10 +290,9 @@ void LowerBlockQuantizedDense(const NodeReader& node, PlanBuilder* plan) {
   const auto plain = [&](int input) { return plan->Plain(node, plan->Input(node, input)); };
   const Tensor data = plain(0), weight = plain(1), scales = plain(2);
   const Tensor zero_points = node.NumRootInputs() > 3 ? plain(3) : Tensor{};
-  const Sizes sizes = ReadSizes(node, data.dims(), scales.dims());
-  if (node.Get<int64_t>("accuracy_level", 0) == kInt8Level && HasBlockInt8(sizes.block)) {
-    return LowerInt8(node, plan, sizes, {data, weight, scales, zero_points});
-  }
+  Sizes sizes = ReadSizes(node, data.dims(), scales.dims());
+  sizes.digits = DigitsOf(sizes, node.Get<int64_t>("accuracy_level", 0));
+  if (sizes.digits > 0) return LowerInt8(node, plan, sizes, {data, weight, scales, zero_points});
   const auto floats = [&](int64_t count) {
     return plan->NewTensor(PlainDesc({count}, dnnl::memory::data_type::f32));
   };

@@ -44,6 +44,9 @@ bool LowerSoftmaxRows(const NodeReader& node, PlanBuilder* plan);
 /*! \brief Lower an addition, subtraction, multiplication or division in float32, likewise. */
 bool LowerBinaryRows(const NodeReader& node, PlanBuilder* plan);
 
+/*! \brief Lower a concatenation to a result that memory is reserved for, see reserve.h. */
+Tensor AppendRows(const NodeReader& node, PlanBuilder* plan, int axis);
+
 /*!
  * \brief Copy tensors one behind the other along an axis; undefined where a primitive is to do it.
  */

@@ -137,13 +137,17 @@ Types InferStack(const NodeReader& node, const Types& inputs) {
 }
 
 void LowerConcat(const NodeReader& node, PlanBuilder* plan) {
+  const int axis = node.Axis("axis", 0, static_cast<int>(node.OutDims().size()));
+  const bool adds = node.NumRootInputs() > 1 && NumElements(plan->Input(node, 1).dims()) > 0;
+  if (adds && plan->ReservedAxis(node) == axis) {
+    return plan->SetOutput(node, AppendRows(node, plan, axis));
+  }
   std::vector<Tensor> parts;
   for (int i = 0; i < node.NumRootInputs(); ++i) {
     // As a cache is at first.
     if (NumElements(plan->Input(node, i).dims()) > 0) parts.push_back(plan->Input(node, i));
   }
   if (parts.size() == 1) return plan->SetOutput(node, parts[0]);
-  const int axis = node.Axis("axis", 0, static_cast<int>(node.OutDims().size()));
   plan->SetOutput(node, Concatenated(node, plan, parts, axis));
 }
 

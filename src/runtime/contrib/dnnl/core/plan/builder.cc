@@ -28,6 +28,7 @@
 #include <utility>
 
 #include "../onednn.h"
+#include "reserve.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -87,9 +88,7 @@ dnnl::primitive_attr PlanBuilder::NewAttr() {
 }
 
 void PlanBuilder::AddInput(const Edge& edge) {
-  const auto& [shape, dtype] = edge.argument.type;
-  const Dims dims = ToDims(shape, edge.argument.name, /*may_be_empty=*/true);
-  const auto md = PlainDesc(dims, ToDNNLType(dtype, edge.argument.name));
+  const auto md = DescOf(edge.argument);
   Buffer buffer(BufferKind::kArgument, md.get_size());
   buffer.argument = static_cast<int>(plan_->arguments.size());
   values_[edge.entry] = Tensor{AddBuffer(std::move(buffer)), md};
@@ -99,6 +98,22 @@ void PlanBuilder::AddInput(const Edge& edge) {
 void PlanBuilder::AddOutput(const Edge& edge) {
   outputs_.emplace_back(edge.entry, static_cast<int>(plan_->arguments.size()));
   plan_->arguments.push_back(edge.argument);
+}
+
+const Argument* PlanBuilder::OutputOf(const NodeReader& node) const {
+  for (const auto& [entry, argument] : outputs_) {
+    if (entry.node == node.id() && entry.index == 0) return &plan_->arguments[argument];
+  }
+  return nullptr;
+}
+
+int PlanBuilder::ReservedAxis(const NodeReader& node) const {
+  const Argument* const output = OutputOf(node);
+  return output == nullptr ? -1 : output->reserved_axis;
+}
+
+dnnl::memory::desc PlanBuilder::OutputDesc(const NodeReader& node) const {
+  return DescOf(*OutputOf(node));
 }
 
 const Tensor& PlanBuilder::Value(const Entry& entry, const std::string& where) const {
@@ -332,14 +347,14 @@ bool PlanBuilder::HasReferenceSince(const Mark& mark) const {
 
 void PlanBuilder::BindOutput(const Tensor& value, int argument) {
   Buffer& buffer = plan_->buffers[value.buffer];
-  // The last step may write straight into the caller's tensor when that is row-major and whole.
-  if (buffer.kind == BufferKind::kArena && IsPlain(value.md) &&
+  const auto md = DescOf(plan_->arguments[argument]);
+  // The last step may write straight into the caller's tensor when that lies like its result.
+  if (buffer.kind == BufferKind::kArena && IsSameInMemory(value.md, md) &&
       value.md.get_size() == buffer.bytes) {
     buffer.kind = BufferKind::kArgument;
     buffer.argument = argument;
     return;
   }
-  const auto md = PlainDesc(value.dims(), value.dtype());
   Buffer output(BufferKind::kArgument, md.get_size());
   output.argument = argument;
   const Tensor to{AddBuffer(std::move(output)), md};

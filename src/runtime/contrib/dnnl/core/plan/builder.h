@@ -74,8 +74,13 @@ class PlanBuilder {
   // The edges of the subgraph.
   void AddInput(const Edge& edge);
   void AddConstant(const Constant& constant);
-  /*! \brief Append an output of the call; all inputs come first. */
+  /*! \brief Append an output of the call; all inputs come first, and all nodes later. */
   void AddOutput(const Edge& edge);
+
+  /*! \brief The axis along which an output of the call has room for more; -1 for other nodes. */
+  int ReservedAxis(const NodeReader& node) const;
+  /*! \brief How such an output lies in memory. */
+  dnnl::memory::desc OutputDesc(const NodeReader& node) const;
 
   // The values of the graph.
   /*! \brief The node's input, in Relay's dims and whatever layout its producer chose. */
@@ -246,6 +251,8 @@ class PlanBuilder {
   std::shared_ptr<const Plan> Finish();
 
  private:
+  /*! \brief The output of the call that a node computes first, or nullptr. */
+  const Argument* OutputOf(const NodeReader& node) const;
   void EmitStep(const std::string& node, const std::string& op,
                 const dnnl::primitive_desc_base& desc, const dnnl::primitive& primitive, Args args,
                 std::vector<std::string> post_ops);

@@ -165,8 +165,9 @@ void SharedConstants::RemoveExpired() {
 }
 
 void PlanBuilder::AddConstant(const Constant& constant) {
-  const auto& [name, type] = constant.edge.argument;
-  const auto md = PlainDesc(ToDims(type.shape, name), ToDNNLType(type.dtype, name));
+  const Argument& argument = constant.edge.argument;
+  const auto md = PlainDesc(ToDims(argument.type.shape, argument.name),
+                            ToDNNLType(argument.type.dtype, argument.name));
   Buffer buffer(BufferKind::kConstant, md.get_size());
   buffer.data = constant.data;
   buffer.constant = static_cast<int>(is_passed_.size());

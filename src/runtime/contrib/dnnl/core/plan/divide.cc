@@ -76,7 +76,8 @@ std::optional<std::set<size_t>> DifferingConstants(const Graph& a, const Graph& 
   };
   const auto is_edge = [&known](const Edge& x, const Edge& y) {
     known[x.entry] = y.entry;
-    return IsSame(x.argument.type, y.argument.type);
+    return IsSame(x.argument.type, y.argument.type) &&
+           x.argument.reserved_axis == y.argument.reserved_axis;
   };
   std::set<size_t> differing;
   const auto is_constant = [&](const Constant& x, const Constant& y) {
@@ -88,7 +89,8 @@ std::optional<std::set<size_t>> DifferingConstants(const Graph& a, const Graph& 
     return HasSameOp(x, y) && AreSame(x.inputs, y.inputs, is_known);
   };
   const auto is_output = [&](const Edge& x, const Edge& y) {
-    return is_known(x.entry, y.entry) && IsSame(x.argument.type, y.argument.type);
+    return is_known(x.entry, y.entry) && IsSame(x.argument.type, y.argument.type) &&
+           x.argument.reserved_axis == y.argument.reserved_axis;
   };
   const bool is_same =
       AreSame(a.inputs, b.inputs, is_edge) && AreSame(a.constants, b.constants, is_constant) &&
@@ -149,9 +151,14 @@ Stage Divider::StageOf(int phase, const std::function<TensorType(const Entry&)>&
 }
 
 void Divider::AddInput(const Entry& entry, const TensorType& type, Stage* stage) const {
-  const auto input = inputs_.find(entry);
-  const std::string name = input == inputs_.end() ? NameOf(entry) : input->second->argument.name;
-  stage->graph.inputs.push_back({entry, {name, type}});
+  Argument argument{NameOf(entry), type};
+  for (const auto* edges : {&outputs_, &inputs_}) {
+    const auto it = edges->find(entry);
+    if (it == edges->end()) continue;
+    if (edges == &inputs_) argument.name = it->second->argument.name;
+    argument.reserved_axis = it->second->argument.reserved_axis;
+  }
+  stage->graph.inputs.push_back({entry, argument});
 }
 
 void Divider::AddOutputs(const Node& node, Stage* stage) {

@@ -31,6 +31,7 @@
 #include <tvm/ffi/reflection/registry.h>
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -40,11 +41,13 @@
 
 #include "../../../../contrib/dnnl/core/exec/graph_runner.h"
 #include "../../../../contrib/dnnl/core/infer.h"
+#include "../../../../contrib/dnnl/core/plan/reserve.h"
 #include "../../../../contrib/dnnl/tvm/json_graph.h"
 #include "../../../../contrib/json/json_binary.h"
 #include "../../../../contrib/json/json_graph_check.h"
 #include "bytes_stream.h"
 #include "errors.h"
+#include "growing_tensors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
 
@@ -56,6 +59,30 @@ Graph ReadGraph(const std::string& symbol, const std::string& graph_json,
   return GraphOf(symbol, graph, const_names);
 }
 
+/*! \brief What a graph appends to its inputs. */
+struct Appends {
+  /*! \brief The type, and the axis and the number of the input that it begins with, or -1. */
+  struct Output {
+    DLDataType dtype;
+    int axis, input;
+  };
+  std::vector<Output> outputs;
+
+  Appends() = default;
+  explicit Appends(Graph graph) {
+    const std::vector<int> inputs = ReserveForAppends(&graph);
+    if (!IsDynamic(graph)) return;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Argument& output = graph.outputs[i].argument;
+      outputs.push_back({output.type.dtype, output.reserved_axis, inputs[i]});
+    }
+  }
+  bool any() const {
+    return std::any_of(outputs.begin(), outputs.end(),
+                       [](const Output& each) { return each.input >= 0; });
+  }
+};
+
 class DNNLJSONRuntime : public ffi::ModuleObj {
  public:
   DNNLJSONRuntime(const std::string& symbol, const std::string& graph_json,
@@ -64,7 +91,9 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
         graph_json_(graph_json),
         const_names_(std::move(const_names)),
         graph_(ReadGraph(symbol_, graph_json_, const_names_)),
-        runner_(symbol_, WithFFIErrors(DefaultPlanCacheLimits)) {}
+        num_inputs_(graph_.inputs.size()),
+        runner_(symbol_, WithFFIErrors(DefaultPlanCacheLimits)),
+        appender_(symbol_, WithFFIErrors(DefaultPlanCacheLimits)) {}
 
   const char* kind() const final { return "dnnl_json"; }
 
@@ -77,7 +106,14 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
     // Keeps the module alive.
     const ffi::ObjectRef self = ffi::GetRef<ffi::ObjectRef>(this);
     if (name == symbol_) {
-      return ffi::Function([self, this](ffi::PackedArgs args, ffi::Any*) { Invoke(args); });
+      return ffi::Function([self, this](ffi::PackedArgs args, ffi::Any* result) {
+        EnsureInitialised();
+        if (IsAppend(args)) {
+          *result = Append(args);
+        } else {
+          Invoke(args);
+        }
+      });
     }
     if (name == "__init_" + symbol_) {
       return ffi::Function::FromTyped([self, this](const ffi::Array<ffi::Tensor>& constants) {
@@ -93,6 +129,12 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
         ffi::Array<ffi::String> names;
         for (const std::string& name : const_names_) names.push_back(name);
         return names;
+      });
+    }
+    if (name == "appends") {
+      return ffi::Function::FromTyped([self, this]() {
+        return WithFFIErrors(
+            [&]() { return Appends(ReadGraph(symbol_, graph_json_, const_names_)).any(); });
       });
     }
     if (name == "holds_own_constants") {
@@ -113,18 +155,18 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
     }
     if (name == "get_plan") {
       return ffi::Function::FromTyped([self, this]() {
-        return ffi::String(WithFFIErrors([&]() { return runner_.Describe(); }));
+        return ffi::String(WithFFIErrors([&]() { return Runner()->Describe(); }));
       });
     }
     if (name == "set_plan_cache_size") {
       return ffi::Function::FromTyped(
-          [self, this](int size) { WithFFIErrors([&]() { runner_.SetPlanCacheSize(size); }); });
+          [self, this](int size) { WithFFIErrors([&]() { Runner()->SetPlanCacheSize(size); }); });
     }
     if (name == "measure_primitives" || name == "profile_primitives") {
       return ffi::Function::FromTyped([self, this, name](int repeat) {
         const bool is_alone = name == "measure_primitives";
         return ffi::String(
-            WithFFIErrors([&]() { return runner_.Measure(name.c_str(), repeat, is_alone); }));
+            WithFFIErrors([&]() { return Runner()->Measure(name.c_str(), repeat, is_alone); }));
       });
     }
     return std::nullopt;
@@ -151,7 +193,15 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
         << constants.size() << " were passed";
     Graph graph = graph_;
     for (size_t i = 0; i < constants.size(); ++i) Bind(constants[i], &graph.constants[i]);
-    WithFFIErrors([&]() { runner_.Init(std::move(graph)); });
+    WithFFIErrors([&]() {
+      appends_ = Appends(graph);
+      if (appends_.any()) {
+        Graph reserved = graph;
+        ReserveForAppends(&reserved);
+        appender_.Init(std::move(reserved));
+      }
+      runner_.Init(std::move(graph));
+    });
     graph_ = Graph();
     initialised_ = true;
   }
@@ -166,15 +216,64 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
                                            [keep = value](void*) mutable { keep = {}; });
   }
 
+  void EnsureInitialised() {
+    if (initialised_) return;
+    TVM_FFI_ICHECK(const_names_.empty())
+        << json::Printable(symbol_) << " has " << const_names_.size()
+        << " constants and was not initialised: "
+        << "call __init_" << json::Printable(symbol_) << " with them first";
+    Init({});
+  }
+
+  /*! \brief Whether a call passes the shapes of the results, not tensors to write these to. */
+  bool IsAppend(const ffi::PackedArgs& args) const {
+    const auto is_shape = [&args](size_t i) {
+      return args[static_cast<int>(i)].type_index() == ffi::TypeIndex::kTVMFFIShape;
+    };
+    const size_t size = args.size(), num_outputs = appends_.outputs.size();
+    if (!appends_.any() || size < num_inputs_ + num_outputs) return false;
+    for (size_t i = size - num_outputs; i < size; ++i) {
+      if (!is_shape(i)) return false;
+    }
+    return true;
+  }
+
+  /*!
+   * \brief Run the graph, and return its results. Where it appends to an input, the result is in
+   *        the memory of that, if possible.
+   */
+  ffi::Any Append(const ffi::PackedArgs& args) {
+    is_appending_ = true;
+    const auto num_outputs = appends_.outputs.size();
+    std::vector<ffi::Tensor> tensors;
+    for (int i = 0; tensors.size() < num_inputs_ && i < args.size(); ++i) {
+      if (auto tensor = args[i].try_cast<ffi::Tensor>()) tensors.push_back(*tensor);
+    }
+    TVM_FFI_ICHECK_EQ(tensors.size(), num_inputs_)
+        << json::Printable(symbol_) << " has " << num_inputs_ << " inputs";
+    for (size_t i = 0; i < num_outputs; ++i) {
+      const auto shape = args[static_cast<int>(args.size() - num_outputs + i)].cast<ffi::Shape>();
+      const auto& [dtype, axis, input] = appends_.outputs[i];
+      if (input < 0) {
+        tensors.push_back(NewTensor(shape, dtype, axis));
+      } else {
+        Reserve(axis, &tensors[input]);
+        tensors.push_back(Longer(tensors[input], shape, axis));
+      }
+    }
+    WithFFIErrors([&]() {
+      appender_.Run(tensors.size(), [&](size_t i) { return tensors[i].GetDLTensorPtr(); });
+    });
+    const ffi::Array<ffi::Tensor> results(tensors.begin() + num_inputs_, tensors.end());
+    return num_outputs == 1 ? ffi::Any(results[0]) : ffi::Any(results);
+  }
+
+  /*! \brief The runner of the latest calls. */
+  const GraphRunner* Runner() const { return is_appending_ ? &appender_ : &runner_; }
+  GraphRunner* Runner() { return is_appending_ ? &appender_ : &runner_; }
+
   /*! \brief Safe on any number of threads at once. */
   void Invoke(const ffi::PackedArgs& args) {
-    if (!initialised_) {
-      TVM_FFI_ICHECK(const_names_.empty())
-          << json::Printable(symbol_) << " has " << const_names_.size()
-          << " constants and was not initialised: "
-          << "call __init_" << json::Printable(symbol_) << " with them first";
-      Init({});
-    }
     // TVM passes symbols that are the size of no input in a shape.
     const int size = args.size();
     int shape = 0;
@@ -191,7 +290,12 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
   const std::vector<std::string> const_names_;
   /*! \brief The graph, until Init. */
   Graph graph_;
-  GraphRunner runner_;
+  const size_t num_inputs_;
+  Appends appends_;
+  /*! \brief Run the graph with dense tensors, and with tensors that have room for what it appends.
+   */
+  GraphRunner runner_, appender_;
+  std::atomic<bool> is_appending_{false};
   std::mutex init_mutex_;
   std::atomic<bool> initialised_{false};
 };

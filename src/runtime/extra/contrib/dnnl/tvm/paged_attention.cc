@@ -75,7 +75,6 @@ class Queries {
     output_ = DataOf<float>(output);
     log_sums_ = DataOf<float>(log_sums);
     threads_ = CurrentNumThreads();
-    workspace_.resize(threads_ * AttentionWorkspace(width_, shape_.value_width));
   }
 
   AttentionShape& shape() { return shape_; }
@@ -95,6 +94,8 @@ class Queries {
     data.result = output_ + first * heads_ * shape_.value_width;
     data.pages = pages;
     data.log_sums = log_sums_ + first * heads_;
+    const auto floats = static_cast<size_t>(AttentionWorkspace(shape_, threads_));
+    if (workspace_.size() < floats) workspace_.resize(floats);
     data.workspace = workspace_.data();
     data.threads = threads_;
     Attention(shape_, data);
