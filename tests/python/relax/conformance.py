@@ -28,6 +28,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 import tvm
 import tvm_dnnl
@@ -73,11 +74,22 @@ def _difference(results, wanted) -> str:
             return f"shape {got.shape} instead of {want.shape}"
         if got.dtype != want.dtype:
             return f"{got.dtype} instead of {want.dtype}"
-        # A quotient that is half a step may be rounded to either side.
-        step = (0, 1) if want.dtype in ("uint8", "int8") else (RTOL, ATOL)
-        if not np.allclose(got.astype("float64"), want.astype("float64"), *step, equal_nan=True):
+        tolerance = _tolerance(want.dtype)
+        if not np.allclose(
+            got.astype("float64"), want.astype("float64"), *tolerance, equal_nan=True
+        ):
             return "numbers"
     return ""
+
+
+def _tolerance(dtype) -> tuple[float, float]:
+    """Return the relative and the absolute tolerance of a type."""
+    if dtype in ("uint8", "int8"):
+        return 0, 1  # a quotient that is half a step may be rounded to either side
+    if dtype in ("float16", "bfloat16"):
+        # Sums and functions of several roundings to the type, in another order.
+        return 4 * float(ml_dtypes.finfo(dtype).eps), ATOL
+    return RTOL, ATOL
 
 
 def _judge(mod, model, inputs, wanted, partitions: bool) -> Outcome:
