@@ -42,7 +42,8 @@ def _context():
     started would hang.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tvm.relay.frontend", "dnnl_tests.graphs"])
+    relax = ["tvm.relax.frontend.onnx", "tvm_dnnl.dnnl"]
+    context.set_forkserver_preload(["tvm.relay.frontend", "dnnl_tests.graphs", *relax])
     return context
 
 

@@ -24,6 +24,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 14
+# Ops of the conformance cases of which importers want to know all inputs after the first, as models
+# that people export tell.
+PARAMETERS = (
+    *("BatchNormalization", "Clip", "CumSum", "Dropout", "GRU", "LSTM", "NonMaxSuppression"),
+    *("RNN", "Resize"),
+)
 
 
 def onnx_model(nodes, shapes, constants=(), outputs=("y",), opset=17):
@@ -168,16 +174,16 @@ def _values(folder, kind, infos):
     return values
 
 
-def conformance_case(folder, parameters=()):
+def conformance_case(folder):
     """Return a conformance case's model, its inputs by name, and its outputs.
 
     Integers after the first input, such as axes and shapes, become constants, and so does all after
-    the first input of ops that `parameters` names.
+    the first input of `PARAMETERS`.
     """
     model = onnx.load(str(folder / "model.onnx"))
     held = {tensor.name for tensor in model.graph.initializer}
     infos = [info for info in model.graph.input if info.name not in held]
-    inputs, has_parameters = {}, model.graph.node[0].op_type in parameters
+    inputs, has_parameters = {}, model.graph.node[0].op_type in PARAMETERS
     for number, (info, value) in enumerate(zip(infos, _values(folder, "input", infos))):
         if number and (value.dtype == "int64" or has_parameters):
             model.graph.initializer.append(numpy_helper.from_array(value, info.name))

@@ -76,6 +76,9 @@ def fold(model: onnx.ModelProto) -> None:
     set_pads(model.graph, _sizes(inferred))
     del model.graph.value_info[:]
     model.graph.value_info.extend(inferred.value_info)
+    for output, known in zip(model.graph.output, inferred.output):
+        if not output.type.WhichOneof("value") and known.type.HasField("tensor_type"):
+            output.type.tensor_type.elem_type = known.type.tensor_type.elem_type
 
 
 def _inline_functions(model) -> None:

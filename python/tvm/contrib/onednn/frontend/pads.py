@@ -31,7 +31,8 @@ def set_pads(graph: onnx.GraphProto, shapes: Mapping[str, list[int | None]]) -> 
     """Replace `auto_pad` of convolutions and pools with `pads` where these are known, in place.
 
     TVM's importers cannot compute them for open sizes, where they depend on the stride only, and
-    TVM 0.27 computes those of `SAME_LOWER` of a MaxPool incorrectly.
+    TVM 0.27 computes those of `SAME_LOWER` of a MaxPool incorrectly. It ignores the `output_shape`
+    of a ConvTranspose, which is replaced, too.
 
     Parameters
     ----------
@@ -45,14 +46,19 @@ def set_pads(graph: onnx.GraphProto, shapes: Mapping[str, list[int | None]]) -> 
     for node in graph.node:
         attrs = {each.name: get_attribute_value(each) for each in node.attribute}
         mode = attrs.get("auto_pad", b"NOTSET").decode()
-        if node.op_type not in _OPS or mode == "NOTSET" or node.domain not in ("", "ai.onnx"):
+        is_standard = node.domain in ("", "ai.onnx")
+        if is_standard and node.op_type == "ConvTranspose" and "output_shape" in attrs:
+            new = _transposed_pads(node, attrs, mode, shapes)
+        elif is_standard and node.op_type in _OPS and mode != "NOTSET":
+            new = {"pads": _pads(node, attrs, mode, shapes)} if not attrs.get("ceil_mode") else {}
+        else:
             continue
-        pads = _pads(node, attrs, mode, shapes) if not attrs.get("ceil_mode") else None
-        if pads is None:
+        if not new or None in new.values():
             continue
-        kept = [each for each in node.attribute if each.name not in ("auto_pad", "pads")]
+        replaced = {"auto_pad", "output_shape", *new}
+        kept = [each for each in node.attribute if each.name not in replaced]
         del node.attribute[:]
-        node.attribute.extend([*kept, make_attribute("pads", pads)])
+        node.attribute.extend([*kept, *(make_attribute(*each) for each in new.items())])
 
 
 def _pads(node, attrs, mode, shapes) -> list[int] | None:
@@ -64,6 +70,28 @@ def _pads(node, attrs, mode, shapes) -> list[int] | None:
     if mode == "VALID":
         return [0] * (2 * rank)
     return same_pads(mode, attrs, kernel, (shapes.get(node.input[0]) or [None] * (rank + 2))[2:])
+
+
+def _transposed_pads(node, attrs, mode, shapes) -> dict[str, list[int]] | None:
+    """Return the attributes with which a ConvTranspose has its `output_shape`."""
+    weight = shapes.get(node.input[1]) or []
+    kernel = attrs.get("kernel_shape") or weight[2:]
+    sizes = (shapes.get(node.input[0]) or [])[2:]
+    if not kernel or len(sizes) != len(kernel) or None in (*kernel, *sizes):
+        return None
+    rank = len(kernel)
+    strides, dilations = (attrs.get(name, [1] * rank) for name in ("strides", "dilations"))
+    more = list(attrs.get("output_padding", [0] * rank))
+    begin, end = [], []
+    for axis, wanted in enumerate(attrs["output_shape"][-rank:]):
+        window = (kernel[axis] - 1) * dilations[axis] + 1
+        total = strides[axis] * (sizes[axis] - 1) + more[axis] + window - wanted
+        # A result that is larger than all windows has zeros at its end.
+        more[axis] += max(-total, 0)
+        total = max(total, 0)
+        begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
+        end.append(total - begin[-1])
+    return {"pads": [*begin, *end], "output_padding": more}
 
 
 def same_pads(

@@ -39,4 +39,19 @@ class Slice(onnx_frontend.Slice):
         return cls._impl_v13(bb, inputs, attr, params)
 
 
-REPLACEMENTS = {"Slice": Slice}
+class PRelu(onnx_frontend.PRelu):
+    """Convert PRelu; before opset 7, a vector is a slope for each channel."""
+
+    @classmethod
+    def _impl_v1(cls, bb, inputs, attr, params):
+        x, slope = inputs[:2]
+        if slope.ty.ndim == 1 and x.ty.ndim > 2:
+            slope = bb.emit(relax.op.reshape(slope, [-1] + [1] * (x.ty.ndim - 2)))
+        return super()._impl_v1(bb, [x, slope], attr, params)
+
+    @classmethod
+    def _impl_v7(cls, bb, inputs, attr, params):
+        return super()._impl_v1(bb, inputs, attr, params)
+
+
+REPLACEMENTS = {"PRelu": PRelu, "Slice": Slice}

@@ -37,6 +37,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from ..reading import Analyzer, is_constant, value_of
 from .branches import BranchImporter
 from .shape_values import ShapeValue, evaluate
+from .types import check_types
 
 # The inputs that converters of TVM accept as a shape, by op.
 _SHAPES = {"ConstantOfShape": [0], "Expand": [1], "Slice": [1, 2, 3, 4], "Tile": [1]}
@@ -62,6 +63,7 @@ def _imported(model) -> tvm.IRModule:
                 f"ONNX {node.op_type}, node {node.name or node.output[0]}: the number of "
                 "iterations is not constant or too large; fix the shapes of the inputs"
             )
+    check_types(model.graph)
     # TVM prints the operator that it fails for, also if the second way is without an error.
     with contextlib.redirect_stdout(io.StringIO()):
         try:

@@ -28,14 +28,19 @@ from tvm.relax.frontend.onnx import onnx_frontend
 _FAMILIES = (
     "attention",
     "clip",
+    "detection",
+    "elementwise",
     "group_query_attention",
+    "limited",
     "old_opsets",
     "quantized",
     "quantized_contrib",
     "quantized_matmul",
     "recurrent",
+    "resize",
     "rotary",
     "sequences",
+    "training",
     "transformer",
 )
 

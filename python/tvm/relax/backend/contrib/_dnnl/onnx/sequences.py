@@ -14,12 +14,13 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""The converter of ReverseSequence."""
+"""The converters of ReverseSequence and SequenceInsert."""
 
 from __future__ import annotations
 
 import numpy as np
 from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
 from tvm.relax.frontend.onnx.onnx_frontend import OnnxOpConverter
 
 from ..reading import is_constant, sizes, value_of
@@ -55,4 +56,17 @@ def _order(size: int, length: int) -> np.ndarray:
     return np.concatenate([np.arange(length)[::-1], np.arange(length, size)])
 
 
+class SequenceInsert(onnx_frontend.SequenceInsert):
+    """Convert SequenceInsert; TVM counts negative positions from one behind the end."""
+
+    @classmethod
+    def _impl_v11(cls, bb, inputs, attr, params):
+        position = inputs[2]
+        if position is not None and is_constant(position) and value_of(position) < 0:
+            inputs = onnx_frontend.onnx_input(inputs)
+            inputs[2] = relax.const(int(value_of(position)) + len(inputs[0]), "int64")
+        return super()._impl_v11(bb, inputs, attr, params)
+
+
 CONVERTERS = {"ReverseSequence": ReverseSequence}
+REPLACEMENTS = {"SequenceInsert": SequenceInsert}

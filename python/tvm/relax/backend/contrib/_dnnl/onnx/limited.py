@@ -1,0 +1,102 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Converters of ops of which TVM compiles some types, sizes or constant shapes only."""
+
+from __future__ import annotations
+
+import numpy as np
+from tvm import relax
+from tvm.relax.frontend.onnx import onnx_frontend
+
+from ..reading import is_constant, value_of
+from .quantized_node import QuantizedNode
+
+#: By type: one that has all of its values, and that TVM sorts.
+_SORTED = {"int16": "int32", "uint16": "int32", "uint32": "int64"}
+
+
+class TopK(onnx_frontend.TopK):
+    """Convert TopK of types that TVM does not sort."""
+
+    @classmethod
+    def _impl_v11(cls, bb, inputs, attr, params):
+        node, dtype = QuantizedNode("TopK", bb, attr), str(inputs[0].ty.dtype)
+        node.require(dtype != "uint64", "data of the type uint64 is not supported")
+        if dtype not in _SORTED:
+            return super()._impl_v11(bb, inputs, attr, params)
+        given = onnx_frontend.onnx_input([node.cast(inputs[0], _SORTED[dtype]), *inputs[1:]])
+        values = bb.emit(super()._impl_v11(bb, given, attr, params))
+        return relax.Tuple([node.cast(bb.emit(values[0]), dtype), bb.emit(values[1])])
+
+
+def _of_booleans(name: str) -> type:
+    """Return the converter of a reduction that TVM does not compile for booleans."""
+    own = getattr(onnx_frontend, name)
+
+    def convert(method):
+        def converted(cls, bb, inputs, attr, params):
+            if str(inputs[0].ty.dtype) != "bool":
+                return getattr(own, method)(bb, inputs, attr, params)
+            given = onnx_frontend.onnx_input(inputs)
+            given[0] = bb.emit(relax.op.astype(inputs[0], "uint8"))
+            result = bb.emit(getattr(own, method)(bb, given, attr, params))
+            return relax.op.astype(result, "bool")
+
+        return classmethod(converted)
+
+    methods = {each: convert(each) for each in ("_impl_v11", "_impl_v18")}
+    return type(name, (own,), methods)
+
+
+class Split(onnx_frontend.Split):
+    """Convert Split into parts of which some are empty."""
+
+    @classmethod
+    def _impl_v13(cls, bb, inputs, attr, params):
+        lengths = inputs[1]
+        if lengths is None or not is_constant(lengths) or value_of(lengths).all():
+            return super()._impl_v13(bb, inputs, attr, params)
+        parts, begin = [], 0
+        for length in value_of(lengths).tolist():
+            bounds = [attr.get("axis", 0)], [begin], [begin + length]
+            parts.append(bb.emit(relax.op.strided_slice(inputs[0], *bounds)))
+            begin += length
+        return relax.Tuple(parts)
+
+
+class ConstantOfShape(onnx_frontend.ConstantOfShape):
+    """Convert ConstantOfShape of a shape that is computed when the model runs."""
+
+    @classmethod
+    def _impl_v9(cls, bb, inputs, attr, params):
+        shape = onnx_frontend.get_constant(inputs[0], params)
+        length = None if is_constant(shape) else onnx_frontend._get_known_tensor_length(shape)
+        if length is None or isinstance(shape, relax.ShapeExpr):
+            return super()._impl_v9(bb, inputs, attr, params)
+        value = np.float32(0)
+        if "value" in attr:
+            value = onnx_frontend.get_numpy(attr["value"]).reshape(())
+        sizes = onnx_frontend._tensor_to_shape_expr(bb, shape, length, "size")
+        return relax.op.broadcast_to(relax.const(value), sizes)
+
+
+REPLACEMENTS = {
+    "ConstantOfShape": ConstantOfShape,
+    **{name: _of_booleans(name) for name in ("ReduceMax", "ReduceMin")},
+    "Split": Split,
+    "TopK": TopK,
+}

@@ -1,0 +1,45 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Modules of TVM that keep the global functions of a prefix."""
+
+import sys
+
+import tvm
+
+
+def test_functions_that_were_added_since_are_found():
+    """TVM's names are listed once, and again after some were added."""
+    wanted = {}
+    for name in ("first", "second"):
+        tvm.register_func(f"dnnl_test_names.{name}", lambda name=name: name)
+        wanted[name] = name
+        # pylint: disable-next=protected-access
+        tvm._ffi._init_api("dnnl_test_names", __name__)
+        functions = vars(sys.modules[__name__])
+        assert {each: functions[each]() for each in wanted} == wanted
+
+
+def test_all_functions_of_a_prefix_are_found():
+    from tvm.relay.op import _make  # pylint: disable=import-outside-toplevel
+
+    prefix = "relay.op._make."
+    names = [
+        name.removeprefix(prefix)
+        for name in tvm._ffi.registry.list_global_func_names()
+        if name.startswith(prefix)
+    ]
+    assert names and {name for name in names if "." not in name} <= set(vars(_make))
