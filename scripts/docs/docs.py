@@ -12,7 +12,7 @@ from scripts.errors import SetupError
 from scripts.layout import Layout
 from scripts.setup.environment import prepare
 from scripts.setup.variables import variables
-from scripts.test.test import run_command
+from scripts.test.test import run_command, sharing
 
 # The pictures of the pages are drawn while these are built; this command's block comes before.
 # Every warning is an error, such as one about a link to a page or a title that is not there.
@@ -54,17 +54,11 @@ def main(args):
         words = [layout.python, "-m", "scripts.docs.picture", source / "_static" / "report.png"]
         return run_command(runner, words, environ, layout.root)
     if not args.pages:
-        words = [
-            layout.python,
-            "-m",
-            "pytest",
-            "-p",
-            "scripts.docs.blocks",
-            "README.md",
-            "docs",
-            *TESTS,
-        ]
-        failed = run_command(runner, words, environ, layout.root)
+        # A page is a file, whose blocks one process runs.
+        shared, threads = sharing(TESTS)
+        words = [layout.python, "-m", "pytest", *shared, "-p", "scripts.docs.blocks"]
+        words += ["README.md", "docs", *TESTS]
+        failed = run_command(runner, words, {**threads, **environ}, layout.root)
     if args.blocks:
         return failed
     failed = build_tutorial(runner, layout, environ) or failed

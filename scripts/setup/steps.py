@@ -174,7 +174,9 @@ class Packages(Step):
     def run(self):
         stale = self._stale()
         command = [self.layout.python, "-m", "pip", "install", "--disable-pip-version-check"]
-        command += ["--no-input", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+        # Most modules are never imported; Python compiles one when it is.
+        command += ["--no-input", "--no-deps", "--no-compile"]
+        command += ["--only-binary=:all:", "--require-hashes"]
         for group, _ in stale:
             command += ["-r", self._file(group)]
         busy = VirtualEnvironment(self.runner, self.layout).busy()

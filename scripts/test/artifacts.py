@@ -250,7 +250,12 @@ def gate(campaign, failures, count):
     with campaign.console.step(f"{count} damaged artifacts, {len(paths)} that failed once"):
         campaign.replay_failures(paths)
         campaign.run(GATE_SEED, count, None, GATE_PROCESSES)
-    return campaign.report()
+    code = campaign.report()
+    read, fixed = campaign.workers[-1].corpus, len(corpus.read_fixed(campaign.layout))
+    if read != fixed:
+        print(f"FAILED: {fixed - read} of {fixed} graphs cannot be read")
+        code = 1
+    return code
 
 
 def _first_line(path):

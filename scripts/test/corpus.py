@@ -8,6 +8,7 @@ Each is in a file of its own in build/corpus, without what differs from run to r
 
 import hashlib
 import json
+import re
 import shutil
 import sys
 
@@ -28,8 +29,10 @@ def keep(symbol, text):
     """Write a graph, unless it is there."""
     if len(text) > MOST_BYTES:
         return
-    # On a line, as the fixed graphs are: it has the same name there.
-    text = json.dumps(json.loads(text.replace(symbol, "main")), separators=(",", ":"))
+    # The symbol is a name, or a part of one: a test's `f` is not that of float32. On a line, as the
+    # fixed graphs are: it has the same name there.
+    text = re.sub(rf'(?<=["_]){re.escape(symbol)}(?=["_])', "main", text)
+    text = json.dumps(json.loads(text), separators=(",", ":"))
     path = Layout().corpus / f"{name_of(text)}.json"
     if not path.exists():
         write_atomically(path, text, parents=True)

@@ -79,7 +79,8 @@ def run_plugin_tests(args, words):
     layout = PluginLayout()
     runner = prepare(args, layout)
     shared, threads = sharing(words)
-    command = [layout.python, "-m", "pytest", *shared, *words]
+    # The process that only shares the tests out receives their warnings, of classes of the plug-in.
+    command = [layout.python, "-m", "pytest", "-p", layout.module, *shared, *words]
     return run_command(runner, command, {**threads, **variables(layout)}, layout.root)
 
 

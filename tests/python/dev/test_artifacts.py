@@ -66,6 +66,17 @@ def test_the_fixed_graphs_have_each_op():
     assert len(ops) > 90 and ops - fused - {feature[0] for feature in seen} == set()
 
 
+def test_a_symbol_is_replaced_in_names_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "Layout", lambda: Layout(tmp_path))
+    text = '{"symbol": "f", "nodes": [{"name": "dnnl_f_const_0", "attrs": {"dtype": ["float32"]}}]}'
+    corpus.keep("f", text)
+    (path,) = Layout(tmp_path).corpus.iterdir()
+    assert json.loads(path.read_text("utf-8")) == {
+        "symbol": "main",
+        "nodes": [{"name": "dnnl_main_const_0", "attrs": {"dtype": ["float32"]}}],
+    }
+
+
 def graph(op, **attrs):
     nodes = [
         {"op": "input", "name": "x", "attrs": {"dtype": [["float32"]], "shape": [[[2]]]}},

@@ -14,6 +14,9 @@ from scripts.console import Console
 from scripts.layout import ROOT
 from scripts.setup.clean import clean
 
+# Seconds; on a busy machine, some of these are the start of a process.
+PATIENCE = 100
+
 
 def started(body, *words):
     """Start a Python process with the modules of set-up at hand; its streams are pipes."""
@@ -34,7 +37,7 @@ def locked(lock):
     process = started(holds, lock)
     process.stdout.readline()
     yield process
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
 
@@ -48,7 +51,7 @@ def test_a_second_set_up_waits_for_the_first(tmp_path):
         assert f"waiting for another set-up of this checkout (process {first.pid} [" in line
         time.sleep(0.1)
         assert second.poll() is None
-    out, err = second.communicate(timeout=20)
+    out, err = second.communicate(timeout=PATIENCE)
     assert (out, second.returncode, err) == ("inside\n", 0, "")
 
 
@@ -59,7 +62,7 @@ def test_what_waits_says_for_how_long(tmp_path):
             "Console.interval = 0.1\nwith exclusive(Path(sys.argv[2]), Console()): pass", lock
         )
         lines = [second.stderr.readline() for _ in range(4)]
-    _, err = second.communicate(timeout=20)
+    _, err = second.communicate(timeout=PATIENCE)
     assert lines[0].startswith("waiting for another set-up") and lines[1] == "waiting ...\n"
     for line in lines[2:]:
         assert re.fullmatch(r"waiting +\d+\.\d s\n", line)
@@ -83,7 +86,7 @@ def test_a_process_does_not_wait_for_itself(layout):
         "    environment.prepare(options, layout)\n",
         layout.root,
     )
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, "waiting" in err) == (0, False) and not layout.venv.exists()
 
 
@@ -123,8 +126,8 @@ def test_nothing_is_replaced_while_a_process_runs_in_it(layout):
     killed.wait()
     waiting = set_up()
     assert (folder / "model").is_file() and waiting.poll() is None
-    assert user.communicate("go on\n", timeout=20)[0] == "runs"
-    assert waiting.wait(20) == 0 and not folder.exists()
+    assert user.communicate("go on\n", timeout=PATIENCE)[0] == "runs"
+    assert waiting.wait(PATIENCE) == 0 and not folder.exists()
 
 
 def test_who_shares_says_what_it_waits_for(tmp_path):
@@ -133,7 +136,7 @@ def test_who_shares_says_what_it_waits_for(tmp_path):
         second = started("share(Path(sys.argv[2]), Console())", lock)
         said = f"waiting for a set-up that replaces this environment (process {first.pid} ["
         assert second.stderr.readline().startswith(said)
-    second.communicate(timeout=20)
+    second.communicate(timeout=PATIENCE)
     assert second.returncode == 0
 
 
@@ -158,7 +161,7 @@ def test_what_a_killed_set_up_has_started_ends_before_the_next_one(tmp_path):
         late,
     )
     # It names who runs, not who was killed.
-    out, err = second.communicate(timeout=20)
+    out, err = second.communicate(timeout=PATIENCE)
     assert out == "True\n" and "[sh -c echo begun" in err and str(killed.pid) not in err
 
 
@@ -174,7 +177,7 @@ def test_a_command_in_an_environment_that_it_would_replace_is_an_error(tmp_path)
         lock,
         ROOT,
     )
-    _, err = outer.communicate(timeout=20)
+    _, err = outer.communicate(timeout=PATIENCE)
     assert "this command would replace the environment that it was started in" in err
 
 
@@ -198,7 +201,7 @@ def test_a_process_whose_parent_has_ended_does_not_wait_for_itself(tmp_path):
         ROOT,
         lock,
     )
-    _, err = outer.communicate(timeout=20)
+    _, err = outer.communicate(timeout=PATIENCE)
     assert "this command would replace the environment that it was started in" in err
 
 
@@ -215,7 +218,7 @@ def test_who_compiles_does_not_wait_for_a_set_up_that_waits_for_it(layout):
             layout.root,
         )
         try:
-            assert "compiled" in process.communicate(timeout=20)[0]
+            assert "compiled" in process.communicate(timeout=PATIENCE)[0]
         finally:
             process.kill()
 
