@@ -36,6 +36,7 @@ _FAMILIES = (
     "recurrent",
     "rotary",
     "sequences",
+    "squeeze",
     "transformer",
 )
 
