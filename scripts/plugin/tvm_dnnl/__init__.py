@@ -173,7 +173,7 @@ if _LIBRARY is None:
         autoload()
     else:
         sys.modules["tvm_ffi"].register_global_func(_CODEGEN, _compile_partitions)
-        for _name in ("export", "cache", "compiled_model", "lazy_imports"):
+        for _name in ("progress", "export", "cache", "compiled_model", "lazy_imports"):
             _import_alone(_name)
 
 
@@ -184,9 +184,10 @@ def __getattr__(name):
     """
     if name.startswith("__") and name != "__all__":
         raise AttributeError(name)
-    api = importlib.import_module("._dnnl.loaded", package=__name__)
-    if name in api.__all__:
-        return getattr(api, name)
+    for module in ("loaded", "cached"):
+        api = importlib.import_module(f"._dnnl.{module}", package=__name__)
+        if name in api.__all__:
+            return getattr(api, name)
     importlib.import_module(".part_import", __name__).import_tvm()
     if not _is_runtime_only():
         from .fast_import import uncollected

@@ -185,6 +185,35 @@ def test_a_squeeze_of_an_open_size_is_checked():
         run(mod, rand(3, 2))
 
 
+def test_a_range_of_open_sizes_has_a_known_length():
+    """Such as the positions of tokens that follow a cache."""
+    nodes = [
+        "old = Shape(past)",
+        "new = Shape(x)",
+        "start = Gather(old, zero)",
+        "count = Gather(new, zero)",
+        "end = Add(start, count)",
+        "indices = Range(start, end, one)",
+        "numbers = Cast<to=1>(indices)",
+        "column = Unsqueeze(numbers, last)",
+        "size = Slice(new, first, last)",
+        "target = Concat<axis=0>(size, rest)",
+        "rows = Reshape(x, target)",  # for which TVM's importer fails
+        "y = Add(rows, column)",
+    ]
+    scalars = {"zero": np.array(0), "one": np.array(1)}
+    constants = {**scalars, "first": np.array([0]), "last": ONE, "rest": np.array([-1])}
+    proto = model(nodes, {"past": ["m", 2], "x": ["n", 2]}, constants)
+    check(proto, [rand(3, 2), rand(4, 2)], [rand(0, 2), rand(1, 2)])
+    assert "match_cast" not in tvm_dnnl.from_onnx(proto).script()
+
+
+def test_an_input_without_a_shape():
+    proto = model(["y = Relu(x)"], {"x": [2]})
+    proto.graph.input[0].type.tensor_type.ClearField("shape")
+    assert tvm_dnnl.from_onnx(proto)["main"].params[0].ty.ndim == -1
+
+
 def test_a_shape_as_output_is_a_tensor():
     proto = model(["y = Shape(x)"], {"x": ["n", 3]})
     check(proto, [rand(2, 3)], [rand(5, 3)])

@@ -36,7 +36,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..reading import Analyzer, is_constant, value_of
 from .branches import BranchImporter
-from .shape_values import ShapeValue, evaluate
+from .shape_values import ShapeValue, evaluate, range_of
 from .types import check_types
 
 # The inputs that converters of TVM accept as a shape, by op.
@@ -64,11 +64,15 @@ def _imported(model) -> tvm.IRModule:
                 "iterations is not constant or too large; fix the shapes of the inputs"
             )
     check_types(model.graph)
+    # TVM 0.26 would import an input without a shape as a scalar.
+    unknown = {
+        each.name: None for each in model.graph.input if not each.type.tensor_type.HasField("shape")
+    }
     # TVM prints the operator that it fails for, also if the second way is without an error.
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             # Not `onnx_frontend.from_onnx`: it serializes all weights, to check the model.
-            mod = onnx_frontend.ONNXGraphImporter({}, "float32").from_onnx(model.graph, opset)
+            mod = onnx_frontend.ONNXGraphImporter(unknown, "float32").from_onnx(model.graph, opset)
             has_branches = any(node.op_type == "If" for node in model.graph.node)
             if not has_branches and _is_complete(mod["main"]):
                 return mod
@@ -79,7 +83,7 @@ def _imported(model) -> tvm.IRModule:
         # Each import but the last finds two names to be one.
         for _ in (*_dimensions(model.graph), None):
             try:
-                return OpenShapeImporter({}, "float32").from_onnx(model.graph, opset)
+                return OpenShapeImporter(unknown, "float32").from_onnx(model.graph, opset)
             except _EqualSizes as error:
                 for dim in _dimensions(model.graph):
                     if dim.dim_param == error.args[0]:
@@ -157,6 +161,10 @@ class OpenShapeImporter(BranchImporter):
             return self._shape_of(inputs[0], attrs)
         if any(isinstance(each, ShapeValue) for each in inputs):
             result = evaluate(op_name, list(inputs), attrs)
+            if result is not None:
+                return result
+        if op_name == "Range":
+            result = range_of(self.bb, *inputs)
             if result is not None:
                 return result
         shape = inputs[1] if op_name == "Reshape" else None

@@ -85,6 +85,10 @@ class QuantizedNode:
             The axis of several scales. None where the op defines a single scale.
         """
         self.check_eight_bits(name, x)
+        if x.ty.ndim == 0:  # has no axis, which TVM 0.26 requires
+            vector = self._emit(relax.op.reshape(x, (1,)))
+            vector = self.dequantize(name, vector, scale, zero_point, axis)
+            return self._emit(relax.op.reshape(vector, ()))
         scale, zero_point = self._parameters(name, scale, zero_point, axis)
         rank = max(scale.ty.ndim, zero_point.ty.ndim)
         if rank <= 1:
@@ -99,6 +103,10 @@ class QuantizedNode:
         """Return `round(x / scale) + zero_point` in int8 or uint8; see `dequantize`."""
         supported = dtype in EIGHT_BITS
         self.require(supported, f"a result of type {dtype}; int8 and uint8 are supported")
+        if x.ty.ndim == 0:
+            vector = self._emit(relax.op.reshape(x, (1,)))
+            vector = self.quantize(vector, scale, zero_point, dtype, axis)
+            return self._emit(relax.op.reshape(vector, ()))
         scale, zero_point = self._parameters("the result", scale, zero_point, axis)
         rank = max(scale.ty.ndim, zero_point.ty.ndim)
         if rank <= 1:

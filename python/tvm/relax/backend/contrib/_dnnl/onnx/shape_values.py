@@ -109,6 +109,28 @@ def evaluate(op: str, inputs: list, attrs: dict) -> ShapeValue | relax.Expr | No
     return relax.const(result.elements.astype(dtype), dtype) if result.is_constant else result
 
 
+def range_of(builder: relax.BlockBuilder, start, limit, step) -> relax.Expr | None:
+    """Return a Range with a step of one whose length is known; None for another.
+
+    TVM 0.26 imports constant ranges only, and 0.27 those of a length that it does not know.
+    """
+    values = [_operand(each) for each in (start, limit, step)]
+    if any(
+        value is None or "int" not in value.dtype or value.elements.size != 1 for value in values
+    ):
+        return None
+    first, end, by = (value.elements.item() for value in values)
+    length = _simplified(end - first)
+    if not isinstance(by, int) or by != 1 or _is_negative(length) is not False:
+        return None
+    dtype = values[0].dtype
+    positions = builder.normalize(relax.op.arange(0, _expression(length), 1, dtype))
+    if isinstance(first, int) and first == 0:
+        return positions
+    offset = ShapeValue(_array([first]).reshape(()), dtype).tensor(builder)
+    return builder.normalize(relax.op.add(positions, offset))
+
+
 def _operand(value) -> ShapeValue | None:
     if isinstance(value, ShapeValue):
         return value
