@@ -122,6 +122,27 @@ def test_loaded_constants_are_in_memory_once(tmp_path, apart):
     assert float(in_new_process("growth", small, large)) < 1.2 * megabytes
 
 
+def mapped_by_rows(path):
+    """Load a library and read some rows of its table; print the megabytes of files this maps."""
+    main = relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())["main"]
+    before = resident_megabytes("RssFile")
+    for count in (3, 4):
+        main(tvm.runtime.tensor(np.arange(count, dtype="int32")))
+    print(resident_megabytes("RssFile") - before)
+
+
+def test_a_table_of_rows_stays_in_the_file(tmp_path):
+    """Only the pages of rows that are read come into memory, such as those of an embedding."""
+    table = relax.const(np.random.default_rng(0).standard_normal((1 << 15, 512), "float32"))
+
+    def build(builder, ids):
+        rows = builder.emit(op.take(table, ids, axis=0))
+        return builder.emit(op.matmul(rows, const(512, 64)))
+
+    path = exported(module(build, var("ids", "n", dtype="int32")), tmp_path / "table.so")
+    assert float(in_new_process("mapped_by_rows", path)) < 32
+
+
 def test_a_loaded_library_gives_right_numbers_and_its_constants(tmp_path):
     layers = weights(3)
     mod = convolutions(layers, apart=True)

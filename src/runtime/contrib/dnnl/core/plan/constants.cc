@@ -358,7 +358,11 @@ void PlanBuilder::FinishConstants() {
       buffer.data.reset();
       continue;
     }
-    if (owns_constants_ && !buffer.is_shared) Share(&buffer);
+    if (owns_constants_ && !buffer.is_shared) {
+      Share(&buffer);
+      // A library's file was mapped around each word that this has read.
+      ReleaseOriginal(buffer.data.get(), buffer.bytes);
+    }
     Count(buffer, plan_.get());
   }
 }
