@@ -191,7 +191,8 @@ def test_dry_run_of_test_names_pytest_and_its_arguments(fresh, capsys):
     printed = capsys.readouterr().out
     assert f"-m pytest -n {workers} --dist loadfile " in printed
     assert " -k conv2d tests\n" in printed
-    # The plug-in's tests, in its own environment.
+    # The plug-in's tests, in its own environment, whose warnings reach the process that shares out.
+    assert f"-m pytest -p tvm_dnnl -n {workers} --dist loadfile " in printed
     assert printed.endswith(" -k conv2d tests/python/relax\n")
     assert cli.main(["test", "--dry-run", "tests/x.py::test_y"]) == 0
     printed = capsys.readouterr().out

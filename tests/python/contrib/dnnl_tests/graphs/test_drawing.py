@@ -16,6 +16,8 @@
 # under the License.
 """Random graphs on oneDNN and on TVM without it, and the generator that draws them."""
 
+import itertools
+
 import pytest
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.table import TABLE
@@ -80,7 +82,7 @@ def test_every_row_of_the_policy_is_drawn_and_offloaded(name):
 
 
 def test_every_row_can_be_drawn():
-    rare = [name for name, row in ROWS.items() if len(list(singles(row))) < 6]
+    rare = [name for name, row in ROWS.items() if len(list(itertools.islice(singles(row), 6))) < 6]
     assert not rare, f"rarely or never a legal graph: {rare}"
 
 
