@@ -309,20 +309,29 @@ def _gelu(name, convert, inputs, attrs, params):
 
 def _resize(name, convert, inputs, attrs, params):
     """Refuse what TVM computes from the quotient of both sizes, or without antialiasing."""
-    mode = attrs.get("mode", b"nearest")
+
+    def text(key, default):
+        value = attrs.get(key, default)
+        return value.decode() if isinstance(value, bytes) else value
+
+    mode, position = text("mode", "nearest"), text("coordinate_transformation_mode", "half_pixel")
     if attrs.get("antialias", 0):
         _refuse(name, attrs, "antialias")
-    scales = inputs[2] if len(inputs) > 2 else None
-    shape = infer_shape(inputs[0])
-    is_aligned = attrs.get("coordinate_transformation_mode") in (b"align_corners", "align_corners")
-    if mode not in (b"linear", "linear") or is_aligned or not isinstance(scales, _expr.Constant):
+    if mode == "nearest":
+        if (position, text("nearest_mode", "")) == ("asymmetric", "round_prefer_ceil"):
+            _refuse(name, attrs, "nearest_mode=round_prefer_ceil with asymmetric positions")
         return convert(inputs, attrs, params)
-    factors = scales.data.numpy().tolist()
-    if len(factors) == len(shape) and any(
-        isinstance(size, int) and size * factor != math.floor(size * factor)
-        for size, factor in zip(shape, factors)
+    scales, sizes = inputs[2] if len(inputs) > 2 else None, infer_shape(inputs[0])
+    factors = scales.data.numpy().tolist() if isinstance(scales, _expr.Constant) else []
+    products = [each * by for each, by in zip(sizes, factors) if isinstance(each, int)]
+    if position == "align_corners" and any(
+        1 <= each < 2 <= size for each, size in zip(products, sizes)
     ):
+        _refuse(name, attrs, "align_corners of a single row or column")
+    if position != "align_corners" and any(each != math.floor(each) for each in products):
         _refuse(name, attrs, "scales with which a size is no whole number")
+    if position == "half_pixel_symmetric":
+        attrs = {**attrs, "coordinate_transformation_mode": b"half_pixel"}
     return convert(inputs, attrs, params)
 
 
