@@ -31,6 +31,7 @@ from tvm.error import OpAttributeUnImplemented
 
 from .. import expr as _expr
 from .. import op as _op
+from ..qnn import op as _qnn
 from .common import infer_shape, infer_type
 from .onnx_recurrent import (
     clipped,
@@ -350,6 +351,24 @@ def _upsample(name, convert, inputs, attrs, params):
     return convert(inputs, attrs, params)
 
 
+def _q_linear(name, convert, inputs, attrs, params):
+    """Quantize the result, and give the bias its scale, which the wheel's converters leave out."""
+    # The wheel adds an int32 bias to float32.
+    result = convert(type(inputs)(inputs[:8]), dict(attrs), params)
+    dtype = infer_type(inputs[7]).checked_type.dtype
+    if infer_type(result).checked_type.dtype == dtype:
+        return result if len(inputs) == 8 else convert(inputs, attrs, params)
+
+    def scalar(value, kind):
+        return _op.cast(_op.squeeze(value) if infer_shape(value) else value, kind)
+
+    if len(inputs) > 8:
+        scale = scalar(inputs[1], "float32") * scalar(inputs[4], "float32")
+        result = _op.nn.bias_add(result, _op.cast(inputs[8], "float32") * scale)
+    scale, zero_point = scalar(inputs[6], "float32"), scalar(inputs[7], "int32")
+    return _qnn.quantize(result, scale, zero_point, out_dtype=dtype)
+
+
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 _REPAIRS = {
     **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduce),
@@ -357,6 +376,8 @@ _REPAIRS = {
     "Cast": _cast,
     "DFT": _dft,
     "Gelu": _gelu,
+    "QLinearConv": _q_linear,
+    "QLinearMatMul": _q_linear,
     "Resize": _resize,
     "Upsample": _upsample,
     "ConvTranspose": _conv_transpose,

@@ -250,3 +250,25 @@ def test_nodes_that_are_refused(op, why, constants, opset, attrs):
         constants = {name: np.ones(2, "float32") for name in ("scale", "bias", "mean", "var")}
     with pytest.raises(tvm.error.OpAttributeUnImplemented, match=f"{op}, node the node: {why}"):
         relay.frontend.from_onnx(model(op, x, constants, opset=opset, **attrs), freeze_params=True)
+
+
+@pytest.mark.parametrize("has_bias", [False, True], ids=["plain", "bias"])
+def test_scale_of_the_result_of_a_quantized_convolution(has_bias):
+    random = np.random.default_rng(1)
+    x = {"x": random.integers(0, 256, (1, 3, 6, 6), dtype="uint8")}
+    constants = dict(
+        x_scale=np.float32(0.02),
+        x_zero=np.uint8(128),
+        w=random.integers(-127, 128, (4, 3, 3, 3), dtype="int8"),
+        w_scale=np.float32(0.01),
+        w_zero=np.int8(0),
+        y_scale=np.float32(0.05),
+        y_zero=np.uint8(100),
+    )
+    if has_bias:
+        constants["bias"] = random.integers(-2000, 2000, 4, dtype="int32")
+    proto = model("QLinearConv", x, constants)
+    (expected,) = reference.ReferenceEvaluator(proto).run(None, x)
+    (got,) = run(proto, x)
+    assert got.dtype == "uint8" and np.abs(got.astype(int) - expected).max() <= 1
+    assert len(np.unique(expected)) > 20
