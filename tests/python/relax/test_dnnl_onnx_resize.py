@@ -93,3 +93,10 @@ def test_align_corners_of_one_row():
     operands = {"x": normal(1, 1, 2, 4), "roi": None, "scales": np.float32([1, 1, 0.6, 0.6])}
     attrs = dict(mode="linear", coordinate_transformation_mode="align_corners")
     check_node("Resize", operands, domain="", opset=13, consts=["scales"], others=attrs)
+
+
+@pytest.mark.parametrize("op, opset", [("Upsample", 9), ("Resize", 10)])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_old_opsets(op, opset, mode):
+    operands = {"x": normal(1, 2, 3, 4), "scales": np.float32([1, 1, 2, 3])}
+    check_node(op, operands, domain="", opset=opset, consts=["scales"], mode=mode)

@@ -31,6 +31,7 @@ from tvm.error import OpAttributeUnImplemented
 
 from .. import expr as _expr
 from .. import op as _op
+from ..qnn import op as _qnn
 from .common import infer_shape, infer_type
 from .onnx_recurrent import (
     clipped,
@@ -53,6 +54,8 @@ def repaired(convert_map, opset):
     """
     repairs = dict(_REPAIRS)
     repairs.update(_BEFORE_13 if opset < 13 else {})
+    default = "half_pixel" if opset >= 16 else "output_half_pixel"
+    repairs["RoiAlign"] = functools.partial(_roi_align, default)
     # Before, a slope was a vector of channels.
     repairs.update({"PRelu": _prelu} if opset >= 7 else {})
     wrapped = {
@@ -258,7 +261,125 @@ def _unsqueeze(name, convert, inputs, attrs, params):
     return convert(inputs, {**attrs, "axes": axes}, params)
 
 
+def _reduce(name, convert, inputs, attrs, params):
+    """Write constant axes as an attribute: the wheel's converters read the first one only."""
+    axes = inputs[1] if len(inputs) > 1 else None
+    if not isinstance(axes, _expr.Constant):
+        return convert(inputs, attrs, params)
+    numbers = axes.data.numpy().tolist()
+    noop = attrs.get("noop_with_empty_axes", 0)
+    if noop and not numbers:
+        return convert(inputs, attrs, params)
+    kept = {key: attrs[key] for key in attrs if key != "noop_with_empty_axes"}
+    kept.update({"axes": numbers} if numbers else {})
+    return convert(type(inputs)(inputs[:1]), kept, params)
+
+
+def _batch_norm(name, convert, inputs, attrs, params):
+    if attrs.get("training_mode", 0):
+        _refuse(name, attrs, "training_mode")
+    return convert(inputs, attrs, params)
+
+
+def _cast(name, convert, inputs, attrs, params):
+    """Refuse types that TVM casts to as float32."""
+    import onnx  # pylint: disable=import-outside-toplevel
+
+    kind = onnx.TensorProto.DataType.Name(attrs["to"]) if isinstance(attrs["to"], int) else ""
+    if kind.startswith(("FLOAT4", "FLOAT8", "INT4", "UINT4", "STRING", "COMPLEX")):
+        _refuse(name, attrs, f"the type {kind}")
+    return convert(inputs, attrs, params)
+
+
+def _dft(name, convert, inputs, attrs, params):
+    _refuse(name, attrs, "a Fourier transform")
+
+
+def _gelu(name, convert, inputs, attrs, params):
+    """Approximate by the hyperbolic tangent: TVM's converter ignores the attribute."""
+    if attrs.get("approximate", b"none") in (b"none", "none"):
+        return convert(inputs, attrs, params)
+    x, dtype = inputs[0], infer_type(inputs[0]).checked_type.dtype
+
+    def const(value):
+        return _expr.const(value, dtype)
+
+    inner = const(math.sqrt(2 / math.pi)) * (x + const(0.044715) * x * x * x)
+    return const(0.5) * x * (const(1.0) + _op.tanh(inner))
+
+
+def _resize(name, convert, inputs, attrs, params):
+    """Refuse what TVM computes from the quotient of both sizes, or without antialiasing."""
+
+    def text(key, default):
+        value = attrs.get(key, default)
+        return value.decode() if isinstance(value, bytes) else value
+
+    mode, position = text("mode", "nearest"), text("coordinate_transformation_mode", "half_pixel")
+    if attrs.get("antialias", 0):
+        _refuse(name, attrs, "antialias")
+    if mode == "nearest":
+        if (position, text("nearest_mode", "")) == ("asymmetric", "round_prefer_ceil"):
+            _refuse(name, attrs, "nearest_mode=round_prefer_ceil with asymmetric positions")
+        return convert(inputs, attrs, params)
+    scales, sizes = inputs[2] if len(inputs) > 2 else None, infer_shape(inputs[0])
+    factors = scales.data.numpy().tolist() if isinstance(scales, _expr.Constant) else []
+    products = [each * by for each, by in zip(sizes, factors) if isinstance(each, int)]
+    if position == "align_corners" and any(
+        1 <= each < 2 <= size for each, size in zip(products, sizes)
+    ):
+        _refuse(name, attrs, "align_corners of a single row or column")
+    if position != "align_corners" and any(each != math.floor(each) for each in products):
+        _refuse(name, attrs, "scales with which a size is no whole number")
+    if position == "half_pixel_symmetric":
+        attrs = {**attrs, "coordinate_transformation_mode": b"half_pixel"}
+    return convert(inputs, attrs, params)
+
+
+def _roi_align(default, name, convert, inputs, attrs, params):
+    if attrs.get("mode", b"avg") not in (b"avg", "avg"):
+        _refuse(name, attrs, "mode=max")
+    mode = attrs.get("coordinate_transformation_mode", default)
+    if mode in (b"half_pixel", "half_pixel"):
+        _refuse(name, attrs, "coordinate_transformation_mode=half_pixel")
+    return convert(inputs, attrs, params)
+
+
+def _upsample(name, convert, inputs, attrs, params):
+    if len(inputs) > 1 and isinstance(inputs[1], _expr.Var) and inputs[1].name_hint not in params:
+        _refuse(name, attrs, "scales that are an input of the model")
+    return convert(inputs, attrs, params)
+
+
+def _q_linear(name, convert, inputs, attrs, params):
+    """Quantize the result, and give the bias its scale, which the wheel's converters leave out."""
+    # The wheel adds an int32 bias to float32.
+    result = convert(type(inputs)(inputs[:8]), dict(attrs), params)
+    dtype = infer_type(inputs[7]).checked_type.dtype
+    if infer_type(result).checked_type.dtype == dtype:
+        return result if len(inputs) == 8 else convert(inputs, attrs, params)
+
+    def scalar(value, kind):
+        return _op.cast(_op.squeeze(value) if infer_shape(value) else value, kind)
+
+    if len(inputs) > 8:
+        scale = scalar(inputs[1], "float32") * scalar(inputs[4], "float32")
+        result = _op.nn.bias_add(result, _op.cast(inputs[8], "float32") * scale)
+    scale, zero_point = scalar(inputs[6], "float32"), scalar(inputs[7], "int32")
+    return _qnn.quantize(result, scale, zero_point, out_dtype=dtype)
+
+
+_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 _REPAIRS = {
+    **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduce),
+    "BatchNormalization": _batch_norm,
+    "Cast": _cast,
+    "DFT": _dft,
+    "Gelu": _gelu,
+    "QLinearConv": _q_linear,
+    "QLinearMatMul": _q_linear,
+    "Resize": _resize,
+    "Upsample": _upsample,
     "ConvTranspose": _conv_transpose,
     "GRU": _recurrent,
     "Gather": _gather,

@@ -28,7 +28,7 @@ OPSET = 14
 # that people export tell.
 PARAMETERS = (
     *("BatchNormalization", "Clip", "CumSum", "Dropout", "GRU", "LSTM", "NonMaxSuppression"),
-    *("RNN", "Resize"),
+    *("RNN", "Resize", "Upsample"),
 )
 
 

@@ -156,6 +156,7 @@ def _reason(error):
         r"^(\w*Error: )+",
         r": \[Var\(.*$",
         r" for frontend ONNX: .*$",  # The name of the case tells the op.
+        r", node [^:]+(?=:)",
     ):
         text = re.sub(noise, "", text)
     return textwrap.shorten(f"{type(error).__name__}: {text}", 75, placeholder=" ...")

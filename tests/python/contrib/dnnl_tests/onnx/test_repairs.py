@@ -218,3 +218,57 @@ def test_lp_pool_of_odd_power():
 def test_unsqueeze_of_negative_axes():
     x = {"x": rand(4, 5)}
     check(model("Unsqueeze", x, opset=11, axes=[-1, 0]), x, [x["x"][None, ..., None]])
+
+
+@pytest.mark.parametrize("axes", [[1, 2], [-1, 0], []], ids=str)
+@pytest.mark.parametrize("op, opset", [("ReduceSum", 13), ("ReduceMean", 18), ("ReduceL2", 18)])
+def test_reductions_along_several_axes(op, opset, axes):
+    x, axes = {"x": rand(2, 3, 4)}, {"axes": np.array(axes, "int64")}
+    check(model(op, x, axes, opset=opset, keepdims=0), x)
+
+
+def test_gelu_by_the_hyperbolic_tangent():
+    x = {"x": rand(3, 4)}
+    check(model("Gelu", x, opset=20, approximate="tanh"), x)
+
+
+SCALES = {"roi": None, "scales": np.float32([1, 1, 0.6, 0.6])}
+REFUSED_NODES = {
+    "batch norm": ("BatchNormalization", "training_mode", {}, 15, dict(training_mode=1)),
+    "cast": ("Cast", "the type FLOAT8E4M3FN", {}, 19, dict(to=TensorProto.FLOAT8E4M3FN)),
+    "resize": ("Resize", "antialias", SCALES, 18, dict(mode="linear", antialias=1)),
+    "scales": ("Resize", "scales with which", SCALES, 13, dict(mode="cubic")),
+}
+
+
+@pytest.mark.parametrize(
+    "op, why, constants, opset, attrs", REFUSED_NODES.values(), ids=REFUSED_NODES
+)
+def test_nodes_that_are_refused(op, why, constants, opset, attrs):
+    x = {"x": rand(1, 2, 4, 5)}
+    if op == "BatchNormalization":
+        constants = {name: np.ones(2, "float32") for name in ("scale", "bias", "mean", "var")}
+    with pytest.raises(tvm.error.OpAttributeUnImplemented, match=f"{op}, node the node: {why}"):
+        relay.frontend.from_onnx(model(op, x, constants, opset=opset, **attrs), freeze_params=True)
+
+
+@pytest.mark.parametrize("has_bias", [False, True], ids=["plain", "bias"])
+def test_scale_of_the_result_of_a_quantized_convolution(has_bias):
+    random = np.random.default_rng(1)
+    x = {"x": random.integers(0, 256, (1, 3, 6, 6), dtype="uint8")}
+    constants = dict(
+        x_scale=np.float32(0.02),
+        x_zero=np.uint8(128),
+        w=random.integers(-127, 128, (4, 3, 3, 3), dtype="int8"),
+        w_scale=np.float32(0.01),
+        w_zero=np.int8(0),
+        y_scale=np.float32(0.05),
+        y_zero=np.uint8(100),
+    )
+    if has_bias:
+        constants["bias"] = random.integers(-2000, 2000, 4, dtype="int32")
+    proto = model("QLinearConv", x, constants)
+    (expected,) = reference.ReferenceEvaluator(proto).run(None, x)
+    (got,) = run(proto, x)
+    assert got.dtype == "uint8" and np.abs(got.astype(int) - expected).max() <= 1
+    assert len(np.unique(expected)) > 20

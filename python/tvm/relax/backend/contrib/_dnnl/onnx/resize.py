@@ -39,6 +39,20 @@ class Resize(onnx_frontend.Resize):
     """Resizes by an op of Relax where one does the same, else axis by axis."""
 
     @classmethod
+    def _impl_v10(cls, bb, inputs, attr, params):
+        """Convert the op that has scales as its second input, and no attributes but the mode."""
+        node, scales = QuantizedNode("Resize", bb, attr), inputs[1]
+        grows = is_constant(scales) and (value_of(scales) >= 1).all()
+        node.require(grows, "before opset 11, scales that are not constant or below 1")
+        attr = {**attr, "coordinate_transformation_mode": b"asymmetric", "nearest_mode": b"floor"}
+        given = onnx_frontend.onnx_input([inputs[0], None, scales, None])
+        return cls._impl_v18(bb, given, attr, params)
+
+    @classmethod
+    def _impl_v11(cls, bb, inputs, attr, params):
+        return cls._impl_v18(bb, inputs, attr, params)
+
+    @classmethod
     def _impl_v18(cls, bb, inputs, attr, params):
         node = QuantizedNode("Resize", bb, attr)
         axes = _axes(node, inputs)
@@ -152,4 +166,16 @@ def _weighted(bb: relax.BlockBuilder, data, axis: int, weights: np.ndarray) -> r
     return bb.emit(relax.op.permute_dims(moved, np.argsort(order).tolist()))
 
 
-REPLACEMENTS = {"Resize": Resize}
+class Upsample(onnx_frontend.Upsample):
+    """Convert Upsample, whose scales are an input since opset 9."""
+
+    @classmethod
+    def _impl_v7(cls, bb, inputs, attr, params):
+        return super()._impl_v9(bb, inputs, attr, params)
+
+    @classmethod
+    def _impl_v9(cls, bb, inputs, attr, params):
+        return Resize._impl_v10(bb, inputs, attr, params)
+
+
+REPLACEMENTS = {"Resize": Resize, "Upsample": Upsample}
