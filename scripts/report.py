@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from scripts import options, table
-from scripts.console import Console
+from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 from scripts.onnx_model import OnnxModel
@@ -154,8 +154,6 @@ def main(args):
         import tvm_dnnl as dnnl
     else:
         from tvm.relay.op.contrib import dnnl
-    from scripts.passes import shown
-
     if args.run and (args.exclude or args.no_prune):
         raise SetupError(
             "--run measures the default options", "leave out --exclude and --no-prune."
@@ -164,7 +162,7 @@ def main(args):
     exclude = [name for name in args.exclude.split(",") if name]
     console = Console()
     # The name alone: there is to be room for what it does now.
-    with console.step(f"{Path(args.model).name}: partition for oneDNN"), shown(console):
+    with console.step(f"{Path(args.model).name}: partition for oneDNN"), passes_noted():
         console.note("import")
         mod, params = load(args, console)
         try:

@@ -7,7 +7,7 @@ outputs compared with those of onnxruntime.
 """
 
 from scripts import options, table
-from scripts.console import Console
+from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
 from scripts.layout import Layout
 
@@ -69,13 +69,11 @@ def main(args):
     from dnnl_tests.models import work, workloads
     from tvm.relay.op.contrib import dnnl
 
-    from scripts.passes import shown
-
     console, rows, reports = Console(), [], []
     # The quantized ones take minutes to import: only when they are named.
     known = {**workloads.WORKLOADS, **(workloads.INT8 if args.models else {})}
     for workload in options.choose("models", args.models, known):
-        with console.step(f"{workload.name}: partition for oneDNN"), shown(console):
+        with console.step(f"{workload.name}: partition for oneDNN"), passes_noted():
             partitioned = dnnl.partition_for_dnnl(*workload.load())
             report, share = dnnl.offload_report(partitioned), work.work(partitioned).share
         folded = sum(report.folded.values())

@@ -16,10 +16,10 @@ from tvm.testing import dnnl as testing
 
 from scripts import table
 from scripts.bench import first, measure, peers, relax, rows
+from scripts.console import passes_noted
 from scripts.errors import SetupError
 from scripts.files import write_between
 from scripts.layout import ROOT
-from scripts.passes import shown
 
 HEADER = [
     "package: model",
@@ -270,7 +270,7 @@ def main(args, folder, console):
         if not any(word in name for word in chosen):
             continue
         try:
-            with console.step(name), shown(console):
+            with console.step(name), passes_noted():
                 shapes = shapes_of(path.relative_to(folder))
                 cells, *rest = measure_model(path, shapes, args)
                 firsts = first_answer(name, path, shapes, args) if args.first else []

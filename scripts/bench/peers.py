@@ -19,9 +19,9 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts.bench import measure
+from scripts.console import passes_noted
 from scripts.onnx_model import OnnxModel
 from scripts.options import INT8
-from scripts.passes import shown
 
 # By precision: what OpenVINO calls it, as a hint and as a capability of the CPU.
 _OPENVINO = {"float32": ("f32", "FP32"), "bfloat16": ("bf16", "BF16"), "float16": ("f16", "FP16")}
@@ -308,7 +308,7 @@ def measure_cases(cases, backends, repeat, console, beside=contextlib.nullcontex
         for case, backend in itertools.product(cases, backends):
             result = {"case": case, "backend": backend}
             results.append(result)
-            with console.step(f"{name}, {case.precision}: prepare {backend.name}"), shown(console):
+            with console.step(f"{name}, {case.precision}: prepare {backend.name}"), passes_noted():
                 try:
                     case.check()
                     prepared = backend.prepare(case)

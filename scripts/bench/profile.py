@@ -14,7 +14,7 @@ import json
 
 from scripts import options, table
 from scripts.bench import measure, plot
-from scripts.console import Console
+from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
 from scripts.files import write_atomically
 
@@ -155,7 +155,6 @@ def main(args):
     options.limit_threads(args.threads)
     # After the threads are set: these import tvm.
     from scripts.bench import peers
-    from scripts.passes import shown
 
     if args.cache and args.relax:
         raise SetupError("--cache is for Relay", "leave it or --relax away.")
@@ -163,7 +162,7 @@ def main(args):
     console = Console()
     case = peers.Case(workload, args.threads, args.precision, args.cache)
     with contextlib.ExitStack() as stack:
-        with console.step(f"{workload.title}, {args.precision}: compile"), shown(console):
+        with console.step(f"{workload.title}, {args.precision}: compile"), passes_noted():
             try:
                 case.check()
                 sample, primitives = prepare(case, stack, args.relax)

@@ -27,8 +27,10 @@ class Worker:
 
         self._pipe, theirs = multiprocessing.Pipe()
         command = [str(layout.python), "-m", __name__, module, str(theirs.fileno())]
+        # The progress that is seen is that of the process that asks.
+        environ = {**variables(layout), "TVM_DNNL_PROGRESS": "0"}
         self._process = subprocess.Popen(
-            command, env=variables(layout), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
+            command, env=environ, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
         )
         theirs.close()
 

@@ -10,10 +10,10 @@ from tvm.testing import dnnl as testing
 
 from scripts import table
 from scripts.bench import measure
+from scripts.console import passes_noted
 from scripts.demo import text_line
 from scripts.errors import SetupError
 from scripts.options import cpus
-from scripts.passes import shown
 
 # Outputs of the models are probabilities; float32 sums in another order differ by far less.
 TOLERANCE = 1e-4
@@ -55,18 +55,18 @@ class Result:
 def compare(workload, inputs, repeat, console):
     """Compile a model with DNNL and without, run both, and time the first; return the Result."""
     name = workload.name
-    with console.step(f"{name}: import"), shown(console):
+    with console.step(f"{name}: import"), passes_noted():
         mod, params = workload.load()
-    with console.step(f"{name}: partition for oneDNN"), shown(console):
+    with console.step(f"{name}: partition for oneDNN"), passes_noted():
         partitioned = dnnl.partition_for_dnnl(mod, params)
         report = dnnl.offload_report(partitioned)
-    with console.step(f"{name}: compile with DNNL"), shown(console):
+    with console.step(f"{name}: compile with DNNL"), passes_noted():
         lib = testing.build(partitioned, params)
     with console.step(f"{name}: run {repeat} times"):
         runner = testing.Runner(lib)
         outputs = runner(inputs)
         timing = measure.Timing.of(measure.sample(runner.invoke, repeat, budget=SECONDS))
-    with console.step(f"{name}: compile and run without DNNL"), shown(console):
+    with console.step(f"{name}: compile and run without DNNL"), passes_noted():
         # Level 1 fuses ops. More would take longer to compile; nobody times this one.
         reference = testing.run(mod, inputs, params, opt_level=1)
     onnx = None

@@ -4,6 +4,7 @@
 No warning and no broken link between pages is allowed.
 """
 
+import contextlib
 import os
 import shutil
 
@@ -52,7 +53,8 @@ def main(args):
             raise SetupError("there is no Chromium to draw a page with", "apt-get install chromium")
         environ["PYTHONPATH"] += os.pathsep + str(layout.root)
         words = [layout.python, "-m", "scripts.docs.picture", source / "_static" / "report.png"]
-        return run_command(runner, words, environ, layout.root)
+        with runner.console.step("draw the picture"):
+            return run_command(runner, words, environ, layout.root)
     if not args.pages:
         words = [
             layout.python,
@@ -80,7 +82,8 @@ def main(args):
         source,
         target,
     ]
-    code = run_command(runner, words, environ, layout.root)
+    with contextlib.nullcontext() if args.dry_run else runner.console.step("build the pages"):
+        code = run_command(runner, words, environ, layout.root)
     if not (args.dry_run or code):
         print(f"{target / 'index.html'}: {len(list(target.rglob('*.html')))} pages")
     return code or failed

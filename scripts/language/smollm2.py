@@ -82,12 +82,12 @@ def compiled_path(model, console, precision="float32"):
     import onnx
     import tvm_dnnl
 
-    from scripts.passes import shown
+    from scripts.console import passes_noted
 
     source = onnx_path(model, console, precision)
     own = "bfloat16" if precision == "bfloat16" else "float32"
     title = f"{NAME}, {precision}: import and compile, unless build/ has it"
-    with console.step(title, after=1.0), shown(console):
+    with console.step(title, after=1.0), passes_noted():
         with warnings.catch_warnings():
             # Of each name with a dot, of which a cache has many.
             warnings.filterwarnings("ignore", "Renaming name")

@@ -17,6 +17,9 @@ from scripts.setup.environment import prepare
 CPP = {".cc", ".h", ".c"}
 
 
+PATIENCE = 5.0  # seconds without a line
+
+
 def formatters(layout, files, fix):
     """Return (name, command) of the tools that check the format, or repair it."""
     cpp = [str(path) for path in files if path.suffix in CPP]
@@ -77,7 +80,8 @@ def main(args):
     ]
     failed = 0
     for name, messages in checks:
-        problems = list(messages)
+        with console.step(name, after=PATIENCE):
+            problems = list(messages)
         failed += bool(problems)
         verdict = console.paint("failed", "31") if problems else console.paint("ok", "32")
         print(f"{name}: {verdict}", flush=True)

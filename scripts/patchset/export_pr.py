@@ -20,6 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from scripts import options
+from scripts.console import Console
 from scripts.errors import SetupError
 from scripts.patchset import growth
 from scripts.patchset.apply import Plan, make_plan
@@ -207,8 +208,12 @@ def main(args, patch_set=None) -> int:
     print(describe(commits, plan.originals))
     if args.dry_run:
         return 0
-    with tempfile.TemporaryDirectory(prefix="export-pr-") as folder:
-        _export(plan, commits, series[series.sections()[0]], Path(folder), out)
+    console = Console()
+    with (
+        tempfile.TemporaryDirectory(prefix="export-pr-") as folder,
+        console.step("write the commits", after=1.0),
+    ):
+        _export(plan, commits, series[series.sections()[0]], Path(folder), out, console)
     for file in sorted(out.iterdir()):
         print(file)
     # Without the options git would take "[Relay]" and the like off the subjects, and stop at the
@@ -230,7 +235,7 @@ def _plan(tree, patch_set):
         return patch_set, make_plan(tree, patch_set)
 
 
-def _export(plan, commits, cover, folder, out):
+def _export(plan, commits, cover, folder, out, console):
     """Make the commits in a repository of their own; the user's tree stays as it is."""
     env = {**no_settings(str(folder)), **_identity()}
     repo = folder / "repo"
@@ -260,7 +265,8 @@ def _export(plan, commits, cover, folder, out):
     git("checkout", "--quiet", "-b", "series")
     touched = {path for item in commits for path in item.states}
     commit({path: plan.originals[path] for path in touched}, f"TVM {plan.tag}, what is touched")
-    for item in commits:
+    for number, item in enumerate(commits, 1):
+        console.note(item.subject, number, len(commits))
         commit(item.states, f"{item.subject}\n\n{item.body}\n")
     git("config", "branch.series.description", f"{cover['subject']}\n\n{cover['body'].strip()}")
     flags = ["--cover-letter", "--cover-from-description=subject", "--no-signature"]

@@ -3,7 +3,6 @@
 
 import io
 import json
-import types
 
 import numpy as np
 import onnx
@@ -15,10 +14,9 @@ from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
 
 from scripts import cli
-from scripts.console import Console
+from scripts.console import Console, passes_noted
 from scripts.errors import SetupError
 from scripts.onnx_model import OnnxModel
-from scripts.passes import shown
 
 
 @pytest.fixture
@@ -127,30 +125,37 @@ def test_files_that_are_no_models(tmp_path):
         run([str(tmp_path / "text.onnx")])
 
 
-def test_passes_are_noted_while_they_run():
+@pytest.fixture
+def notes(monkeypatch):
+    """What steps note."""
+    told = []
+    monkeypatch.setattr(Console, "note", lambda self, *words: told.append(words))
+    return told
+
+
+def test_passes_are_noted_while_they_run(notes):
     """In a context of its own, with the options of the one around; also what compiles notes."""
-    notes = []
     x = relay.var("x", shape=(1, 8, 6, 6))
     weight = relay.const(np.ones((8, 8, 3, 3), "float32"))
     conv = relay.nn.conv2d(x, weight, channels=8, kernel_size=(3, 3))
     mod = tvm.IRModule.from_expr(relay.sin(conv))
     options = {"relay.ext.dnnl.options": {"exclude": "nn.conv2d"}}
-    with tvm.transform.PassContext(config=options), shown(types.SimpleNamespace(note=notes.append)):
+    context = tvm.transform.PassContext(config=options)
+    with context, Console().step("build"), passes_noted():
         partitioned = dnnl.partition_for_dnnl(mod)
         count = len(notes)
         assert count > 0 and dnnl.offload_report(partitioned).offloaded == 0
         testing.build(partitioned)
-    assert f"{count} passes, now " in notes[count - 1]
-    assert any("FuseOps" in note for note in notes[count:])
+    assert any("FuseOps" in note for note, *_ in notes[count:])
+    count = len(notes)
     testing.build(mod)
-    assert len(notes) == int(notes[-1].split()[0])
+    assert len(notes) == count
 
 
-def test_nodes_are_noted_while_they_are_imported(model):
-    notes = []
-    with shown(types.SimpleNamespace(note=lambda *told: notes.append(told))):
+def test_nodes_are_noted_while_they_are_imported(model, notes):
+    with Console().step("import"):
         OnnxModel(model, {"x": (1, 3, 8, 8)}).to_relay()
-    nodes = [told for told in notes if len(told) == 3]
+    nodes = [told for told in notes if told[-1] == 3]
     assert nodes == [("import Conv", 1, 3), ("import Relu", 2, 3), ("import Sin", 3, 3)]
 
 

@@ -31,7 +31,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 from tvm.contrib.onednn import cache
 from tvm.relax import op
-from tvm_dnnl._dnnl import loaded
+from tvm_dnnl._dnnl import cached as cached_models
 
 X = rand(2, 8)
 
@@ -149,8 +149,8 @@ def test_a_file_is_compiled_once(tmp_path, monkeypatch):
 
 def test_what_makes_another_library_of_a_file(tmp_path, monkeypatch):
     keys = []
-    monkeypatch.setattr(loaded, "cached_file", lambda folder, key, write: keys.append(key))
-    monkeypatch.setattr(loaded, "load_model", lambda path: None)
+    monkeypatch.setattr(cached_models, "cached_file", lambda folder, key, write: keys.append(key))
+    monkeypatch.setattr(cached_models, "load_model", lambda path: None)
     other = onnx_file(tmp_path / "other.onnx", factor=1 + 2e-7)
     for given in ({}, {"target": None}, {"num_threads": 1}, {"exclude": ["matmul"]}):
         cached_file(tmp_path, **given)
@@ -161,7 +161,7 @@ def test_what_makes_another_library_of_a_file(tmp_path, monkeypatch):
             cached_file(tmp_path)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "SSE41")
     cached_file(tmp_path)
-    monkeypatch.setattr(loaded, "_versions", lambda: ["0.0"])
+    monkeypatch.setattr(cached_models, "versions", lambda: ["0.0"])
     cached_file(tmp_path)
     assert None not in keys and len(set(keys)) == len(keys) == 11
     cached_file(tmp_path)

@@ -29,6 +29,7 @@ import tvm_dnnl
 from dnnl_modules import X4, compiled, composites, conv_bias_relu, module, rand, run, var
 from dnnl_tests.onnx_models import onnx_model
 from tvm import relax, tirx
+from tvm.contrib.onednn import progress
 from tvm.relax import op
 from tvm_dnnl._dnnl import loaded
 
@@ -121,6 +122,23 @@ def test_wrong_inputs_are_named(args, kwargs, message):
     model = tvm_dnnl.compile(dense(), prune=False)
     with pytest.raises(TypeError, match=f"{message}; the inputs are: x"):
         model(*args, **kwargs)
+
+
+def test_a_long_compilation_tells_how_far_it_is(tmp_path, monkeypatch, capsys):
+    notes = []
+    monkeypatch.delenv("TVM_DNNL_PROGRESS", raising=False)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress.Console, "note", lambda self, *told: notes.append(told))
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx_model(["a = Relu(x)", "y = Sin(a)"], {"x": [2, 8]}, {}, "y"), path)
+    with tvm.transform.PassContext():  # without the instruments of TVM's tests
+        tvm_dnnl.compile(path).export_library(tmp_path / "model.so")
+    assert ("import Sin", 2, 2) in notes and ("partition: simplify", 0, 0) in notes
+    assert any("passes, now" in text for text, *_ in notes)
+    lines = capsys.readouterr().err.splitlines()
+    told = [line for line in lines if line.startswith("oneDNN: ")]
+    assert told[0] == "oneDNN: compile model.onnx ..." and told[1].endswith("s  done")
+    assert told[2] == "oneDNN: write model.so ..." and len(told) == 4
 
 
 def test_memory_of_many_shapes_is_freed(monkeypatch):

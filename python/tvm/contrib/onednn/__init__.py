@@ -30,5 +30,6 @@ IR makes, and a writer writes. Private: the API is :py:mod:`tvm.relay.op.contrib
     export     libraries that are written as a whole
     host       the LLVM target of this machine
     compiled_model  a compiled model that is called with arrays
+    progress   what a call does that takes more than seconds
     cache      compiled libraries, under the digest of what they were made from
 """

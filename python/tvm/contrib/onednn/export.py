@@ -29,6 +29,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from .progress import step
+
 # Prefix of the folders that files are written in. One that a killed process left is removed
 MAKING, ABANDONED = ".dnnl-making-", 60.0
 
@@ -57,7 +59,7 @@ def export_library(compiled, path: str | os.PathLike, **options) -> None:
     RuntimeError
         The compiler failed.
     """
-    with replaced_at_end(path) as new:
+    with step(f"write {os.path.basename(path)}"), replaced_at_end(path) as new:
         # An executable of Relay's VM has it in its module.
         owner = compiled if hasattr(compiled, "export_library") else compiled.mod
         owner.export_library(str(new), **options)

@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple, Optional
 
-from .. import interrupts
+from .. import interrupts, progress
 from ..graph.graph import Graph
 from ..graph.node import Node
 from ..policy.op_spec import Rules
@@ -161,6 +161,7 @@ class _Run:
         """Run some rewrites, and count what they have folded, unless something else reads it."""
         for each in rewrites:
             interrupts.deliver()
+            progress.note(f"partition: {each.__name__}")
             restore = self._graph.checkpoint()
             try:
                 folded = each(self._graph, self._rules) or []

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 import tvm
 import tvm_ffi
-from tvm.contrib.onednn import cache, garbage, interrupts
+from tvm.contrib.onednn import cache, garbage, interrupts, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
@@ -40,15 +40,10 @@ from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 
 from ._dnnl import compiled, pipeline, registration
+from ._dnnl.cached import cached_model
 from ._dnnl.codegen import generate
 from ._dnnl.compiled import host_target
-from ._dnnl.loaded import (
-    cached_model,
-    dnnl_version,
-    load_model,
-    num_threads,
-    set_num_threads,
-)
+from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
 from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
 
@@ -80,6 +75,7 @@ check_writes_of(tvm_ffi.Module, "write_to_file")
 registration.register()
 
 
+@progress.told("import")
 def from_onnx(
     model: onnx.ModelProto | str | os.PathLike,
     shape: Mapping[str, Shape] | None = None,
@@ -126,6 +122,7 @@ def from_onnx(
     return open_shapes.import_model(prepared)
 
 
+@progress.told("import a program of torch.export")
 def from_exported_program(program) -> tvm.IRModule:
     """Import a program of `torch.export`.
 
@@ -226,10 +223,11 @@ def partition_for_dnnl(
     )
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
-    with garbage.older_objects_kept(), interrupts.deferred():
+    with progress.step("partition"), garbage.older_objects_kept(), interrupts.deferred():
         return pipeline.partition(mod, params, Rules(TABLE, options))
 
 
+@progress.told("compile")
 @garbage.older_objects_kept()
 def compile(  # pylint: disable=redefined-builtin
     model,
@@ -285,6 +283,7 @@ def compile(  # pylint: disable=redefined-builtin
     return compiled.compile_partitioned(model, target, report)
 
 
+@progress.told("compile for the cache")
 def cached_library(
     mod: tvm.IRModule,
     params: dict[str, tvm.runtime.Tensor] | None = None,
@@ -332,7 +331,8 @@ def cached_library(
 
     def write(path):
         generated = generate(partition_for_dnnl(mod, params, **options))
-        tvm.compile(generated, target=target).export_library(path)
+        with progress.passes_noted(tvm):
+            tvm.compile(generated, target=target).export_library(path)
 
     return cache.library(folder, key, write)
 
@@ -368,12 +368,10 @@ def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
     from ._dnnl.torch.dynamo import Graph  # requires the package torch
 
     given = dict(options or {})
-    target = given.pop("target", None)
-    if target is None:
-        cpu_name = str(tvm.target.codegen.llvm_get_system_cpu())
-        target = tvm.target.Target({"kind": "llvm", "mcpu": cpu_name})
+    target = given.pop("target", None) or host_target()
     partition_for_dnnl(tvm.IRModule(), **given)  # raises if an option is invalid
 
+    @progress.told("compile a graph of TorchDynamo")
     def build(program):
         partitioned = partition_for_dnnl(from_exported_program(program), **given)
         report = offload_report(partitioned)

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn import cache, garbage
+from tvm.contrib.onednn import cache, garbage, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
@@ -220,7 +220,8 @@ def partition_for_dnnl(
     options = make_options(
         mod_name, given, patterns.names(TABLE), Op.list_op_names, options_of_pass_context()
     )
-    return partition(_check_module(mod), params, Rules(TABLE, options))
+    with progress.step("partition"):
+        return partition(_check_module(mod), params, Rules(TABLE, options))
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:
@@ -241,6 +242,7 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
     return make_report(_check_module(mod), TABLE)
 
 
+@progress.told("compile")
 @garbage.older_objects_kept()
 def compile(  # pylint: disable=redefined-builtin
     model,
@@ -296,6 +298,7 @@ def compile(  # pylint: disable=redefined-builtin
     return compiled.compile_partitioned(model, target, offload_report(model), export)
 
 
+@progress.told("compile for the cache")
 def cached_library(
     mod: tvm.IRModule,
     params: dict[str, tvm.nd.NDArray] | None = None,
@@ -346,7 +349,8 @@ def cached_library(
 
     def write(path):
         compile_ = relay.build if executor == "graph" else relay.vm.compile
-        compiled = compile_(partition_for_dnnl(mod, params, **options), target=target)
+        with progress.passes_noted(tvm):
+            compiled = compile_(partition_for_dnnl(mod, params, **options), target=target)
         export = {"options": c_source_options()} if codegen_in_context() == "C_SRC" else {}
         getattr(compiled, "mod", compiled).export_library(path, **export)
 

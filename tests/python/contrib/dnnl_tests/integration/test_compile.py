@@ -21,6 +21,7 @@ import onnx
 import pytest
 import tvm
 from tvm import relay
+from tvm.contrib.onednn import progress
 from tvm.ir.instrument import pass_instrument
 from tvm.relay.op.contrib import dnnl
 from tvm.testing import dnnl as testing
@@ -54,6 +55,22 @@ def test_module_to_results_and_back_from_a_file(batch, tmp_path):
     loaded = dnnl.load_model(tmp_path / "model.so")
     assert loaded.input_names == ["x"] and loaded.report is None
     np.testing.assert_array_equal(loaded(x=X), model(X))
+
+
+def test_a_long_compilation_tells_how_far_it_is(tmp_path, monkeypatch, capsys):
+    notes = []
+    monkeypatch.delenv("TVM_DNNL_PROGRESS", raising=False)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress.Console, "note", lambda self, *told: notes.append(told))
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx_model(["a = Relu(x)", "y = Sin(a)"], {"x": [2, 8]}, {}, "y"), path)
+    dnnl.compile(path, prune=False).export_library(tmp_path / "model.so")
+    assert ("import Sin", 2, 2) in notes and ("partition: simplify", 0, 0) in notes
+    assert any("passes, now FuseOps" in text for text, *_ in notes)
+    lines = capsys.readouterr().err.splitlines()
+    told = [line for line in lines if line.startswith("oneDNN: ")]
+    assert told[0] == "oneDNN: compile model.onnx ..." and told[1].endswith("s  done")
+    assert told[2] == "oneDNN: write model.so ..." and len(told) == 4
 
 
 def test_passes_of_tvms_compiler_do_not_visit_partitions():

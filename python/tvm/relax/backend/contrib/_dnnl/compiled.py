@@ -22,7 +22,7 @@ import functools
 
 import tvm
 from tvm import relax
-from tvm.contrib.onednn import host
+from tvm.contrib.onednn import host, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel
 from tvm.contrib.onednn.policy.tensors import COMPILER
 from tvm.contrib.onednn.report.offload_report import OffloadReport
@@ -57,4 +57,5 @@ def compile_partitioned(
 ) -> CompiledModel:
     """Compile a partitioned module."""
     target = host_target() if target is None else target
-    return machine(tvm.compile(generate(mod), target=target), report)
+    with progress.passes_noted(tvm):
+        return machine(tvm.compile(generate(mod), target=target), report)

@@ -27,15 +27,13 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 import tvm_ffi
-from tvm.contrib.onednn.cache import key_of_file
-from tvm.contrib.onednn.cache import library as cached_file
 from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
 
 if TYPE_CHECKING:
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompiledModel",
-    "cached_model",
     "dnnl_version",
     "load_model",
     "num_threads",
@@ -200,69 +197,7 @@ def load_model(path: str | os.PathLike) -> CompiledModel:
     return machine(library)
 
 
-def cached_model(
-    path: str | os.PathLike,
-    *,
-    folder: str | os.PathLike,
-    shape: Mapping | None = None,
-    constants: Mapping[str, object] | None = None,
-    target=None,
-    **options,
-) -> CompiledModel:
-    """Compile an ONNX file once for all processes that share a folder, and load the library.
-
-    If the library is in the folder, neither TVM nor the package `onnx` is imported. The cache key
-    is a digest of the file and the other arguments, of the libraries and the version of TVM, of
-    oneDNN, this backend and `onnx`, of the PassContext if TVM is imported, and of the features of
-    the CPU. See `cached_library` for the folder, and for modules.
-
-    Parameters
-    ----------
-    path : str | os.PathLike
-        The ONNX file. A file with external data is imported to compute the key.
-    folder : str | os.PathLike
-        The cache. Libraries are code: give write access only to users who may run code as you.
-    shape, constants : Mapping | None
-        Shapes and values of the model's inputs; see `from_onnx`.
-    target : tvm.target.Target | str | None
-        The target that TVM compiles for. Default: `host_target()`.
-    options
-        Those of `partition_for_dnnl`.
-
-    Returns
-    -------
-    model : CompiledModel
-        The model, without a report.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As for `compile`.
-    OSError
-        The file cannot be read; or the library is not cached and cannot be written.
-
-    Examples
-    --------
-    >>> model = tvm_dnnl.cached_model("model.onnx", folder="models", shape={"batch": 1})
-    """
-    settings = (repr(sorted((shape or {}).items())), str(target), *_versions())
-    key = key_of_file(path, Path(__file__).parents[1], _libraries(), constants, options, *settings)
-    if key is not None:
-
-        def write(library):
-            from .. import dnnl  # imports TVM
-
-            given = dict(shape=shape, constants=constants, target=target)
-            dnnl.compile(path, **given, **options).export_library(library)
-
-        return load_model(cached_file(folder, key, write))
-    from .. import dnnl
-
-    mod, target = dnnl.from_onnx(path, shape, constants), target or dnnl.host_target()
-    return load_model(dnnl.cached_library(mod, folder=folder, target=target, **options))
-
-
-def _versions() -> Iterator[str]:
+def versions() -> Iterator[str]:
     """Yield the versions of the packages that import and compile models."""
     for name in ("apache-tvm", "onnx"):
         try:
@@ -272,7 +207,7 @@ def _versions() -> Iterator[str]:
     yield dnnl_version()
 
 
-def _libraries() -> Iterator[Path]:
+def libraries() -> Iterator[Path]:
     """Yield the libraries in TVM's package, of which a process without TVM has some."""
     return (Path(importlib.util.find_spec("tvm").origin).parent / "lib").glob("*.so")
 

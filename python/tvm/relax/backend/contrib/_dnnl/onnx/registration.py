@@ -21,6 +21,7 @@ from __future__ import annotations
 import functools
 import importlib
 
+from tvm.contrib.onednn import progress
 from tvm.relax.frontend.onnx import onnx_frontend
 
 #: Files of this folder. `CONVERTERS` is a dict from ONNX ops to converters, `REPLACEMENTS` the
@@ -43,12 +44,16 @@ _FAMILIES = (
 
 @functools.cache
 def register():
-    """Let TVM's Relax importer use the converters for ops that it has none or a wrong one for."""
+    """Let TVM's Relax importer use the converters for ops that it has none or a wrong one for.
+
+    It also notes its progress.
+    """
     families = [importlib.import_module(f".{name}", __package__) for name in _FAMILIES]
     converters, replacements = (
         {name: each for family in families for name, each in getattr(family, table, {}).items()}
         for table in ("CONVERTERS", "REPLACEMENTS")
     )
+    progress.note_nodes(onnx_frontend.ONNXGraphImporter)
     own = onnx_frontend._get_convert_map
     # TVM's importer asks for it at each node.
     onnx_frontend._get_convert_map = functools.cache(

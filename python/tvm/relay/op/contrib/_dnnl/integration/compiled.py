@@ -25,6 +25,7 @@ from pathlib import Path
 import tvm
 from tvm import relay
 from tvm.contrib import graph_executor
+from tvm.contrib.onednn import progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.relay.ty import is_dynamic
@@ -99,14 +100,7 @@ def compile_partitioned(
     """
     target = host_target() if target is None else target
     inputs = {each.name_hint: _spec(each.checked_type) for each in mod["main"].params}
-    context = tvm.transform.PassContext.current()
-    with tvm.transform.PassContext(
-        max(context.opt_level, 3),
-        list(context.required_pass),
-        list(context.disabled_pass),
-        list(context.instruments or ()),
-        dict(context.config),
-    ):
+    with progress.passes_noted(tvm), _optimized():
         mod = relay.transform.InferType()(mod)
         is_vm = _needs_vm(mod)
         if not is_vm and export_options is None:
@@ -120,6 +114,18 @@ def compile_partitioned(
         getattr(library, "mod", library).export_library(path, **export_options)
         run = (_vm if is_vm else _graph_executor)(tvm.runtime.load_module(path), inputs)
     return CompiledModel(library, run, inputs, report, export_options)
+
+
+def _optimized() -> tvm.transform.PassContext:
+    """Return a context like the current one, with at least the level of optimization of TVM."""
+    context = tvm.transform.PassContext.current()
+    return tvm.transform.PassContext(
+        max(context.opt_level, 3),
+        list(context.required_pass),
+        list(context.disabled_pass),
+        list(context.instruments or ()),
+        dict(context.config),
+    )
 
 
 def _spec(type_) -> tuple | None:

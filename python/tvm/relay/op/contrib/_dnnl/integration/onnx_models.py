@@ -18,12 +18,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import tvm
 from tvm import relay
+from tvm.contrib.onednn import progress
 from tvm.contrib.onednn.frontend import unrolled_layers
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.report.record import ATTR, Record
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     import onnx
 
 
+@progress.told("import")
 def from_onnx(
     model: onnx.ModelProto | str | os.PathLike,
     shape: Mapping[str, Shape] | None = None,
@@ -74,9 +77,17 @@ def from_onnx(
     tvm.error.OpNotImplemented
         An op of the model is not supported. TVM's importer has more errors, of various types.
     """
+    _note_nodes()
     prepared = prepare(model, shape, constants)
     with unrolled_layers.noted() as notes:
         mod, params = relay.frontend.from_onnx(prepared, freeze_params=True)
     if notes:
         mod = mod.with_attr(ATTR, tvm.runtime.String(Record(unrolled=[*notes]).to_json()))
     return mod, params
+
+
+@functools.cache
+def _note_nodes() -> None:
+    from tvm.relay.frontend.onnx import GraphProto  # requires the package onnx
+
+    progress.note_nodes(GraphProto)
