@@ -17,6 +17,7 @@ from scripts.files import write_atomically
 from scripts.onnx_model import OnnxModel
 
 MOST_TIMES = 10  # in the table
+PRECISIONS = [each for each in options.PRECISIONS if each not in options.INT8]
 
 
 def add_arguments(parser):
@@ -36,6 +37,12 @@ def add_arguments(parser):
         metavar="A,B",
         default="",
         help="Relay ops and composites that stay on TVM",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=PRECISIONS[0],
+        help="what float32 convolutions and matmuls compute in (default: float32)",
     )
     parser.add_argument(
         "--no-prune", action="store_true", help="keep partitions that are too small to be faster"
@@ -70,7 +77,8 @@ def read_report(path):
     """Return what --json wrote."""
     try:
         report = json.loads(Path(path).read_text(encoding="utf-8"))
-        return {key: report[key] for key in ("ops", "total", "offloaded", "partitions")}
+        required = {key: report[key] for key in ("ops", "total", "offloaded", "partitions")}
+        return {**required, "median_ms": report.get("median_ms")}
     except OSError as error:
         raise SetupError(f"cannot read {path}: {error.strerror}", "name another file.") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -81,7 +89,7 @@ def read_report(path):
 def changes(before, now):
     """Return what two reports count differently: what is counted, before and now.
 
-    The reports are as `OffloadReport.to_dict` returns them.
+    The reports are as `OffloadReport.to_dict` returns them, with `median_ms` if the model was run.
     """
     rows = [
         (text, before[key], now[key])
@@ -94,6 +102,9 @@ def changes(before, now):
     for name in sorted({*before["ops"], *now["ops"]}):
         counts = (each["ops"].get(name, {}).get("offloaded", 0) for each in (before, now))
         rows.append((f"{name} on oneDNN", *counts))
+    times = [each.get("median_ms") for each in (before, now)]
+    if None not in times:
+        rows.append(("milliseconds of a run", *(f"{each:.2f}" for each in times)))
     return [row for row in rows if row[1] != row[2]]
 
 
@@ -103,7 +114,8 @@ def profile(args):
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "profile.json"
-        words = [args.model, "--json", str(path), *(["--relax"] if args.relax else [])]
+        words = [args.model, "--json", str(path), "--precision", args.precision]
+        words += ["--relax"] if args.relax else []
         for name, sizes in dict(args.shape).items():
             words += ["--shape", f"{name}={','.join(map(str, sizes))}"]
         command = [ROOT / "dev.py", "profile", *words]
@@ -135,7 +147,7 @@ def times(measured):
     )
 
 
-def facts(dnnl, measured):
+def facts(dnnl, measured, precision):
     """Return what the page's header tells."""
     import tvm
 
@@ -143,7 +155,7 @@ def facts(dnnl, measured):
 
     host = measure.host()
     lines = [host["cpu"], f"{host['cpus']} CPUs", f"TVM {tvm.__version__}"]
-    lines += [f"oneDNN {dnnl.dnnl_version()}", "float32"]
+    lines += [f"oneDNN {dnnl.dnnl_version()}", precision]
     return lines + ([f"{measured['median_ms']:.2f} ms a run"] if measured else [])
 
 
@@ -166,22 +178,26 @@ def main(args):
         console.note("import")
         mod, params = load(args, console)
         try:
-            mod = dnnl.partition_for_dnnl(mod, params, prune=not args.no_prune, exclude=exclude)
+            given = dict(prune=not args.no_prune, exclude=exclude, precision=args.precision)
+            mod = dnnl.partition_for_dnnl(mod, params, **given)
         except ValueError as error:
             raise SetupError(str(error)) from error
         report = dnnl.offload_report(mod)
         report.next_step = ""
     print(report)
-    changed = changes(before, report.to_dict()) if before else []
-    if before:
-        print(f"\nsince {args.before}:")
-        print(table.render(("", "before", "now"), changed) if changed else "nothing changed")
     measured = profile(args) if args.run else None
     if measured:
         print(f"\n{times(measured)}")
+    run = {"median_ms": measured["median_ms"]} if measured else {}
+    changed = changes(before, {**report.to_dict(), **run}) if before else []
+    if before:
+        print(f"\nsince {args.before}:")
+        print(table.render(("", "before", "now"), changed) if changed else "nothing changed")
     if args.json:
-        write(args.json, report.to_json() + "\n")
+        write(args.json, json.dumps({**json.loads(report.to_json()), **run}, indent=1) + "\n")
     if args.html:
         title = f"{Path(args.model).name} on oneDNN"
-        write(args.html, report.to_html(title, facts(dnnl, measured), measured, changed))
+        precision = args.precision + (" and int8" if report.in_8_bits else "")
+        shown = facts(dnnl, measured, precision)
+        write(args.html, report.to_html(title, shown, measured, changed))
     return 0

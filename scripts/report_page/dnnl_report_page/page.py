@@ -64,6 +64,24 @@ def _times_of_partitions(profile) -> dict[str, float]:
     return times
 
 
+def _times_of_ops(profile) -> list[tuple[object, str]]:
+    """Return the milliseconds of each kind of op, with what is fused to it, the slowest first."""
+    if not profile:
+        return []
+    times, counts = Counter(), Counter()
+    for row in profile["primitives"]:
+        times[row["op"]] += row["microseconds"]
+        counts[row["op"]] += 1
+    total = sum(times.values())
+    return [
+        (
+            f"{_milliseconds(time)}<br>{time / total:.0%}",
+            f"<b>{html.escape(op)}</b><br>{counts[op]} of {len(profile['primitives'])} primitives",
+        )
+        for op, time in times.most_common()
+    ]
+
+
 def _primitives(profile) -> list[tuple[object, str]]:
     """Return the milliseconds of the primitives, the slowest first."""
     if not profile:
@@ -101,11 +119,12 @@ def _tables(report, profile, changes) -> str:
     changed = [(f"{old} &rarr; {new}", html.escape(name)) for name, old, new in changes]
     return "\n".join(
         [
-            _table("Changes", ("count", "before and now"), changed),
+            _table("Changes", ("count of", "before &rarr; now"), changed),
             _table("Why ops stayed on TVM", ("op and reason", "count"), _stayed(report)),
             _table("Unchanged", ("function and reason", ""), failures),
             _table("Partitions", ("in order", "boxes"), partitions),
-            _table("Time", ("primitive", "ms"), _primitives(profile)),
+            _table("Time by op", ("op, with what is fused to it", "ms"), _times_of_ops(profile)),
+            _table("Time by primitive", ("primitive", "ms"), _primitives(profile)),
             _table("Fused", ("composite", "count"), counted(report.composites)),
             _table("Folded into constants or removed", ("op", "count"), counted(report.folded)),
         ]

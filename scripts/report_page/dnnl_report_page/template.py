@@ -10,7 +10,8 @@ body { margin: 0; height: 100vh; display: flex; flex-direction: column; color: #
 header { padding: 12px 20px; border-bottom: 1px solid #e2e8f0; }
 h1 { font-size: 19px; margin: 0 0 6px; }
 h2 { font-size: 14px; margin: 18px 0 6px; }
-.bar { height: 8px; max-width: 560px; background: #fde68a; border-radius: 4px; overflow: hidden; }
+.bar { height: 8px; max-width: 560px; margin: 4px 0; border-radius: 4px; overflow: hidden;
+  background: #fde68a; }
 .bar div { height: 100%; background: #2563eb; }
 .facts { color: #475569; font-size: 13px; }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 18px; margin-top: 8px; font-size: 13px; }
@@ -35,6 +36,9 @@ dd, td { overflow-wrap: anywhere; }
 #tabs button[aria-selected=true] { background: #0f172a; color: #ffffff; border-color: #0f172a; }
 #drawing, #list { flex: 1; overflow: auto; padding: 16px; }
 #list th button { border: 0; padding: 0; font-weight: bold; text-align: inherit; }
+#list td { overflow-wrap: break-word; }
+#list td:nth-child(3) { white-space: nowrap; }
+#list th:first-child, #list td:first-child { padding-left: 8px; }
 #list tbody tr { cursor: pointer; }
 #list tbody tr.chosen { background: #dbeafe; box-shadow: inset 3px 0 #1d4ed8; }
 [hidden] { display: none !important; }

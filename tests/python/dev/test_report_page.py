@@ -142,6 +142,7 @@ def test_facts_times_and_changes():
     page = report.to_html("A model", facts, {"primitives": rows}, changes)
     assert "a &lt;CPU&gt; · oneDNN 3.2" in page
     assert "<b>nn.conv2d + relu</b>" in page and "0.030<br>75%" in page and "0.040 ms" in page
+    assert "<b>nn.dense</b><br>1 of 2 primitives" in page and "0.010<br>25%" in page
     assert '<td>partitions</td><td class="n">3 &rarr; 1</td>' in page
 
 
