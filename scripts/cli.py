@@ -18,16 +18,16 @@ COMMANDS = {
     "demo": ("demo.demo", "run real models on oneDNN and print the results"),
     "test": ("test.test", "run the C++ and Python tests"),
     "exec": ("exec", "run any command in the prepared environment"),
-    "bench": ("bench.bench", "measure against the limit that oneDNN sets"),
-    "profile": ("bench.profile", "print where the time of a model goes, primitive by primitive"),
-    "fuzz": ("test.fuzz", "run random graphs on oneDNN and on TVM without it, and compare"),
-    "soak": ("test.soak", "run models as servers do for minutes, and watch results and memory"),
-    "ops": ("docs.ops", "print the table of the ops that oneDNN runs"),
-    "coverage": ("bench.coverage", "print how much of real models oneDNN runs"),
-    "report": ("report", "tell what of an ONNX model oneDNN runs, and why not the rest"),
+    "bench": ("bench.bench", "compare with onnxruntime, OpenVINO and the limit set by oneDNN"),
+    "profile": ("bench.profile", "print the time of each primitive of a model"),
+    "fuzz": ("test.fuzz", "run random graphs, and compare the results with numpy and TVM"),
+    "soak": ("test.soak", "run models like a server for minutes; check results and memory"),
+    "ops": ("docs.ops", "print the table of supported ops"),
+    "coverage": ("bench.coverage", "print which ops of real models run on oneDNN"),
+    "report": ("report", "report which ops of an ONNX model run on oneDNN, and why not"),
     "docs": ("docs.docs", "run the code of the documentation and build its pages"),
     "lint": ("lint.lint", "check format, licence headers and sizes; --fix repairs it"),
-    "wheel": ("wheel.wheel", "make a wheel that pip installs without this checkout"),
+    "wheel": ("wheel.wheel", "build a wheel that works without this checkout"),
     "setup": ("setup.setup", "prepare the environment and stop"),
     "clean": ("setup.clean", "remove build/"),
     "apply": ("patchset.apply", "apply the patch set to a TVM source tree"),
@@ -39,8 +39,8 @@ IN_ENVIRONMENT = ("demo", "bench", "profile", "fuzz", "soak", "ops", "coverage",
 PASS_WORDS_ON = ("test",)
 
 DESCRIPTION = """\
-Prepares everything under build/ in this checkout (the first time takes minutes, then seconds)
-and runs COMMAND. The options go before COMMAND or after it; ./dev.py COMMAND --help tells more."""
+Prepares build/ in this checkout, which takes minutes the first time and then about a second, and
+runs COMMAND. Options go before or after COMMAND; ./dev.py COMMAND --help describes them."""
 
 ENVIRONMENT = """\
 environment:

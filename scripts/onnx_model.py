@@ -75,7 +75,7 @@ class OnnxModel:
         except Exception as error:  # of whatever kind: the importer checks little
             raise SetupError(
                 f"TVM's ONNX importer cannot read {self.path}",
-                "docs/trouble_shooting.md tells what can be done. Its last words are above.",
+                "docs/trouble_shooting.md lists remedies; the end of the error is above.",
                 "\n".join(str(error).strip().splitlines()[-3:]),
             ) from error
 

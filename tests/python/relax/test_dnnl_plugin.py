@@ -158,7 +158,7 @@ def test_wheel(tmp_path):
     (site / "requirements.pth").write_text(f"{LAYOUT.packages}\n")
     pip = [LAYOUT.python, "-m", "pip", "--disable-pip-version-check", "--python", python]
     program = "; print(sys.modules['tvm_dnnl'].__file__, sys.modules['tvm_dnnl'].dnnl_version())"
-    model = onnx_networks.mobilenet_v2(image=32, classes=10, batch="n")
+    model = onnx_networks.mobilenet_v2(classes=10, batch="n")
     onnx.save(model, tmp_path / "model.onnx")
     from_readme = re.search("```python\n(.+?)```", metadata, re.DOTALL).group(1)
     example = [python, LAYOUT.root / "docs/examples/relax_model.py", "model.onnx"]
