@@ -131,10 +131,11 @@ def _grow(commits, plan, series):
             if path.endswith((".cc", ".h")) and state != ABSENT
         }
         definers = growth.definers(table, {p: s.data.decode() for p, s in states.items()})
+        places = {name: order[owner(series, path)] for name, path in definers.items()}
         first = owner(series, table)
         complete, previous = commits[first].states.pop(table), None
         for name in list(commits)[order[first] :]:
-            later = {f for f, path in definers.items() if order[owner(series, path)] > order[name]}
+            later = {function for function, place in places.items() if place > order[name]}
             state = complete._replace(data=growth.without(complete.data.decode(), later).encode())
             if state != previous:
                 commits[name].states[table] = previous = state
