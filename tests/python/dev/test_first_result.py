@@ -25,7 +25,7 @@ SECTIONS = {
 }
 
 
-def block(heading, language=""):
+def block(heading, language="sh"):
     """Return the only block of code of a language in a section."""
     (text,) = (text for name, text in SECTIONS[heading] if name == language)
     return text
