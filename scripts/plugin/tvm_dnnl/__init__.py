@@ -27,6 +27,8 @@ _NEEDED = ("FuseOpsByPattern", "MergeCompositeFunctions", "RunCodegen")
 
 _FOLDER = Path(__file__).resolve().parent
 _CODEGEN = "relax.ext.dnnl"
+# The modules of the API that load and run models without TVM.
+_WITHOUT_TVM = ("loaded", "cached")
 
 
 def autoload():
@@ -184,21 +186,22 @@ def __getattr__(name):
     """
     if name.startswith("__") and name != "__all__":
         raise AttributeError(name)
-    for module in ("loaded", "cached"):
-        api = importlib.import_module(f"._dnnl.{module}", package=__name__)
-        if name in api.__all__:
-            return getattr(api, name)
+    without_tvm = [importlib.import_module(f"._dnnl.{each}", __name__) for each in _WITHOUT_TVM]
+    api = {each: getattr(module, each) for module in without_tvm for each in module.__all__}
+    if name in api:
+        return api[name]
     importlib.import_module(".part_import", __name__).import_tvm()
     if not _is_runtime_only():
         from .fast_import import uncollected
 
         autoload()
         with uncollected():
-            api = importlib.import_module(".dnnl", package=__name__)
+            module = importlib.import_module(".dnnl", package=__name__)
+        api = {each: getattr(module, each) for each in module.__all__}
     if name == "__all__":
-        return api.__all__
-    if name in api.__all__:
-        return getattr(api, name)
+        return list(api)
+    if name in api:
+        return api[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
