@@ -170,7 +170,9 @@ def test_tvm_home_must_be_a_built_tree(tmp_path):
 @pytest.fixture
 def checkout(tmp_path):
     """Return a copy of the checkout's entry point, with nothing prepared."""
-    shutil.copy(ROOT / "dev.py", tmp_path)
+    for name in ("dev.py", "python/tvm/contrib/onednn/progress.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     for name in ("scripts", "requirements"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path

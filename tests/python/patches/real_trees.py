@@ -40,6 +40,7 @@ _LEFT_OUT = re.compile(
 # The Python files by which a tree is known, and those that the patches hook into.
 PYTHON = (
     "python/tvm/_ffi/libinfo.py",
+    "python/tvm/_ffi/registry.py",
     "python/tvm/driver/tvmc",
     "python/tvm/relay/frontend/onnx.py",
 )
