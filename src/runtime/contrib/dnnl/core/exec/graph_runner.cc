@@ -56,19 +56,6 @@ void NamingSymbol(const std::string& symbol, const Function& function) {
   }
 }
 
-/*! \brief Whether the tensor is row-major, and dense but for what is reserved along an axis. */
-bool HasStrides(const DLTensor& tensor, int reserved_axis) {
-  int64_t expected = 1, dense = 1;
-  for (int i = tensor.ndim - 1; i >= 0; --i) {
-    const int64_t size = tensor.shape[i];
-    const int64_t stride = tensor.strides == nullptr ? dense : tensor.strides[i];
-    if (size != 1 && stride != expected) return false;
-    expected *= i == reserved_axis ? ReservedSize(size) : size;
-    dense *= size;
-  }
-  return true;
-}
-
 /*! \brief Whether the tensor has a shape, in which open dimensions stand for any size. */
 bool HasShape(const DLTensor& tensor, const std::vector<int64_t>& shape) {
   return static_cast<size_t>(tensor.ndim) == shape.size() &&

@@ -72,6 +72,18 @@ std::vector<int64_t> ReservedStrides(const std::vector<int64_t>& shape, int axis
   return strides;
 }
 
+bool HasStrides(const DLTensor& tensor, int reserved_axis) {
+  int64_t expected = 1, dense = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    const int64_t size = tensor.shape[i];
+    const int64_t stride = tensor.strides == nullptr ? dense : tensor.strides[i];
+    if (size != 1 && stride != expected) return false;
+    expected *= i == reserved_axis ? ReservedSize(size) : size;
+    dense *= size;
+  }
+  return true;
+}
+
 dnnl::memory::desc DescOf(const Argument& argument) {
   const auto& [shape, dtype] = argument.type;
   const Dims dims = ToDims(shape, argument.name, /*may_be_empty=*/true);

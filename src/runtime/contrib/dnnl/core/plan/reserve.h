@@ -38,6 +38,9 @@ int64_t ReservedSize(int64_t size);
 /*! \brief The strides of a row-major tensor with room along an axis; -1 for no such axis. */
 std::vector<int64_t> ReservedStrides(const std::vector<int64_t>& shape, int axis);
 
+/*! \brief Whether a tensor is row-major, and dense but for what is reserved along an axis. */
+bool HasStrides(const DLTensor& tensor, int reserved_axis);
+
 /*! \brief How an argument of known shape lies in memory. */
 dnnl::memory::desc DescOf(const Argument& argument);
 

@@ -91,10 +91,6 @@ std::mutex* const Memory::mutex_ = new std::mutex;
 std::unordered_map<const void*, std::weak_ptr<Memory>>* const Memory::known_ =
     new std::unordered_map<const void*, std::weak_ptr<Memory>>;
 
-size_t BytesOf(DLDataType dtype, int64_t count) {
-  return static_cast<size_t>(count) * ((dtype.bits * dtype.lanes + 7) / 8);
-}
-
 std::vector<int64_t> DimsOf(const ffi::Shape& shape) { return {shape.begin(), shape.end()}; }
 
 /*! \brief A tensor in some memory, which it keeps. */
@@ -120,28 +116,13 @@ ffi::Tensor View(std::shared_ptr<Memory> memory, const std::vector<int64_t>& sha
   return ffi::Tensor::FromDLPack(&view->tensor);
 }
 
-/*! \brief Whether a tensor lies as one with room along an axis. */
-bool HasRoom(const ffi::Tensor& tensor, int axis) {
-  const std::vector<int64_t> strides = ReservedStrides(DimsOf(tensor.shape()), axis);
-  for (size_t i = 0; i < strides.size(); ++i) {
-    if (tensor.shape()[i] != 1 && tensor.strides()[i] != strides[i]) return false;
-  }
-  return true;
-}
-
-int64_t Count(const std::vector<int64_t>& dims, size_t first, size_t last) {
-  int64_t count = 1;
-  for (size_t i = first; i < last; ++i) count *= dims[i];
-  return count;
-}
-
 }  // namespace
 
 ffi::Tensor NewTensor(const ffi::Shape& shape, DLDataType dtype, int axis) {
   const std::vector<int64_t> dims = DimsOf(shape);
   std::vector<int64_t> sizes = dims;
   if (axis >= 0) sizes[axis] = ReservedSize(dims[axis]);
-  const size_t bytes = BytesOf(dtype, Count(sizes, 0, sizes.size()));
+  const size_t bytes = ffi::GetDataSize(NumElements(sizes), dtype);
   return View(Memory::New(bytes, axis < 0 ? 0 : dims[axis]), dims, dtype, axis);
 }
 
@@ -149,11 +130,15 @@ void Reserve(int axis, ffi::Tensor* past) {
   const ffi::Tensor& from = *past;
   const std::vector<int64_t> dims = DimsOf(from.shape());
   // What is neither dense nor has room is refused when it is checked.
-  if (axis >= static_cast<int>(dims.size()) || !from.IsContiguous() || HasRoom(from, axis)) return;
+  if (axis >= static_cast<int>(dims.size()) || !from.IsContiguous() ||
+      HasStrides(*from.GetDLTensorPtr(), axis)) {
+    return;
+  }
   const ffi::Tensor to = NewTensor(from.shape(), from.dtype(), axis);
-  const int64_t items = Count(dims, 0, axis);
-  const size_t bytes = BytesOf(from.dtype(), Count(dims, axis, dims.size()));
-  const size_t stride = BytesOf(from.dtype(), to.strides()[axis - 1]);
+  const int64_t items = NumElements(Dims(dims.begin(), dims.begin() + axis));
+  const int64_t count = NumElements(Dims(dims.begin() + axis, dims.end()));
+  const size_t bytes = ffi::GetDataSize(count, from.dtype());
+  const size_t stride = ffi::GetDataSize(to.strides()[axis - 1], from.dtype());
   const auto* const source = static_cast<const char*>(from.data_ptr()) + from.byte_offset();
   for (int64_t i = 0; i < items; ++i) {
     std::memcpy(static_cast<char*>(to.data_ptr()) + i * stride, source + i * bytes, bytes);
@@ -167,7 +152,7 @@ ffi::Tensor Longer(const ffi::Tensor& past, const ffi::Shape& shape, int axis) {
   if (from.size() == to.size()) dims[axis] = from[axis];
   const bool is_longer =
       dims == from && from[axis] <= to[axis] && ReservedSize(from[axis]) == ReservedSize(to[axis]);
-  if (is_longer && past.byte_offset() == 0 && HasRoom(past, axis)) {
+  if (is_longer && past.byte_offset() == 0 && HasStrides(*past.GetDLTensorPtr(), axis)) {
     const std::shared_ptr<Memory> memory = Memory::At(past.data_ptr());
     if (memory != nullptr && memory->Take(from[axis], to[axis])) {
       return View(memory, to, past.dtype(), axis);

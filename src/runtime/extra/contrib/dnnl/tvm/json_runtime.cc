@@ -69,11 +69,12 @@ struct Appends {
   std::vector<Output> outputs;
 
   Appends() = default;
-  explicit Appends(Graph graph) {
-    const std::vector<int> inputs = ReserveForAppends(&graph);
-    if (!IsDynamic(graph)) return;
+  /*! \brief Reserve memory for them in a graph. */
+  explicit Appends(Graph* graph) {
+    const std::vector<int> inputs = ReserveForAppends(graph);
+    if (!IsDynamic(*graph)) return;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const Argument& output = graph.outputs[i].argument;
+      const Argument& output = graph->outputs[i].argument;
       outputs.push_back({output.type.dtype, output.reserved_axis, inputs[i]});
     }
   }
@@ -133,8 +134,10 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
     }
     if (name == "appends") {
       return ffi::Function::FromTyped([self, this]() {
-        return WithFFIErrors(
-            [&]() { return Appends(ReadGraph(symbol_, graph_json_, const_names_)).any(); });
+        return WithFFIErrors([&]() {
+          Graph graph = ReadGraph(symbol_, graph_json_, const_names_);
+          return Appends(&graph).any();
+        });
       });
     }
     if (name == "holds_own_constants") {
@@ -194,12 +197,9 @@ class DNNLJSONRuntime : public ffi::ModuleObj {
     Graph graph = graph_;
     for (size_t i = 0; i < constants.size(); ++i) Bind(constants[i], &graph.constants[i]);
     WithFFIErrors([&]() {
-      appends_ = Appends(graph);
-      if (appends_.any()) {
-        Graph reserved = graph;
-        ReserveForAppends(&reserved);
-        appender_.Init(std::move(reserved));
-      }
+      Graph reserved = graph;
+      appends_ = Appends(&reserved);
+      if (appends_.any()) appender_.Init(std::move(reserved));
       runner_.Init(std::move(graph));
     });
     graph_ = Graph();
