@@ -221,6 +221,7 @@ void PlanBuilder::RunNow(const Mark& mark) {
   for (const Step& step : steps) {
     std::vector<dnnl::memory> memories;
     std::vector<dnnl_exec_arg_t> args;
+    std::vector<void*> handles(plan_->tensors.size(), nullptr);
     for (const auto& [arg, index] : step.args) {
       const Tensor& tensor = plan_->tensors[index];
       Buffer& buffer = plan_->buffers[plan_->Locate(tensor.buffer).first];
@@ -229,11 +230,11 @@ void PlanBuilder::RunNow(const Mark& mark) {
         buffer.data = AllocAligned(buffer.bytes);
       }
       const bool is_scratchpad = buffer.kind == BufferKind::kScratchpad;
-      memories.emplace_back(tensor.md, plan_->engine,
-                            is_scratchpad ? scratchpad.get() : DataOf(tensor));
+      handles[index] = is_scratchpad ? scratchpad.get() : DataOf(tensor);
+      memories.emplace_back(tensor.md, plan_->engine, handles[index]);
       args.push_back({arg, memories.back().get()});
     }
-    RunStep(step, args, &stream_);
+    RunStep(step, args, handles, &stream_);
   }
   stream_.wait();
   // The constants of the steps are forgotten with them.
