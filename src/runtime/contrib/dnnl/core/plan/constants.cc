@@ -43,11 +43,12 @@ namespace {
 constexpr size_t kFewEntries = 32;
 
 /*!
- * \brief A number that equal bytes have in common. It looks at a word here and there: what is in
- *        question is compared as a whole anyway.
+ * \brief A number that equal bytes have in common. It looks at a few words: what is in question is
+ *        compared as a whole anyway, and of a constant that stays in a file, each word that is read
+ *        maps 16 pages.
  */
 uint64_t Fingerprint(const void* data, size_t bytes) {
-  constexpr size_t kWords = 256;
+  constexpr size_t kWords = 32;
   const size_t step = std::max(sizeof(uint64_t), bytes / kWords);
   uint64_t print = bytes;
   for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += step) {
