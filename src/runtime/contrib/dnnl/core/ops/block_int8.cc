@@ -45,6 +45,16 @@ constexpr int kTogether = 4;
 /*! \brief The bytes of a row that a register of weights of 4 bits is multiplied by. */
 constexpr int64_t kGroupBytes = 128;
 
+/*!
+ * \brief How many bytes ahead weights are prefetched, and their scales, as hardware stops at the
+ *        end of a page.
+ */
+constexpr int64_t kAhead = 3072, kScalesAhead = 384;
+
+DNNL_VNNI_INLINE void Prefetch(const void* from, int64_t bytes) {
+  _mm_prefetch(static_cast<const char*>(from) + bytes, _MM_HINT_T0);
+}
+
 /*! \brief Store the quantized elements from k on, a register of 16, where the kernels read them. */
 DNNL_VNNI_INLINE void StoreElements(__m128i bytes, const BlockSizes& sizes, int64_t k,
                                     int8_t* row) {
@@ -153,6 +163,7 @@ DNNL_VNNI_INLINE __m512 MultiplyChannel(const BlockRow& weights, const BlockSize
       const __m128i points = _mm_maskz_loadu_epi8(own, weights.zero_points + b);
       zeros = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(points));
     }
+    Prefetch(weights.scales + b, kScalesAhead);
     const __m512 weight_scales = _mm512_maskz_loadu_ps(own, weights.scales + b);
     const __m512 row_shifts = _mm512_maskz_loadu_ps(own, row.shifts + b);
     total = _mm512_fmadd_ps(_mm512_mul_ps(zeros, weight_scales), row_shifts, total);
@@ -163,7 +174,9 @@ DNNL_VNNI_INLINE __m512 MultiplyChannel(const BlockRow& weights, const BlockSize
     __m512i elements = first_elements;
     for (int64_t k = begin; k < end; k += kGroup) {
       const auto mask = MaskOf<__mmask16>((end - k) / kInLane);
-      const __m512i values = _mm512_maskz_loadu_epi32(mask, weights.values + k * kBits / 8);
+      const uint8_t* const from = weights.values + k * kBits / 8;
+      Prefetch(from, kAhead);
+      const __m512i values = _mm512_maskz_loadu_epi32(mask, from);
       const __m512 sums = Dot<kBits, D>(values, row.values + k, digit_bytes);
       const __m512i blocks = _mm512_srl_epi32(elements, block_bits);
       total = _mm512_fmadd_ps(sums, _mm512_permutexvar_ps(blocks, scales), total);
