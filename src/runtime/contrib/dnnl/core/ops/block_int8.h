@@ -37,8 +37,8 @@ struct BlockSizes {
   int bits;
   int64_t block, blocks;
   /*!
-   * \brief The digits in int8 of an element of a row, to base 256: 1 to 3. With 3, the largest
-   *        elements of a block are as exact as in float32.
+   * \brief The digits in int8 of an element of a row, to base 256: 1 of many rows, 2 or 3 of one.
+   *        With 3, the largest elements of a block are as exact as in float32.
    */
   int digits = 1;
 
@@ -57,7 +57,7 @@ struct BlockSizes {
 struct Int8Rows {
   /*!
    * \brief (rows, digits, row_bytes), the lowest digit first; for weights of 4 bits in the order in
-   *        which these are unpacked.
+   *        which MultiplyInt8Row or MultiplyInt8Rows, by the number of digits, unpacks these.
    */
   int8_t* values;
   /*! \brief (rows, blocks); NaN if an element of the block is not finite. */

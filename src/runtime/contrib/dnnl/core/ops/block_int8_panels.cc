@@ -44,7 +44,7 @@ constexpr int kWidth = kInt8Channels / kLanes;
 struct alignas(64) UnpackedWeights {
   uint8_t values[kChunk / 4][kWidth][4 * kLanes];
   float scales[kChunk / kUnit][kWidth][kLanes];
-  /*! \brief Scales times zero points. */
+  /*! \brief Scales times zero points, if there are such. */
   float zeros[kChunk / kUnit][kWidth][kLanes];
 };
 
@@ -103,14 +103,11 @@ DNNL_VNNI void Unpack(const BlockRow& weights, int64_t channels, const BlockSize
     }
   }
   const int64_t block = begin / sizes.block, blocks = end / sizes.block - block;
-  const __m512 middle = _mm512_set1_ps(1 << (kBits - 1));
   for (int64_t b = 0; b < blocks; b += kLanes) {
     LoadTransposed(weights.scales + block + b, sizes.blocks * sizeof(float), channels,
                    (blocks - b) * sizeof(float), columns);
     for (int64_t j = 0; j < std::min(kLanes, blocks - b); ++j) {
-      const __m512 scale = _mm512_castsi512_ps(columns[j]);
-      _mm512_store_ps(to->scales[b + j][width], scale);
-      _mm512_store_ps(to->zeros[b + j][width], _mm512_mul_ps(scale, middle));
+      _mm512_store_ps(to->scales[b + j][width], _mm512_castsi512_ps(columns[j]));
     }
   }
   static_assert(kChunk / kUnit <= 64);
@@ -134,11 +131,13 @@ struct TileResult {
 };
 
 /*! \brief Multiply R rows by unpacked weights. */
-template <int R>
+template <int R, bool kHasZeros>
 DNNL_VNNI_INLINE void MultiplyTile(const UnpackedWeights& weights, int64_t block, int64_t blocks,
                                    const Int8Rows& data, const BlockSizes& sizes,
                                    const TileResult& result) {
   const int64_t stride = sizes.row_bytes(), quads = block / 4;
+  // Without zero points, that of all blocks.
+  const float middle = kHasZeros ? 1.f : static_cast<float>(1 << (sizes.bits - 1));
   __m512 totals[R][kWidth];
   DNNL_UNROLL
   for (int r = 0; r < R; ++r) {
@@ -163,16 +162,21 @@ DNNL_VNNI_INLINE void MultiplyTile(const UnpackedWeights& weights, int64_t block
         }
       }
     }
-    for (int p = 0; p < kWidth; ++p) {
-      const __m512 scale = _mm512_load_ps(weights.scales[b][p]);
-      const __m512 zero = _mm512_load_ps(weights.zeros[b][p]);
-      DNNL_UNROLL
-      for (int r = 0; r < R; ++r) {
-        const __m512 x_scale = _mm512_set1_ps(data.scales[r * sizes.blocks + b]);
-        const __m512 x_shift = _mm512_set1_ps(data.shifts[r * sizes.blocks + b]);
-        const __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r][p]), scale);
-        totals[r][p] = _mm512_fmadd_ps(product, x_scale, totals[r][p]);
-        totals[r][p] = _mm512_fmadd_ps(zero, x_shift, totals[r][p]);
+    DNNL_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const __m512 x_scale = _mm512_set1_ps(data.scales[r * sizes.blocks + b]);
+      const __m512 x_shift = _mm512_set1_ps(data.shifts[r * sizes.blocks + b] * middle);
+      for (int p = 0; p < kWidth; ++p) {
+        const __m512 scale = _mm512_load_ps(weights.scales[b][p]);
+        __m512& total = totals[r][p];
+        __m512 sum = _mm512_cvtepi32_ps(sums[r][p]);
+        if (kHasZeros) {
+          total = _mm512_fmadd_ps(_mm512_load_ps(weights.zeros[b][p]), x_shift, total);
+          sum = _mm512_mul_ps(sum, x_scale);
+        } else {
+          sum = _mm512_fmadd_ps(sum, x_scale, x_shift);
+        }
+        total = _mm512_fmadd_ps(sum, scale, total);
       }
     }
   }
@@ -187,7 +191,7 @@ DNNL_VNNI_INLINE void MultiplyTile(const UnpackedWeights& weights, int64_t block
 }
 
 /*! \brief Multiply R rows at a time, as long as there are as many. */
-template <int R>
+template <int R, bool kHasZeros>
 DNNL_VNNI void MultiplyTiles(const UnpackedWeights& weights, int64_t blocks, int64_t rows,
                              const BlockSizes& sizes, Int8Rows data, TileResult result,
                              int64_t* done) {
@@ -197,14 +201,14 @@ DNNL_VNNI void MultiplyTiles(const UnpackedWeights& weights, int64_t blocks, int
     to.dst += *done * result.stride;
     // Most blocks have this size: it is a constant of the loop.
     if (sizes.block == kUnit) {
-      MultiplyTile<R>(weights, kUnit, blocks, from, sizes, to);
+      MultiplyTile<R, kHasZeros>(weights, kUnit, blocks, from, sizes, to);
     } else {
-      MultiplyTile<R>(weights, sizes.block, blocks, from, sizes, to);
+      MultiplyTile<R, kHasZeros>(weights, sizes.block, blocks, from, sizes, to);
     }
   }
 }
 
-template <int kBits>
+template <int kBits, bool kHasZeros>
 DNNL_VNNI void MultiplyRowsOnVNNI(const BlockRow& weights, int64_t channels,
                                   const BlockSizes& sizes, const Int8Rows& data, int64_t rows,
                                   const TileResult& to) {
@@ -220,10 +224,10 @@ DNNL_VNNI void MultiplyRowsOnVNNI(const BlockRow& weights, int64_t channels,
     const Int8Rows from = {data.values + first * sizes.block, data.scales + first,
                            data.shifts + first};
     int64_t done = 0;
-    MultiplyTiles<6>(unpacked, last - first, rows, sizes, from, result, &done);
-    MultiplyTiles<4>(unpacked, last - first, rows, sizes, from, result, &done);
-    MultiplyTiles<2>(unpacked, last - first, rows, sizes, from, result, &done);
-    MultiplyTiles<1>(unpacked, last - first, rows, sizes, from, result, &done);
+    MultiplyTiles<6, kHasZeros>(unpacked, last - first, rows, sizes, from, result, &done);
+    MultiplyTiles<4, kHasZeros>(unpacked, last - first, rows, sizes, from, result, &done);
+    MultiplyTiles<2, kHasZeros>(unpacked, last - first, rows, sizes, from, result, &done);
+    MultiplyTiles<1, kHasZeros>(unpacked, last - first, rows, sizes, from, result, &done);
     result.adds = true;
   }
 }
@@ -232,8 +236,11 @@ DNNL_VNNI void MultiplyRowsOnVNNI(const BlockRow& weights, int64_t channels,
 
 void MultiplyInt8Rows(const BlockRow& weights, int64_t channels, const BlockSizes& sizes,
                       const Int8Rows& data, int64_t rows, float* dst, int64_t dst_stride) {
-  const auto multiply = sizes.bits == 4 ? MultiplyRowsOnVNNI<4> : MultiplyRowsOnVNNI<8>;
-  multiply(weights, channels, sizes, data, rows, {dst, dst_stride, channels, false});
+  constexpr decltype(&MultiplyRowsOnVNNI<8, true>) kByBitsAndZeros[2][2] = {
+      {MultiplyRowsOnVNNI<4, false>, MultiplyRowsOnVNNI<4, true>},
+      {MultiplyRowsOnVNNI<8, false>, MultiplyRowsOnVNNI<8, true>}};
+  kByBitsAndZeros[sizes.bits == 8][weights.zero_points != nullptr](
+      weights, channels, sizes, data, rows, {dst, dst_stride, channels, false});
 }
 
 #else

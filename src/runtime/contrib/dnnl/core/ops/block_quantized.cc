@@ -54,8 +54,8 @@ struct Sizes : BlockSizes {
     const int64_t most = kPanelBytes / (padded() * static_cast<int64_t>(sizeof(float)));
     return std::min(channels, std::max<int64_t>(16, most / 16 * 16));
   }
-  /*! \brief The channels that a thread reads at least: 64 KB. */
-  int64_t grain() const { return std::max<int64_t>(1, 65536 / weight_bytes()); }
+  /*! \brief The channels that a thread reads at least: 32 KB take a microsecond or two. */
+  int64_t grain() const { return std::max<int64_t>(1, 32768 / weight_bytes()); }
   bool has_few_rows() const { return rows <= kMostRows; }
   /*! \brief Whether data is packed into panels of rows; else oneDNN's sgemm reads it. */
   bool packs_data() const {

@@ -19,7 +19,8 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/changing_sizes.cc
- * \brief Kernels of ours for the plans of few calls: softmax, arithmetic and concatenation.
+ * \brief Kernels of ours for the plans of few calls and for few elements: softmax, elementwise ops
+ *        and concatenation.
  */
 #include "changing_sizes.h"
 
@@ -31,6 +32,7 @@
 
 #include "../exec/parallel.h"
 #include "../op_table.h"
+#include "exp.h"
 #include "functions.h"
 #include "loops.h"
 #include "nan_rows.h"
@@ -123,14 +125,79 @@ bool IsArithmetic(dnnl::algorithm algorithm) {
          algorithm == dnnl::algorithm::binary_mul || algorithm == dnnl::algorithm::binary_div;
 }
 
-/*! \brief Whether a kernel is to compute a node of these operands. */
-bool IsFloatAlone(const NodeReader& node, const PlanBuilder& plan) {
-  bool is_float = plan.sizes_change() && !node.IsQuantized() && node.NumPostOps() == 0 &&
-                  node.OutType() == kFloat32;
+/*! \brief Compute `op` of elements that are a stride apart. */
+template <typename Op>
+DNNL_INLINE void Compute(const float* src, int64_t stride, float* dst, int64_t count,
+                         const Op& op) {
+  if (stride == 1) {
+    for (int64_t i = 0; i < count; ++i) dst[i] = op(src[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) dst[i] = op(src[i * stride]);
+  }
+}
+
+DNNL_FOR_CPUS void Linear(const float* src, int64_t stride, float alpha, float beta, float* dst,
+                          int64_t count) {
+  Compute(src, stride, dst, count, [=](float x) { return alpha * x + beta; });
+}
+
+/*! \brief Not a lambda, which might not become a part of a function for several CPUs. */
+struct SwishOf {
+  float alpha;
+  DNNL_INLINE float operator()(float x) const { return x / (1.f + ExpOf(-alpha * x)); }
+};
+
+DNNL_FOR_CPUS void Swish(const float* src, int64_t stride, float alpha, float* dst, int64_t count) {
+  Compute(src, stride, dst, count, SwishOf{alpha});
+}
+
+bool IsUnary(dnnl::algorithm algorithm) {
+  return algorithm == dnnl::algorithm::eltwise_linear ||
+         algorithm == dnnl::algorithm::eltwise_swish;
+}
+
+/*! \brief Whether there is a kernel for the op. */
+bool HasElementwiseKernel(const NodeReader& op) {
+  const OpSpec& spec = *FindOp(op.OpName());
+  // A bias is along an axis of its own.
+  return IsArithmetic(spec.algorithm) ? op.OpName() != "nn.bias_add"
+                                      : IsUnary(spec.algorithm) && !spec.is_reciprocal;
+}
+
+/*! \brief Whether a kernel is to compute a result: a primitive would not be worth its call. */
+bool IsForKernel(const PlanBuilder& plan, const Dims& dims) {
+  // To call a primitive takes oneDNN one to two microseconds.
+  constexpr int64_t kFewElements = 4096;
+  return plan.sizes_change() || (plan.shares_weights() && NumElements(dims) <= kFewElements);
+}
+
+/*! \brief Whether a kernel is to compute a node of these operands, post-ops aside. */
+bool IsInFloat32(const NodeReader& node, const PlanBuilder& plan) {
+  bool is_float =
+      IsForKernel(plan, node.OutDims()) && !node.IsQuantized() && node.OutType() == kFloat32;
   for (int i = 0; i < node.NumRootInputs(); ++i) {
     is_float = is_float && plan.Input(node, i).dtype() == kFloat32;
   }
   return is_float;
+}
+
+/*! \brief Whether a kernel is to compute a node of these operands. */
+bool IsFloatAlone(const NodeReader& node, const PlanBuilder& plan) {
+  return node.NumPostOps() == 0 && IsInFloat32(node, plan);
+}
+
+/*! \brief The same of an elementwise op. Throws where it is to be lowered without its post-ops. */
+bool IsElementwiseAlone(const NodeReader& node, const PlanBuilder& plan) {
+  if (!HasElementwiseKernel(node) || !IsInFloat32(node, plan)) return false;
+  // Blocks would have to be reordered.
+  for (int i = 0; i < node.NumRootInputs() && !plan.sizes_change(); ++i) {
+    if (!plan.Input(node, i).md.get_inner_blks().empty()) return false;
+  }
+  if (node.NumPostOps() == 0) return true;
+  for (int i = 0; i < node.NumPostOps(); ++i) {
+    if (plan.sizes_change() || !HasElementwiseKernel(node.PostOp(i))) return false;
+  }
+  throw dnnl::error(dnnl_unimplemented, "kernels of few elements have no post-ops");
 }
 
 }  // namespace
@@ -165,9 +232,7 @@ bool LowerSoftmaxRows(const NodeReader& node, PlanBuilder* plan) {
 
 bool LowerBinaryRows(const NodeReader& node, PlanBuilder* plan) {
   const dnnl::algorithm algorithm = FindOp(node.OpName())->algorithm;
-  // A bias is along an axis of its own.
-  const bool is_bias = node.OpName() == "nn.bias_add";
-  if (is_bias || !IsArithmetic(algorithm) || !IsFloatAlone(node, *plan)) return false;
+  if (!IsArithmetic(algorithm) || !IsElementwiseAlone(node, *plan)) return false;
   const Dims dims = node.OutDims();
   const Tensor a = WithStrides(node, plan, plan->Input(node, 0));
   const Tensor b = WithStrides(node, plan, plan->Input(node, 1));
@@ -189,39 +254,63 @@ bool LowerBinaryRows(const NodeReader& node, PlanBuilder* plan) {
   return true;
 }
 
+bool LowerUnaryRows(const NodeReader& node, PlanBuilder* plan) {
+  const OpSpec& spec = *FindOp(node.OpName());
+  if (!IsUnary(spec.algorithm) || !IsElementwiseAlone(node, *plan)) return false;
+  const auto [alpha, beta] = spec.AlphaBeta(node);
+  const Dims dims = node.OutDims();
+  const Tensor src = WithStrides(node, plan, plan->Input(node, 0));
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, kFloat32));
+  const Loops<1> loops(dims, {BroadcastStrides(src, dims)});
+  const bool is_linear = spec.algorithm == dnnl::algorithm::eltwise_linear;
+  const auto run = [=, alpha = alpha, beta = beta](void* const* addresses) {
+    const auto* from = static_cast<const float*>(addresses[0]);
+    auto* to = static_cast<float*>(addresses[1]);
+    const int64_t stride = loops.strides()[0];
+    loops.Run([&](const Loops<1>::Offsets& at, int64_t begin, int64_t count) {
+      if (is_linear) return Linear(from + at[0], stride, alpha, beta, to + begin, count);
+      Swish(from + at[0], stride, alpha, to + begin, count);
+    });
+  };
+  plan->EmitKernel(node, "eltwise", run, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+  plan->OfferInPlace(DNNL_ARG_SRC);
+  plan->SetOutput(node, dst);
+  return true;
+}
+
 Tensor ConcatenateRows(const NodeReader& node, PlanBuilder* plan, const std::vector<Tensor>& parts,
                        int axis) {
-  if (!plan->sizes_change() || parts.size() >= Step::kMaxKernelArgs) return {};
   Dims dims = parts[0].dims();
-  const int64_t outer = NumElements(Dims(dims.begin(), dims.begin() + axis));
-  dims[axis] = 0;
-  PlanBuilder::Args args;
-  // Of each part: where it begins in a row of the result, and how long it is.
-  std::vector<std::pair<int64_t, int64_t>> rows;
-  int64_t bytes = 0;
-  for (const Tensor& part : parts) {
-    const Tensor plain = plan->Plain(node, part);
-    args.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(args.size()), plain);
-    const auto size = static_cast<int64_t>(plain.md.get_size()) / outer;
-    rows.emplace_back(bytes, size);
-    bytes += size;
-    dims[axis] += part.dims()[axis];
-  }
+  for (size_t i = 1; i < parts.size(); ++i) dims[axis] += parts[i].dims()[axis];
+  if (!IsForKernel(*plan, dims) || parts.size() >= Step::kMaxKernelArgs) return {};
   const Tensor dst = plan->NewTensor(PlainDesc(dims, parts[0].dtype()));
+  const Dims strides = dst.md.get_strides();
+  // Of each part: how to get through it and the result, and where it begins there, in elements.
+  std::vector<std::pair<Loops<2>, int64_t>> copies;
+  PlanBuilder::Args args;
+  int64_t begin = 0;
+  for (const Tensor& given : parts) {
+    const Tensor part = WithStrides(node, plan, given);
+    const Loops<2> loops(part.dims(), {BroadcastStrides(part, part.dims()), strides});
+    copies.emplace_back(loops, begin * strides[axis]);
+    args.emplace_back(DNNL_ARG_MULTIPLE_SRC + static_cast<int>(args.size()), part);
+    begin += part.dims()[axis];
+  }
   args.emplace_back(DNNL_ARG_DST, dst);
-  // Pieces that two threads copy are no smaller.
-  constexpr int64_t kPiece = 1 << 16;
-  const auto run = [=](void* const* addresses) {
-    auto* to = static_cast<char*>(addresses[rows.size()]);
-    for (size_t k = 0; k < rows.size(); ++k) {
-      const auto* from = static_cast<const char*>(addresses[k]);
-      const auto [begin, size] = rows[k];
-      const int64_t pieces = (size + kPiece - 1) / kPiece;
-      ParallelFor(outer * pieces, 2, [&, begin = begin, size = size](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-          const int64_t row = i / pieces, at = i % pieces * kPiece;
-          std::memcpy(to + row * bytes + begin + at, from + row * size + at,
-                      std::min(kPiece, size - at));
+  const auto bytes = static_cast<int64_t>(dnnl::memory::data_type_size(dst.dtype()));
+  const auto run = [copies, bytes](void* const* addresses) {
+    auto* const to = static_cast<char*>(addresses[copies.size()]);
+    for (size_t k = 0; k < copies.size(); ++k) {
+      const auto* const from = static_cast<const char*>(addresses[k]);
+      const auto& [loops, first] = copies[k];
+      const auto [stride, to_stride] = loops.strides();
+      const bool is_dense = stride == 1 && to_stride == 1;
+      loops.Run([&, first = first, stride = stride, to_stride = to_stride](
+                    const Loops<2>::Offsets& at, int64_t, int64_t count) {
+        const int64_t size = is_dense ? count * bytes : bytes;
+        for (int64_t i = 0; i < (is_dense ? 1 : count); ++i) {
+          std::memcpy(to + (first + at[1] + i * to_stride) * bytes,
+                      from + (at[0] + i * stride) * bytes, size);
         }
       });
     }

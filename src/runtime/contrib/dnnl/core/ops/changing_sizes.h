@@ -19,7 +19,8 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/changing_sizes.h
- * \brief Kernels of ours for the plans of few calls, see PlanBuilder::sizes_change.
+ * \brief Kernels of ours for the plans of few calls, see PlanBuilder::sizes_change, and for few
+ *        elements in graphs with open dimensions, as each token of a language model has.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CHANGING_SIZES_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CHANGING_SIZES_H_
@@ -43,6 +44,9 @@ bool LowerSoftmaxRows(const NodeReader& node, PlanBuilder* plan);
 
 /*! \brief Lower an addition, subtraction, multiplication or division in float32, likewise. */
 bool LowerBinaryRows(const NodeReader& node, PlanBuilder* plan);
+
+/*! \brief Lower a linear function or a swish in float32, likewise. */
+bool LowerUnaryRows(const NodeReader& node, PlanBuilder* plan);
 
 /*! \brief Lower a concatenation to a result that memory is reserved for, see reserve.h. */
 Tensor AppendRows(const NodeReader& node, PlanBuilder* plan, int axis);

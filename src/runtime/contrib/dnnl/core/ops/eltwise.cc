@@ -29,6 +29,7 @@
 #include "../op_table.h"
 #include "../post_ops.h"
 #include "../quantization.h"
+#include "changing_sizes.h"
 #include "types.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
@@ -130,6 +131,7 @@ void LowerEltwise(const NodeReader& node, PlanBuilder* plan) {
   if (op.function != nullptr && !node.IsQuantized()) {
     return LowerFunction(node, plan, op.function);
   }
+  if (LowerUnaryRows(node, plan)) return;
   const auto [alpha, beta] = op.AlphaBeta(node);
   Function function{op.algorithm, alpha, beta};
   const FusedOps fused =

@@ -40,7 +40,8 @@ std::pair<int, size_t> Plan::Locate(int buffer) const {
   return {buffer, offset};
 }
 
-void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args, dnnl::stream* stream) {
+void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args,
+             const std::vector<void*>& handles, dnnl::stream* stream) {
   if (step.primitive) {
     // The C call: the C++ one copies the arguments into a container at every run.
     const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), stream->get(),
@@ -51,10 +52,7 @@ void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args, dnnl::s
   if (!step.kernel) return;
   stream->wait();
   void* addresses[Step::kMaxKernelArgs];
-  for (size_t i = 0; i < args.size(); ++i) {
-    const dnnl_status_t status = dnnl_memory_get_data_handle(args[i].memory, &addresses[i]);
-    CORE_CHECK(status == dnnl_success) << step.info.node << ": argument " << i << " has no address";
-  }
+  for (size_t i = 0; i < step.args.size(); ++i) addresses[i] = handles[step.args[i].second];
   step.kernel(addresses);
 }
 
@@ -63,6 +61,12 @@ Context::Context(std::shared_ptr<const Plan> plan)
       stream_(plan_->engine),
       arena_(AllocAligned(plan_->arena_bytes)),
       scratchpad_(AllocAligned(plan_->scratchpad_bytes)) {
+  std::vector<bool> is_of_primitive(plan_->tensors.size(), false);
+  for (const Step& step : plan_->steps) {
+    for (const auto& [arg, tensor] : step.args) {
+      if (step.primitive) is_of_primitive[tensor] = true;
+    }
+  }
   for (size_t i = 0; i < plan_->tensors.size(); ++i) {
     const Tensor& tensor = plan_->tensors[i];
     const auto [root, offset] = plan_->Locate(tensor.buffer);
@@ -70,7 +74,7 @@ Context::Context(std::shared_ptr<const Plan> plan)
     void* handle = nullptr;
     switch (buffer.kind) {
       case BufferKind::kArgument:
-        bound_.push_back({static_cast<int>(i), buffer.argument, offset});
+        bound_.push_back({static_cast<int>(i), buffer.argument, offset, is_of_primitive[i]});
         break;
       case BufferKind::kConstant:
         handle = static_cast<char*>(buffer.data.get()) + offset;
@@ -84,6 +88,7 @@ Context::Context(std::shared_ptr<const Plan> plan)
       case BufferKind::kPart:
         break;
     }
+    handles_.push_back(handle);
     memories_.emplace_back(tensor.md, plan_->engine, handle);
   }
   for (const Step& step : plan_->steps) {
@@ -99,6 +104,8 @@ Context::Context(std::shared_ptr<const Plan> plan)
 void Context::Bind(const std::vector<void*>& arguments) {
   for (const Bound& bound : bound_) {
     void* address = static_cast<char*>(arguments[bound.argument]) + bound.offset;
+    handles_[bound.tensor] = address;
+    if (!bound.is_of_primitive) continue;
     const dnnl_status_t status =
         dnnl_memory_set_data_handle(memories_[bound.tensor].get(), address);
     CORE_CHECK(status == dnnl_success)
@@ -107,7 +114,7 @@ void Context::Bind(const std::vector<void*>& arguments) {
 }
 
 void Context::Execute(size_t index) {
-  dnnl_backend::RunStep(plan_->steps[index], exec_args_[index], &stream_);
+  dnnl_backend::RunStep(plan_->steps[index], exec_args_[index], handles_, &stream_);
 }
 
 void Context::RunStages(const std::vector<void*>& arguments, Recorder* recorder) {

@@ -88,8 +88,13 @@ struct Step {
   StepInfo info;
 };
 
-/*! \brief Run a step on a stream. */
-void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args, dnnl::stream* stream);
+/*!
+ * \brief Run a step on a stream.
+ * \param args The arguments as a primitive takes them.
+ * \param handles The addresses of the plan's tensors, of which a kernel takes its own.
+ */
+void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args,
+             const std::vector<void*>& handles, dnnl::stream* stream);
 
 /*! \brief The nodes of a stage, by those that the plan that it shares with another one names. */
 using NodeNames = std::map<std::string, std::string>;
@@ -200,11 +205,15 @@ class Context {
   std::shared_ptr<void> arena_;
   std::shared_ptr<void> scratchpad_;
   std::vector<dnnl::memory> memories_;
+  /*! \brief The addresses of the plan's tensors. */
+  std::vector<void*> handles_;
   /*! \brief A tensor that lives in an argument. */
   struct Bound {
     int tensor;
     int argument;
     size_t offset;
+    /*! \brief Whether oneDNN has to be told the address. */
+    bool is_of_primitive;
   };
   std::vector<Bound> bound_;
   /*! \brief The arguments of each step as oneDNN's C API takes them. */
