@@ -38,7 +38,11 @@ Dimension = Optional[Union[int, str]]
 #: The shape of an input, or the size of a named dimension.
 Shape = Union[Sequence[Dimension], int]
 
-_ONNX_LATER = ("onnx.hub", "google.protobuf.json_format", "google.protobuf.text_format")
+_ONNX_LATER = (
+    *(f"onnx.{name}" for name in ("checker", "compose", "gen_proto", "hub", "parser", "printer")),
+    *("onnx.utils", "onnx.version_converter"),
+    *("google.protobuf.json_format", "google.protobuf.text_format"),
+)
 
 
 def prepare(
@@ -91,7 +95,7 @@ def prepare(
 def load(model) -> onnx.ModelProto:
     """Return a model that may be modified."""
     try:
-        # The package imports what downloads models and what prints them.
+        # The package imports what downloads, prints and changes models.
         with executed_later(*_ONNX_LATER):
             import onnx
         from google.protobuf.message import DecodeError

@@ -76,8 +76,9 @@ def test_open_dimensions_stay_open():
 
 
 def test_empty_inputs():
-    proto = model("g (float[0, n] x) => (float[1, n] y) { y = ReduceSum(x, first) }",
-                  {"first": np.array([0])})
+    proto = model(
+        "g (float[0, n] x) => (float[1, n] y) { y = ReduceSum(x, first) }", {"first": np.array([0])}
+    )
     mod, params = dnnl.from_onnx(proto, shape={"n": 3})
     assert [int(size) for size in mod["main"].params[0].checked_type.shape] == [0, 3]
     (y,) = testing.run(dnnl.partition_for_dnnl(mod, params, prune=False), {"x": rand(0, 3)})
