@@ -47,7 +47,7 @@ class OnnxModel:
         except ValueError as error:
             raise SetupError(f"--{error}", f"{path} is the model.") from error
         self.shapes = {
-            name: [dim.dim_value or "?" for dim in each.shape.dim]
+            name: [dim.dim_value if dim.HasField("dim_value") else "?" for dim in each.shape.dim]
             for name, each in self._types.items()
         }
 

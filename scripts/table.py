@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of text for the terminal."""
+"""Tables of text for the terminal, and in Markdown for the docs."""
 
 
 def render(header, rows, left=1):
@@ -13,3 +13,9 @@ def render(header, rows, left=1):
 
     sides = ["left"] * left
     return tabulate(rows, header, colalign=sides, colglobalalign="right", disable_numparse=True)
+
+
+def markdown(header, rows):
+    """Return a table in Markdown, with a newline at the end."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)

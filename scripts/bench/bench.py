@@ -98,7 +98,9 @@ def add_arguments(parser):
         "--recurrent", action="store_true", help="measure recurrent layers on both TVMs"
     )
     parser.add_argument(
-        "--write", action="store_true", help="with --recurrent: write docs/onnx_importers.md"
+        "--write",
+        action="store_true",
+        help="with --recurrent: write docs/onnx_importers.md; with --first: docs/recipes.md",
     )
     parser.add_argument(
         "--tokens",
@@ -133,9 +135,10 @@ def check(args):
         if precision not in known:
             mode = "with --text" if args.text else "without --text"
             raise SetupError(f"--precision {precision} {mode}", f"choose of {', '.join(known)}.")
-    for name, other in (("tvm_alone", "relax"), ("write", "recurrent")):
-        if getattr(args, name) and not getattr(args, other):
-            raise SetupError(f"--{name.replace('_', '-')} goes with --{other}", "add that.")
+    if args.tvm_alone and not args.relax:
+        raise SetupError("--tvm-alone goes with --relax", "add that.")
+    if args.write and not (args.recurrent or args.first):
+        raise SetupError("--write goes with --recurrent or --first", "add one of them.")
 
 
 def chosen_models(args):

@@ -17,7 +17,9 @@
 """The command that measures first answers: the models that are chosen, and its table."""
 
 import contextlib
+import datetime
 import json
+import statistics
 import tempfile
 from pathlib import Path
 
@@ -26,13 +28,17 @@ from scripts.bench import first_worker, measure, rows
 from scripts.bench.first import PEERS, TITLES, Model, rows_of, sample
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.files import write_atomically
-from scripts.layout import Layout
+from scripts.files import write_atomically, write_between
+from scripts.layout import ROOT, Layout
 
 FORMAT = "dnnl-bench-first-1"
 # Networks of the tests, and parts of the names of models of packages.
 MODELS = "cls,mobilenet_v2,bert,nudenet,silero_vad_16k_sequence"
 MOST_ROUNDS = 7
+PATH = ROOT / "docs" / "recipes.md"
+MARKS = ("<!-- ./dev.py bench --first --write -->\n", "<!-- until here -->\n")
+# The runtime that the ratios of the docs are to.
+_PEER = "openvino"
 _HEADER = [
     "model",
     "runtime",
@@ -58,6 +64,40 @@ def render(measured):
         figures = [rows.digits(row[key]) for key in columns]
         cells.append([first, TITLES[row["runtime"]], *figures, *ratios])
     return table.render(_HEADER, cells, left=2)
+
+
+def markdown(measured, conditions):
+    """Return the table for the docs: a row for each runtime, and a column for each model."""
+    titles = list(dict.fromkeys(row["title"] for row in measured))
+    lines = []
+    for runtime, name in TITLES.items():
+        rows_by_model = {row["title"]: row for row in measured if row["runtime"] == runtime}
+        answered = [row for row in rows_by_model.values() if "reason" not in row]
+        cells = [_cell(rows_by_model.get(title)) for title in titles]
+        if answered:
+            cells.append(rows.digits(statistics.median(row["import"] for row in answered)))
+            cells += (
+                rows.digits(max(row[key] for row in answered)) for key in ("load", "cpu", "peak_mb")
+            )
+        lines.append([name, *cells, *([] if answered else ["-"] * 4)])
+    more = ("import", "longest load", "longest CPU time", "peak MB")
+    reasons = "".join(f"\n{line}\n" for line in _reasons(measured))
+    return f"{conditions}:\n\n{table.markdown(('process', *titles, *more), lines)}{reasons}"
+
+
+def _cell(row):
+    """Return the time of a runtime for a model, with its ratio to the peer's."""
+    if row is None or "reason" in row:
+        return "-"
+    ratio = f" ({row[f'of {_PEER}']:.2f})" if f"of {_PEER}" in row else ""
+    return f"{rows.digits(row['total'])}{ratio}"
+
+
+def _reasons(measured):
+    """Yield why there is no answer, for each runtime and model without one."""
+    for row in measured:
+        if "reason" in row:
+            yield f"{row['title']}, {TITLES[row['runtime']]}: {row['reason']}"
 
 
 def _chosen(args, folder):
@@ -94,6 +134,10 @@ def _chosen(args, folder):
 
 def main(args):
     """Run the benchmark; return the exit code."""
+    if args.write and (args.model or args.models or args.backends):
+        raise SetupError(
+            "the table of the docs has all rows", "omit the model, --models and --backends."
+        )
     console, note = Console(), measure.busy_note()
     chosen = options.choose("backends", args.backends, {name: name for name in TITLES})
     rounds, measured = min(args.repeat, MOST_ROUNDS), []
@@ -104,12 +148,13 @@ def main(args):
                 results = sample(chosen, model, args.threads, rounds, console.note)
             measured += rows_of(model, *results)
     host = measure.host()
-    print(f"\n{host['cpu']}, {args.threads} threads, medians of {rounds} processes")
+    conditions = f"{host['cpu']}, {args.threads} threads, medians of {rounds} processes"
+    print(f"\n{conditions}")
     print(f"{note}\n" if note else "")
-    print(render(measured))
-    for row in measured:
-        if "reason" in row:
-            print(f"{row['title']}, {TITLES[row['runtime']]}: {row['reason']}")
+    print("\n".join([render(measured), *_reasons(measured)]))
+    if args.write:
+        date = f"{datetime.date.today()}, {conditions}"
+        write_between(PATH, MARKS, markdown(measured, f"{date}; {note}" if note else date))
     if args.json:
         content = {"format": FORMAT, "host": host, "threads": args.threads}
         content.update(rounds=rounds, note=note, rows=measured)

@@ -196,20 +196,20 @@ def measured_by_relax(path, shapes, args):
 
 
 def first_answer(name, path, shapes, args):
-    """Return the cells of the first answers of Relax."""
+    """Return the cells of the first answers of Relax, and why there are none by runtime."""
     case = peers.own_workload(str(path), shapes)
     with tempfile.TemporaryDirectory(prefix="first-") as folder:
         words = name, name, path, inputs_of(case.model), folder, constants_of(path)
         model = first.Model.write(*words)
         runtimes = [*FIRST_RUNTIMES, "openvino"]
         rounds = min(args.repeat, FIRST_ROUNDS)
-        results = first.sample(runtimes, model, args.threads, rounds)
-    rows_by_name = {row["runtime"]: row for row in first.rows_of(model, *results)}
+        figures, reasons = first.sample(runtimes, model, args.threads, rounds)
+    rows_by_name = {row["runtime"]: row for row in first.rows_of(model, figures, reasons)}
     cells = []
     for row in map(rows_by_name.get, FIRST_RUNTIMES):
         cells.append("-" if "reason" in row else rows.digits(row["total"]))
         cells.append(f"{row['of openvino']:.2f}" if "of openvino" in row else "-")
-    return cells
+    return cells, [f"{first.TITLES[name]}: {reason}" for name, reason in reasons.items()]
 
 
 def explanation(cells, report, primitives):
@@ -244,12 +244,12 @@ def title(text):
 def markdown(rows, header=HEADER, more=()):
     """Return the table for the docs, of pairs of a name and the cells behind it."""
     titles = ["package", "model", *map(title, header[1:] + TIMES), "why", *map(title, more)]
-    lines, before = [titles, ["---"] * len(titles)], None
+    lines, before = [], None
     for name, cells in rows:
         package, model = name.split(": ", 1)
         lines.append(["" if package == before else package, model, *cells])
         before = package
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    return table.markdown(titles, lines)
 
 
 def main(args, folder, console):
@@ -273,13 +273,14 @@ def main(args, folder, console):
             with console.step(name), passes_noted():
                 shapes = shapes_of(path.relative_to(folder))
                 cells, *rest = measure_model(path, shapes, args)
-                firsts = first_answer(name, path, shapes, args) if args.first else []
+                firsts, missing = first_answer(name, path, shapes, args) if args.first else ([], [])
         except (SetupError, tvm.TVMError) as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             failures.append(f"{name}: {lines[0]}: {lines[-2] if len(lines) > 1 else ''}")
             continue
         rows.append([name, *cells, *firsts])
-        explained.append((name, [*cells, explanation(cells, *rest), *firsts]))
+        why = "; ".join(filter(None, [explanation(cells, *rest), *missing]))
+        explained.append((name, [*cells, why, *firsts]))
         reports.append(f"\n{name}\n{getattr(rest[0], 'report', rest[0])}")
     print(table.render(titles, rows))
     if args.write:

@@ -197,12 +197,12 @@ def markdown(figures, cpu, threads):
     head = f"{datetime.date.today()}, {cpu}, {threads} threads:\n\n"
     titles = [title.replace("\n", ", ") for title in _HEADER[:3] + _HEADER[4:9]]
     titles += [f"{name}, ms (ours / theirs)" for name in ("onnxruntime", "OpenVINO")]
-    lines = [titles, ["---"] * len(titles)]
+    lines = []
     for line in _lines(figures):
         pairs = zip(line[9::2], line[10::2])
         theirs = ["-" if ms == "-" else f"{ms} ({ratio})" for ms, ratio in pairs]
         lines.append([*line[:3], *line[4:9], *theirs])
-    return head + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return head + table.markdown(titles, lines)
 
 
 def main(args):

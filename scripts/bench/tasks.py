@@ -3,6 +3,7 @@
 
 from fnmatch import fnmatchcase
 
+from scripts import table as tables
 from scripts.bench import packages
 from scripts.files import write_between
 from scripts.layout import ROOT
@@ -56,8 +57,7 @@ def markdown(page):
     """Return the table by task of the tables of a page."""
     relay, relax = read(page, packages.MARKS), read(page, packages.RELAX_MARKS)
     more = [each for each in _FIRST if any(each in row for row in relax.values())]
-    lines = [(*_HEADER, *more), ["---"] * (len(_HEADER) + len(more))]
-    last = None
+    lines, last = [], None
     # Relax imports all that Relay does.
     for name in sorted(relax, key=lambda name: list(TASKS).index(task_of(name))):
         row, task = relax[name], task_of(name)
@@ -66,7 +66,7 @@ def markdown(page):
         cells += (_ratio(row["ms"], row[f"{peer} ms"]) for peer in ("onnxruntime", "OpenVINO"))
         lines.append([*cells, *(row.get(each, "-") for each in more)])
         last = task
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return tables.markdown((*_HEADER, *more), lines)
 
 
 def _ratio(ours, theirs):

@@ -10,7 +10,6 @@ imported when it is needed: not to load and run a library.
 
 import ctypes
 import importlib
-import importlib.metadata
 import importlib.util
 import re
 import sys
@@ -84,13 +83,10 @@ def _numbers(version):
 def _runtime_libraries():
     """Return those of a TVM that can have the plug-in; none if importing it must tell."""
     folder = Path(importlib.util.find_spec("tvm").origin or "").parent / "lib"
-    try:
-        version = importlib.metadata.version("apache-tvm")
-    except importlib.metadata.PackageNotFoundError:
-        return []
+    version = sys.modules["tvm.contrib.onednn.installed"].version("apache-tvm")
     # The other has functions of TVM's own that models call, such as sort.
     paths = [folder / f"libtvm_{name}.so" for name in ("runtime", "runtime_extra")]
-    is_there = paths[0].is_file() and _numbers(version) >= (0, 26)
+    is_there = version and paths[0].is_file() and _numbers(version) >= (0, 26)
     return list(filter(Path.is_file, paths)) if is_there else []
 
 
@@ -103,7 +99,9 @@ def _is_runtime_only():
 
 def _load_library():
     """Open the runtime, which registers its global functions."""
-    import tvm_ffi
+    # What compiles extensions is not used.
+    with sys.modules["tvm.contrib.onednn.lazy_imports"].executed_later("tvm_ffi.cpp"):
+        import tvm_ffi
 
     if "tvm" not in sys.modules:
         # As `import tvm` does, which finds them opened.
@@ -167,6 +165,8 @@ def _compile_partitions(*args):
 _LIBRARY = globals().get("_LIBRARY")
 _ONEDNN = _FOLDER / "contrib" / "onednn"
 if _LIBRARY is None:
+    for _name in ("lazy_imports", "installed"):
+        _import_alone(_name)
     _check_tvm()
     _LIBRARY = _load_library()
     sys.meta_path.append(_Finder)
@@ -175,7 +175,7 @@ if _LIBRARY is None:
         autoload()
     else:
         sys.modules["tvm_ffi"].register_global_func(_CODEGEN, _compile_partitions)
-        for _name in ("progress", "export", "cache", "compiled_model", "lazy_imports"):
+        for _name in ("progress", "export", "cache", "compiled_model"):
             _import_alone(_name)
 
 

@@ -21,6 +21,7 @@ import sys
 import numpy as np
 import pytest
 from tvm.contrib.onednn.frontend.prepare import prepare
+from tvm.contrib.onednn.frontend.protobuf import fixed_size
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -52,6 +53,10 @@ def ops(proto):
 
 def shape(value):
     return [dim.dim_value or dim.dim_param for dim in value.type.tensor_type.shape.dim]
+
+
+def output_dims(proto):
+    return proto.graph.output[0].type.tensor_type.shape.dim
 
 
 def check(proto, wanted, sizes, given=None):
@@ -241,7 +246,7 @@ def test_external_data(tmp_path):
 
 def test_names_of_dimensions():
     proto = model("g (float[1] x, float[1] z) => (float[1] y) { y = Add(x, z) }")
-    for value, dims in zip(proto.graph.input, (["b-1", None, "-1", 0], ["b-1", "?", "n", "2*n"])):
+    for value, dims in zip(proto.graph.input, (["b-1", None, "-1", "0"], ["b-1", "?", "n", "2*n"])):
         value.CopyFrom(helper.make_tensor_value_info(value.name, FLOAT, dims))
     proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", FLOAT, None))
     prepared = prepare(proto)
@@ -249,6 +254,21 @@ def test_names_of_dimensions():
         ["b_1", "x_1", "x_2", "x_3"],
         ["b_1", "z_1", "n", "2*n"],
     ]
+
+
+def test_a_size_of_zero_is_fixed():
+    """As in onnxruntime; only that of a result may be one that the exporter does not know."""
+    proto = model("g (float[0, n] x) => (float[0, m] y) { s = Shape(x) f = Slice(s, o, l) "
+                  "t = Concat<axis=0>(f, i) y = Reshape<allowzero=1>(x, t) }",
+                  {"o": np.array([0]), "l": np.array([1]), "i": np.array([3])})  # fmt: skip
+    prepared = check(proto, ["Reshape"], {"x": (0, 2)})
+    (value,) = prepared.graph.input
+    assert list(map(fixed_size, value.type.tensor_type.shape.dim)) == [0, None]
+    for given in ({"x": (2, 3)}, {"x": (0, 3)}):
+        (value,) = prepare(proto, given).graph.input
+        assert list(map(fixed_size, value.type.tensor_type.shape.dim)) == [*given["x"]]
+    unknown = model("g (float[2, 3] x) => (float[0, 0] y) { y = Relu(x) }")
+    assert not any(dim.HasField("dim_value") for dim in output_dims(prepare(unknown)))
 
 
 def test_given_shapes():

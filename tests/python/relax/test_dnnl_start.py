@@ -35,6 +35,7 @@ def test_a_library_is_run_without_importing_tvm(tmp_path):
         "model, x = tvm_dnnl.load_model(sys.argv[1]), numpy.ones((2, 6, 9, 9), 'float32')\n"
         "y = model(x)\n"
         "assert 'tvm' not in sys.modules and type(model) is tvm_dnnl.CompiledModel\n"
+        "assert 'email.parser' not in sys.modules and 'tvm_ffi.cpp.extension' not in sys.modules\n"
         "import tvm\n"
         "from tvm import relax\n"
         "from tvm.contrib.onednn.compiled_model import CompiledModel\n"

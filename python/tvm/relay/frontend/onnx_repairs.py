@@ -27,7 +27,6 @@ import math
 
 import numpy as np
 from tvm.contrib.onednn.frontend import unrolled_layers
-from tvm.error import OpAttributeUnImplemented
 
 from .. import expr as _expr
 from .. import op as _op
@@ -40,6 +39,7 @@ from .onnx_recurrent import (
     unrolled_reason,
     with_forget_gate,
 )
+from .onnx_refused import REFUSED, refuse
 
 
 def repaired(convert_map, opset):
@@ -66,11 +66,6 @@ def repaired(convert_map, opset):
     if "LSTM" in wrapped:
         wrapped["DynamicQuantizeLSTM"] = functools.partial(_quantized_lstm, wrapped["LSTM"])
     return {**convert_map, **wrapped}
-
-
-def _refuse(name, attrs, what):
-    node = attrs.get("tvm_custom", {}).get("name") or "without a name"
-    raise OpAttributeUnImplemented(f"ONNX {name}, node {node}: {what} cannot be imported")
 
 
 def _replaced(inputs, position, value):
@@ -147,10 +142,10 @@ def _conv_transpose(name, convert, inputs, attrs, params):
         total = more[k] + (kernel[k] - 1) * dilations[k] + 1 - strides[k]
         if wanted is not None:
             if not isinstance(size[k], int):
-                _refuse(name, attrs, "output_shape, where the size of the input is open,")
+                refuse(name, attrs, "output_shape, where the size of the input is open,")
             total += strides[k] * size[k] - wanted[-rank:][k]
         if total < 0:
-            _refuse(name, attrs, f"auto_pad={mode} that would have to pad by {-total} below zero")
+            refuse(name, attrs, f"auto_pad={mode} that would have to pad by {-total} below zero")
         begin.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
         end.append(total - begin[-1])
     kept = {key: attrs[key] for key in attrs if key not in ("auto_pad", "output_shape")}
@@ -167,13 +162,13 @@ def _recurrent(name, convert, inputs, attrs, params):
     if attrs.get("input_forget"):
         inputs, attrs = with_forget_gate(inputs, attrs)
     if attrs.get("clip", 1.0) <= 0:
-        _refuse(name, attrs, f"clip={attrs['clip']}")
+        refuse(name, attrs, f"clip={attrs['clip']}")
     reason = unrolled_reason(name, inputs, attrs)
     if reason is None:
-        return one_op(name, inputs, attrs, functools.partial(_refuse, name, attrs))
+        return one_op(name, inputs, attrs, functools.partial(refuse, name, attrs))
     unrolled_layers.note(name, attrs.get("tvm_custom", {}).get("name") or "", reason)
     if attrs.get("input_forget"):
-        _refuse(name, attrs, "input_forget, where the layer has to be unrolled,")
+        refuse(name, attrs, "input_forget, where the layer has to be unrolled,")
     if "clip" in attrs:
         convert = clipped(convert, attrs["clip"])
     if attrs.get("layout", 0):
@@ -198,7 +193,7 @@ def _unrolled(name, convert, inputs, attrs, params):
     if isinstance(lengths, _expr.Constant) and (lengths.data.numpy() == steps).all():
         inputs, lengths = _replaced(inputs, 4, None), None
     if lengths is not None and name != "GRU":
-        _refuse(name, attrs, "sequence_lens that are not constant and the length of the input")
+        refuse(name, attrs, "sequence_lens that are not constant and the length of the input")
     if attrs.get("direction", b"forward") not in (b"reverse", "reverse"):
         return convert(inputs, attrs, params)
 
@@ -215,8 +210,8 @@ def _unrolled(name, convert, inputs, attrs, params):
 
 
 def _quantized_lstm(convert, inputs, attrs, params):
-    refuse = functools.partial(_refuse, "DynamicQuantizeLSTM", attrs)
-    return dynamic_quantize_lstm(inputs, attrs, params, convert, refuse)
+    refused = functools.partial(refuse, "DynamicQuantizeLSTM", attrs)
+    return dynamic_quantize_lstm(inputs, attrs, params, convert, refused)
 
 
 def _mean(name, convert, inputs, attrs, params):
@@ -275,26 +270,6 @@ def _reduce(name, convert, inputs, attrs, params):
     return convert(type(inputs)(inputs[:1]), kept, params)
 
 
-def _batch_norm(name, convert, inputs, attrs, params):
-    if attrs.get("training_mode", 0):
-        _refuse(name, attrs, "training_mode")
-    return convert(inputs, attrs, params)
-
-
-def _cast(name, convert, inputs, attrs, params):
-    """Refuse types that TVM casts to as float32."""
-    import onnx  # pylint: disable=import-outside-toplevel
-
-    kind = onnx.TensorProto.DataType.Name(attrs["to"]) if isinstance(attrs["to"], int) else ""
-    if kind.startswith(("FLOAT4", "FLOAT8", "INT4", "UINT4", "STRING", "COMPLEX")):
-        _refuse(name, attrs, f"the type {kind}")
-    return convert(inputs, attrs, params)
-
-
-def _dft(name, convert, inputs, attrs, params):
-    _refuse(name, attrs, "a Fourier transform")
-
-
 def _gelu(name, convert, inputs, attrs, params):
     """Approximate by the hyperbolic tangent: TVM's converter ignores the attribute."""
     if attrs.get("approximate", b"none") in (b"none", "none"):
@@ -317,10 +292,10 @@ def _resize(name, convert, inputs, attrs, params):
 
     mode, position = text("mode", "nearest"), text("coordinate_transformation_mode", "half_pixel")
     if attrs.get("antialias", 0):
-        _refuse(name, attrs, "antialias")
+        refuse(name, attrs, "antialias")
     if mode == "nearest":
         if (position, text("nearest_mode", "")) == ("asymmetric", "round_prefer_ceil"):
-            _refuse(name, attrs, "nearest_mode=round_prefer_ceil with asymmetric positions")
+            refuse(name, attrs, "nearest_mode=round_prefer_ceil with asymmetric positions")
         return convert(inputs, attrs, params)
     scales, sizes = inputs[2] if len(inputs) > 2 else None, infer_shape(inputs[0])
     factors = scales.data.numpy().tolist() if isinstance(scales, _expr.Constant) else []
@@ -328,26 +303,45 @@ def _resize(name, convert, inputs, attrs, params):
     if position == "align_corners" and any(
         1 <= each < 2 <= size for each, size in zip(products, sizes)
     ):
-        _refuse(name, attrs, "align_corners of a single row or column")
+        refuse(name, attrs, "align_corners of a single row or column")
     if position != "align_corners" and any(each != math.floor(each) for each in products):
-        _refuse(name, attrs, "scales with which a size is no whole number")
+        refuse(name, attrs, "scales with which a size is no whole number")
     if position == "half_pixel_symmetric":
         attrs = {**attrs, "coordinate_transformation_mode": b"half_pixel"}
     return convert(inputs, attrs, params)
 
 
+def _grid_sample(name, convert, inputs, attrs, params):
+    """Read the names of modes since opset 20, and volumes."""
+    names = {b"linear": b"bilinear", b"cubic": b"bicubic"}
+    mode = attrs.get("mode", b"bilinear")
+    mode, rank = names.get(mode, mode).decode(), len(infer_shape(inputs[0]))
+    if rank == 4:
+        return convert(inputs, {**attrs, "mode": mode.encode()}, params)
+    if rank != 5 or mode == "bicubic":
+        refuse(name, attrs, f"mode={mode} of {rank - 2} dimensions")
+    return _op.image.grid_sample(
+        inputs[0],
+        _op.transpose(inputs[1], [0, 4, 1, 2, 3]),
+        mode,
+        layout="NCDHW",
+        padding_mode=attrs.get("padding_mode", b"zeros").decode(),
+        align_corners=bool(attrs.get("align_corners", 0)),
+    )
+
+
 def _roi_align(default, name, convert, inputs, attrs, params):
     if attrs.get("mode", b"avg") not in (b"avg", "avg"):
-        _refuse(name, attrs, "mode=max")
+        refuse(name, attrs, "mode=max")
     mode = attrs.get("coordinate_transformation_mode", default)
     if mode in (b"half_pixel", "half_pixel"):
-        _refuse(name, attrs, "coordinate_transformation_mode=half_pixel")
+        refuse(name, attrs, "coordinate_transformation_mode=half_pixel")
     return convert(inputs, attrs, params)
 
 
 def _upsample(name, convert, inputs, attrs, params):
     if len(inputs) > 1 and isinstance(inputs[1], _expr.Var) and inputs[1].name_hint not in params:
-        _refuse(name, attrs, "scales that are an input of the model")
+        refuse(name, attrs, "scales that are an input of the model")
     return convert(inputs, attrs, params)
 
 
@@ -371,11 +365,10 @@ def _q_linear(name, convert, inputs, attrs, params):
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 _REPAIRS = {
+    **REFUSED,
     **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _reduce),
-    "BatchNormalization": _batch_norm,
-    "Cast": _cast,
-    "DFT": _dft,
     "Gelu": _gelu,
+    "GridSample": _grid_sample,
     "QLinearConv": _q_linear,
     "QLinearMatMul": _q_linear,
     "Resize": _resize,

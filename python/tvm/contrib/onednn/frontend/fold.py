@@ -30,7 +30,7 @@ from .branches import fold_branches
 from .evaluate import evaluate
 from .loops import unroll
 from .pads import set_pads
-from .protobuf import clone, initializer_names, rename, subgraphs, uses
+from .protobuf import clone, fixed_size, initializer_names, rename, subgraphs, uses
 
 if TYPE_CHECKING:
     import onnx
@@ -116,7 +116,7 @@ def _infer_shapes(model) -> onnx.GraphProto:
 def _sizes(graph) -> dict[str, list[int | None]]:
     """Return the sizes of values by name, None for those that are not known."""
     return {
-        value.name: [dim.dim_value if dim.dim_value > 0 else None for dim in tensor.shape.dim]
+        value.name: list(map(fixed_size, tensor.shape.dim))
         for value in (*graph.input, *graph.value_info, *graph.output)
         if (tensor := value.type.tensor_type).HasField("shape")
     }

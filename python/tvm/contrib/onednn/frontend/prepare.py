@@ -27,7 +27,7 @@ import numpy as np
 
 from ..lazy_imports import executed_later
 from .fold import fold
-from .protobuf import clone, initializer_names
+from .protobuf import clone, fixed_size, initializer_names
 
 if TYPE_CHECKING:
     import onnx
@@ -38,7 +38,11 @@ Dimension = Optional[Union[int, str]]
 #: The shape of an input, or the size of a named dimension.
 Shape = Union[Sequence[Dimension], int]
 
-_ONNX_LATER = ("onnx.hub", "google.protobuf.json_format", "google.protobuf.text_format")
+_ONNX_LATER = (
+    *(f"onnx.{name}" for name in ("checker", "compose", "gen_proto", "hub", "parser", "printer")),
+    *("onnx.utils", "onnx.version_converter"),
+    *("google.protobuf.json_format", "google.protobuf.text_format"),
+)
 
 
 def prepare(
@@ -91,7 +95,7 @@ def prepare(
 def load(model) -> onnx.ModelProto:
     """Return a model that may be modified."""
     try:
-        # The package imports what downloads models and what prints them.
+        # The package imports what downloads, prints and changes models.
         with executed_later(*_ONNX_LATER):
             import onnx
         from google.protobuf.message import DecodeError
@@ -138,17 +142,15 @@ def _text(value: onnx.ValueInfoProto) -> str:
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return f"{value.name} of unknown rank"
-    sizes = [str(_size(dim) or "?") for dim in tensor.shape.dim]
+    sizes = ["?" if (size := _size(dim)) is None else str(size) for dim in tensor.shape.dim]
     return f"{value.name} of rank {len(sizes)} ({', '.join(sizes)})"
 
 
 def _size(dim) -> Dimension:
     """Return what a model says about a dimension: a size, a name, or None."""
-    if dim.dim_value > 0:
-        return dim.dim_value
-    # paddle2onnx writes -1, and some exporters write 0, as a number or as a name.
-    name = dim.dim_param
-    return None if re.fullmatch(r"-?\d*|\?", name) else name
+    # Some exporters write a number or "?" as the name of a dimension that they do not know.
+    is_name = not re.fullmatch(r"-?\d*|\?", dim.dim_param)
+    return dim.dim_param if is_name else fixed_size(dim)
 
 
 def set_shapes(model: onnx.ModelProto, shape: Mapping[str, Shape]) -> None:
@@ -181,6 +183,10 @@ def set_shapes(model: onnx.ModelProto, shape: Mapping[str, Shape]) -> None:
             for dim in value.type.tensor_type.shape.dim:
                 dim.Clear()
     others = [*model.graph.output, *model.graph.value_info]
+    for value in others:
+        for dim in value.type.tensor_type.shape.dim:
+            if fixed_size(dim) == 0:  # or one that the exporter does not know; it is inferred
+                dim.Clear()
     _substitute([*values.values(), *others], sizes)
     _name_open_dimensions(values.values(), others)
 
@@ -220,7 +226,7 @@ def _set(dim, size: Dimension) -> None:
     dim.Clear()
     if isinstance(size, int):
         dim.dim_value = size
-    elif size:
+    elif size is not None:
         dim.dim_param = size
 
 

@@ -58,6 +58,12 @@ def _copy_fields(new, message, without) -> None:
             setattr(new, name, value)
 
 
+def fixed_size(dim: onnx.TensorShapeProto.Dimension) -> int | None:
+    """Return the size of a dimension, which may be zero; None if it is open."""
+    # paddle2onnx writes -1 for an open one.
+    return dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0 else None
+
+
 def initializer_names(graph: onnx.GraphProto) -> set[str]:
     """Return the names of the weights of a graph."""
     sparse = (tensor.values.name for tensor in graph.sparse_initializer)

@@ -75,6 +75,16 @@ def test_open_dimensions_stay_open():
     assert not params
 
 
+def test_empty_inputs():
+    proto = model(
+        "g (float[0, n] x) => (float[1, n] y) { y = ReduceSum(x, first) }", {"first": np.array([0])}
+    )
+    mod, params = dnnl.from_onnx(proto, shape={"n": 3})
+    assert [int(size) for size in mod["main"].params[0].checked_type.shape] == [0, 3]
+    (y,) = testing.run(dnnl.partition_for_dnnl(mod, params, prune=False), {"x": rand(0, 3)})
+    np.testing.assert_array_equal(y, np.zeros((1, 3), "float32"))
+
+
 def test_wrong_shapes():
     with pytest.raises(ValueError, match="no input 'y'; its inputs are x of rank 4 .n, 3, h, 4."):
         dnnl.from_onnx(PROTO, shape={"y": (1,)})

@@ -272,3 +272,19 @@ def test_scale_of_the_result_of_a_quantized_convolution(has_bias):
     (got,) = run(proto, x)
     assert got.dtype == "uint8" and np.abs(got.astype(int) - expected).max() <= 1
     assert len(np.unique(expected)) > 20
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("align_corners", [0, 1])
+def test_grid_sample(mode, align_corners):
+    inputs = {"x": rand(1, 2, 4, 5), "grid": rand(1, 3, 6, 2)}
+    proto = model("GridSample", inputs, opset=20, mode=mode, align_corners=align_corners)
+    check(proto, inputs)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_grid_sample_of_volumes(mode):
+    inputs = {"x": rand(1, 2, 3, 4, 5), "grid": rand(1, 2, 3, 4, 3)}
+    check(model("GridSample", inputs, opset=20, mode=mode, padding_mode="border"), inputs)
+    with pytest.raises(tvm.error.OpAttributeUnImplemented, match="the node: mode=bicubic of 3"):
+        run(model("GridSample", inputs, opset=20, mode="cubic"), inputs)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
+from tvm.contrib.onednn.policy.tensors import COMPILER
 
 from .composites import kernel_of_composite
 from .kernels import graph_json
@@ -46,7 +47,7 @@ def generate(mod: tvm.IRModule) -> tvm.IRModule:
     RunCodegen keeps all constants of a partition, also those that only the definition of a
     composite reads, such as a weight in the layout that the model has it in.
     """
-    mod = relax.transform.RunCodegen()(mod)
+    mod = _run_codegen(mod)
     attrs = mod.attrs or {}
     if attrs.get(_APPENDS):
         mod = _append_in_place(mod)
@@ -56,6 +57,19 @@ def generate(mod: tvm.IRModule) -> tvm.IRModule:
     read = {str(name) for each in modules for name in each["get_const_vars"]()}
     kept = {name: value for name, value in constants.items() if str(name) in read}
     return mod.with_attr("const_name_to_constant", kept)
+
+
+def _run_codegen(mod: tvm.IRModule) -> tvm.IRModule:
+    """Run TVM's RunCodegen, in Python only if there is another code generator.
+
+    It imports that of CUTLASS, which takes longer than the rest.
+    """
+    names = {
+        str(func.attrs["Codegen"]) for func in mod.functions.values() if "Codegen" in func.attrs
+    }
+    if names <= {COMPILER}:
+        return tvm.get_global_func("relax.transform.RunCodegen")(None, [])(mod)
+    return relax.transform.RunCodegen()(mod)
 
 
 def mark_appends(mod: tvm.IRModule, append_in_place: bool) -> tvm.IRModule:

@@ -23,7 +23,6 @@ else that a process does until the first result of a model.
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -35,6 +34,7 @@ import ml_dtypes
 import numpy as np
 import tvm_ffi
 from tvm.contrib.onednn.compiled_model import CompiledModel, load_library
+from tvm.contrib.onednn.installed import version
 
 if TYPE_CHECKING:
     from tvm.contrib.onednn.report.offload_report import OffloadReport
@@ -201,11 +201,7 @@ def load_model(path: str | os.PathLike) -> CompiledModel:
 
 def versions() -> Iterator[str]:
     """Yield the versions of the packages that import and compile models."""
-    for name in ("apache-tvm", "onnx"):
-        try:
-            yield importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            yield ""
+    yield from map(version, ("apache-tvm", "onnx"))
     yield dnnl_version()
 
 

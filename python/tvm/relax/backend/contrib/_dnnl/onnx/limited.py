@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..reading import is_constant, value_of
@@ -43,14 +43,22 @@ class TopK(onnx_frontend.TopK):
         return relax.Tuple([node.cast(bb.emit(values[0]), dtype), bb.emit(values[1])])
 
 
-def _of_booleans(name: str) -> type:
-    """Return the converter of a reduction that TVM does not compile for booleans."""
+def _extremum(name: str, of_none: float) -> type:
+    """Return the converter of a reduction that TVM does not compile for booleans.
+
+    The extremum of no numbers is infinite; TVM returns the largest finite number.
+    """
     own = getattr(onnx_frontend, name)
 
     def convert(method):
         def converted(cls, bb, inputs, attr, params):
-            if str(inputs[0].ty.dtype) != "bool":
-                return getattr(own, method)(bb, inputs, attr, params)
+            dtype = str(inputs[0].ty.dtype)
+            if dtype != "bool":
+                result = bb.normalize(getattr(own, method)(bb, inputs, attr, params))
+                sizes = [int(s) for s in inputs[0].ty.shape or () if isinstance(s, tirx.IntImm)]
+                if all(sizes) or "float" not in dtype:
+                    return result
+                return relax.op.full(result.ty.shape, relax.const(of_none, dtype), dtype)
             given = onnx_frontend.onnx_input(inputs)
             given[0] = bb.emit(relax.op.astype(inputs[0], "uint8"))
             result = bb.emit(getattr(own, method)(bb, given, attr, params))
@@ -96,7 +104,8 @@ class ConstantOfShape(onnx_frontend.ConstantOfShape):
 
 REPLACEMENTS = {
     "ConstantOfShape": ConstantOfShape,
-    **{name: _of_booleans(name) for name in ("ReduceMax", "ReduceMin")},
+    "ReduceMax": _extremum("ReduceMax", -np.inf),
+    "ReduceMin": _extremum("ReduceMin", np.inf),
     "Split": Split,
     "TopK": TopK,
 }

@@ -31,6 +31,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 from tvm.contrib.onednn.frontend import unrolled_layers
+from tvm.contrib.onednn.frontend.protobuf import fixed_size
 from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.relax.frontend.onnx import onnx_frontend
 
@@ -68,6 +69,9 @@ def _imported(model) -> tvm.IRModule:
     unknown = {
         each.name: None for each in model.graph.input if not each.type.tensor_type.HasField("shape")
     }
+    for dim in _dimensions(model.graph):
+        if fixed_size(dim) == 0:
+            dim.dim_param = "0"  # TVM takes the number for an open size, and computes names
     # TVM prints the operator that it fails for, also if the second way is without an error.
     with contextlib.redirect_stdout(io.StringIO()):
         try:
@@ -224,7 +228,7 @@ class OpenShapeImporter(BranchImporter):
             rank = len(info.shape.dim)
         known: list = [None] * rank
         if info is not None and info.HasField("shape") and len(info.shape.dim) == rank:
-            known = [dim.dim_value if dim.dim_value > 0 else None for dim in info.shape.dim]
+            known = list(map(fixed_size, info.shape.dim))
         sizes = [
             tirx.Var(f"{node.op_type.lower()}_{axis}", "int64") if size is None else size
             for axis, size in enumerate(known)

@@ -27,7 +27,8 @@ import tvm
 from tvm import relay
 from tvm.contrib.onednn import progress
 from tvm.contrib.onednn.frontend import unrolled_layers
-from tvm.contrib.onednn.frontend.prepare import Shape, prepare
+from tvm.contrib.onednn.frontend.prepare import Shape, inputs, prepare
+from tvm.contrib.onednn.frontend.protobuf import fixed_size
 from tvm.contrib.onednn.report.record import ATTR, Record
 
 if TYPE_CHECKING:
@@ -80,10 +81,23 @@ def from_onnx(
     _note_nodes()
     prepared = prepare(model, shape, constants)
     with unrolled_layers.noted() as notes:
-        mod, params = relay.frontend.from_onnx(prepared, freeze_params=True)
+        mod, params = relay.frontend.from_onnx(prepared, _empty(prepared), freeze_params=True)
     if notes:
         mod = mod.with_attr(ATTR, tvm.runtime.String(Record(unrolled=[*notes]).to_json()))
     return mod, params
+
+
+def _empty(model: onnx.ModelProto) -> dict[str, list]:
+    """Return the shapes of inputs with a size of zero, which TVM takes for an open size."""
+    sizes = {
+        value.name: list(map(fixed_size, value.type.tensor_type.shape.dim))
+        for value in inputs(model)
+    }
+    return {
+        name: [relay.Any() if size is None else size for size in shape]
+        for name, shape in sizes.items()
+        if 0 in shape
+    }
 
 
 @functools.cache
