@@ -32,5 +32,5 @@ def version(package: str) -> str:
         text = importlib.metadata.distribution(package).read_text("METADATA") or ""
     except importlib.metadata.PackageNotFoundError:
         return ""
-    found = re.search(r"^Version: *(\S+)", text, re.MULTILINE)
-    return found[1] if found else ""
+    line = re.search(r"^Version: *(\S+)", text, re.MULTILINE)
+    return line[1] if line else ""
