@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import textwrap
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from pathlib import Path
 
 from scripts import options
@@ -52,22 +52,35 @@ class Commit:
     part: str = ""
 
 
-def read_series(folder: Path) -> configparser.ConfigParser:
-    """Read the file of a patch set's folder that tells the commits."""
-    series = configparser.ConfigParser(interpolation=None)
+class Series(configparser.ConfigParser):
+    """The file of a patch set's folder that lists the commits."""
+
+    def __init__(self):
+        super().__init__(interpolation=None)
+        self._patterns = {}
+
+    def _compiled(self, field):
+        """Return (pattern, commit) of a field, the longest patterns first."""
+        if field not in self._patterns:
+            named = [
+                (pattern, name)
+                for name in self.sections()
+                for pattern in self[name].get(field, "").split()
+            ]
+            named.sort(key=lambda pair: (len(pair[0]), pair[1]), reverse=True)
+            self._patterns[field] = [(re.compile(translate(text)), name) for text, name in named]
+        return self._patterns[field]
+
+    def owner(self, path: str, field: str = "paths") -> str | None:
+        """Name the commit that a path belongs to: the one that has the longest pattern for it."""
+        return next((name for pattern, name in self._compiled(field) if pattern.match(path)), None)
+
+
+def read_series(folder: Path) -> Series:
+    """Read the commits of a patch set's folder."""
+    series = Series()
     series.read_string((folder / SERIES).read_text(encoding="utf-8"))
     return series
-
-
-def owner(series, path: str, field: str = "paths") -> str | None:
-    """Name the commit that a path belongs to: the one that has the longest pattern for it."""
-    owners = [
-        (len(pattern), name)
-        for name in series.sections()
-        for pattern in series[name].get(field, "").split()
-        if fnmatchcase(path, pattern)
-    ]
-    return max(owners)[1] if owners else None
 
 
 def exported(state: State) -> State:
@@ -93,10 +106,10 @@ def commits_of(plan: Plan, series) -> list:
         commits[name] = Commit(series[name]["subject"], "\n\n".join(body), {}, part)
     homeless = []
     for path, before in sorted(plan.originals.items()):
-        if owner(series, path, "left_out"):
+        if series.owner(path, "left_out"):
             continue
         after = exported(plan.after(path))
-        leaves, comes = owner(series, path, "removes"), owner(series, path)
+        leaves, comes = series.owner(path, "removes"), series.owner(path)
         if before != ABSENT and leaves:
             commits[leaves].states[path] = before = ABSENT
         if after == before:
@@ -131,8 +144,8 @@ def _grow(commits, plan, series):
             if path.endswith((".cc", ".h")) and state != ABSENT
         }
         definers = growth.definers(table, {p: s.data.decode() for p, s in states.items()})
-        places = {name: order[owner(series, path)] for name, path in definers.items()}
-        first = owner(series, table)
+        places = {name: order[series.owner(path)] for name, path in definers.items()}
+        first = series.owner(table)
         complete, previous = commits[first].states.pop(table), None
         for name in list(commits)[order[first] :]:
             later = {function for function, place in places.items() if place > order[name]}

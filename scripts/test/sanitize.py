@@ -24,7 +24,9 @@ class SanitizedBuild(NativeBuild):
 
     def __init__(self, runner, layout, name):
         flags = f"-fsanitize={SANITIZERS[name]} {FLAGS}"
-        super().__init__(runner, layout, layout.build / name / "cmake", flags)
+        # Nobody compiles after each change with sanitizers.
+        definitions = {"DNNL_UNITY_BUILD": "ON"}
+        super().__init__(runner, layout, layout.build / name / "cmake", flags, definitions)
         self.suppressions = layout.root / "scripts" / "test" / "suppressions"
 
     def variables(self, environ):

@@ -165,7 +165,7 @@ Dims PermutedDims(const Dims& dims, const std::vector<int>& axes) {
 namespace {
 
 /*! \brief For each dimension the product of its inner blocks. */
-Dims BlockSizes(const dnnl::memory::desc& md) {
+Dims InnerBlocks(const dnnl::memory::desc& md) {
   Dims sizes(md.get_ndims(), 1);
   const Dims blocks = md.get_inner_blks();
   const Dims axes = md.get_inner_idxs();
@@ -184,7 +184,7 @@ bool IsSameInMemory(const dnnl::memory::desc& a, const dnnl::memory::desc& b) {
   if (a.get_inner_blks() != b.get_inner_blks() || a.get_inner_idxs() != b.get_inner_idxs()) {
     return false;
   }
-  const Dims blocks = BlockSizes(a), padded = a.get_padded_dims();
+  const Dims blocks = InnerBlocks(a), padded = a.get_padded_dims();
   const Dims a_strides = a.get_strides(), b_strides = b.get_strides();
   for (size_t i = 0; i < blocks.size(); ++i) {
     // The stride of the only block is never used.
@@ -197,7 +197,7 @@ std::pair<dnnl::memory::desc, size_t> SlicedDesc(const dnnl::memory::desc& md, c
   // A descriptor made without arguments would count as one.
   const std::pair<dnnl::memory::desc, size_t> none{dnnl_memory_desc_t{nullptr}, 0};
   if (md.get_format_kind() != dnnl::memory::format_kind::blocked) return none;
-  const Dims blocks = BlockSizes(md);
+  const Dims blocks = InnerBlocks(md);
   Dims strides = md.get_strides();
   int64_t offset = 0;
   const Dims dims = md.get_dims();

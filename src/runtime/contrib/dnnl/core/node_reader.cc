@@ -31,15 +31,15 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-const char* const kDequantize = "dequantize.";
+const char* const kDequantizePrefix = "dequantize.";
 
-std::string DequantizationOf(int input) { return kDequantize + std::to_string(input) + "."; }
+std::string DequantizationOf(int input) { return kDequantizePrefix + std::to_string(input) + "."; }
 
 bool IsQNNOp(const std::string& name) { return name.rfind("qnn.", 0) == 0; }
 
 /*! \brief Whether a node has attributes that say how an input is dequantized. */
 bool HasDequantization(const Node& node) {
-  const std::string key = kDequantize;
+  const std::string key = kDequantizePrefix;
   const auto first = node.attrs.lower_bound(key);
   return first != node.attrs.end() && first->first.compare(0, key.size(), key) == 0;
 }

@@ -33,14 +33,14 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 /*! \brief Rows of items: from one item to the next, where they begin in one, and how many. */
-struct Rows {
+struct ItemRows {
   int64_t stride, begin, count;
 
-  Rows operator*(int64_t bytes) const { return {stride * bytes, begin * bytes, count * bytes}; }
+  ItemRows operator*(int64_t bytes) const { return {stride * bytes, begin * bytes, count * bytes}; }
 };
 
 /*! \brief Copy rows of one byte. */
-void CopyRows(const Rows& from, const char* src, const Rows& to, char* dst, int64_t items) {
+void CopyRows(const ItemRows& from, const char* src, const ItemRows& to, char* dst, int64_t items) {
   // Pieces that two threads copy are no smaller.
   constexpr int64_t kPiece = 1 << 16;
   const int64_t pieces = (from.count + kPiece - 1) / kPiece;
@@ -64,9 +64,10 @@ Tensor AppendRows(const NodeReader& node, PlanBuilder* plan, int axis) {
                         static_cast<int64_t>(dnnl::memory::data_type_size(dst.dtype()));
   const int64_t total = dims[axis], count = past.dims()[axis];
   const int64_t room = ReservedSize(total);
-  const Rows from = Rows{ReservedSize(count), 0, count} * bytes;
-  const Rows to = Rows{room, 0, count} * bytes, rest = Rows{room, count, total - count} * bytes;
-  const Rows own = Rows{total - count, 0, total - count} * bytes;
+  const ItemRows from = ItemRows{ReservedSize(count), 0, count} * bytes;
+  const ItemRows to = ItemRows{room, 0, count} * bytes,
+                 rest = ItemRows{room, count, total - count} * bytes;
+  const ItemRows own = ItemRows{total - count, 0, total - count} * bytes;
   PlanBuilder::Args args = {{DNNL_ARG_MULTIPLE_SRC, added}, {DNNL_ARG_DST, dst}};
   if (count > 0) args.emplace_back(DNNL_ARG_MULTIPLE_SRC + 1, past);
   const auto run = [=](void* const* addresses) {

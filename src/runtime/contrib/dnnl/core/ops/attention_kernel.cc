@@ -214,8 +214,11 @@ DNNL_INLINE void RunTask(const AttentionShape& shape, const AttentionData<T>& da
                          const AttentionTask& task, const Workspace& work) {
   const RowIndices rows(shape, task);
   Products<W, T> products(shape, work.products);
-  if (VisitKeys<W>(shape, data, task, rows, work, &products, /*skips_hidden=*/true)) return;
-  VisitKeys<W>(shape, data, task, rows, work, &products, /*skips_hidden=*/false);
+  // One call: each is compiled into its caller, for each CPU and type.
+  bool skips_hidden = true;
+  while (!VisitKeys<W>(shape, data, task, rows, work, &products, skips_hidden)) {
+    skips_hidden = false;
+  }
 }
 
 /*! \brief Join what tasks computed of parts of the keys, in their workspaces, in the first one. */

@@ -40,7 +40,7 @@ namespace {
 using Binary = dnnl::binary;
 
 /*! \brief The operands with the rank of the result. */
-std::pair<Tensor, Tensor> ReadOperands(const NodeReader& node, PlanBuilder* plan) {
+std::pair<Tensor, Tensor> AlignedOperands(const NodeReader& node, PlanBuilder* plan) {
   const size_t rank = node.RootDims().size();
   return {AlignRank(node, plan, plan->Input(node, 0), rank),
           SecondOperand(node, node, plan, plan->Input(node, 1), rank)};
@@ -241,7 +241,7 @@ void LowerBinary(const NodeReader& node, PlanBuilder* plan) {
     if (!is_matrix) return value;
     return plan->Reshaped(node, value, {value.dims()[0], value.dims()[1]});
   };
-  auto [lhs, rhs] = ReadOperands(node, plan);
+  auto [lhs, rhs] = AlignedOperands(node, plan);
   // oneDNN broadcasts its second source only. A - b is then -(b - A), to the last bit.
   const bool is_swapped = lhs.dims() != dims;
   Scales scales = ReadScales(node, plan, algorithm);

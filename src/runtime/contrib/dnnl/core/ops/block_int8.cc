@@ -38,8 +38,6 @@ bool HasBlockInt8(int64_t block) {
 
 namespace {
 
-/*! \brief The elements of a register of float32, and of one of dot products. */
-constexpr int64_t kLanes = 16;
 /*! \brief The channels whose sums are added up at once. */
 constexpr int kTogether = 4;
 /*! \brief The bytes of a row that a register of weights of 4 bits is multiplied by. */
@@ -89,7 +87,7 @@ DNNL_VNNI void QuantizeOnVNNI(const float* src, int64_t count, const BlockSizes&
       return _mm512_maskz_loadu_ps(MaskOf<__mmask16>(count - first - k), src + first + k);
     };
     __m512i magnitudes = _mm512_setzero_si512();
-    for (int64_t k = 0; k < sizes.block; k += kLanes) {
+    for (int64_t k = 0; k < sizes.block; k += kInt8Lanes) {
       const __m512i bits = _mm512_castps_si512(load(k));
       const __m512i magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(0x7fffffff));
       magnitudes = _mm512_max_epu32(magnitudes, magnitude);
@@ -103,7 +101,7 @@ DNNL_VNNI void QuantizeOnVNNI(const float* src, int64_t count, const BlockSizes&
     // NaN has no step. The scale of the block is NaN then, whatever its values.
     const __mmask16 finite = is_finite ? 0xffff : 0;
     __m512i sums = _mm512_setzero_si512();
-    for (int64_t k = 0; k < sizes.block; k += kLanes) {
+    for (int64_t k = 0; k < sizes.block; k += kInt8Lanes) {
       __m512i steps = _mm512_maskz_cvtps_epi32(finite, _mm512_mul_ps(load(k), inverse));
       sums = _mm512_add_epi32(sums, steps);
       for (int digit = 0; digit < sizes.digits; ++digit) {
@@ -149,14 +147,14 @@ template <int kBits, int D>
 DNNL_VNNI_INLINE __m512 MultiplyChannel(const BlockRow& weights, const BlockSizes& sizes,
                                         const Int8Rows& row) {
   // The elements in a register of weights, and in one of its lanes.
-  constexpr int64_t kGroup = 64 * 8 / kBits, kInLane = kGroup / kLanes;
+  constexpr int64_t kGroup = 64 * 8 / kBits, kInLane = kGroup / kInt8Lanes;
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   const __m512i first_elements = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(kInLane));
   // A block is a power of two.
   const __m128i block_bits = _mm_cvtsi32_si128(__builtin_ctzll(sizes.block));
   const int64_t digit_bytes = sizes.row_bytes();
   __m512 total = _mm512_setzero_ps();
-  for (int64_t b = 0; b < sizes.blocks; b += kLanes) {
+  for (int64_t b = 0; b < sizes.blocks; b += kInt8Lanes) {
     const auto own = MaskOf<__mmask16>(sizes.blocks - b);
     __m512 zeros = _mm512_set1_ps(1 << (kBits - 1));
     if (weights.zero_points != nullptr) {
@@ -170,7 +168,7 @@ DNNL_VNNI_INLINE __m512 MultiplyChannel(const BlockRow& weights, const BlockSize
     const __m512 row_scales = _mm512_maskz_loadu_ps(own, row.scales + b);
     const __m512 scales = _mm512_mul_ps(weight_scales, row_scales);
     const int64_t begin = b * sizes.block;
-    const int64_t end = std::min(sizes.padded(), begin + kLanes * sizes.block);
+    const int64_t end = std::min(sizes.padded(), begin + kInt8Lanes * sizes.block);
     __m512i elements = first_elements;
     for (int64_t k = begin; k < end; k += kGroup) {
       const auto mask = MaskOf<__mmask16>((end - k) / kInLane);

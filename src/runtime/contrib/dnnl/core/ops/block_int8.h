@@ -32,6 +32,9 @@ namespace tvm::runtime::contrib::dnnl_backend {
 /*! \brief The channels of weights that are unpacked together for many rows. */
 constexpr int64_t kInt8Channels = 32;
 
+/*! \brief The channels of a register of float32, and of one of dot products. */
+constexpr int64_t kInt8Lanes = 16;
+
 /*! \brief How rows are divided into blocks, the bits of the weights, and the digits of the data. */
 struct BlockSizes {
   int bits;

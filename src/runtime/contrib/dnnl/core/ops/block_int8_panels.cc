@@ -33,19 +33,17 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief The channels of a register. */
-constexpr int64_t kLanes = 16;
 /*! \brief The elements of a channel that are unpacked together, so that they stay in the caches. */
 constexpr int64_t kChunk = 768;
 /*! \brief The registers of channels that a tile has. */
-constexpr int kWidth = kInt8Channels / kLanes;
+constexpr int kWidth = kInt8Channels / kInt8Lanes;
 
 /*! \brief Unpacked weights, by quads of elements or by blocks, and in each by channel. */
 struct alignas(64) UnpackedWeights {
-  uint8_t values[kChunk / 4][kWidth][4 * kLanes];
-  float scales[kChunk / kUnit][kWidth][kLanes];
+  uint8_t values[kChunk / 4][kWidth][4 * kInt8Lanes];
+  float scales[kChunk / kUnit][kWidth][kInt8Lanes];
   /*! \brief Scales times zero points, if there are such. */
-  float zeros[kChunk / kUnit][kWidth][kLanes];
+  float zeros[kChunk / kUnit][kWidth][kInt8Lanes];
 };
 
 /*!
@@ -55,17 +53,17 @@ struct alignas(64) UnpackedWeights {
 DNNL_VNNI_INLINE void LoadTransposed(const void* from, int64_t stride, int64_t rows, int64_t bytes,
                                      __m512i* to) {
   const auto mask = MaskOf<__mmask64>(bytes);
-  __m512i loaded[kLanes], pairs[kLanes];
-  for (int i = 0; i < kLanes; ++i) {
+  __m512i loaded[kInt8Lanes], pairs[kInt8Lanes];
+  for (int i = 0; i < kInt8Lanes; ++i) {
     loaded[i] =
         _mm512_maskz_loadu_epi8(i < rows ? mask : 0, static_cast<const char*>(from) + i * stride);
   }
-  for (int i = 0; i < kLanes; i += 2) {
+  for (int i = 0; i < kInt8Lanes; i += 2) {
     pairs[i] = _mm512_unpacklo_epi32(loaded[i], loaded[i + 1]);
     pairs[i + 1] = _mm512_unpackhi_epi32(loaded[i], loaded[i + 1]);
   }
   // Quads of rows; register i + j has columns j, j + 4, j + 8 and j + 12.
-  for (int i = 0; i < kLanes; i += 4) {
+  for (int i = 0; i < kInt8Lanes; i += 4) {
     loaded[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);
     loaded[i + 1] = _mm512_unpackhi_epi64(pairs[i], pairs[i + 2]);
     loaded[i + 2] = _mm512_unpacklo_epi64(pairs[i + 1], pairs[i + 3]);
@@ -87,11 +85,11 @@ DNNL_VNNI_INLINE void LoadTransposed(const void* from, int64_t stride, int64_t r
 template <int kBits>
 DNNL_VNNI void Unpack(const BlockRow& weights, int64_t channels, const BlockSizes& sizes,
                       int64_t begin, int64_t end, int width, UnpackedWeights* to) {
-  __m512i columns[kLanes];
+  __m512i columns[kInt8Lanes];
   const int64_t stop = end * kBits / 8, first = begin * kBits / 8;
   for (int64_t at = first; at < stop; at += 64) {
     LoadTransposed(weights.values + at, sizes.weight_bytes(), channels, stop - at, columns);
-    const int64_t count = std::min(kLanes, (stop - at) / 4);
+    const int64_t count = std::min(kInt8Lanes, (stop - at) / 4);
     for (int64_t j = 0; j < count; ++j) {
       const int64_t column = (at - first) / 4 + j;
       if (kBits == 4) {
@@ -103,10 +101,10 @@ DNNL_VNNI void Unpack(const BlockRow& weights, int64_t channels, const BlockSize
     }
   }
   const int64_t block = begin / sizes.block, blocks = end / sizes.block - block;
-  for (int64_t b = 0; b < blocks; b += kLanes) {
+  for (int64_t b = 0; b < blocks; b += kInt8Lanes) {
     LoadTransposed(weights.scales + block + b, sizes.blocks * sizeof(float), channels,
                    (blocks - b) * sizeof(float), columns);
-    for (int64_t j = 0; j < std::min(kLanes, blocks - b); ++j) {
+    for (int64_t j = 0; j < std::min(kInt8Lanes, blocks - b); ++j) {
       _mm512_store_ps(to->scales[b + j][width], _mm512_castsi512_ps(columns[j]));
     }
   }
@@ -182,8 +180,8 @@ DNNL_VNNI_INLINE void MultiplyTile(const UnpackedWeights& weights, int64_t block
   }
   for (int r = 0; r < R; ++r) {
     for (int p = 0; p < kWidth; ++p) {
-      const auto mask = MaskOf<__mmask16>(result.channels - p * kLanes);
-      float* to = result.dst + r * result.stride + p * kLanes;
+      const auto mask = MaskOf<__mmask16>(result.channels - p * kInt8Lanes);
+      float* to = result.dst + r * result.stride + p * kInt8Lanes;
       if (result.adds) totals[r][p] = _mm512_add_ps(totals[r][p], _mm512_maskz_loadu_ps(mask, to));
       _mm512_mask_storeu_ps(to, mask, totals[r][p]);
     }
@@ -218,8 +216,9 @@ DNNL_VNNI void MultiplyRowsOnVNNI(const BlockRow& weights, int64_t channels,
   for (int64_t i = 0; i < chunks; ++i) {
     const int64_t first = sizes.blocks * i / chunks, last = sizes.blocks * (i + 1) / chunks;
     for (int p = 0; p < kWidth; ++p) {
-      Unpack<kBits>(sizes.Channel(weights, p * kLanes), std::min(kLanes, channels - p * kLanes),
-                    sizes, first * sizes.block, last * sizes.block, p, &unpacked);
+      Unpack<kBits>(sizes.Channel(weights, p * kInt8Lanes),
+                    std::min(kInt8Lanes, channels - p * kInt8Lanes), sizes, first * sizes.block,
+                    last * sizes.block, p, &unpacked);
     }
     const Int8Rows from = {data.values + first * sizes.block, data.scales + first,
                            data.shifts + first};

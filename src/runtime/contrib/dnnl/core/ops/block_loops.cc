@@ -68,14 +68,14 @@ namespace avx512 {
 #endif
 
 /*! \brief The loops of the best kind of CPU that this one is. */
-struct Loops {
+struct BlockLoops {
   decltype(&any_cpu::MultiplyBlocks) multiply{any_cpu::MultiplyBlocks};
   decltype(&any_cpu::DequantizeBlocks) dequantize{any_cpu::DequantizeBlocks};
 
   /*! \brief Whether rows of 4 bits are read by groups where they have nothing else. */
   bool has_groups{false};
 
-  Loops() {
+  BlockLoops() {
 #ifdef DNNL_HAS_X86_LOOPS
     const bool is_avx512 = __builtin_cpu_supports("avx512f") &&
                            __builtin_cpu_supports("avx512bw") &&
@@ -95,8 +95,8 @@ struct Loops {
     const bool is_fit = block == 32 || block == 64 || block % kGroup == 0;
     return has_groups && bits == 4 && is_fit && block * blocks % kGroup == 0;
   }
-  static const Loops& Get() {
-    static const Loops loops;
+  static const BlockLoops& Get() {
+    static const BlockLoops loops;
     return loops;
   }
 };
@@ -106,7 +106,7 @@ struct Loops {
 void ArrangeRow(const float* src, int64_t count, int bits, int64_t block, int64_t blocks,
                 float* dst, float* sums) {
   const int64_t padded = block * blocks;
-  const bool has_groups = Loops::Get().ReadsGroups(bits, block, blocks);
+  const bool has_groups = BlockLoops::Get().ReadsGroups(bits, block, blocks);
   for (int64_t k = 0; k < padded; ++k) {
     const int64_t at = k % kUnit, half = bits == 4 ? at % 2 * kHalf + at / 2 : at;
     // A lane of a register has eight elements of a group.
@@ -124,22 +124,22 @@ void MultiplyBlocks(const BlockRow& weight, int bits, int64_t block, int64_t blo
                     const float* data, const float* sums, int64_t rows, float* dst,
                     int64_t dst_stride) {
 #ifdef DNNL_HAS_X86_LOOPS
-  if (Loops::Get().ReadsGroups(bits, block, blocks)) {
+  if (BlockLoops::Get().ReadsGroups(bits, block, blocks)) {
     avx512::MultiplyGroupsOfRows(weight, block, blocks, data, sums, rows, dst, dst_stride);
     return;
   }
 #endif
-  Loops::Get().multiply(weight, bits, block, blocks, data, sums, rows, dst, dst_stride);
+  BlockLoops::Get().multiply(weight, bits, block, blocks, data, sums, rows, dst, dst_stride);
 }
 
 void DequantizeBlocks(const BlockRow& weight, int bits, int64_t block, int64_t blocks, float* dst) {
 #ifdef DNNL_HAS_X86_LOOPS
-  if (Loops::Get().ReadsGroups(bits, block, blocks)) {
+  if (BlockLoops::Get().ReadsGroups(bits, block, blocks)) {
     avx512::DequantizeGroups(weight, block, blocks, dst);
     return;
   }
 #endif
-  Loops::Get().dequantize(weight, bits, block, blocks, dst);
+  BlockLoops::Get().dequantize(weight, bits, block, blocks, dst);
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -33,7 +33,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 /*! \brief A loop of so many iterations is compiled to vectors, without branches. */
-constexpr int kBlock = 16;
+constexpr int kFunctionBlock = 16;
 
 DNNL_INLINE float LogOf(float x) {
   // x = m * 2^e with m from sqrt(1/2) to sqrt(2); subnormal numbers are scaled first.
@@ -112,14 +112,15 @@ DNNL_INLINE float SignOf(float x) { return x > 0.f ? 1.f : x < 0.f ? -1.f : 0.f;
 
 }  // namespace
 
-#define DNNL_FUNCTION(NAME)                                                  \
-  DNNL_FOR_CPUS void NAME(const float* src, float* dst, int64_t count) {     \
-    for (; count >= kBlock; count -= kBlock, src += kBlock, dst += kBlock) { \
-      float block[kBlock];                                                   \
-      for (int i = 0; i < kBlock; ++i) block[i] = NAME##Of(src[i]);          \
-      std::memcpy(dst, block, sizeof(block));                                \
-    }                                                                        \
-    for (int64_t i = 0; i < count; ++i) dst[i] = NAME##Of(src[i]);           \
+#define DNNL_FUNCTION(NAME)                                                       \
+  DNNL_FOR_CPUS void NAME(const float* src, float* dst, int64_t count) {          \
+    for (; count >= kFunctionBlock;                                               \
+         count -= kFunctionBlock, src += kFunctionBlock, dst += kFunctionBlock) { \
+      float block[kFunctionBlock];                                                \
+      for (int i = 0; i < kFunctionBlock; ++i) block[i] = NAME##Of(src[i]);       \
+      std::memcpy(dst, block, sizeof(block));                                     \
+    }                                                                             \
+    for (int64_t i = 0; i < count; ++i) dst[i] = NAME##Of(src[i]);                \
   }
 
 DNNL_FUNCTION(Ceil)

@@ -150,7 +150,7 @@ DNNL_INLINE void MultiplyData(const RecurrentWork& work, int64_t first, int64_t 
 }
 
 /*! \brief The states of a step, read and written, of the sequences that have it. */
-struct Step {
+struct RecurrentStep {
   int rows;
   /*! \brief Which row of the block each is. */
   int64_t index[kMaxRows];
@@ -182,7 +182,7 @@ DNNL_INLINE void Load(const RecurrentWork& work, int64_t begin, const float* sta
 
 /*! \brief The sums of P gates of a panel: from the products of the data, plus those of states. */
 template <int P, int kGates, int kWidth, typename Weight>
-DNNL_INLINE void SumGates(const RecurrentWork& work, const Step& step,
+DNNL_INLINE void SumGates(const RecurrentWork& work, const RecurrentStep& step,
                           const MultipliedRows<Weight>& states, int first, int64_t j,
                           float (*sums)[4 * kLanes]) {
   const int64_t row_stride = kGates * work.padded;
@@ -195,7 +195,7 @@ DNNL_INLINE void SumGates(const RecurrentWork& work, const Step& step,
 }
 
 template <int kWidth, typename Weight>
-DNNL_INLINE void StepOfLSTM(const RecurrentWork& work, const Step& step) {
+DNNL_INLINE void StepOfLSTM(const RecurrentWork& work, const RecurrentStep& step) {
   const MultipliedRows<Weight> states(work, step.h, step.rows, work.hidden);
   alignas(64) float sums[kMaxRows][4 * kLanes];
   alignas(64) float h[kLanes];
@@ -216,7 +216,7 @@ DNNL_INLINE void StepOfLSTM(const RecurrentWork& work, const Step& step) {
 }
 
 template <int kWidth, typename Weight>
-DNNL_INLINE void StepOfRNN(const RecurrentWork& work, const Step& step) {
+DNNL_INLINE void StepOfRNN(const RecurrentWork& work, const RecurrentStep& step) {
   const MultipliedRows<Weight> states(work, step.h, step.rows, work.hidden);
   alignas(64) float sums[kMaxRows][4 * kLanes];
   alignas(64) float h[kLanes];
@@ -235,7 +235,7 @@ DNNL_INLINE void StepOfRNN(const RecurrentWork& work, const Step& step) {
 }
 
 template <int kWidth, typename Weight>
-DNNL_INLINE void StepOfLinearGRU(const RecurrentWork& work, const Step& step) {
+DNNL_INLINE void StepOfLinearGRU(const RecurrentWork& work, const RecurrentStep& step) {
   const MultipliedRows<Weight> states(work, step.h, step.rows, work.hidden);
   alignas(64) float sums[kMaxRows][4 * kLanes];
   alignas(64) float h[kLanes], before[kLanes];
@@ -264,7 +264,7 @@ DNNL_INLINE void StepOfLinearGRU(const RecurrentWork& work, const Step& step) {
 }
 
 template <int kWidth, typename Weight>
-DNNL_INLINE void StepOfGRU(const RecurrentWork& work, const Step& step) {
+DNNL_INLINE void StepOfGRU(const RecurrentWork& work, const RecurrentStep& step) {
   const MultipliedRows<Weight> states(work, step.h, step.rows, work.hidden);
   alignas(64) float sums[kMaxRows][4 * kLanes];
   alignas(64) float h[kLanes], before[kLanes];
@@ -298,7 +298,7 @@ DNNL_INLINE void StepOfGRU(const RecurrentWork& work, const Step& step) {
 
 /*! \brief The sequences that have a step; zeros in the result of the others. */
 DNNL_INLINE void SelectRows(const RecurrentWork& work, int64_t t, const float* const* states,
-                            Step* step) {
+                            RecurrentStep* step) {
   step->rows = 0;
   for (int r = 0; r < work.rows; ++r) {
     float* y = work.y + t * work.y_step + r * work.y_row;
@@ -329,7 +329,7 @@ DNNL_INLINE void RunWork(const RecurrentWork& work) {
     }
   }
   if (work.is_shared) ParallelBarrier();
-  Step step;
+  RecurrentStep step;
   for (int64_t i = 0; i < work.steps; ++i) {
     const int64_t of_chunk = i % work.chunk;
     if (of_chunk == 0) {

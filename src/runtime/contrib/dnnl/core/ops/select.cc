@@ -32,15 +32,15 @@ namespace tvm::runtime::contrib::dnnl_backend {
 namespace {
 
 /*! \brief A loop of so many iterations is compiled to vectors, without branches. */
-constexpr int kBlock = 32;
+constexpr int kSelectBlock = 32;
 
 template <int kXStep, int kYStep, typename T>
 DNNL_INLINE void SelectRow(const uint8_t* condition, const T* x, const T* y, T* dst,
                            int64_t count) {
   int64_t i = 0;
-  for (; i + kBlock <= count; i += kBlock) {
-    T block[kBlock];
-    for (int k = 0; k < kBlock; ++k) {
+  for (; i + kSelectBlock <= count; i += kSelectBlock) {
+    T block[kSelectBlock];
+    for (int k = 0; k < kSelectBlock; ++k) {
       const T one = x[(i + k) * kXStep], other = y[(i + k) * kYStep];
       block[k] = condition[i + k] != 0 ? one : other;
     }

@@ -57,12 +57,6 @@ std::vector<Lifetime> FindLifetimes(const Plan& plan) {
   return lifetimes;
 }
 
-/*! \brief The position of an argument among those of a step; the end if it has none such. */
-std::vector<std::pair<int, int>>::iterator FindArg(Step* step, int arg) {
-  return std::find_if(step->args.begin(), step->args.end(),
-                      [arg](const auto& known) { return known.first == arg; });
-}
-
 /*! \brief Whether the step's result may be computed in the memory of its argument `operand`. */
 bool MayShare(const Plan& plan, const std::vector<Lifetime>& lifetimes, int step, int operand,
               int result) {
@@ -86,8 +80,8 @@ void ComputeInPlace(const std::vector<InPlaceOffer>& offers, Plan* plan) {
   std::vector<Lifetime> lifetimes = FindLifetimes(*plan);
   for (const InPlaceOffer& offer : offers) {
     Step& step = plan->steps[offer.step];
-    const auto operand = FindArg(&step, offer.arg);
-    const auto result = FindArg(&step, DNNL_ARG_DST);
+    const auto operand = step.FindArg(offer.arg);
+    const auto result = step.FindArg(DNNL_ARG_DST);
     if (operand == step.args.end() || result == step.args.end()) continue;
     const int from = operand->second;
     const int to = result->second;

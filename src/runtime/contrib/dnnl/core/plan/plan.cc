@@ -23,6 +23,7 @@
  */
 #include "plan.h"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 
@@ -38,6 +39,11 @@ std::pair<int, size_t> Plan::Locate(int buffer) const {
     offset += buffers[buffer].offset;
   }
   return {buffer, offset};
+}
+
+std::vector<std::pair<int, int>>::iterator Step::FindArg(int arg) {
+  return std::find_if(args.begin(), args.end(),
+                      [arg](const auto& known) { return known.first == arg; });
 }
 
 void RunStep(const Step& step, const std::vector<dnnl_exec_arg_t>& args,

@@ -86,6 +86,9 @@ struct Step {
   /*! \brief DNNL_ARG_* and the index of the tensor in Plan::tensors. */
   std::vector<std::pair<int, int>> args;
   StepInfo info;
+
+  /*! \brief The position of an argument among `args`; the end if there is none such. */
+  std::vector<std::pair<int, int>>::iterator FindArg(int arg);
 };
 
 /*!

@@ -32,14 +32,6 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-/*! \brief The tensor of a step's argument; nullptr where it has none such. */
-int* FindArg(Step* step, int arg) {
-  for (auto& [known, tensor] : step->args) {
-    if (known == arg) return &tensor;
-  }
-  return nullptr;
-}
-
 bool HasNoBlocks(const dnnl::memory::desc& md) { return md.get_inner_blks().empty(); }
 
 /*! \brief The strides, those of dimensions of one, which are never used, as of outermost ones. */
@@ -81,7 +73,7 @@ dnnl::memory::desc LayoutAsIn(const dnnl::memory::desc& result, const dnnl::memo
 }  // namespace
 
 size_t PlanBuilder::ReorderBehind(size_t step) const {
-  const int result = *FindArg(&plan_->steps[step], DNNL_ARG_DST);
+  const int result = plan_->steps[step].FindArg(DNNL_ARG_DST)->second;
   const int buffer = plan_->tensors[result].buffer;
   const auto is_part = [&](const Buffer& other) {
     return other.kind == BufferKind::kPart && other.parent == buffer;
@@ -110,9 +102,9 @@ void PlanBuilder::JoinReorders() {
     if (behind == 0) continue;
     Step& first = plan_->steps[index];
     Step& second = plan_->steps[behind];
-    const int result = *FindArg(&second, DNNL_ARG_TO);
+    const int result = second.FindArg(DNNL_ARG_TO)->second;
     const auto layout_of = [&](Step* step, int arg) {
-      return plan_->tensors[*FindArg(step, arg)].md;
+      return plan_->tensors[step->FindArg(arg)->second].md;
     };
     const dnnl::memory::desc layout =
         LayoutAsIn(layout_of(&first, DNNL_ARG_DST), layout_of(&second, DNNL_ARG_FROM),
@@ -122,13 +114,14 @@ void PlanBuilder::JoinReorders() {
     const dnnl::primitive_desc_base desc = describe(layout);
     if (!desc || IsReference(desc)) continue;
     // All but the layout is as it was, the workspace too.
-    const int* workspace = FindArg(&first, DNNL_ARG_SCRATCHPAD);
-    const size_t bytes = workspace == nullptr ? 0 : plan_->tensors[*workspace].md.get_size();
+    const auto workspace = first.FindArg(DNNL_ARG_SCRATCHPAD);
+    const size_t bytes =
+        workspace == first.args.end() ? 0 : plan_->tensors[workspace->second].md.get_size();
     if (desc.scratchpad_desc().get_size() != bytes) continue;
     first.primitive = dnnl::primitive(desc.get());
     first.info.impl = desc.impl_info_str();
     first.info.dst_layout = second.info.dst_layout;
-    *FindArg(&first, DNNL_ARG_DST) = result;
+    first.FindArg(DNNL_ARG_DST)->second = result;
     second = std::move(first);
     plan_->steps.erase(plan_->steps.begin() + index);
     for (InPlaceOffer& offer : offers_) offer.step -= offer.step > index ? 1 : 0;
