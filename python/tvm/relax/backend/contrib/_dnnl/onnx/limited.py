@@ -70,6 +70,37 @@ def _extremum(name: str, of_none: float) -> type:
     return type(name, (own,), methods)
 
 
+def _from_start(bb, data: relax.Expr, indices: relax.Expr, axes: np.ndarray) -> relax.Expr:
+    """Return indices of elements along axes, of which negative ones count from the end."""
+    if is_constant(indices) and (value_of(indices) >= 0).all():
+        return indices
+    dtype = str(indices.ty.dtype)
+    sizes = bb.emit(relax.op.shape_to_tensor(relax.op.shape_of(data)))
+    size = bb.emit(relax.op.take(sizes, relax.const(axes), axis=0))
+    from_end = relax.op.add(indices, relax.op.astype(size, dtype))
+    return bb.emit(relax.op.where(relax.op.less(indices, relax.const(0, dtype)), from_end, indices))
+
+
+class GatherElements(onnx_frontend.GatherElements):
+    """Convert GatherElements with negative indices, which TVM 0.26 does not count from the end."""
+
+    @classmethod
+    def _impl_v13(cls, bb, inputs, attr, params):
+        data, axis = inputs[0], attr.get("axis", 0)
+        axes = np.array(axis % data.ty.ndim, "int64")
+        return relax.op.gather_elements(data, _from_start(bb, data, inputs[1], axes), axis)
+
+
+class GatherND(onnx_frontend.GatherND):
+    """Convert GatherND, likewise."""
+
+    @classmethod
+    def _impl_v13(cls, bb, inputs, attr, params):
+        data, first = inputs[0], attr.get("batch_dims", 0)
+        axes = np.arange(first, first + int(inputs[1].ty.shape[-1]), dtype="int64")
+        return relax.op.gather_nd(data, _from_start(bb, data, inputs[1], axes), first)
+
+
 class Split(onnx_frontend.Split):
     """Convert Split into parts of which some are empty."""
 
@@ -104,6 +135,8 @@ class ConstantOfShape(onnx_frontend.ConstantOfShape):
 
 REPLACEMENTS = {
     "ConstantOfShape": ConstantOfShape,
+    "GatherElements": GatherElements,
+    "GatherND": GatherND,
     "ReduceMax": _extremum("ReduceMax", -np.inf),
     "ReduceMin": _extremum("ReduceMin", np.inf),
     "Split": Split,

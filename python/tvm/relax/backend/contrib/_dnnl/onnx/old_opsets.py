@@ -47,11 +47,16 @@ class PRelu(onnx_frontend.PRelu):
         x, slope = inputs[:2]
         if slope.ty.ndim == 1 and x.ty.ndim > 2:
             slope = bb.emit(relax.op.reshape(slope, [-1] + [1] * (x.ty.ndim - 2)))
-        return super()._impl_v1(bb, [x, slope], attr, params)
+        return cls._impl_v7(bb, [x, slope], attr, params)
 
     @classmethod
     def _impl_v7(cls, bb, inputs, attr, params):
-        return super()._impl_v1(bb, inputs, attr, params)
+        x, slope = inputs[:2]
+        if 1 < slope.ty.ndim < x.ty.ndim:
+            # TVM 0.26 requires the rank of x.
+            missing = list(range(x.ty.ndim - slope.ty.ndim))
+            slope = bb.emit(relax.op.expand_dims(slope, missing))
+        return super()._impl_v1(bb, [x, slope], attr, params)
 
 
 REPLACEMENTS = {"PRelu": PRelu, "Slice": Slice}
