@@ -26,6 +26,7 @@ import os
 import sys
 import threading
 import types
+import warnings
 
 from tvm.contrib.onednn.lazy_imports import executed_later
 
@@ -104,7 +105,12 @@ class _PartSpec(importlib.machinery.ModuleSpec):
             while _package(frame) == _MACHINERY:
                 frame = frame.f_back
             if _package(frame) not in _OWN:
-                _complete()
+                try:
+                    _complete()
+                except Exception as error:  # pylint: disable=broad-except
+                    # Python ignores exceptions here.
+                    text = f"a part of TVM cannot be imported: {error!r}"
+                    warnings.warn(text, RuntimeWarning, stacklevel=2)
         return vars(self).get("_initializing", False)
 
     @_initializing.setter

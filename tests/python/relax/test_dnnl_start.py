@@ -149,3 +149,16 @@ def test_any_import_of_tvm_completes_it(statement):
         "assert tvm.backend.is_loaded('cuda') and tvm.s_tir.meta_schedule.Database\n"
         "assert type(tvm.__spec__) is importlib.machinery.ModuleSpec"
     )
+
+
+def test_what_cannot_be_imported_later_is_told(monkeypatch):
+    """Python ignores exceptions of the property that completes TVM."""
+    part_import = pytest.importorskip("tvm_dnnl.part_import")
+
+    def fails():
+        raise AttributeError("no attribute of this name")
+
+    monkeypatch.setattr(part_import, "_complete", fails)
+    spec = part_import._PartSpec("tvm.part", None)
+    with pytest.warns(RuntimeWarning, match="a part of TVM cannot be imported.*of this name"):
+        assert not spec._initializing
