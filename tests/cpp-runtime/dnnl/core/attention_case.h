@@ -97,14 +97,17 @@ inline std::vector<Values> InputsOf(const Case& c) {
   return inputs;
 }
 
-/*! \brief The element of a tensor that is broadcast to indices of the same rank or a higher one. */
-inline double At(const Values& values, const Shape& shape, const Shape& index) {
+/*!
+ * \brief Where an element of a tensor is that is broadcast to indices of the same rank or a higher
+ *        one. Sanitizers make this slow: loops over the last dimension go on from the pointer.
+ */
+inline const float* At(const Values& values, const Shape& shape, const Shape& index) {
   int64_t at = 0;
   for (size_t i = 0; i < shape.size(); ++i) {
     const int64_t own = index[index.size() - shape.size() + i];
     at = at * shape[i] + (shape[i] == 1 ? 0 : own);
   }
-  return values[at];
+  return &values[at];
 }
 
 inline std::vector<double> Softmax(const std::vector<double>& scores, const std::string& name) {
@@ -130,26 +133,24 @@ inline Values Expected(const Case& c, const std::vector<Values>& inputs) {
       const int64_t group = h / (c.heads / c.groups);
       for (int64_t i = 0; i < c.queries; ++i) {
         std::vector<double> scores;
+        const float* query = At(inputs[0], c.query_shape(), {n, h, i, 0});
         for (int64_t j = 0; j < c.keys; ++j) {
           double sum = 0;
-          for (int64_t e = 0; e < c.width; ++e) {
-            sum += At(inputs[0], c.query_shape(), {n, h, i, e}) *
-                   At(inputs[1], c.key_shape(), {n, group, j, e});
-          }
+          const float* key = At(inputs[1], c.key_shape(), {n, group, j, 0});
+          for (int64_t e = 0; e < c.width; ++e) sum += static_cast<double>(query[e]) * key[e];
           sum *= kScale;
           for (size_t m = 3; m < inputs.size(); ++m) {
-            sum += At(inputs[m], m == 3 ? c.mask : c.other_mask, {n, h, i, j});
+            sum += *At(inputs[m], m == 3 ? c.mask : c.other_mask, {n, h, i, j});
           }
           scores.push_back(c.causal && j > i + c.keys - c.queries ? -kInf : sum);
         }
         const std::vector<double> weights = Softmax(scores, c.softmax);
-        for (int64_t e = 0; e < c.value_width; ++e) {
-          double sum = 0;
-          for (int64_t j = 0; j < c.keys; ++j) {
-            sum += weights[j] * At(inputs[2], c.value_shape(), {n, group, j, e});
-          }
-          result.push_back(static_cast<float>(sum));
+        std::vector<double> sums(c.value_width, 0);
+        for (int64_t j = 0; j < c.keys; ++j) {
+          const float* value = At(inputs[2], c.value_shape(), {n, group, j, 0});
+          for (int64_t e = 0; e < c.value_width; ++e) sums[e] += weights[j] * value[e];
         }
+        result.insert(result.end(), sums.begin(), sums.end());
       }
     }
   }

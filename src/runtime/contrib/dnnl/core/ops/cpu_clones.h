@@ -24,10 +24,9 @@
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CPU_CLONES_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CPU_CLONES_H_
 
-#if defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-// Without them selections are branches, and no vectors. With sanitizers, the files after this one
-// in a unity build would have them, too.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(DNNL_UNITY_BUILD)
+// Without them selections are branches, and no vectors. In a unity build, the files after this one
+// would have them, too.
 #pragma GCC optimize("O3", "no-trapping-math")
 #endif
 
