@@ -76,7 +76,7 @@ def _from_start(bb, data: relax.Expr, indices: relax.Expr, axes: np.ndarray) -> 
         return indices
     dtype = str(indices.ty.dtype)
     sizes = bb.emit(relax.op.shape_to_tensor(relax.op.shape_of(data)))
-    size = bb.emit(relax.op.take(sizes, relax.const(axes), axis=0))
+    size = bb.emit(relax.op.take(sizes, relax.const(axes), axis=0, mode="wrap"))
     from_end = relax.op.add(indices, relax.op.astype(size, dtype))
     return bb.emit(relax.op.where(relax.op.less(indices, relax.const(0, dtype)), from_end, indices))
 
@@ -87,8 +87,8 @@ class GatherElements(onnx_frontend.GatherElements):
     @classmethod
     def _impl_v13(cls, bb, inputs, attr, params):
         data, axis = inputs[0], attr.get("axis", 0)
-        axes = np.array(axis % data.ty.ndim, "int64")
-        return relax.op.gather_elements(data, _from_start(bb, data, inputs[1], axes), axis)
+        indices = _from_start(bb, data, inputs[1], np.array(axis, "int64"))
+        return relax.op.gather_elements(data, indices, axis)
 
 
 class GatherND(onnx_frontend.GatherND):
