@@ -23,6 +23,7 @@ class NewestBuild(NativeBuild):
             "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
             # Each source includes what it uses.
             "CMAKE_DISABLE_PRECOMPILE_HEADERS": "ON",
+            "DNNL_UNITY_BUILD": "OFF",
         }
         super().__init__(runner, layout, layout.build / "newest", "-O0 -Werror", definitions)
 

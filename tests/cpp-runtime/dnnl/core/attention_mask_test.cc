@@ -27,9 +27,8 @@
 
 #include "tests/cpp-runtime/dnnl/core/attention_case.h"
 
-namespace {
+namespace dnnl_test::attention_mask {
 
-using namespace dnnl_test;                            // NOLINT(build/namespaces)
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
 TEST(DNNLAttention, Masks) {
@@ -102,4 +101,4 @@ TEST(DNNLAttention, HiddenKeysThatAreNotFinite) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::attention_mask

@@ -29,9 +29,8 @@
 #include "src/runtime/contrib/dnnl/core/exec/threads.h"
 #include "tests/cpp-runtime/dnnl/core/attention_case.h"
 
-namespace {
+namespace dnnl_test::attention {
 
-using namespace dnnl_test;                            // NOLINT(build/namespaces)
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
 TEST(DNNLAttention, Sizes) {
@@ -221,4 +220,4 @@ TEST(DNNLAttention, Refusals) {
   expect([](ValidOp* op) { op->attrs.erase("scale"); }, "scale is missing");
 }
 
-}  // namespace
+}  // namespace dnnl_test::attention

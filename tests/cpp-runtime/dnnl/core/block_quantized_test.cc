@@ -30,9 +30,7 @@
 #include "quantized_graph.h"
 #include "src/runtime/contrib/dnnl/core/ops/block_int8.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::block_quantized {
 
 struct Case {
   int64_t rows{1}, summed{96}, channels{20}, block{32};
@@ -249,4 +247,4 @@ TEST(DNNLBlockQuantized, BlocksOfTinyValues) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::block_quantized

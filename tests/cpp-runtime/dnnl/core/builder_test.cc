@@ -26,7 +26,7 @@
 #include "src/runtime/contrib/dnnl/core/desc.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::builder {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
@@ -80,4 +80,4 @@ TEST(DNNLPlanBuilder, NamesTheNodeOfWhatCannotBeReshaped) {
                 "[1, 8, 4, 4]", "[8, 17]");
 }
 
-}  // namespace
+}  // namespace dnnl_test::builder

@@ -32,7 +32,7 @@
 
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::cpu_quota {
 
 using tvm::runtime::contrib::dnnl_backend::CpuQuota;
 
@@ -117,4 +117,4 @@ TEST(DNNLCpuQuota, IsFoundInContainers) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::cpu_quota

@@ -29,9 +29,7 @@
 
 #include "quantized_graph.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::dynamic_quantize {
 
 struct Case {
   int64_t rows{3}, summed{40}, columns{24};
@@ -219,4 +217,4 @@ TEST(DNNLDynamicQuantize, FakeQuantizeInTheLayoutOfAConvolution) {
   ExpectNear(graph.Run(), data, 1e-6, 1e-6, "blocks");
 }
 
-}  // namespace
+}  // namespace dnnl_test::dynamic_quantize

@@ -30,7 +30,7 @@
 #include "tests/cpp-runtime/dnnl/core/open_graph.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::few_elements {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
@@ -125,4 +125,4 @@ TEST(DNNLFewElements, SwishHasItsLimits) {
   EXPECT_TRUE(std::isnan(y[5]));
 }
 
-}  // namespace
+}  // namespace dnnl_test::few_elements

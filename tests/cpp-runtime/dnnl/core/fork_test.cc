@@ -43,7 +43,7 @@
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::forked {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
@@ -164,4 +164,4 @@ TEST(DNNLFork, AnotherThreadMakesThePrimitiveThatTheChildWants) {
 }
 #endif
 
-}  // namespace
+}  // namespace dnnl_test::forked

@@ -30,9 +30,7 @@
 #include "tests/cpp-runtime/dnnl/core/valid_ops.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::harm {
 
 /*! \brief The plan of an op of the table, changed. */
 template <typename Change>
@@ -257,4 +255,4 @@ TEST(DNNLHarm, ConstantsOfAFrame) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::harm

@@ -28,7 +28,7 @@
 
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::implementation {
 
 using tvm::runtime::contrib::dnnl_backend::Implementation;
 using tvm::runtime::contrib::dnnl_backend::Judge;
@@ -88,4 +88,4 @@ TEST(DNNLImplementation, WhatIsFused) {
   EXPECT_TRUE(judge("ref:any", "convolution", {}) == reference);
 }
 
-}  // namespace
+}  // namespace dnnl_test::implementation

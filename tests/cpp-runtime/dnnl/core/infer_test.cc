@@ -35,9 +35,7 @@
 #include "tests/cpp-runtime/dnnl/core/valid_ops.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::infer {
 
 /*! \brief The shape of the first output of an op whose output is open. */
 Shape Inferred(ValidOp op, size_t rank) {
@@ -273,4 +271,4 @@ TEST(DNNLInfer, CoordinatesOfResize) {
       "main, node 9 nn.upsampling", "align_corners");
 }
 
-}  // namespace
+}  // namespace dnnl_test::infer

@@ -26,9 +26,7 @@
 
 #include "quantized_graph.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::int8_conv_layout {
 
 /*! \brief The elements with the axes in another order. */
 Array Permuted(const Array& array, const std::vector<int>& axes) {
@@ -172,4 +170,4 @@ TEST(DNNLInt8Conv, AllElementsAtTheirBounds) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::int8_conv_layout

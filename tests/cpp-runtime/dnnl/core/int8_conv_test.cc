@@ -26,9 +26,7 @@
 
 #include "quantized_graph.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::int8_conv {
 
 /*! \brief A convolution (N, C, H, W) with what is fused to it. */
 struct Case {
@@ -374,4 +372,4 @@ TEST(DNNLInt8Conv, SumsThat32BitsDoNotHold) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::int8_conv

@@ -27,9 +27,7 @@
 
 #include "quantized_graph.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::int8_elementwise {
 
 double Compute(const std::string& op, double x, double y) {
   return op == "add"        ? x + y
@@ -387,4 +385,4 @@ TEST(DNNLBytes, AreMovedAndCompared) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::int8_elementwise

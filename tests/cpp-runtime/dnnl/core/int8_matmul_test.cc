@@ -26,9 +26,7 @@
 
 #include "quantized_graph.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::int8_matmul {
 
 struct Case {
   std::string op{"nn.dense"};
@@ -343,4 +341,4 @@ TEST(DNNLInt8MatMul, SumsThat32BitsDoNotHold) {
   EXPECT_EQ(IsInFloat32(CheckLongSum(70000, kUInt8, 255, 64, true, 0)), false);
 }
 
-}  // namespace
+}  // namespace dnnl_test::int8_matmul

@@ -34,7 +34,7 @@
 #include "tests/cpp-runtime/dnnl/core/open_graph.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::layers {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
@@ -253,4 +253,4 @@ TEST(DNNLLayers, AreDescribed) {
   EXPECT_TRUE(recorded.size() > kLayers);
 }
 
-}  // namespace
+}  // namespace dnnl_test::layers

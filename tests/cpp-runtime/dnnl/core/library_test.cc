@@ -26,7 +26,7 @@
 #include "src/runtime/contrib/dnnl/core/onednn.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::library {
 
 using tvm::runtime::contrib::dnnl_backend::CheckVersion;
 
@@ -39,4 +39,4 @@ TEST(DNNLLibrary, AcceptsNewerOnesOfTheSameMajorVersion) {
   EXPECT_THROWS(CheckVersion(DNNL_VERSION_MAJOR + 1, 0), "another interface");
 }
 
-}  // namespace
+}  // namespace dnnl_test::library

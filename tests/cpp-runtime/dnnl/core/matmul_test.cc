@@ -30,7 +30,7 @@
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::matmul {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
@@ -262,4 +262,4 @@ TEST(DNNLMatMul, LongSumsOfTransposedBatches) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::matmul

@@ -29,9 +29,7 @@
 #include "tests/cpp-runtime/dnnl/core/valid_ops.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::one_by_one {
 
 /*! \brief The graph of two ops, the second of which reads the result of the first one. */
 Graph TwoNodes(const ValidOp& first, const ValidOp& second) {
@@ -113,4 +111,4 @@ TEST(DNNLOneByOne, OneRemainingPartOfASplit) {
   for (const ValidOp& second : OpsOn({4, 6})) ExpectSame(split, second);
 }
 
-}  // namespace
+}  // namespace dnnl_test::one_by_one

@@ -38,7 +38,7 @@
 #include "src/runtime/contrib/dnnl/core/exec/profile.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::plan_cache {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
@@ -383,4 +383,4 @@ TEST(DNNLPlanCache, CountsWhatRunsWrite) {
   EXPECT_EQ(BytesOf(ready), unused + 2 * of_a_run);
 }
 
-}  // namespace
+}  // namespace dnnl_test::plan_cache

@@ -33,7 +33,7 @@
 #include "src/runtime/contrib/dnnl/core/lowering.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::plan {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
@@ -221,4 +221,4 @@ TEST(DNNLPlan, ErrorsOfOthersNameTheFunction) {
   EXPECT_THROWS(fail_with(dnnl::error(dnnl_out_of_memory, "no room"))(), "main: ", "no room");
 }
 
-}  // namespace
+}  // namespace dnnl_test::plan

@@ -29,7 +29,7 @@
 
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::post_op_chain {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
@@ -131,4 +131,4 @@ TEST(DNNLPostOpChain, SumsComeLast) {
   EXPECT_EQ(Texts(in_place), Strings({"linear 2 8.5", "sum 0.5", "relu 0 0", "linear 3 0"}));
 }
 
-}  // namespace
+}  // namespace dnnl_test::post_op_chain

@@ -27,9 +27,7 @@
 
 #include "quantized_graph.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::quantize {
 
 /*! \brief Scales and zero points of a test: for all elements, or along an axis. */
 struct Parameters {
@@ -248,4 +246,4 @@ TEST(DNNLDequantize, APartOfItIsCopied) {
   ExpectNear(graph.Run(), expected, 1e-6, 0, "a part");
 }
 
-}  // namespace
+}  // namespace dnnl_test::quantize

@@ -33,7 +33,7 @@
 #include "tests/cpp-runtime/dnnl/core/valid_ops.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::recurrent_bfloat16 {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 using dnnl_test::GraphOf;
@@ -135,4 +135,4 @@ TEST(DNNLRecurrentBFloat16, AgreesWithFloat32OrIsRefused) { ExpectNearFloat32(tr
 
 TEST(DNNLRecurrentBFloat16, WithoutInitialState) { ExpectNearFloat32(false); }
 
-}  // namespace
+}  // namespace dnnl_test::recurrent_bfloat16

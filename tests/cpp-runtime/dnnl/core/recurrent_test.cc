@@ -29,9 +29,7 @@
 #include "src/runtime/contrib/dnnl/core/infer.h"
 #include "tests/cpp-runtime/dnnl/core/recurrent_layer.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::recurrent {
 
 TEST(DNNLRecurrent, AgreesWithTheReference) {
   struct Sizes {
@@ -182,4 +180,4 @@ TEST(DNNLRecurrent, Refusals) {
   EXPECT_THROWS(infer(op), "node 9 dnnl.rnn", "post-ops are not supported");
 }
 
-}  // namespace
+}  // namespace dnnl_test::recurrent

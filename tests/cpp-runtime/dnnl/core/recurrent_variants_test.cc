@@ -28,9 +28,7 @@
 #include "src/runtime/contrib/dnnl/core/infer.h"
 #include "tests/cpp-runtime/dnnl/core/recurrent_layer.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::recurrent_variants {
 
 TEST(DNNLRecurrentVariants, LengthsHoldTheStates) {
   const std::vector<std::vector<int32_t>> lengths = {{4, 0, 2}, {1, 4, 4}, {0, 0, 0}, {3, 9, 1}};
@@ -139,4 +137,4 @@ TEST(DNNLRecurrentVariants, Refusals) {
   EXPECT_THROWS(infer(op), "node 9 dnnl.gru: input 1, the weight, is int8");
 }
 
-}  // namespace
+}  // namespace dnnl_test::recurrent_variants

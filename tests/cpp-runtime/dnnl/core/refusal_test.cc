@@ -36,9 +36,7 @@
 #include "tests/cpp-runtime/dnnl/core/valid_ops.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
-
-using namespace dnnl_test;  // NOLINT(build/namespaces)
+namespace dnnl_test::refusal {
 
 /*! \brief Whether a node is refused; else its plan is run. */
 bool IsRefused(ValidOp op, const std::string& what) {
@@ -230,4 +228,4 @@ TEST(DNNLRefusal, NumberOfInputsAndOutputs) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::refusal

@@ -35,7 +35,7 @@
 #include "tests/cpp-runtime/dnnl/core/open_graph.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::stages {
 
 using namespace tvm::runtime::contrib::dnnl_backend;  // NOLINT(build/namespaces)
 
@@ -328,4 +328,4 @@ TEST(DNNLStages, AreDescribed) {
   EXPECT_TRUE(measured.find("inner_product") != std::string::npos);
 }
 
-}  // namespace
+}  // namespace dnnl_test::stages

@@ -38,7 +38,7 @@
 
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::team {
 
 using tvm::runtime::contrib::dnnl_backend::Team;
 using tvm::runtime::contrib::dnnl_backend::TeamPlace;
@@ -152,6 +152,6 @@ TEST(DNNLTeam, ServesAsManyPrimaryThreadsAsThereAreTeams) {
   EXPECT_EQ(sum, 4 * 500 * 3);
 }
 
-}  // namespace
+}  // namespace dnnl_test::team
 
 #endif  // __linux__
