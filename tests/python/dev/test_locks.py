@@ -209,6 +209,7 @@ def test_who_compiles_does_not_wait_for_a_set_up_that_waits_for_it(layout):
     """A set-up holds its lock while it waits for those who are in an environment."""
     with locked(layout.lock):
         process = started(
+            "os.environ.pop('TVM_HOME', None)\n"
             "from scripts.layout import Layout\nfrom scripts.runner import Runner\n"
             "from scripts.test import test\n"
             "layout = Layout(Path(sys.argv[2]))\n"

@@ -22,6 +22,7 @@ error that names the node.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 
@@ -63,6 +64,8 @@ def repaired(convert_map, opset):
         for name, repair in repairs.items()
         if name in convert_map
     }
+    integer, matmul = "MatMulInteger", convert_map["MatMul"]
+    wrapped[integer] = functools.partial(_matmul_integer, convert_map[integer], matmul)
     if "LSTM" in wrapped:
         wrapped["DynamicQuantizeLSTM"] = functools.partial(_quantized_lstm, wrapped["LSTM"])
     return {**convert_map, **wrapped}
@@ -361,6 +364,17 @@ def _q_linear(name, convert, inputs, attrs, params):
         result = _op.nn.bias_add(result, _op.cast(inputs[8], "float32") * scale)
     scale, zero_point = scalar(inputs[6], "float32"), scalar(inputs[7], "int32")
     return _qnn.quantize(result, scale, zero_point, out_dtype=dtype)
+
+
+def _matmul_integer(convert, matmul, inputs, attrs, params):
+    """Multiply operands of two types, or without zero points, which TVM's converters refuse."""
+    if None not in inputs[2:4]:
+        with contextlib.suppress(AssertionError):
+            return convert(inputs, attrs, params)
+    real = [_op.cast(data, "float32") for data in inputs[:2]]
+    for k, zero in enumerate(inputs[2:4]):
+        real[k] = real[k] if zero is None else real[k] - _op.cast(zero, "float32")
+    return matmul(type(inputs)(real), attrs, params)
 
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")

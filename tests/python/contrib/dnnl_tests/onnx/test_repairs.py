@@ -96,6 +96,22 @@ def test_gather_nd_and_elements_of_negative_indices():
     check(proto, x, [np.take_along_axis(x["x"], along, 1)])
 
 
+@pytest.mark.parametrize("zero_points", [None, (130, -3)], ids=["plain", "zero-points"])
+@pytest.mark.parametrize("shape", [(4, 8), (2, 4, 8)], ids=str)
+def test_matmul_integer_of_two_types(shape, zero_points):
+    draw = np.random.default_rng(0)
+    x = {"x": draw.integers(0, 255, shape).astype("uint8")}
+    constants = {"w": draw.integers(-128, 127, (8, 3)).astype("int8")}
+    if zero_points:
+        constants.update(zip(("x_zero", "w_zero"), map(np.array, zero_points, ("uint8", "int8"))))
+    proto = model("MatMulInteger", x, constants)
+    proto.graph.output[0].type.tensor_type.elem_type = TensorProto.INT32
+    (expected,) = reference.ReferenceEvaluator(proto).run(None, x)
+    (result,) = run(proto, x)
+    # The converters compute it in float32, which holds these integers.
+    np.testing.assert_array_equal(result, expected)
+
+
 @pytest.mark.parametrize("opset", [1, 11])
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize("kernel, stride", [(3, 2), (4, 2)])
