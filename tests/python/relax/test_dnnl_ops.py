@@ -279,6 +279,7 @@ CASES = {
         [X4, var("a", 1)],
         {"dnnl.conv2d": 1, "dnnl.prelu": 1},
     ),
+    "conv-prelu": (lambda b, x: op.nn.prelu(conv(b, x), const(4)), [X4], {"dnnl.conv2d_prelu": 1}),
     "gelu_tanh": (lambda b, x: op.nn.gelu_tanh(x), [X3], {"dnnl.gelu_tanh": 1}),
     "silu": (lambda b, x: op.nn.silu(x), [X3], {"dnnl.swish": 1}),
     "softplus": (lambda b, x: op.nn.softplus(x), [X3], {"dnnl.softplus": 1}),

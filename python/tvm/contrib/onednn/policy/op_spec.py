@@ -69,7 +69,8 @@ class OpSpec:
         data by it, "operands" if it reads each of its operands so, "data" if it has one and its
         result must be in 8 bits, too.
     post : str | None
-        "eltwise", "binary" or "quantize" for an op that can be fused to the result of another.
+        "eltwise", "binary", "prelu" or "quantize" for an op that can be fused to the result of
+        another.
     swaps : bool
         Whether a binary op can be fused to its second operand.
     fuses : tuple[str, ...]
@@ -152,7 +153,7 @@ def always(call: OpView) -> bool:
 
 def root(name: str, reason, channel_axis, **fields) -> OpSpec:
     """Make the row of an op that computes much, to which others are fused."""
-    fuses = ("eltwise", "binary", "quantize")
+    fuses = ("eltwise", "binary", "prelu", "quantize")
     return OpSpec(name, reason, channel_axis, heavy=True, fuses=fuses, **fields)
 
 

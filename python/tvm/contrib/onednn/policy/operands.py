@@ -23,6 +23,9 @@ from .op_view import OpView
 # The ops that may add a bias.
 BIAS_OPS = ("add", "nn.bias_add")
 
+# Their second operand is a vector along an axis that an attribute names.
+_ALONG_AXIS = ("nn.bias_add", "nn.prelu")
+
 
 def is_per_channel(
     call: OpView, operand: tuple[int, ...], result: tuple[int, ...], channel_axis: int
@@ -36,11 +39,12 @@ def is_per_channel(
     call : OpView
         The binary op, whose other operand is the result.
     operand, result : tuple[int | None, ...]
-        The shapes, None for what is open; but for `nn.bias_add`, numpy aligns them from the right.
+        The shapes, None for what is open. Numpy aligns them from the right, but for a vector along
+        an axis.
     channel_axis : int
         Of the result, not negative.
     """
-    if call.name == "nn.bias_add":
+    if call.name in _ALONG_AXIS:
         return int(call.attrs.axis) % len(result) == channel_axis
     axis = channel_axis - (len(result) - len(operand))
     padded = (1,) * (len(result) - len(operand)) + operand
@@ -70,7 +74,7 @@ def operand_kind(
     """
     if channel_axis is not None and is_per_channel(call, operand, result, channel_axis):
         return "channel"
-    if call.name == "nn.bias_add" or len(operand) > len(result):
+    if call.name in _ALONG_AXIS or len(operand) > len(result):
         return None
     if (1,) * (len(result) - len(operand)) + operand == result:
         return "full"

@@ -183,7 +183,7 @@ TABLE: dict[str, OpSpec] = {
         view("squeeze", **RESHAPE, relax="squeeze reshape"),
         eltwise("nn.relu", eltwise_reason, is_not_negative=always),
         eltwise("nn.leaky_relu", leaky_relu_reason, relax="nn.leakyrelu nn.prelu"),
-        OpSpec("nn.prelu", prelu_reason),
+        OpSpec("nn.prelu", prelu_reason, post="prelu"),
         eltwise("abs", eltwise_reason, is_not_negative=always),
         eltwise("clip", **CLIP, relax="clip nn.relu6"),
         eltwise("exp", eltwise_reason, cost_weight=FUNCTION, grows=True, is_not_negative=always),

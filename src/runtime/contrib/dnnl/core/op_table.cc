@@ -87,6 +87,7 @@ constexpr Family kEltwise = {InferEltwise, LowerEltwise, Reads::kAnyWhenAlone,
 constexpr Family kFunction = {InferEltwise, LowerEltwise, kAny};
 constexpr Family kBinary = {InferBinary, LowerBinary, kCommon, Fuses::kQuantizations,
                             PostOp::kBinary};
+constexpr Family kPReLU = {InferPReLU, LowerPReLU, kCommon, Fuses::kNothing, PostOp::kPReLU};
 constexpr Family kDequantize = {InferDequantize, LowerDequantize, kCommon, Fuses::kQuantizations};
 constexpr Family kBatchNorm = {InferBatchNorm, LowerBatchNorm, kCommon, Fuses::kRealOps};
 
@@ -190,7 +191,7 @@ const OpSpec kOps[] = {
     {"floor", 1, 1, kFunction, algorithm::undef, nullptr, false, Floor},
     {"sign", 1, 1, kFunction, algorithm::undef, nullptr, false, Sign},
     {"trunc", 1, 1, kFunction, algorithm::undef, nullptr, false, Trunc},
-    {"nn.prelu", 2, 2, {InferPReLU, LowerPReLU}},
+    {"nn.prelu", 2, 2, kPReLU},
 
     // Virtual ops: functions that Relay writes as several ops.
     {"dnnl.elu", 1, 1, kEltwise, algorithm::eltwise_elu, SameNames},

@@ -146,7 +146,7 @@ enum class Fuses {
 };
 
 /*! \brief The kind of an op that is fused to another. */
-enum class PostOp { kNone, kEltwise, kBinary, kView };
+enum class PostOp { kNone, kEltwise, kBinary, kPReLU, kView };
 
 /*! \brief A pointer that cannot be left out: a row without it does not compile. */
 template <typename Function>

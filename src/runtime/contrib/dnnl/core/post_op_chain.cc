@@ -69,6 +69,10 @@ void PostOpChain::AppendBinary(dnnl::algorithm algorithm, const Tensor& operand,
   steps_.push_back({is_sum ? Step::kSum : Step::kBinary, algorithm, 1, 0, operand, is_residual});
 }
 
+void PostOpChain::AppendPReLU(const Tensor& slopes) {
+  steps_.push_back({Step::kPReLU, dnnl::algorithm::undef, 1, 0, slopes});
+}
+
 LinearFunction PostOpChain::TakeHead() {
   if (steps_.empty() || steps_.front().kind != Step::kLinear) return {};
   const LinearFunction head{steps_.front().alpha, steps_.front().beta};
@@ -94,6 +98,13 @@ dnnl::post_ops PostOpChain::Finish(int64_t result_size, PlanBuilder::Args* opera
       ops.append_binary(step.algorithm, is_small ? step.operand.md : AnyDesc(step.operand.md));
       operands->emplace_back(arg, step.operand);
       if (step.is_residual) *residual = arg;
+    } else if (step.kind == Step::kPReLU) {
+      const Dims dims = step.operand.dims();
+      int mask = 0;
+      for (size_t i = 0; i < dims.size(); ++i) mask |= dims[i] == 1 ? 0 : 1 << i;
+      operands->emplace_back(DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops.len()) | DNNL_ARG_WEIGHTS,
+                             step.operand);
+      ops.append_prelu(mask);
     } else {
       ops.append_eltwise(step.algorithm, alpha, beta);
     }

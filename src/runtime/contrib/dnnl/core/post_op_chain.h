@@ -53,6 +53,9 @@ class PostOpChain {
   /*! \param is_residual Whether the operand, of the result's shape, may lie in its memory. */
   void AppendBinary(dnnl::algorithm algorithm, const Tensor& operand, bool is_residual);
 
+  /*! \brief Append a PReLU with slopes that have the rank of the result. */
+  void AppendPReLU(const Tensor& slopes);
+
   /*! \brief The linear function that the chain begins with, which is no longer part of it. */
   LinearFunction TakeHead();
   /*! \brief Have the chain begin with a linear function. */
@@ -61,7 +64,7 @@ class PostOpChain {
   /*!
    * \brief The post-ops for oneDNN.
    * \param result_size How many elements the result has.
-   * \param operands Where the operands of the binary ones go, in order.
+   * \param operands Where the second operands go, in order.
    * \param residual Where the argument goes that is the residual.
    */
   dnnl::post_ops Finish(int64_t result_size, PlanBuilder::Args* operands, int* residual) const;
@@ -69,13 +72,13 @@ class PostOpChain {
  private:
   /*! \brief A post-op to be. */
   struct Step {
-    enum Kind { kLinear, kEltwise, kBinary, kSum };
+    enum Kind { kLinear, kEltwise, kBinary, kPReLU, kSum };
 
     Kind kind;
     dnnl::algorithm algorithm;
     /*! \brief Parameters of an elementwise op; scale and shift of a linear function and a sum. */
     double alpha{1}, beta{0};
-    /*! \brief The second operand of a binary op or a sum, in its own elements. */
+    /*! \brief The second operand of a binary op, a PReLU or a sum, in its own elements. */
     Tensor operand{};
     bool is_residual{false};
   };

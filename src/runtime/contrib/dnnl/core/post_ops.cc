@@ -51,6 +51,10 @@ struct PostOpChains {
     plain.AppendBinary(algorithm, operand, is_residual);
     in_place.AppendBinary(algorithm, operand, is_residual);
   }
+  void AppendPReLU(const Tensor& slopes) {
+    plain.AppendPReLU(slopes);
+    in_place.AppendPReLU(slopes);
+  }
 };
 
 /*!
@@ -228,7 +232,8 @@ PlanBuilder::Args FusedOps::AddTo(PlanBuilder::Args args, const NodeReader& node
   if (bias.defined()) args.emplace_back(DNNL_ARG_BIAS, bias);
   for (const auto& [arg, operand] : operands) {
     const dnnl::memory::desc want = desc.query_md(dnnl::query::exec_arg_md, arg);
-    args.emplace_back(arg, plan->InLayout(node, operand, want));
+    // oneDNN does not say how it reads slopes: they are row-major.
+    args.emplace_back(arg, want.is_zero() ? operand : plan->InLayout(node, operand, want));
   }
   args.insert(args.end(), scales.begin(), scales.end());
   return args;
@@ -286,6 +291,17 @@ FusedOps FusePostOps(const NodeReader& node, PlanBuilder* plan, const ResultView
         CheckFunction(node, *op);
         AppendEltwise(post_op, *op, &chain, &fused);
         break;
+      case PostOp::kPReLU: {
+        // Some primitives of oneDNN accept a PReLU, and then do not run.
+        if (view.channel_axis < 0) throw dnnl::error(dnnl_unimplemented, "an op without weights");
+        const auto slopes = ReadPostOpOperand(node, post_op, plan, dnnl::algorithm::undef).value;
+        if (slopes.dtype() != dnnl::memory::data_type::f32) {
+          throw dnnl::error(dnnl_unimplemented, "slopes that are not float32");
+        }
+        chain.AppendPReLU(plan->Plain(node, view.to_primitive(slopes)));
+        fused.names.push_back("prelu");
+        break;
+      }
       case PostOp::kBinary:
         PostOpOperand operand = ReadPostOpOperand(node, post_op, plan, op->algorithm);
         const Tensor bias = BiasOf(node, post_op, plan, operand.value, view.channel_axis);

@@ -45,8 +45,10 @@ Tensor AlignRank(const NodeReader& node, PlanBuilder* plan, const Tensor& operan
 
 Tensor SecondOperand(const NodeReader& node, const NodeReader& op, PlanBuilder* plan,
                      const Tensor& operand, size_t rank) {
-  if (op.OpName() != "nn.bias_add") return AlignRank(node, plan, operand, rank);
-  // nn.bias_add names the axis of its vector; numpy's rules would put it last.
+  if (op.OpName() != "nn.bias_add" && op.OpName() != "nn.prelu") {
+    return AlignRank(node, plan, operand, rank);
+  }
+  // These name the axis of their vector; numpy's rules would put it last.
   Dims dims(rank, 1);
   dims[op.Axis("axis", 1, static_cast<int>(rank))] = operand.dims()[0];
   return plan->Plain(node, operand).Reshaped(dims);

@@ -91,6 +91,46 @@ def test_conv2d_relu(layout):
     assert post_ops == [["eltwise_relu"]]
 
 
+@pytest.mark.parametrize("constant", [True, False], ids=["const-slopes", "var-slopes"])
+@pytest.mark.parametrize("groups", [1, 16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_conv2d_bias_prelu_sum(layout, groups, constant):
+    attrs, x, w = conv_case(layout, groups)
+    axis, shape = attrs["data_layout"].index("C"), LAYOUTS[layout][2]
+    a, b = rand(16, seed=2), rand(*shape, seed=3)
+    out = conv2d(x, w, attrs) + b
+    z = rand(*out.shape, seed=4)
+    expr = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs) + var("b", b.shape)
+    expr = relay.nn.prelu(expr, var("a", a.shape), axis) + var("z", z.shape)
+    expected = np.where(out < 0, out * a.reshape(shape), out) + z
+    inputs, params = {"x": x, "z": z}, {"w": w, "b": b}
+    (params if constant else inputs)["a"] = a
+    composites, post_ops = run_with_plans(tvm.IRModule.from_expr(expr), inputs, params, [expected])
+    assert composites == {"dnnl.conv2d_bias_prelu_sum": 1}
+    assert [each[:2] for each in post_ops] == [["bias", "prelu"]]
+
+
+def test_dense_prelu():
+    x, w, a = rand(6, 33), rand(24, 33, seed=1), rand(24, seed=2)
+    expr = relay.nn.prelu(relay.nn.dense(var("x", x.shape), var("w", w.shape)), var("a", a.shape))
+    out = dense(x, w)
+    composites, post_ops = run_with_plans(
+        tvm.IRModule.from_expr(expr), {"x": x}, {"w": w, "a": a}, [np.where(out < 0, out * a, out)]
+    )
+    assert (composites, post_ops) == ({"dnnl.dense_prelu": 1}, [["prelu"]])
+
+
+def test_slopes_along_another_axis_are_not_fused():
+    attrs, x, w = conv_case("nchw")
+    a, out = rand(8, seed=2), conv2d(x, w, attrs)
+    conv = relay.nn.conv2d(var("x", x.shape), var("w", w.shape), **attrs)
+    expr = relay.nn.prelu(conv, var("a", a.shape), axis=2)
+    expected = np.where(out < 0, out * a.reshape(8, 1), out)
+    mod = tvm.IRModule.from_expr(expr)
+    composites, post_ops = run_with_plans(mod, {"x": x}, {"w": w, "a": a}, [expected])
+    assert (composites, post_ops) == ({}, [[], []])
+
+
 @pytest.mark.parametrize("relu", [True, False], ids=["relu", "linear"])
 @pytest.mark.parametrize("shape", [(1, 64), (6, 33), (2, 3, 20)], ids=str)
 @pytest.mark.parametrize("bias", BIASES)

@@ -76,6 +76,23 @@ def test_conv2d_bias_relu(data, layout, groups, per_channel, bits):
     assert len(steps) <= 1 or "convolution" in {step["kind"] for step in steps}
 
 
+@pytest.mark.parametrize("data", DATA)
+def test_conv2d_bias_prelu(data):
+    data, out, weight = DATA[data], OUT["s8"], weight_scale(16, 0, True)
+    attrs = dict(kernel_size=(3, 3), channels=16, padding=(1, 1))
+    x, w = data.values(2, 16, 7, 9), weight.values(16, 16, 3, 3, low=-64, high=64)
+    b, slopes = rand(16, seed=2), rand(16, seed=3)
+    real = relay.nn.conv2d(data.dequantize(data.var("x", *x.shape)), weight.dequantize(w), **attrs)
+    real = relay.nn.prelu(relay.nn.bias_add(real, relay.const(b)), relay.const(slopes))
+    want = conv(data.real(x), weight.real(w), attrs) + b.reshape(16, 1, 1)
+    run_quantized(
+        out.quantize(real),
+        {"x": x},
+        out.nearest(np.where(want < 0, want * slopes.reshape(16, 1, 1), want)),
+        composites={"dnnl.qnn.conv2d_bias_prelu_quantize": 1},
+    )
+
+
 @pytest.mark.parametrize("dilation", [(2, 1), (1, 2), (2, 2)])
 @pytest.mark.parametrize("data", DATA)
 def test_dilated_border(data, dilation):
