@@ -43,7 +43,7 @@ namespace tvm::runtime::contrib::dnnl_backend {
 
 namespace {
 
-constexpr auto kFloat32 = dnnl::memory::data_type::f32;
+constexpr auto kF32 = dnnl::memory::data_type::f32;
 
 DNNL_FOR_CPUS float LargestOf(const float* row, int64_t count) {
   constexpr int kLanes = 16;
@@ -174,9 +174,9 @@ bool IsForKernel(const PlanBuilder& plan, const Dims& dims) {
 /*! \brief Whether a kernel is to compute a node of these operands, post-ops aside. */
 bool IsInFloat32(const NodeReader& node, const PlanBuilder& plan) {
   bool is_float =
-      IsForKernel(plan, node.OutDims()) && !node.IsQuantized() && node.OutType() == kFloat32;
+      IsForKernel(plan, node.OutDims()) && !node.IsQuantized() && node.OutType() == kF32;
   for (int i = 0; i < node.NumRootInputs(); ++i) {
-    is_float = is_float && plan.Input(node, i).dtype() == kFloat32;
+    is_float = is_float && plan.Input(node, i).dtype() == kF32;
   }
   return is_float;
 }
@@ -210,7 +210,7 @@ bool LowerSoftmaxRows(const NodeReader& node, PlanBuilder* plan) {
   if (!is_softmax || !IsFloatAlone(node, *plan)) return false;
   const ZeroRows zeros = ZeroRowsOf(node.OpName());
   const Tensor src = plan->Plain(node, plan->Input(node, 0));
-  const Tensor dst = plan->NewTensor(PlainDesc(dims, kFloat32));
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, kF32));
   const int64_t columns = dims.back(), rows = NumElements(dims) / columns;
   // A thread is worth some 10 us.
   const int64_t grain = std::max<int64_t>(1, 8192 / columns);
@@ -236,7 +236,7 @@ bool LowerBinaryRows(const NodeReader& node, PlanBuilder* plan) {
   const Dims dims = node.OutDims();
   const Tensor a = WithStrides(node, plan, plan->Input(node, 0));
   const Tensor b = WithStrides(node, plan, plan->Input(node, 1));
-  const Tensor dst = plan->NewTensor(PlainDesc(dims, kFloat32));
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, kF32));
   const Loops<2> loops(dims, {BroadcastStrides(a, dims), BroadcastStrides(b, dims)});
   const auto run = [=](void* const* addresses) {
     const auto* lhs = static_cast<const float*>(addresses[0]);
@@ -260,7 +260,7 @@ bool LowerUnaryRows(const NodeReader& node, PlanBuilder* plan) {
   const auto [alpha, beta] = spec.AlphaBeta(node);
   const Dims dims = node.OutDims();
   const Tensor src = WithStrides(node, plan, plan->Input(node, 0));
-  const Tensor dst = plan->NewTensor(PlainDesc(dims, kFloat32));
+  const Tensor dst = plan->NewTensor(PlainDesc(dims, kF32));
   const Loops<1> loops(dims, {BroadcastStrides(src, dims)});
   const bool is_linear = spec.algorithm == dnnl::algorithm::eltwise_linear;
   const auto run = [=, alpha = alpha, beta = beta](void* const* addresses) {
