@@ -99,6 +99,19 @@ def test_onnx_file_with_a_shape(tmp_path):
     np.testing.assert_array_equal(z, np.maximum(y, 0))
 
 
+def test_inputs_may_have_the_names_of_the_file():
+    """The importer writes the name "x.1" as "x_1"."""
+    renamed = onnx_model(["y = Relu(x)"], {"x": (2, 3)})
+    renamed.graph.input[0].name = renamed.graph.node[0].input[0] = "x.1"
+    x = rand(2, 3)
+    with pytest.warns(UserWarning, match="Renaming name x.1 to x_1"):
+        model = tvm_dnnl.compile(renamed)
+    for name in ("x.1", *model.input_names):
+        np.testing.assert_array_equal(model(**{name: x}), np.maximum(x, 0))
+    with pytest.raises(TypeError, match="there is no input x.2"):
+        model(**{"x.2": x})
+
+
 def test_a_partitioned_module_is_not_partitioned_again():
     mod = tvm_dnnl.partition_for_dnnl(dense(), prune=False)
     assert tvm_dnnl.compile(mod).report.offloaded == 2

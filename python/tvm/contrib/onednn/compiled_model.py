@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,8 +81,9 @@ class CompiledModel:
         Parameters
         ----------
         args, kwargs
-            Arrays, in the order of `input_names` or by name. Anything that `numpy.asarray`
-            accepts will do, if it has the input's dtype.
+            Arrays, in the order of `input_names` or by name, which may be the name in the ONNX
+            model: TVM's importer writes "x.1" as "x_1". Anything that `numpy.asarray` accepts will
+            do, if it has the input's dtype.
 
         Returns
         -------
@@ -96,6 +98,7 @@ class CompiledModel:
             An input has the wrong shape.
         """
         values = dict(zip(self.input_names, args))
+        kwargs = {self._imported_name(name): value for name, value in kwargs.items()}
         twice = sorted(values.keys() & kwargs.keys())
         values.update(kwargs)
         unknown = sorted(values.keys() - self._inputs.keys())
@@ -111,6 +114,10 @@ class CompiledModel:
             names = ", ".join(self.input_names) or "none"
             raise TypeError(f"{problems[0]}; the inputs are: {names}")
         return self._run([self._checked(name, values[name]) for name in self.input_names])
+
+    def _imported_name(self, name: str) -> str:
+        imported = re.sub(r"\W", "_", name)
+        return name if name in self._inputs or imported not in self._inputs else imported
 
     def _checked(self, name: str, value) -> np.ndarray:
         array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
