@@ -22,10 +22,10 @@ from scripts.runner import Runner, clean_environment
 from scripts.setup import environment, steps
 from scripts.setup.native import NativeBuild
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif("TVM_HOME" in os.environ, reason="set-up makes the prebuilt tree"),
-]
+if "TVM_HOME" in os.environ:
+    pytest.skip("set-up makes the prebuilt tree", allow_module_level=True)
+
+pytestmark = pytest.mark.slow
 
 MINE = Layout()
 PARTS = ("cmake", "patches", "python", "requirements", "scripts", "src")
@@ -146,7 +146,7 @@ WAITS = (steps.VirtualEnvironment, steps.Packages, steps.PrebuiltTree, steps.One
 
 STEPS = [type(step).__name__ for step in plan(MINE)]
 # One that comes on top of what is there, one that replaces it, and one that need not wait.
-KINDS = [k for k, step in enumerate(STEPS) if step in ("Packages", "PrebuiltTree", "CopyOverlay")]
+KINDS = list(map(STEPS.index, ("Packages", "PrebuiltTree", "CopyOverlay")))
 
 
 @pytest.mark.parametrize("number", nightly_except(KINDS, range(len(STEPS))), ids=STEPS)

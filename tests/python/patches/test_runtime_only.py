@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deployment without a compiler: our runtime half on the runtime of TVM v0.19.0."""
 
-import itertools
 import os
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import real_trees
 from small_tree import scratch_folder
 
 from scripts.layout import ROOT, Layout
+from scripts.setup import machine
 
 tvm = pytest.importorskip("tvm")
 
@@ -49,8 +49,8 @@ def compile_flags(tree: Path) -> list:
     headers = [tree / "include", tree / "3rdparty/dmlc-core/include"]
     headers += [tree / "3rdparty/dlpack/include", ONEDNN / "include"]
     flags = ["-std=c++17", "-O0", "-fPIC", "-Wall", "-Wextra", "-Werror", "-DNDEBUG"]
-    flags += ["-DDNNL_UNITY_BUILD"]
-    flags += ["-DDMLC_USE_FOPEN64=0", "-DDMLC_USE_LOGGING_LIBRARY=<tvm/runtime/logging.h>"]
+    flags += ["-DDNNL_UNITY_BUILD", "-DDMLC_USE_FOPEN64=0"]
+    flags += ["-DDMLC_USE_LOGGING_LIBRARY=<tvm/runtime/logging.h>"]
     return flags + [word for path in headers for word in ("-isystem", str(path))]
 
 
@@ -65,23 +65,22 @@ def library():
     """Our runtime half, compiled against v0.19.0 and linked with its runtime."""
     tree = real_trees.wheel_tree()
     compiler = os.environ.get("CXX", "c++")
+    launcher = machine.compiler_launcher(ROOT)
     with scratch_folder() as folder:
         folder = Path(folder)
 
-        def compile_unit(sources):
-            # Headers take most of the time of a source.
-            unit = folder / f"{SOURCES.index(sources[0])}.cc"
-            unit.write_text("".join(f'#include "{source}"\n' for source in sources))
-            output = str(unit.with_suffix(".o"))
-            run([compiler, *compile_flags(tree), "-c", str(unit), "-o", output])
-            return output
+        def compile_unit(unit):
+            command = [*launcher, compiler, *compile_flags(tree), "-c", unit.name]
+            run([*command, "-o", unit.with_suffix(".o").name], cwd=folder)
+            return str(unit.with_suffix(".o"))
 
-        units = [
-            each[k : k + 8]
-            for _, group in itertools.groupby(SOURCES, lambda source: source.parent)
-            for each in [list(group)]
-            for k in range(0, len(each), 8)
-        ]
+        # Several sources of a folder at once: headers take most of the time.
+        units = []
+        for parent in sorted({source.parent for source in SOURCES}):
+            sources = [f'#include "{source}"\n' for source in SOURCES if source.parent == parent]
+            for first in range(0, len(sources), 8):
+                units.append(folder / f"{len(units)}.cc")
+                units[-1].write_text("".join(sources[first : first + 8]))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compile_unit, units))
         output = folder / "libtvm_dnnl_runtime.so"

@@ -116,8 +116,10 @@ class CompiledModel:
         return self._run([self._checked(name, values[name]) for name in self.input_names])
 
     def _imported_name(self, name: str) -> str:
+        if name in self._inputs:
+            return name
         imported = re.sub(r"\W", "_", name)
-        return name if name in self._inputs or imported not in self._inputs else imported
+        return imported if imported in self._inputs else name
 
     def _checked(self, name: str, value) -> np.ndarray:
         array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)

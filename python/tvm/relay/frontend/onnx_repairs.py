@@ -57,6 +57,7 @@ def repaired(convert_map, opset):
     repairs.update(_BEFORE_13 if opset < 13 else {})
     default = "half_pixel" if opset >= 16 else "output_half_pixel"
     repairs["RoiAlign"] = functools.partial(_roi_align, default)
+    repairs["MatMulInteger"] = functools.partial(_matmul_integer, convert_map["MatMul"])
     # Before, a slope was a vector of channels.
     repairs.update({"PRelu": _prelu} if opset >= 7 else {})
     wrapped = {
@@ -64,8 +65,6 @@ def repaired(convert_map, opset):
         for name, repair in repairs.items()
         if name in convert_map
     }
-    integer, matmul = "MatMulInteger", convert_map["MatMul"]
-    wrapped[integer] = functools.partial(_matmul_integer, convert_map[integer], matmul)
     if "LSTM" in wrapped:
         wrapped["DynamicQuantizeLSTM"] = functools.partial(_quantized_lstm, wrapped["LSTM"])
     return {**convert_map, **wrapped}
@@ -366,15 +365,16 @@ def _q_linear(name, convert, inputs, attrs, params):
     return _qnn.quantize(result, scale, zero_point, out_dtype=dtype)
 
 
-def _matmul_integer(convert, matmul, inputs, attrs, params):
-    """Multiply operands of two types, or without zero points, which TVM's converters refuse."""
-    if None not in inputs[2:4]:
-        with contextlib.suppress(AssertionError):
-            return convert(inputs, attrs, params)
-    real = [_op.cast(data, "float32") for data in inputs[:2]]
-    for k, zero in enumerate(inputs[2:4]):
-        real[k] = real[k] if zero is None else real[k] - _op.cast(zero, "float32")
-    return matmul(type(inputs)(real), attrs, params)
+def _matmul_integer(matmul, name, convert, inputs, attrs, params):
+    """Write out zero points, and multiply operands of two types as the wheel's converter does."""
+    kinds = [infer_type(data).checked_type.dtype for data in inputs[:2]]
+    zeros = [_expr.const(0, kind) for kind in kinds]
+    zeros = [default if zero is None else zero for zero, default in zip(inputs[2:4], zeros)]
+    # TVM's release asserts that both have one type.
+    with contextlib.suppress(AssertionError):
+        return convert(type(inputs)([*inputs[:2], *zeros]), attrs, params)
+    data, zeros = ([_op.cast(x, "float32") for x in each] for each in (inputs[:2], zeros))
+    return matmul(type(inputs)([x - zero for x, zero in zip(data, zeros)]), attrs, params)
 
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
