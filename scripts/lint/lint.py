@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the whole checkout: format, licence headers, file sizes, forbidden strings, includes.
 
-The formatters are black, ruff and clang-format. The C++ must compile without a warning against the
-headers of the newest oneDNN that is supported.
+The tools are black, ruff, clang-format and cpplint. The C++ must compile without a warning against
+the headers of the newest oneDNN that is supported.
 """
 
 import os
@@ -23,10 +23,13 @@ PATIENCE = 5.0  # seconds without a line
 def formatters(layout, files, fix):
     """Return (name, command) of the tools that check the format, or repair it."""
     cpp = [str(path) for path in files if path.suffix in CPP]
+    ours = [str(path) for path in files if path.suffix in CPP and path.parts[0] == "src"]
     tools = [
         ["black", "."] if fix else ["black", "--check", "."],
         ["ruff", "check", "--quiet", "--output-format=concise", *(["--fix"] if fix else []), "."],
         ["clang-format", *(["-i"] if fix else ["--dry-run", "--Werror"]), *cpp],
+        # As TVM's own lint does.
+        ["cpplint", "--quiet", "--filter=-,+build/include_what_you_use", *ours],
     ]
     return [(name, [str(layout.bin / name), *words]) for name, *words in tools]
 
@@ -65,7 +68,8 @@ def main(args):
         for _, command in tools:
             runner.show(command)
         runner.plan("check licence headers, file sizes, forbidden strings, uses of TVM")
-        newest_onednn.NewestBuild(runner, layout).build("all", options=("-k", "0"))
+        build = newest_onednn.NewestBuild(runner, layout)
+        build.build(*build.TARGETS, options=("-k", "0"))
         return 0
 
     checks = [(name, run_tool(name, command, root)) for name, command in tools]

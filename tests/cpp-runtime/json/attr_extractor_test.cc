@@ -63,7 +63,7 @@ TVM_REGISTER_NODE_TYPE(AllKindsAttrs);
 }  // namespace json_test
 }  // namespace tvm
 
-namespace {
+namespace json_test::attr_extractor {
 
 using tvm::Array;
 using tvm::FloatImm;
@@ -190,4 +190,4 @@ TEST(OpAttrExtractor, RelayAttributes) {
   EXPECT_EQ(node.GetAttr<std::string>("pad_mode"), "constant");
 }
 
-}  // namespace
+}  // namespace json_test::attr_extractor

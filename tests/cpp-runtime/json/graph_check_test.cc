@@ -29,7 +29,7 @@
 #include "src/runtime/contrib/json/json_graph_check.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace json_test::graph_check {
 
 using tvm::runtime::Array;
 using tvm::runtime::String;
@@ -279,4 +279,4 @@ TEST(JSONGraphCheck, RandomDamageIsAnErrorOrAGraph) {
   EXPECT_TRUE(errors > 10000);
 }
 
-}  // namespace
+}  // namespace json_test::graph_check

@@ -28,7 +28,7 @@
 #include "src/runtime/contrib/json/json_node.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace json_test::node {
 
 using tvm::runtime::json::JSONAttr;
 using tvm::runtime::json::JSONGraphNode;
@@ -280,4 +280,4 @@ TEST(JSONNode, RefusesKeysThatCannotBeWritten) {
   EXPECT_THROWS(Save(node), "cannot be written");
 }
 
-}  // namespace
+}  // namespace json_test::node

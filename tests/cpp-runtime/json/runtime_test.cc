@@ -30,7 +30,7 @@
 #include "tests/cpp-runtime/harness/arrays.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace json_test::runtime {
 
 using namespace tvm::runtime;  // NOLINT(build/namespaces)
 using tvm::runtime::json::JSONGraphNode;
@@ -359,4 +359,4 @@ TEST(JSONRuntime, CallsFromManyThreads) {
   EXPECT_EQ(wrong, 0);
 }
 
-}  // namespace
+}  // namespace json_test::runtime

@@ -32,7 +32,7 @@
 #include "src/runtime/contrib/json/json_graph_check.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace json_test::serializer {
 
 using tvm::relay::backend::contrib::ConstantNaming;
 using tvm::relay::backend::contrib::JSONSerializer;
@@ -386,4 +386,4 @@ TEST(DNNLSerializer, MarksNoBiasOfOpsWithoutWeights) {
   EXPECT_EQ(BiasesOf({"1, 8, 4, 4", "8, 1, 1"}, "add(multiply(%a, %a), %b)"), "-");
 }
 
-}  // namespace
+}  // namespace json_test::serializer

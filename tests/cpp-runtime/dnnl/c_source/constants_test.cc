@@ -32,7 +32,7 @@
 #include "tests/cpp-runtime/harness/arrays.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::constants {
 
 using namespace tvm::runtime;  // NOLINT(build/namespaces)
 using tvm_test::Floats;
@@ -98,4 +98,4 @@ TEST(DNNLConstants, AllocateNothingThatIsNotThere) {
   }
 }
 
-}  // namespace
+}  // namespace dnnl_test::constants

@@ -34,7 +34,7 @@
 #include "src/runtime/contrib/dnnl/dnnl_kernel.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::kernel {
 
 using tvm::runtime::contrib::dnnl_backend::FromAttrText;
 using tvm::runtime::contrib::dnnl_backend::KernelCache;
@@ -301,4 +301,4 @@ TEST(DNNLKernelCache, StaysSmallUnderManyShapes) {
   EXPECT_TRUE(KernelCache::Global()->size() <= 128);
 }
 
-}  // namespace
+}  // namespace dnnl_test::kernel

@@ -122,7 +122,7 @@ TEST(DNNLFork, AnotherThreadIsAmidACache) {
     });
   }
   int wrong = 0;
-  for (int i = 0; i < 200 && wrong == 0; ++i) {
+  for (int i = 0; i < 50 && wrong == 0; ++i) {
     wrong += !IsTrueInChild([&]() { return Gives(&cache, 1) && Gives(&cache, 7); });
   }
   is_over = true;

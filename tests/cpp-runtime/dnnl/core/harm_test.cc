@@ -230,8 +230,9 @@ TEST(DNNLHarm, ConstantsOfAFrame) {
                                               {"0", "1", "0", "400000", "0", "0"}}) {
     ValidOp pad{"nn.pad", {Float32({2, 3, 2})}, {{"pad_width", widths}, {"pad_value", {"7"}}}, {}};
     const Shape data = pad.inputs[0].shape;
-    Shape dims = data;
+    Shape dims = data, before;
     for (size_t i = 0; i < 6; ++i) dims[i / 2] += std::stoi(widths[i]);
+    for (size_t i = 0; i < 6; i += 2) before.push_back(std::stoi(widths[i]));
     pad.outputs = {Float32(dims)};
     const Graph graph = GraphOf(pad);
     EXPECT_TRUE(MakePlan(graph)->constant_bytes <= (sizeof(float) << 20));
@@ -242,7 +243,7 @@ TEST(DNNLHarm, ConstantsOfAFrame) {
       const int64_t at[] = {i / dims[2] / dims[1], i / dims[2] % dims[1], i % dims[2]};
       bool is_inside = true;
       for (int axis = 0; axis < 3; ++axis) {
-        const int64_t from = at[axis] - std::stoi(widths[2 * axis]);
+        const int64_t from = at[axis] - before[axis];
         is_inside = is_inside && from >= 0 && from < data[axis];
       }
       filled += !is_inside && values[i] == 7;

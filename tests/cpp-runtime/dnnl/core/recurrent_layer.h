@@ -119,7 +119,7 @@ inline double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 inline void Advance(const Layer& l, const float* x, const float* weight, const float* recurrent,
                     const float* bias, std::vector<double>* h, std::vector<double>* c) {
   const int64_t size = l.hidden;
-  const auto dot = [](const float* row, int64_t count, const auto& vector) {
+  const auto dot = [](const float* row, int64_t count, const auto* vector) {
     double sum = 0;
     for (int64_t k = 0; k < count; ++k) sum += static_cast<double>(row[k]) * vector[k];
     return sum;
@@ -128,7 +128,7 @@ inline void Advance(const Layer& l, const float* x, const float* weight, const f
     return dot(weight + row * l.inputs, l.inputs, x) + bias[row];
   };
   const auto state = [&](int64_t row, const std::vector<double>& of) {
-    return dot(recurrent + row * size, size, of);
+    return dot(recurrent + row * size, size, of.data());
   };
   const std::vector<double> before = *h;
   std::vector<double> reset(size);

@@ -36,7 +36,7 @@
 #include "tests/cpp-runtime/harness/arrays.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::const_loader {
 
 using namespace tvm::runtime;  // NOLINT(build/namespaces)
 using tvm_test::Floats;
@@ -182,4 +182,4 @@ TEST(DNNLConstLoader, SaysWhatIsDamaged) {
   EXPECT_THROWS(Load(other), "constant 'x' of 'g'");
 }
 
-}  // namespace
+}  // namespace dnnl_test::const_loader

@@ -38,7 +38,7 @@
 #include "tests/cpp-runtime/harness/arrays.h"
 #include "tests/cpp-runtime/harness/test.h"
 
-namespace {
+namespace dnnl_test::json_runtime {
 
 using namespace tvm::runtime;  // NOLINT(build/namespaces)
 using tvm_test::Floats;
@@ -284,4 +284,4 @@ TEST(DNNLJSONRuntime, NamesThatAreNoText) {
   EXPECT_TRUE(std::string(plan).find(R"({"symbol": "s\"\n\\xff", )") == 0);
 }
 
-}  // namespace
+}  // namespace dnnl_test::json_runtime

@@ -30,6 +30,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <string>
+#include <vector>
 
 namespace tvm {
 namespace relay {

@@ -27,7 +27,11 @@
 #include <tvm/runtime/registry.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace tvm {
 namespace relay {

@@ -29,6 +29,9 @@
 #include <tvm/runtime/logging.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "../../../../runtime/contrib/dnnl/core/op_table.h"
 

@@ -29,6 +29,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "../../../../runtime/contrib/dnnl/tvm/channel_bias.h"
 

@@ -23,6 +23,8 @@
  */
 #include "kernel_cache.h"
 
+#include <memory>
+#include <string>
 #include <vector>
 
 namespace tvm {

@@ -27,6 +27,10 @@
 #include <tvm/runtime/logging.h>
 
 #include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "../core/exec/fork.h"
 #include "../core/exec/recorder.h"

@@ -24,6 +24,8 @@
 #include "implementation.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

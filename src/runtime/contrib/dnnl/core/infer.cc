@@ -27,6 +27,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "desc.h"
 #include "error.h"

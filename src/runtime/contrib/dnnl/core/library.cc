@@ -32,6 +32,7 @@
 #endif
 
 #include <sstream>
+#include <string>
 
 #include "desc.h"
 #include "error.h"

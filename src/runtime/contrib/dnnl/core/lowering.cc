@@ -24,6 +24,7 @@
 #include "lowering.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 

@@ -24,6 +24,7 @@
 #include "node_reader.h"
 
 #include <algorithm>
+#include <string>
 
 #include "exec/threads.h"
 

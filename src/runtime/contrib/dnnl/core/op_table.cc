@@ -24,6 +24,9 @@
 #include "op_table.h"
 
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

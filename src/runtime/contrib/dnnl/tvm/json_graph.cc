@@ -25,6 +25,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "../core/desc.h"
 #include "channel_bias.h"

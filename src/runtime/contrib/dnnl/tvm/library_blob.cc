@@ -25,6 +25,7 @@
 
 #include <dmlc/memory_io.h>
 
+#include <memory>
 #include <string>
 
 #ifdef __linux__

@@ -27,6 +27,7 @@
 #include <tvm/runtime/logging.h>
 
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "../../json/json_binary.h"

@@ -28,6 +28,7 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <string>
 #include <vector>
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -25,7 +25,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 

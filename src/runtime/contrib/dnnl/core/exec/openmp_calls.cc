@@ -23,14 +23,6 @@
  */
 #include "openmp_calls.h"
 
-#if defined(__linux__) && defined(__x86_64__)
-
-#include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -39,6 +31,14 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#if defined(__linux__) && defined(__x86_64__)
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "../library.h"
 #include "fork.h"

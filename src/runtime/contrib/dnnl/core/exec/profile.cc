@@ -26,7 +26,9 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -23,7 +23,10 @@
  */
 #include "recorder.h"
 
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

@@ -29,6 +29,7 @@
 #include <cstring>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "../exec/parallel.h"
 #include "../op_table.h"

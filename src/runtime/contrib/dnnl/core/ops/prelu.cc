@@ -22,6 +22,7 @@
  * \brief The rectifier with a slope per channel.
  */
 #include <algorithm>
+#include <vector>
 
 #include "../implementation.h"
 #include "../op_table.h"

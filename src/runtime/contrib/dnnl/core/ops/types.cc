@@ -25,6 +25,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace tvm::runtime::contrib::dnnl_backend {
 

@@ -23,6 +23,10 @@
  */
 #include "window.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace tvm::runtime::contrib::dnnl_backend {
 
 Dims ReadSpatial(const NodeReader& node, const std::string& key, size_t spatial, int64_t otherwise,

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <new>
 
 #ifdef __linux__

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "../exec/threads.h"
 

@@ -24,8 +24,11 @@
 #include "builder.h"
 
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "../onednn.h"
 #include "reserve.h"

@@ -22,7 +22,11 @@
  * \brief Stages of a graph that repeats the same ops, such as the layers of a transformer.
  */
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "../node_reader.h"
 #include "divide.h"

@@ -22,7 +22,11 @@
  * \brief Stages of a graph of which only some sizes change, such as the past of a language model.
  */
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "../infer.h"
 #include "../lowering.h"

@@ -25,7 +25,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "../error.h"
 #include "../exec/recorder.h"

@@ -23,6 +23,9 @@
  */
 #include "plan_cache.h"
 
+#include <memory>
+#include <vector>
+
 #include "../environment.h"
 #include "../error.h"
 #include "../infer.h"

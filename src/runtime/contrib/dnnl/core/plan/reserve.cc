@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <map>
+#include <vector>
 
 #include "../node_reader.h"
 

@@ -25,8 +25,10 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "../lowering.h"
 #include "builder.h"

@@ -24,6 +24,7 @@
 #include "tensor.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "../error.h"
 

@@ -46,6 +46,7 @@
 #endif
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
