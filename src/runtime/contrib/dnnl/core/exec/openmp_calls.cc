@@ -269,6 +269,8 @@ bool AddSlots(const link_map& map, ElfW(Sxword) table, ElfW(Sxword) size, Slots*
   const auto* begin = reinterpret_cast<const ElfW(Rela)*>(rela->d_un.d_ptr);
   const auto* end = begin + bytes->d_un.d_val / sizeof(*begin);
   for (const auto* each = begin; each != end; ++each) {
+    // Most are of no symbol.
+    if (ELF64_R_SYM(each->r_info) == 0) continue;
     const char* name = names + symbols[ELF64_R_SYM(each->r_info)].st_name;
     // What others tell OpenMP of the number of threads goes on to it.
     if (std::strcmp(name, "omp_set_num_threads") == 0) continue;

@@ -135,7 +135,9 @@ int CurrentNumThreads() {
 }
 
 void ShareThreads(const void* address) {
-  if (OpenMP::OfDNNL().runs_on_teams) RunOnTeams(address);
+  // Each module asks for the same library, which has a hundred thousand relocations.
+  static const bool is_shared = OpenMP::OfDNNL().runs_on_teams && RunOnTeams(address);
+  static_cast<void>(is_shared);
 }
 
 ThreadScope::ThreadScope(int num_threads) : before_(CurrentNumThreads()), num_threads_(before_) {

@@ -70,7 +70,7 @@ int CurrentNumThreads();
 
 /*!
  * \brief Have the OpenMP regions of another library run on the threads that oneDNN's run on.
- * \param address Anything in the library.
+ * \param address Anything in the library, which is the same in each call: only the first one acts.
  */
 void ShareThreads(const void* address);
 
