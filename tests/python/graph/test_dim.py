@@ -77,6 +77,10 @@ def test_plain_numbers(size, value):
         (N + 1, N, None),
         (5, N, None),
         (N * M, N + M, None),
+        (16 * N + 16, 4 * N + 4, 4),
+        (N * N - M * M, N + M, N - M),
+        (N * M + M * K + N, N + K, None),
+        (2 * N + 2, 4 * N + 4, None),
         (N, 0, None),
         (N, None, None),
         (None, 2, None),
@@ -151,5 +155,5 @@ def test_arithmetic_is_that_of_numbers(seed):
 def test_exact_division_leaves_no_remainder(seed):
     rng = random.Random(seed)
     quotient, _ = expression(rng, 2)
-    by = rng.choice([1, 2, 3, N, 2 * M, 3 * N * K])
+    by = rng.choice([1, 2, 3, N, 2 * M, 3 * N * K, N + 1, 2 * N * M + 3 * K - 1])
     assert divided(quotient * by, by) == quotient

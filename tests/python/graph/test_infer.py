@@ -113,6 +113,7 @@ def test_broadcast():
     assert broadcast((n,), (4,)) == (4,)
     # Either may be one.
     assert broadcast((n,), (m,)) == (None,)
+    assert broadcast((n,), (m + 1,)) == broadcast((m + 1,), (n,)) == (m + 1,)
 
 
 def test_windows():

@@ -175,22 +175,25 @@ def divided(size: Size, by: Size) -> Size:
     size : int | Dim
         The numerator.
     by : int | Dim
-        The denominator: a number, or a `Dim` of one term.
+        The denominator.
     """
-    if len(_terms(by)) != 1 or size is None:
+    if size is None or not _terms(by):
         return None
-    ((divisor, divisor_number),) = _terms(by)
-    quotient = []
-    for atoms, number in _terms(size):
+    # Terms are in an order of polynomials: the first of a product is the product of the first.
+    divisor, divisor_number = _terms(by)[0]
+    quotient: Size = 0
+    while size != 0:
+        atoms, number_ = _terms(size)[0]
         rest = list(atoms)
         for atom in divisor:
             if atom not in rest:
                 return None
             rest.remove(atom)
-        if number % divisor_number:
+        if number_ % divisor_number:
             return None
-        quotient.append((tuple(rest), number // divisor_number))
-    return _sum(quotient)
+        term = _sum([(tuple(rest), number_ // divisor_number)])
+        quotient, size = quotient + term, size - term * by
+    return quotient
 
 
 def product(sizes: Sequence[Size]) -> Size:

@@ -30,7 +30,7 @@ from ..policy.op_view import Tensor, Value
 from ..policy.rules.binary import COMPARISON
 from ..policy.table import TABLE
 from . import infer_recurrent, infer_windows
-from .dim import Dim, Size, divided, product
+from .dim import Dim, Size, divided, least, product
 from .infer_windows import out_dtype
 
 # From the operands, the attributes, and the name of the op.
@@ -75,12 +75,12 @@ def broadcast(*shapes: Sequence[Size]) -> tuple[Size, ...]:
 
 
 def _common(*sizes: Size) -> Size:
-    kept = {size for size in sizes if size != 1}
+    kept = [size for size in dict.fromkeys(sizes) if size != 1]
     if len(kept) <= 1:
-        return kept.pop() if kept else 1
-    # A size that is known and not 1 is that of the result. Of two open ones either may be 1.
+        return kept[0] if kept else 1
+    # A size that is not 1 is that of the result. Of two open ones either may be.
     known = [size for size in kept if isinstance(size, int)]
-    return known[0] if known else None
+    return next(iter(known or (size for size in kept if (least(size) or 0) > 1)), None)
 
 
 def _same(args, attrs, name):
