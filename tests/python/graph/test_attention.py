@@ -18,231 +18,33 @@
 
 import numpy as np
 import pytest
+from attention_spellings import (
+    FUSED,
+    HEADS,
+    KEPT,
+    KEYS,
+    QUERIES,
+    WIDTH,
+    causal,
+    matmul,
+    merged,
+    plain,
+    selected,
+    softmax,
+)
 from graph_reader import Reader, ops, rewritten
+from op_draws import drawn
 from tvm.contrib.onednn.graph.dim import Dim
 from tvm.contrib.onednn.graph.evaluate import evaluate
+from tvm.contrib.onednn.graph.graph import Graph
+from tvm.contrib.onednn.graph.node import NATIVE, Node
+from tvm.contrib.onednn.graph.numpy_types import numpy_type
 from tvm.contrib.onednn.options import Options
 from tvm.contrib.onednn.policy.op_spec import Rules
-from tvm.contrib.onednn.policy.op_view import Tensor
+from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.rewrites.attention import fuse_attention
-
-BATCH, HEADS, GROUPS, QUERIES, KEYS, WIDTH = 2, 4, 2, 3, 5, 8
-SCALE = 0.25
-LOWEST = float(np.finfo("float32").min)
-MASK = (BATCH, 1, QUERIES, KEYS)
-
-
-def _matmul(r, left, right, transpose_b=False):
-    return r.call("nn.batch_matmul", left, right, transpose_a=False, transpose_b=transpose_b)
-
-
-def _swapped(r, x, axes=(0, 1, 3, 2)):
-    return r.call("transpose", x, axes=list(axes))
-
-
-def _softmax(r, scores, axis=-1, name="nn.softmax"):
-    return r.call(name, scores, axis=axis)
-
-
-def _inputs(r, groups=HEADS):
-    return [
-        r.input(BATCH, HEADS, QUERIES, WIDTH),
-        r.input(BATCH, groups, KEYS, WIDTH),
-        r.input(BATCH, groups, KEYS, WIDTH),
-    ]
-
-
-def plain(r, name="nn.softmax", axis=-1):
-    query, key, value = _inputs(r)
-    scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(SCALE))
-    return [_matmul(r, _softmax(r, scores, axis, name), value)]
-
-
-def transposed_attribute(r):
-    query, key, value = _inputs(r)
-    scores = r.call("divide", _matmul(r, query, key, True), r.constant(1 / SCALE))
-    return [_matmul(r, _softmax(r, scores, 3), value)]
-
-
-def scaled_operands(r):
-    query, key, value = _inputs(r)
-    query = r.call("multiply", query, r.constant(0.5))
-    key = r.call("multiply", r.constant(0.5), _swapped(r, key))
-    return [_matmul(r, _softmax(r, _matmul(r, query, key)), value)]
-
-
-def masked(r, mask=MASK, is_first=False, scale=SCALE):
-    query, key, value = _inputs(r)
-    scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(scale))
-    mask = r.input(*mask)
-    scores = r.call("add", *((mask, scores) if is_first else (scores, mask)))
-    return [_matmul(r, _softmax(r, scores), value)]
-
-
-def masks(r, count=2):
-    query, key, value = _inputs(r)
-    scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(SCALE))
-    scores = r.call("add", scores, r.input(1, HEADS, QUERIES, KEYS))
-    for _ in range(count - 1):
-        scores = r.call("add", r.input(BATCH, 1, 1, KEYS), scores)
-    return [_matmul(r, _softmax(r, scores), value)]
-
-
-def selected(r, is_kept=True, number=LOWEST, masked_at=None):
-    """Masks of truths, as GPT-2 and torch.masked_fill have them; the first row is hidden."""
-    query, key, value = _inputs(r)
-    scores = r.call("multiply", _matmul(r, query, _swapped(r, key)), r.constant(SCALE))
-    if masked_at == "start":
-        scores = r.call("add", scores, r.input(BATCH, 1, 1, KEYS))
-    kept = np.tri(QUERIES, KEYS, -1, dtype=bool)[None, None]
-    operands = (scores, r.constant(number))
-    condition = r.constant(kept if is_kept else ~kept, "bool")
-    scores = r.call("where", condition, *(operands if is_kept else operands[::-1]))
-    if masked_at == "end":
-        scores = r.call("add", scores, r.input(BATCH, 1, 1, KEYS))
-    return [_matmul(r, _softmax(r, scores), value)]
-
-
-def rows_of_groups(r, mask=None, merged_mask=None):
-    """The queries of a group are rows of one matmul, as the importer writes them."""
-    query, key, value = _inputs(r, GROUPS)
-    rows = HEADS // GROUPS * QUERIES
-    scores = _matmul(r, _reshaped(r, query, BATCH, GROUPS, rows, WIDTH), key, True)
-    scores = r.call("multiply", scores, r.constant(SCALE))
-    if merged_mask is not None:
-        scores = r.call("add", scores, r.input(*merged_mask))
-    scores = _reshaped(r, scores, BATCH, HEADS, QUERIES, KEYS)
-    if mask is not None:
-        scores = r.call("add", scores, r.input(*mask))
-    weights = _reshaped(r, _softmax(r, scores), BATCH, GROUPS, rows, KEYS)
-    return [_reshaped(r, _matmul(r, weights, value), BATCH, HEADS, QUERIES, WIDTH)]
-
-
-def causal(r, queries=QUERIES, hidden=-1e30, rows=1, offset=None):
-    """A constant that hides later keys."""
-    query, key, value = (r.input(1, HEADS, n, WIDTH) for n in (queries, KEYS, KEYS))
-    seen = np.tri(queries, KEYS, KEYS - queries if offset is None else offset, dtype=bool)
-    mask = np.where(seen, 0, hidden).astype("float32")[None, None].repeat(rows, 1)
-    scores = r.call("add", _matmul(r, query, key, True), r.constant(mask))
-    return [_matmul(r, _softmax(r, scores), value)]
-
-
-def heads_last(r):
-    """As BERT has it: the key's axes in one order that swaps all of them."""
-    query, key, value = (r.input(BATCH, n, HEADS, WIDTH) for n in (QUERIES, KEYS, KEYS))
-    key = _swapped(r, key, (0, 2, 3, 1))
-    query, value = (_swapped(r, each, (0, 2, 1, 3)) for each in (query, value))
-    scores = r.call("multiply", _matmul(r, query, key), r.constant(SCALE))
-    return [_swapped(r, _matmul(r, _softmax(r, scores), value), (0, 2, 1, 3))]
-
-
-def _reshaped(r, x, *shape):
-    return r.call("reshape", x, newshape=list(shape), allowzero=False)
-
-
-def _broadcast(r, x):
-    x = r.call("expand_dims", x, axis=2, num_newaxis=1)
-    shape = [BATCH, GROUPS, HEADS // GROUPS, KEYS, WIDTH]
-    return _reshaped(r, r.call("broadcast_to", x, shape=shape), BATCH, HEADS, KEYS, WIDTH)
-
-
-def _stacked(r, x):
-    many = r.call("stack", r.tuple(x, x), axis=2)
-    return _reshaped(r, many, BATCH, HEADS, KEYS, WIDTH)
-
-
-def _tiled(r, x):
-    """Heads in another order: not each repeated, but all of them."""
-    return r.call("concatenate", r.tuple(x, x), axis=1)
-
-
-def grouped(r, repeat=_broadcast):
-    query, key, value = _inputs(r, GROUPS)
-    scores = _matmul(r, query, _swapped(r, repeat(r, key)))
-    scores = r.call("multiply", scores, r.constant(SCALE))
-    return [_matmul(r, _softmax(r, scores), repeat(r, value))]
-
-
-def one_repeated(r):
-    """Keys repeat heads, values have all of them."""
-    query, key = r.input(BATCH, HEADS, QUERIES, WIDTH), r.input(BATCH, GROUPS, KEYS, WIDTH)
-    value = r.input(BATCH, HEADS, KEYS, WIDTH)
-    scores = _matmul(r, query, _swapped(r, _broadcast(r, key)))
-    return [_matmul(r, _softmax(r, scores), value)]
-
-
-def without_batch(r):
-    query, key, value = (r.input(HEADS, n, WIDTH) for n in (QUERIES, KEYS, KEYS))
-    scores = r.call("multiply", _matmul(r, query, key, True), r.constant(SCALE))
-    return [_matmul(r, _softmax(r, scores), value)]
-
-
-def probabilities_read_elsewhere(r):
-    (result,) = plain(r)
-    return [result, result.operands[0]]
-
-
-def scores_read_elsewhere(r):
-    (result,) = masked(r)
-    return [result, result.operands[0].operands[0].operands[0]]
-
-
-def scaled_behind_the_mask(r):
-    query, key, value = _inputs(r)
-    scores = r.call("add", _matmul(r, query, key, True), r.input(*MASK))
-    scores = r.call("multiply", scores, r.constant(SCALE))
-    return [_matmul(r, _softmax(r, scores), value)]
-
-
-def scaled_values(r):
-    query, key, value = _inputs(r)
-    value = r.call("multiply", value, r.constant(SCALE))
-    return [_matmul(r, _softmax(r, _matmul(r, query, key, True)), value)]
-
-
-def halves(r):
-    query, key, value = (
-        r.input(BATCH, HEADS, n, WIDTH, dtype="float16") for n in (QUERIES, KEYS, KEYS)
-    )
-    return [_matmul(r, _softmax(r, _matmul(r, query, key, True)), value)]
-
-
-# The heads of keys and values that are read.
-FUSED = {
-    "plain": (plain, HEADS),
-    "transposed-attribute": (transposed_attribute, HEADS),
-    "scaled-operands": (scaled_operands, HEADS),
-    "masked": (masked, HEADS),
-    "mask-first": (lambda r: masked(r, (KEYS,), is_first=True), HEADS),
-    "heads-last": (heads_last, HEADS),
-    "two-masks": (masks, HEADS),
-    "grouped-broadcast": (grouped, GROUPS),
-    "grouped-rows": (rows_of_groups, GROUPS),
-    "grouped-rows-masked": (lambda r: rows_of_groups(r, MASK), GROUPS),
-    "selected": (selected, HEADS),
-    "filled": (lambda r: selected(r, is_kept=False), HEADS),
-    "selected-then-masked": (lambda r: selected(r, masked_at="end"), HEADS),
-    "masked-then-selected": (lambda r: selected(r, masked_at="start"), HEADS),
-    "grouped-stack": (lambda r: grouped(r, _stacked), GROUPS),
-    "tiled": (lambda r: grouped(r, _tiled), HEADS),
-    "one-repeated": (one_repeated, HEADS),
-    "without-batch": (without_batch, HEADS),
-    "nan-safe": (lambda r: plain(r, "dnnl.nan_safe_softmax"), HEADS),
-    "masked-softmax": (lambda r: plain(r, "dnnl.masked_softmax"), HEADS),
-    "scaled-values": (scaled_values, HEADS),
-}
-KEPT = {
-    "three-masks": lambda r: masks(r, 3),
-    "another-axis": lambda r: plain(r, axis=2),
-    "probabilities-read-elsewhere": probabilities_read_elsewhere,
-    "scores-read-elsewhere": scores_read_elsewhere,
-    "scaled-behind-the-mask": scaled_behind_the_mask,
-    # In a row that is hidden as a whole, the scores count.
-    "selected-with-a-small-number": lambda r: selected(r, number=-1e4),
-    "merged-and-masked": lambda r: rows_of_groups(r, merged_mask=(QUERIES * 2, KEYS)),
-    "float16": halves,
-}
+from tvm.contrib.onednn.rewrites.attention_ops import attention_ops
 
 
 def _graph(build):
@@ -312,8 +114,8 @@ def test_many_causal_rows_are_fused():
     def build(r):
         query, key, value = (r.input(1, HEADS, 32, WIDTH) for _ in range(3))
         mask = r.constant(np.triu(np.full((32, 32), -1e30), 1))
-        scores = r.call("add", _matmul(r, query, key, True), mask)
-        return [_matmul(r, _softmax(r, scores), value)]
+        scores = r.call("add", matmul(r, query, key, True), mask)
+        return [matmul(r, softmax(r, scores), value)]
 
     assert "dnnl.attention" in _fused(_graph(build))
 
@@ -331,8 +133,8 @@ def test_excluded(excluded):
 def test_a_mask_that_enlarges_the_scores_is_kept():
     def build(r):
         query, key, value = (r.input(1, HEADS, n, WIDTH) for n in (QUERIES, KEYS, KEYS))
-        scores = r.call("add", _matmul(r, query, key, True), r.input(2, 1, 1, KEYS))
-        return [_matmul(r, _softmax(r, scores), value)]
+        scores = r.call("add", matmul(r, query, key, True), r.input(2, 1, 1, KEYS))
+        return [matmul(r, softmax(r, scores), value)]
 
     assert "dnnl.attention" not in _fused(_graph(build))
 
@@ -348,8 +150,72 @@ def test_many_rows_are_fused_where_a_length_is_open(queries, keys, is_fused):
         query, key, value = (
             r.input(1, HEADS, sizes.get(n, n), WIDTH) for n in (queries, keys, keys)
         )
-    graph = r.returns(_matmul(r, _softmax(r, _matmul(r, query, key, True)), value))
+    graph = r.returns(matmul(r, softmax(r, matmul(r, query, key, True)), value))
     assert ("dnnl.attention" in _fused(graph)) == is_fused
+
+
+def open_merged(r, mask, batch=1, value_keys=None):
+    """Matmuls of rank 3 of open lengths: `s` queries, `t` keys."""
+    sizes = {name: Dim.symbol(name) for name in "bstmn"}
+    batch, keys = sizes.get(batch, batch), sizes.get(value_keys, sizes["t"])
+    query, key, value = (
+        r.input(batch, HEADS, length, WIDTH) for length in (sizes["s"], sizes["t"], keys)
+    )
+    query, key, value = (merged(r, each) for each in (query, key, value))
+    scores = matmul(r, query, key, True)
+    type_ = Tensor((batch, HEADS, *scores.type.dims[1:]), "float32")
+    scores = r.call("reshape", scores, type_=type_, newshape=[-4, -1, HEADS, -2])
+    mask = r.input(*(sizes.get(size, size) for size in mask))
+    weights = softmax(r, r.call("add", scores, mask))
+    result = matmul(r, merged(r, weights), value)
+    type_ = Tensor((batch, HEADS, *result.type.dims[1:]), "float32")
+    return [r.call("reshape", result, type_=type_, newshape=[-4, -1, HEADS, -2])]
+
+
+@pytest.mark.parametrize(
+    "options, is_fused",
+    [
+        ({"mask": (1, 1, 1, "t")}, True),
+        ({"mask": ("b", 1, 1, "t"), "batch": "b"}, True),
+        # It may have one column, or as many as there are values: else there is no result.
+        ({"mask": (1, 1, 1, "m")}, True),
+        ({"mask": (1, 1, 1, "m"), "value_keys": "n"}, False),
+        ({"mask": (1, 1, "m", "t")}, False),
+        ({"mask": ("m", 1, 1, "t")}, False),
+    ],
+    ids=["same", "batch", "columns", "columns-of-other-values", "rows", "batches"],
+)
+def test_masks_of_open_lengths(options, is_fused):
+    graph = _graph(lambda r: open_merged(r, **options))
+    shapes = [(1, HEADS, 3, WIDTH), (1, HEADS, 5, WIDTH), (1, HEADS, 5, WIDTH), (1, 1, 1, 5)]
+    random = np.random.default_rng(0)
+    values = [random.standard_normal(shape).astype("float32") for shape in shapes]
+    before = evaluate(graph, values)
+    assert ("dnnl.attention" in _fused(graph)) == is_fused
+    np.testing.assert_allclose(evaluate(graph, values)[0], before[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_as_ops(dtype):
+    """What TVM computes of an attention that it is left with."""
+    for call in drawn("dnnl.attention"):
+        tensors = [value.astype(numpy_type(dtype)) for value in call.values[:3]]
+        values = [*tensors, *call.values[3:]]
+        r = Reader()
+        operands = [r.input(*value.shape, dtype=str(value.dtype)) for value in values]
+        node = r.call("dnnl.attention", *operands, **call.attrs)
+        want = evaluate(r.returns(node), values)[0]
+        inputs, result = attention_ops(node)
+        graph = Graph()
+        for each in (*inputs, Node(NATIVE, None, [result], NoTensor("return"))):
+            graph.append(each)
+        graph.sort()
+        got = evaluate(graph, values)[0]
+        assert (result.type.dims, result.type.dtype) == (node.type.dims, node.type.dtype)
+        assert got.dtype == want.dtype
+        rtol = 1e-5 if dtype == "float32" else 2**-7
+        got, want = (each.astype("float32") for each in (got, want))
+        np.testing.assert_allclose(got, want, rtol=rtol, atol=rtol)
 
 
 REASONS = {

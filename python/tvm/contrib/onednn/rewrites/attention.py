@@ -19,20 +19,22 @@
 At runtime it is one kernel that accepts any length, so that a step of a decoder, whose past is
 longer each time, compiles nothing and has no scores in memory. Heads of queries that share a head
 of keys and values read it as it is: what repeats it is dropped.
+
+The matmuls may have rank 3, batch and heads in one axis, between reshapes: Relay has no others.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..graph.dim import is_same
+from ..graph.dim import Size, divided, is_same, product
 from ..graph.graph import Graph
 from ..graph.node import Node
 from ..options import Options
 from ..policy.op_spec import Rules
+from .attention_ops import ATTENTION
 from .attention_scores import (
     MATMUL,
-    Scores,
     factor_of,
     is_inside,
     is_same_shape,
@@ -40,8 +42,6 @@ from .attention_scores import (
     scores_of,
 )
 from .maker import Maker, UnsupportedOp
-
-ATTENTION = "dnnl.attention"
 
 _SOFTMAX = ("nn.softmax", "dnnl.masked_softmax", "dnnl.nan_safe_softmax")
 
@@ -94,18 +94,19 @@ def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tu
     old, user = node, node
     if is_inside(softmax, node, "reshape"):
         old, user, softmax = _only_reader(node), softmax, softmax.operands[0]
-    rank = len(node.type.dims)
     _require(is_inside(softmax, user, *_SOFTMAX) and not node.attrs.transpose_a)
+    rank = len(softmax.type.dims)
     _require(rank in (3, 4) and int(getattr(softmax.attrs, "axis", -1)) in (-1, rank - 1))
     scores = scores_of(softmax)
     _require(scores is not None and (scores.reshape is None) == (old is node))
     matmul, dims = scores.matmul, scores.dims
     # A mask with more rows, or more of a batch, would make the scores larger.
-    _require(len(dims) == rank and is_same_shape(dims, softmax.type.dims))
-    make = Maker(graph, node)
-    query = _views(matmul.operands[0], matmul.attrs.transpose_a, rank)[0]
+    _require(len(dims) == rank and is_same_shape(dims[:-1], softmax.type.dims[:-1]))
+    make, heads = Maker(graph, node), _merged_heads(matmul, node.operands[0], dims)
+    left, right, value = (_split(make, each, heads) for each in (*matmul.operands, value))
+    query = _views(left, matmul.attrs.transpose_a, rank)[0]
     views = [
-        _views(matmul.operands[1], not matmul.attrs.transpose_b, rank),
+        _views(right, not matmul.attrs.transpose_b, rank),
         _views(value, node.attrs.transpose_b, rank, is_scaled=False),
     ]
     key, value = (each[-1] for each in views)
@@ -113,8 +114,11 @@ def _attention_of(graph: Graph, node: Node, masks: dict, options: Options) -> tu
         key, value = (each[0] for each in views)
     operands = [_tensor_of(make, each) for each in (query, key, value)]
     if old is not node:
-        operands[0] = _with_all_heads(make, operands[0], scores)
+        operands[0] = _with_all_heads(make, operands[0], dims)
     _require(_fits(operands, dims, old.type.dims))
+    # One with more columns would not have as many values.
+    lengths = (each.type.dims[-2] for each in operands[1:])
+    _require(is_same(dims[-1], softmax.type.dims[-1]) or is_same(*lengths))
     shared = (node.scope, *dims[-2:], *scores.masks)
     if shared not in masks:
         masks[shared] = mask_of(make, scores, options.exact_nan)
@@ -135,20 +139,47 @@ def _require(condition: bool) -> None:
 
 
 def _only_reader(node: Node) -> Node:
-    """Return the reshape that splits the rows of a group into heads."""
+    """Return the reshape that gives each head an item of an axis, and its rows."""
     _require(len(node.users) == 1 and is_inside(node, node.users[0], MATMUL))
     (user,) = node.users
     _require(user.name == "reshape" and user.is_call)
     return user
 
 
-def _with_all_heads(make: Maker, query: Node, scores: Scores) -> Node:
-    """Return the queries of a group of heads, which are the rows of one matmul, with each head."""
-    _require(len(scores.dims) == len(scores.matmul.type.dims) == 4)
-    (batch, heads, queries, _), (_, groups, rows, _) = scores.dims, scores.matmul.type.dims
+def _merged_heads(matmul: Node, weights: Node, scores) -> tuple[Size, ...]:
+    """Return the batch and the heads that matmuls of rank 3 have as one axis; () for rank 4."""
+    ranks = [len(each.type.dims) for each in (matmul, weights)]
+    if ranks == [len(scores)] * 2:
+        return ()
+    _require(ranks == [3, 3] and len(scores) == 4)
+    heads = divided(matmul.type.dims[0], scores[0])
+    _require(isinstance(heads, int) and is_same(matmul.type.dims[0], weights.type.dims[0]))
+    return scores[0], heads
+
+
+def _split(make: Maker, node: Node, heads: tuple[Size, ...]) -> Node:
+    """Return an operand of a matmul with an axis for the batch and one for the heads."""
+    if not heads:
+        return node
+    first, *rest = node.type.dims
+    _require(len(rest) == 2 and is_same(first, product(heads)))
+    if node.name == "transpose" and node.is_call and list(node.attrs.axes or ()) == [0, 2, 1]:
+        return make.transpose(_split(make, node.operands[0], heads), [0, 1, 3, 2])
+    if node.name == "reshape" and node.is_call:
+        if is_same_shape(node.operands[0].type.dims, (*heads, *rest)):
+            return node.operands[0]
+    return make.reshape(node, (*heads, *rest))
+
+
+def _with_all_heads(make: Maker, query: Node, scores) -> Node:
+    """Return queries with each head, where those of a group of heads are the rows of one matmul."""
+    _require(len(scores) == 4)
+    (batch, heads, queries, _), (_, groups, rows, width) = scores, query.type.dims
+    if is_same(heads, groups):
+        return query
     _require(isinstance(heads, int) and isinstance(groups, int) and heads % groups == 0)
     _require(is_same(rows, heads // groups * queries))
-    dims = (batch, heads, queries, query.type.dims[-1])
+    dims = (batch, heads, queries, width)
     while query.name == "reshape" and query.is_call:
         query = query.operands[0]
         if is_same_shape(query.type.dims, dims):
@@ -205,7 +236,7 @@ def _repeated(node: Node, axis: int) -> Node | None:
     if node.name != "reshape" or not node.is_call:
         return None
     many = node.operands[0]
-    if many.name == "broadcast_to" and many.is_call:
+    if many.name in ("broadcast_to", "dyn.broadcast_to") and many.is_call:
         data = many.operands[0]
     elif many.name in ("concatenate", "stack") and many.is_call:
         parts = many.operands[0].operands

@@ -21,24 +21,18 @@ Their nodes keep the origin of the op: where all of them stay on TVM, it is writ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
 
-import ml_dtypes
-import numpy as np
-
-from ..graph.dim import Dim, is_same, number, product
+from ..graph.dim import Dim, product
 from ..graph.graph import Graph
 from ..graph.node import Node, made_below
 from ..policy.op_spec import EXCLUDED, Rules
 from ..policy.op_view import Tensor
+from .attention_ops import attention
 from .copies import COPIES
 from .logic import LOGIC
 from .maker import Maker, UnsupportedOp, check_floats, check_moved
-
-# From (batch, length, heads, size) to (batch, heads, length, size), and back.
-_HEADS_FIRST = [0, 2, 1, 3]
 
 # A selu's factors of what is below zero, and of all.
 _SELU = 1.6732632423543772848, 1.0507009873554804934
@@ -73,52 +67,6 @@ def decompose(graph: Graph, rules: Rules) -> None:
 def _check_tensors(node: Node) -> None:
     if not all(isinstance(value, Tensor) for value in (*node.args, node.type)):
         raise UnsupportedOp("the rank or the shape of a tensor is unknown")
-
-
-def _attention(make: Maker, node: Node) -> Node:
-    """Write an attention as two matmuls and what is between them."""
-    query, key, value, *bias = node.operands
-    attrs, mask = node.attrs, node.attrs.causal_mask
-    sizes = [operand.type.dims for operand in (query, key, value)]
-    lengths = [dims[1] for dims in sizes[:2]]
-    if not all(is_same(dims[2], sizes[0][2]) for dims in sizes[1:]):
-        heads = [dims[2] for dims in sizes]
-        raise UnsupportedOp("{} query heads, {} key heads and {} value heads".format(*heads))
-    if attrs.window_size is not None:
-        raise UnsupportedOp(f"window_size={attrs.window_size}: oneDNN has no sliding window")
-    dtype = check_floats(node, "query")
-    if attrs.scale is None and number(sizes[0][3]) is None:
-        raise UnsupportedOp("the head size is open")
-    if mask not in (None, "TopLeft", "BottomRight"):
-        raise UnsupportedOp(f"causal_mask={mask}")
-    if mask == "BottomRight" and None in map(number, lengths) and not is_same(*lengths):
-        raise UnsupportedOp("causal_mask=BottomRight with open lengths")
-    scale = 1.0 / math.sqrt(sizes[0][3]) if attrs.scale is None else float(attrs.scale)
-    key = make.transpose(key, [0, 2, 3, 1])
-    query, value = (make.transpose(each, _HEADS_FIRST) for each in (query, value))
-    matmul = partial(make, "nn.batch_matmul", transpose_a=False, transpose_b=False)
-    scores = make("multiply", matmul(query, key), make.scalar(scale, dtype))
-    for each in bias:
-        scores = make("add", scores, each)
-    if mask is not None:
-        scores = make("add", scores, _causal_mask(make, scores, mask == "BottomRight"))
-    weights = make("nn.softmax", scores, axis=-1)
-    return make.transpose(matmul(weights, value), _HEADS_FIRST)
-
-
-def _causal_mask(make: Maker, scores: Node, is_at_end: bool) -> Node:
-    """Make what turns the weights of later positions into zeros when it is added to scores."""
-    lengths, dtype = scores.type.dims[2:], scores.type.dtype
-    # Half of it: a sum with a score must not be infinite.
-    lowest = float(ml_dtypes.finfo(dtype).min) / 2
-    if not any(isinstance(length, Dim) for length in lengths):
-        first = 1 + (abs(lengths[0] - lengths[1]) if is_at_end else 0)
-        return make.graph.constant(np.triu(np.full(lengths, lowest), first), dtype)
-    type_ = Tensor(tuple(lengths), dtype)
-    filled = make.graph.call("full", [make.scalar(lowest, dtype)], make.node, type_)
-    mask = make.graph.call("triu", [filled], make.node, type_, k=1)
-    filled.unsupported = mask.unsupported = "no rule for this op"
-    return mask
 
 
 def _matmul_of_vectors(make: Maker, node: Node) -> Node:
@@ -232,8 +180,8 @@ def _layout_transform(make: Maker, node: Node) -> Node:
 
 
 DECOMPOSITIONS: dict[str, Callable[[Maker, Node], Node | None]] = {
-    "relax.nn.attention": _attention,
-    "relax.nn.attention_bias": _attention,
+    "relax.nn.attention": attention,
+    "relax.nn.attention_bias": attention,
     **LOGIC,
     **COPIES,
     "relax.matmul": _matmul_of_vectors,

@@ -78,13 +78,7 @@ class Outcome(NamedTuple):
     in_float32: Counter
 
 
-def rewrite(
-    graph: Graph,
-    rules: Rules,
-    function: str,
-    failures: dict[str, str],
-    fuses_attention: bool = False,
-) -> Outcome:
+def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str]) -> Outcome:
     """Rewrite a graph into what oneDNN runs well.
 
     A rewrite that raises leaves the graph as it was, with a warning and a line of the report.
@@ -99,8 +93,6 @@ def rewrite(
         What messages call the function.
     failures : dict[str, str]
         By function: which rewrites failed.
-    fuses_attention : bool
-        Whether attention becomes one op, which the IR must have a writer for.
     """
     run = _Run(graph, rules, function, failures)
     run.steps(simplify, static_reshape, read_dequantize, fold_constants)
@@ -113,7 +105,7 @@ def rewrite(
     run.steps(fold_constants, simplify, weights_as_dense_has_them, share_tied_weights)
     run.steps(fold_scale)
     # The kernel of attention has no float16.
-    if fuses_attention and rules.options.precision != "float16":
+    if rules.options.precision != "float16":
         run.steps(fuse_attention)
     run.steps(propagate_strides)
     if not rules.options.keep_bias_order:

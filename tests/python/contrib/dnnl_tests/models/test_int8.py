@@ -124,8 +124,8 @@ def test_transformer_with_reduced_precision(tmp_path, monkeypatch, recipe, casts
     """What is quantized stays so, fused as ever; what is not computes in bfloat16."""
     computes_bfloat16 = cpu.computes("bfloat16")
     monkeypatch.setattr(cpu, "computes", lambda dtype: True)
-    shape, path = (1, 16, 64), str(tmp_path / "small.onnx")
-    onnx.save(onnx_networks.bert(layers=1, length=16, size=64, heads=2), path)
+    shape, path = (1, 20, 64), str(tmp_path / "small.onnx")
+    onnx.save(onnx_networks.bert(layers=1, length=20, size=64, heads=2), path)
     samples = [{"x": np.random.default_rng(k).normal(size=shape).astype("float32")} for k in (1, 2)]
     int8.quantize(path, path.replace("small", "int8"), samples, int8.Recipe(recipe))
     model = onnx.load(path.replace("small", "int8"))

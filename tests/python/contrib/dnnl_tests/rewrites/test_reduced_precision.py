@@ -91,7 +91,7 @@ def network(name, **sizes):
 
 @pytest.fixture(scope="module")
 def bert():
-    return network("bert", layers=2, length=16, size=32, heads=4)
+    return network("bert", layers=2, length=20, size=32, heads=4)
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from tvm import relax
 from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, NATIVE, TUPLE, Node, Origin
 from tvm.contrib.onednn.policy.op_view import Tensor, Value
 from tvm.contrib.onednn.policy.rules.recurrent import GATES
+from tvm.contrib.onednn.rewrites.attention_ops import ATTENTION, attention_ops
 
 from .reading import ExprDict, constant_of, elements
 from .recurrent_tir import call_layer
@@ -97,6 +98,10 @@ class Body:
         if node.name in GATES and (self._is_closed or node.expansion is None):
             operands = [self.read(operand) for operand in node.operands]
             return call_layer(self._builder, node.name, operands, vars(node.attrs))
+        if node.name == ATTENTION:
+            inputs, result = attention_ops(node)
+            self.known.update(zip(inputs, map(self.read, node.operands)))
+            return self.value(result)
         if node.expansion is not None:
             return self._expanded(node)
         if node.template is not None:

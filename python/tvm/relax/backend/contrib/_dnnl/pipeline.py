@@ -51,7 +51,7 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
     def step(builder, var, func):
         graph, decided = RelaxGraph(builder.get(), func, rules.options.exclude), Record()
         read_size_checks(graph, rules)
-        outcome = rewrite(graph, rules, var.name_hint, record.failures, fuses_attention=True)
+        outcome = rewrite(graph, rules, var.name_hint, record.failures)
         decided.folded, decided.in_float32 = outcome
         units = Units(graph, rules)
         decision = OffloadDecision(units)

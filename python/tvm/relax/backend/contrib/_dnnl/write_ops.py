@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -167,40 +166,6 @@ def _layer_norm(node: Node, args, emit) -> relax.Expr:
     )
 
 
-def _attention(node: Node, args, emit) -> relax.Expr:
-    query, key, value, *mask = args
-    dims = [operand.type.dims for operand in node.operands]
-    key, value = (_repeated(*each, dims[0][-3], emit) for each in zip((key, value), dims[1:3]))
-    scores = emit(relax.op.matmul(query, _transposed(key, emit)))
-    dtype = node.operands[0].type.dtype
-    scores = emit(relax.op.multiply(scores, relax.const(node.attrs.scale, dtype)))
-    for each in mask:
-        scores = emit(relax.op.add(scores, emit(relax.op.astype(each, dtype))))
-    if node.attrs.causal:
-        queries, keys = (dim_from(each[-2]) for each in dims[:2])
-        # TVM 0.27 compiles no `full` of an infinity. Each row sees a key.
-        hidden = emit(relax.op.full([queries, keys], relax.const(-1e30, dtype), dtype))
-        hidden = emit(relax.op.triu(hidden, keys - queries + 1))
-        scores = emit(relax.op.add(scores, hidden))
-    softmax = emit(relax.op.nn.softmax(scores))
-    if node.attrs.softmax == "dnnl.nan_safe_softmax":
-        zero = relax.const(0.0, dtype)
-        softmax = emit(relax.op.where(emit(relax.op.isnan(softmax)), zero, softmax))
-    elif node.attrs.softmax == "dnnl.masked_softmax":
-        lowest = emit(relax.op.max(scores, -1, keepdims=True))
-        is_masked = emit(relax.op.equal(lowest, relax.const(-math.inf, dtype)))
-        softmax = emit(relax.op.where(is_masked, relax.const(0.0, dtype), softmax))
-    return relax.op.matmul(softmax, value)
-
-
-def _repeated(data: relax.Expr, dims, heads, emit: Emit) -> relax.Expr:
-    """Repeat each head, so that there are as many as of the queries."""
-    axis = len(dims) - 3
-    if dims[axis] == heads:
-        return data
-    return emit(relax.op.repeat(data, heads // dims[axis], axis))
-
-
 def _rms_norm(node: Node, args, emit) -> relax.Expr:
     return relax.op.nn.rms_norm(*args, axes=[-1], epsilon=node.attrs.epsilon)
 
@@ -246,7 +211,6 @@ _WRITERS: dict[str, Writer] = {
     "cast": _cast,
     "clip": _clip,
     "concatenate": _concatenate,
-    "dnnl.attention": _attention,
     "dnnl.rms_norm": _rms_norm,
     "expand_dims": _expand_dims,
     **dict.fromkeys(("image.resize2d", "image.resize3d"), _resize),

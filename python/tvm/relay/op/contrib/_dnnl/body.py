@@ -25,12 +25,13 @@ from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, TUPLE, Node, Origin
 from tvm.contrib.onednn.policy.op_view import Tensor, Value
 from tvm.contrib.onednn.policy.rules.recurrent import GATES
 from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.rewrites.attention_ops import ATTENTION, attention_ops
 from tvm.runtime import String
 
-from . import recurrent
 from .ir.constants import to_constant
 from .ir.dataflow_graph import edges, inlined, is_composite, with_operands
-from .ir.relay_view import op_name
+from .ir.relay_view import native_attrs, op_name
+from .recurrent import layer_call
 from .write_ops import written
 
 
@@ -84,14 +85,9 @@ class Body:
             return values.fields[index] if is_made else relay.TupleGetItem(values, index)
         if node.kind == TUPLE:
             return relay.Tuple([self.read(operand) for operand in node.operands])
-        if node.expansion is not None:
+        if node.expansion is not None or node.name in (ATTENTION, *GATES):
             return self._formula(node)
         args = [self.read(operand) for operand in node.operands]
-        if node.name in GATES:
-            if not self._is_for_onednn:
-                return recurrent.layer_call(node.name, args, vars(node.attrs))
-            types = [*map(type_of, node.operands), type_from(node.type)]
-            return recurrent.layer(node, args, types)
         template = node.template.origin.native if node.template is not None else None
         # It may have been read as another op, with other operands.
         if op_name(template) == node.name:
@@ -127,6 +123,12 @@ class Body:
     def _expanded(self, node: Node) -> relay.Expr:
         """Write the ops that a node stands for, in the type that these have."""
         inner = node.expansion
+        if inner is None:
+            args = [self.read(operand) for operand in node.operands]
+            if node.name in GATES:
+                return layer_call(node.name, args, vars(node.attrs))
+            inputs, inner = attention_ops(node)
+            return Body(dict(zip(inputs, args))).value(inner)
         is_same_op = inner.name == node.name and len(inner.operands) == len(node.operands)
         if not is_same_op or inner.type.dtype == node.type.dtype:
             return self.value(inner)
@@ -188,19 +190,18 @@ def _is_more_precise(value: Value, type_) -> bool:
 
 
 def _virtual(node: Node) -> relay.Function:
-    """Return the function that stands for one op; its parameters are attributes."""
+    """Return the function that stands for one op, with its attributes."""
     params = [
         relay.var("data" if k == 0 else f"data{k}", type_of(operand))
         for k, operand in enumerate(node.operands)
     ]
     body = Body(dict(zip((operand.current for operand in node.operands), params)))
     func = relay.Function(params, body._expanded(node), type_from(node.type))
-    inner = node.expansion
-    names = "".join(f"{each.name}_" for each in _group(inner, set(node.operands)) if each.name)
+    group = [] if node.expansion is None else _group(node.expansion, set(node.operands))
+    names = "".join(f"{each.name}_" for each in group if each.name)
     # Patterns of TVM do not look into functions that have the second.
     func = func.with_attr({"Composite": String(node.name), "PartitionedFromPattern": String(names)})
-    attrs = {key: tir.FloatImm("float64", float(v)) for key, v in vars(node.attrs).items()}
-    return func.with_attr(attrs)
+    return func.with_attr(native_attrs(vars(node.attrs)))
 
 
 def _group(root: Node, inputs: set[Node]) -> list[Node]:

@@ -26,7 +26,6 @@ from types import SimpleNamespace
 
 from tvm import ir, relay, te, tir, topi
 from tvm.contrib.onednn.frontend.layer_loops import result_shapes, state_dtypes, write_layer
-from tvm.contrib.onednn.graph.node import Node
 from tvm.contrib.onednn.policy.rules.recurrent import operand_shapes, states_of
 from tvm.contrib.onednn.policy.tensors import text_of_shape
 from tvm.relay.op import op as _op
@@ -34,7 +33,7 @@ from tvm.runtime import String
 from tvm.target import generic_func
 
 from .integration.shape_functions import shape_tensors
-from .ir.relay_view import dims, op_name
+from .ir.relay_view import dims, native_attrs, op_name
 
 # Not "dnnl.", which is for composites. Ops of Relay have a fixed number of operands: the data, two
 # weights and the bias, then the states, the lengths, and the scales and zero points, where a layer
@@ -55,7 +54,7 @@ def layer_call(name: str, args: Sequence[relay.Expr], attrs: dict) -> relay.Call
     attrs : dict
         Its attributes.
     """
-    own = ir.make_node("DictAttrs", op=String(name), **_native(attrs))
+    own = ir.make_node("DictAttrs", op=String(name), **native_attrs(attrs))
     return relay.Call(ir.Op.get(f"{_NAME}{len(args)}"), list(args), own)
 
 
@@ -68,34 +67,6 @@ def layer_name(expr: relay.Expr) -> str | None:
 def layer_attrs(call: relay.Call) -> SimpleNamespace:
     """Return the attributes of a layer as plain values."""
     return _plain(call.attrs)[1]
-
-
-def layer(node: Node, args: Sequence[relay.Expr], types: Sequence) -> relay.Call:
-    """Return a call of a function that stands for a layer.
-
-    Parameters
-    ----------
-    node : Node
-        The layer.
-    args : Sequence[relay.Expr]
-        Its operands.
-    types : Sequence
-        The types of the operands and of the result in Relay.
-    """
-    *inputs, result = types
-    params = [relay.var(f"data{k}", type_) for k, type_ in enumerate(inputs)]
-    body = layer_call(node.name, params, vars(node.attrs))
-    func = relay.Function(params, body, result)
-    # Patterns of TVM do not look into functions that have the second.
-    func = func.with_attr({"Composite": String(node.name), "PartitionedFromPattern": String("")})
-    return relay.Call(func.with_attr(_native(vars(node.attrs))), list(args))
-
-
-def _native(attrs: dict) -> dict:
-    return {
-        key: String(value) if isinstance(value, str) else tir.IntImm("int32", int(value))
-        for key, value in attrs.items()
-    }
 
 
 def _plain(attrs) -> tuple[str, SimpleNamespace]:

@@ -26,6 +26,9 @@ from tvm import relay
 from tvm.contrib.onednn.graph.node import Node
 from tvm.relay.qnn import op as qnn
 
+# What Relay's reshape does with the first axes: makes one of two, or two of one.
+_JOIN, _DIVIDE = -3, -4
+
 
 def written(node: Node, args: Sequence[relay.Expr]) -> relay.Expr:
     """Return a call of Relay that computes what a node does.
@@ -51,6 +54,32 @@ def _function(name: str) -> tuple[Callable, frozenset[str]]:
     for part in name.split("."):
         make = getattr(make, part)
     return make, frozenset(inspect.signature(make).parameters)
+
+
+def _batch_matmul(node: Node, left, right) -> relay.Call:
+    """Write a matmul of rank 4, which Relay has not, as one of rank 3 between reshapes."""
+    rank = len(node.type.dims)
+    if rank == 4:
+        left, right = (
+            relay.reshape(arg, (_JOIN, *_sizes(operand)[2:]))
+            for arg, operand in zip((left, right), node.operands)
+        )
+    out = relay.nn.batch_matmul(
+        left,
+        right,
+        str(getattr(node.attrs, "out_dtype", "") or ""),
+        bool(node.attrs.transpose_a),
+        bool(node.attrs.transpose_b),
+    )
+    if rank < 4:
+        return out
+    batch, *others = _sizes(node)
+    return relay.reshape(out, (_DIVIDE, batch or -1, *others))
+
+
+def _sizes(node: Node) -> list[int]:
+    """Return the shape of a node, 0 for an open dimension: TVM keeps it."""
+    return [size if isinstance(size, int) else 0 for size in node.type.dims]
 
 
 def _quantize(node: Node, data, scale, zero_point) -> relay.Call:
@@ -92,6 +121,7 @@ _WRITERS: dict[str, Callable[..., relay.Call]] = {
     "clip": _clip,
     "concatenate": _concatenate,
     "dnnl.pow": _square,
+    "nn.batch_matmul": _batch_matmul,
     "nn.pad": _pad,
     "qnn.dequantize": _dequantize,
     "qnn.quantize": _quantize,

@@ -19,12 +19,13 @@
 from __future__ import annotations
 
 import functools
+from numbers import Integral
 from types import SimpleNamespace
 
 from tvm import ir, relay, tir
 from tvm.contrib.onednn.policy.op_view import NoTensor, OpView, Tensor, Value
 from tvm.contrib.onednn.policy.tensors import COMPILER
-from tvm.runtime import Object
+from tvm.runtime import Object, String
 
 from .constants import to_numpy
 
@@ -105,6 +106,19 @@ def plain_attrs(call: relay.Call) -> SimpleNamespace:
     else:
         attrs = {name: getattr(call.attrs, name) for name in _attr_names(call.attrs)}
     return SimpleNamespace(**{key: _plain(value) for key, value in attrs.items()})
+
+
+def native_attrs(attrs: dict) -> dict[str, Object]:
+    """Return plain Python values as the attributes of a function or call."""
+    return {key: _native(value) for key, value in attrs.items()}
+
+
+def _native(value: str | float) -> Object:
+    if isinstance(value, str):
+        return String(value)
+    if isinstance(value, Integral):
+        return tir.IntImm("int32", int(value))
+    return tir.FloatImm("float64", float(value))
 
 
 # The attributes of a composite function that are none of its op.
