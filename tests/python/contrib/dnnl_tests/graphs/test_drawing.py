@@ -65,7 +65,6 @@ def offloaded(graph, name):
 # Nor does Relay write weights in blocks; for data that are quantized as the model runs there are
 # models (`models/test_dynamic_int8.py`).
 _NOT_DRAWN = (
-    "dnnl.attention",
     "dnnl.round",
     "dnnl.block_quantized_dense",
     "dnnl.dynamic_fake_quantize",

@@ -18,7 +18,7 @@
 
 from tvm import relay
 
-from ..row import Row
+from ..row import Row, bounded
 
 UNITS = (1, 3, 8, 16, 17, 32)
 
@@ -80,7 +80,29 @@ def _batch_matmul(b, x, y=None, *, transpose_a, transpose_b, units=0, batch=1):
     return relay.nn.batch_matmul(x.expr, other, transpose_a=transpose_a, transpose_b=transpose_b)
 
 
+def _draw_attention(draw):
+    return [draw.data([3])], {name: draw.chance(0.5) for name in ("masked", "merged")}
+
+
+def _attention(b, x, masked, merged):
+    """Let heads attend to themselves, with scores of rank 4 if batch and heads are merged."""
+    (heads, length, _), data = x.shape, bounded(x)
+    scores = relay.nn.batch_matmul(data, data)
+    if merged:
+        scores = relay.reshape(scores, (1, heads, length, length))
+    scores = scores * b.scalar(0.25)
+    if masked:
+        scores = scores + b.param([length])
+    weights = relay.nn.softmax(scores)
+    if not merged:
+        return relay.nn.batch_matmul(weights, data, transpose_b=False)
+    weights = relay.reshape(weights, (heads, length, length))
+    result = relay.nn.batch_matmul(weights, data, transpose_b=False)
+    return relay.reshape(result, (1, *x.shape))
+
+
 ROWS = (
+    Row("dnnl.attention", _draw_attention, _attention),
     Row("nn.dense", _draw_dense, _dense(), 6),
     Row("nn.matmul", _draw_matmul, _matmul, 3),
     Row("nn.batch_matmul", _draw_batch_matmul, _batch_matmul, 5),
