@@ -34,6 +34,7 @@
 #include "attention_pairs.h"
 #include "attention_rows.h"
 #include "attention_tiles.h"
+#include "cpu_clones.h"
 #include "vectors.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

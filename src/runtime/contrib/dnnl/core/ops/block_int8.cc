@@ -26,6 +26,7 @@
 #include <cstring>
 
 // The last one.
+#include "cpu_clones.h"
 #include "vnni.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -25,6 +25,7 @@
 
 #include "block_int8.h"
 // The last one.
+#include "cpu_clones.h"
 #include "vnni.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

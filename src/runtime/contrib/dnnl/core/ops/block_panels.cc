@@ -26,6 +26,7 @@
 
 #include "../onednn.h"
 // The last one.
+#include "cpu_clones.h"
 #include "row_panels.h"
 
 #if defined(__GNUC__) && defined(__x86_64__)

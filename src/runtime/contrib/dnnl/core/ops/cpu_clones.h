@@ -19,14 +19,17 @@
 
 /*!
  * \file src/runtime/contrib/dnnl/core/ops/cpu_clones.h
- * \brief Compiles the loops of a file to vector code, for several CPUs. To be included last.
+ * \brief Compiles the loops of a file to vector code, for several CPUs.
+ *
+ * Each source that needs it includes it itself, and last: unity builds leave such sources out.
  */
 #ifndef TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CPU_CLONES_H_
 #define TVM_RUNTIME_CONTRIB_DNNL_CORE_OPS_CPU_CLONES_H_
 
-#if defined(__GNUC__) && !defined(__clang__) && !defined(DNNL_UNITY_BUILD)
-// Without them selections are branches, and no vectors. In a unity build, the files after this one
-// would have them, too.
+#if defined(DNNL_UNITY_BUILD) && defined(__OPTIMIZE__)
+#error "the files after this one would have its optimizations: include cpu_clones.h in the source"
+#elif defined(__GNUC__) && !defined(__clang__) && !defined(DNNL_UNITY_BUILD)
+// Without them selections are branches, and no vectors.
 #pragma GCC optimize("O3", "no-trapping-math")
 #endif
 

@@ -26,6 +26,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cpu_clones.h"
 #include "exp.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

@@ -31,6 +31,7 @@
 #include "quantize_loops.h"
 #include "row_panels.h"
 // The last one.
+#include "cpu_clones.h"
 #include "vnni.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {

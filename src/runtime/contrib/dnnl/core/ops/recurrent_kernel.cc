@@ -26,6 +26,7 @@
 #include <algorithm>
 
 #include "../onednn.h"
+#include "cpu_clones.h"
 #include "recurrent_cells.h"
 
 namespace tvm::runtime::contrib::dnnl_backend {
