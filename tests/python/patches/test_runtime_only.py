@@ -78,9 +78,9 @@ def library():
         units = []
         for parent in sorted({source.parent for source in SOURCES}):
             sources = [f'#include "{source}"\n' for source in SOURCES if source.parent == parent]
-            for first in range(0, len(sources), 8):
+            for first in range(0, len(sources), 16):
                 units.append(folder / f"{len(units)}.cc")
-                units[-1].write_text("".join(sources[first : first + 8]))
+                units[-1].write_text("".join(sources[first : first + 16]))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compile_unit, units))
         output = folder / "libtvm_dnnl_runtime.so"
