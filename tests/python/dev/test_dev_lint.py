@@ -91,9 +91,12 @@ def layout(tmp_path):
         "CMakeLists.txt",
         "cmake_minimum_required(VERSION 3.18)\nproject(small CXX)\nadd_compile_options(-Wall)\n"
         "include_directories(SYSTEM ${USE_DNNL}/include)\n"
-        "add_library(ours OBJECT src/a.cc)\nadd_library(theirs OBJECT tests/b.cc)\n",
+        "add_library(dnnl_core_objs OBJECT src/a.cc)\nadd_library(tests OBJECT tests/b.cc)\n"
+        "add_library(tvm_dnnl_objs OBJECT src/c.cc)\n"
+        "add_library(tvm_dnnl_codegen_objs OBJECT src/c.cc)\n",
     )
     write(tmp_path, "tests/b.cc", "not C++;\n")
+    write(tmp_path, "src/c.cc", "int c = 1;\n")
     write(tmp_path, "build/onednn-newest/include/version.h", "#define NEWEST 1\n")
     (tmp_path / "requirements").mkdir()
     return new

@@ -74,13 +74,15 @@ def library():
             run([*command, "-o", unit.with_suffix(".o").name], cwd=folder)
             return str(unit.with_suffix(".o"))
 
-        # Several sources of a folder at once: headers take most of the time.
+        # Several sources of a folder at once: headers take most of the time. Some cannot be joined.
         units = []
+        alone = {source for source in SOURCES if '#include "cpu_clones.h"' in source.read_text()}
         for parent in sorted({source.parent for source in SOURCES}):
-            sources = [f'#include "{source}"\n' for source in SOURCES if source.parent == parent]
-            for first in range(0, len(sources), 16):
+            sources = [each for each in SOURCES if each.parent == parent and each not in alone]
+            groups = [sources[first : first + 16] for first in range(0, len(sources), 16)]
+            for group in [*groups, *([each] for each in alone if each.parent == parent)]:
                 units.append(folder / f"{len(units)}.cc")
-                units[-1].write_text("".join(sources[first : first + 16]))
+                units[-1].write_text("".join(f'#include "{each}"\n' for each in group))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             objects = list(pool.map(compile_unit, units))
         output = folder / "libtvm_dnnl_runtime.so"
