@@ -36,11 +36,8 @@ if(DNNL_CORE)
   target_link_libraries(tvm_dnnl_relax PRIVATE
     -Wl,--whole-archive dnnl_core -Wl,--no-whole-archive)
 else()
-  add_library(dnnl_core_objs OBJECT ${DNNL_CORE_SRCS})
+  dnnl_add_core()
   target_include_directories(dnnl_core_objs SYSTEM PRIVATE "${TVM_FFI}/include")
-  target_compile_options(dnnl_core_objs PRIVATE -Wall -Wextra)
-  dnnl_join_sources(dnnl_core_objs)
-  dnnl_precompile(dnnl_core_objs "${DNNL_CORE_HEADER}")
   target_link_libraries(tvm_dnnl_relax PRIVATE dnnl_core_objs)
 endif()
 target_include_directories(tvm_dnnl_relax SYSTEM PRIVATE

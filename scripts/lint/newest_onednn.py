@@ -36,6 +36,10 @@ class NewestBuild(NativeBuild):
         }
         super().__init__(runner, layout, layout.build / "newest", "-Werror", definitions)
 
+    def check(self):
+        """Have the compiler read all sources, also after an error."""
+        self.build(*self.TARGETS, options=("-k", "0"))
+
 
 def check_compiles(runner, layout):
     """Yield the compiler's messages, if a source does not compile, or compiles with a warning."""
@@ -43,8 +47,7 @@ def check_compiles(runner, layout):
     library = layout.onednn_newest / "lib" / "libdnnl.so"
     library.parent.mkdir(exist_ok=True)
     library.touch()
-    build = NewestBuild(runner, layout)
     try:
-        build.build(*build.TARGETS, options=("-k", "0"))
+        NewestBuild(runner, layout).check()
     except SetupError as error:
         yield f"{error.details}\n{error.remedy}"

@@ -134,10 +134,8 @@ int CurrentNumThreads() {
   return openmp.get_max_threads == nullptr ? 1 : openmp.get_max_threads();
 }
 
-void ShareThreads(const void* address) {
-  // Each module asks for the same library, which has a hundred thousand relocations.
-  static const bool is_shared = OpenMP::OfDNNL().runs_on_teams && RunOnTeams(address);
-  static_cast<void>(is_shared);
+bool ShareThreads(const void* address) {
+  return OpenMP::OfDNNL().runs_on_teams && RunOnTeams(address);
 }
 
 ThreadScope::ThreadScope(int num_threads) : before_(CurrentNumThreads()), num_threads_(before_) {

@@ -70,9 +70,10 @@ int CurrentNumThreads();
 
 /*!
  * \brief Have the OpenMP regions of another library run on the threads that oneDNN's run on.
- * \param address Anything in the library, which is the same in each call: only the first one acts.
+ * \param address Anything in the library, all relocations of which are looked through.
+ * \return Whether they do.
  */
-void ShareThreads(const void* address);
+bool ShareThreads(const void* address);
 
 /*!
  * \brief Has oneDNN run on so many threads when called from this thread, for as long as it lives.
