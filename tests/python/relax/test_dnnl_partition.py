@@ -346,7 +346,7 @@ def test_a_step_that_fails_is_a_warning(step, monkeypatch):
         monkeypatch.setattr(rewrites, step, _failing)
     mod = module(conv_bias_relu, X4)
     with pytest.warns(PartitionWarning, match=f"function main: {step} failed: no way"):
-        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False)
+        partitioned = tvm_dnnl.partition_for_dnnl(mod, prune=False, strict=False)
     report = tvm_dnnl.offload_report(partitioned)
     assert report.failures == {"main": f"{step} failed: no way"}
     assert f"function main: {step} failed: no way" in str(report)

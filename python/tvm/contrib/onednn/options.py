@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
@@ -33,6 +34,7 @@ DEFAULTS = {
     "keep_bias_order": True,
     "exact_nan": False,
     "num_threads": None,
+    "strict": False,
 }
 
 PRECISIONS = ("auto", *cpu.REAL)
@@ -62,6 +64,9 @@ class Options:
     num_threads : int | None
         Number of threads that the partitions run on; 0 if the process decides, None if the
         PassContext of the compilation does.
+    strict : bool
+        Whether an op that cannot be rewritten or written is an error instead of a warning. The
+        default is that of the environment variable `TVM_DNNL_STRICT`.
     """
 
     mod_name: str = "default"
@@ -71,6 +76,7 @@ class Options:
     keep_bias_order: bool = True
     exact_nan: bool = False
     num_threads: int | None = None
+    strict: bool = False
 
 
 def make_options(
@@ -105,7 +111,8 @@ def make_options(
     if not mod_name:
         raise ValueError("mod_name must not be empty; it is the prefix of the partitions' names")
     given = {key: value for key, value in given.items() if value is not None}
-    chosen = {**DEFAULTS, **_of_bf16(dict(context or {})), **_of_bf16(given)}
+    environment = {"strict": True} if os.environ.get("TVM_DNNL_STRICT") == "1" else {}
+    chosen = {**DEFAULTS, **_of_bf16(dict(context or {})), **environment, **_of_bf16(given)}
     for name, default in DEFAULTS.items():
         if isinstance(default, bool) and not isinstance(chosen[name], bool):
             raise TypeError(f"{name} must be True or False, not {chosen[name]!r}")

@@ -63,6 +63,8 @@ class Graph(NumberedGraph):
         # Whether nothing was edited since the last `sort`, and what `checkpoint` knows since then.
         self._is_sorted = False
         self._state: list | None = None
+        # What makes the nodes that are made now.
+        self.rewrite: str | None = None
 
     # Reading.
 
@@ -212,7 +214,7 @@ class Graph(NumberedGraph):
         self._is_sorted = False
         for operand in node.operands:
             operand.users.append(node)
-        node.like = like
+        node.like, node.made_by = like, self.rewrite
         return node
 
     def replace(self, old: Node, new: Node) -> None:
@@ -258,8 +260,7 @@ class Graph(NumberedGraph):
         """
         if self._is_sorted:
             return
-        for name in _NUMBERED:
-            self.__dict__.pop(name, None)
+        self.forget_views()
         live = _reachable([node for node in self.nodes if node.is_pinned] + self.nodes[-1:])
         order: list[Node] = []
         for node in self.nodes:
@@ -278,11 +279,22 @@ class Graph(NumberedGraph):
                 operand.users.append(node)
         self._is_sorted, self._state = True, None
 
+    def forget_views(self) -> None:
+        """Read the numbered view anew, after ops got other names."""
+        for name in _NUMBERED:
+            self.__dict__.pop(name, None)
+
     def checkpoint(self) -> Callable[[], None]:
         """Return what takes back all edits from now on."""
         if self._state is None or not self._is_sorted:
             self._state = [
-                (node, list(node.operands), list(node.users), node._replaced_by)
+                (
+                    node,
+                    list(node.operands),
+                    list(node.users),
+                    node._replaced_by,
+                    node.origin.nodes if node.origin is not None else None,
+                )
                 for node in self.nodes
             ]
         state = self._state
@@ -290,8 +302,12 @@ class Graph(NumberedGraph):
         def restore():
             for node in self.nodes:
                 node.index = None
-            for node, operands, users, replaced_by in state:
-                node.operands, node.users, node._replaced_by = operands, users, replaced_by
+            for node, operands, users, replaced_by, read_as in state:
+                # A checkpoint may be restored several times.
+                node.operands, node.users = list(operands), list(users)
+                node._replaced_by = replaced_by
+                if node.origin is not None:
+                    node.origin.nodes = read_as
                 node.version += 1
             self.nodes = [node for node, *_ in state]
             self._is_sorted = False

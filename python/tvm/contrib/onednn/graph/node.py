@@ -132,6 +132,8 @@ class Node(OpView):
         self.version = 0
         # What it was made in the place of.
         self.like: Node | None = None
+        # The rewrite that made it.
+        self.made_by: str | None = None
         # Kept though nothing reads it.
         self.is_pinned = False
         self._replaced_by: Node | None = None

@@ -205,6 +205,10 @@ class Rules:
         self.ops, self.options = rows, options or Options()
         # The answers of the rules: several passes ask about one call.
         self._reasons: dict[tuple[OpView, int], str | None] = {}
+        # Calls that were accepted, but could not be written.
+        self._refused: dict[OpView, str] = {}
+        # Calls whose rule raised.
+        self.failed: list[tuple[OpView, Exception]] = []
 
     def is_heavy(self, name: str | None) -> bool:
         """Whether the Relay op `name` is worth a partition of its own."""
@@ -272,9 +276,20 @@ class Rules:
         """Ask the rule of an op that has a row; once for each call in a run."""
         key = call, call.version
         if key not in self._reasons:
-            reason = self.ops[call.name].reason(call)
-            self._reasons[key] = reason or shape_function_reason(call)
+            try:
+                reason = self.ops[call.name].reason(call)
+                self._reasons[key] = reason or shape_function_reason(call)
+            # It costs the op alone.
+            except Exception as error:  # pylint: disable=broad-except
+                if self.options.strict:
+                    raise
+                self.failed.append((call, error))
+                self._reasons[key] = f"its rule failed: {error}"
         return self._reasons[key]
+
+    def refuse(self, call: OpView, reason: str) -> None:
+        """Leave a call to TVM from now on, whatever its rule says."""
+        self._refused[call] = reason
 
     def refusal(self, call: OpView | None) -> str | None:
         """Say why a call of an op, virtual or not, stays on TVM; None if oneDNN can run it.
@@ -282,6 +297,8 @@ class Rules:
         A call of something else is None, and stays.
         """
         name = call.name if call is not None else None
+        if call in self._refused:
+            return self._refused[call]
         if self.excludes(name):
             return EXCLUDED
         if name in self.ops:

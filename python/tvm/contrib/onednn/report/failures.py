@@ -25,6 +25,10 @@ class PartitionWarning(UserWarning):
     """A function, or an op of it, was left as it was because a pass could not cope with it."""
 
 
+class PartitionError(RuntimeError):
+    """What is a `PartitionWarning` without the option `strict`."""
+
+
 def add_failure(failures: dict[str, str], function: str, reason: str) -> None:
     """Add a reason to the failures by function, once."""
     known = failures.get(function, "")
@@ -33,7 +37,12 @@ def add_failure(failures: dict[str, str], function: str, reason: str) -> None:
 
 
 def note_failure(
-    failures: dict[str, str], function: str, what: str, error: Exception, stacklevel: int
+    failures: dict[str, str],
+    function: str,
+    what: str,
+    error: Exception,
+    stacklevel: int,
+    strict: bool = False,
 ) -> None:
     """Warn that a step failed, and add that to the failures by function, once.
 
@@ -47,9 +56,26 @@ def note_failure(
         What the step raised.
     stacklevel : int
         Of the warning, counted from the caller.
+    strict : bool
+        Whether to raise instead.
+
+    Raises
+    ------
+    PartitionError
+        With `strict`; its cause is the error.
     """
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    reason = f"{what} failed: {lines[-1] if lines else type(error).__name__}"
-    add_failure(failures, function, reason)
+    if strict and isinstance(error, PartitionError):
+        raise error
+    reason = f"{what} failed: {message_of(error)}"
     text = f"oneDNN: function {function}: {reason}"
-    warnings.warn(text, PartitionWarning, stacklevel=stacklevel + 1)
+    if strict:
+        raise PartitionError(text) from error
+    if reason not in failures.get(function, ""):
+        add_failure(failures, function, reason)
+        warnings.warn(text, PartitionWarning, stacklevel=stacklevel + 1)
+
+
+def message_of(error: Exception) -> str:
+    """Return the last line of an error, which follows TVM's backtrace; its type if it has none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__

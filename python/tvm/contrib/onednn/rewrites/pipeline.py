@@ -19,16 +19,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import NamedTuple, Optional
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from .. import interrupts, progress
 from ..graph.graph import Graph
-from ..graph.node import Node
 from ..policy.op_spec import Rules
 from ..policy.quantized import weights_in_float32
 from ..policy.rules.quantize import DEQUANTIZE
 from ..report.failures import note_failure
+from .attempt import Rewrite, attempt
 from .attention import fuse_attention
 from .bias_order import move_bias_first
 from .decompose import decompose
@@ -59,7 +59,6 @@ from .static_reshape import static_reshape
 from .weight_zero_point import without_weight_zero_points
 
 # It edits a graph, and may return what it has folded into other ops.
-Rewrite = Callable[[Graph, Rules], Optional[list[Node]]]
 
 
 class Outcome(NamedTuple):
@@ -78,10 +77,18 @@ class Outcome(NamedTuple):
     in_float32: Counter
 
 
-def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str]) -> Outcome:
+def rewrite(
+    graph: Graph,
+    rules: Rules,
+    function: str,
+    failures: dict[str, str],
+    first: Sequence[Rewrite] = (),
+    skipped: Collection[str] = (),
+) -> Outcome:
     """Rewrite a graph into what oneDNN runs well.
 
-    A rewrite that raises leaves the graph as it was, with a warning and a line of the report.
+    A rewrite that raises leaves the ops at which it does, or the graph, as they were, with a
+    warning and a line of the report.
 
     Parameters
     ----------
@@ -93,8 +100,13 @@ def rewrite(graph: Graph, rules: Rules, function: str, failures: dict[str, str])
         What messages call the function.
     failures : dict[str, str]
         By function: which rewrites failed.
+    first : Sequence[Rewrite]
+        Rewrites of one IR, which precede the others.
+    skipped : Collection[str]
+        Names of rewrites to leave out.
     """
-    run = _Run(graph, rules, function, failures)
+    run = _Run(graph, rules, function, failures, skipped)
+    run.steps(*first)
     run.steps(simplify, static_reshape, read_dequantize, fold_constants)
     run.steps(fuse_softmax_guards, decompose)
     run.steps(fold_constants, simplify, weights_as_dense_has_them)
@@ -143,28 +155,39 @@ def _read_in_8_bits(run: _Run) -> None:
 
 
 class _Run:
-    def __init__(self, graph: Graph, rules: Rules, function: str, failures: dict[str, str]):
+    def __init__(
+        self,
+        graph: Graph,
+        rules: Rules,
+        function: str,
+        failures: dict[str, str],
+        skipped: Collection[str] = (),
+    ):
         self._graph, self._rules = graph, rules
-        self._function, self._failures = function, failures
+        self._function, self._failures, self._skipped = function, failures, skipped
         self.folded: Counter = Counter()
         self.in_float32: Counter = Counter()
 
     def steps(self, *rewrites: Rewrite) -> None:
         """Run some rewrites, and count what they have folded, unless something else reads it."""
         for each in rewrites:
+            name = each.__name__
+            if name in self._skipped:
+                continue
             interrupts.deliver()
-            progress.note(f"partition: {each.__name__}")
-            restore = self._graph.checkpoint()
-            try:
-                folded = each(self._graph, self._rules) or []
-                self._graph.sort()
-                gone = [node for node in dict.fromkeys(folded) if not node.is_live]
-                names = map(self._graph.op_name, gone)
-                self.folded.update(name for name in names if name is not None)
-            # A model must not fail to compile because a part of it cannot be rewritten.
-            except Exception as error:  # pylint: disable=broad-except
-                restore()
-                note_failure(self._failures, self._function, each.__name__, error, stacklevel=6)
+            progress.note(f"partition: {name}")
+            self._graph.rewrite = name
+            folded, failed = attempt(each, self._graph, self._rules)
+            self._graph.rewrite = None
+            for op, error in failed:
+                self._note_failure(name if op is None else f"{name} of {op}", error)
+            gone = [node for node in dict.fromkeys(folded) if not node.is_live]
+            names = map(self._graph.op_name, gone)
+            self.folded.update(name for name in names if name is not None)
+
+    def _note_failure(self, what: str, error: Exception) -> None:
+        strict = self._rules.options.strict
+        note_failure(self._failures, self._function, what, error, stacklevel=8, strict=strict)
 
     @property
     def is_quantized(self) -> bool:

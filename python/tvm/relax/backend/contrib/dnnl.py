@@ -164,6 +164,7 @@ def partition_for_dnnl(
     exact_nan: bool | None = None,
     num_threads: int | None = None,
     append_in_place: bool = False,
+    strict: bool | None = None,
 ) -> tvm.IRModule:
     """Offload the ops that oneDNN can run to functions for the DNNL code generator.
 
@@ -202,6 +203,9 @@ def partition_for_dnnl(
         Whether a result that is an input with more elements along an open axis, such as keys and
         values of a language model, begins in the memory of that input, which has room for more.
         Such tensors have gaps: pass them to the next run, or read them by DLPack. Default: False.
+    strict : bool | None
+        Whether an op that cannot be rewritten or written is an error instead of a
+        `PartitionWarning`. Default: whether the environment variable `TVM_DNNL_STRICT` is 1.
 
     Returns
     -------
@@ -215,17 +219,14 @@ def partition_for_dnnl(
     ValueError
         An argument has an invalid value, such as a name in `exclude` that no op has, or a
         `precision` that this CPU does not support.
+    RuntimeError
+        With `strict`: an op cannot be rewritten or written; the message names it.
     """
     compiled.check_module(mod)
     if isinstance(exclude, (list, tuple)):
         exclude = [str(name).removeprefix("relax.") for name in exclude]
-    given = dict(
-        prune=prune,
-        exclude=exclude,
-        precision=precision,
-        exact_nan=exact_nan,
-        num_threads=num_threads,
-    )
+    given = dict(prune=prune, exclude=exclude, precision=precision, exact_nan=exact_nan)
+    given.update(num_threads=num_threads, strict=strict)
     names = [*TABLE, *(name.removeprefix("relax.") for name in ROWS)]
     options = make_options(mod_name, given, names, tvm.ir.Op.list_op_names)
     with progress.step("partition"), garbage.older_objects_kept(), interrupts.deferred():

@@ -138,6 +138,7 @@ def partition_for_dnnl(
     keep_bias_order: bool | None = None,
     exact_nan: bool | None = None,
     num_threads: int | None = None,
+    strict: bool | None = None,
 ) -> tvm.IRModule:
     """Offload the ops that oneDNN can run to functions for the DNNL code generator.
 
@@ -190,6 +191,10 @@ def partition_for_dnnl(
         0, the process decides at the first run. Default: the PassContext's, here or when the
         module is compiled. `set_num_threads` and the environment variable `TVM_DNNL_NUM_THREADS`
         take precedence over it, `OMP_NUM_THREADS` does not.
+    strict : bool | None
+        Whether an op that cannot be rewritten or written, and would stay on TVM with a
+        `PartitionWarning`, is an error. Default: the PassContext's, or True if the environment
+        variable `TVM_DNNL_STRICT` is 1.
 
     Returns
     -------
@@ -203,6 +208,8 @@ def partition_for_dnnl(
     ValueError
         An argument has an invalid value: a name in `exclude` that no op has, a value in `params`
         that does not match its parameter, a `precision` that this CPU does not support.
+    RuntimeError
+        With `strict`: an op cannot be rewritten or written; the message names it.
 
     Notes
     -----
@@ -216,6 +223,7 @@ def partition_for_dnnl(
         keep_bias_order=keep_bias_order,
         exact_nan=exact_nan,
         num_threads=num_threads,
+        strict=strict,
     )
     options = make_options(
         mod_name, given, patterns.names(TABLE), Op.list_op_names, options_of_pass_context()

@@ -182,6 +182,7 @@ inline constexpr char kWord[] = "";
 inline constexpr char kBf16[] = "bf16";
 inline constexpr char kKeepBiasOrder[] = "keep_bias_order";
 inline constexpr char kExactNan[] = "exact_nan";
+inline constexpr char kStrict[] = "strict";
 
 /*! \brief The fields, with the names of partition_for_dnnl's arguments. */
 struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
@@ -192,6 +193,7 @@ struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
   Flag<kKeepBiasOrder> keep_bias_order{true};
   Flag<kExactNan> exact_nan{false};
   Threads num_threads{0};
+  Flag<kStrict> strict{false};
 
   TVM_DECLARE_ATTRS(DNNLOptionsNode, "ext.attrs.DNNLOptions") {
     TVM_ATTR_FIELD(prune)
@@ -215,6 +217,9 @@ struct DNNLOptionsNode : public AttrsNode<DNNLOptionsNode> {
     TVM_ATTR_FIELD(num_threads)
         .describe("Threads of one run of a partition; 0 lets the process decide.")
         .set_default(Threads(0));
+    TVM_ATTR_FIELD(strict)
+        .describe("Whether an op that cannot be rewritten or written is an error.")
+        .set_default(Flag<kStrict>(false));
   }
 };
 

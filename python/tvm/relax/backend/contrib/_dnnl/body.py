@@ -26,9 +26,11 @@ from tvm.contrib.onednn.policy.op_view import Tensor, Value
 from tvm.contrib.onednn.policy.rules.recurrent import GATES
 from tvm.contrib.onednn.rewrites.attention_ops import ATTENTION, attention_ops
 
-from .reading import ExprDict, constant_of, elements
+from .reading import ExprDict, constant_of, elements, op_name
 from .recurrent_tir import call_layer
 from .write_ops import written
+
+REDUCED = ("bfloat16", "float16")
 
 
 class Body:
@@ -104,11 +106,25 @@ class Body:
             return self.value(result)
         if node.expansion is not None:
             return self._expanded(node)
-        if node.template is not None:
-            templated = self._of_template(node)
-            if templated is not None:
-                return templated
-        return written(node, [self.read(operand) for operand in node.operands], self.emit)
+        value = None if node.template is None else self._of_template(node)
+        if value is None:
+            value = written(node, [self.read(operand) for operand in node.operands], self.emit)
+        if getattr(node.type, "dtype", None) not in REDUCED:
+            return value
+        try:
+            return self._builder.normalize(value)
+        # TVM infers the types of some ops, such as normalizations, for its "float" types only.
+        except Exception:  # pylint: disable=broad-except
+            return self._in_float32(node)
+
+    def _in_float32(self, node: Node) -> relax.Expr:
+        """Return an op of reduced precision as one of float32 between casts."""
+        operands = [self.read(operand) for operand in node.operands]
+        for k, operand in enumerate(node.operands):
+            if getattr(operand.type, "dtype", None) in REDUCED:
+                operands[k] = self.emit(relax.op.astype(operands[k], "float32"))
+        value = self.emit(written(node, operands, self.emit))
+        return relax.op.astype(value, node.type.dtype)
 
     def _native(self, node: Node) -> relax.Expr | None:
         """Return the expression that a node was read from, of what it reads now, if it is whole."""
@@ -135,6 +151,9 @@ class Body:
         # The template may have read operands that have been replaced since, before it went.
         new.update(zip(_tensors(template), _tensors(node)))
         origin = template.origin
+        # A function of TIR has the types of its arguments in it.
+        if op_name(origin.native.value) == "relax.call_tir" and _types(node) != _types(template):
+            return None
         operands = [new.get(leaf, new.get(leaf.current)) for leaf in origin.operands]
         if None in operands or len(set(operands)) < len(set(_tensors(node))):
             return None
@@ -168,6 +187,12 @@ class Body:
         value = self.emit(self.value(inner))
         self.known = before
         return relax.op.astype(value, node.type.dtype)
+
+
+def _types(node: Node) -> list[tuple]:
+    """Return the shapes and data types of the tensors that a node reads and computes."""
+    values = [*(each.type for each in _tensors(node)), *node.results]
+    return [(each.dims, each.dtype) for each in values]
 
 
 def _is_same_static(type_: Value, other: Value) -> bool:

@@ -22,11 +22,11 @@ import re
 
 import tvm
 from tvm import relax
-from tvm.contrib.onednn.partition.units import OffloadDecision, Units
+from tvm.contrib.onednn.partition.offload import Offloaded, offload
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import COMPILER
+from tvm.contrib.onednn.report.failures import note_failure
 from tvm.contrib.onednn.report.record import ATTR, Record
-from tvm.contrib.onednn.rewrites.pipeline import rewrite
 
 from .paged_cache import offload_paged_attention
 from .reader import RelaxGraph
@@ -48,23 +48,34 @@ def partition(mod: tvm.IRModule, params: dict | None, rules: Rules) -> tvm.IRMod
         mod = relax.transform.BindParams(var.name_hint, own)(mod) if own else mod
     record = Record(excluded=sorted(rules.options.exclude), unrolled=Record.of(mod).unrolled)
 
-    def step(builder, var, func):
-        graph, decided = RelaxGraph(builder.get(), func, rules.options.exclude), Record()
-        read_size_checks(graph, rules)
-        outcome = rewrite(graph, rules, var.name_hint, record.failures)
-        decided.folded, decided.in_float32 = outcome
-        units = Units(graph, rules)
-        decision = OffloadDecision(units)
-        name = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{var.name_hint}")
-        writer = FunctionWriter(builder, units, decision, name)
-        written = writer.write()
-        args = graph, rules, var.name_hint, units, decision, writer.names
+    def step(mod, var, func):
+        function, decided = var.name_hint, Record()
+        prefix = re.sub(r"\W", "_", f"{rules.options.mod_name}_{COMPILER}_{function}")
+
+        def read():
+            graph = RelaxGraph(mod, func, rules.options.exclude)
+            for name, error in graph.unreadable:
+                what = f"reading {name}"
+                note_failure(record.failures, function, what, error, 6, rules.options.strict)
+            return graph
+
+        def write(units, decision):
+            builder = relax.BlockBuilder(mod)
+            writer = FunctionWriter(builder, units, decision, prefix)
+            return builder, writer.write(), writer.names
+
+        outcome: Offloaded = offload(
+            read, write, rules, function, record.failures, [read_size_checks]
+        )
+        builder, written, names = outcome.written
+        decided.folded, decided.in_float32 = outcome.outcome
+        args = outcome.graph, rules, function, outcome.units, outcome.decision, names
         decided.describe(RelaxDescription(*args))
         record.update(decided)
-        return written
+        return builder, written
 
     mod = relax.transform.ConvertToDataflow()(relax.transform.Normalize()(mod))
-    mod = on_each_function(mod, "partition", step, record.failures)
+    mod = on_each_function(mod, "partition", step, record.failures, rules.options.strict)
     mod = without_dead_code(offload_paged_attention(mod, rules))
     return mod.with_attr(ATTR, record.to_json())
 

@@ -98,11 +98,14 @@ class RelaxGraph(Graph):
     ----------
     blocks : list[tuple[bool, list[int]]]
         The blocks of bindings: whether each is one of data flow, and the scopes in it, in order.
+    unreadable : list[tuple[str, Exception]]
+        The ops whose row raised, with what it raised.
     """
 
     def __init__(self, mod: tvm.IRModule, func: relax.Function, excluded: Collection[str] = ()):
         super().__init__()
         self.func, self.blocks = func, []
+        self.unreadable: list[tuple[str, Exception]] = []
         self._mod, self._excluded = mod, excluded
         self._nodes = ExprDict()
         for param in func.params:
@@ -201,6 +204,10 @@ class RelaxGraph(Graph):
             _check_types(operands, type_)
         except UnsupportedOp as error:
             node = self._unsupported(call, scope, error)
+        # A row that cannot cope with a call costs that call alone.
+        except Exception as error:  # pylint: disable=broad-except
+            self.unreadable.append((short_name(call), error))
+            node = self._unsupported(call, scope, UnsupportedOp(f"reading it failed: {error}"))
         else:
             attrs = SimpleNamespace(**read.attrs)
             node = Node(CALL, read.name, operands, type_, attrs, scope)

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import tvm
-from tvm import relax
 from tvm.contrib.onednn import interrupts
 from tvm.contrib.onednn.report.failures import note_failure
 
@@ -29,7 +28,7 @@ from .reading import own_functions
 
 
 def on_each_function(
-    mod: tvm.IRModule, name: str, step: Callable, failures: dict[str, str]
+    mod: tvm.IRModule, name: str, step: Callable, failures: dict[str, str], strict: bool = False
 ) -> tvm.IRModule:
     """Return a module with each function that is ours to change as a step returns it.
 
@@ -42,19 +41,26 @@ def on_each_function(
     name : str
         What messages call the step.
     step : Callable
-        Returns the new function for a builder that has the module, the function's variable, and the
-        function. It may add functions to the builder.
+        Returns a builder with new functions, and the new function, for the module, the function's
+        variable, and the function.
     failures : dict[str, str]
         By function: why it was left as it was.
+    strict : bool
+        Whether a step that raises is an error.
+
+    Raises
+    ------
+    PartitionError
+        With `strict`.
     """
     for var, func in own_functions(mod):
         interrupts.deliver()
-        builder = relax.BlockBuilder(mod)
         try:
-            builder.update_func(var, step(builder, var, func))
+            builder, written = step(mod, var, func)
+            builder.update_func(var, written)
             mod = builder.finalize()
         # A pass of TVM raises whatever it likes, and a model must not fail to compile because a
         # part of it cannot be offloaded.
         except Exception as error:  # pylint: disable=broad-except
-            note_failure(failures, var.name_hint, name, error, stacklevel=4)
+            note_failure(failures, var.name_hint, name, error, stacklevel=4, strict=strict)
     return mod

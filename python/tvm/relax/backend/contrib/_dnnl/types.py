@@ -23,7 +23,7 @@ from tvm import relax, tirx
 from tvm.contrib.onednn.graph.dim import Dim, Size
 from tvm.contrib.onednn.policy.op_view import NoTensor, Tensor, Value
 
-from .reading import elements, is_choice, is_constant, value_of
+from .reading import elements, is_choice, is_constant, sizes, value_of
 
 
 def value_from(expr) -> Value:
@@ -49,6 +49,30 @@ def _of_type(type_, expr=None) -> Value:
     value = (lambda: value_of(expr)) if expr is not None and is_constant(expr) else None
     sizes = [int(dim.value) for dim in dims] if is_static else map(size_from, dims)
     return Tensor(tuple(sizes), str(type_.dtype), value)
+
+
+def type_from(value: Value):
+    """Return the type in Relax of what an op computes."""
+    if isinstance(value, tuple):
+        return relax.TupleType([type_from(field) for field in value])
+    if None in value.dims:
+        return relax.TensorType(None, value.dtype, ndim=len(value.dims))
+    return relax.TensorType([dim_from(dim) for dim in value.dims], value.dtype)
+
+
+def type_difference(type_, value: Value) -> str | None:
+    """Say how a type of Relax differs from what the graph infers; sizes that are open may."""
+    types = type_.fields if isinstance(type_, relax.TupleType) else [type_]
+    values = value if isinstance(value, tuple) else (value,)
+    for written, inferred in zip(types, values, strict=len(types) > 1):
+        shape = sizes(written)
+        dims = inferred.shape if shape is None else shape
+        is_same = len(dims) == len(inferred.shape) and all(
+            a is None or b is None or a == b for a, b in zip(dims, inferred.shape)
+        )
+        if not is_same or str(written.dtype) != inferred.dtype:
+            return f"it is written as {written}, not as {inferred.dtype}{list(inferred.shape)}"
+    return None
 
 
 _ARITHMETIC = {

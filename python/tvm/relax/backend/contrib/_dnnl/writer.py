@@ -24,6 +24,7 @@ import json
 from tvm import relax
 from tvm.contrib.onednn.graph.dim import Size, Symbol, symbol_of, symbols_in
 from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, INPUT, NATIVE, TUPLE, Node
+from tvm.contrib.onednn.partition.offload import UnwritableOps
 from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 from tvm.contrib.onednn.policy.op_view import Tensor
 from tvm.contrib.onednn.policy.tensors import COMPILER
@@ -32,7 +33,7 @@ from .body import Body, name_of, substituted
 from .kernels import KERNEL, NUM_THREADS, kernel_of
 from .reader import RelaxGraph
 from .reading import ExprDict
-from .types import size_from
+from .types import size_from, type_difference, type_from
 
 
 class FunctionWriter:
@@ -71,10 +72,18 @@ class FunctionWriter:
             for i in units.hidden(members):
                 self._part_of[self._graph.nodes[i]] = k
         self._body = Body(builder, offloaded=self._part_of)
+        # What could not be written; variables of their types stand for them.
+        self._unwritable: dict[Node, Exception] = {}
         self._defining = _defining_casts(self._graph)
 
     def write(self) -> relax.Function:
-        """Return the function."""
+        """Return the function.
+
+        Raises
+        ------
+        UnwritableOps
+            Naming all ops that cannot be written.
+        """
         func, known = self._graph.func, self._body.known
         for node in self._graph.nodes:
             if node.kind == INPUT:
@@ -88,11 +97,16 @@ class FunctionWriter:
         for is_dataflow, scopes in self._graph.blocks:
             for scope in scopes:
                 for unit in self._in_order(scope):
-                    self._write_unit(unit)
+                    try:
+                        self._write_unit(unit)
+                    except Exception as error:  # pylint: disable=broad-except
+                        self._stand_in(unit, error)
             blocks.append(
                 (relax.DataflowBlock if is_dataflow else relax.BindingBlock)(self._body.bindings)
             )
             self._body.bindings = []
+        if self._unwritable:
+            raise UnwritableOps(self._unwritable)
         result = self._graph.nodes[-1]
         body = substituted(result.origin.native.value, self._inside(result))
         if self._body.bindings:
@@ -101,6 +115,17 @@ class FunctionWriter:
             func.params, relax.SeqExpr(blocks, body), func.ret_ty, func.is_pure, func.attrs
         )
         return self._builder.normalize(written)
+
+    def _stand_in(self, unit, error: Exception) -> None:
+        """Note what could not be written, and let variables stand for its results."""
+        nodes, results = [unit], [unit]
+        if not isinstance(unit, Node):
+            members = self._partitions[unit]
+            nodes = [self._graph.nodes[i] for i in members if self._graph.nodes[i].is_call]
+            results = [self._graph.nodes[i] for i in self._regions.outputs(members)]
+        self._unwritable.update({node: error for node in nodes if node not in self._unwritable})
+        for node in results:
+            self._body.known[node] = relax.Var(name_of(node), type_from(node.type))
 
     def _in_order(self, scope: int) -> list:
         """Return the nodes that TVM computes, and the partitions, each after what it reads."""
@@ -243,7 +268,12 @@ class FunctionWriter:
                 value = relax.TupleGetItem(body.read(node.operands[0]), node.attrs.index)
                 body.known[node] = body.emit(value, name_of(node))
                 continue
-            args, composite, symbols, type_ = self._composite(i, body)
+            try:
+                args, composite, symbols, type_ = self._composite(i, body)
+            except UnwritableOps as error:
+                self._unwritable.update(error.errors)
+                body.known[node] = relax.Var(name_of(node), type_from(node.type))
+                continue
             callee = body.bind(composite, f"{name_of(node)}_kernel", composite.ty)
             call = relax.Call(callee, [*args, *symbols], ret_ty=type_)
             body.known[node] = body.bind(call, name_of(node), type_)
@@ -258,24 +288,37 @@ class FunctionWriter:
         """Return what an op with what is fused to it is called with, and its function.
 
         The function is given as by `_new_function`.
+
+        Raises
+        ------
+        UnwritableOps
+            Naming the op, or the root of what is fused.
         """
-        kernel = kernel_of(self._units, i)
-        inputs = [self._graph.nodes[k] for k in kernel.inputs]
-        args = [outer.read(node) for node in inputs]
-        params = [relax.Var(f"x{k}", arg.ty) for k, arg in enumerate(args)]
-        known: dict[Node, relax.Expr] = {}
-        for node, param in zip(inputs, params):
-            known.setdefault(node, param)
-        body = Body(self._builder, known, is_closed=True)
-        for k in self._units.members(i):
-            node = self._graph.nodes[k]
-            body.known[node] = body.emit(body.value(node))
-        node = {"name": kernel.name, "attrs": kernel.attrs}
-        is_own = kernel.name.startswith(f"{COMPILER}.")
-        name = kernel.name if is_own else f"{COMPILER}.{kernel.name.split('.')[-1]}"
-        attrs = {"Composite": name, KERNEL: json.dumps(node)}
-        result = body.known[self._graph.nodes[i]]
-        return args, *_new_function(params, body.bindings, result, attrs)
+        op = self._graph.nodes[self._units.chain(i)[0]]
+        try:
+            kernel = kernel_of(self._units, i)
+            inputs = [self._graph.nodes[k] for k in kernel.inputs]
+            args = [outer.read(node) for node in inputs]
+            params = [relax.Var(f"x{k}", arg.ty) for k, arg in enumerate(args)]
+            known: dict[Node, relax.Expr] = {}
+            for node, param in zip(inputs, params):
+                known.setdefault(node, param)
+            body = Body(self._builder, known, is_closed=True)
+            for k in self._units.members(i):
+                node = self._graph.nodes[k]
+                op = node if node.is_call else op
+                body.known[node] = body.emit(body.value(node))
+                difference = type_difference(body.known[node].ty, node.type)
+                if difference is not None:
+                    raise TypeError(difference)
+            description = {"name": kernel.name, "attrs": kernel.attrs}
+            is_own = kernel.name.startswith(f"{COMPILER}.")
+            name = kernel.name if is_own else f"{COMPILER}.{kernel.name.split('.')[-1]}"
+            attrs = {"Composite": name, KERNEL: json.dumps(description)}
+            return args, *_new_function(params, body.bindings, body.known[node], attrs)
+        # What TVM cannot express of an op costs that op alone.
+        except Exception as error:  # pylint: disable=broad-except
+            raise UnwritableOps({op: error}) from error
 
 
 def _own_var(node: Node) -> relax.Var | None:

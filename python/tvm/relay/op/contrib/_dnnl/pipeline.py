@@ -23,13 +23,13 @@ from collections.abc import Callable
 import tvm
 from tvm import relay
 from tvm.contrib.onednn import interrupts
-from tvm.contrib.onednn.partition.units import OffloadDecision, Units
+from tvm.contrib.onednn.partition.offload import offload as offloaded
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.tensors import EIGHT_BITS, tensor_reason
 from tvm.contrib.onednn.report.failures import note_failure
 from tvm.contrib.onednn.report.record import ATTR, Record
 from tvm.contrib.onednn.rewrites.formulas import ROOTS
-from tvm.contrib.onednn.rewrites.pipeline import rewrite, rewrite_quantized
+from tvm.contrib.onednn.rewrites.pipeline import rewrite_quantized
 from tvm.relay import transform
 
 from .ir.dataflow_graph import OPAQUE, Rewritten, TypedFunction, has_attr, op_calls
@@ -43,7 +43,8 @@ from .relay_report import RelayDescription
 from .rewrites.broadcast_fusion import stop_broadcast_fusion
 from .rewrites.dynamic_again import HAS_STATIC_RESHAPES, dynamic_again
 from .rewrites.fold_other_constants import fold_other_constants
-from .writer import partitioned, write
+from .writer import check_types, partitioned
+from .writer import write as write_graph
 
 Step = Callable[[TypedFunction, Rules], Rewritten]
 
@@ -118,24 +119,36 @@ def _steps() -> list[Step]:
 
 def offload(function: TypedFunction, rules: Rules) -> Rewritten:
     """Rewrite a function into what oneDNN runs well, and move that into functions of its own."""
-    graph = RelayGraph(function.func, rules.options.exclude, function.graph)
-    has_dynamic_shapes = any(str(name).startswith("dyn.") for name in graph.ops)
-    record = Record()
-    outcome = rewrite(graph, rules, function.name, record.failures)
+    has_dynamic_shapes, record = False, Record()
+
+    def read():
+        nonlocal has_dynamic_shapes
+        graph = RelayGraph(function.func, rules.options.exclude, function.graph)
+        has_dynamic_shapes = any(str(name).startswith("dyn.") for name in graph.ops)
+        return graph
+
+    def write(units, decision):
+        rewritten = partitioned(function, units, decision)
+        if has_dynamic_shapes:
+            func = rewritten.func.with_attr(HAS_STATIC_RESHAPES, 1)
+            if function.name == "main":
+                # Nobody calls it, so its result may be of the type that is known now.
+                func = relay.Function(func.params, func.body, None, func.type_params, func.attrs)
+            rewritten = rewritten._replace(func=func)
+        try:
+            return rewritten._replace(typed=_replaced(function, rewritten))
+        except tvm.TVMError:
+            check_types(rewritten.partitions, units, decision)
+            raise
+
+    graph, outcome, units, decision, rewritten = offloaded(
+        read, write, rules, function.name, record.failures
+    )
     record.folded, record.in_float32 = outcome
-    units = Units(graph, rules)
-    decision = OffloadDecision(units)
-    rewritten = partitioned(function, units, decision)
     names = [var.name_hint for var in rewritten.partitions]
     args = function.mod, function.func, graph, rules, function.name, units, decision, names
     record.describe(RelayDescription(*args))
-    func = rewritten.func
-    if has_dynamic_shapes:
-        func = func.with_attr(HAS_STATIC_RESHAPES, 1)
-        if function.name == "main":
-            # Nobody calls it, so its result may be of the type that is known now.
-            func = relay.Function(func.params, func.body, None, func.type_params, func.attrs)
-    return rewritten._replace(func=func, record=record)
+    return rewritten._replace(record=record)
 
 
 def read_in_8_bits(function: TypedFunction, rules: Rules) -> Rewritten:
@@ -144,7 +157,7 @@ def read_in_8_bits(function: TypedFunction, rules: Rules) -> Rewritten:
     record = Record()
     outcome = rewrite_quantized(graph, rules, function.name, record.failures)
     record.folded, record.in_float32 = outcome
-    return Rewritten(write(graph), record=record)
+    return Rewritten(write_graph(graph), record=record)
 
 
 def _candidates(mod: tvm.IRModule, rules: Rules, record: Record) -> list[str]:
@@ -197,12 +210,15 @@ def _attempt(
     # A pass of TVM raises whatever it likes, and a model must not fail to compile because a part
     # of it cannot be offloaded.
     except Exception as error:  # pylint: disable=broad-except
-        note_failure(record.failures, function.name, step.__name__, error, stacklevel=5)
+        name, strict = step.__name__, rules.options.strict
+        note_failure(record.failures, function.name, name, error, stacklevel=5, strict=strict)
         return None
 
 
 def _replaced(function: TypedFunction, rewritten: Rewritten) -> TypedFunction:
     """Put what a step returned into a copy of the module, and infer the types."""
+    if rewritten.typed is not None:
+        return rewritten.typed
     if rewritten.func.same_as(function.func):
         return function
     # The first change of an attribute makes the copy.

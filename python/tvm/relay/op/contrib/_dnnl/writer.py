@@ -21,9 +21,11 @@ from __future__ import annotations
 import itertools
 import re
 
+import tvm
 from tvm import relay, tir
-from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, Node
+from tvm.contrib.onednn.graph.node import CONSTANT, FIELD, TUPLE, Node
 from tvm.contrib.onednn.partition.fuse import Fused
+from tvm.contrib.onednn.partition.offload import UnwritableOps
 from tvm.contrib.onednn.partition.units import OffloadDecision, Units
 from tvm.contrib.onednn.policy.tensors import COMPILER
 
@@ -69,17 +71,26 @@ class FunctionWriter:
         free = (name for name in names if name not in used)
         self.partitions: dict[relay.GlobalVar, relay.Function] = {}
         offloaded = set()
+        # What could not be written; variables of their types stand for them.
+        self._unwritable: dict[Node, Exception] = {}
         # By number of a member.
         self._part_of: dict[int, _Partition] = {}
         for name, members in zip(free, decision.partitions):
             part = _Partition(name, units, self._regions, members, options.num_threads)
+            self._unwritable.update(part.unwritable)
             self.partitions[part.var] = part.func
             self._part_of.update(dict.fromkeys(members, part))
             offloaded.update(self._graph.nodes[k] for k in units.hidden(members))
         self._body = Body(offloaded=offloaded)
 
     def write(self) -> relay.Function:
-        """Return the function."""
+        """Return the function.
+
+        Raises
+        ------
+        UnwritableOps
+            Naming all ops that cannot be written.
+        """
         nodes, known = self._graph.nodes, self._body.known
         operands = self._units.ops.operands
         stack = [len(nodes) - 1]
@@ -102,24 +113,38 @@ class FunctionWriter:
                 continue
             if part is not None:
                 known[node] = part.result(i, node, known)
-            else:
+                continue
+            try:
                 known[node] = self._body.value(node)
+            except Exception as error:  # pylint: disable=broad-except
+                self._unwritable[node] = error
+                known[node] = relay.var("unwritable", type_of(node))
+        if self._unwritable:
+            raise UnwritableOps(self._unwritable)
         return known[nodes[-1]]
 
 
 class _Partition:
-    """A region on its way to become a function."""
+    """A region on its way to become a function.
+
+    Attributes
+    ----------
+    unwritable : dict[Node, Exception]
+        The ops that could not be written.
+    """
 
     def __init__(self, name: str, units: Units, regions, members: list[int], num_threads):
         nodes = units.ops.nodes
         self.var, self.inputs = relay.GlobalVar(name), regions.inputs(members)
         params = [relay.var(f"{name}_i{k}", type_of(nodes[i])) for k, i in enumerate(self.inputs)]
         body = Body(dict(zip((nodes[i] for i in self.inputs), params)), is_for_onednn=True)
+        self.unwritable: dict[Node, Exception] = {}
         for i in members:
-            fused = units.fused.get(i)
-            body.known[nodes[i]] = (
-                body.value(nodes[i]) if fused is None else _composite(fused, units.ops, body)
-            )
+            try:
+                body.known[nodes[i]] = _kernel(units, i, body)
+            except UnwritableOps as error:
+                self.unwritable.update(error.errors)
+                body.known[nodes[i]] = relay.var("unwritable", type_of(nodes[i]))
         # The runtime returns tensors, no tuple in a tuple: an output that is a tuple becomes one
         # output for each of its fields.
         self._fields: dict[int, list[tuple[Node, int | None]]] = {}
@@ -184,6 +209,17 @@ class _Partition:
         return relay.Tuple(values) if node.returns_tuple else values[0]
 
 
+def _kernel(units: Units, i: int, body: Body) -> relay.Expr:
+    """Return an op, or the call of the composite with what is fused to it."""
+    fused, node = units.fused.get(i), units.ops.nodes[i]
+    if fused is not None:
+        return _composite(fused, units.ops, body)
+    try:
+        return body.value(node)
+    except Exception as error:  # pylint: disable=broad-except
+        raise UnwritableOps({node: error}) from error
+
+
 def _composite(fused: Fused, graph: RelayGraph, outer: Body) -> relay.Call:
     """Return the call of a composite, of what its operands are known by."""
     nodes = graph.nodes
@@ -197,7 +233,11 @@ def _composite(fused: Fused, graph: RelayGraph, outer: Body) -> relay.Call:
                 body.known[operand] = param
                 params.append(param)
                 args.append(outer.read(operand))
-        body.known[nodes[number]] = body.value(nodes[number])
+        try:
+            body.known[nodes[number]] = body.value(nodes[number])
+        except Exception as error:  # pylint: disable=broad-except
+            op = nodes[number] if nodes[number].is_call else nodes[fused.chain[0]]
+            raise UnwritableOps({op: error}) from error
     last = nodes[fused.chain[-1]]
     func = relay.Function(params, body.known[last], type_of(last))
     ops = "".join(f"{graph.ops[i]}_" for i in fused.chain if graph.ops[i])
@@ -221,3 +261,53 @@ def partitioned(function: TypedFunction, units: Units, decision: OffloadDecision
     writer = FunctionWriter(function, units, decision)
     func = writer.write()
     return Rewritten(func, writer.partitions)
+
+
+def check_types(partitions: dict, units: Units, decision: OffloadDecision) -> None:
+    """Tell the ops of partitions whose types TVM cannot infer.
+
+    Parameters
+    ----------
+    partitions : dict[relay.GlobalVar, relay.Function]
+        The functions of the partitions, in order.
+    units : Units
+        The graph, with what is fused.
+    decision : OffloadDecision
+        What is in the partitions.
+
+    Raises
+    ------
+    UnwritableOps
+        Naming these ops, or all ops of a partition of which TVM can infer each alone.
+    """
+    unwritable: dict[Node, Exception] = {}
+    for func, members in zip(partitions.values(), decision.partitions):
+        error = _type_error(func)
+        if error is None:
+            continue
+        nodes = [units.ops.nodes[k] for i in members for k in units.members(i)]
+        errors = {node: _type_error(_alone(node)) for node in nodes if node.is_call}
+        wrong = {node: each for node, each in errors.items() if each is not None}
+        unwritable.update(wrong or dict.fromkeys(errors, error))
+    if unwritable:
+        raise UnwritableOps(unwritable)
+
+
+def _type_error(func: relay.Function) -> Exception | None:
+    """Return what TVM raises when it infers the types of a function."""
+    try:
+        relay.transform.InferType()(tvm.IRModule.from_expr(func))
+    except tvm.TVMError as error:
+        return error
+    return None
+
+
+def _alone(node: Node) -> relay.Function:
+    """Return a function of an op alone, with the type that the graph infers."""
+    params, body = [], Body({}, is_for_onednn=True)
+    for operand in node.operands:
+        for each in operand.operands if operand.kind == TUPLE else [operand]:
+            if each not in body.known and each.kind != CONSTANT:
+                params.append(relay.var(f"x{len(params)}", type_of(each)))
+                body.known[each] = params[-1]
+    return relay.Function(params, body.value(node), type_of(node))

@@ -341,8 +341,11 @@ class Rewritten(NamedTuple):
         New functions of the module.
     record : Record | None
         What was decided, for the report.
+    typed : TypedFunction | None
+        The function in a module with the new ones, if types are inferred already.
     """
 
     func: relay.Function
     partitions: dict[relay.GlobalVar, relay.Function] = {}
     record: Record | None = None
+    typed: TypedFunction | None = None

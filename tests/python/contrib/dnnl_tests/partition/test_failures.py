@@ -1,0 +1,92 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""An op that cannot be written costs that op alone, and says so."""
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib.onednn.report.failures import PartitionError, PartitionWarning
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl import body, pipeline
+
+from dnnl_tests import direct
+from dnnl_tests.partition.any_module import SHAPE, X
+from dnnl_tests.reference import rand
+from dnnl_tests.relay import check_complete, const, conv, module
+
+
+def model():
+    """Return convolutions with a softmax and a fused addition between them."""
+    y = relay.nn.softmax(conv(X), axis=1)
+    return module(conv(relay.add(conv(y), const(8, 1, 1))))
+
+
+def raises(name, monkeypatch):
+    value = body.Body.value
+
+    def failing(self, node):
+        if node.name == name and self._is_for_onednn:
+            raise TypeError("data must be float")
+        return value(self, node)
+
+    monkeypatch.setattr(body.Body, "value", failing)
+
+
+def is_wrongly_typed(name, monkeypatch):
+    """Write an op in a way of which TVM infers another type."""
+    value = body.Body.value
+
+    def wrong(self, node):
+        expr = value(self, node)
+        return relay.sum(expr) if node.name == name and self._is_for_onednn else expr
+
+    monkeypatch.setattr(body.Body, "value", wrong)
+
+
+@pytest.mark.parametrize("name", ["nn.softmax", "add"])
+@pytest.mark.parametrize("fail", [raises, is_wrongly_typed])
+def test_an_op_that_cannot_be_written(name, fail, monkeypatch):
+    mod = model()
+    fail(name, monkeypatch)
+    match = f"function main: writing {name} failed"
+    with pytest.warns(PartitionWarning, match=match):
+        partitioned = dnnl.partition_for_dnnl(mod, prune=False, strict=False)
+    check_complete(partitioned)
+    report = dnnl.offload_report(partitioned)
+    assert f"writing {name} failed" in report.failures["main"]
+    assert report.offloaded == report.total - 1, str(report)
+    assert report.offloaded_ops["nn.conv2d"] == 3
+    x = {"x": rand(*SHAPE)}
+    (got,), (want,) = direct.run(partitioned, x), direct.run(mod, x)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    with pytest.raises(PartitionError, match=match):
+        dnnl.partition_for_dnnl(mod, prune=False, strict=True)
+
+
+def test_strict_in_the_pass_context(monkeypatch):
+    def fail(function, rules):
+        raise tvm.TVMError("no way")
+
+    fail.__name__ = "keep_calls_single"
+    monkeypatch.setattr(pipeline, "keep_calls_single", fail)
+    monkeypatch.delenv("TVM_DNNL_STRICT", raising=False)
+    with pytest.warns(PartitionWarning, match="keep_calls_single"):
+        dnnl.partition_for_dnnl(model())
+    with tvm.transform.PassContext(config={"relay.ext.dnnl.options": {"strict": 1}}):
+        with pytest.raises(PartitionError, match="keep_calls_single failed: no way"):
+            dnnl.partition_for_dnnl(model())
