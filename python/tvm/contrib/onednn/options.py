@@ -117,7 +117,7 @@ def make_options(
         if isinstance(default, bool) and not isinstance(chosen[name], bool):
             raise TypeError(f"{name} must be True or False, not {chosen[name]!r}")
     _check_threads(chosen["num_threads"])
-    chosen["precision"] = _check_precision(chosen["precision"])
+    chosen["precision"] = precision_of(chosen["precision"])
     chosen["exclude"] = _check_exclude(chosen["exclude"], rows, op_names)
     return Options(mod_name, **chosen)
 
@@ -137,8 +137,15 @@ def _of_bf16(options: dict) -> dict:
     return options
 
 
-def _check_precision(precision) -> str:
-    """Return the floating-point type that `precision` stands for."""
+def precision_of(precision) -> str:
+    """Return the floating-point type that `precision` stands for; None is the default.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is invalid, or oneDNN does not support it on this CPU.
+    """
+    precision = DEFAULTS["precision"] if precision is None else precision
     if not isinstance(precision, str):
         raise TypeError(f"precision must be a string, not {precision!r}")
     if precision not in PRECISIONS:

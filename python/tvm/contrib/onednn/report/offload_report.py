@@ -131,6 +131,8 @@ class OffloadReport:
         The module as a graph: each op, where it runs, what it reads and, if it stayed, why.
     next_step : str
         How to compile the module, if that is easily forgotten.
+    verified : str
+        What `compile` compared the results with; empty if it did not.
     """
 
     ops: dict[str, int] = field(default_factory=Counter)
@@ -144,6 +146,7 @@ class OffloadReport:
     failures: dict[str, str] = field(default_factory=dict)
     unrolled: list[str] = field(default_factory=list)
     next_step: str = ""
+    verified: str = ""
     nodes: list[Node] = field(default_factory=list, repr=False)
     to_html = to_html  # not for TVM
 
@@ -217,6 +220,7 @@ class OffloadReport:
             "folded": dict(sorted(self.folded.items())),
             "failures": dict(sorted(self.failures.items())),
             "unrolled": list(self.unrolled),
+            "verified": self.verified,
         }
 
     def to_json(self) -> str:
@@ -270,6 +274,8 @@ class OffloadReport:
             )
         lines.extend(f"unrolled: {text}" for text in self.unrolled)
         lines.extend(f"function {name}: {text}" for name, text in sorted(self.failures.items()))
+        if self.verified:
+            lines.append(f"verified: {self.verified}")
         if self.next_step:
             lines.append(f"next: {self.next_step}")
         return "\n".join(lines)

@@ -22,37 +22,35 @@ The table and the rules in ``tvm.contrib.onednn`` say which ops, shapes and type
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import tvm
 import tvm_ffi
 from tvm.contrib.onednn import cache, garbage, interrupts, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
-from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 from tvm.contrib.onednn.options import make_options
 from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
+from tvm.contrib.onednn.verify.check import VerificationError
 
-from ._dnnl import compiled, pipeline, registration
+from ._dnnl import compiled, pipeline, registration, verification
 from ._dnnl.cached import cached_model
 from ._dnnl.codegen import generate, mark_appends
 from ._dnnl.compiled import host_target
+from ._dnnl.importers import from_exported_program, from_onnx
 from ._dnnl.loaded import dnnl_version, load_model, num_threads, set_num_threads
 from ._dnnl.ops import ROWS
 from ._dnnl.relax_report import make_report
-
-if TYPE_CHECKING:
-    import onnx
+from ._dnnl.torch_backend import torch_backend
 
 __all__ = [
     "CompiledModel",
     "OffloadReport",
+    "VerificationError",
     "cached_library",
     "cached_model",
     "compile",
@@ -69,88 +67,8 @@ __all__ = [
     "torch_backend",
 ]
 
-_LOGGER = logging.getLogger("tvm_dnnl")
-
 check_writes_of(tvm_ffi.Module, "write_to_file")
 registration.register()
-
-
-@progress.told("import")
-def from_onnx(
-    model: onnx.ModelProto | str | os.PathLike,
-    shape: Mapping[str, Shape] | None = None,
-    constants: Mapping[str, object] | None = None,
-) -> tvm.IRModule:
-    """Import an ONNX model, also with ops and shapes that TVM's importer does not support.
-
-    The model is prepared by `tvm.contrib.onednn.frontend.prepare`: its dimensions are fixed as
-    given, shapes are inferred, and constants and dead branches are folded.
-
-    Parameters
-    ----------
-    model : onnx.ModelProto | str | os.PathLike
-        The model, or its file. It is not modified.
-    shape : Mapping[str, Sequence[int | str | None] | int] | None
-        Shapes of inputs by name, such as ``{"x": (1, 3, 48, "width")}``: a number fixes a
-        dimension, a name leaves it open, and None leaves it as it is in the model. Also sizes of
-        named dimensions, such as ``{"batch": 1}``. Other dimensions stay as they are.
-    constants : Mapping[str, object] | None
-        Values of inputs by name, such as ``{"sr": 16000}``, which the model then no longer has: an
-        array, or a number for every element.
-
-    Returns
-    -------
-    mod : tvm.IRModule
-        The module, whose weights are constants. Open dimensions are symbols.
-
-    Raises
-    ------
-    ImportError
-        The package `onnx` is not installed.
-    OSError
-        The file cannot be read.
-    ValueError
-        The file is not an ONNX model; or `shape` or `constants` names an input or dimension that
-        the model does not have, or does not fit the input.
-    tvm.error.OpNotImplemented
-        An op of the model is not supported. TVM's importer has more errors, of various types.
-    """
-    prepared = prepare(model, shape, constants)
-    from ._dnnl.onnx import open_shapes, registration  # require the package onnx
-
-    registration.register()
-    return open_shapes.import_model(prepared)
-
-
-@progress.told("import a program of torch.export")
-def from_exported_program(program) -> tvm.IRModule:
-    """Import a program of `torch.export`.
-
-    PyTorch decomposes it, and computes what depends on weights and constants only. Attention
-    stays one op, boolean masks become float masks, and heads that a model repeats for its queries
-    are broadcast. Ops that TVM's importer cannot read, or reads wrongly, have converters here.
-
-    Parameters
-    ----------
-    program : torch.export.ExportedProgram
-        The program of a model in `eval()` mode. It is not modified.
-
-    Returns
-    -------
-    mod : tvm.IRModule
-        The module, whose weights are constants. Its function `main` returns a tensor if the model
-        has one output, and a flat tuple otherwise.
-
-    Raises
-    ------
-    ValueError
-        The model was exported in training mode, or it changes its buffers or inputs.
-    AssertionError
-        The program has ops without a converter; the message names them.
-    """
-    from ._dnnl.torch.program import import_program  # requires the package torch
-
-    return import_program(program)
 
 
 def partition_for_dnnl(
@@ -242,6 +160,7 @@ def compile(  # pylint: disable=redefined-builtin
     shape: dict[str, Sequence[int]] | None = None,
     constants: Mapping[str, object] | None = None,
     target: tvm.target.Target | str | None = None,
+    verify: bool | None = None,
     **options,
 ) -> CompiledModel:
     """Import, partition and compile a model.
@@ -256,6 +175,9 @@ def compile(  # pylint: disable=redefined-builtin
         Shapes and values of an ONNX model's inputs; see `from_onnx`.
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
+    verify : bool | None
+        Whether to run a program of PyTorch once with its example inputs, in PyTorch and compiled,
+        and to compare the results. Default: True for such a program.
     options
         Those of `partition_for_dnnl`, such as `precision="auto"`.
 
@@ -268,6 +190,9 @@ def compile(  # pylint: disable=redefined-builtin
     ------
     TypeError, ValueError
         As for `from_onnx`, `from_exported_program` and `partition_for_dnnl`.
+    VerificationError
+        The results differ by more than rounding explains; the message names the first op that
+        differs.
 
     Examples
     --------
@@ -275,7 +200,8 @@ def compile(  # pylint: disable=redefined-builtin
     >>> probabilities = model(np.zeros((1, 3, 224, 224), "float32"))
     >>> model.export_library("model.so")
     """
-    is_program = type(model).__name__ == "ExportedProgram"
+    is_program, source = verification.is_program(model), model
+    is_verified = verification.is_wanted(verify, model)
     if is_program or isinstance(model, tvm.IRModule):
         check_onnx_only(shape, constants)
     if is_program:
@@ -286,7 +212,10 @@ def compile(  # pylint: disable=redefined-builtin
     model = partitioned(model, is_partitioned, partition_for_dnnl, params, options)
     report = offload_report(model)
     report.next_step = ""
-    return compiled.compile_partitioned(model, target, report)
+    result = compiled.compile_partitioned(model, target, report)
+    if is_verified:
+        report.verified = verification.verify(source, result, partition_for_dnnl, options, target)
+    return result
 
 
 @progress.told("compile for the cache")
@@ -341,50 +270,6 @@ def cached_library(
             tvm.compile(generated, target=target).export_library(path)
 
     return cache.library(folder, key, write)
-
-
-def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
-    """Compile a graph of TorchDynamo: the backend "tvm_dnnl" of `torch.compile`.
-
-    Each graph is compiled when it is called, once for each set of weights and shapes, up to 16
-    times. PyTorch runs a graph that cannot be compiled, one whose results share memory with its
-    arguments, and calls that need gradients, with a RuntimeWarning that says why. The logger
-    "tvm_dnnl" reports the number of ops on oneDNN with the level INFO.
-
-    Parameters
-    ----------
-    graph_module : torch.fx.GraphModule
-        The graph.
-    example_inputs : list
-        Not used.
-    options : dict | None
-        Options of `partition_for_dnnl`, and "target": what TVM compiles for. Default: this CPU.
-
-    Returns
-    -------
-    compiled : callable
-        Accepts and returns the graph's tensors. They are passed without a copy if they are
-        contiguous and aligned to 64 bytes; results are contiguous.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An option is invalid, as for `partition_for_dnnl`.
-    """
-    from ._dnnl.torch.dynamo import Graph  # requires the package torch
-
-    given = dict(options or {})
-    target = given.pop("target", None) or host_target()
-    partition_for_dnnl(tvm.IRModule(), **given)  # raises if an option is invalid
-
-    @progress.told("compile a graph of TorchDynamo")
-    def build(program):
-        partitioned = partition_for_dnnl(from_exported_program(program), **given)
-        report = offload_report(partitioned)
-        _LOGGER.info("%d of %d ops run on oneDNN", report.offloaded, report.total)
-        return tvm.compile(generate(partitioned), target=target)
-
-    return Graph(graph_module, build)
 
 
 def offload_report(mod: tvm.IRModule) -> OffloadReport:

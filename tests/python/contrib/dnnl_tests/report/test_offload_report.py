@@ -219,6 +219,7 @@ def test_to_dict_is_plain():
         "folded",
         "failures",
         "unrolled",
+        "verified",
     }
 
 

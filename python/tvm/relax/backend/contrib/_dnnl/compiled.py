@@ -65,3 +65,16 @@ def compile_partitioned(
     target = host_target() if target is None else target
     with progress.passes_noted(tvm):
         return machine(tvm.compile(generate(mod), target=target), report)
+
+
+def results(mod: tvm.IRModule, arrays: list, target=None) -> list:
+    """Compile a partitioned module, run it once, and return its results as a flat list."""
+    target = host_target() if target is None else target
+    return flat(machine(tvm.compile(generate(mod), target=target))(*arrays))
+
+
+def flat(value) -> list:
+    """Return the arrays of a result, which may be a tuple of tuples."""
+    if not isinstance(value, tuple):
+        return [value]
+    return [array for each in value for array in flat(each)]

@@ -40,6 +40,11 @@ _USER = OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT
 
 def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
     """Import a program. See :py:func:`tvm.relax.backend.contrib.dnnl.from_exported_program`."""
+    return translated(*prepared(program))
+
+
+def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
+    """Return a program that is decomposed and rewritten, and the values of its constants."""
     table = torch.export.default_decompositions()
     for op in (*_KEPT, *recurrent.kept(program)):
         table.pop(op, None)
@@ -50,7 +55,11 @@ def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
     _drop_plain_inputs(program)
     simplify.rewrite(program, fold.fold(program))
     masks.rewrite(program, fold.fold(program))
-    values = fold.fold(program)
+    return program, fold.fold(program)
+
+
+def translated(program, values: dict) -> tvm.IRModule:
+    """Return the module of a prepared program."""
     return frontend.from_exported_program(
         program,
         unwrap_unit_return_tuple=True,

@@ -1,0 +1,171 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The comparison of a compiled model with its source, on sources of numpy."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from tvm.contrib.onednn.verify import compare
+from tvm.contrib.onednn.verify.check import Step, VerificationError, check
+
+
+class Chain:
+    """A source: functions of one operand, one after the other."""
+
+    framework, dtype = "numpy", "float32"
+
+    def __init__(self, functions, wrong=(), wrong_alone=True, x=None):
+        rng = np.random.default_rng(0)
+        self.inputs = [rng.normal(size=(4, 5)).astype("float32") if x is None else x]
+        self.functions, self.wrong, self.wrong_alone = functions, dict(wrong), wrong_alone
+        self.compilations = 0
+
+    def _values(self, functions, epsilon=0.0, seed=0):
+        rng, value, values = np.random.default_rng(seed), self.inputs[0], []
+        for function in functions:
+            value = function(compare.rounded_at_random(value, epsilon, rng))
+            values.append(value)
+        return values
+
+    def run(self, inputs):
+        assert inputs is self.inputs
+        return self._values(self._compiled())[-1:]
+
+    def _compiled(self):
+        return [self.wrong.get(i, f) for i, f in enumerate(self.functions)]
+
+    def results(self):
+        return self._values(self.functions)[-1:]
+
+    def rounded(self, epsilon, seed):
+        return self._values(self.functions, epsilon, seed)[-1:]
+
+    def steps(self):
+        return [
+            Step(f"f{i}", "call", f"line {i}", (f"f{i - 1}",) if i else (), 80)
+            for i in range(len(self.functions))
+        ]
+
+    def compiled(self, names, precision):
+        self.compilations += 1
+        is_right = not self.wrong_alone or (precision is None and self.wrong_alone == "oneDNN")
+        values = self._values(self.functions if is_right else self._compiled())
+        return [values[int(name[1:])] for name in names]
+
+    def evaluate(self, step, values, epsilon=0, seed=0):
+        x = values[step.operands[0]] if step.operands else self.inputs[0]
+        rng = np.random.default_rng(seed)
+        return self.functions[int(step.name[1:])](compare.rounded_at_random(x, epsilon, rng))
+
+
+def half(x):
+    return x * x.dtype.type(0.5)
+
+
+def test_right():
+    source = Chain([np.tanh, half])
+    assert "as numpy computes it, relative error 0.0e+00" == check(source, source.run, "float32")
+    assert source.compilations == 0
+
+
+def test_first_op_that_differs():
+    source = Chain([np.tanh, half, np.exp, half], {1: lambda x: x * np.float32(0.51), 3: np.sin})
+    with pytest.raises(VerificationError) as raised:
+        check(source, source.run, "float32")
+    text = str(raised.value)
+    assert "differs is f1 (call, 4x5 float32)" in text and "line 1" in text
+    assert "imported wrongly" in text
+
+
+def test_onednn_differs():
+    source = Chain([np.tanh, half], {1: np.sin}, wrong_alone="oneDNN")
+    with pytest.raises(VerificationError, match="TVM without oneDNN computes it correctly"):
+        check(source, source.run, "float32")
+
+
+def test_fusion_differs():
+    source = Chain([np.tanh, half], {1: np.sin}, wrong_alone=False)
+    with pytest.raises(VerificationError, match="a rewrite or fusion is wrong"):
+        check(source, source.run, "float32")
+
+
+def test_rounding_explains():
+    """1e6 periods of a sine leave no digits; the source is not compiled again."""
+
+    def far(x):
+        return np.sin(x * np.float32(1e7))
+
+    source = Chain([np.tanh, far], {0: lambda x: np.tanh(x) * np.float32(1 + 2e-7)})
+    check(source, source.run, "float32")
+    assert source.compilations == 0
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_reduced_precision(precision):
+    """Its error is accepted, that of a wrong op is not."""
+    dtype = getattr(ml_dtypes, precision, precision)
+
+    def rounded(x):
+        return np.tanh(x.astype(dtype).astype("float32"))
+
+    source = Chain([np.tanh, half], {0: rounded})
+    check(source, source.run, precision)
+    with pytest.raises(VerificationError):
+        check(source, source.run, "float32")
+    source = Chain([np.tanh, half], {0: np.sin})
+    with pytest.raises(VerificationError):
+        check(source, source.run, precision)
+
+
+def test_batches(monkeypatch):
+    monkeypatch.setattr("tvm.contrib.onednn.verify.check.MAX_BYTES", 200)
+    source = Chain([np.tanh, half, half, np.exp], {3: np.sin})
+    with pytest.raises(VerificationError, match="differs is f3"):
+        check(source, source.run, "float32")
+    assert source.compilations > 2
+
+
+NAN, INF = np.float32([[np.nan, 1]]), np.float32([[np.inf, 1]])
+
+
+@pytest.mark.parametrize(
+    "got, want, error",
+    [
+        (NAN, NAN, 0),
+        (INF, INF, 0),
+        (NAN, INF, np.inf),
+        (-INF, INF, np.inf),
+        (np.float32([[2, 1]]), NAN, np.inf),
+        (NAN, np.float32([[2, 1]]), np.inf),
+        (np.float32([1]), np.float64([1]), np.inf),
+        (np.zeros((2, 1)), np.zeros(2), np.inf),
+        (np.int64([2**60 + 1]), np.int64([2**60]), 1),
+        (np.array([True]), np.array([False]), 1),
+        (np.zeros((0, 3)), np.zeros((0, 3)), 0),
+        (np.array([1.5], ml_dtypes.bfloat16), np.array([1], ml_dtypes.bfloat16), 0.5),
+    ],
+)
+def test_largest_error(got, want, error):
+    assert compare.largest_error(got, want) == error
+
+
+def test_random_rounding_keeps_integers():
+    x = np.float32([0, 1, 300, 0.1, np.inf, np.nan])
+    noisy = compare.rounded_at_random(x, 2.0**-7, np.random.default_rng(0))
+    np.testing.assert_array_equal(noisy[[0, 1, 2, 4, 5]], x[[0, 1, 2, 4, 5]])
+    assert noisy[3] != x[3] and abs(noisy[3] - x[3]) < 0.1 * 2.0**-7
+    assert noisy.dtype == x.dtype
