@@ -26,7 +26,7 @@ from tvm.contrib.onednn.verify.check import Step, VerificationError, check
 class Chain:
     """A source: functions of one operand, one after the other."""
 
-    framework, dtype = "numpy", "float32"
+    framework, dtype, is_discrete = "numpy", "float32", False
 
     def __init__(self, functions, wrong=(), wrong_alone=True, x=None):
         rng = np.random.default_rng(0)
@@ -70,6 +70,9 @@ class Chain:
         x = values[step.operands[0]] if step.operands else self.inputs[0]
         rng = np.random.default_rng(seed)
         return self.functions[int(step.name[1:])](compare.rounded_at_random(x, epsilon, rng))
+
+    def opinions(self, step, values):
+        return ()
 
 
 def half(x):

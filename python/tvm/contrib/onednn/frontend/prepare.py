@@ -85,10 +85,16 @@ def prepare(
         The file is not an ONNX model; or `shape` or `constants` names an input or dimension that
         the model does not have, or does not fit the input.
     """
+    model = with_inputs(model, shape, constants)
+    fold(model)
+    return model
+
+
+def with_inputs(model, shape=None, constants=None) -> onnx.ModelProto:
+    """Return a model with the shapes and values of inputs that are given; see `prepare`."""
     model = load(model)
     set_shapes(model, shape or {})
     _set_constants(model, constants or {})
-    fold(model)
     return model
 
 

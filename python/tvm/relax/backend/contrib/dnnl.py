@@ -176,8 +176,9 @@ def compile(  # pylint: disable=redefined-builtin
     target : tvm.target.Target | str | None
         The target that TVM compiles for. Default: `host_target()`.
     verify : bool | None
-        Whether to run a program of PyTorch once with its example inputs, in PyTorch and compiled,
-        and to compare the results. Default: True for such a program.
+        Whether to run the model once as its framework does and once compiled, and to compare the
+        results: a program of PyTorch with its example inputs, an ONNX model with drawn inputs, in
+        onnxruntime or onnx's reference evaluator. Default: True for PyTorch, False for ONNX.
     options
         Those of `partition_for_dnnl`, such as `precision="auto"`.
 
@@ -214,7 +215,9 @@ def compile(  # pylint: disable=redefined-builtin
     report.next_step = ""
     result = compiled.compile_partitioned(model, target, report)
     if is_verified:
-        report.verified = verification.verify(source, result, partition_for_dnnl, options, target)
+        report.verified = verification.verify(
+            source, result, partition_for_dnnl, options, target, shape, constants
+        )
     return result
 
 

@@ -23,10 +23,13 @@ from collections.abc import Callable, Mapping
 import tvm
 from tvm.contrib.onednn import progress
 from tvm.contrib.onednn.compiled_model import CompiledModel
+from tvm.contrib.onednn.frontend import prepare
 from tvm.contrib.onednn.options import precision_of
-from tvm.contrib.onednn.verify.check import check
+from tvm.contrib.onednn.verify.check import CannotRun, Source, check
+from tvm.contrib.onednn.verify.onnx_source import OnnxSource
 
 from . import compiled
+from .importers import from_onnx
 
 
 def is_wanted(verify: bool | None, model) -> bool:
@@ -50,14 +53,20 @@ def is_program(model) -> bool:
 
 
 def verify(
-    program, model: CompiledModel, partition: Callable, options: Mapping, target=None
+    source,
+    model: CompiledModel,
+    partition: Callable,
+    options: Mapping,
+    target=None,
+    shape: Mapping | None = None,
+    constants: Mapping | None = None,
 ) -> str:
-    """Compare a compiled program of PyTorch with PyTorch, on its example inputs.
+    """Compare a compiled model with its source.
 
     Parameters
     ----------
-    program : torch.export.ExportedProgram
-        The program.
+    source : torch.export.ExportedProgram | onnx.ModelProto | str | os.PathLike
+        The program, with its example inputs, or the ONNX model, for which inputs are drawn.
     model : CompiledModel
         What it was compiled to.
     partition : Callable
@@ -66,29 +75,57 @@ def verify(
         The options that it was called with.
     target : tvm.target.Target | str | None
         What TVM compiles for.
+    shape, constants : Mapping | None
+        Those of an ONNX model.
 
     Returns
     -------
     note : str
-        What was compared.
+        What was compared, or why nothing was.
 
     Raises
     ------
     VerificationError
         The results differ by more than rounding explains.
     """
-    if not program.example_inputs:
-        return "not compared: the program has no example inputs"
-    from .torch.verify import ProgramSource  # requires the package torch
+    with progress.step("verify"):
+        try:
+            made = source_of(source, partition, options, target, shape, constants)
+            if len(made.inputs) != len(model.input_names):
+                return f"not compared: {len(made.inputs)} inputs"
+            precision = precision_of(options.get("precision"))
+            return check(made, lambda x: compiled.flat(model(*x)), precision, progress.note)
+        except CannotRun as error:
+            return f"not compared: {error}"
+
+
+def source_of(
+    source,
+    partition: Callable,
+    options: Mapping,
+    target=None,
+    shape=None,
+    constants=None,
+    inputs=None,
+) -> Source:
+    """Return a program or ONNX model as a source; parameters are those of `verify`.
+
+    Raises
+    ------
+    CannotRun
+        There are no inputs.
+    """
 
     def run(mod, precision, arrays):
         if precision is not None:
             mod = partition(mod, **{**options, "precision": precision})
         return compiled.results(mod, arrays, target)
 
-    with progress.step("compare with PyTorch"):
-        source = ProgramSource(program, run)
-        if len(source.inputs) != len(model.input_names):
-            return f"not compared: {len(source.inputs)} example inputs"
-        precision = precision_of(options.get("precision"))
-        return check(source, lambda arrays: compiled.flat(model(*arrays)), precision, progress.note)
+    if is_program(source):
+        if not source.example_inputs:
+            raise CannotRun("the program has no example inputs")
+        from .torch.verify import ProgramSource  # requires the package torch
+
+        return ProgramSource(source, run)
+    onnx_model = prepare.with_inputs(source, shape, constants)
+    return OnnxSource(onnx_model, lambda part, *args: run(from_onnx(part), *args), inputs)

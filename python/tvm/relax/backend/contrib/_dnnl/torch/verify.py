@@ -58,9 +58,13 @@ class ProgramSource:
         self._tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
         self._leaves = leaves
         self.inputs = [*map(to_numpy, self._tensors)]
-        nodes = [*program.graph.nodes]
-        vals = [n.meta.get("val") for n in nodes]
-        self.dtype = coarsest(*(_dtype(val) for val in vals if isinstance(val, torch.Tensor)))
+        dtypes = {node: _dtype(node) for node in program.graph.nodes}
+        self.dtype = coarsest(*filter(None, dtypes.values()))
+        self.is_discrete = any(
+            dtypes[node] not in (None, *EPSILON) and dtypes[each] in EPSILON
+            for node in program.graph.nodes
+            for each in node.all_input_nodes
+        )
 
     def results(self):
         """See `Source`."""
@@ -103,6 +107,10 @@ class ProgramSource:
         known = {name: rounding.of(to_torch(values[name])) for name in step.operands}
         with torch.no_grad():
             return to_numpy(self._value(self._nodes[step.name], known, rounding))
+
+    def opinions(self, step, values):
+        """See `Source`."""
+        return ()
 
     @functools.cached_property
     def _prepared(self):
@@ -243,8 +251,9 @@ def _hint(dim):
     return dim.node.hint if isinstance(dim, torch.SymInt) else dim
 
 
-def _dtype(tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
+def _dtype(node) -> str | None:
+    val = node.meta.get("val")
+    return str(val.dtype).removeprefix("torch.") if isinstance(val, torch.Tensor) else None
 
 
 def _copied(value):
