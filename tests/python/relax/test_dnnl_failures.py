@@ -76,6 +76,19 @@ def test_precision_of_what_tvm_types_in_float32_only(build, params, dtype):
         np.testing.assert_allclose(got, want, rtol=0.1, atol=0.1)
 
 
+def test_a_constant_that_is_transformed_is_folded():
+    """Relax's layout_transform has other attributes than the table's op of the name."""
+
+    def build(builder, x):
+        weight = builder.emit(
+            op.layout_transform(const(3, 3, 8, 4), lambda h, w, i, o: (o, i, h, w))
+        )
+        return op.nn.conv2d(x, weight)
+
+    partitioned = tvm_dnnl.partition_for_dnnl(module(build, X), prune=False, strict=True)
+    assert composites(partitioned) == {"dnnl.conv2d": 1}
+
+
 def unwritable(name, monkeypatch):
     """Let TVM refuse an op of the table."""
     written, value = body.written, body.Body.value

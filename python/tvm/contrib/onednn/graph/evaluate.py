@@ -104,8 +104,12 @@ def constant_value(node: Node) -> Result | None:
         return None
 
 
+# Ops of an IR with the name of one of the table and other attributes.
+_OTHERS = ("relax.layout_transform",)
+
+
 def _is_defined(node: Node) -> bool:
-    return node.kind == CALL and has_definition(_name(node))
+    return node.kind == CALL and node.name not in _OTHERS and has_definition(_name(node))
 
 
 def _name(node: Node) -> str:

@@ -346,4 +346,4 @@ def _check_types(operands: list[Node], type_: Value) -> None:
     for value in (*(operand.type for operand in operands), type_):
         for tensor in value if isinstance(value, tuple) else (value,):
             if isinstance(tensor, NoTensor):
-                raise UnsupportedOp(f"one of its tensors is of {tensor.kind}")
+                raise UnsupportedOp(f"one of its tensors is {tensor.kind}")

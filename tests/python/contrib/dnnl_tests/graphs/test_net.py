@@ -1,0 +1,209 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Each op of the table x data type x fixed or open sizes: accepted, written and inferred alike.
+
+The calls are those of `test_infer`, which runs them where the CPU has the type. Here they go through
+`partition_for_dnnl`, without any failure (`strict`), and through the code generator; the runtime must
+infer the types that Relay does. A combination of which nothing is accepted must have a reason for
+each draw. On a CPU without bfloat16 or float16, their partitions are made as for one that has them.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+import tvm
+from tvm import relay
+from tvm.contrib.onednn.policy.op_spec import Rules
+from tvm.contrib.onednn.policy.table import TABLE
+from tvm.relay.op.contrib import dnnl
+from tvm.relay.op.contrib._dnnl.ir.dataflow_graph import is_partition
+from tvm.relay.op.contrib._dnnl.ir.relay_view import view_of
+
+from dnnl_tests import graphs as random_graphs
+from dnnl_tests.graphs import draw
+from dnnl_tests.graphs.test_infer import (
+    DIRECT,
+    FOUND,
+    ROWS,
+    alone,
+    drawn,
+    function,
+    opened,
+    problems_of,
+)
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "graph"))
+from pretended_cpu import every_dtype  # noqa: E402
+
+DTYPES = ("float32", "bfloat16", "float16", "int8")
+COMBINATIONS = [(dtype, is_open) for dtype in DTYPES for is_open in (False, True)]
+TRIES = 12
+COUNTS = [1, pytest.param(TRIES, marks=pytest.mark.nightly)]
+# Ops of the table that Relay writes as others, or that rewrites make of several: in `rewrites`,
+# `ops` and `integration`.
+MADE = {name for name in TABLE if name.startswith(("dnnl.", "qnn."))} - set(FOUND)
+
+
+def quantized(func):
+    """Return a function whose float32 parameters are dequantized, and its result quantized."""
+    scale, zero = relay.const(0.05), relay.const(3)
+    params, values = [], {}
+    for param in func.params:
+        type_ = param.checked_type
+        is_real = type_.dtype == "float32"
+        type_ = relay.TensorType(type_.shape, "int8" if is_real else type_.dtype)
+        params.append(relay.var(param.name_hint, type_annotation=type_))
+        values[param] = params[-1]
+        if is_real:
+            values[param] = relay.qnn.op.dequantize(params[-1], scale, zero)
+    body = relay.bind(func.body, values)
+    type_ = func.checked_type.ret_type
+    if getattr(type_, "dtype", None) == "float32":
+        body = relay.qnn.op.quantize(body, relay.const(0.1), zero, out_dtype="int8")
+    mod = tvm.IRModule.from_expr(relay.Function(params, body))
+    return relay.transform.InferType()(mod)["main"]
+
+
+def fits(func, static):
+    """Whether a partition has the parameters of a function with fixed sizes."""
+    if len(func.params) != len(static.params):
+        return False
+    return all(
+        own.checked_type.dtype == other.checked_type.dtype
+        and len(own.checked_type.shape) == len(other.checked_type.shape)
+        and all(
+            not isinstance(a, tvm.tir.IntImm) or int(a) == int(b)
+            for a, b in zip(own.checked_type.shape, other.checked_type.shape)
+        )
+        for own, other in zip(func.params, static.params)
+    )
+
+
+def check(func, static, is_accepted):
+    """Partition a function, of which the rules accept the op or not; return what is wrong."""
+    try:
+        mod = tvm.IRModule.from_expr(func)
+        partitioned = dnnl.partition_for_dnnl(mod, prune=False, strict=True)
+        parts = [each for each in partitioned.functions.values() if is_partition(each)]
+        problems = [] if parts or not is_accepted else ["nothing is offloaded"]
+        for part in parts:
+            if static is func:
+                problems += problems_of(part, part)
+            elif len(parts) == 1 and fits(part, static):
+                problems += problems_of(part, static)
+    # Whatever is raised is a problem.
+    except Exception as error:  # pylint: disable=broad-except
+        return [f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"]
+    return problems
+
+
+def made(name, dtype, seed, is_open):
+    """Return a function of one call, and the same with fixed sizes; None where Relay refuses it."""
+    try:
+        # Every second of 8 bits is between dequantize and quantize.
+        is_quantized = dtype == "int8" and seed % 2 == 0
+        expr = drawn(name, seed, "float32" if is_quantized else dtype)
+        # Weights of open sizes are refused, so some are constants.
+        with_constants = seed % 4 < 2 if is_open else not is_quantized
+        static = function(*alone(expr, with_constants))
+        func = opened(static, seed) if is_open else static
+        return tuple(map(quantized, (func, static))) if is_quantized else (func, static)
+    except (tvm.TVMError, TypeError, ValueError):
+        return None
+
+
+def judged(func, name, reasons):
+    """Whether the rule accepts the calls of an op; append why not."""
+    rules, known = Rules(TABLE), []
+
+    def visit(expr):
+        view = view_of(expr)
+        if view is not None and view.name == name:
+            known.append(rules.refusal(view))
+
+    relay.analysis.post_order_visit(func.body, visit)
+    reasons += filter(None, known)
+    return None in known
+
+
+def combination(name, dtype, is_open, count, problems):
+    """Check draws of one combination; return how many are accepted, and why others are not."""
+    accepted, reasons = 0, []
+    for seed in range(TRIES):
+        with every_dtype():
+            case = made(name, dtype, seed, is_open)
+            if case is None:
+                reasons.append("Relay refuses it")
+                continue
+            func, static = case
+            is_accepted = judged(func, name, reasons)
+            if is_open and not judged(static, name, reasons):
+                continue
+            # The first is partitioned in any case.
+            if is_accepted or seed == 0:
+                func, static = (static, static) if not is_open else (func, static)
+                is_real = func.params and is_accepted
+                wrong = check(func, static, is_real)
+                problems += [f"{dtype}, seed {seed}, {func}\n{each}" for each in wrong]
+                accepted += is_accepted
+            if accepted == count:
+                break
+    return accepted, reasons
+
+
+def test_each_op_of_the_table_is_drawn():
+    assert {*DIRECT, *FOUND, *MADE} >= set(TABLE)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", DIRECT)
+def test_net(name, count):
+    # In short, each op has each type and both kinds of sizes, and each two ops all combinations.
+    step = 1 if count > 1 else 2
+    first = DIRECT.index(name) % step
+    problems = []
+    for k, (dtype, is_open) in enumerate(COMBINATIONS):
+        # The kinds alternate with the type.
+        if (k // 2 + k + first) % step:
+            continue
+        accepted, reasons = combination(name, dtype, is_open, count, problems)
+        print(f"{name}, {dtype}, {'open' if is_open else 'fixed'}: {accepted} accepted")
+        # Nothing is missing without a reason.
+        assert accepted or reasons, (name, dtype, is_open)
+    assert not problems, f"{len(problems)}:\n" + "\n".join(problems[:4])
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("name", FOUND)
+def test_net_of_formulas(name, count):
+    problems = []
+    for dtype in DTYPES[:3]:
+        accepted = 0
+        for seed in range(TRIES):
+            try:
+                graph = random_graphs.single(seed, ROWS[name], ROWS, edges=True)
+                func = relay.transform.InferType()(graph.module(ROWS, dtype))["main"]
+            except (draw.Unfit, tvm.TVMError, ValueError):
+                continue
+            with every_dtype():
+                wrong = check(func, func, False)
+            problems += [f"{dtype}, seed {seed}, {func}\n{each}" for each in wrong]
+            accepted += 1
+            if accepted == count:
+                break
+    assert not problems, f"{len(problems)}:\n" + "\n".join(problems[:4])
