@@ -2,7 +2,8 @@
 """Draws random Relay graphs, runs each on oneDNN and on TVM without it, and compares.
 
 A graph that fails is made smaller and printed as Relay text. --artifacts is about what is loaded
-instead: it damages saved graphs and constants, and looks for what is more than an error.
+instead: it damages saved graphs and constants, and looks for what is more than an error. --kernels
+draws single convolutions, matmuls and pools at the sizes where oneDNN's kernels differ.
 """
 
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 from scripts import options, table
 from scripts.console import Console
 from scripts.errors import SetupError
-from scripts.test import artifacts
+from scripts.test import artifacts, kernel_scan
 
 
 def add_arguments(parser):
@@ -42,7 +43,26 @@ def add_arguments(parser):
         help="damage the artifacts that continuous integration does: graphs and seeds that are the "
         "same on every machine, and all that failed once",
     )
-    parser.add_argument("--replay", metavar="FILE", help="run the damaged artifact of FILE again")
+    parser.add_argument(
+        "--kernels",
+        action="store_true",
+        help="draw single ops for oneDNN's kernels, with exact results",
+    )
+    parser.add_argument(
+        "--class",
+        dest="classes",
+        metavar="NAMES",
+        help="with --kernels: conv,deconv,matmul,pool (default: all)",
+    )
+    parser.add_argument(
+        "--kinds", metavar="NAMES", help="with --kernels: f32,bf16,f16,u8,s8 (default: all)"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="with --kernels: note in docs/ what ran on this CPU"
+    )
+    parser.add_argument(
+        "--replay", metavar="FILE", help="run the damaged artifact or the kernels of FILE again"
+    )
     parser.add_argument("--relay", metavar="FILE", help="run the Relay text of FILE instead")
 
 
@@ -87,6 +107,8 @@ def main(args):
         args.seed = int(time.time()) % 10**6
     if args.seconds is None and args.count is None:
         args.seconds = 60
+    if args.kernels:
+        return kernel_scan.main(args)
     if args.artifacts or args.replay or args.gate:
         return artifacts.main(args)
     # Before TVM is loaded. Two threads are enough to divide work, and run on teams as by default.

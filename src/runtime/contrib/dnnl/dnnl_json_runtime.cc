@@ -34,6 +34,7 @@
 #include "../json/json_runtime.h"
 #include "core/exec/graph_runner.h"
 #include "core/exec/threads.h"
+#include "core/faults.h"
 #include "core/infer.h"
 #include "core/library.h"
 #include "core/op_table.h"
@@ -166,6 +167,14 @@ TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.set_num_threads").set_body_typed([](in
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.get_num_threads").set_body_typed([]() {
   return dnnl_backend::WithTVMErrors([]() { return dnnl_backend::NumThreads(); });
+});
+
+TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.faults").set_body_typed([]() {
+  Array<Array<String>> rows;
+  for (const dnnl_backend::Fault& fault : dnnl_backend::Faults()) {
+    rows.push_back({fault.description, fault.Versions(), fault.workaround, fault.evidence});
+  }
+  return rows;
 });
 
 TVM_REGISTER_GLOBAL("runtime.contrib.dnnl.ops").set_body_typed([]() {

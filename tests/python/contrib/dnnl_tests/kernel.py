@@ -24,9 +24,9 @@ import tvm
 SYMBOL = "kernel"
 
 
-def _input_node(name, array, dtype):
+def _operand_node(name, array, dtype, is_constant):
     attrs = {"dtype": [[dtype]], "shape": [[list(array.shape)]]}
-    return {"op": "input", "name": name, "attrs": attrs}
+    return {"op": "const" if is_constant else "input", "name": name, "attrs": attrs}
 
 
 def _tensor(array, dtype):
@@ -37,7 +37,17 @@ def _tensor(array, dtype):
     return tvm.nd.empty(array.shape, dtype).copyfrom(words)
 
 
-def run_kernel(op, inputs, attrs=None, post_ops=(), shape=None, dtype=None, reads=None):
+def run_kernel(
+    op,
+    inputs,
+    attrs=None,
+    post_ops=(),
+    shape=None,
+    dtype=None,
+    reads=None,
+    constants=(),
+    steps=None,
+):
     """Run one kernel node on arrays and return its result.
 
     Parameters
@@ -54,6 +64,10 @@ def run_kernel(op, inputs, attrs=None, post_ops=(), shape=None, dtype=None, read
         Of the result; None for those of the first input.
     reads : str | None
         The type that all inputs are rounded to; None for their own.
+    constants : collection of int
+        Which of the inputs are constants.
+    steps : list | None
+        Is extended by the primitives of the plan.
 
     Returns
     -------
@@ -79,7 +93,7 @@ def run_kernel(op, inputs, attrs=None, post_ops=(), shape=None, dtype=None, read
     if post_ops:
         kernel["attrs"].update(root_op=[[op]], post_ops=[list(post_ops)])
     nodes = [
-        _input_node(f"{SYMBOL}_i{i}", array, of)
+        _operand_node(f"{SYMBOL}_i{i}", array, of, i in constants)
         for i, (array, of) in enumerate(zip(inputs, dtypes))
     ]
     nodes.append(kernel)
@@ -91,10 +105,14 @@ def run_kernel(op, inputs, attrs=None, post_ops=(), shape=None, dtype=None, read
         "node_row_ptr": list(range(len(nodes) + 1)),
     }
     create = tvm.get_global_func("runtime.DNNLJSONRuntimeCreate")
-    module = create(SYMBOL, json.dumps(graph), [])
-    assert module.get_function("__init_" + SYMBOL)([]) == 0
+    module = create(SYMBOL, json.dumps(graph), [f"{SYMBOL}_i{i}" for i in constants])
+    tensors = list(map(_tensor, inputs, dtypes))
+    assert module.get_function("__init_" + SYMBOL)([tensors[i] for i in constants]) == 0
+    if steps is not None:
+        steps += json.loads(module.get_function("get_plan")())["primitives"]
     result = tvm.nd.empty(shape, dtype)
-    module.get_function(SYMBOL)(*map(_tensor, inputs, dtypes), result)
+    given = [tensor for i, tensor in enumerate(tensors) if i not in constants]
+    module.get_function(SYMBOL)(*given, result)
     values = result.numpy()
     if dtype != "bfloat16":
         return values

@@ -51,8 +51,10 @@ Implementation Judge(const std::string& name, const std::string& kind,
                      const std::vector<std::string>& post_ops) {
   const auto is_binary = [](const std::string& post_op) { return StartsWith(post_op, "binary"); };
   // A deconvolution that runs as the gradient of a convolution has nothing better than plain loops
-  // for a bias and post-ops, and a convolution by matrix multiplications for second operands.
+  // for a bias, post-ops and the scales and zero points of int8, and a convolution by matrix
+  // multiplications for second operands.
   const bool is_gradient = StartsWith(name, "conv:");
+  if (is_gradient && name.find("gemm_") != std::string::npos) return Implementation::kReference;
   const bool is_gemm = kind == "convolution" && name.find("gemm") != std::string::npos;
   if ((is_gradient && !post_ops.empty()) ||
       (is_gemm && std::any_of(post_ops.begin(), post_ops.end(), is_binary))) {
@@ -65,24 +67,6 @@ Implementation Judge(const std::string& name, const std::string& kind,
 
 bool IsBlockGemm(const dnnl::primitive_desc_base& desc) {
   return StartsWith(desc.impl_info_str(), "brg");
-}
-
-bool IsUnpatched() {
-  const dnnl_version_t* version = dnnl_version();
-  return version->major == 3 && version->minor == 2 && version->patch == 0;
-}
-
-bool SkipWrong(dnnl::primitive_desc* desc, const Hazards& hazards) {
-  const auto is_wrong = [&] {
-    const std::string name = desc->impl_info_str();
-    return name.find("jit_1x1:avx512_core_amx") != std::string::npos ||
-           (hazards.dilated_border && StartsWith(name, "jit:avx512_core_amx")) ||
-           (hazards.weights_zero_point && StartsWith(name, "brg:avx2_vnni") && IsUnpatched());
-  };
-  while (*desc && is_wrong()) {
-    if (!desc->next_impl()) return false;
-  }
-  return static_cast<bool>(*desc);
 }
 
 }  // namespace tvm::runtime::contrib::dnnl_backend

@@ -70,29 +70,6 @@ inline bool IsNative(const dnnl::primitive_desc_base& desc) {
 /*! \brief Whether it is one of oneDNN's multiplications of batches of blocks, its fastest. */
 bool IsBlockGemm(const dnnl::primitive_desc_base& desc);
 
-/*! \brief Properties of an op that some implementations get wrong. */
-struct Hazards {
-  /*! \brief Windows are dilated, and read the zero point of the source beyond its border. */
-  bool dilated_border{false};
-  /*! \brief The weights of a matmul have a zero point. */
-  bool weights_zero_point{false};
-};
-
-/*! \brief Whether the oneDNN library that is loaded is 3.2.0, some of whose faults 3.2.1 fixes. */
-bool IsUnpatched();
-
-/*!
- * \brief Go on to oneDNN's next implementation while the current one is wrong.
- *
- * Version 3.2 has two such on AMX. The one for 1x1 convolutions in bfloat16 and 8 bits writes past
- * the end of its result if the spatial positions fill three tiles. That of 3.6.2 does not; it has
- * another name, so the version need not be compared. The other, in 8 bits, subtracts wrong sums at
- * the border if dilated windows span most of the image. The matmul of 3.2.0 for AVX2-VNNI keeps the
- * zero point of the weights in a register that holds sums.
- * \return Whether there is one.
- */
-bool SkipWrong(dnnl::primitive_desc* desc, const Hazards& hazards = {});
-
 }  // namespace tvm::runtime::contrib::dnnl_backend
 
 #endif  // TVM_RUNTIME_CONTRIB_DNNL_CORE_IMPLEMENTATION_H_

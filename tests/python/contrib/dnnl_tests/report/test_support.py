@@ -22,7 +22,7 @@ import pytest
 from tvm.contrib.onednn.policy import cpu
 from tvm.contrib.onednn.policy.table import TABLE
 
-from dnnl_tests.report import support
+from dnnl_tests.report import faults, support
 
 PATH = pathlib.Path(__file__).parents[5] / "docs" / "supported_ops.md"
 
@@ -30,6 +30,13 @@ PATH = pathlib.Path(__file__).parents[5] / "docs" / "supported_ops.md"
 @pytest.mark.skipif(not PATH.exists(), reason="a TVM source tree has no docs of ours")
 def test_the_table_is_up_to_date():
     assert PATH.read_text(encoding="utf-8") == support.text(), "run ./dev.py ops --write"
+
+
+@pytest.mark.skipif(not PATH.exists(), reason="a TVM source tree has no docs of ours")
+def test_the_faults_are_those_of_the_runtime():
+    page = PATH.with_name("numerics.md").read_text(encoding="utf-8")
+    table = page.partition(faults.MARKS[0])[2].partition(faults.MARKS[1])[0]
+    assert table == faults.text(), "run ./dev.py ops --write"
 
 
 def test_reasons_lose_their_numbers():

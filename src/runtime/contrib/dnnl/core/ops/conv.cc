@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "../faults.h"
 #include "../implementation.h"
 #include "../op_table.h"
 #include "../post_ops.h"
@@ -253,43 +254,25 @@ dnnl::memory::desc KeptBlocks(PlanBuilder* plan, const ConvTensors& conv,
   return dnnl::memory::desc(conv.dst_dims, kType, kBlocks);
 }
 
-/*!
- * \brief Refuse to fuse operands to a depthwise convolution in 8 bits of few channels: oneDNN 3.2
- * reads those of all channels but the first from a wrong place where they do not fill a vector.
- */
-void CheckOperands(const ConvTensors& conv, const FusedOps& fused) {
-  constexpr int64_t kVector = 16;  // of AVX-512, the longest
-  if (!conv.int8 || !IsDepthwise(conv) || fused.operands.empty()) return;
-  if (conv.dst_dims[1] >= kVector) return;
-  throw dnnl::error(dnnl_unimplemented, "the kernel reads operands with few channels incorrectly");
+/*! \brief A tensor in another type; constants are converted once. */
+Tensor Converted(const NodeReader& node, PlanBuilder* plan, const Tensor& value,
+                 dnnl::memory::data_type type) {
+  const PlanBuilder::Mark mark = plan->Here();
+  const Tensor result = Cast(node, plan, value, type);
+  if (plan->IsConstant(value)) plan->RunNow(mark);
+  return result;
 }
 
 /*!
  * \brief Emit the primitive with what is fused to it.
+ *
+ * If oneDNN has no good implementation in bfloat16 or float16, the result is float32, and else the
+ * operands, too.
  * \param blocks The layout of the result that goes with that of the source; it may be empty.
  */
-/*!
- * \brief Whether the implementation at hand writes sums over what it has yet to read.
- *
- * That for AMX does so until oneDNN 3.13 where a stride, but for the last, is longer than the
- * window: it reserves too little for its copy of the source. Its code for 1x1 windows is another.
- */
-bool OverwritesSource(const dnnl::primitive_desc& desc, const ConvTensors& conv) {
-  const std::string name = desc.impl_info_str();
-  const bool is_blocked = name.rfind("brgconv:", 0) == 0 || name.rfind("brg_conv_fwd:", 0) == 0;
-  if (!is_blocked || name.find("amx") == std::string::npos) return false;
-  const Dims weights = conv.weights.dims();
-  const Dims& strides = conv.window.strides;
-  for (size_t i = 0; i + 1 < strides.size(); ++i) {
-    if (strides[i] > weights[weights.size() - strides.size() + i]) return true;
-  }
-  return false;
-}
-
 template <typename Primitive>
 void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv,
               dnnl::algorithm algorithm, double flops, const dnnl::memory::desc& blocks) {
-  const dnnl::memory::desc dst_any(conv.dst_dims, node.OutType(), dnnl::memory::format_tag::any);
   const auto to_primitive = [&](const Tensor& operand) {
     const Tensor permuted = operand.Permuted(conv.dst_axes);
     return conv.is_row ? plan->Reshaped(node, permuted, AsRow(permuted.dims())) : permuted;
@@ -299,9 +282,7 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
   const bool is_transposed = std::is_same_v<Primitive, dnnl::deconvolution_forward>;
   const FusedOps fused = FuseInt8(node, plan, {conv.dst_axes[1], to_primitive}, conv.int8,
                                   has_groups ? 3 : 1, is_transposed || IsPadded(conv));
-  CheckOperands(conv, fused);
-  const bool has_dilated_border =
-      conv.int8 && conv.int8->src.HasZeroPoint() && conv.window.IsDilated() && IsPadded(conv);
+  const bool has_zero_point = conv.int8 && conv.int8->src.HasZeroPoint();
 
   using Desc = typename Primitive::primitive_desc;
   const auto describe = [&](const dnnl::memory::desc& src, const dnnl::memory::desc& weights,
@@ -310,38 +291,51 @@ void EmitConv(const NodeReader& node, PlanBuilder* plan, const ConvTensors& conv
     Desc desc(plan->engine(), dnnl::prop_kind::forward_inference, algorithm, src, weights,
               fused.BiasDesc(), dst, conv.window.strides, conv.window.dilation,
               conv.window.pad_begin, conv.window.pad_end, attr, allow_empty);
-    bool is_right = SkipWrong(&desc, {has_dilated_border});
-    while (is_right && OverwritesSource(desc, conv)) {
-      is_right = desc.next_impl() && SkipWrong(&desc, {has_dilated_border});
-    }
-    if (is_right) return desc;
+    if (SkipFaulty(&desc, {has_zero_point})) return desc;
     if (!allow_empty)
       throw dnnl::error(dnnl_unimplemented, "all implementations that accept this are incorrect");
     return Desc();
   };
+  constexpr auto kFloat = dnnl::memory::data_type::f32;
+  constexpr auto kAny = dnnl::memory::format_tag::any;
   Desc desc;
   if (blocks) {
     desc = describe(conv.src.md, AnyDesc(conv.weights.md), blocks, fused.attr, true);
   }
   const bool is_kept = desc && IsNative(desc);
-  if (!is_kept) {
-    desc = describe(AnyDesc(conv.src.md), AnyDesc(conv.weights.md), dst_any, fused.attr, false);
+  Tensor src = conv.src, weights = conv.weights;
+  const auto is_good = [&desc]() { return desc && !IsReference(desc); };
+  const auto choose = [&](dnnl::memory::data_type type, dnnl::memory::data_type dst_type,
+                          bool allow_empty) {
+    const auto any = [&](const Tensor& operand) {
+      return dnnl::memory::desc(operand.dims(), conv.int8 ? operand.dtype() : type, kAny);
+    };
+    desc = describe(any(src), any(weights), dnnl::memory::desc(conv.dst_dims, dst_type, kAny),
+                    fused.attr, allow_empty);
+  };
+  const bool is_reduced = !conv.int8 && src.dtype() != kFloat && fused.names.empty();
+  if (!is_kept) choose(src.dtype(), node.OutType(), is_reduced);
+  if (is_reduced && !is_good()) choose(src.dtype(), kFloat, true);
+  if (is_reduced && !is_good()) {
+    choose(kFloat, kFloat, false);
+    src = Converted(node, plan, src, kFloat);
+    weights = Converted(node, plan, weights, kFloat);
   }
 
   Tensor dst = plan->NewTensor(desc.dst_desc());
-  plan->Emit(
-      node, desc, Primitive(desc),
-      fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, conv.src, desc.src_desc())},
-                   {DNNL_ARG_WEIGHTS, plan->Weights(node, conv.weights, desc.weights_desc())},
-                   {DNNL_ARG_DST, dst}},
-                  node, plan, desc),
-      fused.names);
+  plan->Emit(node, desc, Primitive(desc),
+             fused.AddTo({{DNNL_ARG_SRC, plan->InLayout(node, src, desc.src_desc())},
+                          {DNNL_ARG_WEIGHTS, plan->Weights(node, weights, desc.weights_desc())},
+                          {DNNL_ARG_DST, dst}},
+                         node, plan, desc),
+             fused.names);
   plan->SetVariant(conv.has_patches ? "1x1 convolution"
                    : is_kept        ? "the source's blocks"
                    : conv.is_column ? "a column as a row"
                                     : "oneDNN's layouts",
                    flops);
   fused.OfferSum<Primitive>(plan, desc, describe);
+  if (dst.dtype() != node.OutType()) dst = Cast(node, plan, dst, node.OutType());
   if (conv.is_row) dst = plan->Reshaped(node, dst, PermutedDims(node.RootDims(), conv.dst_axes));
   plan->SetOutput(node, dst.Permuted(InversePermutation(conv.dst_axes)));
 }

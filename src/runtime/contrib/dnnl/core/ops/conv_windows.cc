@@ -24,6 +24,7 @@
 #include <numeric>
 #include <vector>
 
+#include "../faults.h"
 #include "../implementation.h"
 #include "../post_ops.h"
 #include "conv.h"
@@ -114,7 +115,7 @@ bool EmitWindowsApart(const NodeReader& node, PlanBuilder* plan, const ConvTenso
       AnyDesc(conv.src.md), AnyDesc(rows.md), fused.BiasDesc(),
       ChannelsLast(PlainDesc(dims, node.OutType())), ones, zeros, zeros, zeros, fused.attr,
       /*allow_empty=*/true);
-  if (!SkipWrong(&desc) || IsReference(desc)) return plan->BackTo(mark), false;
+  if (!SkipFaulty(&desc) || IsReference(desc)) return plan->BackTo(mark), false;
 
   const Tensor dst = plan->NewTensor(desc.dst_desc());
   plan->Emit(node, desc, dnnl::convolution_forward(desc),

@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include "../faults.h"
 #include "../implementation.h"
 #include "../int8.h"
 #include "../op_table.h"
@@ -68,9 +69,9 @@ MatMul::primitive_desc DescribeAs(PlanBuilder* plan, const MatMulOperands& opera
       bias ? MatMul::primitive_desc(plan->engine(), src, weights, bias, dst, attr,
                                     /*allow_empty=*/true)
            : MatMul::primitive_desc(plan->engine(), src, weights, dst, attr, true);
-  Hazards hazards;
-  hazards.weights_zero_point = operands.int8 && operands.int8->weights_are.HasZeroPoint();
-  return desc && SkipWrong(&desc, hazards) ? desc : MatMul::primitive_desc();
+  ZeroPoints zero_points;
+  zero_points.weights = operands.int8 && operands.int8->weights_are.HasZeroPoint();
+  return desc && SkipFaulty(&desc, zero_points) ? desc : MatMul::primitive_desc();
 }
 
 /*! \brief The descriptor for the best layouts; empty where oneDNN has none. */

@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "../exec/threads.h"
-#include "../implementation.h"
+#include "../faults.h"
 #include "../second_operand.h"
 #include "dynamic_quantize.h"
 #include "rows.h"
@@ -142,8 +142,8 @@ dnnl::memory::desc MatMulOperands::SrcDesc() const {
   const Dims dims = src.md.get_dims(), strides = src.md.get_strides();
   const int64_t matrices = NumElements(dst_dims) / (*(dst_dims.end() - 2) * dst_dims.back());
   const bool is_transposed = strides.back() != 1 && *(strides.end() - 2) == 1;
-  const bool is_wrong = IsUnpatched() && is_transposed && matrices > 1 && dims.back() >= kLongSum &&
-                        CurrentNumThreads() > matrices;
+  const bool is_wrong = LibraryVersionNumber() == 30200 && is_transposed && matrices > 1 &&
+                        dims.back() >= kLongSum && CurrentNumThreads() > matrices;
   return is_wrong ? PlainDesc(dims, src.md.get_data_type()) : src.md;
 }
 

@@ -1,0 +1,104 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Single ops at the sizes where oneDNN's kernels differ; `./dev.py fuzz --kernels` draws more."""
+
+import pytest
+
+from dnnl_tests import kernel_scan
+from dnnl_tests.marks import nightly_after
+
+# The first seeds of each class; the others are nightly.
+SEEDS = nightly_after(1, [range(60), *(range(n, n + 100) for n in range(60, 1060, 100))])
+
+
+def assert_right(cases):
+    """Run cases, and require that all are right, on no reference code."""
+    failures = [
+        (case, verdict) for case in cases if (verdict := kernel_scan.run(case)).kind != "right"
+    ]
+    assert not failures, "\n".join(f"{verdict}\n  {case}" for case, verdict in failures[:3])
+
+
+@pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+@pytest.mark.parametrize("kind", kernel_scan.CLASSES)
+def test_random_kernels(kind, seeds):
+    drawn = [kernel_scan.draw(seed, [kind]) for seed in seeds]
+    cases = [case for case in drawn if case is not None]
+    assert len(cases) > len(seeds) // 2
+    assert_right(cases)
+
+
+def deconv(channels, outs, taps, strides, size, **more):
+    """Return a transposed convolution of one image."""
+    letters = "DHW"[3 - len(taps) :]
+    attrs = dict(strides=strides, padding=[0] * 2 * len(taps), dilation=[1] * len(taps), groups=1)
+    attrs.update(data_layout=f"NC{letters}", kernel_layout=f"IO{letters}")
+    attrs.update(output_padding=[0] * len(taps))
+    attrs.update({key: more.pop(key) for key in ("dilation", "groups") if key in more})
+    case = dict(seed=1, kind="f32", op=f"nn.conv{len(taps)}d_transpose", largest=4, flops=1e9)
+    shapes = [[1, channels, *[size] * len(taps)], [channels, outs // attrs["groups"], *taps]]
+    return {**case, "shapes": shapes, "attrs": attrs, "post_ops": [], "zero_point": 0, **more}
+
+
+@pytest.mark.parametrize("post_ops", [["bias"], ["relu"], ["bias", "sum", "relu"], []])
+@pytest.mark.parametrize(
+    "channels,outs,taps,strides",
+    [
+        (32, 8, (32, 32), (16, 16)),
+        (16, 4, (64, 64), (32, 32)),
+        (64, 32, (8, 8), (8, 8)),
+        (128, 128, (8, 8), (2, 2)),
+        (256, 8, (4, 4, 4), (2, 2, 2)),
+        (56, 80, (7, 7, 7), (7, 7, 7)),
+        (256, 31, (4, 4), (4, 4)),
+    ],
+)
+def test_large_kernels_apply_post_ops_once(channels, outs, taps, strides, post_ops):
+    """Not once for each row of the kernel, as oneDNN 3.2 does."""
+    case = deconv(channels, outs, list(taps), list(strides), 4, post_ops=post_ops)
+    assert_right([case])
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        deconv(64, 12, [3, 3], [3, 3], 16, kind="u8", zero_point=128, dilation=[2, 3]),
+        deconv(64, 40, [1, 1], [3, 3], 16, kind="u8"),
+        deconv(32, 64, [3, 3], [2, 2], 8, kind="s8", groups=4),
+        deconv(16, 64, [3, 3], [4, 4], 9, kind="u8", zero_point=128, post_ops=["bias"]),
+    ],
+    ids=["dilation", "1x1", "groups", "gaps"],
+)
+def test_int8_deconvolutions_run_on_no_reference_code(case):
+    assert_right([case])
+
+
+def test_the_same_seed_draws_the_same():
+    assert kernel_scan.draw(7, ["conv"], ["f32"]) == kernel_scan.draw(7, ["conv"], ["f32"])
+
+
+def test_a_wrong_result_and_an_error_are_found(monkeypatch):
+    case = next(kernel_scan.cases(3, ["conv"], ["f32"]))
+    run = kernel_scan.run_kernel
+    monkeypatch.setattr(kernel_scan, "run_kernel", lambda *args, **more: run(*args, **more) + 1)
+    assert kernel_scan.run(case).kind == "wrong"
+
+    def fail(*args, **more):
+        raise RuntimeError("of oneDNN")
+
+    monkeypatch.setattr(kernel_scan, "run_kernel", fail)
+    assert kernel_scan.run(case) == kernel_scan.Verdict("error", "RuntimeError: of oneDNN")
