@@ -175,7 +175,14 @@ if _LIBRARY is None:
         autoload()
     else:
         sys.modules["tvm_ffi"].register_global_func(_CODEGEN, _compile_partitions)
-        for _name in ("progress", "export", "cache", "compiled_model"):
+        for _name in (
+            "interrupts",
+            "progress",
+            "compiler_lock",
+            "export",
+            "cache",
+            "compiled_model",
+        ):
             _import_alone(_name)
 
 

@@ -40,9 +40,15 @@ _OWN, _MACHINERY = ("tvm", "tvm_dnnl", "tvm_ffi"), "importlib"
 
 
 def import_tvm():
-    """Import TVM, completely if it is imported already."""
-    if "tvm" in sys.modules:
-        return
+    """Import TVM, completely if it is imported already. Another thread's import is waited for."""
+    if "tvm" not in sys.modules:
+        with _Part.lock:
+            if "tvm" not in sys.modules:
+                _import_part()
+    import tvm  # noqa: F401
+
+
+def _import_part():
     given = os.environ.get(_AUTOLOAD)
     _Part.loads_backends = given != "0"
     os.environ[_AUTOLOAD] = "0"

@@ -20,6 +20,7 @@ How a library is written as a whole, the tests of the Relay side show: the code 
 """
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import onnx
@@ -197,3 +198,31 @@ def test_a_file_that_is_not_compiled(tmp_path):
     with pytest.raises(ValueError, match="the model has no input 'y'; its inputs are x of rank 2"):
         cached_file(tmp_path, shape={"y": (1, 8)})
     assert not list((tmp_path / "cache").iterdir())
+
+
+def test_a_library_that_another_process_makes_meanwhile(tmp_path, monkeypatch):
+    """It stays: this process may have loaded it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_find", lambda *args: None)
+        (tmp_path / "cache").mkdir()
+        first = cached_file(tmp_path)
+        (path,) = (tmp_path / "cache").glob("*.so")
+        inode = path.stat().st_ino
+        second = cached_file(tmp_path)
+    assert path.stat().st_ino == inode
+    np.testing.assert_array_equal(first(X), second(X))
+    np.testing.assert_array_equal(first(X), cached_file(tmp_path)(X))
+
+
+def test_threads_that_want_the_same_library(tmp_path, monkeypatch):
+    onnx_file(tmp_path / "model.onnx")
+    compiled, compile_ = [], tvm.compile
+    monkeypatch.setattr(
+        tvm, "compile", lambda *args, **kw: compiled.append(1) or compile_(*args, **kw)
+    )
+    with ThreadPoolExecutor(4) as pool:
+        path = tmp_path / "model.onnx"
+        results = list(pool.map(lambda _: cached_file(tmp_path, path)(X), range(4)))
+    assert len(compiled) == 1
+    for each in results:
+        np.testing.assert_array_equal(each, results[0])

@@ -16,10 +16,14 @@
 # under the License.
 """ONNX models that compute shapes: TVM's importer fails, `tvm_dnnl.from_onnx` does not."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import tvm
 import tvm_dnnl
+import tvm_ffi
 from dnnl_modules import compiled, rand, run
 from dnnl_onnx_nodes import onnxruntime_results
 from dnnl_tests.onnx_models import onnx_model as model
@@ -279,3 +283,22 @@ def test_errors_name_the_node():
         tvm_dnnl.from_onnx(model(["y = NoSuchOp(x)"], {"x": [1]}))
     with pytest.raises(ValueError, match="no input 'z'; its inputs are x of rank 2 .n, h."):
         tvm_dnnl.from_onnx(proto, shape={"z": (1, 2)})
+
+
+def test_threads_that_import_at_once():
+    """TVM's builders of functions have one stack for all threads."""
+    nodes = ["x0 = Neg(x)", *(f"x{i + 1} = Sigmoid(x{i})" for i in range(30)), "y = MatMul(x30, w)"]
+    proto = model(nodes, {"x": ["n", 12]}, {"w": W})
+    with ThreadPoolExecutor(3) as pool:
+        mods = list(pool.map(tvm_dnnl.from_onnx, [proto] * 12))
+    assert all(tvm_ffi.structural_equal(each, mods[0]) for each in mods)
+
+
+def test_nothing_is_printed(capfd):
+    """TVM's importer prints the node that it fails for; here that is imported in another way."""
+    proto = model(*CASES["identity_i cannot handle ShapeExpr inputs"])
+    stdout = sys.stdout
+    tvm_dnnl.from_onnx(proto)
+    with pytest.raises(ValueError, match="Resize of rank 2"):
+        tvm_dnnl.from_onnx(model(["s = Shape(x)", "y = Resize(x, , , s)"], {"x": ["n", "h"]}))
+    assert sys.stdout is stdout and capfd.readouterr().out == ""

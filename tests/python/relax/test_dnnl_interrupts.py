@@ -23,6 +23,7 @@ import pytest
 import tvm_dnnl
 from dnnl_modules import composites, module, rand, var
 from dnnl_tests.interrupted import interrupted_at, sigint_is_handled  # noqa: F401
+from dnnl_tests.onnx_models import onnx_model
 from tvm import relax
 from tvm.relax import op
 
@@ -48,3 +49,22 @@ def test_wherever_it_arrives(function):
         assert mod.script() == before
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert composites(tvm_dnnl.partition_for_dnnl(mod)) == {"dnnl.conv2d_relu": 1}
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.nightly)])
+def test_while_a_model_is_compiled(count):
+    """TVM's C++ calls Python, and replaces or ignores what an interrupt raises in it."""
+    proto = onnx_model(
+        ["a = Conv<pads=[1, 1, 1, 1]>(x, w)", "b = Relu(a)", "y = Sin(b)"],
+        {"x": ["n", 8, 6, 6]},
+        {"w": rand(8, 8, 3, 3)},
+    )
+    tvm_dnnl.compile(proto)
+    calls = interrupted_at(0, lambda: tvm_dnnl.compile(proto))
+    for number in np.linspace(1, calls, count, endpoint=False, dtype=int):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted_at(number, lambda: tvm_dnnl.compile(proto))
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    x = rand(2, 8, 6, 6)
+    model = tvm_dnnl.compile(proto, prune=False)
+    assert model.report.offloaded == 2 and model(x).shape == x.shape

@@ -17,8 +17,12 @@
 """Libraries that carry constants: the memory that loading takes, copies of files, cut-off files."""
 
 import ctypes
+import gc
+import mmap
+import os
 import shutil
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,3 +157,63 @@ def test_what_is_no_library(tmp_path):
     path.write_text("text")
     with pytest.raises(RuntimeError, match="text.so: file too short|invalid ELF header"):
         tvm.runtime.load_module(str(path))
+
+
+def test_a_library_with_any_name(library, tmp_path):
+    """Caches of models name files by their digest, and link to them."""
+    path, mod = library
+    (expected,) = run(mod, X)
+    digest, link = tmp_path / "2af8dc9e68b1", tmp_path / "model.so"
+    shutil.copy(path, digest)
+    link.symlink_to(digest)
+    for name in (digest, link):
+        np.testing.assert_allclose(tvm_dnnl.load_model(name)(X), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_mapped_file_whose_name_is_not_utf8(library, tmp_path):
+    path = os.path.join(os.fsencode(tmp_path), b"d\xe4ta.bin")
+    with open(path, "wb+") as file:
+        file.write(bytes(4096))
+        file.flush()
+        with mmap.mmap(file.fileno(), 4096):
+            assert tvm_dnnl.load_model(library[0])(X).shape == X.shape
+
+
+def mapped(path):
+    return str(path) in Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace")
+
+
+def test_a_dropped_model_is_freed(library, tmp_path):
+    """Its results stay."""
+    path, mod = library
+    shutil.copy(path, tmp_path / "dropped.so")
+    path = tmp_path / "dropped.so"
+    (expected,) = run(mod, X)
+    model = tvm_dnnl.load_model(path)
+    machine = relax.VirtualMachine(model.library, tvm.cpu())
+    result, array = machine["main"](tvm.runtime.tensor(X)), model(X)
+    assert mapped(path)
+    del model, machine
+    gc.collect()
+    assert not mapped(path)
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(array, result.numpy())
+    np.testing.assert_array_equal(tvm_dnnl.load_model(path)(X), array)
+
+
+def load_and_drop(path):
+    def once():
+        tvm_dnnl.load_model(path)(X)
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        return resident_megabytes()
+
+    once()
+    before = once()
+    print(max(once() for _ in range(4)) - before)
+
+
+def test_memory_of_dropped_models(library):
+    """The weights are 8 MB, packed once."""
+    grown = in_new_process("load_and_drop", str(library[0]), module="test_dnnl_library")
+    assert float(grown) < 4

@@ -162,3 +162,18 @@ def test_what_cannot_be_imported_later_is_told(monkeypatch):
     spec = part_import._PartSpec("tvm.part", None)
     with pytest.warns(RuntimeWarning, match="a part of TVM cannot be imported.*of this name"):
         assert not spec._initializing
+
+
+def test_the_first_calls_of_several_threads(tmp_path):
+    in_new_process(
+        "import os, threading, tvm_dnnl\n"
+        "barrier, partitions = threading.Barrier(6), []\n"
+        "def call():\n"
+        "    barrier.wait()\n"
+        "    partitions.append(tvm_dnnl.partition_for_dnnl)\n"
+        "threads = [threading.Thread(target=call) for _ in range(6)]\n"
+        "for each in threads: each.start()\n"
+        "for each in threads: each.join()\n"
+        "assert len(partitions) == 6 and len(set(partitions)) == 1\n"
+        "assert 'TVM_DEVICE_BACKEND_AUTOLOAD' not in os.environ"
+    )

@@ -17,8 +17,8 @@
 """A folder of compiled libraries, each under the digest of what it was made from.
 
 A library's name has the digest of its content, too, so that one file says all: it is there as a
-whole, or not at all. Writers finish it under a name of their own and rename it; two that make the
-same one need not know of each other.
+whole, or not at all. Writers finish it under a name of their own and then link it; of two that make
+the same one, the second keeps the file of the first, which a process may have loaded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from types import ModuleType
 
 import numpy as np
 
-from .export import making, put
+from .compiler_lock import held
+from .export import making
+from .export import put as replace
 
 
 def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -> str:
@@ -56,12 +58,14 @@ def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -
         The library is not there and cannot be written.
     """
     folder = Path(folder).expanduser().absolute()
-    for path in sorted(folder.glob(f"{key}-*.so")):
-        # It may be gone since, or be another's to read; to open a pipe would never end.
-        with contextlib.suppress(OSError):
-            if path.is_file() and path.name == _name(key, path):
-                return str(path)
+    path = _find(folder, key)
+    if path is not None:
+        return path
     with contextlib.ExitStack() as stack:
+        stack.enter_context(held())
+        path = _find(folder, key)  # another thread may have made it meanwhile
+        if path is not None:
+            return path
         with _explained(folder, "no library can be made in the folder; name another one"):
             folder.mkdir(parents=True, exist_ok=True)
             new = stack.enter_context(making(folder))
@@ -74,6 +78,31 @@ def library(folder: str | os.PathLike, key: str, write: Callable[[str], None]) -
                 path.rmdir()
         put(written, path)
     return str(path)
+
+
+def _find(folder: Path, key: str) -> str | None:
+    """Return the path of the intact library of a key, if there is one."""
+    paths = sorted(folder.glob(f"{key}-*.so"))
+    return next((str(path) for path in paths if _is_intact(path)), None)
+
+
+def _is_intact(path: Path) -> bool:
+    """Whether a file is the library that its name says."""
+    # It may be gone since, or be another's to read; to open a pipe would never end.
+    with contextlib.suppress(OSError):
+        return path.is_file() and path.name == _name(path.name.partition("-")[0], path)
+    return False
+
+
+def put(new: Path, path: Path) -> None:
+    """Give a finished library its name, unless an intact file has it."""
+    with new.open("rb") as file:
+        os.fsync(file.fileno())
+    try:
+        os.link(new, path)
+    except OSError:  # that file, a damaged one, or a file system without hard links
+        if not _is_intact(path):
+            replace(new, path)
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -200,30 +200,56 @@ def partitioned(mod, is_partitioned: bool, partition: Callable, params, options:
     return mod
 
 
-def load_library(path: str | os.PathLike, load_module: Callable):
+# The files that were loaded from each path, by device and inode.
+_loaded: dict[str, list[tuple[int, int]]] = {}
+_loaded_lock = threading.Lock()
+
+
+def load_library(path: str | os.PathLike, load_shared: Callable, load_other: Callable):
     """Load a library from a file.
 
     Parameters
     ----------
     path : str | os.PathLike
-        The file.
-    load_module : Callable
-        `tvm.runtime.load_module`.
+        The file. A shared library may have any name.
+    load_shared : Callable
+        Loads a shared library from a path.
+    load_other : Callable
+        Loads a file of another format, such as ".tar".
 
     Raises
     ------
     OSError
         There is no such file, or it cannot be read.
-    RuntimeError
-        The file has replaced one that this process has loaded: the dynamic loader, which compares
-        names, would return the old library.
     """
-    path = Path(path).resolve()
-    with path.open("rb"):  # TVM's errors do not say so.
-        pass
-    if f" {path} (deleted)\n" in Path("/proc/self/maps").read_text(encoding="utf-8"):
-        raise RuntimeError(
-            f"{path} has replaced a library that this process has loaded: export to another file, "
-            "or load it in a new process"
-        )
-    return load_module(str(path))
+    path = os.path.abspath(os.fspath(path))
+    with open(path, "rb") as file:  # TVM's errors do not say so.
+        is_shared = _is_shared_library(file.read(_ELF_TYPE + 2))
+        status = os.fstat(file.fileno())
+    if not is_shared and not path.endswith(".so"):
+        return load_other(path)
+    return load_shared(_name_of_file(path, (status.st_dev, status.st_ino)))
+
+
+# The offset of the type in the header of an ELF file, and that of shared libraries.
+_ELF_TYPE, _ET_DYN = 16, 3
+
+
+def _is_shared_library(header: bytes) -> bool:
+    kind = header[_ELF_TYPE:]
+    return header.startswith(b"\x7fELF") and sum(kind) == _ET_DYN  # of either byte order
+
+
+def _name_of_file(path: str, file: tuple[int, int]) -> str:
+    """Return a path of a file that no other file in this process was loaded by.
+
+    The dynamic loader compares names before files: it would return an old library that the file has
+    replaced. A mapped file keeps its inode.
+    """
+    with _loaded_lock:
+        files = _loaded.setdefault(path, [])
+        if file not in files:
+            files.append(file)
+        number = files.index(file) + 1
+    folder, name = os.path.split(path)
+    return os.path.join(folder, "./" * number + name)

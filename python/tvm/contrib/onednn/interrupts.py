@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Interrupts, held back while TVM's C++ may be calling Python."""
+"""Interrupts that arrive while TVM's C++ may be calling Python."""
 
 from __future__ import annotations
 
@@ -66,3 +66,37 @@ def deliver() -> None:
     if _Held.call is not None and threading.current_thread() is threading.main_thread():
         call, _Held.call = _Held.call, None
         _Held.handler(*call)
+
+
+@contextlib.contextmanager
+def raised() -> Iterator[None]:
+    """Raise what the handler of SIGINT raises in a block, such as KeyboardInterrupt, at its end.
+
+    An exception that a handler raises in a function that C++ calls, or in a finalizer, is replaced
+    by another one or ignored; see `deferred`. Unlike in `deferred`, a handler is called at once, so
+    that a long compilation ends early.
+
+    Other threads than the main one do not get interrupts. A handler that is not Python's stays.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not callable(handler) or handler is _note:
+        yield
+        return
+    error = None
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal error
+        try:
+            handler(number, frame)
+        except BaseException as raised_here:
+            error = raised_here
+            raise
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if error is not None:
+            raise error

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import tvm
 import tvm_ffi
-from tvm.contrib.onednn import cache, garbage, interrupts, progress
+from tvm.contrib.onednn import cache, compiler_lock, garbage, interrupts, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
@@ -71,6 +71,7 @@ check_writes_of(tvm_ffi.Module, "write_to_file")
 registration.register()
 
 
+@compiler_lock.held()
 def partition_for_dnnl(
     mod: tvm.IRModule,
     params: dict[str, tvm.runtime.Tensor] | None = None,
@@ -151,7 +152,7 @@ def partition_for_dnnl(
         return mark_appends(pipeline.partition(mod, params, Rules(TABLE, options)), append_in_place)
 
 
-@progress.told("compile")
+@compiler_lock.entry("compile")
 @garbage.older_objects_kept()
 def compile(  # pylint: disable=redefined-builtin
     model,
@@ -221,7 +222,7 @@ def compile(  # pylint: disable=redefined-builtin
     return result
 
 
-@progress.told("compile for the cache")
+@compiler_lock.entry("compile for the cache")
 def cached_library(
     mod: tvm.IRModule,
     params: dict[str, tvm.runtime.Tensor] | None = None,

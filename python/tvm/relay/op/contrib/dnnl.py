@@ -30,7 +30,7 @@ from pathlib import Path
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn import cache, garbage, progress
+from tvm.contrib.onednn import cache, compiler_lock, garbage, progress
 from tvm.contrib.onednn.compiled_model import CompiledModel, check_onnx_only, partitioned
 from tvm.contrib.onednn.export import check_writes_of, export_library
 from tvm.contrib.onednn.options import make_options
@@ -126,6 +126,7 @@ def legalize_qnn_for_dnnl(mod: tvm.IRModule) -> tvm.IRModule:
     return legalize_qnn(_check_module(mod), Rules(TABLE))
 
 
+@compiler_lock.held()
 def partition_for_dnnl(
     mod: tvm.IRModule,
     params: dict[str, tvm.nd.NDArray] | None = None,
@@ -250,7 +251,7 @@ def offload_report(mod: tvm.IRModule) -> OffloadReport:
     return make_report(_check_module(mod), TABLE)
 
 
-@progress.told("compile")
+@compiler_lock.entry("compile")
 @garbage.older_objects_kept()
 def compile(  # pylint: disable=redefined-builtin
     model,
@@ -306,7 +307,7 @@ def compile(  # pylint: disable=redefined-builtin
     return compiled.compile_partitioned(model, target, offload_report(model), export)
 
 
-@progress.told("compile for the cache")
+@compiler_lock.entry("compile for the cache")
 def cached_library(
     mod: tvm.IRModule,
     params: dict[str, tvm.nd.NDArray] | None = None,

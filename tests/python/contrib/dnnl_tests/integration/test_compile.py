@@ -16,6 +16,9 @@
 # under the License.
 """`compile` and `load_model` of Relay, for each executor and codegen."""
 
+import gc
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -175,5 +178,18 @@ def test_a_replaced_file_is_not_mistaken_for_the_old_one(tmp_path):
     old = dnnl.load_model(path)
     assert old(X).shape == (2, 4)
     dnnl.compile(dense(width=6)).export_library(path)
-    with pytest.raises(RuntimeError, match="has replaced a library"):
-        dnnl.load_model(path)
+    new = dnnl.load_model(path)
+    assert new(X).shape == (2, 6) and old(X).shape == (2, 4)
+
+
+def test_a_dropped_model_is_freed(tmp_path):
+    path = tmp_path / "model.so"
+    dnnl.compile(dense(), prune=False).export_library(path)
+    (tmp_path / "2af8dc9e68b1").hardlink_to(path)
+    model = dnnl.load_model(tmp_path / "2af8dc9e68b1")
+    result = model(X)
+    assert "/2af8dc9e68b1\n" in Path("/proc/self/maps").read_text(encoding="utf-8")
+    del model
+    gc.collect()
+    assert "/2af8dc9e68b1\n" not in Path("/proc/self/maps").read_text(encoding="utf-8")
+    np.testing.assert_array_equal(dnnl.load_model(path)(X), result)

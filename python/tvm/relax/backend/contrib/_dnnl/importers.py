@@ -23,14 +23,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import tvm
-from tvm.contrib.onednn import progress
+from tvm.contrib.onednn import compiler_lock
 from tvm.contrib.onednn.frontend.prepare import Shape, prepare
 
 if TYPE_CHECKING:
     import onnx
 
 
-@progress.told("import")
+@compiler_lock.entry("import")
 def from_onnx(
     model: onnx.ModelProto | str | os.PathLike,
     shape: Mapping[str, Shape] | None = None,
@@ -77,7 +77,7 @@ def from_onnx(
     return open_shapes.import_model(prepared)
 
 
-@progress.told("import a program of torch.export")
+@compiler_lock.entry("import a program of torch.export")
 def from_exported_program(program) -> tvm.IRModule:
     """Import a program of `torch.export`.
 

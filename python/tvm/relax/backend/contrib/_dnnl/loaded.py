@@ -189,11 +189,11 @@ def load_model(path: str | os.PathLike) -> CompiledModel:
     OSError
         There is no such file.
     RuntimeError
-        TVM cannot load it, or it has replaced a file that this process has loaded.
+        TVM cannot load it.
     ValueError
         The file is not a library of Relax, or has no function `main`.
     """
-    library = load_library(path, _load_module)
+    library = load_library(path, _load_shared, _load_other)
     if not library.implements_function("vm_load_executable"):
         raise ValueError(f"{path} is not a library of a Relax module")
     return machine(library)
@@ -210,12 +210,15 @@ def libraries() -> Iterator[Path]:
     return (Path(importlib.util.find_spec("tvm").origin).parent / "lib").glob("*.so")
 
 
-def _load_module(path: str):
-    if path.endswith((".o", ".tar")):  # TVM links these
-        import tvm
+def _load_shared(path: str):
+    # Not `tvm_ffi.load_module`, which asks for a suffix, and by default never frees the module.
+    return _function("ffi.Module.load_from_file.so")(path, "so")
 
-        return tvm.runtime.load_module(path)
-    return tvm_ffi.load_module(path)
+
+def _load_other(path: str):
+    import tvm  # links object files
+
+    return tvm.runtime.load_module(path)
 
 
 def dnnl_version() -> str:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 
 import tvm
-from tvm.contrib.onednn import progress
+from tvm.contrib.onednn import compiler_lock
 
 from . import verification
 from .codegen import generate
@@ -69,7 +69,7 @@ def torch_backend(graph_module, example_inputs, *, options: dict | None = None):
     verification.is_wanted(verify, graph_module)  # raises, as the next line
     dnnl.partition_for_dnnl(tvm.IRModule(), **given)  # raises if an option is invalid
 
-    @progress.told("compile a graph of TorchDynamo")
+    @compiler_lock.entry("compile a graph of TorchDynamo")
     def build(program):
         partitioned = dnnl.partition_for_dnnl(dnnl.from_exported_program(program), **given)
         report = dnnl.offload_report(partitioned)

@@ -29,15 +29,15 @@ import re
 import tvm
 from tvm import relax, tirx
 from tvm.contrib.onednn.frontend.protobuf import captured
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..reading import is_constant
+from .quiet import QuietImporter
 from .shape_values import ShapeValue
 
 _ADVICE = "if the condition is the same in each run, pass its inputs in `constants`"
 
 
-class BranchImporter(onnx_frontend.ONNXGraphImporter):
+class BranchImporter(QuietImporter):
     """Imports an `If` as a call of the function of the branch that its condition selects."""
 
     def _if(self, node) -> None:

@@ -23,8 +23,6 @@ tensors of unknown sizes are given symbols, so that later converters have a shap
 
 from __future__ import annotations
 
-import contextlib
-import io
 from types import SimpleNamespace
 
 import numpy as np
@@ -33,10 +31,10 @@ from tvm import relax, tirx
 from tvm.contrib.onednn.frontend import unrolled_layers
 from tvm.contrib.onednn.frontend.protobuf import fixed_size
 from tvm.contrib.onednn.report.record import ATTR, Record
-from tvm.relax.frontend.onnx import onnx_frontend
 
 from ..reading import Analyzer, is_constant, value_of
 from .branches import BranchImporter
+from .quiet import QuietImporter
 from .shape_values import ShapeValue, evaluate, range_of
 from .types import check_types
 
@@ -72,31 +70,29 @@ def _imported(model) -> tvm.IRModule:
     for dim in _dimensions(model.graph):
         if fixed_size(dim) == 0:
             dim.dim_param = "0"  # TVM takes the number for an open size, and computes names
-    # TVM prints the operator that it fails for, also if the second way is without an error.
-    with contextlib.redirect_stdout(io.StringIO()):
+    try:
+        # Not `onnx_frontend.from_onnx`: it serializes all weights, to check the model.
+        mod = QuietImporter(unknown, "float32").from_onnx(model.graph, opset)
+        has_branches = any(node.op_type == "If" for node in model.graph.node)
+        if not has_branches and _is_complete(mod["main"]):
+            return mod
+    except tvm.error.OpNotImplemented:
+        raise
+    except Exception:  # of whatever kind: the importer checks little
+        mod = None
+    # Each import but the last finds two names to be one.
+    for _ in (*_dimensions(model.graph), None):
         try:
-            # Not `onnx_frontend.from_onnx`: it serializes all weights, to check the model.
-            mod = onnx_frontend.ONNXGraphImporter(unknown, "float32").from_onnx(model.graph, opset)
-            has_branches = any(node.op_type == "If" for node in model.graph.node)
-            if not has_branches and _is_complete(mod["main"]):
-                return mod
-        except tvm.error.OpNotImplemented:
-            raise
-        except Exception:  # of whatever kind: the importer checks little
-            mod = None
-        # Each import but the last finds two names to be one.
-        for _ in (*_dimensions(model.graph), None):
-            try:
-                return OpenShapeImporter(unknown, "float32").from_onnx(model.graph, opset)
-            except _EqualSizes as error:
-                for dim in _dimensions(model.graph):
-                    if dim.dim_param == error.args[0]:
-                        dim.dim_param = error.args[1]
-            except Exception:
-                if mod is None:
-                    raise
-                break
-        return mod
+            return OpenShapeImporter(unknown, "float32").from_onnx(model.graph, opset)
+        except _EqualSizes as error:
+            for dim in _dimensions(model.graph):
+                if dim.dim_param == error.args[0]:
+                    dim.dim_param = error.args[1]
+        except Exception:
+            if mod is None:
+                raise
+            break
+    return mod
 
 
 def _dimensions(graph) -> list:
@@ -160,7 +156,7 @@ class OpenShapeImporter(BranchImporter):
         for output in graph.output:
             self._nodes[output.name] = self._tensor(self._nodes[output.name])
 
-    def _convert_operator(self, op_name, inputs, attrs, opset):
+    def _convert(self, op_name, inputs, attrs, opset):
         if op_name == "Shape" and inputs[0] is not None:
             return self._shape_of(inputs[0], attrs)
         if any(isinstance(each, ShapeValue) for each in inputs):
@@ -189,7 +185,7 @@ class OpenShapeImporter(BranchImporter):
             inputs = self._align(inputs)
         elif op_name == "Concat":
             inputs = self._align(inputs, attrs.get("axis", 0) % inputs[0].ty.ndim)
-        return super()._convert_operator(op_name, inputs, attrs, opset)
+        return super()._convert(op_name, inputs, attrs, opset)
 
     def _split(self, node) -> bool:
         """Split a shape into shapes; a converter could only return a tuple of tensors."""

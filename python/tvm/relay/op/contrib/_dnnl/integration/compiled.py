@@ -185,11 +185,13 @@ def load_model(path: str | os.PathLike) -> CompiledModel:
     OSError
         There is no such file.
     RuntimeError
-        TVM cannot load it, or it has replaced a file that this process has loaded.
+        TVM cannot load it.
     ValueError
         The file is a library for neither the graph executor nor the VM.
     """
-    library = load_library(path, tvm.runtime.load_module)
+    # Not `load_module`, which resolves the name.
+    load = tvm.get_global_func("runtime.ModuleLoadFromFile")
+    library = load_library(path, lambda name: load(name, "so"), tvm.runtime.load_module)
     if library.type_key == "VMExecutable":
         names = map(str, vm_runtime.Executable(library).get_function_params("main"))
         inputs = dict.fromkeys(names)

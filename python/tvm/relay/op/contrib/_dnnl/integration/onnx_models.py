@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import tvm
 from tvm import relay
-from tvm.contrib.onednn import progress
+from tvm.contrib.onednn import compiler_lock, progress
 from tvm.contrib.onednn.frontend import unrolled_layers
 from tvm.contrib.onednn.frontend.prepare import Shape, inputs, prepare
 from tvm.contrib.onednn.frontend.protobuf import fixed_size
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-@progress.told("import")
+@compiler_lock.entry("import")
 def from_onnx(
     model: onnx.ModelProto | str | os.PathLike,
     shape: Mapping[str, Shape] | None = None,
