@@ -267,14 +267,14 @@ def run(case):
                 constants.append(len(inputs))
                 inputs.append(np.asarray(value))
     steps, reads = [], None if is_byte or kind == "f32" else KINDS[kind]
-    begin = time.perf_counter()
+    begin = time.process_time()
     try:
         given = dict(shape=type_.shape, dtype=type_.dtype, reads=reads, steps=steps)
         got = run_kernel(op, inputs, attrs, names, constants=constants, **given)
     # Every failure of a case is a verdict.
     except Exception as error:  # pylint: disable=broad-except
         return Verdict("error", f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}")
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     kernels = tuple(f"{step['kind']} {step['impl']}" for step in steps)
     bound = EPSILON[kind] * (1 + len(names)) * magnitude
     error = np.abs(got.astype("float64") - wanted).max(initial=0)
