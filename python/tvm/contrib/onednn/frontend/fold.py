@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..graph.growth import Growth
 from .branches import fold_branches
 from .evaluate import evaluate
 from .loops import unroll
@@ -136,6 +137,7 @@ class _Folder:
         self._opsets = {each.domain: each.version for each in model.opset_import}
         self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
         self._values: dict[str, np.ndarray] = {}
+        self._growth = Growth(sum(map(_nbytes, model.graph.initializer)))
 
     def fold(self, shapes: dict[str, list[int | None]] | None = None) -> bool:
         """Fold what is constant, given the shapes of values; return whether anything was."""
@@ -203,7 +205,11 @@ class _Folder:
         if any(None not in each and math.prod(each) > limit for each in sizes):
             return False
         results = _evaluate(node, values, self._opsets)
-        if results is None or sum(each.nbytes for each in results) > limit:
+        if results is None:
+            return False
+        total = sum(each.nbytes for each in results)
+        operands = [(n, v.nbytes) for n, v in zip(node.input, values) if v is not None]
+        if total > limit or not self._growth.admits(total, operands):
             return False
         self._values.update(zip(node.output, results))
         return True
@@ -304,6 +310,11 @@ class _Folder:
                 value = onnx.numpy_helper.from_array(self._values[name], name)
                 self._graph.initializer.append(value)
         self._tensors.update({tensor.name: tensor for tensor in self._graph.initializer})
+
+
+def _nbytes(tensor) -> int:
+    """Return about how many bytes a tensor has."""
+    return len(tensor.raw_data) or 4 * math.prod(tensor.dims)
 
 
 def _evaluate(node, values: Sequence[np.ndarray | None], opsets) -> list[np.ndarray] | None:

@@ -36,6 +36,7 @@ from ..policy.graph import Graph as NumberedGraph
 from ..policy.graph import users_of
 from ..policy.op_view import Tensor, Value
 from .dim import is_same
+from .growth import Growth
 from .infer import has_inference, infer
 from .node import CALL, CONSTANT, FIELD, TUPLE, Node, Origin, constant, made_below, scalar_of
 
@@ -63,6 +64,7 @@ class Graph(NumberedGraph):
         # Whether nothing was edited since the last `sort`, and what `checkpoint` knows since then.
         self._is_sorted = False
         self._state: list | None = None
+        self.growth = Growth()
         # What makes the nodes that are made now.
         self.rewrite: str | None = None
 

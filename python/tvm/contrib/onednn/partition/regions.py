@@ -47,6 +47,10 @@ class Regions:
         self.graph = graph
         # Every expression starts as a group of its own; `_group` is a forest of merged groups.
         self._group = list(range(len(graph.nodes)))
+        # The numbers that a group lies between, and for each number the largest one up to it that
+        # no group has members on both sides of.
+        self._first, self._last = list(self._group), list(self._group)
+        self._cut = list(self._group)
         # The operands of a group; leaves depend on nothing and so are on no path.
         self._sources = [{i for i in operands if graph.operands[i]} for operands in graph.operands]
         chosen = [False] * len(graph.nodes)
@@ -77,10 +81,15 @@ class Regions:
         if a == b:
             return
         both = {a, b}
+        first, last = min(self._first[a], self._first[b]), max(self._last[a], self._last[b])
+        # Whatever is below the cut is computed from what is below it, too, and not from the groups.
+        cut = self._cut_below(first)
         outside = {self._find(i) for i in self._sources[a] | self._sources[b]} - both
-        stack, seen = list(outside), set(outside)
+        stack, seen = [i for i in outside if i >= cut], set(outside)
         while stack:
             for i in self._sources[stack.pop()]:
+                if i < cut:
+                    continue
                 group = self._find(i)
                 if group in both:
                     return
@@ -89,6 +98,16 @@ class Regions:
                     stack.append(group)
         self._group[a] = b
         self._sources[b] = outside
+        self._first[b], self._last[b] = first, last
+        while (number := self._cut_below(last)) > first:
+            self._cut[number] = number - 1
+
+    def _cut_below(self, number: int) -> int:
+        """Return the largest number up to this one that no group has members on both sides of."""
+        while self._cut[number] != number:
+            self._cut[number] = self._cut[self._cut[number]]
+            number = self._cut[number]
+        return number
 
     def inputs(self, members: list[int]) -> list[int]:
         """Return what a region reads from outside, constants left out, in their order."""

@@ -83,11 +83,13 @@ class Graph:
         """Return the value of a constant of one finite real number, else None."""
         raise NotImplementedError
 
-    def closed_group(self, root: int, operands: Sequence[int]) -> list[int] | None:
+    def closed_group(
+        self, root: int, operands: Sequence[int], most: int | None = None
+    ) -> list[int] | None:
         """Return what is computed between `operands` and `root`, the root last.
 
-        Returns None where something else uses a part of it, which would then be computed twice, or
-        where not all of it is evaluated together.
+        Returns None where these are more than `most`, where something else uses a part of it,
+        which would then be computed twice, or where not all of it is evaluated together.
         """
         inside, stack = {root}, [root]
         while stack:
@@ -96,6 +98,8 @@ class Graph:
                 if self.operands[i] and i not in operands and i not in inside:
                     inside.add(i)
                     stack.append(i)
+            if most is not None and len(inside) > most:
+                return None
         for i in inside:
             if self.scope[i] != self.scope[root]:
                 return None

@@ -29,6 +29,7 @@ import numpy as np
 from ..graph.evaluate import constant_value
 from ..graph.graph import Graph
 from ..graph.node import CALL, FIELD, TUPLE, Node
+from ..graph.numpy_types import numpy_type
 from ..policy.op_spec import Rules
 from ..policy.op_view import Tensor
 from ..policy.rules.quantize import DEQUANTIZE, QUANTIZE, quantized
@@ -104,8 +105,12 @@ def _evaluated(graph: Graph, node: Node) -> Node | None:
     if not isinstance(node.type, Tensor) or None in node.type.shape:
         return None
     call = node.operands[0] if node.kind == FIELD else node
-    sizes = (math.prod(each.type.shape) for each in _read(call))
-    if math.prod(node.type.shape) > max(MOST_FILLED, sum(sizes)):
+    operands = [(each, math.prod(each.type.shape)) for each in _read(call)]
+    size = math.prod(node.type.shape)
+    if size > max(MOST_FILLED, sum(count for _, count in operands)):
+        return None
+    width = numpy_type(node.type.dtype).itemsize
+    if not graph.growth.admits(size * width, [(each, n * width) for each, n in operands]):
         return None
     value = constant_value(node)
     return None if value is None else graph.constant(value, node.type.dtype)

@@ -29,6 +29,8 @@ from ..policy.op_spec import Rules
 from .formulas import ROOTS, FormulaReader
 from .norm_readers import InstanceNormReader, LayerNormReader, Normalization, RMSNormReader
 
+# More ops are no formula, and would be the whole graph for each of its ops.
+_MOST_OPS = 64
 _NORMS = {LayerNormReader: "nn.layer_norm", InstanceNormReader: "nn.instance_norm"}
 
 
@@ -48,7 +50,7 @@ def fuse_formulas(graph: Graph, rules: Rules) -> None:
         node = graph.nodes[i]
         for name, operands, attrs in _readings(graph, i):
             inputs = [operand.index for operand in operands if operand.is_live]
-            group = graph.closed_group(i, inputs)
+            group = graph.closed_group(i, inputs, _MOST_OPS)
             if i in fused or group is None or not fused.isdisjoint(group):
                 continue
             names = [graph.nodes[k].name for k in group if graph.nodes[k].name]

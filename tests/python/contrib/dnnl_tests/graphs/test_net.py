@@ -16,10 +16,10 @@
 # under the License.
 """Each op of the table x data type x fixed or open sizes: accepted, written and inferred alike.
 
-The calls are those of `test_infer`, which runs them where the CPU has the type. Here they go through
-`partition_for_dnnl`, without any failure (`strict`), and through the code generator; the runtime must
-infer the types that Relay does. A combination of which nothing is accepted must have a reason for
-each draw. On a CPU without bfloat16 or float16, their partitions are made as for one that has them.
+The calls are those of `test_infer`, which runs them where the CPU has the type. Here they go
+through `partition_for_dnnl`, without any failure (`strict`), and through the code generator; the
+runtime must infer the types that Relay does. A combination of which nothing is accepted must have a
+reason for each draw. On a CPU without bfloat16 or float16, their partitions are made as for one that has them.
 """
 
 import sys
