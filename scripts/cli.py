@@ -25,6 +25,7 @@ COMMANDS = {
     "ops": ("docs.ops", "print the table of supported ops"),
     "coverage": ("bench.coverage", "print which ops of real models run on oneDNN"),
     "report": ("report", "report which ops of an ONNX model run on oneDNN, and why not"),
+    "verify": ("verify", "compare each op of a compiled ONNX model with onnxruntime"),
     "docs": ("docs.docs", "run the code of the documentation and build its pages"),
     "lint": ("lint.lint", "check format, licence headers and sizes; --fix repairs it"),
     "wheel": ("wheel.wheel", "build a wheel that works without this checkout"),
@@ -34,7 +35,7 @@ COMMANDS = {
     "export-pr": ("patchset.export_pr", "export the patch set as a branch of a TVM checkout"),
 }
 # These import tvm: they run in the environment that is prepared for them.
-IN_ENVIRONMENT = ("demo", "bench", "profile", "fuzz", "soak", "ops", "coverage", "report")
+IN_ENVIRONMENT = ("demo", "bench", "profile", "fuzz", "soak", "ops", "coverage", "report", "verify")
 # The words that these do not know belong to the program that they run.
 PASS_WORDS_ON = ("test",)
 

@@ -98,7 +98,14 @@ def _primitives(profile) -> list[tuple[object, str]]:
     ]
 
 
-def _tables(report, profile, changes) -> str:
+def _errors(errors) -> list[tuple[object, str]]:
+    """Return the errors of ops."""
+    return [
+        (number, f"<b>{html.escape(op)}</b><br>{html.escape(text)}") for number, op, text in errors
+    ]
+
+
+def _tables(report, profile, changes, errors) -> str:
     boxes = Counter(node.partition for node in report.nodes if node.partition)
     times = _times_of_partitions(profile)
     partitions = [
@@ -120,6 +127,7 @@ def _tables(report, profile, changes) -> str:
     return "\n".join(
         [
             _table("Changes", ("count of", "before &rarr; now"), changed),
+            _table("Error of each op", ("op, the worst first", "relative"), _errors(errors)),
             _table("Why ops stayed on TVM", ("op and reason", "count"), _stayed(report)),
             _table("Unchanged", ("function and reason", ""), failures),
             _table("Partitions", ("in order", "boxes"), partitions),
@@ -148,7 +156,7 @@ def _list(nodes) -> str:
     return f"<table><thead><tr>{titles}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
-def make_page(report, title: str, facts=(), profile=None, changes=()) -> str:
+def make_page(report, title: str, facts=(), profile=None, changes=(), errors=()) -> str:
     """Write the page; see :py:meth:`tvm.relay.op.contrib.dnnl.OffloadReport.to_html`."""
     total, offloaded = report.total, report.offloaded
     percent = 100 * offloaded / total if total else 0
@@ -161,7 +169,7 @@ def make_page(report, title: str, facts=(), profile=None, changes=()) -> str:
         f"<b>{report.partitions}</b> {parts}",
         percent=f"{percent:.1f}",
         facts=html.escape(" · ".join(facts)),
-        tables=_tables(report, profile, changes),
+        tables=_tables(report, profile, changes, errors),
         list=_list(report.nodes),
         drawing=svg(report.nodes),
         # Nothing in the data may end the element that holds it.

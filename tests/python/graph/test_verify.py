@@ -16,11 +16,14 @@
 # under the License.
 """The comparison of a compiled model with its source, on sources of numpy."""
 
+import json
+
 import ml_dtypes
 import numpy as np
 import pytest
 from tvm.contrib.onednn.verify import compare
 from tvm.contrib.onednn.verify.check import Step, VerificationError, check
+from tvm.contrib.onednn.verify.table import errors
 
 
 class Chain:
@@ -70,6 +73,10 @@ class Chain:
         x = values[step.operands[0]] if step.operands else self.inputs[0]
         rng = np.random.default_rng(seed)
         return self.functions[int(step.name[1:])](compare.rounded_at_random(x, epsilon, rng))
+
+    def values(self, names):
+        values = self._values(self.functions)
+        return [values[int(name[1:])] for name in names]
 
     def opinions(self, step, values):
         return ()
@@ -140,6 +147,20 @@ def test_batches(monkeypatch):
     with pytest.raises(VerificationError, match="differs is f3"):
         check(source, source.run, "float32")
     assert source.compilations > 2
+
+
+def test_errors_of_ops():
+    """Each op is compared for the operands that were computed; errors accumulate beside that."""
+    source = Chain([np.tanh, half, np.exp, half], {1: lambda x: x * np.float32(0.51)})
+    result = errors(source, "float32")
+    assert [each.name for each in result.ops] == ["f0", "f1", "f2", "f3"]
+    assert [each.name for each in result.wrong] == ["f1"] == [result.worst()[0].name]
+    assert result.ops[3].error == 0 and result.ops[3].accumulated > 1e-3
+    assert result.ops[0].accumulated == 0
+    text = str(result)
+    assert "4 ops in float32, compared with numpy" in text and "f1      call" in text
+    assert "1 ops have an error that rounding does not explain" in text
+    assert json.loads(result.to_json())["ops"][1]["where"] == "line 1"
 
 
 NAN, INF = np.float32([[np.nan, 1]]), np.float32([[np.inf, 1]])

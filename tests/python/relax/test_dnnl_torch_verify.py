@@ -167,3 +167,9 @@ def test_torch_compile(wrong_gelu, verify):
         with pytest.warns(RuntimeWarning, match="runs in PyTorch: VerificationError"):
             y = compiled(x)
         assert torch.equal(y, model(x))
+
+
+def test_errors_of_ops(wrong_gelu):
+    result = tvm_dnnl.verify(program(), (torch.randn(4, 32),), prune=False)
+    assert [each.op for each in result.wrong] == ["aten.gelu.default"]
+    assert "in forward" in result.wrong[0].where and len(result.ops) >= 5

@@ -41,12 +41,12 @@ model (float[N,16] x, int64[N] ids, int64[N] mask) => (float[N,16] y, int64[N] k
 
 
 def model(text=TEXT):
-    made, rng = parser.parse_model(text), np.random.default_rng(0)
-    for value in made.graph.value_info:  # the weights
+    proto, rng = parser.parse_model(text), np.random.default_rng(0)
+    for value in proto.graph.value_info:  # the weights
         shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
         array = rng.standard_normal(shape).astype("float32")
-        made.graph.initializer.append(numpy_helper.from_array(array, value.name))
-    return made
+        proto.graph.initializer.append(numpy_helper.from_array(array, value.name))
+    return proto
 
 
 @pytest.fixture
@@ -158,3 +158,18 @@ def test_without_a_reference(monkeypatch):
     report = tvm_dnnl.compile(model(), verify=True).report
     assert report.verified.startswith("not compared: onnx's reference cannot run it")
     assert onnx.__version__
+
+
+def test_errors_of_ops(framework, wrong_tanh):
+    result = tvm_dnnl.verify(model(), {"ids": np.array([3, 9])})
+    assert result.framework == framework
+    assert [each.name for each in result.ops] == ["e", "a", "b", "t", "y", "k"]
+    assert [each.name for each in result.wrong] == ["t"]
+    assert "wrong" in str(result) and "node activation" in result.to_json()
+
+
+def test_errors_cannot_be_told():
+    text = "m (string[2] s) => (string[2] y) { y = Identity(s) }"
+    text = f'<ir_version: 8, opset_import: ["" : 17]>\n{text}'
+    with pytest.raises(ValueError, match="cannot be verified: input s has the type"):
+        tvm_dnnl.verify(parser.parse_model(text))

@@ -27,6 +27,7 @@ def to_html(
     facts: Iterable[str] = (),
     profile: dict | None = None,
     changes: Iterable[tuple[str, int, int]] = (),
+    errors: Iterable[tuple[str, str, str]] = (),
 ) -> str:
     """Return the report as a page with the graph drawn, which needs no other file.
 
@@ -43,6 +44,8 @@ def to_html(
         What `./dev.py profile --json` writes: the page has the times of partitions and primitives.
     changes : Iterable[tuple[str, int, int]]
         Of two reports: what is counted, in the earlier one, and now.
+    errors : Iterable[tuple[str, str, str]]
+        The errors of ops: `page_rows()` of the result of `verify`.
 
     Raises
     ------
@@ -58,4 +61,4 @@ def to_html(
             "that this backend comes from has it, in scripts/report_page: put that on PYTHONPATH, "
             "or run your program by its `./dev.py exec`. Its wheel has it, too"
         ) from None
-    return make_page(self, title, facts, profile, changes)
+    return make_page(self, title, facts, profile, changes, errors)

@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -102,6 +102,9 @@ class Source(Protocol):
         `precision` is that of `partition_for_dnnl`, or None for TVM without oneDNN.
         """
 
+    def values(self, names: Sequence[str]) -> list[np.ndarray]:
+        """Return the results of ops as the framework computes the model."""
+
     def evaluate(self, step: Step, values: dict, epsilon: float = 0, seed: int = 0) -> np.ndarray:
         """Return the result of an op for the operands that were computed, rounded at random."""
 
@@ -110,8 +113,20 @@ class Source(Protocol):
 
 
 @dataclasses.dataclass
-class _Difference:
-    """A result that differs by more than rounding explains."""
+class Difference:
+    """A result beside that of the source.
+
+    Parameters
+    ----------
+    step : Step
+        The op.
+    error : float
+        The largest absolute error.
+    bound : float
+        The error that rounding explains.
+    got, want : numpy.ndarray
+        The two results.
+    """
 
     step: Step
     error: float
@@ -194,7 +209,7 @@ def _explained(source, got, want, exceeding, dtype, precision) -> str:
     result = Step(f"result {i}", "output", "", (), 0)
     error = compare.largest_error(got[i], want[i])
     text = f"the compiled model differs from {source.framework}: " + str(
-        _Difference(result, error, bounds[i], got[i], want[i])
+        Difference(result, error, bounds[i], got[i], want[i])
     )
     own_error = compare.largest_error(own[i], want[i]) if own[i] is not None else 0.0
     if own_error > bounds[i]:
@@ -237,53 +252,68 @@ def _bounds(want, draws, dtype: str) -> list[float]:
     ]
 
 
-def _first_difference(source: Source, dtype: str, precision: str) -> _Difference | None:
+def _first_difference(source: Source, dtype: str, precision: str) -> Difference | None:
     """Return the first op whose result is wrong for the operands that were computed."""
-    for steps in _batches(source.steps()):
-        names = list(dict.fromkeys(name for s in steps for name in (*s.operands, s.name)))
+    for steps, names in batches(source.steps()):
         values = dict(zip(names, source.compiled(names, precision)))
         for step in steps:
-            difference = _difference(source, step, values, dtype)
-            if difference is not None:
-                return difference
+            one = difference(source, step, values, dtype)
+            if one.error > one.bound:
+                return one
     return None
 
 
-def _difference(source: Source, step: Step, values: dict, dtype: str) -> _Difference | None:
-    """Compare an op with the source's, for the operands that were computed."""
+def difference(source: Source, step: Step, values: dict, dtype: str) -> Difference:
+    """Compare an op with the source's, for the operands that were computed.
+
+    Parameters
+    ----------
+    source : Source
+        The model in its framework.
+    step : Step
+        The op.
+    values : dict[str, numpy.ndarray]
+        Its result and its operands, as the compiled model computed them, by name.
+    dtype : str
+        The floating-point type that it was computed in.
+    """
     got, want = values[step.name], source.evaluate(step, values)
     error, bound = compare.largest_error(got, want), compare.free_bound(want, dtype)
     if error <= bound:
-        return None
+        return Difference(step, error, bound, got, want)
     draws = [[source.evaluate(step, values, compare.EPSILON[dtype], i)] for i in range(_DRAWS)]
     bound = _bounds([want], draws, dtype)[0]
-    if any(compare.largest_error(got, each) <= bound for each in source.opinions(step, values)):
-        return None
-    return _Difference(step, error, bound, got, want) if error > bound else None
+    others = (compare.largest_error(got, each) for each in source.opinions(step, values))
+    return Difference(step, min([error, *others]), bound, got, want)
 
 
-def _batches(steps: Sequence[Step]):
-    """Yield the steps in groups whose results fit in memory."""
+def batches(steps: Sequence[Step]) -> Iterator[tuple[list[Step], list[str]]]:
+    """Yield steps whose results fit in memory, and the names of these and their operands."""
     sizes, batch, total = {step.name: step.size for step in steps}, [], 0
     for step in steps:
         size = step.size + sum(sizes.get(name, 0) for name in step.operands)
         if batch and total + size > MAX_BYTES:
-            yield batch
+            yield batch, _names(batch)
             batch, total = [], 0
         batch.append(step)
         total += size
     if batch:
-        yield batch
+        yield batch, _names(batch)
 
 
-def _advice(source: Source, first: _Difference, precision: str) -> str:
+def _names(steps: Sequence[Step]) -> list[str]:
+    return list(dict.fromkeys(name for step in steps for name in (*step.operands, step.name)))
+
+
+def _advice(source: Source, first: Difference, precision: str) -> str:
     """Say which op differs, and what to do."""
     step = first.step
     lines = [f"The first op that differs is {first}", *(f"  {x}" for x in step.where.splitlines())]
     try:
         names = [*step.operands, step.name]
         values = dict(zip(names, source.compiled(names, None)))
-        is_own = _difference(source, step, values, source.dtype) is None
+        one = difference(source, step, values, source.dtype)
+        is_own = one.error <= one.bound
     except Exception:  # TVM may be unable to compile it, whatever the reason
         is_own = False
     if is_own:

@@ -45,6 +45,9 @@ _DISCRETE = (
 _DISCRETE += ("Ceil", "NonMaxSuppression", "QLinearConv", "QLinearMatMul", "NonZero")
 
 
+_REFERENCE = "onnx's reference evaluator"
+
+
 class OnnxSource:
     """An ONNX model, run by onnxruntime or onnx's reference; see `check.Source`.
 
@@ -68,8 +71,8 @@ class OnnxSource:
     dtype = "float32"
 
     def __init__(self, model, run: Callable, inputs: Mapping[str, np.ndarray] | None = None):
-        self._model, self._compile = model, run
-        self.framework = "onnxruntime" if _onnxruntime() else "onnx's reference evaluator"
+        self._model, self._compile, self._run = model, run, _run
+        self.framework = "onnxruntime" if _onnxruntime() else _REFERENCE
         given = dict(inputs or {})
         self._feeds = {
             value.name: given[value.name] if value.name in given else self._drawn(value)
@@ -81,7 +84,14 @@ class OnnxSource:
 
     def results(self):
         """See `Source`."""
-        return self._without_random(_run(self._model, self._feeds))
+        try:
+            return self._without_random(self._run(self._model, self._feeds))
+        except CannotRun:
+            if self.framework == _REFERENCE:
+                raise
+            # It lacks types and newer ops.
+            self.framework, self._run = _REFERENCE, _run_reference
+            return self.results()
 
     def rounded(self, epsilon, seed):
         """See `Source`."""
@@ -89,7 +99,7 @@ class OnnxSource:
             return self.results()
         rng = np.random.default_rng(seed)
         feeds = {name: rounded_at_random(each, epsilon, rng) for name, each in self._feeds.items()}
-        return self._without_random(_run(self._noisy(epsilon, seed), feeds))
+        return self._without_random(self._run(self._noisy(epsilon, seed), feeds))
 
     def steps(self):
         """See `Source`."""
@@ -107,14 +117,22 @@ class OnnxSource:
 
     def compiled(self, names, precision):
         """See `Source`."""
+        return self._compile(self._with_results(names), precision, self.inputs)
+
+    def values(self, names):
+        """See `Source`."""
+        return self._run(self._with_results(names), self._feeds)
+
+    def _with_results(self, names):
+        """Return the model with other results."""
         model = clone(self._model)
         del model.graph.output[:]
         model.graph.output.extend(self._types[name] for name in names)
-        return self._compile(model, precision, self.inputs)
+        return model
 
     def evaluate(self, step, values, epsilon=0, seed=0):
         """See `Source`."""
-        return self._evaluated(step, values, epsilon, seed, _run)
+        return self._evaluated(step, values, epsilon, seed, self._run)
 
     def opinions(self, step, values):
         """Return the results of other implementations, where the first differs."""

@@ -36,6 +36,7 @@ from tvm.contrib.onednn.policy.op_spec import Rules
 from tvm.contrib.onednn.policy.table import TABLE
 from tvm.contrib.onednn.report.offload_report import OffloadReport
 from tvm.contrib.onednn.verify.check import VerificationError
+from tvm.contrib.onednn.verify.table import Verification
 
 from ._dnnl import compiled, pipeline, registration, verification
 from ._dnnl.cached import cached_model
@@ -50,6 +51,7 @@ from ._dnnl.torch_backend import torch_backend
 __all__ = [
     "CompiledModel",
     "OffloadReport",
+    "Verification",
     "VerificationError",
     "cached_library",
     "cached_model",
@@ -65,6 +67,7 @@ __all__ = [
     "partition_for_dnnl",
     "set_num_threads",
     "torch_backend",
+    "verify",
 ]
 
 check_writes_of(tvm_ffi.Module, "write_to_file")
@@ -220,6 +223,50 @@ def compile(  # pylint: disable=redefined-builtin
             source, result, partition_for_dnnl, options, target, shape, constants
         )
     return result
+
+
+@compiler_lock.entry("verify")
+def verify(
+    model,
+    inputs=None,
+    *,
+    shape: Mapping | None = None,
+    constants: Mapping[str, object] | None = None,
+    target: tvm.target.Target | str | None = None,
+    **options,
+) -> Verification:
+    """Compare each op of a compiled model with the framework of its source.
+
+    The model is compiled with its intermediate results as results, so little is fused. Each op is
+    compared for the operands that the compiled model computed, and with its accumulated error.
+
+    Parameters
+    ----------
+    model : torch.export.ExportedProgram | str | os.PathLike | onnx.ModelProto
+        A program of PyTorch, or an ONNX model or its file.
+    inputs : Sequence | Mapping[str, numpy.ndarray] | None
+        The positional arguments of a program, by default those that it was exported with; or the
+        inputs of an ONNX model by name. Those without a value are drawn.
+    shape, constants, target, options
+        As for `compile`.
+
+    Returns
+    -------
+    verification : Verification
+        The errors of all ops. Its text is a table of the largest.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `compile`; or the framework cannot run the model.
+
+    Examples
+    --------
+    >>> print(tvm_dnnl.verify("model.onnx", precision="bfloat16"))
+    """
+    verification.is_wanted(True, model)  # raises for a module
+    given = (options, target, shape, constants)
+    return verification.errors_of(model, inputs, partition_for_dnnl, *given)
 
 
 @compiler_lock.entry("compile for the cache")

@@ -55,6 +55,7 @@ from ._dnnl.integration.runtime import (
     set_num_threads,
 )
 from ._dnnl.integration.target import host_target
+from ._dnnl.integration.verification import Verification, verify
 from ._dnnl.partition import pattern_table as patterns
 from ._dnnl.pass_context import options_of_pass_context
 from ._dnnl.pipeline import legalize_qnn, partition
@@ -65,6 +66,7 @@ __all__ = [
     "CompiledModel",
     "DNNLMetricCollector",
     "OffloadReport",
+    "Verification",
     "c_source_options",
     "cached_library",
     "compile",
@@ -81,6 +83,7 @@ __all__ = [
     "partition_for_dnnl",
     "pattern_table",
     "set_num_threads",
+    "verify",
 ]
 
 cpu.connect(functools.partial(tvm.get_global_func, allow_missing=True))

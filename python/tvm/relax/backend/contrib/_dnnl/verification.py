@@ -27,6 +27,7 @@ from tvm.contrib.onednn.frontend import prepare
 from tvm.contrib.onednn.options import precision_of
 from tvm.contrib.onednn.verify.check import CannotRun, Source, check
 from tvm.contrib.onednn.verify.onnx_source import OnnxSource
+from tvm.contrib.onednn.verify.table import Verification, errors
 
 from . import compiled
 from .importers import from_onnx
@@ -90,11 +91,11 @@ def verify(
     """
     with progress.step("verify"):
         try:
-            made = source_of(source, partition, options, target, shape, constants)
-            if len(made.inputs) != len(model.input_names):
-                return f"not compared: {len(made.inputs)} inputs"
+            reference = source_of(source, partition, options, target, shape, constants)
+            if len(reference.inputs) != len(model.input_names):
+                return f"not compared: {len(reference.inputs)} inputs"
             precision = precision_of(options.get("precision"))
-            return check(made, lambda x: compiled.flat(model(*x)), precision, progress.note)
+            return check(reference, lambda x: compiled.flat(model(*x)), precision, progress.note)
         except CannotRun as error:
             return f"not compared: {error}"
 
@@ -122,10 +123,22 @@ def source_of(
         return compiled.results(mod, arrays, target)
 
     if is_program(source):
-        if not source.example_inputs:
+        if inputs is None and not source.example_inputs:
             raise CannotRun("the program has no example inputs")
         from .torch.verify import ProgramSource  # requires the package torch
 
-        return ProgramSource(source, run)
+        return ProgramSource(source, run, inputs)
     onnx_model = prepare.with_inputs(source, shape, constants)
     return OnnxSource(onnx_model, lambda part, *args: run(from_onnx(part), *args), inputs)
+
+
+def errors_of(
+    source, inputs, partition: Callable, options: Mapping, target, shape, constants
+) -> Verification:
+    """Compare each op; parameters are those of `verify`."""
+    with progress.step("verify"):
+        try:
+            reference = source_of(source, partition, options, target, shape, constants, inputs)
+            return errors(reference, precision_of(options.get("precision")), progress.note)
+        except CannotRun as error:
+            raise ValueError(f"the model cannot be verified: {error}") from error

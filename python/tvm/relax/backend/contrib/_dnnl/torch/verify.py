@@ -48,13 +48,15 @@ class ProgramSource:
     run : callable
         Compiles a module with a precision, or without oneDNN if that is None, and runs it on
         arrays; returns arrays.
+    args : Sequence | None
+        The arguments; by default the example inputs.
     """
 
     framework = "PyTorch"
 
-    def __init__(self, program, run):
+    def __init__(self, program, run, args=None):
         self._program, self._run = program, run
-        leaves = tree_leaves(program.example_inputs)
+        leaves = tree_leaves(program.example_inputs if args is None else (tuple(args), {}))
         self._tensors = [each for each in leaves if isinstance(each, torch.Tensor)]
         self._leaves = leaves
         self.inputs = [*map(to_numpy, self._tensors)]
@@ -100,6 +102,13 @@ class ProgramSource:
         finally:
             output.args, program.graph_signature.output_specs[:] = old
         return self._run(mod, precision, self.inputs)
+
+    def values(self, names):
+        """See `Source`."""
+        program, _ = self._prepared
+        run = _Run(program, iter(self._tensors), _Rounding(), {self._nodes[each] for each in names})
+        run.results()
+        return [to_numpy(run.kept[self._nodes[name]]) for name in names]
 
     def evaluate(self, step, values, epsilon=0, seed=0):
         """See `Source`."""
@@ -194,8 +203,9 @@ class _Rounding:
 class _Run(torch.fx.Interpreter):
     """Runs the graph of a program."""
 
-    def __init__(self, program, inputs, rounding):
+    def __init__(self, program, inputs, rounding, keep=()):
         super().__init__(program.graph_module)
+        self._keep, self.kept = keep, {}
         self._known, self._inputs, self._rounding = constants(program), inputs, rounding
 
     def run_node(self, n):
@@ -204,6 +214,8 @@ class _Run(torch.fx.Interpreter):
                 return self._rounding.of(self._known[n], is_constant=True)
             return self._rounding.of(_copied(next(self._inputs)))
         value = super().run_node(n)
+        if n in self._keep:
+            self.kept[n] = value
         return self._rounding.of(value) if n.op == "call_function" else value
 
     def results(self):

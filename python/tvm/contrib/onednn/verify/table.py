@@ -1,0 +1,161 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""The error of each op of a compiled model, beside its source."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+
+from . import compare
+from .check import Source, batches, difference
+
+MOST_ROWS = 20  # of the table
+
+
+@dataclasses.dataclass(frozen=True)
+class OpError:
+    """The error of one op.
+
+    Parameters
+    ----------
+    name, op, where : str
+        As the source has it: the name of its result, what it computes, where it is written.
+    shape : tuple[int, ...]
+        That of the result.
+    dtype : str
+        Its type.
+    error : float
+        The largest error for the operands that the compiled model computed, relative to the
+        largest element of the result; infinite if shape, dtype or NaN differ.
+    bound : float
+        The error that rounding explains, relative to the same.
+    accumulated : float
+        The error of the compiled model's result, with the errors of all ops before.
+    """
+
+    name: str
+    op: str
+    where: str
+    shape: tuple[int, ...]
+    dtype: str
+    error: float
+    bound: float
+    accumulated: float
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether rounding does not explain the error."""
+        return self.error > self.bound
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """The errors of the ops of a model, in its order.
+
+    Parameters
+    ----------
+    framework : str
+        What the model is compared with.
+    precision : str
+        The type that it computes float32 in.
+    ops : list[OpError]
+        Those whose results can be compared.
+    """
+
+    framework: str
+    precision: str
+    ops: list[OpError]
+
+    @property
+    def wrong(self) -> list[OpError]:
+        """The ops with an error that rounding does not explain."""
+        return [each for each in self.ops if each.is_wrong]
+
+    def worst(self, count: int = MOST_ROWS) -> list[OpError]:
+        """Return the ops with the largest errors; those that are wrong first."""
+        order = sorted(self.ops, key=lambda each: (each.is_wrong, each.error), reverse=True)
+        return order[:count]
+
+    def page_rows(self) -> list[tuple[str, str, str]]:
+        """Return the worst ops for the page of the report: numbers, name, and what it is."""
+        return [
+            (
+                f"{each.error:.1e}",
+                each.op,
+                f"{each.name}: {'x'.join(map(str, each.shape)) or 'scalar'} {each.dtype}, bound "
+                f"{each.bound:.1e}, accumulated {each.accumulated:.1e}"
+                + (", wrong" if each.is_wrong else ""),
+            )
+            for each in self.worst()
+        ]
+
+    def to_json(self) -> str:
+        """Return the numbers of all ops as JSON text."""
+        fields = {**dataclasses.asdict(self), "ops": [dataclasses.asdict(op) for op in self.ops]}
+        return json.dumps(fields, indent=1)
+
+    def __str__(self) -> str:
+        title = f"{len(self.ops)} ops in {self.precision}, compared with {self.framework}"
+        if not self.ops:
+            return title
+        rows = [("result", "op", "shape", "error", "bound", "accumulated", "")]
+        for each in self.worst():
+            shape = "x".join(map(str, each.shape)) or "scalar"
+            shape += "" if each.dtype == "float32" else f" {each.dtype}"
+            numbers = (f"{x:.1e}" for x in (each.error, each.bound, each.accumulated))
+            rows.append((each.name, each.op, shape, *numbers, "wrong" if each.is_wrong else ""))
+        width = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = ["  ".join(map(str.ljust, row, width)).rstrip() for row in rows]
+        rule = "-" * max(map(len, lines))
+        last = [f"{len(self.ops) - len(rows) + 1} more"] if len(self.ops) >= len(rows) else []
+        last.append(f"{len(self.wrong)} ops have an error that rounding does not explain")
+        return "\n".join([title, rule, lines[0], rule, *lines[1:], rule, *last])
+
+
+def errors(source: Source, precision: str, tell: Callable = lambda *args: None) -> Verification:
+    """Compare each op of a compiled model with its source.
+
+    Parameters
+    ----------
+    source : Source
+        The model in its framework.
+    precision : str
+        The type that it computes float32 in.
+    tell : Callable
+        Is called with what is done now, and how far it is.
+
+    Raises
+    ------
+    CannotRun
+        The source cannot be run.
+    """
+    source.results()  # raises if it cannot run
+    dtype, ops, steps = compare.coarsest(precision, source.dtype), [], source.steps()
+    for batch, names in batches(steps):
+        values = dict(zip(names, source.compiled(names, precision)))
+        reference = dict(zip(names, source.values(names)))
+        for step in batch:
+            tell("compare", len(ops), len(steps))
+            one, want = difference(source, step, values, dtype), reference[step.name]
+            largest = compare.largest_value(one.want) or 1.0
+            accumulated = compare.largest_error(one.got, want) / largest
+            relative = (one.error / largest, one.bound / largest, accumulated)
+            where = (step.name, step.op, step.where)
+            ops.append(OpError(*where, one.want.shape, str(one.want.dtype), *relative))
+    return Verification(source.framework, precision, ops)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares each op of a compiled ONNX model with onnxruntime, or with onnx's reference evaluator.
+
+The model is compiled with its intermediate results as results. Each op is compared for the operands
+that the compiled model computed, so errors do not accumulate; the accumulated error is beside it.
+"""
+
+from pathlib import Path
+
+from scripts import options
+from scripts.console import Console, passes_noted
+from scripts.errors import SetupError
+from scripts.onnx_model import OnnxModel
+from scripts.report import PRECISIONS, facts, write
+
+
+def add_arguments(parser):
+    """Add the command's options."""
+    parser.add_argument("model", metavar="MODEL.onnx")
+    parser.add_argument("--html", metavar="FILE", help="write the page of the report with errors")
+    parser.add_argument("--json", metavar="FILE", help="write the errors of all ops")
+    parser.add_argument(
+        "--inputs", metavar="FILE.npz", help="the inputs by name; others are drawn (default: all)"
+    )
+    options.add_shape(parser)
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default=PRECISIONS[0],
+        help="what float32 convolutions and matmuls compute in (default: float32)",
+    )
+    options.add_relax(parser, "of TVM's Relax, by the plug-in for Relax")
+
+
+def read_inputs(path):
+    """Return the arrays of a file by name."""
+    import numpy as np
+
+    try:
+        with np.load(path) as arrays:
+            return dict(arrays)
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise SetupError(f"cannot read {path}: {error}", "write it with numpy.savez.") from error
+
+
+def main(args):
+    """Print and write the errors; return 1 if one is larger than rounding explains."""
+    if args.relax:
+        import tvm_dnnl as dnnl
+    else:
+        from tvm.relay.op.contrib import dnnl
+    model = OnnxModel(args.model, args.shape)
+    inputs = read_inputs(args.inputs) if args.inputs else None
+    with Console().step(f"{Path(args.model).name}: verify"), passes_noted():
+        try:
+            result = dnnl.verify(model.proto, inputs, precision=args.precision, prune=False)
+        except ValueError as error:
+            raise SetupError(str(error)) from error
+    print(result)
+    if args.json:
+        write(args.json, result.to_json() + "\n")
+    if args.html:
+        mod, params = (model.to_relax(), None) if args.relax else model.to_relay()
+        mod = dnnl.partition_for_dnnl(mod, params, precision=args.precision)
+        title = f"{Path(args.model).name}: errors on oneDNN"
+        report, shown = dnnl.offload_report(mod), facts(dnnl, None, args.precision)
+        write(args.html, report.to_html(title, shown, errors=result.page_rows()))
+    return 1 if result.wrong else 0
