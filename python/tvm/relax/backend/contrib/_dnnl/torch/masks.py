@@ -103,6 +103,11 @@ def _has_positions(mask: Node, values: dict) -> bool:
 def _share_heads(node: Node) -> None:
     """Let queries share the heads of keys and values that a model repeats for them."""
     query, key, value = node.args[:3]
+    heads = [shape(each)[1] for each in (query, key, value) if len(shape(each)) == 4]
+    if len(heads) == 3 and heads[0] != 1 and heads[1:] == [1, 1]:
+        # PyTorch broadcasts a single head, as of multi-query attention, to those of the queries.
+        node.update_kwarg("enable_gqa", True)
+        return
     pair = _not_repeated(key), _not_repeated(value)
     if argument(node, "enable_gqa") or None in pair or shape(pair[0])[1] != shape(pair[1])[1]:
         return

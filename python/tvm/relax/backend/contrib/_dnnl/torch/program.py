@@ -23,7 +23,7 @@ import tvm
 from torch.export.graph_signature import ConstantArgument, OutputKind
 from tvm.relax.frontend import torch as frontend
 
-from . import fold, masks, recurrent, registration, simplify
+from . import decompositions, fold, masks, recurrent, registration, resizes, simplify
 from .graphs import argument, aten
 
 #: Ops that are converted as they are: this backend runs them as one kernel, or as fewer ops than
@@ -45,14 +45,15 @@ def import_program(program: torch.export.ExportedProgram) -> tvm.IRModule:
 
 def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
     """Return a program that is decomposed and rewritten, and the values of its constants."""
-    table = torch.export.default_decompositions()
-    for op in (*_KEPT, *recurrent.kept(program)):
+    table = {**torch.export.default_decompositions(), **decompositions.table()}
+    for op in (*_KEPT, *resizes.RESIZES, *recurrent.kept(program)):
         table.pop(op, None)
     program = program.run_decompositions(table)
     # The passes add constants, and this dict is still that of the caller's program.
     program._constants = dict(program.constants)
     _check(program)
     _drop_plain_inputs(program)
+    _drop_plain_outputs(program)
     simplify.rewrite(program, fold.fold(program))
     masks.rewrite(program, fold.fold(program))
     return program, fold.fold(program)
@@ -60,10 +61,12 @@ def prepared(program) -> tuple[torch.export.ExportedProgram, dict]:
 
 def translated(program, values: dict) -> tvm.IRModule:
     """Return the module of a prepared program."""
+    converters = registration.convert_map(values)
+    _check_converters(program, converters)
     return frontend.from_exported_program(
         program,
         unwrap_unit_return_tuple=True,
-        custom_convert_map=registration.convert_map(values),
+        custom_convert_map=converters,
         run_ep_decomposition=False,
     )
 
@@ -77,6 +80,25 @@ def _drop_plain_inputs(program) -> None:
             program.graph.erase_node(node)
     for spec in plain:
         specs.remove(spec)
+
+
+def _drop_plain_outputs(program) -> None:
+    """Leave out results that are no tensors, such as None: a function of Relax returns tensors."""
+    output, signature = program.graph.output_node(), program.graph_signature
+    is_tensor = [isinstance(each, torch.fx.Node) for each in output.args[0]]
+    if not any(is_tensor):
+        raise ValueError("the model returns no tensor")
+    output.args = (tuple(each for each, kept in zip(output.args[0], is_tensor) if kept),)
+    signature.output_specs[:] = [
+        each for each, kept in zip(signature.output_specs, is_tensor) if kept
+    ]
+
+
+def _check_converters(program, converters) -> None:
+    """Refuse ops that neither TVM's importer nor this folder can read."""
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target.__name__ not in converters:
+            raise registration.refusal(node, "this op has no converter")
 
 
 def _check(program) -> None:

@@ -18,14 +18,22 @@
 
 from __future__ import annotations
 
-from . import attention, recurrent, views
+import operator
+
+import torch
+from tvm import relax, tirx
+from tvm.relax.frontend.torch.exported_program_translator import ExportedProgramImporter
+
+from . import attention, convolutions, indexing, recurrent, resizes, views
 
 #: Files of this folder. Each has `CONVERTERS`, a dict from the op to its converter.
-_FAMILIES = attention, views
+_FAMILIES = attention, convolutions, resizes, views
 
 
 def convert_map(values: dict):
     """Return the converters, for the argument `custom_convert_map` of TVM's importer.
+
+    Those of TVM that have none here are called, too, with the same check of their results.
 
     Parameters
     ----------
@@ -33,4 +41,63 @@ def convert_map(values: dict):
         The values of the constants of the program.
     """
     converters = {name: each for family in _FAMILIES for name, each in family.CONVERTERS.items()}
-    return {**converters, **recurrent.converters(values)}
+    converters.update(recurrent.converters(values))
+    converters.update(indexing.converters(values))
+    names = {**ExportedProgramImporter().convert_map, **converters}
+    theirs = {}
+
+    def checked(name):
+        def convert(node, importer):
+            if not theirs:
+                theirs.update(importer.create_convert_map())
+            return _converted(node, importer, converters.get(name), theirs.get(name))
+
+        return convert
+
+    return {name: checked(name) for name in names if isinstance(name, str)}
+
+
+def _converted(node, importer, own, theirs):
+    """Convert a node, and refuse a result that has not the type that PyTorch gives it."""
+    try:
+        if node.target is operator.getitem and node.args[1] != 0:
+            _check_is_tuple(importer.env[node.args[0]])
+        result = own(node, importer) if own else theirs(node)
+        _check_type(result, node.meta.get("val"))
+    except Exception as error:
+        raise refusal(node, str(error).strip() or type(error).__name__) from error
+    return result
+
+
+def refusal(node, reason: str) -> ValueError:
+    """Return the error for a node that cannot be imported."""
+    reason = reason.splitlines()[-1].removeprefix(f"{node.name}: ")
+    what = getattr(node.target, "__name__", node.target)
+    return ValueError(
+        f"{node.name} (aten.{what}): {reason}. Write this part of the model with other ops, or run "
+        "it in PyTorch"
+    )
+
+
+def _check_is_tuple(x):
+    if isinstance(x, relax.Expr) and isinstance(x.ty, relax.TensorType):
+        raise TypeError("TVM's importer has the first result of this op only")
+
+
+def _check_type(result, expected):
+    if not isinstance(expected, torch.Tensor):
+        return
+    if not isinstance(result, relax.Expr) or not isinstance(result.ty, relax.TensorType):
+        raise TypeError(f"the importer returns a {type(result).__name__} instead of a tensor")
+    dtype = str(expected.dtype).removeprefix("torch.")
+    if str(result.ty.dtype.dtype) != dtype:
+        raise TypeError(f"the importer returns {result.ty.dtype.dtype} instead of {dtype}")
+    if result.ty.shape is None:
+        return
+    dims = list(result.ty.shape)
+    if len(dims) != expected.dim() or any(
+        isinstance(dim, tirx.IntImm) and isinstance(size, int) and int(dim) != size
+        for dim, size in zip(dims, expected.shape)
+    ):
+        shapes = tuple(dims), tuple(expected.shape)
+        raise TypeError(f"the importer returns the shape {shapes[0]} instead of {shapes[1]}")

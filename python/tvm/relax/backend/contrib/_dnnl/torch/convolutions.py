@@ -1,0 +1,46 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Converter of 3-D transposed convolutions, which TVM's importer does not read."""
+
+from __future__ import annotations
+
+from tvm import relax
+
+
+def _convolution(node, importer):
+    x, weight, bias, stride, padding, dilation, is_transposed, output_padding, groups = node.args
+    if not is_transposed or len(node.meta["val"].shape) != 5:
+        return importer._convolution(node)
+    emit = importer.block_builder.emit
+    result = emit(
+        relax.op.nn.conv3d_transpose(
+            importer.env[x],
+            importer.env[weight],
+            strides=stride,
+            padding=padding,
+            output_padding=output_padding,
+            dilation=dilation,
+            groups=groups,
+        )
+    )
+    if bias is None:
+        return result
+    bias = emit(relax.op.reshape(importer.env[bias], (1, -1, 1, 1, 1)))
+    return emit(relax.op.add(result, bias))
+
+
+CONVERTERS = {"convolution.default": _convolution}

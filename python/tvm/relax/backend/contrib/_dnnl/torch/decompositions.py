@@ -1,0 +1,381 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Decompositions of ops whose arguments or types TVM's importer misreads, into ops that it reads.
+
+Each returns NotImplemented for calls that the importer reads as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+
+from .graphs import aten
+
+_UNARY = """acos acosh asin asinh atan atanh cos cosh erf exp expm1 log log10 log1p log2 reciprocal
+    rsqrt sigmoid sin sinh sqrt tan tanh""".split()
+_COMPARISONS = "eq ge gt le lt ne".split()
+_LOGICAL = "logical_and logical_not logical_or logical_xor".split()
+_BINARY = "bitwise_and bitwise_or bitwise_xor div fmod remainder".split()
+_ARITHMETIC = (
+    *(getattr(getattr(aten, name), kind) for name in _BINARY for kind in ("Tensor", "Scalar")),
+    aten.atan2.default,
+    aten.maximum.default,
+    aten.minimum.default,
+    aten.pow.Scalar,
+    aten.pow.Tensor_Scalar,
+    aten.pow.Tensor_Tensor,
+)
+
+
+def _cast(x, dtype):
+    """Cast a tensor, and leave a number as it is."""
+    is_other = isinstance(x, torch.Tensor) and x.dtype != dtype
+    return aten._to_copy.default(x, dtype=dtype) if is_other else x
+
+
+def _in_type(op, type_of):
+    """Return the decomposition of an op into casts to the type that it computes in, and itself."""
+
+    def decompose(*args, **kwargs):
+        dtype = type_of(*args)
+        cast = [_cast(each, dtype) for each in args]
+        is_same = all(one is other for one, other in zip(args, cast))
+        return NotImplemented if is_same else op(*cast, **kwargs)
+
+    return decompose
+
+
+def _float_type(x):
+    return x.dtype if x.is_floating_point() or x.is_complex() else torch.get_default_dtype()
+
+
+def _quotient_type(*args):
+    dtype = torch.result_type(*args[:2])
+    is_float = dtype.is_floating_point or dtype.is_complex
+    return dtype if is_float else torch.get_default_dtype()
+
+
+def _in_types() -> dict:
+    """Return the decompositions of ops of mixed types."""
+    kinds = [(getattr(aten, name).default, _float_type) for name in _UNARY]
+    kinds += [(getattr(aten, name).default, lambda *_: torch.bool) for name in _LOGICAL]
+    kinds += [
+        (getattr(getattr(aten, name), kind), torch.result_type)
+        for name in _COMPARISONS
+        for kind in ("Tensor", "Scalar")
+    ]
+    float_ops = aten.div.Tensor, aten.div.Scalar, aten.atan2.default
+    kinds += [(op, _quotient_type if op in float_ops else torch.result_type) for op in _ARITHMETIC]
+    return {op: _in_type(op, type_of) for op, type_of in kinds}
+
+
+def _sum(op, name):
+    """Return the decomposition of an add or sub: the importer ignores alpha."""
+
+    def decompose(x, other, alpha=1):
+        dtype = torch.result_type(x, other)
+        if alpha != 1:
+            return op(x, _cast(other, dtype) * alpha)
+        if dtype == torch.bool and name == "add":
+            return aten.logical_or.default(x, _cast(other, dtype))
+        cast = _cast(x, dtype), _cast(other, dtype)
+        return NotImplemented if cast[0] is x and cast[1] is other else op(*cast)
+
+    return decompose
+
+
+def _div_mode(x, other, *, rounding_mode=None):
+    """Divide and round as PyTorch does: integers exactly, floats by their remainder."""
+    if rounding_mode is None:
+        is_tensor = isinstance(other, torch.Tensor)
+        return (aten.div.Tensor if is_tensor else aten.div.Scalar)(x, other)
+    dtype = torch.result_type(x, other)
+    is_canonical = isinstance(other, torch.Tensor) and x.dtype == dtype == other.dtype
+    if not isinstance(other, torch.Tensor):
+        other = torch.full((), other, dtype=dtype)
+    x, other = _cast(x, dtype), _cast(other, dtype)
+    if not dtype.is_floating_point:
+        if rounding_mode == "floor":
+            floor = aten.div.Tensor_mode
+            return NotImplemented if is_canonical else floor(x, other, rounding_mode="floor")
+        # Relax has no division of integers that rounds towards 0.
+        size = aten.div.Tensor_mode(x.abs(), other.abs(), rounding_mode="floor")
+        return torch.where((x < 0) != (other < 0), -size, size)
+    if rounding_mode == "trunc":
+        return (x / other).trunc()
+    rest = aten.fmod.Tensor(x, other)
+    quotient = ((x - rest) / other).round()
+    is_above = (rest != 0) & ((other < 0) != (rest < 0))
+    return torch.where(other == 0, x / other, torch.where(is_above, quotient - 1, quotient))
+
+
+def _mul(op):
+    """Return the decomposition of a product: that of booleans is their `and`."""
+
+    def decompose(x, other):
+        if torch.result_type(x, other) == torch.bool:
+            other = other if isinstance(other, torch.Tensor) else torch.full((), other)
+            return aten.logical_and.default(x, other)
+        return _in_type(op, torch.result_type)(x, other)
+
+    return decompose
+
+
+def _clamp(x, low=None, high=None):
+    """Clamp by a maximum and a minimum of tensors of one type; an upper bound wins."""
+    bounds = [each for each in (low, high) if each is not None]
+    dtype = functools.reduce(torch.promote_types, (torch.result_type(x, each) for each in bounds))
+    is_plain = not any(isinstance(each, torch.Tensor) for each in bounds)
+    if is_plain and x.dtype == dtype and dtype.is_floating_point and (None in (low, high) or low <= high):
+        return NotImplemented
+    x = _cast(x, dtype)
+    tensors = [
+        each if each is None or isinstance(each, torch.Tensor) else torch.full((), each, dtype=dtype)
+        for each in (low, high)
+    ]
+    x = x if low is None else torch.maximum(x, _cast(tensors[0], dtype))
+    return x if high is None else torch.minimum(x, _cast(tensors[1], dtype))
+
+
+def _where(condition, x, other):
+    dtype = torch.result_type(x, other)
+    if x.dtype == dtype and other.dtype == dtype:
+        return NotImplemented
+    return aten.where.self(condition, _cast(x, dtype), _cast(other, dtype))
+
+
+def _cat(tensors, dim=0):
+    dtype = functools.reduce(torch.promote_types, (each.dtype for each in tensors))
+    if all(each.dtype == dtype for each in tensors):
+        return NotImplemented
+    return aten.cat.default([_cast(each, dtype) for each in tensors], dim)
+
+
+def _reduced(op):
+    """Return the decomposition of a reduction: `dim=[]` is all axes, and a number has none."""
+
+    def decompose(x, dim=(), keepdim=False, **kwargs):
+        if x.dim() == 0 and (dim or dim == []):
+            return op(x.reshape(1), [0], False, **kwargs)
+        if dim is None or len(dim) == 0:
+            if x.dim() == 0:
+                return NotImplemented
+            return op(x, list(range(x.dim())), keepdim, **kwargs)
+        result = torch.int64 if not x.is_floating_point() else x.dtype
+        dtype = kwargs.pop("dtype", None) or (result if op is aten.sum.dim_IntList else x.dtype)
+        if x.dtype != dtype:
+            return op(_cast(x, dtype), dim, keepdim, **kwargs)
+        return NotImplemented
+
+    return decompose
+
+
+def _topk(x, k, dim=-1, largest=True, sorted=True):
+    """Sort the values where any order is right."""
+    return NotImplemented if sorted else aten.topk.default(x, k, dim, largest, True)
+
+
+def _extremum(op):
+    def decompose(x, dim, keepdim=False):
+        if x.dim() == 0:
+            return x.clone(), torch.zeros((), dtype=torch.int64)
+        indices = op(x, dim, True)
+        values = aten.gather.default(x, dim, indices)
+        return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
+
+    return decompose
+
+
+def _group_norm(x, weight, bias, batch, channels, size, groups, eps):
+    """Write the weight or bias that a norm has not."""
+    if weight is not None and bias is not None:
+        return NotImplemented
+    weight = torch.ones(channels, dtype=x.dtype) if weight is None else weight
+    bias = torch.zeros(channels, dtype=x.dtype) if bias is None else bias
+    return aten.native_group_norm.default(x, weight, bias, batch, channels, size, groups, eps)
+
+
+def _scatter_add(x, dim, index, source):
+    return aten.scatter_reduce.two(x, dim, index, source, "sum")
+
+
+def _scatter_reduce(x, dim, index, source, reduce, *, include_self=True):
+    """Reduce with the element itself: it is the identity where PyTorch leaves it out."""
+    is_whole = index.shape == source.shape
+    for axis, size in enumerate(index.shape):
+        source = source if is_whole else source.narrow(axis, 0, size)
+    if reduce == "mean":
+        ones = torch.ones_like(source)
+        total = aten.scatter_reduce.two(x, dim, index, source, "sum", include_self=include_self)
+        counts = torch.ones_like(x) if include_self else torch.zeros_like(x)
+        counts = aten.scatter_add.default(counts, dim, index, ones).clamp(min=1)
+        return total / counts if x.is_floating_point() else total // counts
+    if not include_self:
+        limits = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
+        identity = {"sum": 0, "prod": 1, "amax": limits.min, "amin": limits.max}[reduce]
+        x = aten.scatter.value(x, dim, index, identity)
+    elif is_whole:
+        return NotImplemented
+    return aten.scatter_reduce.two(x, dim, index, source, reduce)
+
+
+def _scatter(x, dim, index, source):
+    """Leave out the part of the source that no index reads."""
+    if index.shape == source.shape:
+        return NotImplemented
+    for axis, size in enumerate(index.shape):
+        source = source.narrow(axis, 0, size)
+    return aten.scatter.src(x, dim, index, source)
+
+
+def _index_put(x, indices, values, accumulate=False):
+    """Assign by a mask as a `where`, and by indices as a scatter along their merged axes."""
+    given = [(axis, each) for axis, each in enumerate(indices) if each is not None]
+    if any(each.dtype in (torch.bool, torch.uint8) for _, each in given):
+        return _masked_put(x, given, values, accumulate) if len(given) == 1 else NotImplemented
+    axes = [axis for axis, _ in given]
+    rest = [axis for axis in range(x.dim()) if axis not in axes]
+    positions = torch.broadcast_tensors(*(each for _, each in given))
+    linear = 0
+    for axis, each in zip(axes, positions):
+        each = _cast(each, torch.int64)
+        linear = linear * x.shape[axis] + torch.where(each < 0, each + x.shape[axis], each)
+    count, size = linear.numel(), math.prod(x.shape[axis] for axis in rest)
+    # PyTorch puts the axes of the indices where they were if these are adjacent, else first.
+    front = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
+    sizes = [x.shape[axis] for axis in rest]
+    values = _cast(values, x.dtype).expand(*sizes[:front], *linear.shape, *sizes[front:])
+    order = [*range(front, front + linear.dim()), *range(front)]
+    order += range(front + linear.dim(), values.dim())
+    values = values.permute(order).reshape(count, size)
+    order = axes + rest
+    data = x.permute(order)
+    shape, linear = data.shape, linear.reshape(count, 1).expand(count, size)
+    data = data.reshape(math.prod(x.shape[axis] for axis in axes), size)
+    if accumulate:
+        data = aten.scatter_reduce.two(data, 0, linear, values, "sum")
+    else:
+        data = aten.scatter.src(data, 0, linear, values)
+    return data.reshape(shape).permute([order.index(axis) for axis in range(x.dim())])
+
+
+def _masked_put(x, given, values, accumulate):
+    axis, mask = given[0]
+    rest = x.dim() - axis - mask.dim()
+    if values.dim() > rest:
+        place = values.dim() - rest - 1
+        if values.shape[place] != 1:
+            return NotImplemented
+        front, back = values.shape[:place], values.shape[place + 1 :]
+        values = values.reshape(*front, *[1] * mask.dim(), *back)
+    mask, values = mask.reshape(*mask.shape, *[1] * rest), _cast(values, x.dtype)
+    return torch.where(_cast(mask, torch.bool), x + values if accumulate else values, x)
+
+
+def _embedding_bag(
+    weight, indices, offsets, scale=False, mode=0, sparse=False, factors=None, last=False, pad=-1
+):
+    """Reduce the embeddings of each bag; gradients alone read the results after the first."""
+    if pad >= 0:
+        return NotImplemented
+    offsets = offsets[:-1] if last else offsets
+    bags = (torch.arange(indices.numel())[:, None] >= offsets[None]).sum(1) - 1
+    rows = aten.index_select.default(weight, 0, indices)
+    rows = rows if factors is None else rows * factors[:, None]
+    counts = torch.zeros_like(offsets).scatter_add(0, bags, torch.ones_like(bags))
+    index, result = bags[:, None].expand_as(rows), rows.new_zeros(offsets.numel(), rows.shape[1])
+    if mode == 2:
+        result = result.scatter_reduce(0, index, rows, "amax", include_self=False)
+    else:
+        result = result.scatter_add(0, index, rows)
+    if mode == 1:
+        result = result / counts.clamp(min=1)[:, None]
+    return result, bags, counts, counts
+
+
+def _unfold(x, dim, size, step):
+    """Take the windows of an axis by their indices."""
+    if x.dim() == 0:
+        return x.reshape(1)[:size]
+    starts = torch.arange(0, x.shape[dim] - size + 1, step)
+    windows = starts[:, None] + torch.arange(size)
+    taken = aten.index_select.default(x, dim, windows.reshape(-1))
+    dim = dim % x.dim()
+    shape = *x.shape[:dim], starts.numel(), size, *x.shape[dim + 1 :]
+    return taken.reshape(shape).movedim(dim + 1, -1)
+
+
+def _unbatched(op, rank):
+    """Return the decomposition of a convolution or pool of an image without a batch."""
+
+    def decompose(x, *args):
+        if x.dim() != rank + 1:
+            return NotImplemented
+        results = op(x.unsqueeze(0), *args)
+        single = isinstance(results, torch.Tensor)
+        return results.squeeze(0) if single else tuple(each.squeeze(0) for each in results)
+
+    return decompose
+
+
+def _convolution(x, weight, *args):
+    return _unbatched(aten.convolution.default, weight.dim() - 2)(x, weight, *args)
+
+
+_REDUCTIONS = aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default
+_DECOMPOSITIONS = {
+    **_in_types(),
+    aten.add.Tensor: _sum(aten.add.Tensor, "add"),
+    aten.add.Scalar: _sum(aten.add.Scalar, "add"),
+    aten.sub.Tensor: _sum(aten.sub.Tensor, "sub"),
+    aten.sub.Scalar: _sum(aten.sub.Scalar, "sub"),
+    aten.mul.Tensor: _mul(aten.mul.Tensor),
+    aten.mul.Scalar: _mul(aten.mul.Scalar),
+    aten.div.Tensor_mode: _div_mode,
+    aten.div.Scalar_mode: _div_mode,
+    aten.clamp.default: _clamp,
+    aten.clamp.Tensor: _clamp,
+    aten.where.self: _where,
+    aten.cat.default: _cat,
+    aten.any.default: lambda x: aten.any.dims(x, list(range(x.dim()))),
+    aten.topk.default: _topk,
+    aten.max.dim: _extremum(aten.argmax.default),
+    aten.min.dim: _extremum(aten.argmin.default),
+    aten.native_group_norm.default: _group_norm,
+    aten.scatter.src: _scatter,
+    aten.scatter_add.default: _scatter_add,
+    aten.scatter_reduce.two: _scatter_reduce,
+    aten.index_put.default: _index_put,
+    aten.unfold.default: _unfold,
+    aten._embedding_bag.default: _embedding_bag,
+    aten._embedding_bag_forward_only.default: _embedding_bag,
+    aten.convolution.default: _convolution,
+    aten.max_pool2d_with_indices.default: _unbatched(aten.max_pool2d_with_indices.default, 2),
+    aten.max_pool3d_with_indices.default: _unbatched(aten.max_pool3d_with_indices.default, 3),
+    aten.avg_pool2d.default: _unbatched(aten.avg_pool2d.default, 2),
+    aten.avg_pool3d.default: _unbatched(aten.avg_pool3d.default, 3),
+    aten._adaptive_avg_pool2d.default: _unbatched(aten._adaptive_avg_pool2d.default, 2),
+    **{op: _reduced(op) for op in _REDUCTIONS},
+}
+
+
+def table() -> dict:
+    """Return the decompositions, for `torch.export.ExportedProgram.run_decompositions`."""
+    return dict(_DECOMPOSITIONS)

@@ -1,0 +1,117 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Tensors and calls, as the tables of this folder are written with."""
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+
+_SEED = torch.Generator().manual_seed(0)
+
+
+class Call:
+    """Arguments of an op: tensors become inputs of the program, other values stay in it."""
+
+    def __init__(self, *args, **kwargs):
+        self.args, self.kwargs = args, kwargs
+
+
+def f(*shape, dtype=torch.float32):
+    """Draw floats, of the order of 1."""
+    return torch.randn(shape, generator=_SEED).to(dtype)
+
+
+def p(*shape):
+    """Draw floats between 0.1 and 0.9, which are in the domain of every function."""
+    return torch.rand(shape, generator=_SEED) * 0.8 + 0.1
+
+
+def i(*shape, low=-5, high=6, dtype=torch.int64):
+    """Draw integers of both signs."""
+    return torch.randint(low, high, shape, generator=_SEED, dtype=dtype)
+
+
+def n(*shape, dtype=torch.int64):
+    """Draw positive integers."""
+    return torch.randint(1, 5, shape, generator=_SEED, dtype=dtype)
+
+
+def b(*shape):
+    """Draw booleans."""
+    return torch.rand(shape, generator=_SEED) > 0.5
+
+
+def t(*values, dtype=None):
+    """Return a tensor of these values."""
+    return torch.tensor(values, dtype=dtype)
+
+
+def s(value, dtype=None):
+    """Return a tensor without dimensions."""
+    return torch.tensor(value, dtype=dtype)
+
+
+NAN, INF = float("nan"), float("inf")
+#: Values at which functions of floats differ.
+EDGES = (0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-30, 1e30, INF, -INF, NAN)
+
+
+def check(op, calls, build):
+    """Compare what `build` makes of one exported program of all these calls with eager.
+
+    Parameters
+    ----------
+    op : callable
+        The op, or a function.
+    calls : sequence of Call
+        Its arguments.
+    build : callable
+        Returns what runs a `torch.export.ExportedProgram` on arrays.
+    """
+    model = _Apply(op, calls)
+    inputs = _tensors([(each.args, each.kwargs) for each in calls])
+    with torch.no_grad():
+        want = [_tensors(op(*each.args, **each.kwargs)) for each in calls]
+        got = build(torch.export.export(model, inputs))(*inputs)
+    got = list(got) if isinstance(got, (tuple, list)) else [got]
+    assert len(got) == sum(map(len, want))
+    for i, call in enumerate(want):
+        for other in call:
+            one, dtype = np.asarray(got.pop(0)), str(other.dtype).removeprefix("torch.")
+            assert (one.shape, one.dtype) == (tuple(other.shape), dtype), f"call {i}"
+            # Elementary functions in float32, and sums of a few hundred products, reordered.
+            np.testing.assert_allclose(one, other.numpy(), 2e-4, 2e-5, err_msg=f"call {i}")
+
+
+class _Apply(torch.nn.Module):
+    def __init__(self, op, calls):
+        super().__init__()
+        self.op, self.calls = op, calls
+
+    def forward(self, *tensors):
+        left = iter(tensors)
+
+        def bound(leaf):
+            return next(left) if isinstance(leaf, torch.Tensor) else leaf
+
+        trees = [tree_map(bound, [each.args, each.kwargs]) for each in self.calls]
+        return [self.op(*args, **kwargs) for args, kwargs in trees]
+
+
+def _tensors(tree):
+    return tuple(each for each in tree_leaves(tree) if isinstance(each, torch.Tensor))

@@ -1,0 +1,50 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Ops without calls, and calls that the importer refuses, with the reason."""
+
+_GRADIENT = "of gradients, which a compiled model does not compute"
+_RANDOM = "random: eager draws other values"
+_SIZE = "the size of its result depends on values"
+_NUMBER = "returns a number, not a tensor"
+
+WITHOUT_CALLS = {
+    "_adaptive_avg_pool2d_backward.default": _GRADIENT,
+    "_local_scalar_dense.default": _NUMBER,
+    "_embedding_bag.default": "as embedding_bag, of functions.py; its other results are for gradients",
+    "_native_batch_norm_legit.default": "in training mode, which changes its arguments",
+    "atan2.out": "changes an argument: torch.export replaces it",
+    "avg_pool2d_backward.default": _GRADIENT,
+    "convolution_backward.default": _GRADIENT,
+    "embedding_dense_backward.default": _GRADIENT,
+    "empty.memory_format": "its values are not defined",
+    "empty_strided.default": "its values are not defined",
+    "max_pool2d_with_indices_backward.default": _GRADIENT,
+    "native_group_norm_backward.default": _GRADIENT,
+    "native_layer_norm_backward.default": _GRADIENT,
+    "nonzero.default": _SIZE,
+    "rand.default": _RANDOM,
+    "randn.default": _RANDOM,
+    "randperm.default": _RANDOM,
+    "sym_numel.default": _NUMBER,
+    "sym_size.int": _NUMBER,
+    "sym_storage_offset.default": _NUMBER,
+    "sym_stride.int": _NUMBER,
+}
+
+#: (op, number of the call): a pattern of the reason.
+REFUSED = {
+}

@@ -1,0 +1,80 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Each op of PyTorch's core ATen set, with edge values, as eager runs it.
+
+The set is what PyTorch tags: a new op fails here until it has calls or a reason.
+"""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import tvm_dnnl  # noqa: E402
+from dnnl_aten import draws, functions, layers, pointwise, reductions, tensors  # noqa: E402
+from dnnl_aten.expected import REFUSED, WITHOUT_CALLS  # noqa: E402
+
+aten = torch.ops.aten
+CORE = {
+    f"{name}.{overload}": getattr(getattr(aten, name), overload)
+    for name in dir(aten)
+    if isinstance(getattr(aten, name), torch._ops.OpOverloadPacket)
+    for overload in getattr(aten, name).overloads()
+    if torch.Tag.core in getattr(getattr(aten, name), overload).tags
+}
+CALLS = {
+    name: (CORE[name], calls)
+    for family in (pointwise, reductions, tensors, layers)
+    for name, calls in family.CALLS.items()
+    if name in CORE
+}
+CALLS.update(functions.CALLS)
+
+
+def build(program):
+    return tvm_dnnl.compile(program, prune=False)
+
+
+def cases():
+    """Yield one case per op that runs always, and one with the rest of its calls, nightly."""
+    for name, (op, calls) in CALLS.items():
+        runs = [each for i, each in enumerate(calls) if (name, i) not in REFUSED]
+        if runs:
+            yield pytest.param(op, runs[:2], id=name)
+        if runs[2:]:
+            yield pytest.param(op, runs[2:], id=f"{name}-more", marks=pytest.mark.nightly)
+
+
+def test_each_core_op_has_calls_or_a_reason():
+    given = {*CALLS, *WITHOUT_CALLS}
+    assert not set(CORE) - given
+    assert not set(CALLS) & set(WITHOUT_CALLS)
+    # A release of PyTorch with fewer ops skips those.
+    assert all(name in CALLS and i < len(CALLS[name][1]) for name, i in REFUSED)
+
+
+@pytest.mark.parametrize("op, calls", cases())
+def test_call(op, calls):
+    draws.check(op, calls, build)
+
+
+@pytest.mark.parametrize("name, i", REFUSED, ids=lambda each: str(each))
+def test_refused(name, i):
+    """A call that is imported after all has to leave the table."""
+    op, calls = CALLS[name]
+    with pytest.raises(ValueError, match=REFUSED[name, i]) as raised:
+        draws.check(op, [calls[i]], build)
+    assert "aten." in str(raised.value)
