@@ -14,4 +14,4 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Calls of the ops of PyTorch's core ATen set, which the importer has to read as eager runs them."""
+"""Calls of the ops of PyTorch's core ATen set."""

@@ -24,7 +24,7 @@ _NUMBER = "returns a number, not a tensor"
 WITHOUT_CALLS = {
     "_adaptive_avg_pool2d_backward.default": _GRADIENT,
     "_local_scalar_dense.default": _NUMBER,
-    "_embedding_bag.default": "as embedding_bag, of functions.py; its other results are for gradients",
+    "_embedding_bag.default": "in functions.py; its other results are for gradients",
     "_native_batch_norm_legit.default": "in training mode, which changes its arguments",
     "atan2.out": "changes an argument: torch.export replaces it",
     "avg_pool2d_backward.default": _GRADIENT,
@@ -46,5 +46,4 @@ WITHOUT_CALLS = {
 }
 
 #: (op, number of the call): a pattern of the reason.
-REFUSED = {
-}
+REFUSED = {}

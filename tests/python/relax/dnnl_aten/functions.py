@@ -14,7 +14,7 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Calls of PyTorch's functions that decompose into several ops, or stay one outside of the core set."""
+"""Calls of PyTorch's functions, of ops outside of the core set."""
 
 import torch
 import torch.nn.functional as F
@@ -55,15 +55,15 @@ CALLS = {
     "index_add": (torch.index_add, [Call(f(3, 5), 0, t(2, 0, 2, 1), f(4, 5))]),
     "embedding_bag": (
         F.embedding_bag,
-        [
-            Call(n(3, 5), f(9, 4), mode=mode) for mode in ("sum", "mean", "max")
-        ]
+        [Call(n(3, 5), f(9, 4), mode=mode) for mode in ("sum", "mean", "max")]
         + [
             Call(n(6), f(9, 4), t(0, 2, 2), mode="mean"),
             Call(n(6), f(9, 4), t(0, 2, 6), mode="sum", include_last_offset=True),
             Call(n(3, 5), f(9, 4), mode="sum", per_sample_weights=p(3, 5)),
         ],
     ),
+    "topk_unsorted": (lambda x: x.topk(2, sorted=False).values.sum(-1), [Call(f(3, 9))]),
+    "shared_head": (F.scaled_dot_product_attention, [Call(f(2, 4, 5, 8), *2 * [f(2, 1, 5, 8)])]),
     "floor_divide": (torch.floor_divide, [Call(i(3, 4), 3), Call(f(3, 4), 0.5)]),
     "with_none": (lambda x: (x + 1, None), [Call(f(4, 6))]),
     "views": (lambda x: (x.mT, x[1:], x), [Call(f(4, 6))]),

@@ -18,7 +18,7 @@
 
 import torch
 
-from .draws import Call, f, i
+from .draws import Call, f
 
 _X = f(2, 4, 9, 10)
 _1, _0 = [1, 1], [0, 0]
@@ -27,7 +27,9 @@ _1, _0 = [1, 1], [0, 0]
 def _conv(x, w, bias=True, stride=1, padding=0, dilation=1, transposed=False, output=0, groups=1):
     rank = w.dim() - 2
     channels = w.shape[1] * groups if transposed else w.shape[0]
-    lists = [each if isinstance(each, list) else [each] * rank for each in (stride, padding, dilation)]
+    lists = [
+        each if isinstance(each, list) else [each] * rank for each in (stride, padding, dilation)
+    ]
     output = output if isinstance(output, list) else [output] * rank
     return Call(x, w, f(channels) if bias else None, *lists, transposed, output, groups)
 
@@ -65,7 +67,6 @@ CALLS = {
         _conv(_X, f(6, 4, 3, 3), False, [2, 1], [1, 0], [1, 2]),
         _conv(_X, f(6, 2, 3, 3), groups=2),
         _conv(_X, f(4, 1, 3, 3), groups=4, padding=1),
-        _conv(_X[0], f(6, 4, 3, 3)),
         _conv(f(2, 4, 9), f(6, 4, 3), stride=2, padding=1),
         _conv(f(2, 4, 5, 6, 7), f(6, 4, 3, 3, 3), stride=2, padding=1),
         _conv(_X, f(4, 6, 3, 3), transposed=True, stride=2, padding=1, output=1),
@@ -80,14 +81,26 @@ CALLS = {
     "max_pool3d_with_indices.default": _max_pool(3),
     "avg_pool2d.default": _avg_pool(2),
     "avg_pool3d.default": _avg_pool(3),
-    "_adaptive_avg_pool2d.default": [Call(_X, [1, 1]), Call(_X, [3, 5]), Call(_X, [4, 7]), Call(_X[0], [2, 2]), Call(_X, [12, 11])],
-    "_adaptive_avg_pool3d.default": [Call(f(1, 2, 4, 5, 6), [1, 1, 1]), Call(f(1, 2, 4, 5, 6), [2, 3, 4])],
+    "_adaptive_avg_pool2d.default": [
+        Call(_X, [1, 1]),
+        Call(_X, [3, 5]),
+        Call(_X, [4, 7]),
+        Call(_X[0], [2, 2]),
+        Call(_X, [12, 11]),
+    ],
+    "_adaptive_avg_pool3d.default": [
+        Call(f(1, 2, 4, 5, 6), [1, 1, 1]),
+        Call(f(1, 2, 4, 5, 6), [2, 3, 4]),
+    ],
     "_native_batch_norm_legit_no_training.default": [
         Call(_X, f(4), f(4), f(4), f(4).abs() + 0.1, 0.1, 1e-5),
         Call(_X, None, None, f(4), f(4).abs() + 0.1, 0.1, 1e-3),
         Call(f(3, 4), f(4), f(4), f(4), f(4).abs() + 0.1, 0.1, 1e-5),
     ],
-    "_native_batch_norm_legit.no_stats": [Call(_X, f(4), f(4), True, 0.1, 1e-5), Call(_X, None, None, True, 0.1, 1e-5)],
+    "_native_batch_norm_legit.no_stats": [
+        Call(_X, f(4), f(4), True, 0.1, 1e-5),
+        Call(_X, None, None, True, 0.1, 1e-5),
+    ],
     "native_group_norm.default": [
         Call(_X, f(4), f(4), 2, 4, 90, 2, 1e-5),
         Call(_X, None, None, 2, 4, 90, 4, 1e-3),

@@ -99,9 +99,9 @@ def from_exported_program(program) -> tvm.IRModule:
     Raises
     ------
     ValueError
-        The model was exported in training mode, or it changes its buffers or inputs.
-    AssertionError
-        The program has ops without a converter; the message names them.
+        The model was exported in training mode, or it changes its buffers or inputs; or an op
+        cannot be imported, or not with the type that PyTorch gives it. The message names the node
+        and the op, and says why.
     """
     from .torch.program import import_program  # requires the package torch
 

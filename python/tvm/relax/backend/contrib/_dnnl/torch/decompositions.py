@@ -66,6 +66,12 @@ def _float_type(x):
     return x.dtype if x.is_floating_point() or x.is_complex() else torch.get_default_dtype()
 
 
+def _compared_type(*args):
+    """Return the type of a comparison: LLVM compares no booleans of TVM."""
+    dtype = torch.result_type(*args)
+    return torch.int8 if dtype == torch.bool else dtype
+
+
 def _quotient_type(*args):
     dtype = torch.result_type(*args[:2])
     is_float = dtype.is_floating_point or dtype.is_complex
@@ -77,7 +83,7 @@ def _in_types() -> dict:
     kinds = [(getattr(aten, name).default, _float_type) for name in _UNARY]
     kinds += [(getattr(aten, name).default, lambda *_: torch.bool) for name in _LOGICAL]
     kinds += [
-        (getattr(getattr(aten, name), kind), torch.result_type)
+        (getattr(getattr(aten, name), kind), _compared_type)
         for name in _COMPARISONS
         for kind in ("Tensor", "Scalar")
     ]
@@ -143,11 +149,20 @@ def _clamp(x, low=None, high=None):
     bounds = [each for each in (low, high) if each is not None]
     dtype = functools.reduce(torch.promote_types, (torch.result_type(x, each) for each in bounds))
     is_plain = not any(isinstance(each, torch.Tensor) for each in bounds)
-    if is_plain and x.dtype == dtype and dtype.is_floating_point and (None in (low, high) or low <= high):
+    if (
+        is_plain
+        and x.dtype == dtype
+        and dtype.is_floating_point
+        and (None in (low, high) or low <= high)
+    ):
         return NotImplemented
     x = _cast(x, dtype)
     tensors = [
-        each if each is None or isinstance(each, torch.Tensor) else torch.full((), each, dtype=dtype)
+        (
+            each
+            if each is None or isinstance(each, torch.Tensor)
+            else torch.full((), each, dtype=dtype)
+        )
         for each in (low, high)
     ]
     x = x if low is None else torch.maximum(x, _cast(tensors[0], dtype))
@@ -178,17 +193,72 @@ def _reduced(op):
             if x.dim() == 0:
                 return NotImplemented
             return op(x, list(range(x.dim())), keepdim, **kwargs)
-        result = torch.int64 if not x.is_floating_point() else x.dtype
-        dtype = kwargs.pop("dtype", None) or (result if op is aten.sum.dim_IntList else x.dtype)
-        if x.dtype != dtype:
-            return op(_cast(x, dtype), dim, keepdim, **kwargs)
-        return NotImplemented
+        if op is aten.mean.dim and 0 in [x.shape[axis] for axis in dim]:
+            total = aten.sum.dim_IntList(x, dim, keepdim, **kwargs)
+            return torch.full_like(total, math.nan)
+        if op in _EXTREMA:
+            is_bool = x.dtype == torch.bool
+            return op(_cast(x, torch.int8), dim, keepdim) != 0 if is_bool else NotImplemented
+        dtype = kwargs.pop("dtype", None) or _total_type(x)
+        return NotImplemented if x.dtype == dtype else op(_cast(x, dtype), dim, keepdim, **kwargs)
 
     return decompose
 
 
+def _total_type(x):
+    return x.dtype if x.is_floating_point() else torch.int64
+
+
+def _prod(op):
+    def decompose(x, *args, dtype=None):
+        dtype = dtype or _total_type(x)
+        return NotImplemented if x.dtype == dtype else op(_cast(x, dtype), *args)
+
+    return decompose
+
+
+def _any(x, dim=None, keepdim=False):
+    """Count what is not 0: the importer returns the largest element."""
+    dim = [dim] if isinstance(dim, int) else dim or list(range(x.dim()))
+    counts = _cast(x != 0, torch.int64)
+    return aten.sum.dim_IntList(counts, dim, keepdim) != 0
+
+
+def _var(x, dim=None, *, correction=None, keepdim=False):
+    if dim is None or len(dim):
+        return NotImplemented
+    return aten.var.correction(x, None, correction=correction, keepdim=keepdim)
+
+
+def _arg(op):
+    def decompose(x, dim=None, keepdim=False):
+        if x.dim() == 0:
+            return torch.zeros((), dtype=torch.int64)
+        return op(_cast(x, torch.int8), dim, keepdim) if x.dtype == torch.bool else NotImplemented
+
+    return decompose
+
+
+def _cumsum(x, dim, *, dtype=None):
+    if x.numel() == 0:
+        return x.clone() if dtype is None else _cast(x, dtype)
+    return NotImplemented
+
+
+def _sort(x, dim=-1, descending=False):
+    if x.dim() == 0:
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    return NotImplemented
+
+
+def _index_select(x, dim, index):
+    return NotImplemented if index.dim() else aten.index_select.default(x, dim, index.reshape(1))
+
+
 def _topk(x, k, dim=-1, largest=True, sorted=True):
     """Sort the values where any order is right."""
+    if k == 0:
+        return x.narrow(dim, 0, 0), torch.zeros_like(x.narrow(dim, 0, 0), dtype=torch.int64)
     return NotImplemented if sorted else aten.topk.default(x, k, dim, largest, True)
 
 
@@ -335,11 +405,8 @@ def _unbatched(op, rank):
     return decompose
 
 
-def _convolution(x, weight, *args):
-    return _unbatched(aten.convolution.default, weight.dim() - 2)(x, weight, *args)
-
-
-_REDUCTIONS = aten.sum.dim_IntList, aten.mean.dim, aten.amax.default, aten.amin.default
+_EXTREMA = aten.amax.default, aten.amin.default
+_REDUCTIONS = *_EXTREMA, aten.sum.dim_IntList, aten.mean.dim
 _DECOMPOSITIONS = {
     **_in_types(),
     aten.add.Tensor: _sum(aten.add.Tensor, "add"),
@@ -354,7 +421,17 @@ _DECOMPOSITIONS = {
     aten.clamp.Tensor: _clamp,
     aten.where.self: _where,
     aten.cat.default: _cat,
-    aten.any.default: lambda x: aten.any.dims(x, list(range(x.dim()))),
+    aten.any.default: _any,
+    aten.any.dim: _any,
+    aten.any.dims: _any,
+    aten.argmax.default: _arg(aten.argmax.default),
+    aten.argmin.default: _arg(aten.argmin.default),
+    aten.cumsum.default: _cumsum,
+    aten.index_select.default: _index_select,
+    aten.prod.default: _prod(aten.prod.default),
+    aten.prod.dim_int: _prod(aten.prod.dim_int),
+    aten.sort.default: _sort,
+    aten.var.correction: _var,
     aten.topk.default: _topk,
     aten.max.dim: _extremum(aten.argmax.default),
     aten.min.dim: _extremum(aten.argmin.default),
@@ -366,7 +443,6 @@ _DECOMPOSITIONS = {
     aten.unfold.default: _unfold,
     aten._embedding_bag.default: _embedding_bag,
     aten._embedding_bag_forward_only.default: _embedding_bag,
-    aten.convolution.default: _convolution,
     aten.max_pool2d_with_indices.default: _unbatched(aten.max_pool2d_with_indices.default, 2),
     aten.max_pool3d_with_indices.default: _unbatched(aten.max_pool3d_with_indices.default, 3),
     aten.avg_pool2d.default: _unbatched(aten.avg_pool2d.default, 2),

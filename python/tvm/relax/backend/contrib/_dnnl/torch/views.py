@@ -87,7 +87,13 @@ def _cumsum(node, importer):
     return emit(relax.op.cumsum(x, argument(node, "dim"), dtype))
 
 
+def _prod(node, importer):
+    x, keepdims = importer.env[node.args[0]], bool(argument(node, "keepdim"))
+    return importer.block_builder.emit(relax.op.prod(x, node.args[1], keepdims))
+
+
 CONVERTERS = {
+    "prod.dim_int": _prod,
     "cumsum.default": _cumsum,
     "roll.default": _roll,
     "slice.Tensor": _slice,
