@@ -14,173 +14,20 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Decompositions of ops whose arguments or types TVM's importer misreads, into ops that it reads.
+"""Decompositions of ops whose arguments TVM's importer misreads, into ops that it reads.
 
 Each returns NotImplemented for calls that the importer reads as they are.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
 
+from . import promotion
 from .graphs import aten
-
-_UNARY = """acos acosh asin asinh atan atanh cos cosh erf exp expm1 log log10 log1p log2 reciprocal
-    rsqrt sigmoid sin sinh sqrt tan tanh""".split()
-_COMPARISONS = "eq ge gt le lt ne".split()
-_LOGICAL = "logical_and logical_not logical_or logical_xor".split()
-_BINARY = "bitwise_and bitwise_or bitwise_xor div fmod remainder".split()
-_ARITHMETIC = (
-    *(getattr(getattr(aten, name), kind) for name in _BINARY for kind in ("Tensor", "Scalar")),
-    aten.atan2.default,
-    aten.maximum.default,
-    aten.minimum.default,
-    aten.pow.Scalar,
-    aten.pow.Tensor_Scalar,
-    aten.pow.Tensor_Tensor,
-)
-
-
-def _cast(x, dtype):
-    """Cast a tensor, and leave a number as it is."""
-    is_other = isinstance(x, torch.Tensor) and x.dtype != dtype
-    return aten._to_copy.default(x, dtype=dtype) if is_other else x
-
-
-def _in_type(op, type_of):
-    """Return the decomposition of an op into casts to the type that it computes in, and itself."""
-
-    def decompose(*args, **kwargs):
-        dtype = type_of(*args)
-        cast = [_cast(each, dtype) for each in args]
-        is_same = all(one is other for one, other in zip(args, cast))
-        return NotImplemented if is_same else op(*cast, **kwargs)
-
-    return decompose
-
-
-def _float_type(x):
-    return x.dtype if x.is_floating_point() or x.is_complex() else torch.get_default_dtype()
-
-
-def _compared_type(*args):
-    """Return the type of a comparison: LLVM compares no booleans of TVM."""
-    dtype = torch.result_type(*args)
-    return torch.int8 if dtype == torch.bool else dtype
-
-
-def _quotient_type(*args):
-    dtype = torch.result_type(*args[:2])
-    is_float = dtype.is_floating_point or dtype.is_complex
-    return dtype if is_float else torch.get_default_dtype()
-
-
-def _in_types() -> dict:
-    """Return the decompositions of ops of mixed types."""
-    kinds = [(getattr(aten, name).default, _float_type) for name in _UNARY]
-    kinds += [(getattr(aten, name).default, lambda *_: torch.bool) for name in _LOGICAL]
-    kinds += [
-        (getattr(getattr(aten, name), kind), _compared_type)
-        for name in _COMPARISONS
-        for kind in ("Tensor", "Scalar")
-    ]
-    float_ops = aten.div.Tensor, aten.div.Scalar, aten.atan2.default
-    kinds += [(op, _quotient_type if op in float_ops else torch.result_type) for op in _ARITHMETIC]
-    return {op: _in_type(op, type_of) for op, type_of in kinds}
-
-
-def _sum(op, name):
-    """Return the decomposition of an add or sub: the importer ignores alpha."""
-
-    def decompose(x, other, alpha=1):
-        dtype = torch.result_type(x, other)
-        if alpha != 1:
-            return op(x, _cast(other, dtype) * alpha)
-        if dtype == torch.bool and name == "add":
-            return aten.logical_or.default(x, _cast(other, dtype))
-        cast = _cast(x, dtype), _cast(other, dtype)
-        return NotImplemented if cast[0] is x and cast[1] is other else op(*cast)
-
-    return decompose
-
-
-def _div_mode(x, other, *, rounding_mode=None):
-    """Divide and round as PyTorch does: integers exactly, floats by their remainder."""
-    if rounding_mode is None:
-        is_tensor = isinstance(other, torch.Tensor)
-        return (aten.div.Tensor if is_tensor else aten.div.Scalar)(x, other)
-    dtype = torch.result_type(x, other)
-    is_canonical = isinstance(other, torch.Tensor) and x.dtype == dtype == other.dtype
-    if not isinstance(other, torch.Tensor):
-        other = torch.full((), other, dtype=dtype)
-    x, other = _cast(x, dtype), _cast(other, dtype)
-    if not dtype.is_floating_point:
-        if rounding_mode == "floor":
-            floor = aten.div.Tensor_mode
-            return NotImplemented if is_canonical else floor(x, other, rounding_mode="floor")
-        # Relax has no division of integers that rounds towards 0.
-        size = aten.div.Tensor_mode(x.abs(), other.abs(), rounding_mode="floor")
-        return torch.where((x < 0) != (other < 0), -size, size)
-    if rounding_mode == "trunc":
-        return (x / other).trunc()
-    rest = aten.fmod.Tensor(x, other)
-    quotient = ((x - rest) / other).round()
-    is_above = (rest != 0) & ((other < 0) != (rest < 0))
-    return torch.where(other == 0, x / other, torch.where(is_above, quotient - 1, quotient))
-
-
-def _mul(op):
-    """Return the decomposition of a product: that of booleans is their `and`."""
-
-    def decompose(x, other):
-        if torch.result_type(x, other) == torch.bool:
-            other = other if isinstance(other, torch.Tensor) else torch.full((), other)
-            return aten.logical_and.default(x, other)
-        return _in_type(op, torch.result_type)(x, other)
-
-    return decompose
-
-
-def _clamp(x, low=None, high=None):
-    """Clamp by a maximum and a minimum of tensors of one type; an upper bound wins."""
-    bounds = [each for each in (low, high) if each is not None]
-    dtype = functools.reduce(torch.promote_types, (torch.result_type(x, each) for each in bounds))
-    is_plain = not any(isinstance(each, torch.Tensor) for each in bounds)
-    if (
-        is_plain
-        and x.dtype == dtype
-        and dtype.is_floating_point
-        and (None in (low, high) or low <= high)
-    ):
-        return NotImplemented
-    x = _cast(x, dtype)
-    tensors = [
-        (
-            each
-            if each is None or isinstance(each, torch.Tensor)
-            else torch.full((), each, dtype=dtype)
-        )
-        for each in (low, high)
-    ]
-    x = x if low is None else torch.maximum(x, _cast(tensors[0], dtype))
-    return x if high is None else torch.minimum(x, _cast(tensors[1], dtype))
-
-
-def _where(condition, x, other):
-    dtype = torch.result_type(x, other)
-    if x.dtype == dtype and other.dtype == dtype:
-        return NotImplemented
-    return aten.where.self(condition, _cast(x, dtype), _cast(other, dtype))
-
-
-def _cat(tensors, dim=0):
-    dtype = functools.reduce(torch.promote_types, (each.dtype for each in tensors))
-    if all(each.dtype == dtype for each in tensors):
-        return NotImplemented
-    return aten.cat.default([_cast(each, dtype) for each in tensors], dim)
+from .promotion import cast
 
 
 def _reduced(op):
@@ -198,9 +45,9 @@ def _reduced(op):
             return torch.full_like(total, math.nan)
         if op in _EXTREMA:
             is_bool = x.dtype == torch.bool
-            return op(_cast(x, torch.int8), dim, keepdim) != 0 if is_bool else NotImplemented
+            return op(cast(x, torch.int8), dim, keepdim) != 0 if is_bool else NotImplemented
         dtype = kwargs.pop("dtype", None) or _total_type(x)
-        return NotImplemented if x.dtype == dtype else op(_cast(x, dtype), dim, keepdim, **kwargs)
+        return NotImplemented if x.dtype == dtype else op(cast(x, dtype), dim, keepdim, **kwargs)
 
     return decompose
 
@@ -212,7 +59,7 @@ def _total_type(x):
 def _prod(op):
     def decompose(x, *args, dtype=None):
         dtype = dtype or _total_type(x)
-        return NotImplemented if x.dtype == dtype else op(_cast(x, dtype), *args)
+        return NotImplemented if x.dtype == dtype else op(cast(x, dtype), *args)
 
     return decompose
 
@@ -220,7 +67,7 @@ def _prod(op):
 def _any(x, dim=None, keepdim=False):
     """Count what is not 0: the importer returns the largest element."""
     dim = [dim] if isinstance(dim, int) else dim or list(range(x.dim()))
-    counts = _cast(x != 0, torch.int64)
+    counts = cast(x != 0, torch.int64)
     return aten.sum.dim_IntList(counts, dim, keepdim) != 0
 
 
@@ -234,14 +81,14 @@ def _arg(op):
     def decompose(x, dim=None, keepdim=False):
         if x.dim() == 0:
             return torch.zeros((), dtype=torch.int64)
-        return op(_cast(x, torch.int8), dim, keepdim) if x.dtype == torch.bool else NotImplemented
+        return op(cast(x, torch.int8), dim, keepdim) if x.dtype == torch.bool else NotImplemented
 
     return decompose
 
 
 def _cumsum(x, dim, *, dtype=None):
     if x.numel() == 0:
-        return x.clone() if dtype is None else _cast(x, dtype)
+        return x.clone() if dtype is None else cast(x, dtype)
     return NotImplemented
 
 
@@ -271,6 +118,13 @@ def _extremum(op):
         return (values, indices) if keepdim else (values.squeeze(dim), indices.squeeze(dim))
 
     return decompose
+
+
+def _max(x, dim, keepdim=False):
+    """Decompose what the importer does not read: numbers and booleans."""
+    if x.dim() and x.dtype != torch.bool:
+        return NotImplemented
+    return _extremum(aten.argmax.default)(x, dim, keepdim)
 
 
 def _group_norm(x, weight, bias, batch, channels, size, groups, eps):
@@ -325,13 +179,13 @@ def _index_put(x, indices, values, accumulate=False):
     positions = torch.broadcast_tensors(*(each for _, each in given))
     linear = 0
     for axis, each in zip(axes, positions):
-        each = _cast(each, torch.int64)
+        each = cast(each, torch.int64)
         linear = linear * x.shape[axis] + torch.where(each < 0, each + x.shape[axis], each)
     count, size = linear.numel(), math.prod(x.shape[axis] for axis in rest)
     # PyTorch puts the axes of the indices where they were if these are adjacent, else first.
     front = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     sizes = [x.shape[axis] for axis in rest]
-    values = _cast(values, x.dtype).expand(*sizes[:front], *linear.shape, *sizes[front:])
+    values = cast(values, x.dtype).expand(*sizes[:front], *linear.shape, *sizes[front:])
     order = [*range(front, front + linear.dim()), *range(front)]
     order += range(front + linear.dim(), values.dim())
     values = values.permute(order).reshape(count, size)
@@ -355,8 +209,8 @@ def _masked_put(x, given, values, accumulate):
             return NotImplemented
         front, back = values.shape[:place], values.shape[place + 1 :]
         values = values.reshape(*front, *[1] * mask.dim(), *back)
-    mask, values = mask.reshape(*mask.shape, *[1] * rest), _cast(values, x.dtype)
-    return torch.where(_cast(mask, torch.bool), x + values if accumulate else values, x)
+    mask, values = mask.reshape(*mask.shape, *[1] * rest), cast(values, x.dtype)
+    return torch.where(cast(mask, torch.bool), x + values if accumulate else values, x)
 
 
 def _embedding_bag(
@@ -408,19 +262,6 @@ def _unbatched(op, rank):
 _EXTREMA = aten.amax.default, aten.amin.default
 _REDUCTIONS = *_EXTREMA, aten.sum.dim_IntList, aten.mean.dim
 _DECOMPOSITIONS = {
-    **_in_types(),
-    aten.add.Tensor: _sum(aten.add.Tensor, "add"),
-    aten.add.Scalar: _sum(aten.add.Scalar, "add"),
-    aten.sub.Tensor: _sum(aten.sub.Tensor, "sub"),
-    aten.sub.Scalar: _sum(aten.sub.Scalar, "sub"),
-    aten.mul.Tensor: _mul(aten.mul.Tensor),
-    aten.mul.Scalar: _mul(aten.mul.Scalar),
-    aten.div.Tensor_mode: _div_mode,
-    aten.div.Scalar_mode: _div_mode,
-    aten.clamp.default: _clamp,
-    aten.clamp.Tensor: _clamp,
-    aten.where.self: _where,
-    aten.cat.default: _cat,
     aten.any.default: _any,
     aten.any.dim: _any,
     aten.any.dims: _any,
@@ -433,7 +274,7 @@ _DECOMPOSITIONS = {
     aten.sort.default: _sort,
     aten.var.correction: _var,
     aten.topk.default: _topk,
-    aten.max.dim: _extremum(aten.argmax.default),
+    aten.max.dim: _max,
     aten.min.dim: _extremum(aten.argmin.default),
     aten.native_group_norm.default: _group_norm,
     aten.scatter.src: _scatter,
@@ -454,4 +295,4 @@ _DECOMPOSITIONS = {
 
 def table() -> dict:
     """Return the decompositions, for `torch.export.ExportedProgram.run_decompositions`."""
-    return dict(_DECOMPOSITIONS)
+    return {**promotion.DECOMPOSITIONS, **_DECOMPOSITIONS}
