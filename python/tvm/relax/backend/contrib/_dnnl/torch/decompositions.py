@@ -66,6 +66,8 @@ def _prod(op):
 
 def _any(x, dim=None, keepdim=False):
     """Count what is not 0: the importer returns the largest element."""
+    if dim == []:
+        return x != 0
     dim = [dim] if isinstance(dim, int) else dim or list(range(x.dim()))
     counts = cast(x != 0, torch.int64)
     return aten.sum.dim_IntList(counts, dim, keepdim) != 0
