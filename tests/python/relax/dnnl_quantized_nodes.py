@@ -16,6 +16,9 @@
 # under the License.
 """ONNX models of one node for tests, and what onnxruntime and the plug-in compute."""
 
+import os
+import pathlib
+
 import dnnl_onnx_nodes
 import numpy as np
 import tvm_dnnl
@@ -79,3 +82,10 @@ def check_steps(got, want, most=0.02):
     assert got.dtype == want.dtype and got.shape == want.shape
     differences = np.abs(got.astype("int32") - want)
     assert differences.max() <= 1 and (differences != 0).mean() <= most
+
+
+def has_vnni():
+    """Whether oneDNN may use AVX-512's dot products of 8 bits."""
+    isa = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
+    allowed = isa not in ("SSE41", "AVX", "AVX512_CORE") and not isa.startswith("AVX2")
+    return allowed and " avx512_vnni " in pathlib.Path("/proc/cpuinfo").read_text("utf-8")

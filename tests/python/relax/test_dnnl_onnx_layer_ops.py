@@ -36,6 +36,7 @@ from dnnl_onnx_layers import (
     turned,
 )
 from tvm import relax
+from tvm.contrib.onednn.policy import cpu
 
 KINDS = {
     "LSTM": ("LSTM", {}),
@@ -94,6 +95,7 @@ def test_lengths_of_a_gru(direction, length):
     assert counts["dnnl.gru"] == 1
 
 
+@pytest.mark.skipif(not cpu.computes("bfloat16"), reason="the CPU has no bfloat16")
 def test_precision_of_other_ops():
     """A layer stays in float32 where other ops compute in reduced precision."""
     values = operands_of("GRU", optional=PLAIN["GRU"])

@@ -17,8 +17,6 @@
 """Matmuls of float32 by weights of 8 or 4 bits: dynamically quantized data, packed weights."""
 
 import logging
-import os
-import pathlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,7 +25,7 @@ import pytest
 import tvm
 import tvm_dnnl
 from dnnl_modules import compiled, composites, partitions, run
-from dnnl_quantized_nodes import CONTRIB, f32, ints, node_model, onnxruntime_results, real
+from dnnl_quantized_nodes import CONTRIB, f32, has_vnni, ints, node_model, onnxruntime_results, real
 from dnnl_tests.onnx_models import onnx_model
 from onnx import numpy_helper
 from onnxruntime import quantization
@@ -173,13 +171,6 @@ def test_packed_weights(bits, block, has_zeros):
         if bits == 4:
             (other,) = onnxruntime_results(model, [x])
             np.testing.assert_allclose(got, other, rtol=1e-5, atol=1e-5 * np.abs(want).max())
-
-
-def has_vnni():
-    """Whether oneDNN may use AVX-512's dot products of 8 bits."""
-    isa = os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper()
-    allowed = isa not in ("SSE41", "AVX", "AVX512_CORE") and not isa.startswith("AVX2")
-    return allowed and " avx512_vnni " in pathlib.Path("/proc/cpuinfo").read_text("utf-8")
 
 
 def defined(model, bits, block, level, x):

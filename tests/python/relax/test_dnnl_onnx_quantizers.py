@@ -71,7 +71,8 @@ def check(model, steps):
 def test_static(tmp_path, per_channel, activations):
     options = dict(per_channel=per_channel, quant_format=quantization.QuantFormat.QOperator)
     options["activation_type"] = getattr(quantization.QuantType, activations)
-    options["weight_type"] = quantization.QuantType.QInt8
+    # Weights of 7 bits: where a CPU has no VNNI, products of onnxruntime saturate in 16 bits.
+    options.update(weight_type=quantization.QuantType.QInt8, reduce_range=True)
     model = quantized(tmp_path, quantization.quantize_static, Samples(), **options)
     ops = {node.op_type for node in model.graph.node}
     assert {"QLinearConv", "QLinearAdd", "QLinearConcat", "QLinearSigmoid", "QGemm"} <= ops

@@ -21,6 +21,7 @@ import pytest
 import tvm_dnnl
 from dnnl_modules import compiled, composites, rand, run
 from dnnl_onnx_layers import GATES, inputs_of, model_of, onnxruntime_results, quantized_operands
+from tvm.contrib.onednn.policy import cpu
 
 STEPS, BATCH = 6, 2
 # By op: inputs and hidden units of a layer that is stored in bfloat16.
@@ -49,6 +50,7 @@ def imported(model):
     return tvm_dnnl.from_onnx(model)
 
 
+@pytest.mark.skipif(not cpu.computes("bfloat16"), reason="the CPU has no bfloat16")
 @pytest.mark.parametrize("op", GATES)
 def test_large_layers_in_bfloat16(op):
     inputs, hidden = LARGE[op]
@@ -63,6 +65,7 @@ def test_large_layers_in_bfloat16(op):
         np.testing.assert_allclose(one, other, atol=0.01)
 
 
+@pytest.mark.skipif(not cpu.computes("bfloat16"), reason="the CPU has no bfloat16")
 def test_layers_that_a_cache_holds_stay_in_float32():
     values = weights_of("LSTM", 150, 48)
     model = model_of("LSTM", values, hidden_size=48)
@@ -73,6 +76,7 @@ def test_layers_that_a_cache_holds_stay_in_float32():
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
+@pytest.mark.skipif(not cpu.computes("bfloat16"), reason="the CPU has no bfloat16")
 def test_large_weights_that_bfloat16_rounds_to_infinity():
     values = weights_of("LSTM", *LARGE["LSTM"])
     values["W"][0, 0, 0] = np.finfo("float32").max
