@@ -23,7 +23,7 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
-from tvm.contrib.onednn.frontend.evaluate import evaluate  # noqa: E402
+from tvm.contrib.onednn.frontend.evaluate import evaluate_in_numpy  # noqa: E402
 
 INT64_MIN, INT64_MAX = np.iinfo("int64").min, np.iinfo("int64").max
 DATA = np.arange(24, dtype="float32").reshape(2, 3, 4) - 11.6
@@ -90,7 +90,7 @@ CASES = {
 def test_same_as_the_reference(name):
     op, values, attrs = CASES[name]
     proto = node(op, len(values), **attrs)
-    (result,) = evaluate(proto, values, 17)
+    (result,) = evaluate_in_numpy(proto, values, 17)
     wanted = np.asarray(reference(proto, values, 17))
     assert (result.dtype, result.shape) == (wanted.dtype, wanted.shape)
     np.testing.assert_array_equal(result, wanted)
@@ -99,7 +99,7 @@ def test_same_as_the_reference(name):
 @pytest.mark.parametrize("op, expected", [("Squeeze", (3, 4)), ("Unsqueeze", (1, 1, 3, 1, 4))])
 def test_axes_as_attributes(op, expected):
     axes = {"Squeeze": [0], "Unsqueeze": [0, 3]}[op]
-    (result,) = evaluate(node(op, 1, axes=axes), [DATA[:1]], 11)
+    (result,) = evaluate_in_numpy(node(op, 1, axes=axes), [DATA[:1]], 11)
     np.testing.assert_array_equal(result, DATA[:1].reshape(expected))
 
 
@@ -120,4 +120,4 @@ INVALID = {
 @pytest.mark.parametrize("name", INVALID)
 def test_what_is_left_to_onnx(name):
     op, values, attrs, opset = INVALID[name]
-    assert evaluate(node(op, len(values), **attrs), values, opset) is None
+    assert evaluate_in_numpy(node(op, len(values), **attrs), values, opset) is None

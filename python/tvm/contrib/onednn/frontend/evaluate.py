@@ -22,6 +22,7 @@ Importing the reference implementation of `onnx`, which has all ops, takes longe
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,57 @@ if TYPE_CHECKING:
 
 
 def evaluate(
+    node: onnx.NodeProto, values: Sequence[np.ndarray | None], opsets: Mapping[str, int]
+) -> list[np.ndarray] | None:
+    """Return the outputs of a node for its inputs, None if `onnx` cannot compute them.
+
+    `opsets` has the version of each domain.
+    """
+    import onnx
+
+    types = numeric_types()
+    if any(each.name in ("to", "dtype") and each.i not in types for each in node.attribute):
+        return None
+    known = evaluate_in_numpy(
+        node, values, max(opsets.get(domain, 0) for domain in ("", "ai.onnx"))
+    )
+    if known is not None:
+        return known
+    from onnx.reference import ReferenceEvaluator
+
+    infos = {
+        name: onnx.helper.make_tensor_value_info(
+            name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
+        )
+        for name, value in zip(node.input, values)
+        if name
+    }
+    wanted = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = onnx.helper.make_graph([node], "node", list(infos.values()), wanted)
+    imports = [onnx.helper.make_opsetid(*each) for each in opsets.items()]
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=imports))
+            results = evaluator.run(None, {n: v for n, v in zip(node.input, values) if n})
+    except Exception:  # of whatever kind: it does not support all ops and attributes
+        return None
+    if len(results) != len(node.output):
+        return None
+    results = [np.asarray(each) for each in results if not isinstance(each, (list, dict))]
+    is_numeric = all(each.dtype.kind in "biuf" for each in results)
+    return results if is_numeric and len(results) == len(node.output) else None
+
+
+def numeric_types() -> set[int]:
+    """Return the element types that numpy has; `onnx` has substitutes for the others."""
+    import onnx
+
+    names = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT16 FLOAT DOUBLE"
+    return {getattr(onnx.TensorProto, name) for name in names.split()}
+
+
+def evaluate_in_numpy(
     node: onnx.NodeProto, values: Sequence[np.ndarray | None], opset: int
 ) -> list[np.ndarray] | None:
     """Return the outputs of a node of the standard domain.

@@ -21,17 +21,25 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..graph.growth import Growth
 from .branches import fold_branches
-from .evaluate import evaluate
-from .loops import unroll
+from .evaluate import evaluate, numeric_types
+from .loops import Unroller
 from .pads import set_pads
-from .protobuf import clone, fixed_size, initializer_names, rename, subgraphs, uses
+from .protobuf import (
+    clone,
+    fixed_size,
+    initializer_names,
+    rename,
+    sort_nodes,
+    subgraphs,
+    uses,
+)
 
 if TYPE_CHECKING:
     import onnx
@@ -43,6 +51,12 @@ _KEPT = {
     *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
     *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
     *("RandomUniform", "RandomUniformLike"),
+}
+
+# Ops that TVM does not compile for tensors without elements.
+_DIVIDES = {
+    *("AveragePool", "GlobalAveragePool", "Hardmax", "InstanceNormalization"),
+    *("LayerNormalization", "LogSoftmax", "ReduceMean", "Softmax"),
 }
 
 # Ops that only move the elements of their first input.
@@ -68,11 +82,12 @@ def fold(model: onnx.ModelProto) -> None:
     A warning says if shapes cannot be inferred. Nodes that `onnx` cannot evaluate stay.
     """
     _inline_functions(model)
+    sort_nodes(model.graph)
     model.ir_version = max(model.ir_version, 4)  # so that weights are no inputs
     folder = _Folder(model)
     folder.fold()
     inferred = _infer_shapes(model)
-    while folder.fold(_sizes(inferred)) or fold_branches(model, inferred, fold):
+    while folder.fold(_sizes(inferred), _empty(inferred)) or fold_branches(model, inferred, fold):
         inferred = _infer_shapes(model)
     set_pads(model.graph, _sizes(inferred))
     del model.graph.value_info[:]
@@ -123,6 +138,22 @@ def _sizes(graph) -> dict[str, list[int | None]]:
     }
 
 
+def _empty(graph) -> dict[str, np.ndarray]:
+    """Return the values that have no elements by name: whatever is computed of these is known."""
+    import onnx
+
+    numeric = numeric_types()
+    types = {
+        value.name: value.type.tensor_type.elem_type
+        for value in (*graph.input, *graph.value_info, *graph.output)
+    }
+    return {
+        name: np.zeros(sizes, onnx.helper.tensor_dtype_to_np_dtype(types[name]))
+        for name, sizes in _sizes(graph).items()
+        if 0 in sizes and None not in sizes and types[name] in numeric
+    }
+
+
 class _Folder:
     """Folds the nodes of a model's graph.
 
@@ -138,10 +169,15 @@ class _Folder:
         self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
         self._values: dict[str, np.ndarray] = {}
         self._growth = Growth(sum(map(_nbytes, model.graph.initializer)))
+        self._empty: dict[str, np.ndarray] = {}
 
-    def fold(self, shapes: dict[str, list[int | None]] | None = None) -> bool:
-        """Fold what is constant, given the shapes of values; return whether anything was."""
-        shapes = shapes or {}
+    def fold(
+        self,
+        shapes: dict[str, list[int | None]] | None = None,
+        empty: dict[str, np.ndarray] | None = None,
+    ) -> bool:
+        """Fold what is constant, given shapes and empty values; return whether anything was."""
+        shapes, self._empty = shapes or {}, empty or {}
         parts: dict[str, np.ndarray] = {}  # whose elements are int or None
         kept: list = []
         outputs = {value.name for value in self._graph.output}
@@ -158,6 +194,8 @@ class _Folder:
                 kept += nodes
             elif is_standard and self._fold_node(node, shapes, parts):
                 pass
+            elif is_standard and (nodes := self._without_elements(node)):
+                kept += nodes
             else:
                 kept.append(node)
                 continue
@@ -176,13 +214,13 @@ class _Folder:
 
         if name not in self._values and name in self._tensors:
             tensor = self._tensors[name]
-            if tensor.data_type not in _numeric_types():
+            if tensor.data_type not in numeric_types():
                 return None
             self._values[name] = onnx.numpy_helper.to_array(tensor)
-        return self._values.get(name)
+        return self._values.get(name, self._empty.get(name))
 
     def _is_constant(self, name) -> bool:
-        return not name or name in self._values or name in self._tensors
+        return not name or any(name in each for each in (self._values, self._tensors, self._empty))
 
     def _fold_node(self, node, shapes, parts) -> bool:
         """Compute the outputs of a node if they are constant."""
@@ -204,15 +242,32 @@ class _Folder:
         sizes = [shapes[name] for name in node.output if name in shapes]
         if any(None not in each and math.prod(each) > limit for each in sizes):
             return False
-        results = _evaluate(node, values, self._opsets)
+        results = evaluate(node, values, self._opsets)
         if results is None:
             return False
+        if self._empty.keys() & {*node.input, *node.output} and not all(r.size for r in results):
+            return False  # Relax does not store constants without elements
         total = sum(each.nbytes for each in results)
         operands = [(n, v.nbytes) for n, v in zip(node.input, values) if v is not None]
         if total > limit or not self._growth.admits(total, operands):
             return False
         self._values.update(zip(node.output, results))
         return True
+
+    def _without_elements(self, node) -> list[onnx.NodeProto]:
+        """Return what replaces a node without elements, by whose number TVM divides."""
+        import onnx
+
+        names = [name for name in node.output if name]
+        if node.op_type not in _DIVIDES or not all(name in self._empty for name in names):
+            return []
+        nodes = []
+        for name in names:
+            value, shape = self._empty[name], f"{name}/shape"
+            self._values[shape] = np.array(value.shape, "int64")
+            zero = onnx.numpy_helper.from_array(np.zeros(1, value.dtype))
+            nodes.append(onnx.helper.make_node("ConstantOfShape", [shape], [name], value=zero))
+        return nodes
 
     def _fold_shape(self, node, sizes, parts) -> bool:
         if sizes is None:
@@ -238,7 +293,7 @@ class _Folder:
             return False
         # The same op on the positions of the sizes says where each is moved to.
         positions = np.arange(parts[data].size).reshape(parts[data].shape)
-        results = _evaluate(node, [positions, *values], self._opsets)
+        results = evaluate(node, [positions, *values], self._opsets)
         if results is None or results[0].dtype not in ("int32", "int64"):
             return False
         sizes = np.asarray(parts[data].reshape(-1)[results[0]], object)
@@ -278,8 +333,8 @@ class _Folder:
                 yield onnx.helper.make_node("Identity", [source], [output])
 
     def _unrolled(self, node, shapes, parts) -> list[onnx.NodeProto] | None:
-        """Return the nodes in place of a `Loop` with a known number of iterations."""
-        if node.op_type != "Loop":
+        """Return the nodes in place of a `Loop` or `Scan` with a known number of iterations."""
+        if node.op_type not in ("Loop", "Scan"):
             return None
 
         def store(name, value):
@@ -288,8 +343,13 @@ class _Folder:
         def fold_node(each):
             return each.domain in _DOMAINS and self._fold_node(each, shapes, parts)
 
+        def sizes(name):
+            value = self._value(name)
+            return shapes.get(name) if value is None else value.shape
+
         opset = max(self._opsets.get(domain, 0) for domain in _DOMAINS)
-        return unroll(node, self._value, store, fold_node, opset)
+        unroller = Unroller(node, self._value, store, fold_node, opset)
+        return unroller.loop() if node.op_type == "Loop" else unroller.scan(sizes)
 
     def _store_values(self, outputs) -> None:
         """Make weights of the constants that nodes use, and drop the weights that none uses."""
@@ -315,50 +375,6 @@ class _Folder:
 def _nbytes(tensor) -> int:
     """Return about how many bytes a tensor has."""
     return len(tensor.raw_data) or 4 * math.prod(tensor.dims)
-
-
-def _evaluate(node, values: Sequence[np.ndarray | None], opsets) -> list[np.ndarray] | None:
-    """Return the outputs of a node, None if `onnx` cannot compute them."""
-    import onnx
-
-    types = _numeric_types()
-    if any(each.name in ("to", "dtype") and each.i not in types for each in node.attribute):
-        return None
-    known = evaluate(node, values, max(opsets.get(domain, 0) for domain in _DOMAINS))
-    if known is not None:
-        return known
-    from onnx.reference import ReferenceEvaluator
-
-    infos = {
-        name: onnx.helper.make_tensor_value_info(
-            name, onnx.helper.np_dtype_to_tensor_dtype(value.dtype), value.shape
-        )
-        for name, value in zip(node.input, values)
-        if name
-    }
-    wanted = [onnx.ValueInfoProto(name=name) for name in node.output if name]
-    graph = onnx.helper.make_graph([node], "node", list(infos.values()), wanted)
-    imports = [onnx.helper.make_opsetid(*each) for each in opsets.items()]
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            evaluator = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=imports))
-            results = evaluator.run(None, {n: v for n, v in zip(node.input, values) if n})
-    except Exception:  # of whatever kind: it does not support all ops and attributes
-        return None
-    if len(results) != len(node.output):
-        return None
-    results = [np.asarray(each) for each in results if not isinstance(each, (list, dict))]
-    is_numeric = all(each.dtype.kind in "biuf" for each in results)
-    return results if is_numeric and len(results) == len(node.output) else None
-
-
-def _numeric_types() -> set[int]:
-    """Return the element types that numpy has; `onnx` has substitutes for the others."""
-    import onnx
-
-    names = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT16 FLOAT DOUBLE"
-    return {getattr(onnx.TensorProto, name) for name in names.split()}
 
 
 def _used(nodes, outputs) -> list[onnx.NodeProto]:

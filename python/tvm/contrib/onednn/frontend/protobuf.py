@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -110,3 +111,36 @@ def rename(nodes: Iterable[onnx.NodeProto], names: Mapping[str, str]) -> None:
             rename(graph.node, names)
             for value in graph.output:
                 value.name = names.get(value.name, value.name)
+
+
+def sort_nodes(graph: onnx.GraphProto) -> None:
+    """Sort nodes, also of subgraphs, so that each follows the nodes that it reads, in place.
+
+    The standard demands this order, but not all converters keep it. Nodes that are in order, and
+    those of a cycle, stay where they are.
+    """
+    makers = {name: k for k, node in enumerate(graph.node) for name in node.output if name}
+    missing = [{makers[name] for name in _reads(node) if name in makers} for node in graph.node]
+    readers: dict[int, list[int]] = {}
+    for number, others in enumerate(missing):
+        for other in others:
+            readers.setdefault(other, []).append(number)
+    ready, order = [k for k, others in enumerate(missing) if not others], []
+    while ready:  # a heap: it begins sorted
+        order.append(heapq.heappop(ready))
+        for reader in readers.get(order[-1], ()):
+            missing[reader].discard(order[-1])
+            if not missing[reader]:
+                heapq.heappush(ready, reader)
+    if len(order) == len(missing) and order != sorted(order):
+        nodes = [graph.node[number] for number in order]
+        del graph.node[:]
+        graph.node.extend(nodes)
+    for node in graph.node:
+        for inner in subgraphs(node):
+            sort_nodes(inner)
+
+
+def _reads(node: onnx.NodeProto) -> set[str]:
+    """Return the names of the values that a node reads, also in its subgraphs."""
+    return {*node.input, *(name for graph in subgraphs(node) for name in captured(graph))}

@@ -48,6 +48,7 @@ def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
         The quantizes among them.
     """
     folded = []
+    shared: dict = {}
     for node in graph.nodes:
         if node.kind == FIELD and _is_known(node.operands[0]):
             # Such as a gate's share of an LSTM's weights.
@@ -60,7 +61,11 @@ def fold_constants(graph: Graph, rules: Rules) -> list[Node]:
         if new is None and node.name == "where":
             new = _selected(node)
         if new is None and _is_known(node) and not _is_broadcast_by_users(rules, node):
-            new = _constant(graph, node)
+            # Equal calls are one constant: several matmuls may read the transpose of a weight.
+            key = (node.name, repr(node.attrs), _signature(node.type), *map(id, _read(node)))
+            if key not in shared:
+                shared[key] = (_constant(graph, node), _read(node))
+            new, _ = shared[key]
         if new is not None:
             graph.replace(node, new)
             folded += [node] if node.name == QUANTIZE else []
@@ -75,6 +80,11 @@ def _is_broadcast_by_users(rules: Rules, node: Node) -> bool:
     return node.name == "broadcast_to" and any(
         rules.is_heavy(user.name) or user.name in rules.with_field("post") for user in node.users
     )
+
+
+def _signature(type_) -> tuple:
+    """Return what tells types apart."""
+    return (type_.dtype, *map(str, type_.dims)) if isinstance(type_, Tensor) else (id(type_),)
 
 
 def _read(node: Node) -> list[Node]:
@@ -125,7 +135,7 @@ def _filled(graph: Graph, node: Node) -> Node | None:
     TVM computes it at each run, and it would cut a partition.
     """
     shape, value = getattr(node.type, "shape", (None,)), _FILLED[node.name]
-    if None in shape or math.prod(shape) > MOST_FILLED:
+    if None in shape or not 0 < math.prod(shape) <= MOST_FILLED:
         return None
     if value is None:
         if not node.operands[-1].is_constant:
