@@ -22,17 +22,17 @@ error that names the node.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 
-import numpy as np
 from tvm.contrib.onednn.frontend import unrolled_layers
 
 from .. import expr as _expr
 from .. import op as _op
 from ..qnn import op as _qnn
 from .common import infer_shape, infer_type
+from .onnx_indices import gather, gather_nd, replaced, scatter_nd, shape_between, top_k
+from .onnx_integers import matmul_integer, power
 from .onnx_recurrent import (
     clipped,
     dynamic_quantize_lstm,
@@ -41,6 +41,7 @@ from .onnx_recurrent import (
     with_forget_gate,
 )
 from .onnx_refused import REFUSED, refuse
+from .onnx_scopes import in_scope
 
 
 def repaired(convert_map, opset):
@@ -57,7 +58,7 @@ def repaired(convert_map, opset):
     repairs.update(_BEFORE_13 if opset < 13 else {})
     default = "half_pixel" if opset >= 16 else "output_half_pixel"
     repairs["RoiAlign"] = functools.partial(_roi_align, default)
-    repairs["MatMulInteger"] = functools.partial(_matmul_integer, convert_map["MatMul"])
+    repairs["MatMulInteger"] = functools.partial(matmul_integer, convert_map["MatMul"])
     # Before, a slope was a vector of channels.
     repairs.update({"PRelu": _prelu} if opset >= 7 else {})
     wrapped = {
@@ -68,63 +69,6 @@ def repaired(convert_map, opset):
     if "LSTM" in wrapped:
         wrapped["DynamicQuantizeLSTM"] = functools.partial(_quantized_lstm, wrapped["LSTM"])
     return {**convert_map, **wrapped}
-
-
-def _replaced(inputs, position, value):
-    """Return inputs of the same class, one of which is another."""
-    result = type(inputs)(inputs)
-    result[position] = value
-    return result
-
-
-def _from_the_start(indices, sizes, computed_sizes):
-    """Return indices of which those below zero are counted from the end.
-
-    Parameters
-    ----------
-    indices : Expr
-        The indices.
-    sizes : list or int
-        The size of the axis that they are for, or those of the axes that each vector is for.
-    computed_sizes : Callable
-        Computes the sizes, where one of them is open.
-    """
-    is_known = all(isinstance(size, int) for size in np.ravel(sizes).tolist())
-    if isinstance(indices, _expr.Constant):
-        values = indices.data.numpy()
-        if not (values < 0).any():
-            return indices
-        if is_known:
-            return _expr.const(np.where(values < 0, values + sizes, values), str(values.dtype))
-    dtype = infer_type(indices).checked_type.dtype
-    if not dtype.startswith("int"):
-        return indices
-    sizes = _expr.const(sizes, dtype) if is_known else _op.cast(computed_sizes(), dtype)
-    return _op.where(indices < _expr.const(0, dtype), indices + sizes, indices)
-
-
-def _gather(name, convert, inputs, attrs, params):
-    """Count negative indices, and a negative axis, from the end: `take` clips them."""
-    data, shape = inputs[0], infer_shape(inputs[0])
-    axis = attrs.get("axis", 0) % len(shape)
-
-    def computed():
-        return _op.take(_op.shape_of(data, "int64"), _expr.const(axis))
-
-    indices = _from_the_start(inputs[1], shape[axis], computed)
-    return convert(_replaced(inputs, 1, indices), {**attrs, "axis": axis}, params)
-
-
-def _gather_nd(name, convert, inputs, attrs, params):
-    """Count negative indices from the end: `gather_nd` reads memory in front of the data."""
-    data, begin = inputs[0], attrs.get("batch_dims", 0)
-    end = begin + infer_shape(inputs[1])[-1]
-
-    def computed():
-        return _op.strided_slice(_op.shape_of(data, "int64"), [begin], [end])
-
-    indices = _from_the_start(inputs[1], list(infer_shape(data)[begin:end]), computed)
-    return convert(_replaced(inputs, 1, indices), attrs, params)
 
 
 def _conv_transpose(name, convert, inputs, attrs, params):
@@ -193,7 +137,7 @@ def _unrolled(name, convert, inputs, attrs, params):
     """Write a layer with time first as the ops of all steps."""
     steps, lengths = infer_shape(inputs[0])[0], inputs[4]
     if isinstance(lengths, _expr.Constant) and (lengths.data.numpy() == steps).all():
-        inputs, lengths = _replaced(inputs, 4, None), None
+        inputs, lengths = replaced(inputs, 4, None), None
     if lengths is not None and name != "GRU":
         refuse(name, attrs, "sequence_lens that are not constant and the length of the input")
     if attrs.get("direction", b"forward") not in (b"reverse", "reverse"):
@@ -205,7 +149,7 @@ def _unrolled(name, convert, inputs, attrs, params):
         return _op.reverse_sequence(data, lengths, 0, 1)
 
     forward = {**attrs, "direction": b"forward"}
-    results = list(convert(_replaced(inputs, 0, turned(inputs[0])), forward, params))
+    results = list(convert(replaced(inputs, 0, turned(inputs[0])), forward, params))
     # The first is of the shape (steps, directions, batch, hidden).
     results[0] = _op.expand_dims(turned(_op.squeeze(results[0], [1])), 1)
     return _expr.TupleWrapper(_expr.Tuple(results), len(results))
@@ -230,7 +174,7 @@ def _softmax(name, convert, inputs, attrs, params):
     if all(isinstance(size, int) for size in behind) and math.prod(behind) == 1:
         return convert(inputs, {**attrs, "axis": axis}, params)
     rows = _op.reshape(data, [0] * axis + [-1])
-    rows = convert(_replaced(inputs, 0, rows), {**attrs, "axis": axis}, params)
+    rows = convert(replaced(inputs, 0, rows), {**attrs, "axis": axis}, params)
     is_known = all(isinstance(size, int) for size in shape)
     return _op.reshape(rows, shape if is_known else _op.shape_of(data, "int64"))
 
@@ -248,7 +192,7 @@ def _prelu(name, convert, inputs, attrs, params):
 
 def _lp_pool(name, convert, inputs, attrs, params):
     """Raise the magnitudes to the power."""
-    return convert(_replaced(inputs, 0, _op.abs(inputs[0])), attrs, params)
+    return convert(replaced(inputs, 0, _op.abs(inputs[0])), attrs, params)
 
 
 def _unsqueeze(name, convert, inputs, attrs, params):
@@ -259,14 +203,16 @@ def _unsqueeze(name, convert, inputs, attrs, params):
 
 
 def _reduce(name, convert, inputs, attrs, params):
-    """Write constant axes as an attribute: the wheel's converters read the first one only."""
+    """Write constant axes as an attribute: the wheel's converters read the first one only.
+
+    Those of all releases drop the elementwise part of a reduction of no axes.
+    """
     axes = inputs[1] if len(inputs) > 1 else None
-    if not isinstance(axes, _expr.Constant):
+    if axes is not None and not isinstance(axes, _expr.Constant):
         return convert(inputs, attrs, params)
-    numbers = axes.data.numpy().tolist()
-    noop = attrs.get("noop_with_empty_axes", 0)
-    if noop and not numbers:
-        return convert(inputs, attrs, params)
+    numbers = list(attrs.get("axes") or ()) if axes is None else axes.data.numpy().tolist()
+    if attrs.get("noop_with_empty_axes", 0) and not numbers:
+        return _OF_ELEMENTS.get(name, _op.copy)(inputs[0])
     kept = {key: attrs[key] for key in attrs if key != "noop_with_empty_axes"}
     kept.update({"axes": numbers} if numbers else {})
     return convert(type(inputs)(inputs[:1]), kept, params)
@@ -365,18 +311,12 @@ def _q_linear(name, convert, inputs, attrs, params):
     return _qnn.quantize(result, scale, zero_point, out_dtype=dtype)
 
 
-def _matmul_integer(matmul, name, convert, inputs, attrs, params):
-    """Write out zero points, and multiply operands of two types as the wheel's converter does."""
-    kinds = [infer_type(data).checked_type.dtype for data in inputs[:2]]
-    zeros = [_expr.const(0, kind) for kind in kinds]
-    zeros = [default if zero is None else zero for zero, default in zip(inputs[2:4], zeros)]
-    # TVM's release asserts that both have one type.
-    with contextlib.suppress(AssertionError):
-        return convert(type(inputs)([*inputs[:2], *zeros]), attrs, params)
-    data, zeros = ([_op.cast(x, "float32") for x in each] for each in (inputs[:2], zeros))
-    return matmul(type(inputs)([x - zero for x, zero in zip(data, zeros)]), attrs, params)
-
-
+#: What reductions compute of each element; others nothing.
+_OF_ELEMENTS = {
+    **dict.fromkeys(("ReduceL1", "ReduceL2"), _op.abs),
+    "ReduceLogSum": _op.log,
+    "ReduceSumSquare": lambda x: x * x,
+}
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
 _REPAIRS = {
     **REFUSED,
@@ -389,12 +329,18 @@ _REPAIRS = {
     "Upsample": _upsample,
     "ConvTranspose": _conv_transpose,
     "GRU": _recurrent,
-    "Gather": _gather,
-    "GatherElements": _gather,
-    "GatherND": _gather_nd,
+    "Gather": gather,
+    "GatherElements": gather,
+    "GatherND": gather_nd,
+    "If": in_scope,
     "LSTM": _recurrent,
+    "Loop": in_scope,
     "LpPool": _lp_pool,
     "Mean": _mean,
+    "Pow": power,
     "RNN": _recurrent,
+    "ScatterND": scatter_nd,
+    "Shape": shape_between,
+    "TopK": top_k,
 }
 _BEFORE_13 = {"LogSoftmax": _softmax, "Softmax": _softmax, "Unsqueeze": _unsqueeze}

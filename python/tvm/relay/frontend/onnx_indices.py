@@ -1,0 +1,116 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Repairs of ONNX ops that read positions: negative ones count from the end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import expr as _expr
+from .. import op as _op
+from .common import infer_shape, infer_type
+
+
+def replaced(inputs, position, value):
+    """Return inputs of the same class, one of which is another."""
+    result = type(inputs)(inputs)
+    result[position] = value
+    return result
+
+
+def _from_the_start(indices, sizes, computed_sizes):
+    """Return indices of which those below zero are counted from the end.
+
+    Parameters
+    ----------
+    indices : Expr
+        The indices.
+    sizes : list or int
+        The size of the axis that they are for, or those of the axes that each vector is for.
+    computed_sizes : Callable
+        Computes the sizes, where one of them is open.
+    """
+    is_known = all(isinstance(size, int) for size in np.ravel(sizes).tolist())
+    if isinstance(indices, _expr.Constant):
+        values = indices.data.numpy()
+        if not (values < 0).any():
+            return indices
+        if is_known:
+            return _expr.const(np.where(values < 0, values + sizes, values), str(values.dtype))
+    dtype = infer_type(indices).checked_type.dtype
+    if not dtype.startswith("int"):
+        return indices
+    sizes = _expr.const(sizes, dtype) if is_known else _op.cast(computed_sizes(), dtype)
+    return _op.where(indices < _expr.const(0, dtype), indices + sizes, indices)
+
+
+def gather(name, convert, inputs, attrs, params):
+    """Count negative indices, and a negative axis, from the end: `take` clips them."""
+    data, shape = inputs[0], infer_shape(inputs[0])
+    axis = attrs.get("axis", 0) % len(shape)
+
+    def computed():
+        return _op.take(_op.shape_of(data, "int64"), _expr.const(axis))
+
+    indices = _from_the_start(inputs[1], shape[axis], computed)
+    return convert(replaced(inputs, 1, indices), {**attrs, "axis": axis}, params)
+
+
+def gather_nd(name, convert, inputs, attrs, params):
+    """Count negative indices from the end: `gather_nd` reads memory in front of the data."""
+    data, begin = inputs[0], attrs.get("batch_dims", 0)
+    end = begin + infer_shape(inputs[1])[-1]
+
+    def computed():
+        return _op.strided_slice(_op.shape_of(data, "int64"), [begin], [end])
+
+    indices = _from_the_start(inputs[1], list(infer_shape(data)[begin:end]), computed)
+    return convert(replaced(inputs, 1, indices), attrs, params)
+
+
+def scatter_nd(name, convert, inputs, attrs, params):
+    """Count negative indices from the end: `scatter_nd` writes memory in front of the data."""
+    data, count = inputs[0], infer_shape(inputs[1])[-1]
+
+    def computed():
+        return _op.strided_slice(_op.shape_of(data, "int64"), [0], [count])
+
+    indices = _from_the_start(inputs[1], list(infer_shape(data)[:count]), computed)
+    return convert(replaced(inputs, 1, indices), attrs, params)
+
+
+def shape_between(name, convert, inputs, attrs, params):
+    """Return the sizes from `start` to `end`, which TVM ignores for open sizes."""
+    bounds = [attrs.get("start", 0), attrs.get("end")]
+    sizes = convert(inputs, {k: v for k, v in attrs.items() if k not in ("start", "end")}, params)
+    if bounds == [0, None]:
+        return sizes
+    begin, end, _ = slice(*bounds).indices(len(infer_shape(inputs[0])))
+    return _op.strided_slice(sizes, [begin], [max(begin, end)])
+
+
+def top_k(name, convert, inputs, attrs, params):
+    """Sort, and take the first elements; of the smallest, TVM computes bounds that overflow."""
+    count = inputs[1]
+    if attrs.get("largest", 1) or not isinstance(count, _expr.Constant):
+        return convert(inputs, attrs, params)
+    data, axis = inputs[0], attrs.get("axis", -1)
+    axis %= len(infer_shape(data))
+    orders = _op.sort(data, axis=axis), _op.argsort(data, axis=axis, dtype="int64")
+    end = [int(count.data.numpy().item())]
+    first = [_op.strided_slice(each, [0], end, [1], [axis]) for each in orders]
+    return _expr.TupleWrapper(_expr.Tuple(first), 2)

@@ -1,0 +1,140 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Nodes of integers, positions and subgraphs that TVM's ONNX importer reads as others."""
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+from tvm.relay.op.contrib import dnnl
+
+from dnnl_tests.reference import rand
+
+
+def results(nodes, inputs, constants=(), opset=17, dims=None):
+    """Compile a model and run it; the result is y."""
+    infos = [
+        helper.make_tensor_value_info(
+            name,
+            helper.np_dtype_to_tensor_dtype(value.dtype),
+            (dims or {}).get(name, value.shape),
+        )
+        for name, value in inputs.items()
+    ]
+    weights = [numpy_helper.from_array(np.asarray(v), name) for name, v in dict(constants).items()]
+    output = helper.make_empty_tensor_value_info("y")
+    graph = helper.make_graph(nodes, "model", infos, [output], weights)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    got = dnnl.compile(proto, prune=False)(**inputs)
+    return np.asarray(got[0] if isinstance(got, (list, tuple)) else got)
+
+
+def check(op, inputs, wanted, opset=17, constants=(), outputs=("y",), dims=None, **attrs):
+    """Compare a node with the numbers and the type that the standard demands."""
+    names = [*inputs, *dict(constants)]
+    node = helper.make_node(op, names, outputs, **attrs)
+    got = results([node], inputs, constants, opset, dims)
+    assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("is_constant", [False, True], ids=["computed", "constant"])
+@pytest.mark.parametrize("reduction", ["none", "add"])
+def test_scatter_nd_counts_from_the_end(reduction, is_constant):
+    """TVM writes memory in front of the tensor."""
+    x, at = rand(4, 3), np.array([[-1, -2], [0, 2], [-4, 0]])
+    updates, wanted = np.array([5, 6, 7], "float32"), x.copy()
+    for (i, j), value in zip(at, updates):
+        wanted[i, j] = value + (wanted[i, j] if reduction == "add" else 0)
+    operands = {"x": x, "at": at, "u": updates}
+    constants = {"at": operands.pop("at")} if is_constant else {}
+    node = helper.make_node("ScatterND", ["x", "at", "u"], ["y"])
+    if reduction != "none":
+        node.attribute.append(helper.make_attribute("reduction", reduction))
+    np.testing.assert_array_equal(results([node], operands, constants, 18), wanted)
+
+
+MATMULS = {
+    "matrix": ((3, 1000), (1000, 4)),
+    "vector": ((5,), (5,)),
+    "vector by matrix": ((5,), (5, 4)),
+    "batch": ((2, 3, 5), (5, 4)),
+}
+
+
+@pytest.mark.parametrize("kinds", [("uint8", "uint8"), ("uint8", "int8")], ids="-".join)
+@pytest.mark.parametrize("name", MATMULS)
+def test_matmul_integer(name, kinds):
+    """In int32: a sum of a thousand products has more than the 24 bits of float32."""
+    a, b = (np.full(each, np.iinfo(k).max, k) for each, k in zip(MATMULS[name], kinds))
+    wanted = np.asarray(np.matmul(a.astype("int32"), b.astype("int32")), "int32")
+    check("MatMulInteger", {"a": a, "b": b}, wanted)
+
+
+def test_matmul_integer_with_zero_points():
+    random = np.random.default_rng(0)
+    a, b = (random.integers(0, 256, shape, "uint8") for shape in ((3, 8), (8, 4)))
+    zeros = {"az": np.uint8(9), "bz": random.integers(0, 256, 4, "uint8")}
+    wanted = (a.astype("int32") - 9) @ (b.astype("int32") - zeros["bz"])
+    check("MatMulInteger", {"a": a, "b": b}, wanted.astype("int32"), constants=zeros)
+
+
+def test_powers_of_integers():
+    base, exponent = np.array([13, -3, 2]), np.array([8, 3, 40])
+    check("Pow", {"a": base, "b": exponent}, base**exponent)
+
+
+def test_smallest_elements():
+    x = rand(3, 5)
+    for axis in (0, 1):
+        k, wanted = {"k": np.array([2])}, np.sort(x, axis).take([0, 1], axis)
+        check("TopK", {"x": x}, wanted, constants=k, outputs=("y", "i"), axis=axis, largest=0)
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["static", "open"])
+@pytest.mark.parametrize("bounds", [dict(start=1), dict(end=-1), dict(start=-2, end=3)], ids=str)
+def test_a_part_of_a_shape(bounds, is_open):
+    wanted = np.array((2, 3, 4)[slice(bounds.get("start"), bounds.get("end"))])
+    dims = {"x": ["n", 3, "m"]} if is_open else None
+    check("Shape", {"x": rand(2, 3, 4)}, wanted, opset=18, dims=dims, **bounds)
+
+
+@pytest.mark.parametrize("op", ["ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare"])
+def test_reductions_of_no_axes(op):
+    """What they compute of each element stays."""
+    x = np.array([-2, 3], "float32")
+    wanted = {"ReduceSum": x, "ReduceSumSquare": x * x}.get(op, abs(x))
+    check(op, {"x": x}, wanted, opset=18, noop_with_empty_axes=1)
+
+
+def test_an_input_that_only_branches_read():
+    branches = {
+        name: helper.make_graph(
+            [helper.make_node(op, ["x"], ["o"])],
+            op,
+            [],
+            [helper.make_tensor_value_info("o", 1, [2, 2])],
+        )
+        for name, op in (("then_branch", "Relu"), ("else_branch", "Neg"))
+    }
+    nodes = [
+        helper.make_node("If", ["c"], ["z"], **branches),
+        helper.make_node("MatMul", ["z", "w"], ["y"]),
+    ]
+    x, w = rand(2, 2) - 0.5, rand(2, 3)
+    for condition in (True, False):
+        got = results(nodes, {"x": x, "c": np.array(condition)}, {"w": w})
+        np.testing.assert_allclose(got, (np.maximum(x, 0) if condition else -x) @ w, rtol=1e-5)
